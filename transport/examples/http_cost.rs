@@ -1,4 +1,4 @@
-//! What HTTP/3 costs beside HTTP/2 with TLS, on one server process, in alternating pairs.
+//! Cost of HTTP/3 beside HTTP/2 with TLS, on one server process, in alternating pairs.
 //!
 //! usage: http_cost SERVER [PAIRS [PICTURE]]
 //! Small JSON at 32 at once, a 200 MB upload, a 100 MB download; or, with a picture, 32 of it at
@@ -30,7 +30,7 @@ const UPLOAD: usize = 200_000_000;
 const DOWNLOAD: usize = 100_000_000;
 /// Bytes that may come before they are read, of a stream; twice as many of a connection.
 const WINDOW: u32 = 8 << 20;
-/// Where a server listens and is reached: directly, and over a bad path.
+/// Address of the server to listen on and to reach: directly, and over a bad path.
 const NEAR: [&str; 2] = ["127.0.0.1", "127.0.0.1"];
 const LOSSY: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
 /// Clock ticks a second that the system counts time in.

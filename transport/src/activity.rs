@@ -1,4 +1,4 @@
-//! What a connection is doing: how long it has been of no use, and what its peer owes it.
+//! Activity of a connection: time since it was last of use, and bytes that its peer owes it.
 //!
 //! Shared by a connection's socket, its requests and the crowd; every field is a number, so that
 //! looking at thousands of connections takes no lock.
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a connection is doing.
+/// Counters of the activity of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
     accepted: Instant,
@@ -27,7 +27,7 @@ pub(crate) struct Activity {
     moved_ms: AtomicU64,
 }
 
-/// Which connections give way first.
+/// Order in which connections are closed to make room, the first first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
     /// No request is being answered.
@@ -75,7 +75,7 @@ impl Activity {
         self.received.fetch_add(bytes as u64, Relaxed) + bytes as u64
     }
 
-    /// What it is used for, and since when: milliseconds after `epoch`.
+    /// Returns its use, and since when: milliseconds after `epoch`.
     pub(crate) fn state(&self, epoch: Instant) -> (Use, u64) {
         let accepted_ms = self.accepted.saturating_duration_since(epoch).as_millis() as u64;
         let used = match (self.is_busy(), self.owed.load(Relaxed)) {
@@ -86,12 +86,12 @@ impl Activity {
         (used, accepted_ms + self.changed_ms.load(Relaxed))
     }
 
-    /// When a request last began or ended.
+    /// Returns the instant at which a request last began or ended.
     pub(crate) fn changed(&self) -> Instant {
         self.accepted + Duration::from_millis(self.changed_ms.load(Relaxed))
     }
 
-    /// How long no request has begun, ended or been answered.
+    /// Returns the time since a request began, ended or was answered; zero while one is.
     pub(crate) fn unused(&self) -> Duration {
         if self.is_busy() {
             return Duration::ZERO;
@@ -99,7 +99,7 @@ impl Activity {
         Duration::from_millis(self.now_ms().saturating_sub(self.changed_ms.load(Relaxed)))
     }
 
-    /// How long nothing has moved although the peer owes.
+    /// Returns the time since anything moved although the peer owes; zero where it owes nothing.
     pub(crate) fn stalled(&self) -> Duration {
         if self.owed.load(Relaxed) == 0 {
             return Duration::ZERO;

@@ -74,8 +74,8 @@ where
     response.map(|_| CountedBody { body, debt, _in_flight: in_flight })
 }
 
-/// Whether it has the one Host that HTTP/1.1 asks for (RFC 9112 3.2): with two, or none, those on the
-/// way and here may take it for requests of different sites.
+/// Returns true where it has the one Host that HTTP/1.1 asks for (RFC 9112 3.2): with two, or none,
+/// those on the way and here may take it for requests of different sites.
 fn names_its_host<B>(request: &Request<B>) -> bool {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     request.version() != Version::HTTP_11 || hosts == 1
@@ -105,7 +105,7 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     line + request.headers().iter().map(field).sum::<usize>()
 }
 
-/// Whatever the router made of the broken-off body, the peer is told why; its headers stay.
+/// Replaces the router's response to a broken-off body by a 408 that says so; its headers stay.
 fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Response<Body> {
     let mut told = refusal::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
     let (mut parts, _) = response.into_parts();

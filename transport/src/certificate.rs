@@ -22,12 +22,12 @@ use rustls::{
 use tokio::time::MissedTickBehavior;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer, time::ASN1Time};
 
-/// How often the files are looked at.
+/// Time between two checks of the files for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A file of certificates or of a key is not longer than this.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a certificate and its key are.
+/// Paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The chain in PEM, the server's own first.
@@ -36,17 +36,17 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Why a certificate cannot be shown.
+/// Error of loading a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file is not there, or is not PEM.
     #[error("cannot read {what} ({reason}): {path}")]
     File {
-        /// What the file should hold.
+        /// Expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         reason: String,
     },
     /// The file of the chain holds none.
@@ -60,7 +60,7 @@ pub enum CertificateError {
     Pair(#[source] rustls::Error),
 }
 
-/// What tells one state of the files from another.
+/// Identity of one state of both files, to detect a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp([(i64, i64, u64, u64); 2]);
 
@@ -81,7 +81,7 @@ impl Certificate {
         Ok(Arc::new(Certificate { files, current, seen: Mutex::new(stamp) }))
     }
 
-    /// Where it is read from.
+    /// Returns the paths that it is read from.
     pub fn files(&self) -> &CertificateFiles {
         &self.files
     }
@@ -178,7 +178,7 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What is wrong with `text`, for whoever made the file.
+/// Describes the fault of `text` for the person who made the file.
 fn in_words(error: &pem::Error, text: &[u8]) -> String {
     // PKCS#8, and as OpenSSL once wrote it (RFC 7468 11, RFC 1421 4.6.1.1).
     let is_encrypted = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
@@ -195,7 +195,7 @@ fn in_words(error: &pem::Error, text: &[u8]) -> String {
     words.to_owned()
 }
 
-/// Why clients will refuse the certificate at `now` for the time alone, in words. It is shown all the
+/// Describes why clients refuse the certificate at `now` for the time alone. It is shown all the
 /// same: the clock may be what is wrong, and nothing else is there to be shown.
 fn out_of_time(own: &CertificateDer<'_>, now: ASN1Time) -> Option<String> {
     let validity = match X509Certificate::from_der(own) {

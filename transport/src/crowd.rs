@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, Use};
 
-/// How many connections there may be.
+/// Limits of the number of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct CrowdLimits {
     /// All together.
@@ -28,7 +28,7 @@ pub struct CrowdLimits {
     pub per_address: usize,
 }
 
-/// What has become of connections.
+/// Counts of connections by outcome.
 #[derive(Debug, Default)]
 struct Counts {
     accepted: AtomicU64,
@@ -94,7 +94,7 @@ impl Crowd {
         Arc::new(Crowd { limits, epoch, members, counts, refusing })
     }
 
-    /// How many there may be.
+    /// Returns the limits of the number of connections.
     pub fn limits(&self) -> CrowdLimits {
         self.limits
     }
@@ -190,7 +190,7 @@ impl Members {
     }
 }
 
-/// Whom an address stands for: a host of IPv6 has a whole /64 to choose from.
+/// Returns the network that an address counts for: an IPv6 host has a whole /64 to choose from.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),

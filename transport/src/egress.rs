@@ -29,11 +29,11 @@ use crate::tls::{self, Trust, TrustError};
 
 /// Name lookups at once.
 const LOOKUPS_MAX: usize = 32;
-/// What servers are told that we are.
+/// `User-Agent` of requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
 
-/// What the operator allows.
+/// Settings of egress by the operator.
 #[derive(Clone, Debug, Default)]
 pub struct EgressConfig {
     /// Networks that may be connected to although they are not public.

@@ -1,4 +1,4 @@
-//! What can go wrong before the first byte is served.
+//! Errors of starting a server.
 
 use std::{io, net::SocketAddr};
 
@@ -12,7 +12,7 @@ pub enum TransportError {
     Bind {
         /// The address asked for.
         addr: SocketAddr,
-        /// Why the system refused.
+        /// Error of the system.
         source: io::Error,
     },
     /// The certificate cannot be shown.

@@ -19,7 +19,7 @@ use http1::Http1;
 #[derive(Debug)]
 pub(crate) struct Heads {
     spoken: Spoken,
-    /// When the head began that is not yet whole.
+    /// Start of the head that is not yet whole.
     since: Option<Instant>,
 }
 
@@ -80,8 +80,8 @@ impl Heads {
         self.since.is_some()
     }
 
-    /// When the head must be whole that has begun, where it may take `within`: HTTP/1.1 reads the
-    /// next one only once the answer before it has ended, at `free`.
+    /// Returns the deadline of the head that has begun, where it may take `within`: HTTP/1.1 reads
+    /// the next one only once the answer before it has ended, at `free`.
     pub(crate) fn due(&self, free: Instant, within: Duration) -> Option<Instant> {
         let since = self.since?;
         Some(if self.is_http2() { since } else { since.max(free) } + within)

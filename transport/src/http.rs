@@ -31,25 +31,25 @@ const WINDOW_BYTES: u32 = 512 << 10;
 /// Bytes of one answer on HTTP/2 that may wait for its peer.
 const SEND_BYTES: usize = 64 << 10;
 
-/// How long a refused connection is told so, and how many bytes of a request are read meanwhile.
+/// Time in which a refused connection is told so, and bytes of a request that are read meanwhile.
 const REFUSING: Duration = Duration::from_millis(500);
 const REFUSED_BYTES: u64 = 64 << 10;
 
 /// First byte of a TLS handshake (RFC 8446 5.1), which no request in clear text begins with.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// What is served.
+/// Site that is served.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Answers requests.
     pub router: Router,
-    /// Where else the site is served (RFC 7838), told in answers on TCP.
+    /// Other endpoints of the site (`Alt-Svc`, RFC 7838), told in answers on TCP.
     pub elsewhere: Option<HeaderValue>,
     /// The headers of the answers that the router does not give.
     pub refusal_headers: Headers,
 }
 
-/// When serving ends.
+/// Signals that end serving.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
     /// Accepts no further connection, and lets those that are open finish.
@@ -58,7 +58,7 @@ pub struct Ends {
     pub cut: CancellationToken,
 }
 
-/// How much of the server one peer may take, and for how long.
+/// Limits of what one peer may take of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Request line and headers together; past it 431.
@@ -85,7 +85,7 @@ impl Default for Limits {
     }
 }
 
-/// How a drain ended.
+/// Outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// Connections that were still open at the deadline and were cut.

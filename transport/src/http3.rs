@@ -52,11 +52,11 @@ const SMALL_BYTES: usize = 16 << 10;
 /// Handshakes at once; from the smaller number on, peers first prove their address (RFC 9000 8.1).
 const HANDSHAKES_MAX: usize = 1024;
 const HANDSHAKES_UNPROVEN: usize = 64;
-/// How long a handshake may take: it holds one of [`HANDSHAKES_MAX`].
+/// Longest time of a handshake: it holds one of [`HANDSHAKES_MAX`].
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a peer that was told to leave may take until its connection is closed.
+/// Time from telling a peer to leave until its connection is closed.
 const LEAVING: Duration = Duration::from_secs(1);
-/// How often an idle connection is kept open while the server waits for it.
+/// Interval of keep-alives on an idle connection while the server waits for it.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 type Connection = server::Connection<Quic, Bytes>;

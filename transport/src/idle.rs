@@ -45,7 +45,7 @@ pub(crate) struct IdleStream<S> {
     heads: Heads,
     /// A head came that must not be served.
     is_ambiguous: bool,
-    /// When a byte last came, or the server was last at work.
+    /// Instant at which a byte last came, or the server was last at work.
     heard: Instant,
     clock: Pin<Box<Sleep>>,
     stuck: Option<Pin<Box<Sleep>>>,
@@ -55,20 +55,20 @@ pub(crate) struct IdleStream<S> {
     refusal: Option<Refusal>,
 }
 
-/// How long a peer is waited for.
+/// Longest waits for a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// Between two bytes.
     pub idle: Duration,
     /// From the first byte of a head to its last.
     pub header: Duration,
-    /// When the first head must be whole, where something came before it.
+    /// Deadline of the first head, where something came before it.
     pub first_header: Option<Instant>,
 }
 
 /// A refusal of hyper's being replaced by one with our headers.
 struct Refusal {
-    /// What is left to send of ours.
+    /// Bytes of ours that are left to send.
     rest: Bytes,
     /// Bytes of hyper's, which it believes it is sending.
     replaces: usize,
@@ -98,7 +98,7 @@ impl<S> IdleStream<S> {
         }
     }
 
-    /// When the head must be whole that has begun, or the first one.
+    /// Returns the deadline of the head that has begun, or of the first one.
     fn head_due(&self) -> Option<Instant> {
         let first = self.times.first_header.filter(|_| self.activity.started() == 0);
         let free = Instant::from_std(self.activity.changed());

@@ -1,4 +1,4 @@
-//! Which version of HTTP a connection speaks, told by its first bytes (RFC 9113 3.4).
+//! Version of HTTP that a connection speaks, told by its first bytes (RFC 9113 3.4).
 //!
 //! The bytes that told are read again with whatever has come since, in one read: a head that comes
 //! in two pieces would have the reader grow its buffer, and keep it for as long as it is connected.
@@ -11,7 +11,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// What a client of HTTP/2 says first.
+/// First bytes of a client of HTTP/2.
 pub(crate) const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A version of HTTP on TCP.
@@ -24,7 +24,7 @@ pub(crate) enum Version {
 /// A connection whose first bytes have been looked at.
 pub(crate) struct Greeted<S> {
     first: [u8; PREFACE.len()],
-    /// How many of `first` have been read again, and of how many.
+    /// Bytes of `first` that have been read again, and those that there are.
     again: usize,
     read: usize,
     stream: S,

@@ -34,13 +34,13 @@ pub const UNIT_BYTES_MAX: usize = 4 << 20;
 pub struct Unit {
     /// The coded picture. Its time counts 90 kHz ticks from the first unit of the source.
     pub access_unit: AccessUnit,
-    /// When the last of its packets to come came.
+    /// Arrival of the packet of the unit that came last.
     pub last_packet_at: Instant,
-    /// When the sender says that it was captured, by the sender's clock (RFC 3550 6.4.1).
+    /// Instant of capture by the sender's clock (RFC 3550 6.4.1).
     pub captured_at: Option<WallTime>,
 }
 
-/// What the receiver has for its owner.
+/// Output of the receiver to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// The next picture in decode order.

@@ -23,7 +23,7 @@ pub enum TrustError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         reason: String,
     },
     /// The file has none.
@@ -34,12 +34,12 @@ pub enum TrustError {
     Setup(#[from] rustls::Error),
 }
 
-/// Whom a client believes.
+/// Servers that a client believes.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Who has a certificate that these vouch for, for the name that was dialled.
+    /// Servers with a certificate that these vouch for, for the name that was dialled.
     Roots(RootCertStore),
-    /// Whoever answers: encrypted, and nobody knows to whom.
+    /// Any server: encrypted, to a host that is not verified.
     Anyone,
 }
 
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Whether a client that believes `trust` talks to a server with `certificate`.
+    /// Returns true where a client that believes `trust` talks to a server with `certificate`.
     fn is_believed(trust: Trust, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let key = certificate.signing_key.serialize_der().try_into().expect("a key");

@@ -51,7 +51,7 @@ pub use port::{Port, Session};
 
 use crate::rtp::Unit;
 
-/// How the port of all sessions is opened, and what every session may take.
+/// Settings of the port of all sessions, and limits of each session.
 #[derive(Clone, Debug)]
 pub struct PortSettings {
     /// Address of the UDP socket; port 0 takes any. An unspecified IPv6 address serves IPv4 too.
@@ -67,7 +67,7 @@ pub struct PortSettings {
     pub lost_after: Duration,
 }
 
-/// What is told to the client that offered.
+/// Response to the client that offered.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The answer, `application/sdp`.
@@ -87,18 +87,18 @@ pub struct Restarted {
     pub etag: String,
 }
 
-/// Where a session's media and its fate go. Called on the port's thread: must not block.
+/// Receiver of a session's media and events. Called on the port's thread: must not block.
 pub trait Sink: Send {
     /// The peer has the answer: its first authentic check came. It has no keys yet, and may never
     /// have; a handshake is what there is time for to get ready.
     fn reached(&mut self) {}
     /// An access unit that can be decoded after those before it.
     fn unit(&mut self, unit: Unit);
-    /// What became of the session. After anything but [`Told::Connected`] the sink is dropped.
+    /// Takes an event of the session. After anything but [`Told::Connected`] the sink is dropped.
     fn told(&mut self, what: Told);
 }
 
-/// What becomes of a session.
+/// Event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The keys are there: media can arrive.

@@ -112,7 +112,7 @@ fn what_cannot_be_served_is_refused_by_name() {
     fs::remove_file(pair.files().key).expect("removed");
     let error = Certificate::open(pair.files()).expect_err("no file").to_string();
     assert!(error.starts_with("cannot read a key (No such file"), "{error}");
-    // Whoever opens a pipe waits for a writer, and a device may have no end.
+    // Opening a pipe waits for a writer, and a device may have no end.
     let pair = Pair::new("first.example");
     for place in ["/dev/zero", "/"] {
         let files = CertificateFiles { chain: place.into(), ..pair.files() };

@@ -1,5 +1,5 @@
-//! Which addresses may be connected to: those that are globally routable, and what the operator
-//! adds.
+//! Addresses that may be connected to: those that are globally routable, and those that the
+//! operator adds.
 //!
 //! The ranges are those of IANA's special-purpose registries (RFC 6890 and its updates), taken
 //! whole: the few anycast services within them serve no media. An IPv6 address that carries an
@@ -68,7 +68,7 @@ const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
 /// All that is allocated for global unicast so far; the rest of the space is reserved.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// What an address is, when it is not globally routable.
+/// Returns the special purpose of an address; `None` when it is globally routable.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
@@ -104,7 +104,7 @@ fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     found.into_iter().flatten()
 }
 
-/// Whether every host of the internet means the same by `address`, and none of ours.
+/// Returns true where every host of the internet means the same by `address`, and none of ours.
 ///
 /// An IPv6 address that carries an IPv4 address is judged by both.
 pub fn is_global(address: IpAddr) -> bool {
@@ -116,7 +116,7 @@ pub fn is_global(address: IpAddr) -> bool {
 pub struct AllowedNetworks(pub Vec<IpNet>);
 
 impl AllowedNetworks {
-    /// Why `address` is not connected to; `None` when it may be.
+    /// Returns the reason not to connect to `address`; `None` when it may be connected to.
     pub(super) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
         let carried = match address {
             IpAddr::V6(address) => embedded(address).find_map(|inner| self.refusal(inner.into())),

@@ -18,11 +18,11 @@ use tokio_rustls::TlsConnector;
 
 use super::{Egress, EgressError, Target, Wait, address::AllowedNetworks};
 
-/// How long a name may take.
+/// Longest time to resolve a name.
 const DNS: Duration = Duration::from_secs(5);
-/// How long all addresses of a host may take together.
+/// Longest time to connect to a host, over all of its addresses.
 pub const CONNECT: Duration = Duration::from_secs(5);
-/// How long a TLS handshake may take.
+/// Longest time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -91,7 +91,7 @@ impl Egress {
             let found: io::Result<Vec<SocketAddr>> =
                 (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
             drop(place);
-            // Whoever asked may have given up.
+            // The caller may have given up.
             tell.send(found).ok();
         };
         let thread = std::thread::Builder::new().name("dns".to_owned()).spawn(lookup);
@@ -105,8 +105,8 @@ impl Egress {
     }
 }
 
-/// Why a host with these addresses is not connected to: one bad address is enough, as a name that
-/// has one is either wrong or hostile.
+/// Returns the reason not to connect to a host with these addresses: one bad address is enough, as
+/// a name that has one is either wrong or hostile.
 fn blocked(networks: &AllowedNetworks, addresses: &[SocketAddr]) -> Option<&'static str> {
     addresses.iter().find_map(|address| networks.refusal(address.ip()))
 }

@@ -1,4 +1,4 @@
-//! Why nothing came from, or went to, another host.
+//! Errors of fetching from, or sending to, another host.
 //!
 //! Messages name hosts and rules, never credentials, paths or queries: they reach users, events
 //! and logs.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-/// What took too long.
+/// Wait that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The name of the host.
@@ -24,7 +24,7 @@ pub enum Wait {
     Total,
 }
 
-/// What there was too much of.
+/// Quantity that exceeded its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// Bytes of all bodies.
@@ -33,7 +33,7 @@ pub enum Amount {
     Fetches,
 }
 
-/// Why a host was not reached, or did not give what was asked for.
+/// Error of a request to another host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
     /// Not a URL that can be fetched.
@@ -47,7 +47,7 @@ pub enum EgressError {
     NotEnabled {
         /// The scheme.
         scheme: String,
-        /// What enables it.
+        /// Setting that enables it.
         setting: &'static str,
     },
     /// The name has no address.
@@ -66,7 +66,7 @@ pub enum EgressError {
     Blocked {
         /// The host.
         host: String,
-        /// What the address is.
+        /// Special purpose of the address.
         rule: &'static str,
     },
     /// No address of the host took a connection.
@@ -82,7 +82,7 @@ pub enum EgressError {
     Tls {
         /// The host.
         host: String,
-        /// What did not hold.
+        /// Check that failed.
         reason: String,
     },
     /// An answer that is not the resource.
@@ -106,13 +106,13 @@ pub enum EgressError {
     Answer {
         /// The host.
         host: String,
-        /// What it did.
+        /// Violation of the protocol.
         problem: &'static str,
     },
     /// Redirects without an end.
     #[error("redirect loop: more than {limit} redirects")]
     Redirects {
-        /// How many are followed.
+        /// Most redirects that are followed.
         limit: usize,
     },
     /// The connection broke, or the body is shorter than was said.
@@ -138,7 +138,7 @@ pub enum EgressError {
     Timeout {
         /// For what.
         wait: Wait,
-        /// How long.
+        /// Time limit.
         after: Duration,
     },
     /// More than a job may fetch.
@@ -146,7 +146,7 @@ pub enum EgressError {
     TooMuch {
         /// Of what.
         amount: Amount,
-        /// How much there may be.
+        /// Largest amount allowed.
         limit: u64,
     },
 }

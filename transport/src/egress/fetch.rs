@@ -34,7 +34,7 @@ const KNOWN_MAX: usize = 128;
 /// Hosts of one job whose credentials are remembered.
 const CREDENTIALS_MAX: usize = 16;
 
-/// What one job may fetch, shared by all of its downloads.
+/// Budget of one job, shared by all of its downloads.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: u64,
@@ -73,7 +73,7 @@ impl Budget {
         self.bytes.load(Relaxed)
     }
 
-    /// When all time is used up.
+    /// Returns the instant at which all time is used up.
     pub fn end(&self) -> Instant {
         self.end
     }
@@ -95,7 +95,7 @@ fn count(used: &AtomicU64, more: u64, limit: u64, amount: Amount) -> Result<(), 
 /// A body on its way.
 #[derive(Debug)]
 pub struct Download {
-    /// Where it came from, after redirects and without credentials.
+    /// URL that it came from, after redirects and without credentials.
     pub url: Url,
     /// Bytes of the whole resource, where they are known.
     pub size: Option<u64>,
@@ -105,7 +105,7 @@ pub struct Download {
     pub body: Body,
 }
 
-/// What an earlier answer told about a resource.
+/// Facts about a resource from an earlier answer.
 #[derive(Clone, Debug)]
 struct Known {
     target: Target,
@@ -273,7 +273,7 @@ impl Fetcher {
     }
 }
 
-/// Where a redirect leads; `None` for every other answer.
+/// Returns the target of a redirect; `None` for every other answer.
 fn location(target: &Target, response: &Response<Incoming>) -> Result<Option<String>, EgressError> {
     use StatusCode as Code;
     let is_redirect = matches!(

@@ -17,11 +17,11 @@ use tokio::{
 
 use super::{EgressError, Stream, Target, Wait};
 
-/// How long the start of an answer may take.
+/// Longest time to the start of an answer.
 pub const FIRST_BYTE: Duration = Duration::from_secs(10);
-/// How long a body may pause.
+/// Longest pause of a body.
 pub const IDLE: Duration = Duration::from_secs(10);
-/// How long the start of a reply to a message of ours may take, and then the rest of it.
+/// Longest time to the start of a reply to a message of ours, and then of the rest of it.
 const REPLY: Duration = Duration::from_secs(30);
 /// Bytes read at a time, and the most that a connection holds.
 const READ_BYTES: usize = 64 << 10;
@@ -47,13 +47,13 @@ impl Connection {
             .await;
         let (sender, connection) = opened.map_err(|error| failure(target, &error))?;
         let driver = tokio::spawn(async move {
-            // What went wrong is told to whoever waits for the answer or the body.
+            // The waiter for the answer or the body gets the error.
             connection.await.ok();
         });
         Ok(Connection { sender, driver })
     }
 
-    /// Whether another request can be sent.
+    /// Returns true where another request can be sent.
     pub(super) async fn is_ready(&mut self) -> bool {
         matches!(timeout(Duration::ZERO, self.sender.ready()).await, Ok(Ok(())))
     }
@@ -91,7 +91,7 @@ impl Connection {
     }
 }
 
-/// What a failure of the connection is called.
+/// Converts a failure of the connection.
 pub(super) fn failure(target: &Target, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
     if error.is_parse() {

@@ -41,7 +41,7 @@ impl Credentials {
     }
 }
 
-/// Where to connect and what to ask for.
+/// Host to connect to and resource to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     url: Url,
@@ -54,7 +54,7 @@ impl Target {
         Url::parse(text).map_err(|_| EgressError::Malformed("it does not parse")).and_then(of)
     }
 
-    /// What `reference` means where this was found.
+    /// Resolves `reference` against this URL.
     pub(super) fn join(&self, reference: &str) -> Result<Target, EgressError> {
         let joined = self.url.join(reference);
         joined.map_err(|_| EgressError::Malformed("a redirect does not parse")).and_then(of)

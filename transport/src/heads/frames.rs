@@ -11,7 +11,7 @@ const END_HEADERS: u8 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     header: [u8; HEADER_BYTES],
-    /// How many bytes of `header` are there.
+    /// Bytes of `header` that are there.
     have: usize,
     /// Bytes of the frame's payload that are still to come.
     left: usize,

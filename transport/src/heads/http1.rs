@@ -27,7 +27,7 @@ enum Part {
     /// So many bytes of a chunk and the end of its line.
     Chunk(u64),
     Trailer,
-    /// What the library refuses.
+    /// Bytes that the library refuses.
     Nothing,
 }
 
@@ -95,7 +95,7 @@ impl Http1 {
         Ok(())
     }
 
-    /// What comes after the line; `None` where its head has no certain end.
+    /// Moves on to the part after the line; `None` where its head has no certain end.
     fn end_line(&mut self) -> Option<()> {
         let Http1 { part, line, framing } = self;
         *part = match (*part, line.text()) {

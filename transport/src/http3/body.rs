@@ -20,7 +20,7 @@ const PART_BYTES: usize = 64 << 10;
 
 type Receiving = server::RequestStream<Incoming, Bytes>;
 
-/// Why a body ended early.
+/// Reason for the early end of a body.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     /// The stream broke off.
@@ -61,7 +61,7 @@ impl RequestBody {
         Poll::Ready(Some(Err(error)))
     }
 
-    /// What has come since, up to a part; nothing at the end.
+    /// Takes the bytes that have come since, up to a part; none at the end.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let mut part = BytesMut::new();
         let mut empty = 0;
@@ -136,7 +136,7 @@ impl Drop for RequestBody {
         if self.ended {
             return;
         }
-        // What has no body has ended before anybody looks.
+        // A request without a body ends here, before its body is read.
         let looked = self.poll_part(&mut Context::from_waker(Waker::noop()));
         if looked.is_pending() || !self.ended {
             self.stream.stop_sending(Code::H3_NO_ERROR);

@@ -96,7 +96,7 @@ struct Round {
     lost: u64,
 }
 
-/// How much of what was sent is lost, over the round trip before and this one.
+/// Share of the sent bytes that is lost, over the round trip before and this one.
 #[derive(Clone, Debug)]
 struct Noise {
     rounds: [Round; 2],
@@ -129,7 +129,7 @@ impl Noise {
         }
     }
 
-    /// Whether `lost` bytes more are still noise.
+    /// Counts `lost` bytes more and returns true where all are still noise.
     fn covers(&mut self, lost: u64) -> bool {
         self.rounds[1].lost += lost;
         let [before, now] = self.rounds;

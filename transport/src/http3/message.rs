@@ -1,4 +1,4 @@
-//! What makes a request on HTTP/3 malformed although its parts can be read (RFC 9114 4.1.2).
+//! Checks for requests on HTTP/3 that are malformed although their parts parse (RFC 9114 4.1.2).
 //!
 //! The library refuses pseudo-headers that are missing and names that are not lower case.
 

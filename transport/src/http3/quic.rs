@@ -36,7 +36,7 @@ pub(super) fn code(code: Code) -> VarInt {
     VarInt::from_u64(code.value()).unwrap_or(VarInt::MAX)
 }
 
-/// How much of one stream is in memory.
+/// Bytes of one stream in memory.
 #[derive(Debug)]
 pub(super) struct Held {
     bytes: AtomicUsize,
@@ -309,7 +309,7 @@ impl quic::SendStream<Bytes> for Stream {
     }
 }
 
-/// What a peer sends.
+/// Receiving half of a stream.
 pub(super) struct Incoming {
     stream: quinn::RecvStream,
     quic: quinn::Connection,
@@ -368,7 +368,7 @@ impl quic::RecvStream for Incoming {
     }
 }
 
-/// What a peer is sent; reset when dropped before its end.
+/// Sending half of a stream; reset when dropped before its end.
 pub(super) struct Outgoing {
     stream: quinn::SendStream,
     writing: Option<WriteBuf<Bytes>>,

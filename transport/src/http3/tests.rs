@@ -46,7 +46,7 @@ struct Client {
     _endpoint: Endpoint,
 }
 
-/// What came back.
+/// Response to a request.
 struct Reply {
     status: StatusCode,
     body: Vec<u8>,

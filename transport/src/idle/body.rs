@@ -28,12 +28,12 @@ struct BodyTimeout(Duration);
 /// Set once a request's body was given up on.
 pub(crate) type Expired = Arc<AtomicBool>;
 
-/// How long a body is waited for: its connection must bring [`LEAST_BYTES`] of bodies in `idle` of
-/// waiting, or this one its end.
+/// Least pace of a body: its connection must bring [`LEAST_BYTES`] of bodies in `idle` of waiting,
+/// or this one its end.
 #[derive(Debug)]
 struct Pace {
     idle: Duration,
-    /// What may still be waited until the connection has `enough`.
+    /// Time that may still be waited until the connection has `enough`.
     left: Duration,
     enough: u64,
     waits_since: Option<Instant>,
@@ -50,7 +50,7 @@ impl Pace {
         *self.waits_since.get_or_insert(now) + self.left
     }
 
-    /// What was waited for is there, or was waited for long enough; true where it may be waited on.
+    /// Ends the wait, as the bytes came or it took long enough; true where more may be waited for.
     fn note(&mut self, received: u64, now: Instant) -> bool {
         if let Some(since) = self.waits_since.take() {
             self.left = self.left.saturating_sub(now.duration_since(since));
@@ -149,7 +149,7 @@ mod tests {
             let is_over = now > due && !pace.note(received, now);
             received += own;
             pace.note(received, now);
-            // What is done with it is nobody's delay.
+            // Time of the handler is no delay of the peer.
             now += Duration::from_secs(1000);
             is_over
         })

@@ -36,7 +36,7 @@ pub(super) struct Whole {
 /// Units in a row with the marker on the last packet alone, after which it is proven anew.
 const CLEAN_MAX: u32 = 30;
 
-/// Whether the marker tells the end of a unit.
+/// Trust in the marker as the end of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     Unproven,
@@ -59,12 +59,12 @@ struct Open {
     is_skipped: bool,
     /// Decoding may start with it.
     may_start: bool,
-    /// When the packet with the marker came.
+    /// Arrival of the packet with the marker.
     ended_at: Option<Instant>,
 }
 
 impl Marker {
-    /// What is known of it after a unit that another one ended.
+    /// Returns the trust after a unit that another one ended.
     fn after(self, unit: &Open) -> Marker {
         let is_clean = unit.ends_marked && unit.marked == 1;
         match self {
@@ -122,7 +122,7 @@ impl Assembler {
         self.depacketizer.begins_start(payload)
     }
 
-    /// When the open unit need not wait any longer, on a path that holds a packet back for `hold`.
+    /// Returns the end of the open unit's wait, on a path that holds a packet back for `hold`.
     pub(super) fn held_until(&self, hold: Duration) -> Option<Instant> {
         self.open.as_ref()?.ended_at.map(|at| at + hold)
     }
@@ -141,7 +141,7 @@ impl Assembler {
         self.is_started = false;
     }
 
-    /// What was whole could not be used: what refers to it cannot be decoded.
+    /// Drops units that were whole and could not be used: what refers to them cannot be decoded.
     pub(super) fn lose(&mut self) {
         self.ready.clear();
         self.is_started = false;

@@ -80,7 +80,7 @@ impl Clock {
         self.report = Some(Report { epoch_us, rtp });
     }
 
-    /// When, by the sender's clock, the tick `raw` was; `None` before the first report.
+    /// Returns the time of the tick `raw` by the sender's clock; `None` before the first report.
     pub(super) fn wall(&self, raw: u32) -> Option<WallTime> {
         let report = self.report.as_ref()?;
         let ticks = i64::from(raw.wrapping_sub(report.rtp) as i32);

@@ -25,7 +25,7 @@ pub use sets::parameter_sets;
 /// Largest buffer that is made ahead for a unit of the size of the last ones.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
 
-/// Why a payload is refused, and its unit with it.
+/// Reason to refuse a payload, and its unit with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Not what the payload format allows.
@@ -34,7 +34,7 @@ pub(super) enum Refusal {
     TooLarge,
 }
 
-/// What a unit is to the decoder.
+/// Role of a unit for the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Decoding can start here.
@@ -49,7 +49,7 @@ pub(super) enum Role {
     Other,
 }
 
-/// What there is of a picture in a payload.
+/// Part of a picture that a payload holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Nothing, only what goes with pictures.
@@ -78,7 +78,7 @@ pub(super) trait Depacketizer: Send {
     /// A unit in which decoding may start begins with this payload.
     fn begins_start(&self, payload: &[u8]) -> bool;
 
-    /// What there is of a picture in this payload.
+    /// Returns the part of a picture that this payload holds.
     fn part(&self, _payload: &[u8]) -> Part {
         Part::Some
     }

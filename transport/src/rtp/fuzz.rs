@@ -1,4 +1,4 @@
-//! What must hold of a receiver, whatever packets come.
+//! Invariants of a receiver that hold for any packets.
 //!
 //! For fuzzers, which call this with what they make up, and for the tests, which do the same with
 //! a stable compiler.

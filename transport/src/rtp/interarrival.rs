@@ -1,5 +1,5 @@
-//! How unevenly packets come, as reports tell it (RFC 3550 6.4.1, A.8), how long one is waited for on
-//! such a path, and when it is taken for lost. Pure.
+//! Interarrival jitter of packets, as reports tell it (RFC 3550 6.4.1, A.8), the wait for one on
+//! such a path, and the time after which it is taken for lost. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -60,14 +60,14 @@ impl Interarrival {
     }
 }
 
-/// How long a packet is waited for that may only be late: lengthened at once, shortened slowly.
+/// Wait for a packet that may only be late: lengthened at once, shortened slowly.
 #[derive(Debug)]
 pub(super) struct Hold {
     arrivals: Option<Interarrival>,
     hold: Duration,
-    /// When so long a wait was last needed.
+    /// Time at which so long a wait was last needed.
     needed_at: Option<Instant>,
-    /// How much longer than the one before it the last packet was on its way.
+    /// Excess of the last packet's time on the way over that of the one before it.
     longer: Duration,
     overtaken: Option<Overtaken>,
 }
@@ -89,7 +89,7 @@ impl Default for Hold {
 }
 
 impl Hold {
-    /// What is waited now.
+    /// Returns the current wait.
     pub(super) fn get(&self) -> Duration {
         self.hold
     }
@@ -105,8 +105,8 @@ impl Hold {
         }
     }
 
-    /// How long a packet that others overtook may still come by itself. A path that delays packets
-    /// and keeps their order makes nobody wait.
+    /// Returns the time in which a packet that others overtook may still come by itself. A path
+    /// that delays packets and keeps their order makes nobody wait.
     pub(super) fn patience(&self, now: Instant) -> Duration {
         let overtaken = self.overtaken.as_ref();
         let Some(overtaken) = overtaken.filter(|overtaken| is_recent(overtaken.last_at, now))
@@ -117,7 +117,7 @@ impl Hold {
         late.clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
-    /// How much later than others a packet comes, by the mean.
+    /// Returns the mean lateness of a packet behind others.
     fn late(&self) -> Option<Duration> {
         Some(duration(u64::from(self.arrivals.as_ref()?.ticks()) * u64::from(DEVIATIONS)))
     }

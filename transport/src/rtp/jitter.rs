@@ -22,7 +22,7 @@ pub(super) const NACK_MAX: usize = 128;
 /// Least time from asking for a packet to asking for it again, each time that it is asked for but
 /// the last; where one and a half round trips take longer, that long.
 const AGAIN_MS: [u64; 4] = [20, 50, 100, 200];
-/// What is taken for one and a half round trips of a path on which nothing was repaired yet.
+/// Stand-in for one and a half round trips of a path on which nothing was repaired yet.
 const ANSWER: Duration = Duration::from_millis(50);
 /// Most packets before the first that came which may still come: a picture of 300 kB, whose packets
 /// were sent together. Where none of them does, nothing that came is of use before the next start,
@@ -52,7 +52,7 @@ struct Missing {
     /// `None` when it was asked for often enough.
     ask_at: Option<Instant>,
     asked: usize,
-    /// When it was first asked for.
+    /// Time of the first request for it.
     asked_at: Option<Instant>,
     /// It was never sent, for all that is known.
     may_not_be: bool,
@@ -64,7 +64,7 @@ enum Slot {
     Held(Held),
 }
 
-/// What becomes of a packet.
+/// Outcome of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It is the one that is waited for: use it, then take what follows from [`Jitter::pop`].
@@ -99,13 +99,13 @@ pub(super) struct Jitter {
     ask_at: Option<Instant>,
     /// From asking for a packet to its coming, smoothed.
     round_trip: Duration,
-    /// What was asked for and comes now tells the round trip.
+    /// True where a packet that was asked for and comes now tells the round trip.
     is_answer: bool,
     pool: Vec<Vec<u8>>,
 }
 
 impl Jitter {
-    /// What is missing is given up after `wait`.
+    /// Makes a window in which a missing packet is given up after `wait`.
     pub(super) fn new(wait: Duration) -> Jitter {
         Jitter {
             wait,
@@ -121,14 +121,14 @@ impl Jitter {
         }
     }
 
-    /// What the next packet shows to be missing is asked for after `patience`; where it had been
-    /// asked for itself it is an answer, and not one that was only late.
+    /// Sets the `patience` before packets that the next one shows to be missing are asked for;
+    /// where it had been asked for itself it is an answer, and not one that was only late.
     pub(super) fn expect(&mut self, patience: Duration, is_answer: bool) {
         (self.patience, self.is_answer) = (patience, is_answer);
     }
 
-    /// Whether `number`, which comes now, is of a packet that was only late: others have overtaken it,
-    /// and it is no answer, which it may be as often as it was asked for.
+    /// Returns true where `number`, which comes now, is of a packet that was only late: others have
+    /// overtaken it, and it is no answer, which it may be as often as it was asked for.
     pub(super) fn was_overtaken(&mut self, number: i64, may_answer: bool) -> bool {
         let Some(next) = self.next else { return false };
         let slot = usize::try_from(number - next).map(|ahead| self.slots.get(ahead));
@@ -231,7 +231,7 @@ impl Jitter {
         }
     }
 
-    /// What is missing behind this packet, before which others may have been sent, was sent.
+    /// Schedules requests for the packets behind this one that are missing and were surely sent.
     fn expect_after(&mut self, ahead: usize, now: Instant) {
         let ask_at = now + self.patience;
         for slot in self.slots.iter_mut().skip(ahead + 1) {
@@ -330,7 +330,7 @@ impl Jitter {
         self.next.map(|next| next + ahead as i64)
     }
 
-    /// When the packet waited for is given up.
+    /// Returns the time at which the packet waited for is given up.
     pub(super) fn give_up_at(&self) -> Option<Instant> {
         match self.slots.front() {
             Some(Slot::Missing(missing)) => Some(missing.give_up_at),
@@ -338,12 +338,12 @@ impl Jitter {
         }
     }
 
-    /// When something is to be asked for.
+    /// Returns the time of the next request.
     pub(super) fn ask_at(&self) -> Option<Instant> {
         self.ask_at.filter(|_| !self.slots.is_empty())
     }
 
-    /// What is to be asked for by now.
+    /// Returns the packets to ask for by now.
     pub(super) fn ask(&mut self, now: Instant) -> Vec<u16> {
         let mut due = Vec::new();
         let (Some(next), true) = (self.next, self.ask_at().is_some_and(|at| at <= now)) else {
@@ -372,7 +372,7 @@ impl Jitter {
         due
     }
 
-    /// What must hold after every step, for tests and fuzzers.
+    /// Checks the invariants that hold after every step, for tests and fuzzers.
     pub(super) fn check(&self) {
         assert!(self.slots.len() <= HELD_MAX, "{} slots", self.slots.len());
         assert!(self.bytes <= BYTES_MAX, "{} bytes", self.bytes);

@@ -8,9 +8,9 @@ const HEADER_BYTES: usize = 12;
 /// A decrypted RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What was agreed to be in the payload, in 0..=127.
+    /// Number of the negotiated payload format, in 0..=127.
     pub payload_type: u8,
-    /// Where it comes from.
+    /// Synchronization source.
     pub ssrc: u32,
     /// Counts packets, modulo 2^16.
     pub sequence: u16,
@@ -18,11 +18,11 @@ pub struct Packet<'a> {
     pub timestamp: u32,
     /// Set on the last packet of a picture, by senders that do so.
     pub marker: bool,
-    /// What is left without header, extension and padding.
+    /// Bytes without header, extension and padding.
     pub payload: &'a [u8],
 }
 
-/// Why bytes are no RTP packet.
+/// Reason that bytes are no RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The header does not fit.
@@ -34,13 +34,13 @@ pub enum PacketError {
     /// Not version 2.
     #[error("version {version} is not 2")]
     Version {
-        /// What stands there.
+        /// Version in the header.
         version: u8,
     },
     /// The padding is longer than what is there, or counts not even itself.
     #[error("{padding} bytes of padding do not fit")]
     Padding {
-        /// What the last byte says.
+        /// Value of the last byte.
         padding: u8,
     },
 }

@@ -29,10 +29,10 @@ const REQUEST_LAST: Duration = Duration::from_secs(4);
 /// A request after another loss waits at least so long; the sender may just have answered.
 const REQUEST_GAP: Duration = Duration::from_millis(100);
 
-/// How one source is received.
+/// Settings of the receiver of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a missing packet is waited for: several round trips, and any reordering.
+    /// Longest wait for a missing packet: several round trips, and any reordering.
     pub wait: Duration,
     /// H.264 and H.265 parameter sets from the session description, see
     /// [`parameter_sets`](super::parameter_sets).
@@ -45,7 +45,7 @@ impl Default for Settings {
     }
 }
 
-/// What came and what became of it, since the receiver was made.
+/// Counts of packets and units by outcome, since the receiver was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets, whatever became of them.
@@ -82,7 +82,7 @@ pub struct Counts {
     pub keyframe_requests: u64,
 }
 
-/// When a keyframe is asked for.
+/// Schedule of requests for a keyframe.
 #[derive(Debug)]
 struct Request {
     at: Instant,
@@ -105,7 +105,7 @@ pub struct Receiver {
     requested_at: Option<Instant>,
     /// The next packet is the first of another source.
     is_anew: bool,
-    /// What is sent again comes by [`Receiver::repaired`].
+    /// True where packets that are sent again come by [`Receiver::repaired`].
     repeats_apart: bool,
     counts: Counts,
 }
@@ -136,7 +136,7 @@ impl Receiver {
     pub fn packet(&mut self, packet: &Packet<'_>, now: Instant) {
         let Some(number) = self.place(packet, now) else { return };
         self.hold.packet(packet.timestamp, now);
-        // Who repeats packets apart sends none of the others twice.
+        // A sender with a stream of its own for repairs sends no packet of this one twice.
         let is_answer = !self.repeats_apart;
         if self.jitter.was_overtaken(number, is_answer) {
             self.hold.overtaken(now);
@@ -178,7 +178,7 @@ impl Receiver {
         self.collect();
     }
 
-    /// What there is for the owner at `now`.
+    /// Returns the next output for the owner at `now`.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         self.pass_time(now);
         if let Some(unit) = self.ready.pop_front() {
@@ -198,7 +198,7 @@ impl Receiver {
         Some(Output::NeedKeyframe)
     }
 
-    /// When to poll, even if no packet comes; `None` for never.
+    /// Returns the time to poll at, even if no packet comes; `None` for never.
     pub fn timeout(&self) -> Option<Instant> {
         let request = self.request.as_ref().map(|request| request.at);
         let held_until = self.assembler.held_until(self.hold.get());
@@ -208,7 +208,7 @@ impl Receiver {
             .min()
     }
 
-    /// What came and what became of it.
+    /// Returns the counts of packets and units by outcome.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -360,7 +360,7 @@ impl Receiver {
         self.request = Some(Request { at, then: REQUEST_FIRST });
     }
 
-    /// What must hold after every step, for tests and fuzzers.
+    /// Checks the invariants that hold after every step, for tests and fuzzers.
     pub(super) fn check(&self) {
         self.jitter.check();
         assert!(self.ready.len() <= READY_MAX, "{} units", self.ready.len());

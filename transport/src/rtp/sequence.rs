@@ -8,7 +8,7 @@ const BACK_MAX: i64 = 2048;
 /// Numbers left out at a restart, so that nothing before it is near.
 const RESTART_STEP: i64 = 1 << 17;
 
-/// Where a packet belongs.
+/// Position of a packet in the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     At(i64),
@@ -22,7 +22,7 @@ pub(super) enum Place {
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
     highest: Option<i64>,
-    /// What would follow the last packet that was far.
+    /// Number after that of the last packet that was far.
     expected: Option<u16>,
 }
 

@@ -112,7 +112,7 @@ fn what_is_whole_when_a_source_ends_comes_out() {
 
 #[test]
 fn units_are_whole_whatever_the_marker_says() {
-    /// Whether this part of so many has the marker.
+    /// Returns true where this part of so many has the marker.
     type IsMarked = fn(usize, usize) -> bool;
     let cases: [(&str, IsMarked, u64); 3] = [
         ("never set", |_, _| false, 0),

@@ -33,12 +33,12 @@ pub(super) struct Credentials {
     pub(super) pwd: String,
 }
 
-/// What offer and answer agree on.
+/// Agreement of offer and answer.
 #[derive(Debug)]
 pub(super) struct Agreed {
     /// The accepted payload types of video, first choice first.
     pub(super) video: Vec<Payload>,
-    /// What each payload type carries.
+    /// Contents of each payload type.
     pub(super) payloads: Payloads,
     /// The peer's ICE credentials.
     pub(super) remote: Credentials,
@@ -147,7 +147,7 @@ impl<'a> Transport<'a> {
         }
     }
 
-    /// What every section that carries media over DTLS-SRTP must have.
+    /// Checks a section for what carrying media over DTLS-SRTP needs.
     fn check(&self, video: &Section) -> Result<(), OfferError> {
         if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
             return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
@@ -168,7 +168,7 @@ impl<'a> Transport<'a> {
     }
 }
 
-/// Whether two sections share a transport.
+/// Returns true where two sections share a transport.
 fn bundled(offer: &Offer, one: &Section, other: &Section) -> bool {
     let Some(bundle) = &offer.bundle else { return false };
     let listed =
@@ -188,7 +188,7 @@ fn sound(section: &Section) -> Option<u8> {
     section.formats.iter().filter_map(|format| format.parse().ok()).find(is_sound)
 }
 
-/// What of the answer is ours.
+/// Our part of the answer.
 pub(super) struct Local<'a> {
     /// Credentials of this session.
     pub(super) credentials: &'a Credentials,

@@ -1,5 +1,5 @@
-//! When packets of every source came, as transport-wide feedback tells the sender, which finds out by
-//! it what the path carries (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+//! Arrival times of the packets of every source, as transport-wide feedback tells the sender, which
+//! finds out by it what the path carries (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 //!
 //! Promises that feedback names each packet that came, those that others overtook too if they come
 //! within half a second, and that what is kept has a bound. Reads no clock.
@@ -11,7 +11,7 @@ use std::{
 
 /// Time between two reports: a sender's estimate follows the path by some of them.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
-/// How long a packet that others overtook is still told with them.
+/// Time for which a packet that others overtook is still told with them.
 const KEPT: Duration = Duration::from_millis(500);
 /// Most packets that one report tells of, those that did not come included.
 pub(super) const NAMED_MAX: usize = 400;
@@ -26,7 +26,7 @@ const FAR: i64 = 0x4000;
 const DELTA: Duration = Duration::from_micros(250);
 const REFERENCE: Duration = Duration::from_millis(64);
 
-/// What a packet's place in a report says (3.1.1).
+/// Status of a packet in a report (3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 enum Status {
@@ -35,7 +35,7 @@ enum Status {
     Large = 2,
 }
 
-/// What came, by its number.
+/// Arrival times of packets, by number.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     origin: Instant,
@@ -85,12 +85,12 @@ impl Arrivals {
         }
     }
 
-    /// When a report is due.
+    /// Returns the time at which a report is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.is_new.then(|| self.told_at.map_or(self.origin, |at| at + EVERY))
     }
 
-    /// What a report that is due at `now` says, behind the sources: the first number, the count and
+    /// Writes the report that is due at `now`, behind the sources: the first number, the count and
     /// the times. `None` where nothing is due.
     pub(super) fn report(&mut self, now: Instant) -> Option<Vec<u8>> {
         if !self.is_new || self.told_at.is_some_and(|at| at + EVERY > now) {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// What a bucket holds when it is full, and what it gets back.
+/// Capacity of a bucket, and its refill.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     /// Tokens of a full bucket.
@@ -24,7 +24,7 @@ impl Bucket {
         Bucket { tokens: rate.burst, at: now }
     }
 
-    /// Whether `cost` tokens are there by now.
+    /// Returns true where `cost` tokens are there by now.
     pub(super) fn has(&mut self, cost: f32, rate: Rate, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f32();
         self.tokens = (self.tokens + since * rate.a_second).min(rate.burst);

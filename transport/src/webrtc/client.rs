@@ -27,7 +27,7 @@ pub(super) struct Client {
     dtls: dtls::Client,
     ufrag: String,
     remote: Option<(String, String)>,
-    /// Where the answer says to send.
+    /// Addresses in the answer to send to.
     pub(super) candidates: Vec<SocketAddr>,
     sealed: Option<(Context, Context)>,
     /// The handshake has ended on this side.
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    /// What its handshake wants to send.
+    /// Returns the datagrams that its handshake sends.
     pub(super) fn send(&mut self) -> Vec<Vec<u8>> {
         self.dtls.send()
     }
@@ -166,7 +166,7 @@ impl Client {
         self.dtls.send()
     }
 
-    /// Whether it can send media.
+    /// Returns true where it can send media.
     pub(super) fn has_keys(&self) -> bool {
         self.sealed.is_some()
     }
@@ -211,7 +211,7 @@ impl Client {
     }
 }
 
-/// What is coded in every unit of [`Client::picture`].
+/// Codec of every unit of [`Client::picture`].
 pub(super) const CODEC: Codec = Codec::Vp8;
 
 fn contexts(client: &dtls::Client) -> (Context, Context) {

@@ -1,4 +1,4 @@
-//! Which offered payload types are served, and what each of them carries.
+//! Offered payload types that are served, and their contents.
 //!
 //! Every servable codec is answered, in the peer's own order, because a payload type alone tells
 //! what a packet holds: the peer's first choice is kept (Chromium and OBS send the first, aiortc
@@ -9,7 +9,7 @@ use media::Codec;
 use super::{OfferError, sdp::Section};
 use crate::rtp;
 
-/// What is served, for the message of a refusal.
+/// Codecs that are served, for the message of a refusal.
 const SERVED: &str = "H264 baseline, main and high in packetization modes 0 and 1, \
                       H265 main and main 10, VP8, VP9 profiles 0 and 2, AV1 main";
 
@@ -23,7 +23,7 @@ pub(super) const FEEDBACK: [&str; 5] = ["nack", "nack pli", "ccm fir", "goog-rem
 pub(super) struct Payload {
     /// Its number.
     pub(super) number: u8,
-    /// What it carries.
+    /// Codec that it carries.
     pub(super) codec: Codec,
     /// The payload type of its retransmissions (RFC 4588).
     pub(super) repair: Option<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Payload {
     pub(super) parameter_sets: Vec<Vec<u8>>,
 }
 
-/// What a payload type carries.
+/// Contents of a payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Carries {
     /// Nothing that was negotiated.
@@ -65,7 +65,7 @@ impl Payloads {
         Payloads(table)
     }
 
-    /// What `payload_type` carries; its top bit is ignored.
+    /// Returns the contents of `payload_type`; its top bit is ignored.
     pub(super) fn get(&self, payload_type: u8) -> Carries {
         self.0[usize::from(payload_type & 127)]
     }

@@ -1,4 +1,4 @@
-//! What a port and a session count, for metrics and for the end of a session.
+//! Counts of a port and of a session, for metrics and for the end of a session.
 //!
 //! Written by the port's thread, read by anyone; no count depends on another.
 
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Why a datagram, or what was in it, was dropped.
+/// Reason for dropping a datagram, or what was in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Refused {
@@ -110,7 +110,7 @@ impl Counts {
         self.refused[why as usize].fetch_add(1, Relaxed);
     }
 
-    /// What stands now.
+    /// Returns the present counts.
     pub(super) fn snapshot(&self) -> PortCounts {
         let sessions = self.sessions.load(Relaxed);
         PortCounts {
@@ -125,7 +125,7 @@ impl Counts {
     }
 }
 
-/// What a port has counted since it was opened.
+/// Counts of a port since it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortCounts {
     /// Datagrams received.
@@ -144,13 +144,13 @@ pub struct PortCounts {
 }
 
 impl PortCounts {
-    /// How often something was dropped for `why`.
+    /// Returns the number of drops for `why`.
     pub fn refused(&self, why: Refused) -> u64 {
         self.refused[why as usize]
     }
 }
 
-/// What a handle and the port's thread share about one session.
+/// State of one session that a handle and the port's thread share.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
     pub(super) ended: AtomicBool,
@@ -171,7 +171,7 @@ impl SessionState {
         *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
-    /// What stands now.
+    /// Returns the present counts.
     pub(super) fn snapshot(&self) -> SessionCounts {
         SessionCounts {
             packets: self.packets.load(Relaxed),
@@ -187,7 +187,7 @@ impl SessionState {
     }
 }
 
-/// What a session has counted since its offer.
+/// Counts of a session since its offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
     /// Authenticated packets of video, retransmissions included.
@@ -204,9 +204,9 @@ pub struct SessionCounts {
     pub lost: u64,
     /// Packets of video that came once they were asked for again.
     pub repaired: u64,
-    /// How unevenly packets come, as receiver reports say it (RFC 3550 6.4.1).
+    /// Interarrival jitter, as receiver reports say it (RFC 3550 6.4.1).
     pub jitter: Duration,
-    /// When a packet of video came last.
+    /// Arrival of the last packet of video.
     pub packet_at: Option<Instant>,
 }
 

@@ -84,13 +84,13 @@ impl Identity {
         })
     }
 
-    /// What answers carry.
+    /// Returns the fingerprint that answers carry.
     pub(super) fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 }
 
-/// What a datagram brought about.
+/// Effect of a datagram.
 pub(super) enum Brought {
     /// Nothing that anyone needs to know.
     Nothing,
@@ -100,7 +100,7 @@ pub(super) enum Brought {
     Closed,
 }
 
-/// Why a datagram was not taken.
+/// Reason for not taking a datagram.
 pub(super) enum Trouble {
     /// Dropped; the association goes on.
     Refused(Refused),
@@ -264,7 +264,7 @@ impl Association {
         }
     }
 
-    /// When [`Association::advance`] is next needed.
+    /// Returns the time at which [`Association::advance`] is next needed.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let at = self.sent_at.filter(|_| self.repeats < REPEATS_MAX)?;
         Some(at + REPEAT_FIRST * (1 << self.repeats))

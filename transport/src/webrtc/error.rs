@@ -1,4 +1,4 @@
-//! Why a port, an offer, a fragment or a session fails.
+//! Errors of a port, an offer, a fragment or a session.
 
 use media::ErrorKind;
 
@@ -17,7 +17,7 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// What kind of failure this is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Unavailable
     }
@@ -34,15 +34,15 @@ pub enum OfferError {
     Malformed {
         /// Number of the line.
         line: usize,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: &'static str,
     },
     /// More than the receiver keeps of something.
     #[error("the offer has more than {max} {what}")]
     TooMany {
-        /// What there are too many of.
+        /// Things that there are too many of.
         what: &'static str,
-        /// How many are taken.
+        /// Most that are taken.
         max: usize,
     },
     /// No section sends video.
@@ -59,7 +59,7 @@ pub enum OfferError {
     NoCodec {
         /// Names and parameters as offered.
         offered: String,
-        /// What would have been taken.
+        /// Codecs that would have been taken.
         served: &'static str,
     },
     /// As many sessions as the port takes.
@@ -77,7 +77,7 @@ pub enum OfferError {
 }
 
 impl OfferError {
-    /// What kind of failure this is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             OfferError::NoCodec { .. } => ErrorKind::Unsupported,
@@ -99,7 +99,7 @@ pub enum FragmentError {
     Malformed {
         /// Number of the line.
         line: usize,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: &'static str,
     },
     /// More candidates than one peer has.
@@ -123,7 +123,7 @@ pub enum FragmentError {
 }
 
 impl FragmentError {
-    /// What kind of failure this is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             FragmentError::OtherSession => ErrorKind::Conflict,
@@ -135,7 +135,7 @@ impl FragmentError {
     }
 }
 
-/// Why a session cannot go on.
+/// Reason that a session cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Failure {
     /// The DTLS handshake was refused by one side or not finished.
@@ -150,7 +150,7 @@ pub enum Failure {
     /// The peer tore down the DTLS association with an alert.
     #[error("the peer sent a fatal DTLS alert")]
     Alert,
-    /// What takes its media panicked.
+    /// The sink of its media panicked.
     #[error("the receiver's sink failed")]
     Sink,
     /// The port ended while the session was open.

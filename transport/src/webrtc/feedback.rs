@@ -1,4 +1,4 @@
-//! What a session tells its peer, and when: reports, losses, requests for keyframes.
+//! Feedback of a session to its peer, and its schedule: reports, losses, requests for keyframes.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use super::{
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// Least time between two requests for a keyframe: a round trip and a picture.
 const KEYFRAME_GAP: Duration = Duration::from_millis(200);
-/// What a peer may send. Without a bandwidth that this side names, Chromium starts at 300 kb/s and
-/// adds a twelfth a second; with one it starts there, as losses allow.
+/// Bitrate that a peer may send. Without a bandwidth that this side names, Chromium starts at 300
+/// kb/s and adds a twelfth a second; with one it starts there, as losses allow.
 const BITS_A_SECOND: u64 = 8_000_000;
 /// Least time between two packets that name losses: under heavy loss each costs as much as a packet
 /// of media, and a round trip is longer.
@@ -22,7 +22,7 @@ const MISSING_GAP: Duration = Duration::from_millis(10);
 /// Losses that wait to be named.
 const MISSING_MAX: usize = 1024;
 
-/// What is due.
+/// Feedback that is due.
 #[derive(Debug)]
 pub(super) struct Feedback {
     us: u32,
@@ -36,11 +36,11 @@ pub(super) struct Feedback {
     keyframe_wanted: bool,
     keyframe_at: Option<Instant>,
     full_intras: u8,
-    /// When each packet came, where that was agreed.
+    /// Arrival times of packets, where that was agreed.
     arrivals: Option<Box<Arrivals>>,
 }
 
-/// What was written.
+/// Summary of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     /// Packets asked for again.
@@ -110,7 +110,7 @@ impl Feedback {
         (!self.missing.is_empty()).then_some(due).flatten()
     }
 
-    /// When something is due though nothing comes.
+    /// Returns the time at which something is due though nothing comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let arrivals = self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline());
         [self.report_at, self.keyframe_due(), self.missing_due(), arrivals]

@@ -55,7 +55,7 @@ impl Fingerprint {
         fits.then_some(Fingerprint { hash, bytes })
     }
 
-    /// Whether this is the hash of `certificate`.
+    /// Returns true where this is the hash of `certificate`.
     pub(super) fn matches(&self, certificate: &[u8]) -> bool {
         let digest = digest::digest(self.hash.algorithm(), certificate);
         verify_slices_are_equal(digest.as_ref(), &self.bytes).is_ok()

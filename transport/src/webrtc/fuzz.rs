@@ -1,4 +1,4 @@
-//! What must hold of feedback on arrivals, whatever comes when.
+//! Invariants of feedback on arrivals, at any times of arrival.
 //!
 //! For fuzzers, which call this with what they make up, and for the tests, which do the same with a
 //! stable compiler. Reads feedback as the draft has a sender do it, without regard to how it is

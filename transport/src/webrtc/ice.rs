@@ -11,7 +11,7 @@ use super::{answer::Credentials, socket::Path, stun::Request};
 /// Addresses of one peer: hosts with four interfaces in both families.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checked {
     /// Signed with no password of ours: no reply, nothing learned.
@@ -68,7 +68,7 @@ impl Agent {
         self.previous.replace(old).map(|older| older.ufrag)
     }
 
-    /// Where media and feedback of the peer come from and go to.
+    /// Returns the path of the peer's media and feedback.
     pub(super) fn selected(&self) -> Option<Path> {
         self.nominated.or_else(|| self.paths.last().copied())
     }

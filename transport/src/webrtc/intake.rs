@@ -1,4 +1,4 @@
-//! Which source of a session is its video, and what receives it.
+//! Video of a session: choice of its source, and its receiver.
 //!
 //! One source at a time: its packets, retransmissions and sender reports go to one
 //! `rtp::Receiver`. Promises that times never go back when a peer changes its source or codec.
@@ -24,7 +24,7 @@ const SILENT: Duration = Duration::from_millis(500);
 /// Ticks a second of media time.
 const CLOCK: i64 = 90_000;
 
-/// What receives the video of a session.
+/// Receiver of the video of a session.
 pub(super) struct Intake {
     payloads: Payloads,
     video: Vec<Payload>,
@@ -63,7 +63,7 @@ impl Intake {
         Intake { payloads, video, current, finished, lost: 0, repaired: 0, last }
     }
 
-    /// What a payload type carries.
+    /// Returns the contents of a payload type.
     pub(super) fn carries(&self, payload_type: u8) -> Carries {
         self.payloads.get(payload_type)
     }
@@ -186,7 +186,7 @@ impl Intake {
         })
     }
 
-    /// What there is for the session.
+    /// Returns the next output for the session.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
         self.finished.pop_front().map(Output::Unit).or_else(|| self.receive(now))
     }
@@ -204,7 +204,7 @@ impl Intake {
         Some(output)
     }
 
-    /// When to poll next, even if nothing comes.
+    /// Returns the time of the next poll, even if nothing comes.
     pub(super) fn timeout(&self) -> Option<Instant> {
         self.current.as_ref().and_then(|current| current.receiver.timeout())
     }
@@ -218,7 +218,7 @@ impl Intake {
         true
     }
 
-    /// What a receiver report says of the video.
+    /// Returns the report block of the video.
     pub(super) fn block(&mut self, now: Instant) -> Option<Block> {
         self.current.as_mut().map(|current| current.reception.block(now))
     }
@@ -234,7 +234,7 @@ impl Intake {
         self.repaired + current.map_or(0, |current| current.receiver.counts().repaired)
     }
 
-    /// How unevenly packets of the video come, in microseconds.
+    /// Returns the interarrival jitter of the video, in microseconds.
     pub(super) fn jitter_us(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.reception.jitter_us())
     }

@@ -2,7 +2,7 @@
 
 use super::socket::Path;
 
-/// What one round of the port sends.
+/// Datagrams that one round of the port sends.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,

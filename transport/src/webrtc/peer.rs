@@ -36,10 +36,10 @@ pub const PEER_BYTES_A_SECOND: u32 = 4_000_000;
 /// A second of them may come at once.
 const BYTES: Rate =
     Rate { burst: PEER_BYTES_A_SECOND as f32, a_second: PEER_BYTES_A_SECOND as f32 };
-/// What a packet costs at least, however short: 8,000 a second.
+/// Least cost of a packet, however short: 8,000 a second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 
-/// How long a session may take and be silent.
+/// Longest time of a session to connect and to be silent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) connect_within: Duration,
@@ -103,12 +103,12 @@ impl Peer {
         &self.agent
     }
 
-    /// Whether there are keys.
+    /// Returns true where there are keys.
     pub(super) fn is_connected(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// What became of it, once it is over.
+    /// Returns its last event, once it is over.
     pub(super) fn ended(&self) -> Option<Told> {
         self.ended
     }
@@ -285,7 +285,7 @@ impl Peer {
         }
     }
 
-    /// What has taken too long.
+    /// Returns the event of the timeout that has passed.
     fn overdue(&self, now: Instant) -> Option<Told> {
         if self.limit() > now {
             None
@@ -296,7 +296,7 @@ impl Peer {
         }
     }
 
-    /// When patience ends.
+    /// Returns the time of the next timeout.
     fn limit(&self) -> Instant {
         match self.keys {
             Some(_) => self.heard_at + self.patience.lost_after,
@@ -304,7 +304,7 @@ impl Peer {
         }
     }
 
-    /// When to settle next, even if nothing comes.
+    /// Returns the time to settle next, even if nothing comes.
     pub(super) fn deadline(&self) -> Instant {
         let association = self.association.as_ref().and_then(|one| one.deadline());
         let feedback = self.keys.as_ref().and_then(|_| self.feedback.deadline());

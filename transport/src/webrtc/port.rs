@@ -105,7 +105,7 @@ impl Port {
         self.0.end();
     }
 
-    /// Whether it serves nobody any more.
+    /// Returns true where it serves nobody any more.
     pub fn has_ended(&self) -> bool {
         self.0.shared.ended.load(Relaxed)
     }
@@ -115,7 +115,7 @@ impl Port {
         self.0.shared.gone().await;
     }
 
-    /// What the port has counted.
+    /// Returns the counts of the port.
     pub fn counts(&self) -> PortCounts {
         self.0.shared.counts.snapshot()
     }
@@ -214,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Whether a fragment asks for an ICE restart: it names other credentials than the current.
+    /// Returns true for a fragment that asks for an ICE restart: it has credentials of its own.
     pub fn is_restart(&self, fragment: &str) -> bool {
         Fragment::parse(fragment).is_ok_and(|fragment| {
             fragment.ufrag.is_some_and(|ufrag| ufrag != self.ice().remote.ufrag)
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    /// What the session has counted.
+    /// Returns the counts of the session.
     pub fn counts(&self) -> SessionCounts {
         self.state.snapshot()
     }

@@ -1,4 +1,4 @@
-//! What came and what did not, of one source, as receiver reports say it (RFC 3550 6.4, A.3, A.8).
+//! Packets received and lost of one source, as receiver reports say it (RFC 3550 6.4, A.3, A.8).
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl Reception {
         self.ssrc
     }
 
-    /// Whether `sequence` is newer than all before.
+    /// Returns true where `sequence` is newer than all before.
     pub(super) fn is_newer(&self, sequence: u16) -> bool {
         (sequence.wrapping_sub(self.highest as u16) as i16) > 0
     }
@@ -62,7 +62,7 @@ impl Reception {
         self.report = Some((ntp, now));
     }
 
-    /// How unevenly packets come, in microseconds.
+    /// Returns the interarrival jitter, in microseconds.
     pub(super) fn jitter_us(&self) -> u64 {
         u64::from(self.arrivals.ticks()) * 1000 / 90
     }

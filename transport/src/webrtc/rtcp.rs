@@ -22,7 +22,7 @@ const PADDED: u8 = 0x20;
 /// Losses that one request may name: 64 entries of 17 packets keep a datagram below 400 bytes.
 const NACK_ENTRIES_MAX: usize = 64;
 
-/// What a sender says.
+/// Message of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// At this wall clock time of the sender its media clock stood here.
@@ -59,7 +59,7 @@ fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// What a receiver report says about one source (RFC 3550 6.4.1).
+/// Report block of one source (RFC 3550 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     /// The source.

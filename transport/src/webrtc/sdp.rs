@@ -63,7 +63,7 @@ pub(super) struct Attributes {
     pub(super) flows: Vec<(u32, u32)>,
 }
 
-/// Who opens the DTLS association (RFC 4145 4).
+/// Role in opening the DTLS association (RFC 4145 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setup {
     Active,
@@ -72,7 +72,7 @@ pub(super) enum Setup {
     HoldConn,
 }
 
-/// Which way media goes, as the offerer sees it.
+/// Direction of media, as the offerer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     SendRecv,
@@ -82,7 +82,7 @@ pub(super) enum Direction {
 }
 
 impl Section {
-    /// Whether the peer offers to send on it.
+    /// Returns true where the peer offers to send on it.
     pub(super) fn sends(&self) -> bool {
         let direction = self.attributes.direction.unwrap_or(Direction::SendRecv);
         (self.port != 0 || self.attributes.bundle_only)
@@ -99,7 +99,7 @@ impl Section {
         find(&self.attributes.fmtps, payload_type)
     }
 
-    /// Whether a feedback message is offered for a payload type.
+    /// Returns true where a feedback message is offered for a payload type.
     pub(super) fn has_feedback(&self, payload_type: u8, message: &str) -> bool {
         self.attributes
             .feedbacks

@@ -17,14 +17,14 @@ pub(super) const FRAGMENT_BYTES_MAX: usize = 16 * 1024;
 /// Most candidates in a fragment.
 const CANDIDATES_MAX: usize = 64;
 
-/// What a fragment says.
+/// Contents of a fragment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fragment {
     /// User fragment, when it names one.
     pub(super) ufrag: Option<String>,
     /// Password, when it names one.
     pub(super) pwd: Option<String>,
-    /// How many candidates it brings.
+    /// Number of candidates that it brings.
     pub(super) candidates: usize,
     /// No more candidates follow.
     pub(super) ended: bool,

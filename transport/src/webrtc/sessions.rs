@@ -29,19 +29,19 @@ use super::{
 /// A session that asks to be settled at once is settled after this long: no session can keep the
 /// thread from the others.
 const SOONEST: Duration = Duration::from_millis(1);
-/// Who said something authentic from an address within this time speaks from it: media comes more
-/// often, and a handshake takes less.
+/// Time after an authentic message from an address in which its session speaks from it: media comes
+/// more often, and a handshake takes less.
 const SPEAKS: Duration = Duration::from_secs(2);
 
-/// Whose an address is. Anyone with a session can write any address on its checks; nobody else can
-/// send its media or end its handshake.
+/// Session that an address belongs to. Anyone with a session can write any address on its checks;
+/// nobody else can send its media or end its handshake.
 struct Owner {
     id: u64,
-    /// When it proved that it is there; of one that has not, when it first said so.
+    /// Time of its last proof; of one without proof, of its first message.
     heard_at: Instant,
     /// Media of the session came from the address, or the end of its handshake.
     is_proven: bool,
-    /// Who had proven the same before this one, which has not: what proves it again gives it back.
+    /// Session with the same proof before this one, which has none: proving it again gives it back.
     before: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Sessions {
         }
     }
 
-    /// When [`Sessions::settle`] is next needed.
+    /// Returns the time at which [`Sessions::settle`] is next needed.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.timers.next()
     }

@@ -1,4 +1,4 @@
-//! What the handles of a port and its thread share: commands, a bell, and who has ended.
+//! State that a port's handles and thread share: commands, a wake-up, and flags of their ends.
 //!
 //! Commands wait in a bounded queue; the closing of a session finds room in a full one. Promises that
 //! nothing is left for a thread that has looked for the last time.
@@ -29,7 +29,7 @@ use super::{
 /// requests can make between two of its rounds.
 const COMMANDS_MAX: usize = 4096;
 
-/// What handles ask of the port's thread.
+/// Request of a handle to the port's thread.
 pub(super) enum Command {
     /// Serve a new session.
     Open(Box<Opening>),
@@ -53,7 +53,7 @@ pub(super) struct Opening {
     pub(super) state: Arc<SessionState>,
 }
 
-/// What handles and the thread share.
+/// State that handles and the thread share.
 pub(super) struct Shared {
     commands: Mutex<VecDeque<Command>>,
     /// There are commands: a look that takes no lock.
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Whether anything was left.
+    /// Returns true where commands wait.
     pub(super) fn has_commands(&self) -> bool {
         self.has_commands.load(Acquire)
     }
@@ -152,7 +152,7 @@ impl Shared {
         std::mem::take(&mut *queue)
     }
 
-    /// What the thread polls to be woken.
+    /// Returns the descriptor that the thread polls to be woken.
     pub(super) fn waker(&self) -> &OwnedFd {
         &self.wake
     }

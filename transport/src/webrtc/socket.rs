@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram, which is also the most that the kernel puts together from small ones.
 const SLOT_BYTES: usize = 64 * 1024;
 
-/// Where a datagram came from and was sent to.
+/// Source and destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Path {
     /// The peer, as the socket names it: IPv4 is mapped on a socket of both families.

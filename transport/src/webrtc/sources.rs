@@ -1,4 +1,4 @@
-//! How many requests with a wrong signature a source may send: token buckets in a table of fixed size.
+//! Limit of requests with a wrong signature per source: token buckets in a table of fixed size.
 //!
 //! Each costs an HMAC, so a source that keeps failing is cut off. Requests for users that are not
 //! there cost a look into a table and are not counted here: many clients share an address, and
@@ -44,7 +44,7 @@ impl Sources {
         &mut self.buckets[at]
     }
 
-    /// Whether a request from `source` may still be looked at.
+    /// Returns true where a request from `source` may still be looked at.
     pub(super) fn allows(&mut self, source: IpAddr, now: Instant) -> bool {
         self.bucket(source).has(1.0, FAILURES, now)
     }

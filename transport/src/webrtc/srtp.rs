@@ -68,7 +68,7 @@ impl Profile {
     }
 }
 
-/// What an authentic packet of a source left behind.
+/// State of a source after its authentic packets.
 struct Source {
     ssrc: u32,
     window: Window,

@@ -32,7 +32,7 @@ const ICE_CONTROLLED: u16 = 0x8029;
 const INTEGRITY_BYTES: usize = 24;
 const FINGERPRINT_BYTES: usize = 8;
 
-/// Why bytes are no binding request.
+/// Reason that bytes are no binding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotARequest {
     /// A message of another kind; nothing is wrong with it.
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
         std::str::from_utf8(self.username).ok()?.split_once(':')
     }
 
-    /// Whether it was signed with this password.
+    /// Returns true where it was signed with this password.
     pub(super) fn is_signed_with(&self, key: &hmac::Key) -> bool {
         // The length in the header counts up to and with the integrity (RFC 8489 14.5).
         let length = self.integrity_at + INTEGRITY_BYTES - HEADER_BYTES;

@@ -1,4 +1,4 @@
-//! When each session is next looked at: one entry a session, the earliest first.
+//! Schedule of the next look at each session: one entry a session, the earliest first.
 
 use std::{
     collections::{BTreeSet, HashMap},

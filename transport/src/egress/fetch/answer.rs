@@ -1,4 +1,4 @@
-//! What the head of an answer tells about a resource, and whether two answers tell the same.
+//! Head of an answer: facts about a resource, and comparison with those of another answer.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
@@ -23,7 +23,7 @@ pub(super) struct Head {
 /// Longest validator that is remembered; a longer one tells versions apart for nobody.
 const VALIDATOR_BYTES_MAX: usize = 256;
 
-/// What a header says, by itself: the value of an answer holds on to the whole buffer it came in.
+/// Copies the value of a header: the value of an answer holds on to the whole buffer it came in.
 fn validator<B>(response: &Response<B>, name: HeaderName) -> Option<Box<[u8]>> {
     let value = response.headers().get(name)?.as_bytes();
     (value.len() <= VALIDATOR_BYTES_MAX).then(|| value.into())

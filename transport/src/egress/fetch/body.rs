@@ -40,7 +40,7 @@ pub struct Body {
     connection: Option<Connection>,
     budget: Arc<Budget>,
     idle: Idle,
-    /// What was read and not taken.
+    /// Bytes that were read and not taken.
     pending: Bytes,
 }
 

@@ -26,14 +26,14 @@ mod nal {
 pub(super) struct H264 {
     unit: Gathered,
     sets: ParameterSets,
-    /// Where in the unit the NAL unit begins of which more fragments are to come.
+    /// Offset in the unit of the NAL unit of which more fragments are to come.
     fragmented: Option<usize>,
     picture: Option<Slice>,
     /// Picture parameter sets that the slices of an intra picture name.
     named: Vec<u32>,
 }
 
-/// What the first slice says of its picture.
+/// Facts about a picture from its first slice.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     is_idr: bool,
@@ -267,7 +267,7 @@ fn name(nal: &[u8]) -> Option<Name> {
     }
 }
 
-/// Whether a slice begins its picture, and its picture parameter set (7.3.3).
+/// Returns true for a slice that begins its picture, and its picture parameter set (7.3.3).
 fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
     let mut bits = Bits::new(nal.get(1..)?);
     let (first_macroblock, _slice_type) = (bits.ue()?, bits.ue()?);

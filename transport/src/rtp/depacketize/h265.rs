@@ -47,7 +47,7 @@ enum Fragmented {
     Skipped,
 }
 
-/// What the first slice says of its picture.
+/// Facts about a picture from its first slice.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     kind: u8,
@@ -231,7 +231,7 @@ fn kind(nal: &[u8]) -> u8 {
     nal.first().map_or(0, |header| header >> 1 & 0x3f)
 }
 
-/// Whether decoding may start with a picture of this type.
+/// Returns true where decoding may start with a picture of this type.
 fn is_intra(kind: u8) -> bool {
     (nal::BLA_FIRST..=nal::CRA).contains(&kind)
 }
@@ -282,7 +282,7 @@ fn skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
     bits.skip(skipped)
 }
 
-/// Whether a slice begins its picture, and its picture parameter set (7.3.6.1).
+/// Returns true for a slice that begins its picture, and its picture parameter set (7.3.6.1).
 fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
     let mut bits = Bits::new(nal.get(2..)?);
     let is_first = bits.take(1)? == 1;

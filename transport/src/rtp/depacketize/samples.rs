@@ -18,7 +18,7 @@ fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
     nals.iter().flat_map(|nal| [&START_CODE, *nal].concat()).collect()
 }
 
-/// What comes of one picture's payloads.
+/// Depacketizes the payloads of one picture.
 pub fn unit(depacketizer: &mut impl Depacketizer, payloads: &[Vec<u8>]) -> Finished {
     depacketizer.reset();
     payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;

@@ -14,7 +14,7 @@ const OTHERS_BYTES_MAX: usize = 4 << 10;
 /// Most bytes of a description's sets.
 const DESCRIBED_BYTES_MAX: usize = 16 << 10;
 
-/// Which kind, in the order in which a decoder wants them.
+/// Kind of parameter set, in the order in which a decoder wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Video,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Picture,
 }
 
-/// What a set is called and which set it builds on.
+/// Identity of a set, and the set that it builds on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) kind: Kind,
@@ -72,8 +72,8 @@ impl ParameterSets {
         self.sets.iter().find(|set| (set.name.kind, set.name.id) == (kind, id))
     }
 
-    /// What a picture with this picture parameter set needs, down to the set of kind `root`, is
-    /// known.
+    /// Returns true where all sets of a picture with this picture parameter set are known, down to
+    /// the set of kind `root`.
     pub(super) fn are_complete(&self, picture_id: u32, root: Kind) -> bool {
         let sequence = self
             .find(Kind::Picture, picture_id)

@@ -8,7 +8,7 @@ pub(super) struct Vp8 {
     unit: Gathered,
 }
 
-/// What a payload holds.
+/// Contents of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part<'a> {
     begins_frame: bool,
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_descriptor_is_taken_off() {
-        /// Whether a frame begins, and what is left.
+        /// Begin of a frame, and the bytes that are left.
         type Left = Option<(bool, &'static [u8])>;
         let cases: [(&str, &[u8], Left); 13] = [
             ("plain", &[0x10, 9], Some((true, &[9]))),

@@ -11,7 +11,7 @@ pub(super) struct Vp9 {
     unit: Gathered,
 }
 
-/// What a payload holds.
+/// Contents of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part<'a> {
     begins_frame: bool,
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_descriptor_is_taken_off() {
-        /// Whether a frame begins, its layer, and what is left.
+        /// Begin of a frame, its layer, and the bytes that are left.
         type Left = Option<(bool, u8, &'static [u8])>;
         let cases: [(&str, &[u8], Left); 14] = [
             ("plain", &[0x0c, 9], Some((true, 0, &[9]))),

@@ -1,4 +1,4 @@
-//! What is missing, asked for and given up.
+//! Tests of packets that are missing, asked for and given up.
 
 use super::*;
 

@@ -17,17 +17,17 @@ type Delay = fn(u64) -> u64;
 struct Road {
     delay_ms: Delay,
     is_lost: fn(u64) -> bool,
-    /// How long what is sent again takes, from its request on.
+    /// Time of a retransmission, from its request on.
     repeat_ms: u64,
     /// It comes apart from the rest, as RTX does.
     repeats_apart: bool,
 }
 
-/// What came of a drive.
+/// Outcome of a drive.
 #[derive(Debug, Default)]
 struct Driven {
     packets: u64,
-    /// When each packet was asked for, in milliseconds since the next one came.
+    /// Requests for each packet, in milliseconds since the next one came.
     asked: BTreeMap<u64, Vec<u64>>,
     pictures: usize,
     lost: u64,

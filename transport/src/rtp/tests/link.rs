@@ -30,7 +30,7 @@ pub(super) struct Link {
     next: u16,
 }
 
-/// Where the sender's clock begins; it wraps soon.
+/// First timestamp of the sender's clock; it wraps soon.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 5000;
 
 pub(super) fn ms(ms: u64) -> Duration {

@@ -50,13 +50,13 @@ fn obu(payload: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the path does to one packet.
+/// Effect of the path on one packet.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     delay_ms: u64,
     is_lost: bool,
     comes_twice: bool,
-    /// Whether a retransmission comes through, and how long that takes.
+    /// Milliseconds until a retransmission comes, where it comes through.
     repair: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What is answered to whom, and what is refused.
+//! Tests of answers, and of offers that are refused.
 
 use media::Codec;
 

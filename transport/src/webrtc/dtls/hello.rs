@@ -1,4 +1,4 @@
-//! What must be known of a DTLS datagram before it is parsed (RFC 6347 4.1, 4.2.2).
+//! Checks of a DTLS datagram before it is parsed (RFC 6347 4.1, 4.2.2).
 
 const RECORD_BYTES: usize = 13;
 const FRAGMENT_BYTES: usize = 12;
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a handshake stands.
+/// Stage of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Messages with lower numbers than this have been answered.
@@ -41,7 +41,7 @@ pub(super) enum Stage {
     Established,
 }
 
-/// What of a datagram its association is to look at.
+/// Part of a datagram that its association is to look at.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sifted {
     /// The records: those in the clear are numbered anew and have one handshake fragment each.
@@ -126,15 +126,15 @@ impl Sifted {
     }
 }
 
-/// Whether a datagram of ours asks the peer to show that it can be reached, which is answered or asked
-/// for again by the peer (RFC 6347 4.2.1).
+/// Returns true for a datagram of ours that asks the peer to show that it can be reached, which is
+/// answered or asked for again by the peer (RFC 6347 4.2.1).
 pub(super) fn verifies(datagram: &[u8]) -> bool {
     datagram.first() == Some(&HANDSHAKE)
         && datagram.get(RECORD_BYTES) == Some(&HELLO_VERIFY_REQUEST)
 }
 
-/// Whether a datagram starts a handshake whose `use_srtp` extension lists AES-128-GCM. A hello in
-/// several fragments may list it further on; then it is not seen.
+/// Returns true for a datagram that starts a handshake whose `use_srtp` extension lists
+/// AES-128-GCM. A hello in several fragments may list it further on; then it is not seen.
 pub(super) fn offers_gcm(datagram: &[u8]) -> bool {
     profiles(datagram).is_some_and(|list| {
         list.chunks_exact(2).any(|profile| profile == AEAD_AES_128_GCM.to_be_bytes())

@@ -13,7 +13,7 @@ use crate::{
     webrtc::{Refused, Told, client::Client},
 };
 
-/// What comes to a sink.
+/// Input of a sink.
 #[derive(Debug)]
 enum Came {
     Unit(Unit),
@@ -72,7 +72,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 struct Live {
     client: Client,
     began: Instant,
-    /// What its handshake sent last, and when.
+    /// Last datagrams of its handshake, and the time of sending them.
     flight: Vec<Vec<u8>>,
     sent_at: Instant,
     socket: UdpSocket,

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What a sink was given.
+/// Calls of a sink.
 #[derive(Default)]
 struct Given {
     reached: usize,
@@ -491,7 +491,7 @@ fn a_stranger_with_the_password_gets_no_keys() {
     let mut world = World::new();
     let mut pair = world.pair(1);
     let mut check = pair.client.check(true);
-    // Who goes on knows the answer, and has another certificate than the offer names.
+    // The next client knows the answer, and has another certificate than the offer names.
     pair.client = Client::new("theirs", world.now);
     world.sessions.datagram(&mut check, pair.path, world.now);
     for _ in 0..10 {

@@ -24,7 +24,7 @@ pub(super) const CONTROL: [u8; 3] = [3, 4, 5];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rejected;
 
-/// What makes the transform of each packet its own.
+/// Index that makes the transform of each packet its own.
 #[derive(Clone, Copy)]
 pub(super) enum Tag {
     /// 48-bit packet index: rollover counter and sequence number.

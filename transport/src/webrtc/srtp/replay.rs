@@ -1,4 +1,4 @@
-//! Which packets of a source were taken, and the index of the next one.
+//! Replay window of a source, and the index of its next packet.
 
 /// Packets behind the newest that can still be told apart. A repair without a stream of its own
 /// comes as late as a jitter buffer waits; RFC 3711 3.3.2 asks for 64 at least.
@@ -22,7 +22,7 @@ impl Window {
         newest.checked_add_signed(distance).unwrap_or(u64::from(sequence))
     }
 
-    /// Whether a packet of this index may still be taken.
+    /// Returns true where a packet of this index may still be taken.
     pub(super) fn is_new(&self, index: u64) -> bool {
         match self.newest {
             None => true,

@@ -1,4 +1,4 @@
-//! What many sessions, a flood, and coming and going cost: printed by tests that are ignored.
+//! Cost of many sessions, a flood, and coming and going: printed by tests that are ignored.
 //!
 //! The receiver is the example `webrtc_receive` in a process of its own, so that its time and memory
 //! are its own; its release build where there is one. The publishers are played here: they send in
@@ -28,7 +28,7 @@ struct Receiving {
     out: BufReader<ChildStdout>,
 }
 
-/// What the receiver says when it ends.
+/// Output of the receiver at its end.
 #[derive(Debug)]
 struct Ended {
     packets: u64,
@@ -37,7 +37,7 @@ struct Ended {
     text: String,
 }
 
-/// What the kernel says of the receiver.
+/// Resources of the receiver by the kernel.
 struct Held {
     resident_bytes: i64,
     descriptors: usize,
@@ -208,7 +208,7 @@ fn load() -> String {
     load.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What sessions cost, transport only.
+/// Prints the cost of sessions, transport only.
 #[test]
 #[ignore = "prints figures and takes a minute of a quiet machine"]
 fn figures_of_many_sessions() {
@@ -267,7 +267,7 @@ fn checks() -> Vec<Vec<u8>> {
     (0..8).map(check).collect()
 }
 
-/// What a flood costs eight sessions: none, garbage, and checks of users that are not there, in turn.
+/// Prints the cost of a flood to eight sessions: none, garbage, checks of unknown users, in turn.
 #[test]
 #[ignore = "prints figures and takes a minute of a quiet machine"]
 fn figures_of_a_flood() {
@@ -325,7 +325,7 @@ fn flood(
     }
 }
 
-/// What coming and going leaves behind.
+/// Prints the resources that coming and going leaves behind.
 #[test]
 #[ignore = "prints figures and takes a minute"]
 fn figures_of_coming_and_going() {
