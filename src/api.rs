@@ -224,9 +224,9 @@ impl App {
     ) -> Result<T, ApiError> {
         let turn = self.readers.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
         let turn = Arc::new(turn);
-        // What came before in the queue may have filled the account.
+        // Requests before it in the queue may have filled the account.
         unsent::check(self, owner)?;
-        // Kept until the work is over, and until whoever waits for it has what it made.
+        // Kept until the work is over, and until the waiting caller has its result.
         let held = Arc::clone(&turn);
         let in_turn = move || {
             let _held = held;

@@ -248,7 +248,7 @@ impl Idempotency {
         Ok(full.map(|at| until_over(at, oldest)))
     }
 
-    /// Keeps the answer to what was asked under `scope`, whoever asked before.
+    /// Keeps the answer to a request under `scope`, in place of any record before.
     pub fn keep(
         &self,
         scope: &Scope,
@@ -277,7 +277,7 @@ impl Idempotency {
             return Ok(false);
         }
         let begun = self.ledger.read(|view| records::begun_of(view, owner))?;
-        // Nobody else begins one while it is looked at.
+        // No other request begins one while it is looked at.
         let held = begun.into_iter().filter_map(|(scope, past)| {
             let is_idle = self.under_way().insert(scope.clone());
             is_idle.then(|| (UnderWay { keys: self, scope }, past))

@@ -213,7 +213,7 @@ impl Inference {
     ) -> Result<Permit, InferenceError> {
         if waiting.is_on_trial() {
             let ended = self.chain.wait_for_trials(model, asker.principal.as_str());
-            // What it shows then is for the backend to say.
+            // The backend tells the result of its trial.
             tokio::time::timeout(waiting.left(), ended).await.ok();
         }
         let rest = waiting.rest(self.chain.rest(model));

@@ -194,7 +194,7 @@ impl Ledger {
     /// Closes the file once it is in no use.
     fn close(&self) {
         self.0.failing.store(true, Ordering::Relaxed);
-        // What fails here failed before: a file that is not closed well is repaired as it opens.
+        // A failure here is not the first: a file that is not closed well is repaired as it opens.
         drop(self.0.database.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

@@ -66,7 +66,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
         if asks { unsent::check(app, &principal) } else { Ok(()) }
     });
     within.inspect_err(|_| count_refusal(app, &principal))?;
-    // Whoever cannot send a key cannot send a tenant.
+    // A client that cannot send a key cannot send a tenant.
     let tenant = tenant(headers, app.config.require_tenant_id && shown.is_none())?;
     let request_id = *request
         .extensions()

@@ -138,7 +138,7 @@ impl HttpBody for ClipBody {
             }
             Some(Ok(ExcerptEvent::Ended)) => None,
             Some(Err(error)) => Some(error),
-            // Nobody took it for too long.
+            // The caller read nothing of it for too long.
             Some(Ok(ExcerptEvent::Begins(_))) | None => Some(WorkerError::Cancelled),
         };
         self.rest = None;

@@ -86,7 +86,7 @@ fn date(text: &str) -> Option<SystemTime> {
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    // What is not text is no condition either.
+    // A value that is not text is no condition either.
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 

@@ -29,7 +29,7 @@ pub fn preflight(origins: &Origins, request: &Request) -> Option<Response> {
     }
     let Some(origin) = request.headers().get(header::ORIGIN) else {
         if request.uri().path() == whip::BASE {
-            // Whoever is no browser asks how to publish (RFC 9725 4.2).
+            // A client that is no browser asks how to publish (RFC 9725 4.2).
             return None;
         }
         return Some(ApiError::OriginMissing.into_response());

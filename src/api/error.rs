@@ -307,7 +307,7 @@ impl ApiError {
             ApiError::Fragment(error) if error.kind() == ErrorKind::Conflict => {
                 return (StatusCode::PRECONDITION_FAILED, "precondition_failed");
             }
-            // What cannot be read is a matter of the protocol, and not of a field.
+            // An unreadable message is a fault of the protocol, and not of a field.
             ApiError::Live(_) | ApiError::Fragment(_) if self.kind() == ErrorKind::InvalidInput => {
                 return (StatusCode::BAD_REQUEST, "validation_error");
             }
@@ -414,7 +414,7 @@ impl ApiError {
             StatusCode::SERVICE_UNAVAILABLE => {
                 tracing::warn!(%request_id, error = %self, "request refused");
                 match self {
-                    // What the log says of itself names files of ours.
+                    // The log's own errors name files of ours.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
                     ApiError::Ledger(_) => "records cannot be stored now".to_owned(),
                     ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {

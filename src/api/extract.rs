@@ -179,7 +179,7 @@ impl FromRequest<Arc<App>> for Body {
 pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), ApiError> {
     let (parts, body) = request.into_parts();
     let mut copy = Request::new(body);
-    // What bounds it is among them.
+    // The bound of the body is among them.
     *copy.extensions_mut() = parts.extensions.clone();
     let body = Bytes::from_request(copy, app).await.map_err(|rejection| {
         let text = match rejection.status() {

@@ -106,7 +106,7 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         }
         Begun::UnderWay => {
             let mut request = Request::from_parts(parts, Body::from(body));
-            // What is a job is waited for, where it is the same.
+            // The same job is waited for.
             return match jobs::kind_in(request.uri().path()) {
                 Some(_) => {
                     request.extensions_mut().insert(JoinsOnly);
@@ -179,7 +179,7 @@ async fn begin(
             attempt.refused()?;
             return Err(error);
         }
-        // What holds no answer makes room before anybody is refused.
+        // Records without an answer make room before a request is refused.
         if matches!(begun, Begun::Full { .. })
             && keys.make_room(&owner, &timeline).map_err(|error| match error {
                 KeysError::Ledger(error) => ApiError::from(error),

@@ -162,7 +162,7 @@ pub async fn list(
     let (runner, id) = (Arc::clone(&app.runner), run.id());
     let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
     let mut jobs = app.blocking(move || runner.jobs_of(id)).await??;
-    // What is known of a job under way is newer than its record.
+    // The desk's view of a job under way is newer than its record.
     jobs.retain(|job| under_way.iter().all(|other| other.order.id != job.order.id));
     jobs.extend(under_way);
     jobs.sort_by_key(|job| (job.order.started_at, job.order.id));

@@ -27,7 +27,7 @@ pub async fn linger(request: Request) -> Request {
         // Nothing is sent with them.
         Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS => request,
         _ => {
-            // Nobody sends it before it is read (RFC 9110 10.1.1).
+            // The client does not send it before it is read (RFC 9110 10.1.1).
             let is_held_back = request.version() < Version::HTTP_2
                 && request.headers().contains_key(header::EXPECT);
             request.map(|body| Body::new(Lingering { body, is_held_back }))
@@ -68,7 +68,7 @@ impl Drop for Lingering {
             return;
         }
         let body = std::mem::take(&mut self.body);
-        // Outside a runtime nobody waits for an answer any more.
+        // Outside a runtime no caller waits for an answer any more.
         if let (false, Ok(runtime)) = (body.is_end_stream(), Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(LINGER, discard(body)));
         }

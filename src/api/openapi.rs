@@ -176,7 +176,7 @@ fn finish(path: &str, operation: &mut Operation) {
         if name == "id" {
             fails.push(404);
         }
-        // What the extractor's types tell of it is less than what is known here.
+        // The extractor's types tell less of it than is known here.
         parameters.retain(|known| !is_called(known, name));
         parameters.push(path_parameter(name).into());
     }

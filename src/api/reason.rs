@@ -136,7 +136,7 @@ fn asked(
     };
     let outage = Arc::new(Outage::new(app.config.inference.outage));
     let describer = Arc::new(Models { inference, asker, ask, outage });
-    // What changed since the moment before is another question for each chunk.
+    // A comparison with the picture before makes each chunk another question: none is repeated.
     let rule = app.config.novelty.rule;
     let repeats = !inquiry.compares && !outlasts(views.chunks, rate, rule.elapsed_ms_max);
     let eyes = app.live.eyes().filter(|_| repeats);
@@ -193,7 +193,7 @@ pub async fn reason(
     app.quota.check(&caller.principal)?;
     let keeps_output = request.semantics.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
     let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
-    // What is asked is told, and what was asked for where nothing is.
+    // The record names the model that is asked, or else the one that the request names.
     let model = asked_model.as_ref().and_then(|model| model.parse().ok());
     let model: Label = model.unwrap_or(request.model);
     let semantics = asked(&app, &caller, &run, request.semantics, request.rate)?;

@@ -112,7 +112,7 @@ pub async fn upload(
     let ticket = request.extensions_mut().remove::<Ticket>();
     check_head(request.headers(), app.config.upload_bytes_max)?;
     app.check_open()?;
-    // What has begun may end within the drain.
+    // An upload that has begun may end within the drain.
     let held = app.runner.hold();
     let place = app.uploads.enter(&caller.principal)?;
     let received = held.finish(receive(&app, &caller.principal, request)).await??;

@@ -56,7 +56,7 @@ pub(super) fn live(
 ) -> LiveConfig {
     let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535)) as u16;
     let public_ips = vars.read("SERVICE_WEBRTC_PUBLIC_IPS", "", addresses);
-    // Who may reach the API may publish: a server on loopback receives on loopback.
+    // Clients that reach the API may publish: a server on loopback receives on loopback.
     let ip = if public_ips.is_empty() { http.ip() } else { unspecified(&public_ips) };
     let mut ice_servers = vars.read("SERVICE_WEBRTC_STUN_SERVERS", "", stun_servers);
     ice_servers.extend(turn_server(vars));

@@ -167,7 +167,7 @@ fn the_credentials_of_a_collector_are_masked() {
     for (url, masked) in rows {
         let pairs = [("SERVICE_API_KEYS", KEY), ("SERVICE_TRACES_ENDPOINT", url)];
         let Ok(config) = resolve(&pairs) else {
-            // What is no URL is refused without being shown.
+            // A value that is no URL is refused without being shown.
             assert!(url.contains("hu@sh"), "{url}");
             continue;
         };

@@ -122,7 +122,7 @@ impl Database {
     }
 }
 
-/// A table that somebody has changed by hand may hold anything.
+/// Reads a row; a table that was changed by hand may hold anything.
 fn feedback(row: &Row) -> Result<Feedback, tokio_postgres::Error> {
     Ok(Feedback {
         // Identities count from 1.

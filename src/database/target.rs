@@ -78,7 +78,7 @@ impl Target {
             "-c statement_timeout={ms} -c lock_timeout={ms} \
              -c idle_in_transaction_session_timeout={ms}"
         );
-        // What the operator says comes last and wins.
+        // The operator's options come last and win.
         let options = match config.get_options() {
             Some(options) => format!("{limits} {options}"),
             None => limits,

@@ -170,7 +170,7 @@ impl Streams {
         }
         let owners = runs.iter().filter_map(|run| self.registry.run(*run));
         for topic in owners.filter_map(|run| topics.owners.get(&run.origin().principal)) {
-            // A second call finds nobody left to wake.
+            // A second call finds no stream left to wake.
             topic.wake.notify_waiters();
         }
     }
@@ -221,7 +221,7 @@ impl Streams {
         let read = || async {
             let (registry, scope) = (Arc::clone(&self.registry), scope.clone());
             let stop = CancellationToken::new();
-            // Dropped with whoever reads for all; the next of them reads again.
+            // Dropped with the stream that reads for all; the next of them reads again.
             let _left = stop.clone().drop_guard();
             let read = move || page::read(&registry, &scope, &key, &stop);
             match blocking(read).await {

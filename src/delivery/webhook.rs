@@ -363,7 +363,7 @@ impl Webhooks {
     }
 }
 
-/// Does `work` to its end, also when whoever waits for it gives up: what is on the disk and what
+/// Does `work` to its end, also when its caller gives up: what is on the disk and what
 /// is in memory stay the same.
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = Result<T, WebhookError>> + Send + 'static,

@@ -72,7 +72,7 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
     let keys = open(dir.path(), NOW);
     let Begun::Answered(body, found) = begin(&keys, "a", later(2)) else { panic!("answered") };
     assert_eq!((body, found), (Fingerprint::of(&[b"body"]), answer(3)));
-    // Whoever finds an answer leaves nothing under way.
+    // A request that finds an answer leaves nothing under way.
     let day = KEPT.as_millis() as i64;
     assert_eq!(name(&begin(&keys, "a", later(day + 1))), "answered");
     assert_eq!(name(&begin(&keys, "a", later(day + 2))), "fresh");

@@ -95,7 +95,7 @@ pub async fn kept(
     let Asked { attempt, fingerprint, .. } = asked;
     let written = app.blocking(move || attempt.answered(fingerprint, answer)).await?;
     if let Err(error) = written {
-        // What was done stays done, and the log shows it to a repetition.
+        // The work stays done, and the log shows it to a repetition.
         tracing::error!(%error, "an answer could not be kept for its key");
     }
     Ok(Response::from_parts(parts, body))
@@ -133,7 +133,7 @@ fn forget_idle(app: &App, asked: &Asked) -> Result<(), ApiError> {
     let timeline = app.registry.timeline();
     let did_nothing = asked.log_failed
         || asked.attempt.trace(timeline, asked.run, TRACED_MAX)? == Trace::Nothing
-            // What was given to a log that fails may be in it later; asked last, for that reason.
+            // Events given to a log that fails may be in it later: hence this check comes last.
             && takes_events(app);
     if did_nothing {
         asked.attempt.refused()?;

@@ -39,7 +39,7 @@ pub const REQUESTS: RangeInclusive<usize> = 1..=256;
 pub type MaxParallel = Int<1, 64>;
 /// Questions asked at once where a caller says nothing of it.
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
-/// Longest wait of a question of a batch for a permit: nobody waits for it alone.
+/// Longest wait of a question of a batch for a permit: no caller waits for it alone.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes of the answers of a batch, which are held until the last has come: room for 256 answers of
 /// eight times what 4096 tokens usually are.

@@ -41,7 +41,7 @@ impl Question {
         let pictures = Pictures::find(app, caller, &pictures).await;
         let pictures = pictures.map_err(Unaccepted::of("images"))?;
         if app.inference.has_day_limit() {
-            // What a question may cost is known before it is asked.
+            // The most that a question may cost is known before it is asked.
             request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
         }
         let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());

@@ -32,8 +32,8 @@ pub(super) struct WebhookRequest {
     description: Option<String>,
 }
 
-/// Kinds of events that a webhook may get; its run, where it is of one, goes with its deletion, and nobody is
-/// left to tell of it.
+/// Kinds of events that a webhook may get: one of a run is gone when that is deleted, and is never
+/// told of it.
 pub(super) fn kinds(value: &Value, is_of_run: bool) -> Result<Vec<EventKind>, Problem> {
     let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
     let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));

@@ -69,7 +69,7 @@ pub(super) struct Page {
     pub(super) is_cut: bool,
 }
 
-/// Reads the page at `key` from the disk; ends early when `stop` says that nobody waits for it.
+/// Reads the page at `key` from the disk; ends early when `stop` says that no stream waits for it.
 pub(super) fn read(
     registry: &Registry,
     scope: &Scope,

@@ -158,7 +158,7 @@ impl Store {
                 let last_error = last_error.map(|(seq, text)| (Seq(seq), text));
                 let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
                 let fresh = Live::new(webhook, Seq(1));
-                // Whether letters are queued is looked up in its first turn.
+                // Its first turn looks up if letters are queued.
                 let has_queued = true;
                 found.push(Live {
                     is_disabled,

@@ -128,7 +128,7 @@ impl Webhooks {
 
     fn queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
         let note = |has_queued| self.table.change(webhook.id, |live| live.has_queued = has_queued);
-        // Before looking: what is queued after the look is noted again by whoever queues it.
+        // Before looking: letters queued after the look are noted again as they are queued.
         note(false);
         while let Some(letter) = self.store.first_queued(webhook.id)? {
             let event = self.timeline().get_parts(letter.seq)?;
