@@ -17,14 +17,14 @@ use crate::{error::CliError, output::grouped, progress::Through, wire::MarkerRec
 
 /// The run id of analyses that belong to no run: marker ids then depend on the media alone.
 pub const NO_RUN: RunId = RunId::from_bytes([0; 16]);
-/// What the server calls a stream that was given no name.
+/// Name that the server gives a stream without one.
 pub const STREAM: &str = "main";
 /// A user who waits can press Ctrl-C; the watchdog is for workers that hang.
 const WALL: Duration = Duration::from_secs(24 * 3600);
 /// Stills of half a million 8K frames.
 const OUTPUT_BYTES: u64 = 256 << 30;
 
-/// What to do with a file.
+/// Analysis of a file, as asked for.
 pub struct Job {
     pub path: PathBuf,
     pub sampling: Sampling,
@@ -34,7 +34,7 @@ pub struct Job {
     pub gate: GateConfig,
 }
 
-/// What came of it.
+/// Result of an analysis.
 pub struct Analysis {
     pub bytes: u64,
     pub stream: StreamInfo,
@@ -176,7 +176,7 @@ pub fn container(stream: &StreamInfo) -> String {
     stream.container.split(',').take(2).collect::<Vec<_>>().join("/")
 }
 
-/// What a reader of the results must know about their limits.
+/// Limits that a reader of the results must know.
 pub fn warning(report: &FileReport) -> Option<String> {
     if report.more_frames {
         let frames = grouped(report.frames);

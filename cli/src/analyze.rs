@@ -26,7 +26,7 @@ use crate::{
     wire::{MarkerRecord, SignalRecord},
 };
 
-/// What `--json` prints, told at the end of the long help.
+/// Help on the output of `--json`, at the end of the long help.
 const JSON_HELP: &str = "\
 The object that --json prints:
   source    path, bytes, container, codec, width, height, rotation, pixel_format,
@@ -245,7 +245,7 @@ pub fn now() -> String {
     WallTime { epoch_ms }.rfc3339()
 }
 
-/// What happened, on standard error: the table or JSON stays alone on standard output.
+/// Prints the outcome on standard error: the table or JSON stays alone on standard output.
 fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant) {
     let facts = analysis::facts(analysis);
     let line: Vec<String> = facts.iter().map(|(_, value)| printable(value)).collect();

@@ -54,7 +54,7 @@ pub fn run(args: &CertsArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// What was written, and what browsers know it by.
+/// Files that were written, and the pin by which browsers know them.
 struct Made {
     chain: PathBuf,
     key: PathBuf,

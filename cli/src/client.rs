@@ -23,9 +23,9 @@ use crate::{
 };
 pub use target::{ServerArgs, Target};
 
-/// How long an exchange may take that does no work on the server.
+/// Time limit of an exchange that does no work on the server.
 pub const QUICK: Duration = Duration::from_secs(30);
-/// How long decoding a whole file may take before the client gives up.
+/// Time limit of decoding a whole file.
 pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
 /// Longest time that a connection may take.

@@ -46,7 +46,7 @@ pub struct DemoArgs {
     /// The server to start
     #[arg(long, value_name = "FILE")]
     server_binary: PathBuf,
-    /// Where the report, the server's log and its data go
+    /// Folder for the report, the server's log and its data
     #[arg(long, value_name = "DIR", default_value = "demo-out")]
     out: PathBuf,
     /// Leave the server running until Ctrl-C, and print the address of its console with the run open in it
@@ -75,7 +75,7 @@ struct Ingested {
     truncated: bool,
 }
 
-/// What is read of a `frames_decoded` payload.
+/// Fields that are read of a `frames_decoded` payload.
 #[derive(Deserialize)]
 struct FramesDecoded {
     pixel_format: Option<String>,
@@ -94,7 +94,7 @@ struct JobProgress {
     pts_ms: i64,
 }
 
-/// What is read of a `keyframe_stored` payload.
+/// Fields that are read of a `keyframe_stored` payload.
 #[derive(Deserialize)]
 struct KeyframeStored {
     frame_index: u64,
@@ -141,8 +141,8 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     outcome.and(stopped)
 }
 
-/// What the sandbox of media workers must be like. The demo shows a clip of the user's own: where the
-/// kernel has no whole sandbox, and nobody asked for one, it goes on without and says so.
+/// Sandbox policy of media workers. The demo shows a clip of the user's own: where the kernel has
+/// no whole sandbox, and nobody asked for one, it goes on without and says so.
 fn sandbox() -> Result<SandboxPolicy, CliError> {
     if let Some(asked) = environment::sandbox()? {
         return Ok(asked);

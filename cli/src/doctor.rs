@@ -42,14 +42,14 @@ pub struct DoctorArgs {
     /// ONNX Runtime's library; without it the loader looks for libonnxruntime.so
     #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
     onnxruntime: Option<PathBuf>,
-    /// What must run it: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
+    /// Provider to run it: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
     #[arg(long, value_name = "PROVIDER", env = "SERVICE_NOVELTY_EMBEDDING_PROVIDER",
         default_value = "auto", value_parser = provider)]
     embedding_provider: Provider,
 }
 
 impl DoctorArgs {
-    /// What is to embed, as the server is told.
+    /// Embedding settings, as the server has them.
     fn embedding(&self) -> OnnxConfig {
         // The server's word for the model that comes with it.
         let model = self.model.clone().filter(|model| *model != Path::new("built-in"));
@@ -63,7 +63,7 @@ impl DoctorArgs {
     }
 }
 
-/// What is to decode, as the server is told.
+/// Decoding settings, as the server has them.
 #[derive(clap::Args)]
 pub struct DecodeArgs {
     /// Backend that must decode here: software, nvdec, vaapi or ffmpeg-cli; auto for the first that does

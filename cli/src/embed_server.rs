@@ -41,7 +41,7 @@ pub struct EmbedServerArgs {
     /// ONNX Runtime's library, 1.20 or newer; without it the loader looks for libonnxruntime.so
     #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
     onnxruntime: Option<PathBuf>,
-    /// What to run the model on: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
+    /// Provider to run it on: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
     #[arg(long, value_name = "PROVIDER", default_value = "auto", value_parser = doctor::provider)]
     provider: Provider,
     /// Threads of a batch on a processor, 0 for one a core
@@ -140,7 +140,7 @@ async fn serve(
     drained.map_err(|_| CliError::Check(format!("{} clients were cut off", clients.len())))
 }
 
-/// What was done, on standard error.
+/// Prints the work done, on standard error.
 fn report(shared: &Shared, clients: u64, hung_up: u64, cut_off: usize) {
     let counts = shared.embedder().counts();
     let (refused, batches, busy) = (shared.refused(), counts.batch.batches, counts.busy);

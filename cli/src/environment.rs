@@ -15,7 +15,7 @@ pub fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Where an executable of the service would be taken from: the variable, else the search path.
+/// Path of an executable that the service would use: from the variable, else the search path.
 pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     let named = (!variable.is_empty()).then(|| std::env::var_os(variable)).flatten();
     if let Some(path) = named.filter(|value| !value.is_empty()) {
@@ -33,7 +33,7 @@ pub fn server_program() -> Option<PathBuf> {
     beside.filter(|path| path.is_file()).or_else(|| find_program("", NAME))
 }
 
-/// What the sandbox of media workers must be like, where somebody says it.
+/// Sandbox policy of media workers, where it is set.
 pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
     let Some(named) = std::env::var_os(SANDBOX).filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -59,12 +59,12 @@ pub fn data_dir(named: Option<&Path>) -> PathBuf {
     timeline::default_data_dir(&roots.collect::<Vec<_>>(), var)
 }
 
-/// What a container was given of an NVIDIA driver.
+/// Capabilities of an NVIDIA driver that a container was given.
 pub fn driver_capabilities() -> Option<String> {
     std::env::var("NVIDIA_DRIVER_CAPABILITIES").ok().filter(|value| !value.is_empty())
 }
 
-/// What a server needs of our environment to start; its own settings are given one by one.
+/// Variables of our environment that a server needs to start; its settings are given one by one.
 pub fn for_a_server() -> Vec<(&'static str, std::ffi::OsString)> {
     let kept =
         ["PATH", "LD_LIBRARY_PATH", "SERVICE_FFMPEG_PATH", "SERVICE_FFPROBE_PATH", "RUST_LOG"];

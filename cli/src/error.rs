@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 
 use media::ErrorKind;
 
-/// How a command ended, as the process' exit code.
+/// Outcome of a command, as the process' exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -43,7 +43,7 @@ Exit codes:
 
 Data goes to standard output, progress and errors to standard error.";
 
-/// Why a command ended early.
+/// Reason that a command ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// A file of the user's could not be read.

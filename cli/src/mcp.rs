@@ -84,7 +84,7 @@ pub fn run(args: &McpArgs) -> Result<(), CliError> {
     served
 }
 
-/// Whoever speaks to the assistant.
+/// Server side of the protocol with the assistant.
 struct Assistant {
     api: Arc<Api>,
     may_write: bool,

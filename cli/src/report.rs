@@ -19,7 +19,7 @@ pub use shelf::{Shelf, Still};
 
 use crate::{error::CliError, wire::MarkerRecord};
 
-/// What the page shows.
+/// Content of the page.
 pub struct Report<'a> {
     /// Headline: the file's name.
     pub title: &'a str,
@@ -31,11 +31,11 @@ pub struct Report<'a> {
     pub signals: &'a [Signal],
     /// Markers in the order of the API.
     pub markers: &'a [MarkerRecord],
-    /// What was kept of the stills.
+    /// Stills to show, and counts of the rest.
     pub stills: &'a Shelf,
     /// Thresholds to draw; also decides the reason shown for each frame.
     pub gate: GateConfig,
-    /// When the analysis was made, RFC 3339.
+    /// Time of the analysis, RFC 3339.
     pub made_at: String,
 }
 

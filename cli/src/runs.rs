@@ -208,7 +208,7 @@ fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {
     out.finish()
 }
 
-/// How far a job has come, if `value` is one.
+/// Progress of a job, if `value` is one.
 pub fn under_way(value: &Value) -> Option<String> {
     let done = value["frames_done"].as_u64()?;
     let (kind, status) = (text(&value["kind"]), text(&value["status"]));

@@ -11,7 +11,7 @@ use crate::{
 /// Arguments of `search`.
 #[derive(clap::Args)]
 pub struct SearchArgs {
-    /// What the descriptions have in them, in upper or lower case
+    /// Text to find in descriptions, in upper or lower case
     query: String,
     /// Only descriptions of this run
     #[arg(long, value_name = "RUN")]

@@ -1,4 +1,4 @@
-//! Whom the client trusts over https: the system's authorities, and those of a file.
+//! Trust of the client over https: the system's authorities, and those of a file.
 
 use std::{fs, path::PathBuf};
 
@@ -35,7 +35,7 @@ impl Trust {
     }
 }
 
-/// Whether a server can be asked at `url`.
+/// Returns true if `url` has a scheme that servers speak.
 pub fn is_served(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
 }

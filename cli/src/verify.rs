@@ -161,7 +161,7 @@ fn local_path(uri: &str) -> Result<PathBuf, CliError> {
     Ok(Path::new(path).to_owned())
 }
 
-/// How a pass chose its frames: where every frame of the source was taken, its indices say so.
+/// Sampling of a pass: where every frame of the source was taken, its indices say so.
 fn sampling(pass: &Pass) -> Sampling {
     let is_every =
         pass.signals.iter().all(|signal| signal.source_frame_index == Some(signal.frame_index));

@@ -71,10 +71,10 @@ pub struct PublishArgs {
     /// Tenant to name in each request, where the server wants one
     #[arg(long, env = "SIGHTLINE_TENANT_ID", value_name = "ID")]
     tenant: Option<String>,
-    /// Whom to trust
+    /// Certificates to trust
     #[command(flatten)]
     trust: Trust,
-    /// What to do with the stream: the JSON of the x-attach-config header
+    /// Handling of the stream: the JSON of the x-attach-config header
     #[arg(long, value_name = "JSON")]
     attach: Option<String>,
     /// Print the figures as JSON
@@ -89,7 +89,7 @@ fn percent(text: &str) -> Result<f64, WhipError> {
     PERCENT.contains(&value).then_some(value).ok_or(WhipError::Percent)
 }
 
-/// What the sessions came to, all together.
+/// Figures of all sessions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Sessions whose media path was up.

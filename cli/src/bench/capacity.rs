@@ -108,7 +108,7 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
     print(&Capacity { cores, workers, fps: args.fps, rows }, args.json)
 }
 
-/// What one core's worker did.
+/// Result of one core's worker.
 #[derive(Default)]
 struct Done {
     frames: u64,

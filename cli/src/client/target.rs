@@ -46,7 +46,7 @@ pub struct ServerArgs {
         help_heading = "Server"
     )]
     pub tenant: Option<String>,
-    /// Whom to trust
+    /// Certificates to trust
     #[command(flatten)]
     pub trust: Trust,
 }

@@ -1,4 +1,4 @@
-//! Which video the demo shows.
+//! Choice of the video that the demo shows.
 
 use std::{
     fs::{self, File},
@@ -95,7 +95,7 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
     absolute(path)
 }
 
-/// What the container says, read in a worker; the API tells neither codec nor length.
+/// Reads the container's description in a worker; the API tells neither codec nor length.
 pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
     let mut stream = None;
     let spec = JobSpec {

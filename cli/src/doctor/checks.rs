@@ -51,7 +51,7 @@ fn attempts(supervisor: &Supervisor) -> Check {
     }
 }
 
-/// What each backend decodes in a worker of its own, and what it lacks.
+/// Checks of each decode backend, in a worker of its own: what it decodes and lacks.
 pub fn decoders(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     [Backend::Software, Backend::Nvdec, Backend::Vaapi, Backend::FfmpegCli]
         .into_iter()
@@ -92,7 +92,7 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec
     tried.into_iter().map(row).collect()
 }
 
-/// What each backend of the gate measures with in a worker of its own, and what it lacks.
+/// Checks of each gate backend, in a worker of its own: what it measures with and lacks.
 pub fn measurers(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     let check = |backend: GateBackend| {
         let is_needed = wanted.gate == GateChoice::Named(backend);
@@ -159,7 +159,7 @@ pub fn program(variable: &str, name: &str) -> Check {
     Check::new("programs", name, State::Ok, format!("{version} at {}", path.display()))
 }
 
-/// Whether a server could keep its log here.
+/// Checks that a server could keep its log here.
 pub fn data_dir(dir: &Path) -> Check {
     let check = |state, detail: String| Check::new("data", "directory", state, detail);
     let shown = dir.display();

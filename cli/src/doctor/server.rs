@@ -26,7 +26,7 @@ struct Found {
     advice: Option<String>,
 }
 
-/// That the server answers, and its own checks.
+/// Checks that the server answers, and reads its own checks.
 pub fn checks(args: &ServerArgs) -> Vec<Check> {
     let check = |state, detail: String| Check::new("server", "answers", state, detail);
     let client = match Client::new(args) {

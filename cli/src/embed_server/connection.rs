@@ -43,7 +43,7 @@ const WRITE_WAIT: Duration = Duration::from_secs(10);
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// What all clients share.
+/// State shared by all clients.
 pub struct Shared {
     embedder: Embedder,
     decoders: Semaphore,
@@ -75,7 +75,7 @@ impl Shared {
     }
 }
 
-/// Why a connection ended.
+/// Reason of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The client is gone, spoke another protocol, or was drained.

@@ -12,7 +12,7 @@ const SIDE_MAX: usize = 8192;
 /// Most pixels: what a decoder holds of them comes to 150 MB in a progressive JPEG.
 const PIXELS_MAX: usize = 1 << 24;
 
-/// Why a JPEG is no picture for a model.
+/// Reason that a JPEG cannot be embedded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
     /// It cannot be decoded, wholly.

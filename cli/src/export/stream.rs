@@ -16,7 +16,7 @@ use crate::error::CliError;
 pub enum Stopped {
     /// It is not what it should be, or was cut short.
     Json(serde_json::Error),
-    /// Whoever took an item would take no more.
+    /// The receiver of an item takes no more.
     Taker(CliError),
 }
 

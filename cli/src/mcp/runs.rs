@@ -1,4 +1,4 @@
-//! Which runs there are, what is said in them, and how far their jobs have come.
+//! Tools about runs: their list, their descriptions, and the progress of their jobs.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;

@@ -219,7 +219,7 @@ fn gallery(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"</div></section>")
 }
 
-/// What the script reads besides the columns.
+/// Data of the script besides the columns.
 #[derive(Serialize)]
 struct Facts<'a> {
     first_frame: u64,
@@ -230,7 +230,7 @@ struct Facts<'a> {
     markers: Vec<PageMarker<'a>>,
 }
 
-/// What is shown of a marker; ids would double the size of a page with many.
+/// Fields of a marker on the page; ids would double the size of a page with many.
 #[derive(Serialize)]
 struct PageMarker<'a> {
     event_type: &'a str,

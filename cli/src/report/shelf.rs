@@ -12,7 +12,7 @@ pub struct Still {
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// Why the frame was selected, as named on the wire.
+    /// Reason that the frame was selected for, as named on the wire.
     pub reason: String,
     /// Picture size, where known.
     pub extent: Option<(u32, u32)>,
@@ -21,7 +21,7 @@ pub struct Still {
 }
 
 impl Still {
-    /// How much a reader would miss it: cuts most, periodic frames least.
+    /// Rank of a still when space is short: cuts most, periodic frames least.
     fn worth(&self) -> usize {
         match Tone::of(&self.reason) {
             Tone::Cut => 2,
@@ -31,7 +31,7 @@ impl Still {
     }
 }
 
-/// How a reason is coloured and ranked.
+/// Colour and rank of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Cut,
@@ -108,12 +108,12 @@ impl Shelf {
         }
     }
 
-    /// What is kept, in order of time.
+    /// Stills that are kept, in order of time.
     pub fn kept(&self) -> impl ExactSizeIterator<Item = &Still> {
         self.kept.iter().map(|kept| &kept.still)
     }
 
-    /// How many stills came by.
+    /// Number of stills so far, kept or not.
     pub fn seen(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.seen).sum()
     }

@@ -14,7 +14,7 @@ use crate::{
     error::CliError,
 };
 
-/// What came of decoding again.
+/// Result of decoding again.
 pub struct Proof {
     pub decoder: String,
     pub frames: u64,
@@ -117,7 +117,7 @@ fn fields(signal: &Signal) -> [(&'static str, String); 9] {
     ]
 }
 
-/// Whether the recorded signals lead to the stills that were recorded; no stills prove nothing.
+/// First divergence of the recorded stills from the recorded signals; no stills prove nothing.
 fn first_decision(gate: GateConfig, signals: &[Signal], stills: &[Still]) -> Option<Divergence> {
     if stills.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What a run's timeline says about its decode passes.
+//! Decode passes of a run, as its timeline records them.
 
 use std::{io, path::Path};
 

@@ -21,24 +21,24 @@ const LAST_TICKS: i64 = 3000;
 pub struct Picture {
     /// Decoding can start here.
     pub keyframe: bool,
-    /// When it is shown.
+    /// Presentation time.
     pub pts: i64,
-    /// When it is sent.
+    /// Time at which it is sent.
     pub decode_at: i64,
-    /// What its packets carry.
+    /// Payloads of its packets.
     pub payloads: Vec<Bytes>,
 }
 
 /// The pictures of a file from its first keyframe on; there is at least one.
 #[derive(Debug)]
 pub struct Clip {
-    /// How they are coded.
+    /// Codec of the pictures.
     pub codec: Codec,
     /// The format parameters of the offer (RFC 8866 6.15).
     pub fmtp: String,
     /// In decode order.
     pub pictures: Vec<Picture>,
-    /// How long it lasts, in ticks.
+    /// Length of the clip, in ticks.
     pub length: i64,
 }
 
@@ -91,9 +91,9 @@ fn ticks(at: Timestamp) -> i64 {
     i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN / 4 } else { i64::MAX / 4 })
 }
 
-/// What a receiver may need to know ahead: for H.264 the profile and level of the first sequence
-/// parameter set (RFC 6184 8.1), for H.265 its profile (RFC 7798 7.1), for VP9 the profile
-/// (RFC 9628 6).
+/// Format parameters for a receiver: for H.264 the profile and level of the first sequence
+/// parameter set (RFC 6184 8.1), for H.265 its profile (RFC 7798 7.1), for VP9 the profile (RFC
+/// 9628 6).
 fn fmtp(codec: Codec, first: &[u8]) -> String {
     match codec {
         Codec::H264 => {

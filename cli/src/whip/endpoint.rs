@@ -17,13 +17,13 @@ use reqwest::{
 use super::{PublishArgs, error::WhipError};
 use crate::{client, error::CliError, output::printable, trust};
 
-/// How long an exchange may take.
+/// Time limit of an exchange.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most redirects that are followed.
 const HOPS_MAX: usize = 3;
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// What names the run of a session.
+/// Header that names the run of a session.
 const RUN: &str = "x-service-run-id";
 
 /// A WHIP endpoint and who is asking.
@@ -33,7 +33,7 @@ pub struct Endpoint {
     headers: HeaderMap,
 }
 
-/// What came of an offer.
+/// Answer to an offer.
 pub struct Created {
     /// The answer, as SDP.
     pub answer: String,

@@ -1,8 +1,8 @@
-//! What can end a publication early.
+//! Reasons that end a publication early.
 
 use media::ErrorKind;
 
-/// Why a file is not published, or not to its end.
+/// Reason that a file is not published, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum WhipError {
     /// The file is no video that can be read.
@@ -31,9 +31,9 @@ pub enum WhipError {
     Connection {
         /// From 1.
         session: usize,
-        /// What was being done.
+        /// Step that failed.
         problem: &'static str,
-        /// What the stack says.
+        /// Message of the stack.
         detail: String,
     },
     /// No media path came up.
@@ -54,7 +54,7 @@ pub enum WhipError {
 }
 
 impl WhipError {
-    /// Which kind of failure it is.
+    /// Kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WhipError::Decode(error) => error.kind(),

@@ -65,7 +65,7 @@ impl Packetizer {
     }
 }
 
-/// What differs between the payload formats of H.264 and H.265.
+/// Differences between the payload formats of H.264 and H.265.
 trait NalFormat {
     const HEADER_BYTES: usize;
 

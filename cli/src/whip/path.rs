@@ -1,5 +1,5 @@
-//! What the network is made to do to a session's media: loss and jitter. Pure: datagrams and
-//! instants in, datagrams out. ICE, DTLS and RTCP pass untouched.
+//! Simulated network of a session's media: loss and jitter. Pure: datagrams and instants in,
+//! datagrams out. ICE, DTLS and RTCP pass untouched.
 
 use std::{
     cmp::Reverse,
@@ -11,7 +11,7 @@ use std::{
 /// Most datagrams that are delayed at once; more are lost.
 const DELAYED_MAX: usize = 8192;
 
-/// When a datagram goes on, its place in the order, where to, and what it is.
+/// Departure of a datagram, its place in the order, its destination and its bytes.
 type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
 
 /// A path with chance of its own: one seed gives one fate of every packet.
@@ -60,7 +60,7 @@ impl Path {
         self.delayed.pop().map(|Reverse((_, _, to, datagram))| (to, datagram))
     }
 
-    /// When the next delayed datagram is due.
+    /// Departure of the next delayed datagram.
     pub fn next_at(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, ..))| *at)
     }

@@ -1,4 +1,4 @@
-//! Where a session is in the clip. Pure: instants in, pictures with RTP times out.
+//! Position of a session in the clip. Pure: instants in, pictures with RTP times out.
 
 use std::{
     sync::Arc,
@@ -15,13 +15,13 @@ const FRESH_TICKS: i64 = 90_000 / 2;
 pub struct Player {
     clip: Arc<Clip>,
     repeats: bool,
-    /// When the first picture was due.
+    /// Time at which the first picture was due.
     start: Instant,
     /// Index of the next picture; the clip's length at its end.
     next: usize,
     /// Ticks from the clip's times to those since `start`.
     shift: i64,
-    /// When, since `start`, the last keyframe went out.
+    /// Time from `start` to the last keyframe that went out.
     keyframe_at: Option<i64>,
 }
 
@@ -31,7 +31,7 @@ impl Player {
         Player { clip, repeats, start, next: 0, shift: 0, keyframe_at: None }
     }
 
-    /// When the next picture is due; `None` at the end.
+    /// Time at which the next picture is due; `None` at the end.
     pub fn next_at(&self) -> Option<Instant> {
         let picture = self.clip.pictures.get(self.next)?;
         Some(self.start + duration(picture.decode_at + self.shift))

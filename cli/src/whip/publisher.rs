@@ -20,11 +20,11 @@ use crate::{error::CliError, interrupt, output::printable};
 /// Longest wait, after which Ctrl-C is looked for.
 const TURN: Duration = Duration::from_millis(100);
 
-/// What was published.
+/// Result of a publication.
 pub struct Published {
     /// The runs of the sessions, where the server names them.
     pub runs: Vec<String>,
-    /// What they came to.
+    /// Figures of all sessions.
     pub figures: Figures,
 }
 

@@ -34,9 +34,9 @@ mod feedback;
 
 use feedback::Heard;
 
-/// How long a media path may take to come up.
+/// Time limit of a media path to come up.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
-/// How long what was lost at the end can still be asked for.
+/// Time in which packets that were lost at the end can still be requested again.
 const LINGER: Duration = Duration::from_millis(500);
 /// Most datagrams read in one turn, so that others get theirs.
 const READ_MAX: usize = 64;
@@ -47,10 +47,10 @@ const DTLS_ALERT: u8 = 21;
 /// Until a full socket is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// How each session plays.
+/// Plan of each session.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is sent.
+    /// Clip to send.
     pub clip: Arc<Clip>,
     /// Begin again at the end.
     pub repeats: bool,
@@ -164,7 +164,7 @@ impl Session {
         self.state == State::Done
     }
 
-    /// What it came to so far.
+    /// Figures so far.
     pub fn figures(&self) -> Figures {
         Figures {
             lost: self.figures.lost + self.path.lost(),
@@ -173,7 +173,7 @@ impl Session {
         }
     }
 
-    /// When to drive it even if nothing comes in.
+    /// Time at which to drive it even if nothing comes in.
     pub fn next_at(&mut self, now: Instant) -> Instant {
         let player = self.player.as_ref().and_then(Player::next_at);
         let state = match self.state {
@@ -276,7 +276,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the server has said of the media.
+    /// Notes the server's feedback on the media.
     fn note_feedback(&mut self, now: Instant) {
         // Polling is what carries packets through the connection; it delivers none of ours.
         while self.connection.poll_read().is_some() {}

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{command, finish};
 
-/// What `doctor` says of the data directory, started in `folder` with these variables.
+/// Check of the data directory by `doctor`, started in `folder` with these variables.
 fn data_dir(folder: &Path, vars: &[(&str, &Path)]) -> String {
     let mut doctor = command(&["doctor", "--json"]);
     doctor.current_dir(folder).env_remove("XDG_STATE_HOME");

@@ -17,7 +17,7 @@ const KEY: &str = "verysecretkey";
 /// One scripted answer: status and body.
 pub type Answer = (u16, String);
 
-/// What a client sent.
+/// Request that a client sent.
 pub struct Asked {
     pub line: String,
     key: Option<String>,

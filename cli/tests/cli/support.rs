@@ -12,7 +12,7 @@ use std::{
 
 pub use skip::skip;
 
-/// What a command left behind.
+/// Result of a command.
 pub struct Outcome {
     pub code: i32,
     pub stdout: String,

@@ -1,4 +1,4 @@
-//! What others named reaches no terminal raw: a hostile name cannot clear the screen or reorder words.
+//! Names from outside reach no terminal raw: a hostile one cannot clear the screen or reorder words.
 
 use media::is_hidden;
 use serde_json::{Value, json};

@@ -21,7 +21,7 @@ struct Pass {
     stills: Vec<KeyframeStored>,
 }
 
-/// What `analyze` finds in the clip.
+/// Pass of `analyze` over the clip.
 fn analysed() -> Pass {
     let dir = TempDir::new().expect("a folder");
     let stills = dir.path().to_str().expect("UTF-8");

@@ -139,7 +139,7 @@ impl Sink for Collect {
     fn told(&mut self, _what: Told) {}
 }
 
-/// What came of a publication: requests without bodies, and the units of each session.
+/// Result of a publication: requests without bodies, and the units of each session.
 struct Received {
     outcome: Outcome,
     requests: Vec<String>,

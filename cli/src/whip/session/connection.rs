@@ -1,4 +1,4 @@
-//! How a session's connection is set up: one codec, its retransmissions, one host candidate.
+//! Set-up of a session's connection: one codec, its retransmissions, one host candidate.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -32,9 +32,9 @@ use rtc::{
 use super::feedback::{Feedback, Heard};
 use crate::whip::clip::Clip;
 
-/// What the offer calls the codec.
+/// Payload type of the codec in the offer.
 pub(super) const PAYLOAD_TYPE: u8 = 96;
-/// What it calls its retransmissions (RFC 4588).
+/// Payload type of its retransmissions (RFC 4588).
 const RTX_PAYLOAD_TYPE: u8 = 97;
 
 /// A place after all others of the chain.

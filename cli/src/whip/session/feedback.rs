@@ -22,7 +22,7 @@ use rtc::{
     shared::error::Error,
 };
 
-/// What has been heard so far; no count depends on another.
+/// Counts of feedback so far; no count depends on another.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// Packets that were asked for again.
