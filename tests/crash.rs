@@ -21,7 +21,7 @@ const LOAD: [Duration; 4] = [
     Duration::from_millis(70),
 ];
 
-/// What the server has acknowledged: per run the request ids of its answers, in order.
+/// Answers that the server has acknowledged: per run their request ids, in order.
 type Acknowledged = HashMap<String, Vec<String>>;
 
 /// One client: creates a run and keeps it alive until the server is gone.

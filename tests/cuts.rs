@@ -185,7 +185,7 @@ const LOOKALIKES: &[Lookalike] = &[
     },
 ];
 
-/// What all that is made here is encoded with.
+/// Encoding of all that is made here.
 const CODING: &str = "-an -c:v libx264 -preset ultrafast -crf 18 -pix_fmt yuv420p";
 
 #[test]

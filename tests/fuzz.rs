@@ -1,4 +1,4 @@
-//! What fuzzers do to the parsers of outside bytes, with a stable compiler: the corpus as it is, and
+//! Fuzz targets for the parsers of outside bytes, with a stable compiler: the corpus as it is, and
 //! broken in every way. The media worker's parsers have the same in `worker/src/fuzz.rs`.
 #![allow(missing_docs)]
 

@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Who may use whom among our own crates (normal and build dependencies).
+/// Dependencies allowed among our own crates (normal and build dependencies).
 const EDGES: &[(&str, &[&str])] = &[
     ("media", &[]),
     ("clips", &[]),
@@ -69,7 +69,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
 }
 
-/// What is served from, as deny.toml lists it.
+/// Targets that are served from, as deny.toml lists them.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 /// Names of every package that is built for a target; `cargo metadata` also lists what features
@@ -304,7 +304,7 @@ fn tests_that_the_documents_name_are_there() {
     assert_eq!(wrong, Vec::<String>::new(), "tests that are not there");
 }
 
-/// Whether the first line names a shell; most scripts have no ending.
+/// Returns true if the first line names a shell; most scripts have no ending.
 fn is_shell_script(path: &Path) -> bool {
     let (mut start, file) = (Vec::new(), File::open(path));
     let read = file.and_then(|file| file.take(64).read_to_end(&mut start));

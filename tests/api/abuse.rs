@@ -54,7 +54,7 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
     [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// How the server ended a connection.
+/// End of a connection by the server.
 #[derive(Debug, Default)]
 struct End {
     goaway: Option<u32>,

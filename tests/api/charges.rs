@@ -1,4 +1,4 @@
-//! What a quota counts: what is on disk, until it is gone, whoever put it there and by which route.
+//! Charges of a quota: bytes on disk, until they are gone, of any origin and by any route.
 
 use std::{path::Path, time::Duration};
 

@@ -32,7 +32,7 @@ fn anything() -> NewFeedback {
     }
 }
 
-/// Why the database does not become ready.
+/// Reason that the database does not become ready.
 async fn refusal(database: &Database, expected: &str) {
     let preparing = tokio::spawn({
         let database = database.clone();

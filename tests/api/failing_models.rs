@@ -18,7 +18,7 @@ fn counted(server: &Server, series: &str) -> u64 {
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
 }
 
-/// What a reasoning says of its models: in its answer, and the same in its last event and in the run.
+/// Outcome of a reasoning's models: in its answer, and the same in its last event and in the run.
 fn semantic(server: &Server, run: &str, answer: &Value) -> Value {
     let said = answer["semantic"].clone();
     assert_eq!(payloads(server, run, "run_completed")[0]["semantic"], said, "the event");

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What tells a hang from progress.
+/// Time that tells a hang from progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn active_job(server: &Server, run: &str) -> Value {

@@ -106,7 +106,7 @@ fn a_still_that_another_file_replaced_is_an_error_at_once() {
     assert_eq!(server.get(&path).status, 200);
 }
 
-/// What may take the place of a file: a FIFO, a link to a device, more bytes.
+/// Replacements of a file: a FIFO, a link to a device, more bytes.
 fn replacements() -> [fn(&Path); 3] {
     let fifo = |path: &Path| {
         assert!(Command::new("mkfifo").arg(path).status().expect("it runs").success());

@@ -1,4 +1,4 @@
-//! How runs end well, and which of them count against the limit of active ones.
+//! Runs that complete, and runs that count against the limit of active ones.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{
     support::{BOB, Server, Setup, shared},
 };
 
-/// What tells a hang from progress.
+/// Time that tells a hang from progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn record(server: &Server, run: &str) -> Value {

@@ -1,4 +1,4 @@
-//! What measures frames changes nothing that a client sees; what is missing stops the start.
+//! Gate backends change nothing that a client sees; one that is missing stops the start.
 
 use std::path::Path;
 

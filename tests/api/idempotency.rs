@@ -119,7 +119,7 @@ fn what_did_nothing_is_not_kept() {
     }
 }
 
-/// How many keys the ledger in `dir` knows.
+/// Number of keys that the ledger in `dir` knows.
 fn known_keys(dir: &Path) -> u64 {
     let ages: TableDefinition<'_, (&str, i64, [u8; 32]), u64> =
         TableDefinition::new("idempotency_ages");

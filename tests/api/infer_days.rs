@@ -1,4 +1,4 @@
-//! What a principal may spend of a day, and what its owner is told of it.
+//! Day budget of a principal, and the events about it for its owner.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     support::{BOB, Reply, Server, Setup, model::Model},
 };
 
-/// What each question costs, whatever it was estimated at.
+/// Tokens that each question costs, whatever its estimate.
 const COST: u64 = 17;
 
 fn asking(max_tokens: u64) -> Value {

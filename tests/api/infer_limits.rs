@@ -1,4 +1,4 @@
-//! What inference is bounded by, places and the queue, and how it is counted.
+//! Limits of inference, slots and the queue, and their counts.
 
 use std::{
     io::Write,

@@ -1,4 +1,4 @@
-//! Which models are ready: those that a backend lists, or is configured with a name of its own for.
+//! Readiness of models: those that a backend lists, or is configured with a name of its own for.
 
 use scripted_model::Step;
 use serde_json::{Value, json};

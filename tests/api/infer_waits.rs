@@ -1,4 +1,4 @@
-//! What waits for a place in inference, for how long, and what it holds meanwhile.
+//! Requests that wait for a slot in inference: their limits, and the resources they hold meanwhile.
 
 use std::{fs, thread, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What models said of chunks: the record, the filter by index, pages, and whose they are.
+//! Models' answers about chunks: the record, the filter by index, pages, and ownership.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn created() -> Event {
     })
 }
 
-/// What a model said of chunk `index`, or why it said nothing.
+/// Event of chunk `index`, with a finding or an error.
 fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
     Event::SemanticChunkInferred(SemanticChunkInferred {
         request_id: REQUEST,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{BOB, Reply, Server, Setup, clips};
 
-/// What tells a hang from progress.
+/// Time that tells a hang from progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {

@@ -123,7 +123,7 @@ fn bodies() -> Vec<(String, Vec<u8>)> {
     bodies
 }
 
-/// What a route makes of a body.
+/// Use of a body by a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     /// JSON, and nothing else.

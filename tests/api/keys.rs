@@ -7,7 +7,7 @@ use timeline::{Event, NewEvent, Options, RunCreated, Timeline};
 use crate::support::{ALICE, BOB, Setup};
 
 const BARE: &str = "a-secret-without-name";
-/// What earlier versions recorded for [`BARE`]: the start of its SHA-256.
+/// Record of [`BARE`] by earlier versions: the start of its SHA-256.
 const FORMER: &str = "538c49f68c6e";
 
 #[test]

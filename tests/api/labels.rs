@@ -1,4 +1,4 @@
-//! What owners call their runs: bounds, changes, and what a restart knows.
+//! Names that owners give their runs: bounds, changes, and what a restart knows.
 
 use serde_json::{Value, json};
 

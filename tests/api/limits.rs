@@ -55,7 +55,7 @@ fn frame(index: usize) -> Value {
     })
 }
 
-/// What a schema really says: behind references, and beside null.
+/// Schema behind references, and beside null.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     if let Some(target) = schema["$ref"].as_str() {
         let pointer = target.strip_prefix('#').expect("of the same document");
@@ -177,7 +177,7 @@ fn cases(document: &Value, schema: &Value, example: &Value, at: (&str, &str)) ->
     found
 }
 
-/// Whether the reply complains of what `field` is, and not of what it names.
+/// Returns true if the reply complains of the value of `field`, and not of what it names.
 fn is_refused(reply: &Reply, field: &str) -> bool {
     let details = reply.json()["error"]["details"].as_array().cloned().unwrap_or_default();
     details.iter().any(|detail| {

@@ -22,7 +22,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/whip")
 }
 
-/// What aiortc publishes and what it says of it.
+/// Publishes with aiortc and returns its report.
 fn publish(python: &Path, server: &Server, codec: &str, attach: &Value) -> Value {
     let url = format!("http://{}/v1/stream/whip", server.addr());
     let mut command = Command::new(python.join("python"));

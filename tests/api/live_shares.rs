@@ -3,7 +3,7 @@
 use super::whip::{offer, publishing};
 use crate::support::{ALICE, BOB, Server, Setup};
 
-/// What a session is reserved.
+/// Memory reserved for a session.
 const SESSION_BYTES: u64 = 25 << 20;
 
 fn start(dir: &std::path::Path, sessions: u64, keys: &str) -> Server {

@@ -9,7 +9,7 @@ use crate::support::{
     model_server::{KEY, ModelServer},
 };
 
-/// What the service calls the model; llama.cpp calls it `noise`.
+/// Name of the model in the service; llama.cpp calls it `noise`.
 const MODEL: &str = "smolvlm2-256m";
 
 /// A server whose one backend is `models`, asked with `key`.

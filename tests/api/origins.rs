@@ -1,4 +1,4 @@
-//! Whose finding a marker is: where a model spoke, the gate's own are recorded beside its types.
+//! Origin of markers: where a model spoke, the gate's own are recorded beside its types.
 
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn markers(server: &Server, run: &str, query: &str) -> Vec<Value> {
     reply.json()["markers"].as_array().expect("an array").clone()
 }
 
-/// What differs from run to run left out.
+/// Fields of markers without those that differ from run to run.
 fn outline(markers: &[Value]) -> Vec<Value> {
     let names = ["event_type", "status", "start_frame", "end_frame", "confidence", "origin"];
     let of = |marker: &Value| names.iter().map(|name| marker[*name].clone()).collect::<Value>();

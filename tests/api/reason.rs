@@ -15,7 +15,7 @@ use crate::support::{
 pub const MODEL: &str = "qwen3-vl-4b";
 pub const LARGE: &str = "qwen3-vl-32b";
 
-/// What a model says of a chunk.
+/// Answer of a model about a chunk.
 pub fn finding(event_type: &str, confidence: f64) -> String {
     json!({
         "event_type": event_type, "object_label": "Delivery Van", "summary": "a van",
@@ -61,7 +61,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What the server says of asks under way, of all classes.
+/// Number of requests in flight, of all classes, by the server's metrics.
 pub fn in_flight(server: &Server) -> u64 {
     let metrics = server.get("/v1/metrics").text;
     let lines = metrics.lines().filter(|line| line.starts_with("service_inference_in_flight"));

@@ -115,7 +115,7 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
     assert!(attempts > 18, "what was asked in vain is told: {attempts}");
 }
 
-/// What a backend that keeps asking for a rest costs a reasoning is what its outage may cost.
+/// A backend that keeps asking for a retry later costs a reasoning as much as its outage may.
 #[test]
 fn rests_are_waited_for_as_long_as_an_outage() {
     let clips = clips();

@@ -207,8 +207,8 @@ fn weather(number: u64) -> Step {
     }
 }
 
-/// What the server says of inferences that are under way or wait, in every unit: nothing once all
-/// is given back.
+/// Requests to models in flight or waiting, in every unit, by the server's metrics: 0 once all is
+/// given back.
 fn load(server: &Server) -> f64 {
     let metrics = server.get("/v1/metrics").text;
     let gauges = metrics.lines().filter(|line| {

@@ -1,4 +1,4 @@
-//! What a request to reason says: the bounds of its fields, and what comes of some of them.
+//! Requests to reason: the bounds of their fields, and the effects of some of them.
 
 use scripted_model::Step;
 use serde_json::{Value, json};

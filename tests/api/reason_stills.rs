@@ -1,5 +1,5 @@
-//! What a reasoning shows while it is under way: stills no later than what is said of them, how far
-//! it has come, and which request it refuses meanwhile.
+//! Progress of a reasoning: stills no later than the answers about them, counts of chunks, and the
+//! requests that it refuses meanwhile.
 
 use scripted_model::Step;
 use serde_json::{Value, json};

@@ -28,7 +28,7 @@ pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
     server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
 }
 
-/// What an ingest of `source` made: its signals and the hashes of its stills.
+/// Results of an ingest of `source`: its signals and the hashes of its stills.
 pub fn made(server: &Server, source: &str) -> (Value, Vec<Value>) {
     let run = server.create_run();
     let reply = ingest(server, &run, source);

@@ -1,5 +1,5 @@
-//! How the reading of a remote source ends: too slow, too much, cut off, stopped; and that nothing
-//! of it stays behind.
+//! Ends of reading a remote source: too slow, too much, cut off, stopped; and nothing of it stays
+//! behind.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use crate::{
 
 /// Longer than every wait of the server for a byte.
 const TOO_LONG: Duration = Duration::from_secs(15);
-/// What tells a hang from progress.
+/// Time that tells a hang from progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn clip(clips: &Path) -> Vec<u8> {

@@ -46,7 +46,7 @@ fn events_of(clip: &Path) -> String {
     without_ids(&server.get(&format!("/v1/runs/{run}/events?limit=1000")).text)
 }
 
-/// What the server wrote between the wall times.
+/// Payloads that the server wrote between the wall times.
 fn payloads(events: &str) -> Vec<&str> {
     let texts = events.split(r#"{"seq":"#).skip(1);
     texts.map(|event| event.split_once(r#""kind":"#).expect("a kind").1).collect()

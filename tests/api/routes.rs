@@ -37,7 +37,7 @@ fn question(run: Option<&str>) -> Value {
     json!({"model": "qwen3-vl-4b", "prompt": "p", "run_id": run})
 }
 
-/// What no test here shows, and why.
+/// Statuses that no test here shows, and why.
 fn shown_elsewhere(operation: &str, status: u16) -> bool {
     match (operation, status) {
         // A failure of our own cannot be asked for: `with_damage` shows it where a disk can lose
@@ -110,7 +110,7 @@ fn every_documented_status_of_every_route_is_shown() {
     assert_eq!(book.missing(shown_elsewhere), Vec::<String>::new(), "documented, and not shown");
 }
 
-/// What each route answers for, by the contract's tables.
+/// Statuses of each route in ordinary use, by the contract's tables.
 fn ordinary(server: &Server, book: &mut Book) {
     let (live, ended, deleted) = (server.create_run(), server.create_run(), server.create_run());
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
@@ -309,7 +309,7 @@ fn ordinary(server: &Server, book: &mut Book) {
     }
 }
 
-/// What a route need not be looked at for: credentials, ids, types, sizes and rates.
+/// Refusals that any route may give: credentials, ids, types, sizes and rates.
 fn refusals_of_any_route(server: &Server, book: &mut Book) {
     let live = server.create_run();
     let long = "t".repeat(129);
@@ -378,7 +378,7 @@ fn webhooks(server: &Server, book: &mut Book) {
     book.note("POST", &path, &refused);
 }
 
-/// What needs a real clip: frames, stills and files.
+/// Routes that need a real clip: frames, stills and files.
 fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     let run = server.create_run();
     let mut show = |call: (&str, &str), headers: &[(&str, &str)], body: Vec<u8>, status: u16| {
@@ -432,7 +432,7 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     show(("POST", &ingest_path), &[json_type], ingest.into(), 409);
 }
 
-/// What a server answers whose disk loses what it wrote there.
+/// Answers of a server whose disk loses what it wrote there.
 fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) {
     let server = Setup::new(dir).root(clips).start();
     let run = server.create_run();
@@ -475,7 +475,7 @@ fn check_internal(reply: &Reply, path: &str) {
     assert!(envelope(reply), "{}", reply.text);
 }
 
-/// What a server without room on disk answers, which had some when `run` was made.
+/// Answers of a server without room on disk, which had some when `run` was made.
 fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     let server = setup.clone().var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
     let frames = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
@@ -511,7 +511,7 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     }
 }
 
-/// What a server answers that takes one request a second, one run, and no scraper.
+/// Answers of a server that takes one request a second, one run, and no scraper.
 fn without_patience(dir: &std::path::Path, book: &mut Book) {
     let setup = Setup::new(&dir.join("impatient")).var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
     let server = setup.start();
@@ -542,7 +542,7 @@ fn without_patience(dir: &std::path::Path, book: &mut Book) {
     book.note("GET", "/v1/metrics", &reply);
 }
 
-/// What a server answers that stores nothing more for a principal.
+/// Answers of a server that stores nothing more for a principal.
 fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let server = Setup::new(&dir.join("full")).var("SERVICE_PRINCIPAL_QUOTA_BYTES", "1").start();
     let upload = server.call("POST", "/v1/upload").header("content-type", FORM);

@@ -1,4 +1,4 @@
-//! Where the kernel lacks a part of the sandbox, no media is read unless the operator allows it.
+//! Without a part of the sandbox in the kernel, no media is read unless the operator allows it.
 
 use serde_json::json;
 

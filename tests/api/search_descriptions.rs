@@ -1,4 +1,4 @@
-//! What hits tell of the descriptions that they are found in.
+//! Fields of hits that describe their descriptions.
 
 use serde_json::{Value, json};
 use timeline::FindingKind::Vlm;

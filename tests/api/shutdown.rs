@@ -1,5 +1,5 @@
-//! How a server ends and comes back: settings it refuses, a drain, a log that fails; long because
-//! each of its ends is told.
+//! Ends and restarts of a server: settings it refuses, a drain, a log that fails; long because each
+//! of its ends is told.
 
 use std::{
     ffi::OsStr,

@@ -15,7 +15,7 @@ use crate::{
     support::{ALICE, Server, Setup, skip},
 };
 
-/// What a slow connection does.
+/// Kind of a slow connection.
 #[derive(Clone, Copy, Debug)]
 enum Slow {
     Head,
@@ -27,7 +27,7 @@ enum Slow {
 impl Slow {
     const ALL: [Slow; 4] = [Slow::Head, Slow::Body, Slow::Http2, Slow::Reader];
 
-    /// What it sends at first; then it drips, but for those that have said all.
+    /// First bytes that it sends; then it drips, but for those that have said all.
     fn opening(self) -> (Vec<u8>, bool) {
         let key = format!("host: a\r\nx-api-key: {ALICE}\r\n");
         match self {

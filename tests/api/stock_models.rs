@@ -9,13 +9,13 @@ use crate::support::{
     model::{Model, list, stock},
 };
 
-/// What the server lists.
+/// Name that the server lists.
 const STOCK: &str = "Qwen/Qwen3-VL-8B-Instruct";
 const OWN: &str = "acme/house-vl-7b";
-/// What the service calls the first of them.
+/// Name of the first of them in the service.
 const CURATED: &str = "qwen3-vl-8b";
 
-/// What `GET /v1/models` says of a model.
+/// Entry of a model in `GET /v1/models`.
 fn shown(server: &Server, id: &str) -> Value {
     let models = server.get("/v1/models").json()["models"].clone();
     let found = models.as_array().expect("an array").iter().find(|model| model["id"] == id);

@@ -1,4 +1,4 @@
-//! When the streams of a run began by the clock: told by containers, by arrival, or by nobody.
+//! Wall times at which streams began: told by containers, by arrival, or not at all.
 
 use std::path::Path;
 

@@ -28,7 +28,7 @@ pub fn setup(dir: &Path, receiver: &Receiver) -> Setup {
         .var("SERVICE_WEBHOOK_RETRY_MS", "50")
 }
 
-/// What a request for a webhook answers.
+/// Reply to a request for a webhook.
 pub fn create(server: &Server, run: &str, body: &Value) -> Reply {
     server.post(&format!("/v1/runs/{run}/webhooks"), body)
 }
@@ -200,7 +200,7 @@ fn webhooks_that_are_done_with_an_ended_run_count_for_no_limit() {
     hooks(&last);
 }
 
-/// What it was when the webhook was made does not count.
+/// Its target when the webhook was made does not count.
 #[test]
 fn where_a_webhook_goes_is_checked_at_every_delivery() {
     let dir = tempfile::tempdir().expect("a directory");

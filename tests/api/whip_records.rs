@@ -1,4 +1,4 @@
-//! What a run of live video is known by, after a restart as before it.
+//! Record of a run of live video, after a restart as before it.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What must hold of JSON bodies, whatever they are.
+//! Properties of parsing any JSON body.
 
 use sightline::json::{JsonError, parse};
 

@@ -1,4 +1,4 @@
-//! What must hold of a log whose only file holds anything at all.
+//! Properties of a log whose only file holds any bytes.
 
 use std::path::Path;
 

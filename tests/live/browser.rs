@@ -46,7 +46,7 @@ fn stills(server: &Server, run: &str) -> Vec<Picture> {
     stills
 }
 
-/// What the page tells of its stages, which all went well.
+/// Stages that the page reports, which all went well.
 fn stages(told: &Value) -> Vec<Value> {
     assert!(told["error"].is_null(), "{told}");
     let stages = told["stages"].as_array().expect("stages").clone();

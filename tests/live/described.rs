@@ -1,5 +1,5 @@
-//! What models say of live pictures, and which events come of it: a real publisher, a scripted
-//! backend that answers by the pictures it is shown.
+//! Findings of models about live pictures, and their events: a real publisher, a scripted backend
+//! that answers by the pictures it is shown.
 
 use scripted_model::{Seen, Step, chat_body};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const LONG: u64 = 3600;
 /// Seconds that the last scene goes on: time to describe all before the session ends.
 const TAIL: u32 = 60;
 
-/// What the backend says in the session of `case`, whose prompt names it.
+/// Answer of the backend in the session of `case`, whose prompt names it.
 fn answer(seen: &Seen) -> Step {
     let (asked, scenes) = (prompt(seen), scenes(seen));
     let is_second = seen.json()["model"] == SECOND;
@@ -140,15 +140,15 @@ fn scene_ms(pts_ms: i64) -> i64 {
     pts_ms / 1000 * 1000
 }
 
-/// What a busy machine has left out by now. Where there is anything, some events are missing, and
-/// those that are there are looked at all the same.
+/// Number of items that a busy machine has dropped so far. Where there are any, some events are
+/// missing, and those that are there are looked at all the same.
 fn left_out(server: &Server) -> f64 {
     let shed = ["pictures", "stills", "keyframes", "clips", "loops"]
         .map(|what| metric(server, &format!("service_live_shed_total{{what=\"{what}\"}}")));
     shed.iter().sum::<f64>() + metric(server, "service_live_packets_lost_total")
 }
 
-/// What a run tells of the pictures before `end_ms`, by presentation time.
+/// Events of a run about the pictures before `end_ms`, by presentation time.
 fn told(server: &Server, run: &str, end_ms: i64) -> Vec<(i64, String, Value)> {
     let mut told: Vec<_> = server
         .events(run)

@@ -237,7 +237,7 @@ fn a_picture_without_a_description_is_told_once() {
     }
 }
 
-/// Where nothing describes, that is told once, and pictures are kept all the same.
+/// Pictures are kept without a model to describe them, and that is told once.
 #[test]
 fn without_a_backend_the_timeline_says_so() {
     let Some(sightline) = sightline("without_a_backend_the_timeline_says_so") else { return };
@@ -262,7 +262,7 @@ fn without_a_backend_the_timeline_says_so() {
     }
 }
 
-/// Where nobody names a model, one is asked that the backend has.
+/// A session that names no model uses one that the backend has.
 #[test]
 fn without_a_name_a_model_that_is_listed_is_asked() {
     let name = "without_a_name_a_model_that_is_listed_is_asked";

@@ -17,7 +17,7 @@ use crate::support::{ALICE, sandbox, whip::eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
 
-/// What a browser would send, as far as it is read.
+/// Offer of a browser, reduced to the lines that are read.
 const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
     m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
     a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\

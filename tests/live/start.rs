@@ -1,4 +1,4 @@
-//! What a session does before its first picture.
+//! State of a session before its first picture.
 
 use serde_json::json;
 

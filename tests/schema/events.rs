@@ -29,7 +29,7 @@ fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// What the runs, ingests and analyses of today leave.
+/// Events of runs, ingests and analyses as of today.
 fn of_runs() -> Vec<Event> {
     let signal = Signal {
         frame_index: 0,
@@ -149,7 +149,7 @@ fn of_runs() -> Vec<Event> {
     ]
 }
 
-/// What inference leaves.
+/// Events of inference.
 fn of_models() -> Vec<Event> {
     let finding = Finding {
         session_id: Some(SESSION),

@@ -19,7 +19,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::support::{ALICE, Server, Setup};
 
-/// How long anything may take.
+/// Time limit of anything here.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Versions of HTTP.
@@ -155,7 +155,7 @@ pub fn served() -> (tempfile::TempDir, Served) {
     (dir, served)
 }
 
-/// What came back.
+/// Answer as received.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -182,7 +182,7 @@ pub struct Client {
     roots: RootCertStore,
 }
 
-/// What HTTP/3 requests are sent with.
+/// Sender of HTTP/3 requests.
 pub type SendRequest = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
 
 impl Client {

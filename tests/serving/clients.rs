@@ -97,7 +97,7 @@ fn chromium_speaks_http3_when_told_to() {
     assert!(shown.contains(r#"{"status":"ok"}"#), "{shown}");
 }
 
-/// How often the browser's own log has an event of this name.
+/// Number of events of this name in the browser's own log.
 fn logged(log: &Value, name: &str) -> usize {
     let number = &log["constants"]["logEventTypes"][name];
     assert!(number.is_u64(), "the log knows no {name}");

@@ -10,7 +10,7 @@ use crate::support::{Setup, clips};
 /// Headers that belong to a version or to a moment.
 const OWN: [&str; 5] = ["alt-svc", "connection", "date", "last-modified", "transfer-encoding"];
 
-/// What of an answer is the same whoever asks, and whenever.
+/// Part of an answer that is the same for every caller, at any time.
 #[derive(Debug, PartialEq)]
 struct Same {
     status: u16,
@@ -138,7 +138,7 @@ fn offer(sdp: &str) -> Call {
     call.body(sdp.as_bytes().to_vec())
 }
 
-/// What a publisher says of a session from its offer to its end, and what it is told.
+/// Requests of a publisher from its offer to the session's end, and their answers.
 fn signal(client: &Client, version: Version, answers: &mut Vec<(Call, Answer)>) {
     let mut ask = |call: Call| {
         let answer = client.ask(version, &call);

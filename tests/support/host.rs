@@ -34,7 +34,7 @@ impl Asked {
     }
 }
 
-/// Where an answer goes, byte by byte.
+/// Sink of an answer, byte by byte.
 pub trait Answer: Write {
     /// Sends a head with `status` and further header lines.
     fn head(&mut self, status: &str, lines: &[&str]) -> io::Result<()> {
@@ -187,7 +187,7 @@ impl Host {
         format!("{}://localhost:{}{path}", self.scheme, self.port())
     }
 
-    /// Where it listens.
+    /// Port that it listens on.
     pub fn port(&self) -> u16 {
         self.addr.port()
     }

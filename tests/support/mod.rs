@@ -39,14 +39,14 @@ pub const ALICE: &str = "alice-key-for-tests";
 /// The key of another principal.
 pub const BOB: &str = "bob-key-for-tests";
 
-/// How a server is started; the environment is otherwise empty.
+/// Settings of a server; the environment is otherwise empty.
 #[derive(Clone)]
 pub struct Setup {
     data: PathBuf,
     vars: Vec<(String, String)>,
     /// Size of the file system of its own that holds the data, in MiB.
     disk_mib: Option<u32>,
-    /// Where its stderr goes.
+    /// File of its stderr.
     log: Option<PathBuf>,
 }
 
@@ -104,7 +104,7 @@ impl Setup {
         self
     }
 
-    /// What it says on stderr, a JSON object a line, goes to a file.
+    /// Writes its stderr, a JSON object a line, to a file.
     pub fn log_to(mut self, file: &Path) -> Setup {
         self.log = Some(file.to_owned());
         self
@@ -170,7 +170,7 @@ fn namespace() -> Command {
     command
 }
 
-/// Whether servers can have a disk of their own here; see [`skip`].
+/// Returns true if servers can have a disk of their own here; see [`skip`].
 pub fn can_mount(test: &str) -> bool {
     match namespace().args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output() {
         Ok(output) if output.status.success() => true,
@@ -238,7 +238,7 @@ impl Server {
         self.base.strip_prefix("http://").expect("our own")
     }
 
-    /// Where the server sees `path`, its mounts included.
+    /// Path under which the server sees `path`, its mounts included.
     pub fn sees(&self, path: &Path) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", self.child().id(), path.display()))
     }

@@ -8,7 +8,7 @@ use super::Setup;
 
 /// The backend; ends with its value.
 pub struct Model {
-    /// What it was asked.
+    /// Server that records its requests.
     pub server: ScriptedServer,
     _runtime: Runtime,
 }

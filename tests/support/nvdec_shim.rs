@@ -36,7 +36,7 @@ pub const PROBED: [&str; 8] = [
 /// Twelve closed GOPs, the same of ten bits, and one GOP.
 pub const LONG: [&str; 3] = ["gops.mp4", "gops-10.mp4", "long.mp4"];
 
-/// Where the clips are that the crate brings.
+/// Bytes of a clip that the crate brings.
 pub fn brought(name: &str) -> Vec<u8> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/clips"));
     fs::read(folder.join(name)).expect("in the repository")
@@ -66,7 +66,7 @@ impl FrameSink for Keeper {
     }
 }
 
-/// What `decoders` make of a clip.
+/// Frames that `decoders` make of a clip.
 pub fn frames(
     decoders: &Decoders,
     bytes: &[u8],
@@ -102,7 +102,7 @@ fn samples(plane: Plane<'_>) -> Vec<u16> {
 /// Position, time and samples of a frame.
 pub type Shown = (u64, u64, Timestamp, [Vec<u16>; 3]);
 
-/// What is seen of a frame.
+/// Parts of a frame that are compared.
 pub fn shown((index, frame): &(u64, Frame)) -> Shown {
     let picture = frame.pixels.host().expect("there");
     let [u, v] = picture.chroma().expect("has chroma");
@@ -110,7 +110,7 @@ pub fn shown((index, frame): &(u64, Frame)) -> Shown {
     (*index, frame.source_index, frame.pts, planes)
 }
 
-/// What the shim has to know of a clip: each coded picture with what it shows.
+/// Table of a clip for the shim: each coded picture with what it shows.
 fn pictures(bytes: &[u8]) -> Vec<u8> {
     let every =
         FileOptions { sampling: Sampling::Every, max_frames: u64::MAX, threads: 2, plan: true };
@@ -153,7 +153,7 @@ fn driver(clips: &[Vec<u8>], settings: &str) -> Result<TempDir, String> {
     Ok(folder)
 }
 
-/// What the ignored test `name` says with a driver that knows the clips.
+/// Output of the ignored test `name` with a driver that knows the clips.
 fn with_driver(name: &str, clips: &[Vec<u8>], settings: &str) -> Option<Output> {
     let folder = match driver(clips, settings) {
         Ok(folder) => folder,
@@ -179,7 +179,7 @@ pub fn passes(name: &str, clips: &[Vec<u8>], settings: &str) {
     println!("{settings}: {said}");
 }
 
-/// What the test that runs this one wrote beside the driver.
+/// File beside the driver that the test which runs this one wrote.
 #[expect(clippy::disallowed_methods, reason = "the shim's settings")]
 pub fn given(name: &str) -> PathBuf {
     let folder = std::env::var_os("SHIM_FOLDER").expect("run by a test");

@@ -153,17 +153,17 @@ impl Postgres {
         }
     }
 
-    /// Where it listens.
+    /// Port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What `SERVICE_DB_URL` is set to.
+    /// URL for `SERVICE_DB_URL`.
     pub fn url(&self) -> String {
         url(self.port)
     }
 
-    /// What psql prints for `sql`, columns divided by `|`.
+    /// Output of psql for `sql`, columns divided by `|`.
     pub fn sql(&self, sql: &str) -> String {
         let mut command = Command::new(self.programs.join("psql"));
         command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql, &self.url()]);
@@ -197,7 +197,7 @@ pub fn url(port: u16) -> String {
     format!("postgres://sightline:{PASSWORD}@127.0.0.1:{port}/postgres")
 }
 
-/// Where Debian keeps the newest version's programs.
+/// Folder of the newest version's programs on Debian.
 fn programs() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").map(|found| {
         found.flatten().map(|entry| entry.path().join("bin")).filter(|bin| bin.exists()).max()
@@ -211,7 +211,7 @@ fn succeeded(output: Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What a [`Proxy`] does with the bytes that it carries.
+/// Behaviour of a [`Proxy`] towards the bytes that it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Weather {
@@ -253,7 +253,7 @@ impl Proxy {
         Proxy { port, weather }
     }
 
-    /// Where it listens.
+    /// Port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }

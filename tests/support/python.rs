@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// What a command printed, once it ended well; an error holds all it said.
+/// Output of a command that ended well; an error holds all it printed.
 pub fn run(command: &mut Command) -> Result<Output, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {

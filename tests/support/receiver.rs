@@ -19,7 +19,7 @@ use serde_json::Value;
 /// Longest wait for deliveries.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a path does with a request, after it has read it.
+/// Behaviour of a path towards a request, after it has read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// Answers with a status and, where given, a further header line.
@@ -33,7 +33,7 @@ pub enum Behaviour {
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// When it was read.
+    /// Time at which it was read.
     pub at: Instant,
     /// Its path.
     pub path: String,
@@ -103,7 +103,7 @@ impl Receiver {
         Receiver { port, ca, state }
     }
 
-    /// Where the trusted certificate is.
+    /// Path of the trusted certificate.
     pub fn ca(&self) -> String {
         self.ca.display().to_string()
     }
@@ -113,7 +113,7 @@ impl Receiver {
         format!("https://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What a path does from now on.
+    /// Sets the behaviour of a path from now on.
     pub fn on(&self, path: &str, behaviour: Behaviour) {
         self.state.0.lock().expect("held").behaviours.insert(path.to_owned(), behaviour);
     }

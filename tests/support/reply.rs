@@ -50,7 +50,7 @@ impl Reply {
             .collect()
     }
 
-    /// What the error envelope says of `source_uri`.
+    /// Message of the error envelope about `source_uri`.
     pub fn source_message(&self) -> String {
         let json = self.json();
         let detail = &json["error"]["details"][0];

@@ -1,4 +1,4 @@
-//! What the kernel of this machine lets the sandbox of media workers be.
+//! Sandbox of media workers that the kernel of this machine allows.
 
 use std::{path::Path, sync::OnceLock};
 

@@ -1,4 +1,4 @@
-//! What a test does that cannot run here: it fails, unless whoever runs it allows the gap.
+//! Handling of a test that cannot run here: it fails, unless its environment allows the gap.
 
 /// The setting that lets tests pass over what is missing.
 const ALLOWED: &str = "SIGHTLINE_ALLOW_SKIP";

@@ -116,7 +116,7 @@ impl Publication {
     }
 }
 
-/// What `look` returns as soon as it returns anything.
+/// Polls `look` until it returns anything, and returns that.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {

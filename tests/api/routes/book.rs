@@ -1,4 +1,4 @@
-//! What the document says of each route, and which of it has been seen.
+//! Documented answers of each route, and those of them that have been seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ impl Book {
         self.operations.keys().cloned().collect()
     }
 
-    /// Whether the operation may answer so.
+    /// Returns true if the document gives the operation this status.
     pub fn documents(&self, method: &str, template: &str, status: u16) -> bool {
         let operation = &self.operations[&(method.to_owned(), template.to_owned())];
         operation["responses"][status.to_string()].is_object()
@@ -116,7 +116,7 @@ impl Book {
         best.unwrap_or_else(|| panic!("the document has no {method} {path}")).1.clone()
     }
 
-    /// What is documented and was not seen, but for what is shown elsewhere.
+    /// Documented answers that were not seen, but for those that are shown elsewhere.
     pub fn missing(&self, shown_elsewhere: impl Fn(&str, u16) -> bool) -> Vec<String> {
         let mut missing = Vec::new();
         for operation in self.operations.values() {

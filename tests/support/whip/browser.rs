@@ -21,7 +21,7 @@ use crate::support::{ALICE, Server, skip};
 const PAGE: &str = include_str!("publish.html");
 /// The page of the documentation, which tells nothing: its run does.
 const DOCUMENTED: &str = include_str!("../../../docs/publish.html");
-/// What a page may tell.
+/// Longest report of a page.
 const TOLD_BYTES_MAX: u64 = 64 << 10;
 
 /// The browser; `None` where `test` is passed over.
@@ -34,7 +34,7 @@ pub fn chromium(test: &str) -> Option<PathBuf> {
     found.map(Path::to_owned)
 }
 
-/// Where the page is served, and what it tells.
+/// Address of the page, and its reports.
 pub struct Page {
     origin: String,
     told: mpsc::Receiver<Value>,

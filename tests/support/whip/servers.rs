@@ -29,7 +29,7 @@ impl Drop for Neighbour {
     }
 }
 
-/// Where a program is that the system's administrator runs; `None` where `test` is passed over.
+/// Path of a program of the system's administrator; `None` where `test` is passed over.
 fn program(test: &str, name: &str) -> Option<std::path::PathBuf> {
     let found = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
     let found = found.into_iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
@@ -40,7 +40,7 @@ fn program(test: &str, name: &str) -> Option<std::path::PathBuf> {
 }
 
 impl Neighbour {
-    /// Where it listens.
+    /// Address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! What a scripted backend is shown of live video, and how it answers.
+//! Images of live video that a scripted backend is shown, and its answers.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use scripted_model::{Seen, Step};
