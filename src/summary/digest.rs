@@ -58,7 +58,7 @@ struct Decoding {
 #[derive(Default)]
 pub(super) struct Digest {
     next: Seq,
-    /// When the last ingest started.
+    /// Start of the last ingest.
     started: Option<WallTime>,
     decoded: Option<Decoding>,
     /// Its signals, until they are measured.
