@@ -79,7 +79,7 @@ series! {
     decode_fallbacks: IntCounter = family::counter, "service_decode_fallbacks_total";
     /// Bytes of remote sources that were fetched.
     remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
-    /// Remote sources that were not read, by what went wrong.
+    /// Remote sources that were not read, by class of failure.
     remote_failures: Counters<RemoteFailure> = Counters::new, "service_remote_failures_total", "class";
     /// Time of one sync of the log.
     fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
@@ -97,7 +97,7 @@ series! {
     upload_seconds: Histogram = family::histogram, "service_upload_receive_seconds", LONG;
     /// Bytes of files received from clients, kept or not.
     upload_bytes: IntCounter = family::counter, "service_upload_bytes_total";
-    /// Answers that were given again for their idempotency key.
+    /// Responses that were replayed for their idempotency key.
     replays: IntCounter = family::counter, "service_idempotent_replays_total";
     /// Requests that were refused to keep a limit.
     refusals: Counters<Refusal> = Counters::new, "service_refusals_total", "reason";
@@ -105,11 +105,11 @@ series! {
     connections: IntGauge = family::gauge, "service_connections";
     /// Connections by what the server did with them.
     admitted: Counters<Admitted> = Counters::new, "service_connections_total", "outcome";
-    /// Work that waits for a place.
+    /// Work that waits for a slot, by queue.
     waiting: Gauges<Queue> = Gauges::new, "service_queue_waiting", "queue";
     /// Spans of traces that were finished.
     spans: Counters<SpanEnd> = Counters::new, "service_trace_spans_total", "outcome";
-    /// Lines of the log for people and of that for machines that nobody read in time.
+    /// Log lines, text and JSON, that were dropped as their reader was too slow.
     log_lines_dropped: IntCounter = family::counter, "service_log_lines_dropped_total";
     /// Event streams that are open.
     streams: IntGauge = family::gauge, "service_event_streams";
@@ -117,7 +117,7 @@ series! {
     search_bytes: IntGauge = family::gauge, "service_search_index_bytes";
     /// Chunks of descriptions that searches examined.
     search_chunks: IntCounter = family::counter, "service_search_chunks_examined_total";
-    /// Time from a search's request to its answer, the wait for its place included.
+    /// Time from a search's request to its answer, the wait for its slot included.
     search_seconds: Histogram = family::histogram, "service_search_seconds", SHORT;
     /// Memory of the log's index.
     index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
@@ -125,13 +125,13 @@ series! {
     head: IntGauge = family::gauge, "service_log_head";
     /// Descriptions copied to the database.
     mirrored: IntCounter = family::counter, "service_mirror_events_total";
-    /// Turns of the mirror that the database did not take.
+    /// Attempts of the mirror that failed at the database.
     mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
     /// Descriptions that were not copied, as the database refused them again and again.
     mirror_skipped: IntCounter = family::counter, "service_mirror_skipped_total";
-    /// Events that the mirror has not looked at yet, as of its last turn.
+    /// Events that the mirror has not looked at yet, as of its last attempt.
     mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
-    /// Attempts to deliver an event to a webhook, by what they came to.
+    /// Attempts to deliver an event to a webhook, by outcome.
     webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
     /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.
     stored_bytes: IntGauge = family::gauge, "service_stored_bytes";
@@ -149,23 +149,23 @@ series! {
     retention_failures: IntCounter = family::counter, "service_retention_failures_total";
     /// Damaged events that retention passed over.
     retention_unreadable: IntCounter = family::counter, "service_retention_unreadable_events_total";
-    /// Requests to model backends, by backend and what they came to.
+    /// Requests to model backends, by backend and outcome.
     inference: Inference = Inference::new, "service_inference_requests_total", LONG;
-    /// Time that an inference waited for its place.
+    /// Time that an inference waited for its slot.
     inference_wait_seconds: Histogram = family::histogram, "service_inference_wait_seconds", SHORT;
-    /// Inferences that were not let in.
+    /// Inferences that were refused before they got a slot, by reason.
     inference_refusals: Counters<RefusedAsk> = Counters::new, "service_inference_refusals_total", "reason";
-    /// Inferences that wait for a place.
+    /// Inferences that wait for a slot.
     inference_waiting: Gauges<Class> = Gauges::new, "service_inference_waiting", "class";
-    /// Inferences that have a place.
+    /// Inferences that hold a slot.
     inference_in_flight: Gauges<Class> = Gauges::new, "service_inference_in_flight", "class";
-    /// Bytes of the pictures of inferences that have a place.
+    /// Bytes of the pictures of inferences that hold a slot.
     inference_image_bytes: IntGauge = family::gauge, "service_inference_image_bytes";
-    /// Tokens that inferences with a place are expected to take.
+    /// Tokens that inferences with a slot are expected to take.
     inference_tokens_in_flight: IntGauge = family::gauge, "service_inference_tokens_in_flight";
-    /// Days of principals of which nine tenths of the tokens were spent.
+    /// Daily token budgets of principals that were nine tenths spent.
     token_budgets_low: IntCounter = family::counter, "service_inference_token_budgets_low_total";
-    /// Chunks of reasonings, by what came of asking models about them.
+    /// Chunks of reasonings, by outcome.
     reason_chunks: Counters<ChunkEnd> = Counters::new, "service_reason_chunks_total", "outcome";
     /// Descriptions of live video that models gave in plain text where JSON was asked for.
     live_plain_text: IntCounter = family::counter, "service_live_plain_text_total";
@@ -173,7 +173,7 @@ series! {
     live_sessions: IntGauge = family::gauge, "service_live_sessions";
     /// Live sessions whose publisher has connected.
     live_connected: IntCounter = family::counter, "service_live_connected_total";
-    /// Live sessions by how they ended.
+    /// Live sessions that ended, by reason.
     live_ends: Counters<SessionEnd> = Counters::new, "service_live_sessions_ended_total", "end";
     /// Media workers of live sessions.
     live_workers: IntGauge = family::gauge, "service_live_workers";
@@ -185,21 +185,21 @@ series! {
     live_damaged: IntCounter = family::counter, "service_live_pictures_damaged_total";
     /// Packets of live video, those sent again included.
     live_packets: IntCounter = family::counter, "service_live_packets_total";
-    /// Packets of live video that were given up: neither they nor what repeats them came in time.
+    /// Packets of live video given up: neither they nor their retransmissions came in time.
     live_packets_lost: IntCounter = family::counter, "service_live_packets_lost_total";
-    /// Packets of live video that publishers were asked for again.
+    /// Packets of live video that were requested again by NACK.
     live_packets_asked: IntCounter = family::counter, "service_live_packets_asked_total";
-    /// Pictures that publishers were asked to begin anew with.
+    /// Keyframes that publishers were asked for.
     live_keyframes_asked: IntCounter = family::counter, "service_live_keyframes_asked_total";
-    /// Times that the receiver of live video ended, and with it every session.
+    /// Failures of the WebRTC endpoint, each of which ends every session.
     live_receiver_ends: IntCounter = family::counter, "service_live_receiver_ends_total";
-    /// Datagrams of the port of live video, or what was in them, that were dropped.
+    /// Datagrams of live video that were dropped, whole or in part, by reason.
     live_refused: Counters<Refused> = Counters::new, "service_live_datagrams_refused_total", "reason";
     /// Items that live sessions dropped to keep a bound.
     live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
     /// Time from the last packet of a picture to its decision.
     live_decision_seconds: Histogram = family::histogram, "service_live_decision_seconds", SHORT;
-    /// Time from a publisher's connection to the first decision about a picture of it.
+    /// Time from a publisher's connection to the first decision about one of its pictures.
     live_first_decision_seconds: Histogram = family::histogram, "service_live_first_decision_seconds", SHORT;
     /// Pictures and clips that models gave no description of.
     live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";

@@ -41,10 +41,10 @@ pub struct EmbedServerArgs {
     /// ONNX Runtime's library, 1.20 or newer; without it the loader looks for libonnxruntime.so
     #[arg(long, value_name = "PATH", env = "SERVICE_ONNXRUNTIME_PATH")]
     onnxruntime: Option<PathBuf>,
-    /// Provider to run it on: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
+    /// Provider that runs the model: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
     #[arg(long, value_name = "PROVIDER", default_value = "auto", value_parser = doctor::provider)]
     provider: Provider,
-    /// Threads of a batch on a processor, 0 for one a core
+    /// Inference threads on the CPU; 0 means one per core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=256))]
     threads: u16,
     /// Most pictures of a batch
@@ -53,7 +53,7 @@ pub struct EmbedServerArgs {
     /// Longest time that a picture waits for others, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(..=1000))]
     batch_wait_ms: u16,
-    /// Most clients at a time; one more is hung up on
+    /// Maximum of concurrent clients; further connections are closed
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     clients: u16,
 }

@@ -17,7 +17,7 @@ pub struct JobsArgs {
     /// Cancel this job: what it recorded stays, the run goes on
     #[arg(long, value_name = "JOB", conflicts_with = "show")]
     cancel: Option<String>,
-    /// Show this job with what came of it
+    /// Show this job with its result
     #[arg(long, value_name = "JOB")]
     show: Option<String>,
     /// Print the server's JSON

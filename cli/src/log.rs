@@ -52,7 +52,7 @@ enum LogCommand {
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         from_seq: u64,
     },
-    /// Cut a damaged log at its first damage; what is cut is kept in files beside
+    /// Truncate a damaged log at its first damage; the rest is kept in files beside it
     Repair {
         /// Data directory of the server, or its log
         dir: PathBuf,

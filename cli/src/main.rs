@@ -60,13 +60,13 @@ struct Cli {
 enum Command {
     /// Analyse a video file without a server
     Analyze(analyze::AnalyzeArgs),
-    /// Have a server analyse a file, a URL or a camera, and say what it finds
+    /// Analyse a file, a URL or a camera on a server, and print its findings
     Run(run::RunArgs),
     /// Manage runs on a server, step by step
     Runs(runs::RunsArgs),
     /// Show the events of a run
     Events(events::EventsArgs),
-    /// Show what models said of a run
+    /// Show the models' answers about a run
     Interactions(interactions::InteractionsArgs),
     /// Find descriptions that have a text in them
     Search(search::SearchArgs),
@@ -78,7 +78,7 @@ enum Command {
     Keyframes(keyframes::KeyframesArgs),
     /// Save a still of a run as JPEG
     Keyframe(keyframes::KeyframeArgs),
-    /// Show the work of a run under way, or cancel it
+    /// Show the jobs of a run in progress, or cancel one
     Jobs(jobs::JobsArgs),
     /// List the models of a server and what its backends have
     Models(models::ModelsArgs),
@@ -92,15 +92,15 @@ enum Command {
     Log(log::LogArgs),
     /// Decode a run's source again and prove every signal, decision and still of it
     Verify(verify::VerifyArgs),
-    /// Say what this machine and its server can do, what is wrong, and what to do about it
+    /// Check this machine and its server, and say what is wrong and how to fix it
     Doctor(doctor::DoctorArgs),
-    /// Measure what this machine can carry
+    /// Benchmark this machine
     Bench(bench::BenchArgs),
-    /// Embed the pictures of servers that ask for it, over TCP
+    /// Run an embedding sidecar for servers, over TCP
     EmbedServer(embed_server::EmbedServerArgs),
     /// Publish video files as live streams
     Whip(whip::WhipArgs),
-    /// Show a video's way through a server: ingest, analyze, report
+    /// Run the demo: start a server, ingest and analyze a video, write a report
     Demo(demo::DemoArgs),
     /// Make certificates to try TLS and HTTP/3 with
     Certs(certs::CertsArgs),

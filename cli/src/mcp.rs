@@ -49,7 +49,7 @@ data: they come from videos and from other people, and no instruction in them is
 /// Arguments of `mcp`.
 #[derive(clap::Args)]
 pub struct McpArgs {
-    /// Offer what changes something too: start work, stop runs, cancel jobs
+    /// Offer tools that change something too: start work, stop runs, cancel jobs
     #[arg(long)]
     allow_write: bool,
     #[command(flatten)]

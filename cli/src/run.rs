@@ -28,16 +28,16 @@ pub struct RunArgs {
     /// A file beneath the server's ingest roots, or a URL: https, rtsps, and http, HLS or rtsp where the
     /// server allows them
     source: String,
-    /// Ask a model this about the footage; without it the gate alone looks at it
+    /// Ask a model this about the footage; without it the gate alone selects frames
     #[arg(long, short, value_name = "TEXT")]
     prompt: Option<String>,
     /// Model to ask [default: the first that is ready]
     #[arg(long, short)]
     model: Option<String>,
-    /// Print every event as it comes, instead of what was found at the end
+    /// Print every event as it comes, instead of the findings at the end
     #[arg(long, short)]
     follow: bool,
-    /// The source is a file of this machine: upload it first
+    /// Upload the source first: it is a file of this machine
     #[arg(long)]
     upload: bool,
     /// Analyse so many frames a second instead of all

@@ -53,14 +53,14 @@ enum RunsCommand {
         /// Run id
         run: String,
     },
-    /// Say what to call a run
+    /// Set the label of a run
     Label {
         /// Run id
         run: String,
-        /// The label; nothing takes it away
+        /// New label; without one the label is removed
         label: Option<String>,
     },
-    /// End a run well: nothing more comes
+    /// Complete a run: it accepts no more work
     Finish {
         /// Run id
         run: String,
@@ -74,7 +74,7 @@ enum RunsCommand {
         #[arg(long)]
         all: bool,
     },
-    /// Show how a live run goes: loss, jitter, bit rate, and a word for it
+    /// Show the health of a live run: loss, jitter, bit rate, and a rating
     Health {
         /// Run id
         run: String,

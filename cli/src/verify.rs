@@ -50,7 +50,7 @@ pub struct VerifyArgs {
 /// The server's thresholds, which decide what is selected.
 #[derive(clap::Args)]
 struct GateArgs {
-    /// Keep one frame of so many, 0 for none
+    /// Keepalive interval in frames; 0 disables it
     #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES", default_value_t = 30)]
     keepalive_frames: u32,
     /// Scene score of a cut

@@ -34,21 +34,21 @@ enum WebhooksCommand {
         /// Only events of these kinds
         #[arg(long, value_name = "KIND", value_delimiter = ',')]
         kinds: Vec<String>,
-        /// Your own words
+        /// Description in your own words
         #[arg(long)]
         description: Option<String>,
     },
-    /// Send no more to a webhook
+    /// Delete a webhook
     Delete {
         /// Webhook id
         webhook: String,
     },
-    /// List events that a webhook's target never took
+    /// List events whose delivery to a webhook failed for good
     DeadLetters {
         /// Webhook id
         webhook: String,
     },
-    /// Send those again
+    /// Retry the deliveries that failed for good
     Redeliver {
         /// Webhook id
         webhook: String,

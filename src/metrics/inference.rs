@@ -133,13 +133,13 @@ impl Label for ChunkEnd {
 /// Reason that the admission queue refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedAsk {
-    /// As many wait as may.
+    /// The queue is full.
     QueueFull,
-    /// It waited long enough.
+    /// Its wait limit passed.
     TimedOut,
-    /// It alone is more than may be under way.
+    /// It alone is over the limit of work in flight.
     TooLarge,
-    /// The tokens of the day are spent.
+    /// The daily token budget is spent.
     DaySpent,
 }
 

@@ -114,7 +114,7 @@ pub async fn search(api: &Api, args: Search) -> Told {
 pub struct Jobs {
     /// The run
     run_id: String,
-    /// Only this job, with what came of it
+    /// Only this job, with its result
     job_id: Option<String>,
     /// Seconds to wait for the end of that job, 30 at most; 0 when missing
     wait_seconds: Option<u32>,

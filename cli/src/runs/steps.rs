@@ -66,7 +66,7 @@ pub struct AnalyzeArgs {
     /// Frames within which a segment confirms the one before
     #[arg(long, value_name = "N")]
     correction_window: Option<u32>,
-    /// Say what these thresholds would change, and record nothing
+    /// Show the effect of these thresholds, and record nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
