@@ -1,6 +1,6 @@
-//! What analysing a file costs: `analyze_cost FILE [--stills] [--views FRAMES:PER_CHUNK:EDGE]
-//! [--worker] [--threads N] [--fps N]`, and what starting a worker and asking what
-//! it can do costs: `analyze_cost --spawn N`.
+//! Cost of analysing a file: `analyze_cost FILE [--stills] [--views FRAMES:PER_CHUNK:EDGE]
+//! [--worker] [--threads N] [--fps N]`, and cost of starting a worker and asking for its
+//! capabilities: `analyze_cost --spawn N`.
 //!
 //! Prints one line: frames, signals, stills and views with their bytes, CPU and wall seconds. With
 //! `--worker` the job runs in a sandboxed process, whose CPU time is counted as well.

@@ -1,8 +1,8 @@
-//! What live sessions cost: `live_cost FILE [--workers N] [--each N] [--seconds N] [--fps N]
-//! [--stills] [--shown]` feeds a file's pictures to N sessions in each of N workers, in real time at so
-//! many a second, and starts it again where it ends. Sessions begin one after the other within two
-//! seconds, each at another keyframe: cameras know nothing of each other and see different things, of
-//! which not all are dear to decode at once.
+//! Cost of live sessions: `live_cost FILE [--workers N] [--each N] [--seconds N] [--fps N]
+//! [--stills] [--shown]` feeds a file's pictures to N sessions in each of N workers, in real time
+//! at so many a second, and starts it again where it ends. Sessions begin one after the other
+//! within two seconds, each at another keyframe: cameras know nothing of each other and see
+//! different things, of which not all are dear to decode at once.
 //!
 //! Prints one line: frames, units refused, milliseconds from `push` to the signals (of a frame itself,
 //! and of the second one after it, which completes its signal), CPU, that of all other processes, which
@@ -85,7 +85,7 @@ fn pictures(path: &str) -> Result<(Vec<AccessUnit>, i64), Box<dyn Error>> {
     Ok((units, span + step))
 }
 
-/// When each unit of a session was pushed, and when its frame's signal came.
+/// Times at which each unit of a session was pushed and its frame's signal came.
 #[derive(Default)]
 struct Session {
     pushed: Vec<Instant>,

@@ -1,4 +1,4 @@
-//! Which backends decode and measure here: what was asked for, tried in a real worker.
+//! Selection of the backends that decode and measure here: those asked for, tried in a real worker.
 //!
 //! A backend that is asked for by name is used or is an error. What nobody names is tried in turn, and
 //! what was passed over is told with its reason.
@@ -15,7 +15,7 @@ use crate::{
     process::{Life, Process},
 };
 
-/// Which backend is to decode.
+/// Choice of the decoding backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The first device that decodes, else libav's own decoders.
@@ -25,17 +25,17 @@ pub enum Choice {
     Named(Backend),
 }
 
-/// Which backend is to measure.
+/// Choice of the measuring backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GateChoice {
-    /// Where a device decodes, the first GPU beside it that measures as the CPU does, else the CPU.
+    /// The first GPU beside a decoding device that measures as the CPU does, else the CPU.
     #[default]
     Auto,
     /// This one; a Vulkan adapter that is a CPU too.
     Named(GateBackend),
 }
 
-/// What is asked for.
+/// Backends and devices that are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The backend.
@@ -46,35 +46,35 @@ pub struct Wanted {
     pub capabilities: Option<String>,
     /// The program of [`Backend::FfmpegCli`], where there is one.
     pub ffmpeg: Option<PathBuf>,
-    /// What is to measure. CUDA takes the device that decodes, where its number was given.
+    /// Measuring backend. CUDA takes the device that decodes, where its number was given.
     pub gate: GateChoice,
 }
 
-/// What decodes, and what does not.
+/// Backends that were selected, and those that were passed over.
 #[derive(Debug)]
 pub struct Selection {
-    /// What is asked first.
+    /// Backend that is asked first.
     pub backend: Backend,
-    /// What came of the clips.
+    /// Results of the test clips.
     pub capabilities: Capabilities,
-    /// How its workers are confined.
+    /// Confinement of its workers.
     pub sandbox: SandboxReport,
     /// Backends that were tried before, and why they were passed over.
     pub passed_over: Vec<(Backend, WorkerError)>,
-    /// What measures.
+    /// Selected measuring backend.
     pub gate: GateSelection,
 }
 
-/// What measures, and what does not.
+/// Measuring backend that was selected, and those that were passed over.
 #[derive(Debug)]
 pub struct GateSelection {
-    /// What is asked first.
+    /// Backend that is asked first.
     pub backend: GateBackend,
     /// Backends that were tried before, and why they were passed over.
     pub passed_over: Vec<(GateBackend, WorkerError)>,
 }
 
-/// Why no workers can be had as they are asked for.
+/// Reason that no workers can be had as they are asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// The backend that is to measure does not.
@@ -82,7 +82,7 @@ pub enum SelectError {
     Gate {
         /// Its name.
         backend: GateBackend,
-        /// What is missing.
+        /// Reason that the backend cannot be used.
         source: WorkerError,
     },
     /// Nothing decodes, or not what was asked for by name.
@@ -91,7 +91,7 @@ pub enum SelectError {
 }
 
 impl Wanted {
-    /// What to try, in order.
+    /// Returns the backends to try, in order.
     fn candidates(&self) -> Vec<Backend> {
         match self.choice {
             Choice::Auto => Backend::AUTOMATIC.into(),
@@ -213,7 +213,7 @@ impl SelectError {
     }
 }
 
-/// What decodes, of a [`Selection`].
+/// Decoding part of a [`Selection`].
 struct Decodes {
     backend: Backend,
     capabilities: Capabilities,
@@ -230,7 +230,7 @@ fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerErr
     Ok(())
 }
 
-/// What a backend comes to: workers that use it, what they decode and how they are confined.
+/// Result of trying a backend: workers that use it, their capabilities and their confinement.
 type Found = (Supervisor, Capabilities, SandboxReport);
 
 /// Workers that decode with `backend` what it really decodes.

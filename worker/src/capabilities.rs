@@ -1,15 +1,15 @@
-//! What a worker can do, found out by doing it inside the sandbox.
+//! Capabilities of a worker, found out by trying them inside the sandbox.
 
 use decode::{Decoders, try_clips};
 
 use crate::measuring::Measuring;
 
-/// What a sandboxed worker of this machine can do.
+/// Capabilities of a sandboxed worker of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What came of a clip of every codec, and of those of ten bits where there are any.
+    /// Results of a clip of every codec, and of those of ten bits where there are any.
     pub codecs: Vec<decode::Tried>,
-    /// What measures frames, such as `cpu-avx2`, or a backend and its device.
+    /// Name of the measurer of frames, such as `cpu-avx2`, or a backend and its device.
     pub measurer: String,
 }
 

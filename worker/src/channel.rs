@@ -46,7 +46,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// What a worker says, whose text is cut and escaped.
+    /// Makes a buffer for messages of a worker, whose text is cut and escaped.
     pub fn of_worker() -> Incoming {
         Incoming { is_told: true, ..Incoming::default() }
     }

@@ -8,24 +8,24 @@ use media::{ErrorKind, PixelsLost};
 
 use crate::{GateError, Refusal, SandboxReport, still::StillError, wire::ProtocolError};
 
-/// Why a job or a live session ended early, found by the code inside the worker.
+/// Reason for the early end of a job or a live session, found by the code inside the worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The input does not decode.
     #[error(transparent)]
     Decode(DecodeError),
-    /// What was to decode does not, here.
+    /// The decoding backend does not work here.
     #[error(transparent)]
     Backend(BackendError),
-    /// What was to measure does not, here.
+    /// The measuring backend does not work here.
     #[error(transparent)]
     Gate(GateError),
     /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
     Other {
-        /// What the caller is told it was.
+        /// Kind of error that the caller is told.
         kind: ErrorKind,
-        /// What happened.
+        /// Description of the error.
         message: String,
     },
     /// Pixels that were on a device went with it.
@@ -37,7 +37,7 @@ pub enum Fault {
         /// The selected frame.
         frame_index: u64,
     },
-    /// Whoever receives the events asked to stop.
+    /// The receiver of the events asked to stop.
     #[error("stopped")]
     Stopped,
 }
@@ -88,7 +88,7 @@ impl From<StillError> for Fault {
     }
 }
 
-/// Why a worker gave no result.
+/// Reason that a worker gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The worker did its part: the input does not decode, or the caller said stop.
@@ -109,7 +109,7 @@ pub enum WorkerError {
          and seccomp, or set SERVICE_SANDBOX=best-effort to decode without"
     )]
     Sandbox {
-        /// What it lacks.
+        /// Report of its confinement.
         report: SandboxReport,
     },
     /// The system failed the supervisor while the worker ran.
@@ -192,7 +192,7 @@ pub enum WorkerError {
         /// The caller's number.
         session: u32,
     },
-    /// Who is told what a live worker says panicked at it, so nothing it says arrives any more.
+    /// The listener to a live worker's messages panicked, so no message arrives any more.
     #[error("what the media worker said could not be taken")]
     Listener,
     /// The live worker has ended; its last event said why.

@@ -31,14 +31,14 @@ pub struct ExcerptSpec {
     pub file: File,
     /// In milliseconds of media time.
     pub span: Range<i64>,
-    /// What the worker may use.
+    /// Limits of the worker's resources.
     pub limits: Limits,
 }
 
 /// Replies about an excerpt, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExcerptEvent {
-    /// What comes.
+    /// Description of the excerpt.
     Begins(ExcerptStart),
     /// The next bytes, not many of them.
     Bytes(Vec<u8>),
@@ -50,7 +50,7 @@ pub enum ExcerptEvent {
 pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<Line<Stdin>>) -> io::Result<()> {
     let out = Box::new(Told(Arc::clone(line)));
     let begin = |start| -> Box<dyn Write + Send> {
-        // Where nobody hears it, the first bytes fail as well.
+        // Without a receiver the first bytes fail as well.
         line.send(&Reply::Excerpt(ExcerptEvent::Begins(start))).ok();
         out
     };

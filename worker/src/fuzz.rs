@@ -1,4 +1,4 @@
-//! What must hold of every parser of outside bytes in this crate, whatever the bytes.
+//! Invariants of every parser of outside bytes in this crate, for any bytes.
 //!
 //! For fuzzers, which call these functions with what they make up, and for the tests below, which
 //! do the same with a stable compiler: the corpus as it is, and broken in every way.

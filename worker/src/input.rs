@@ -1,11 +1,11 @@
-//! What a job reads: an opened file, or a source that the server fetches for it.
+//! Input of a job: an opened file, or a source that the server fetches for it.
 //!
 //! A worker has no network. It asks for the bytes of a URL, and whoever started the job decides,
 //! opens and times them; only descriptors cross to the worker.
 
 use std::{fmt, fs::File, os::fd::OwnedFd};
 
-/// Where a job's media comes from.
+/// Source of a job's media.
 #[derive(Debug)]
 pub enum JobInput {
     /// An opened file, which must be a regular one.
@@ -24,7 +24,7 @@ impl From<File> for JobInput {
 
 /// Media behind a URL.
 pub struct Remote {
-    /// Where it starts.
+    /// URL of its start.
     pub url: String,
     /// Opens that URL, and those that it leads to.
     pub resources: Box<dyn Resources>,
@@ -56,7 +56,7 @@ pub trait Resources: Send {
 pub struct Resource {
     /// The read end of a pipe; its end is the end of the bytes, whatever the reason.
     pub bytes: OwnedFd,
-    /// Where the bytes came from, after redirects.
+    /// URL that the bytes came from, after redirects.
     pub url: String,
     /// Bytes of the whole resource, where they are known.
     pub size: Option<u64>,
@@ -64,7 +64,7 @@ pub struct Resource {
     pub seekable: bool,
 }
 
-/// Why a resource was not opened: one line for the person who asked for the job.
+/// Reason that a resource was not opened: one line for the person who asked for the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
@@ -72,7 +72,7 @@ pub struct Refusal(pub String);
 pub struct Rtsp {
     /// Connected, with nothing sent yet; whatever encrypts it is outside.
     pub socket: OwnedFd,
-    /// What to ask for, without credentials.
+    /// URL to fetch, without credentials.
     pub url: String,
     /// User and password for a server that asks for them.
     pub credentials: Option<(String, String)>,

@@ -31,10 +31,10 @@ use crate::{
 };
 pub(crate) use predict::bytes_to_send;
 
-/// What to do with a file.
+/// Options of the analysis of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOptions {
-    /// Which frames are analysed.
+    /// Selection of the frames that are analysed.
     pub sampling: Sampling,
     /// Most frames analysed.
     pub max_frames: u64,
@@ -67,11 +67,11 @@ pub struct Still {
     pub frame_index: u64,
     /// Presentation time in whole milliseconds.
     pub pts_ms: i64,
-    /// Why the gate selected the frame.
+    /// Reason of the gate for selecting the frame.
     pub reason: Reason,
-    /// What markers call the frame.
+    /// Event type of the frame's marker.
     pub event_type: EventType,
-    /// How sure the event type is.
+    /// Confidence of the event type.
     pub confidence: Score,
     /// Size of the upright picture.
     pub extent: Extent,
@@ -118,7 +118,7 @@ impl View {
     }
 }
 
-/// What a job says while it runs.
+/// Event of a running job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobEvent {
     /// The container is open; comes first.
@@ -136,9 +136,9 @@ pub enum JobEvent {
     Still(Still),
     /// The next chunk, right after the signals that complete it; only where views were asked for.
     Chunk(Chunk),
-    /// What measured the frames; comes before what they cost.
+    /// Measurer of the frames; comes before [`JobEvent::Spent`].
     Measured(MeasuredBy),
-    /// What the frames cost; comes before the end.
+    /// Resources spent on the frames; comes before the end.
     Spent(Spent),
     /// All has been said; comes last.
     Done(FileReport),
@@ -214,7 +214,7 @@ pub(crate) fn analyze_opened(
     Ok(report)
 }
 
-/// What all threads of one job share.
+/// State that all threads of one job share.
 struct Job<'a> {
     stills: bool,
     views: Option<ViewOptions>,
@@ -284,7 +284,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What the threads of a job have spent, added up a segment at a time.
+/// Time that the threads of a job have spent, added up a segment at a time.
 #[derive(Default)]
 struct Clocks {
     decode_us: AtomicU64,

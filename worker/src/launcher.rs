@@ -32,10 +32,10 @@ pub(crate) const ARGUMENT: &str = "media-program";
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 const SAID_BYTES_MAX: u64 = 4096;
 
-/// What a program is started for, and what it may use.
+/// Task of a program, and the limits of its resources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Errand {
-    /// What it decodes.
+    /// Codec that it decodes.
     pub codec: Codec,
     /// With so many threads.
     pub threads: usize,
@@ -45,11 +45,11 @@ pub(crate) struct Errand {
     pub cpu_seconds: u64,
 }
 
-/// What a program is given: the far ends of its worker's.
+/// Descriptors of a program: the far ends of its worker's.
 pub(crate) struct ProgramEnds {
     /// Its input and its output.
     pub socket: OwnedFd,
-    /// Where it says what it complains of.
+    /// Its stderr.
     pub says: OwnedFd,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn start(
     command.spawn()
 }
 
-/// What becomes `program` in its sandbox, with no arguments and no ends yet.
+/// Makes the command that becomes `program` in its sandbox, with no arguments and no ends yet.
 fn confined(ours: &Path, program: &Path, memory_bytes: u64, cpu_seconds: u64) -> Command {
     let mut command = Command::new(ours);
     command.arg(ARGUMENT).arg(memory_bytes.to_string()).arg(cpu_seconds.to_string());
@@ -78,7 +78,7 @@ fn confined(ours: &Path, program: &Path, memory_bytes: u64, cpu_seconds: u64) ->
     command
 }
 
-/// Whether `program` says in its sandbox that it is an ffmpeg that knows our arguments.
+/// Checks that `program` says in its sandbox that it is an ffmpeg that knows our arguments.
 pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
     let said = said_by(ours, program, "-version").unwrap_or_else(|error| error.to_string());
     let said = said.lines().next().unwrap_or_default().to_owned();
@@ -88,14 +88,14 @@ pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
     Err(BackendError::ProgramVersion { program: program.display().to_string(), said })
 }
 
-/// What came of attempts to do what a decoding program must not, by our own binary as one.
+/// Attempts what a decoding program must not do, by our own binary as one.
 pub(crate) fn probe(ours: &Path) -> io::Result<Vec<Attempt>> {
     let said = said_by(ours, ours, probe::ARGUMENT)?;
     let attempts: Option<Vec<Attempt>> = said.lines().map(probe::attempt).collect();
     attempts.filter(|attempts| !attempts.is_empty()).ok_or_else(|| io::Error::other(said))
 }
 
-/// What `program` says in its sandbox when it is asked; where it says nothing, what it complains of.
+/// Returns the output of `program` in its sandbox; where it prints nothing, its stderr.
 fn said_by(ours: &Path, program: &Path, argument: &str) -> io::Result<String> {
     let mut command =
         confined(ours, program, Limits::default().memory_bytes, SAID_WITHIN.as_secs());

@@ -28,7 +28,7 @@ pub(crate) struct Line<S> {
 pub(crate) struct Opened {
     /// Ends with the resource, or early.
     pub bytes: File,
-    /// Where they came from, after redirects.
+    /// URL that they came from, after redirects.
     pub url: String,
     /// Bytes of the whole resource, where they are known.
     pub size: Option<u64>,

@@ -27,14 +27,14 @@ use crate::{
 };
 use lanes::{Lanes, Looked};
 
-/// What a live worker says.
+/// Message of a live worker.
 #[derive(Debug)]
 pub enum LiveEvent {
     /// About one of its sessions.
     Session {
         /// The caller's number of the session.
         session: u32,
-        /// What there is to say.
+        /// Event of the session.
         event: SessionEvent,
     },
     /// The device that measured was given up, for this reason; the CPU goes on with the same integers.
@@ -54,7 +54,7 @@ pub struct LiveWorker {
     report: SandboxReport,
 }
 
-/// What callers and the supervising thread share.
+/// State that callers and the supervising thread share.
 struct SharedLine {
     state: Mutex<LineState>,
     wake: OwnedFd,
@@ -65,7 +65,7 @@ struct LineState {
     closed: bool,
 }
 
-/// What of a session's waits for the worker, the unit that it is at included.
+/// Load of a session that waits for the worker, the unit in progress included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLoad {
     /// Access units.
@@ -112,7 +112,7 @@ impl Supervisor {
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
-        // Whatever it says is of a session, or the one word that ends what was under way: a sum would
+        // Every message is a session's, or the one that ends the unit under way: a total limit would
         // end sessions for what others say.
         let limits = Limits { output_bytes: u64::MAX, ..limits };
         let state = LineState { lanes: Lanes::default(), closed: false };
@@ -173,7 +173,7 @@ impl LiveWorker {
         self.line.send(|lanes| lanes.lose(session))
     }
 
-    /// What of the session's waits; `None` where it is not open.
+    /// Returns the load of the session; `None` where it is not open.
     pub fn load(&self, session: u32) -> Option<SessionLoad> {
         self.line.state().lanes.load(session)
     }
@@ -212,7 +212,7 @@ fn supervise(
     if let Err(error) = ended
         && !by_caller
     {
-        // Who panics at this too has been told all there is to tell, and the panic was reported.
+        // The listener has had every event where it panics at this one too; the panic was reported.
         catch_unwind(AssertUnwindSafe(|| on_event(LiveEvent::Ended(error)))).ok();
     }
 }
@@ -265,7 +265,7 @@ fn listen(
                     return Err(process.death());
                 }
                 clear(&line.wake);
-                // What has just arrived may be what it is waited for.
+                // Bytes that have just arrived may be those that it is waited for.
                 if is_overdue && process.received() == received {
                     return Err(WorkerError::Stalled { after: limits.stall });
                 }

@@ -1,4 +1,4 @@
-//! What measures frames in a worker: the CPU, or a device that all its threads share.
+//! Measurer of frames in a worker: the CPU, or a device that all its threads share.
 //!
 //! A device is opened once, while the worker confines itself. Promises that what it does not measure,
 //! or not in time, and everything from its loss on, is measured by the CPU with the same integers, and
@@ -21,7 +21,7 @@ pub(crate) use patience::Patience;
 /// Frames that a thread of a file job gathers for a device before it waits for their measurements.
 const GATHERED_MAX: usize = 8;
 
-/// What reads measurements from pixels.
+/// Backend that measures frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GateBackend {
     /// The processor; always there.
@@ -73,18 +73,18 @@ pub(crate) struct GateDevice {
     pub was_there: bool,
 }
 
-/// What measured the frames of a job.
+/// Measurer of the frames of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasuredBy {
     /// The measurer at the end, such as `cpu-avx2`.
     pub measurer: String,
-    /// Why the device that was there at the start was given up.
+    /// Reason for giving up the device that was there at the start.
     pub lost: Option<String>,
     /// Batches that the device was late with, and that the CPU measured.
     pub late: u32,
 }
 
-/// What measures in this worker; cheap to clone.
+/// Measurer of this worker; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Measuring(Option<Arc<Shared>>);
 
@@ -176,12 +176,12 @@ impl Measuring {
         self.0.as_ref().map_or(0, |shared| shared.desk.late())
     }
 
-    /// Why the device is not asked any more.
+    /// Returns the reason that the device is not asked any more.
     pub fn lost(&self) -> Option<String> {
         self.0.as_ref()?.desk.lost().map(ToString::to_string)
     }
 
-    /// What measures now, such as `cpu-avx2`, or a backend and its device.
+    /// Returns the name of the present measurer, such as `cpu-avx2`, or a backend and its device.
     pub fn name(&self) -> String {
         match self.0.as_ref().filter(|_| self.is_on_device()) {
             Some(shared) => shared.label.clone(),
@@ -189,7 +189,7 @@ impl Measuring {
         }
     }
 
-    /// What is told of it.
+    /// Returns the report about it.
     pub fn told(&self) -> MeasuredBy {
         MeasuredBy { measurer: self.name(), lost: self.lost(), late: self.late() }
     }

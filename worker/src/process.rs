@@ -41,7 +41,7 @@ const STDERR_BYTES_MAX: usize = 4 << 10;
 /// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Whether the worker still holds its end of the socket.
+/// State of the worker's end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Open,
@@ -69,7 +69,7 @@ impl Drop for Owned {
 pub(crate) struct Process {
     child: Owned,
     program: WorkerProgram,
-    /// What decodes for the worker.
+    /// Decoding programs of the worker.
     externals: Externals,
     /// Keeps the thread that started it.
     _starter: Option<Arc<Spares>>,
@@ -85,7 +85,7 @@ pub(crate) struct Process {
     looked: Instant,
 }
 
-/// How long a worker is meant to live.
+/// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     /// For one job with so many decoding threads, which may use so much CPU; one that shows views
@@ -106,7 +106,7 @@ impl Life {
         4 * decoding + 32
     }
 
-    /// What it sends is bounded for a span, not in all: how long it goes on is up to others.
+    /// Returns true where its output is bounded for a span, not in all: it has no set length.
     fn is_paced(self) -> bool {
         matches!(self, Life::Open | Life::Job { shows_views: true, .. })
     }
@@ -214,7 +214,7 @@ impl Process {
         }
     }
 
-    /// What waits to be sent.
+    /// Returns the messages that wait to be sent.
     pub fn backlog(&mut self) -> &mut Backlog {
         &mut self.backlog
     }
@@ -314,7 +314,7 @@ impl Process {
         Ok(())
     }
 
-    /// Why the worker closed its end; ends it if it has not.
+    /// Returns the reason that the worker closed its end; ends it if it has not.
     pub fn death(&mut self) -> WorkerError {
         // A process that is exiting keeps its status: only one that lives on is killed here.
         end(&mut self.child.0);
@@ -364,7 +364,7 @@ fn end(child: &mut Child) {
     child.wait().ok();
 }
 
-/// What a process takes at a moment.
+/// Resources of a process at a moment.
 struct Usage {
     /// Resident or swapped out.
     memory_bytes: u64,

@@ -26,11 +26,11 @@ const DRIVER_THREADS_MAX: u64 = 64;
 /// Threads that keep the ends of a program moving.
 const PROGRAM_THREADS: u64 = 4;
 
-/// Which binary becomes a worker when it is started with the worker's argument.
+/// Binary that becomes a worker when it is started with the worker's argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerProgram {
     path: PathBuf,
-    /// What its sandbox must be like.
+    /// Least sandbox that it must have.
     policy: SandboxPolicy,
     device: Option<Asked>,
     gate: Option<GateDevice>,
@@ -109,12 +109,12 @@ impl WorkerProgram {
         WorkerProgram { external: Some((program, codecs)), ..self }
     }
 
-    /// Whether `external` can be used so.
+    /// Checks that `external` can be used so.
     pub(crate) fn check_external(&self, external: &Path) -> Result<(), BackendError> {
         launcher::check(&self.path, external)
     }
 
-    /// What a program beside its workers is asked to decode.
+    /// Returns the codecs that a program beside its workers is asked to decode.
     pub(crate) fn external_codecs(&self) -> Vec<Codec> {
         self.external.as_ref().map(|(_, codecs)| codecs.clone()).unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl WorkerProgram {
         }
     }
 
-    /// What came of attempts to do what a program beside a worker must not, by this binary as one.
+    /// Attempts what a program beside a worker must not do, by this binary as one.
     pub(crate) fn probe_external(&self) -> io::Result<Vec<Attempt>> {
         launcher::probe(&self.path)
     }
@@ -172,7 +172,7 @@ pub(crate) fn library_directories() -> Vec<String> {
     absolute(&loader_path().unwrap_or_default())
 }
 
-/// Where libva is told to look for its driver, and the manifests that Vulkan's loader is told to read.
+/// Returns the paths of libva's driver and of the manifests for Vulkan's loader, by their settings.
 fn driver_paths() -> Vec<String> {
     let told = driver_settings().filter(|(name, _)| NAMING_PATHS.contains(name));
     told.flat_map(|(_, paths)| absolute(&paths)).collect()
@@ -186,7 +186,7 @@ fn absolute(paths: &OsStr) -> Vec<String> {
 /// Settings that are paths, separated by colons.
 const NAMING_PATHS: [&str; 3] = ["LIBVA_DRIVERS_PATH", "VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
-/// Which devices a driver shows, and which of the drivers of libva and Vulkan is taken.
+/// Returns the settings of the devices that a driver shows, and of the drivers of libva and Vulkan.
 #[expect(clippy::disallowed_methods, reason = "the drivers' settings, not ours")]
 fn driver_settings() -> impl Iterator<Item = (&'static str, OsString)> {
     let names = ["CUDA_VISIBLE_DEVICES", "LIBVA_DRIVER_NAME"].into_iter().chain(NAMING_PATHS);

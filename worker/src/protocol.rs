@@ -33,7 +33,7 @@ pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 /// Bytes in front of the payload: the length.
 pub(crate) const HEADER_BYTES: usize = 4;
 
-/// What a server asks of a worker.
+/// Message of a server to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request {
     /// Comes first: enter the sandbox.
@@ -62,18 +62,18 @@ pub(crate) enum Request {
     Look,
 }
 
-/// What a job reads.
+/// Source of a job's media.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
     /// The file whose descriptor comes along; `len` bytes of it.
     File { len: u64 },
-    /// What the server opens when it is asked to.
+    /// URL that the server opens when it is asked to.
     Remote { url: String, playlists: bool },
     /// The RTSP server at the other end of the connection that comes along.
     Rtsp { url: String, credentials: Option<Credentials> },
 }
 
-/// Who asks for a source.
+/// Credentials for a source.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub user: String,
@@ -87,7 +87,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What a worker says.
+/// Message of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     /// The sandbox is entered; comes first.
@@ -114,16 +114,16 @@ pub(crate) enum Reply {
     Shrunk(Picture),
     /// About the excerpt.
     Excerpt(ExcerptEvent),
-    /// What was tried and the error number it gave, 0 for success.
+    /// Attempts and the error number of each, 0 for success.
     Probed(Vec<Attempt>),
-    /// What can be done.
+    /// Result of [`Request::Look`].
     Able(Capabilities),
 }
 
 /// Something that a sandboxed process must not be able to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// What was tried.
+    /// Name of the attempt.
     pub what: String,
     /// Error number of the refusal; `None` when it was allowed.
     pub errno: Option<i32>,

@@ -11,7 +11,7 @@ use crate::{
 /// Largest count that every reader of JSON has exactly.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// What signals and stills must be like.
+/// Check of signals and stills.
 pub(crate) struct FrameCheck {
     frames_max: u64,
     /// Longest side of a still.
@@ -57,7 +57,7 @@ impl FrameCheck {
     }
 }
 
-/// What the events of a file job must be like.
+/// Check of the events of a file job.
 pub(crate) struct JobCheck {
     frames: FrameCheck,
     chunks: ChunkCheck,

@@ -1,4 +1,4 @@
-//! What a worker gives up before it reads a byte of media.
+//! Confinement of a worker before it reads a byte of media.
 //!
 //! Its user's capabilities, landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
 //! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
@@ -42,19 +42,19 @@ const DEVICE_DESCRIPTORS_MAX: u64 = 1024;
 /// looks is stopped by the kernel, and the ordinary case by the supervisor with a clear error.
 const MEMORY_SLACK_BYTES: u64 = 256 << 20;
 
-/// How much of the sandbox is in force.
+/// Level of the sandbox that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxLevel {
     /// Everything below.
     Full,
     /// Something is missing on this kernel.
     Partial {
-        /// What, in words for a log.
+        /// Missing parts, in words for a log.
         missing: Vec<String>,
     },
 }
 
-/// What a sandbox must be like for media to be read in it.
+/// Least sandbox in which media may be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxPolicy {
     /// landlock and the system call filter are whole; nothing is read where they are not.
@@ -89,7 +89,7 @@ impl SandboxPolicy {
     }
 }
 
-/// What a worker reported about its own sandbox.
+/// Report of a worker about its own sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxReport {
     /// The landlock ABI in force for every thread, 0 for none.
@@ -127,11 +127,11 @@ pub(crate) struct Confinement {
     pub cpu_seconds: Option<u64>,
     /// Process id of the supervisor; 1 in many a container.
     pub parent: u32,
-    /// What it decodes with besides libav's own decoders.
+    /// Device that it decodes with besides libav's own decoders.
     pub device: Option<Asked>,
-    /// What a program beside it is asked to decode.
+    /// Codecs that a program beside it is asked to decode.
     pub program: Vec<Codec>,
-    /// What it measures with instead of the CPU.
+    /// Device that it measures with instead of the CPU.
     pub gate: Option<GateDevice>,
     /// Paths besides the system's at which these and their libraries are looked for.
     pub libraries: Vec<String>,
@@ -148,7 +148,7 @@ impl Confinement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub spec: DeviceSpec,
-    /// What it is asked to decode.
+    /// Codecs that it is asked to decode.
     pub codecs: Vec<Codec>,
     /// It decoded when the server started: where it cannot be opened any more, the CPU goes on.
     pub was_there: bool,

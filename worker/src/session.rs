@@ -47,7 +47,7 @@ const PICTURES_MAX: u64 = 16 + 1 + AHEAD as u64 + 1;
 /// references are fewer than these even at twice the bytes.
 pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 
-/// What a live session says.
+/// Event of a live session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionEvent {
     /// Signals of the next frames, in order and without gaps.
@@ -61,7 +61,7 @@ pub enum SessionEvent {
     Clip(Chunk),
     /// An access unit did not decode; nothing comes until the next clean start.
     Damaged {
-        /// What the decoder says.
+        /// Message of the decoder.
         detail: String,
     },
     /// The session was closed and everything it had to say has been said.
@@ -119,14 +119,14 @@ impl Session {
         self.complete(events)
     }
 
-    /// What the decoder still has when no unit follows.
+    /// Returns the frames that the decoder still has when no unit follows.
     fn drain(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, Fault> {
         let flushed = self.decoder.flush();
         note_damage(flushed, events)?;
         self.complete(events)
     }
 
-    /// What the decoder has completed.
+    /// Returns the frames that the decoder has completed.
     fn complete(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, Fault> {
         let mut frames = Vec::new();
         loop {
@@ -196,7 +196,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the frame means to the clips.
+    /// Offers the frame to the clips, and passes on a clip that it completes.
     fn clip(
         &mut self,
         frame: &Frame,

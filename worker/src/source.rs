@@ -1,4 +1,4 @@
-//! What a worker reads its media from: a file by its descriptor, or URLs that the server opens.
+//! Source of a worker's media: a file by its descriptor, or URLs that the server opens.
 //!
 //! Promises that whatever is wrong with a source, as opposed to the network, ends the job with a
 //! fault that names it. Opens nothing itself; what the network did is the server's to tell.
@@ -41,8 +41,8 @@ impl<S: AsFd + Send + Sync> Opener for Line<S> {
     }
 }
 
-/// What is wrong with a source and was found while libav was reading it, which would take it for
-/// the end of the media.
+/// Faults of a source that were found while libav was reading it, which would take them for the end
+/// of the media.
 #[derive(Clone, Default)]
 pub(crate) struct Trouble(Arc<Mutex<Found>>);
 
@@ -69,7 +69,7 @@ impl Trouble {
         answer
     }
 
-    /// What came of a job, in the light of what is known about its source.
+    /// Replaces the outcome of a job by a fault of its source, where one is known.
     pub fn explain<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
         let Found { certain, suspected } = std::mem::take(&mut *self.found());
         match (certain, outcome) {

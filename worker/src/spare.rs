@@ -19,7 +19,7 @@ use crate::{WorkerError, WorkerProgram, process::Started};
 /// use for the processor.
 const REFILL_AFTER: Duration = Duration::from_millis(500);
 
-/// Where the worker of a job came from.
+/// Origin of the worker of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// It waited.

@@ -22,7 +22,7 @@ use crate::views::VIEW_BYTES_MAX;
 /// Libjpeg quality: no visible artefacts in 1080p camera pictures at about 0.2 MB each.
 const QUALITY: i32 = 85;
 
-/// Why a frame has no picture.
+/// Reason that a frame has no picture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StillError {
     #[error("the picture's chroma planes do not match its layout")]
@@ -109,7 +109,7 @@ impl StillEncoder {
         self.encode_coded(cut.extent().rotated(rotation), subsampling, rotation)
     }
 
-    /// What was converted, turned, as a JPEG of `extent`.
+    /// Encodes the converted picture, turned, as a JPEG of `extent`.
     fn encode_coded(
         &mut self,
         extent: Extent,

@@ -39,7 +39,7 @@ pub const JOB_THREADS_MAX: usize = 16;
 /// Memory of a worker that scales a still: its planes before and after, at the largest size.
 const SHRINK_MEMORY_BYTES: u64 = 1 << 30;
 
-/// What a worker may use before it is ended.
+/// Limits of a worker's resources, past which it is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Resident memory.
@@ -85,9 +85,9 @@ impl Limits {
 /// Media to analyse.
 #[derive(Debug)]
 pub struct JobSpec {
-    /// Where it comes from.
+    /// Source of the media.
     pub input: JobInput,
-    /// Which frames are analysed.
+    /// Selection of the frames that are analysed.
     pub sampling: Sampling,
     /// Most frames analysed.
     pub max_frames: u64,
@@ -100,7 +100,7 @@ pub struct JobSpec {
     pub gate: GateConfig,
     /// Decoding threads, from 1 to [`JOB_THREADS_MAX`]; a number beyond is taken for the nearest.
     pub threads: usize,
-    /// What the worker may use.
+    /// Limits of the worker's resources.
     pub limits: Limits,
 }
 
@@ -119,7 +119,7 @@ impl CancelToken {
         self.0.store(true, Relaxed);
     }
 
-    /// Whether it was cancelled.
+    /// Returns true where it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Relaxed)
     }
@@ -153,7 +153,7 @@ impl Supervisor {
         self.program.has_driver()
     }
 
-    /// What a worker that was really started can do, and how it is confined.
+    /// Returns the capabilities and the confinement of a worker that was really started.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
         let (mut process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
         process.backlog().push(&Request::Look)?;
@@ -163,12 +163,12 @@ impl Supervisor {
         }
     }
 
-    /// How a worker that was really started is confined.
+    /// Returns the confinement of a worker that was really started.
     pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
         Ok(Process::spawn(&self.program, &Limits::default(), Life::Open)?.1)
     }
 
-    /// What came of a real worker's attempts to do what it must not.
+    /// Has a real worker attempt what it must not do.
     pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
         let (mut process, _) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
         process.backlog().push(&Request::Probe)?;
@@ -211,7 +211,7 @@ impl Supervisor {
         }
     }
 
-    /// What is in a regular file: its container is opened in a worker of its own, its first pictures
+    /// Inspects a regular file: its container is opened in a worker of its own, its first pictures
     /// are looked at, and nothing more.
     pub fn probe(&self, file: File, cancel: &CancelToken) -> Result<StreamInfo, WorkerError> {
         let spec = JobSpec {

@@ -29,10 +29,10 @@ const _: () = assert!(
         <= MESSAGE_BYTES_MAX as usize
 );
 
-/// Which pictures a model is to be shown of a source.
+/// Options of the pictures of a source that a model is to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewOptions {
-    /// How the analysed frames are cut into chunks.
+    /// Division of the analysed frames into chunks.
     pub chunks: Chunking,
     /// Most views of a chunk, from 1 to [`ViewOptions::PER_CHUNK_MAX`].
     pub per_chunk: u8,
@@ -45,7 +45,7 @@ pub struct ViewOptions {
     pub novelty: Option<NoveltySpec>,
 }
 
-/// Where one chunk ends and the next begins.
+/// Boundaries of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunking {
     /// So many analysed frames, from [`Chunking::FRAMES_MIN`] to [`Chunking::FRAMES_MAX`].
@@ -83,7 +83,7 @@ impl ViewOptions {
         }
     }
 
-    /// Which part of an upright picture is shown, and how large once it is scaled.
+    /// Returns the part of an upright picture that is shown, and its size once it is scaled.
     pub fn shown(&self, picture: Extent) -> (Region, Extent) {
         let cut = Cut::new(picture, Rotation::None, self);
         (cut.region(), cut.extent())
@@ -193,13 +193,13 @@ pub struct View {
     pub frame_index: u64,
     /// Presentation time, exact.
     pub pts: Timestamp,
-    /// Why the gate selected the frame; `None` for one that is shown for its place in the chunk.
+    /// Reason of the gate for selecting the frame; `None` for one shown for its place in the chunk.
     pub reason: Option<Reason>,
     /// Size of the picture.
     pub extent: Extent,
     /// The picture.
     pub jpeg: Vec<u8>,
-    /// What novelty is told from; there where it was asked for.
+    /// Input of novelty; there where it was asked for.
     pub novelty: Option<NoveltyInput>,
 }
 

@@ -8,7 +8,7 @@ use media::{
     Subsampling, Timebase, Timestamp, escaped,
 };
 
-/// Why bytes are not a message of this protocol.
+/// Reason that bytes are not a message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The message ends inside a value.
@@ -37,7 +37,7 @@ pub enum ProtocolError {
 /// Longest text of a worker that is passed on: more than a URL that it may ask for.
 pub(crate) const TOLD_BYTES_MAX: usize = 16 << 10;
 
-/// What is left of a message.
+/// Rest of a message.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     /// A worker says it: its text is cut and escaped, whatever becomes of it.

@@ -1,4 +1,4 @@
-//! What is tried, what is selected and what is passed over.
+//! Tests of the backends that are tried, selected and passed over.
 
 use media::ErrorKind;
 
@@ -39,7 +39,7 @@ fn found() -> Found {
 #[test]
 fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
     use Backend::{Nvdec, Software, Vaapi};
-    /// What is asked for, what decodes, what is selected and what is passed over.
+    /// Choice, backends that decode, backend selected, and backends passed over.
     type Case = (Choice, &'static [Backend], Option<Backend>, &'static [Backend]);
     let rows: [Case; 6] = [
         (Choice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
@@ -68,7 +68,7 @@ fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
 fn a_device_measures_unnamed_only_beside_one_that_decodes() {
     use Backend::{FfmpegCli, Nvdec, Software, Vaapi};
     use GateBackend::{Cpu, Cuda, Wgpu};
-    /// What decodes, what would measure, what is selected and what is passed over.
+    /// Decoding backend, backends that would measure, backend selected, and backends passed over.
     type Case = (Backend, &'static [GateBackend], GateBackend, &'static [GateBackend]);
     let rows: [Case; 7] = [
         (Software, &[Cuda, Wgpu], Cpu, &[]),

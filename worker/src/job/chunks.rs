@@ -1,4 +1,4 @@
-//! Where chunks begin, and which of their frames are shown: whatever a frame's own place, the
+//! Boundaries of chunks, and selection of their frames to show: as far as a frame's own place, the
 //! frame before it and the decisions so far can tell.
 //!
 //! So a segment foresees nearly all of it. What a segment rejects the whole file rejects too, as
@@ -11,7 +11,7 @@ use media::Signal;
 
 use crate::{Chunk, Chunking, View, ViewOptions};
 
-/// Where a frame stands in its chunk.
+/// Position of a frame in its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// It is the chunk's first.
@@ -61,7 +61,7 @@ impl Grid {
     }
 }
 
-/// What is shown of the chunk so far: places for the strongest selected frames, and frames at even
+/// Frames shown of the chunk so far: places for the strongest selected frames, and frames at even
 /// distances for the places that those leave.
 pub(super) struct Shown<T> {
     places: usize,

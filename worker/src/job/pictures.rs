@@ -9,7 +9,7 @@ use crate::{
     views::VIEW_BYTES_MAX,
 };
 
-/// What is wanted of a frame.
+/// Pictures to make of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub still: bool,
@@ -27,14 +27,14 @@ impl Wanted {
     }
 }
 
-/// What was made of a frame.
+/// Pictures made of a frame.
 #[derive(Default)]
 pub(super) struct Pictures {
     pub still: Option<Picture>,
     pub view: Option<ViewPicture>,
 }
 
-/// What a model is shown, and what novelty is told from where that is wanted.
+/// View for a model, and the input of novelty where that is wanted.
 pub(super) struct ViewPicture {
     pub picture: Picture,
     pub novelty: Option<NoveltyInput>,

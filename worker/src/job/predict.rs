@@ -26,7 +26,7 @@ pub(super) struct Candidate {
     pub form: Form,
 }
 
-/// What is known of a candidate.
+/// State of a candidate.
 pub(super) enum Form {
     Encoded(Pictures),
     Held(Frame),
@@ -34,7 +34,7 @@ pub(super) enum Form {
 
 pub(super) struct Predictor {
     config: GateConfig,
-    /// What may be wanted of a frame.
+    /// Pictures that may be wanted of a frame.
     wanted: Wanted,
     maker: PictureMaker,
     views: Option<ForeseenViews>,
@@ -154,8 +154,8 @@ impl Predictor {
 }
 
 impl ForeseenViews {
-    /// Whether the next frame may be shown. One whose decision may differ from the file's is left
-    /// out of the account, which then wants no less than the file does.
+    /// Returns true where the next frame may be shown. One whose decision may differ from the
+    /// file's is left out of the account, which then wants no less than the file does.
     fn want(&mut self, signal: &Signal, selected: Option<Reason>, uncertain: bool) -> bool {
         let place = self.grid.place(signal);
         if place.starts {

@@ -19,7 +19,7 @@ use crate::Fault;
 /// Bytes of pictures that wait to be measured together, past which they do not wait.
 const GATHERED_BYTES_MAX: u64 = 32 << 20;
 
-/// What a segment amounts to: small numbers per frame, and the few pictures that may be wanted.
+/// Result of a segment: small numbers per frame, and the few pictures that may be wanted.
 #[derive(Default)]
 pub(super) struct Segment {
     pub stamps: Vec<FrameStamp>,
@@ -37,9 +37,9 @@ pub(super) struct SegmentSink<'a> {
     gathered_bytes: u64,
     segment: Segment,
     predictor: Option<Predictor>,
-    /// When the segment's decoding began.
+    /// Start of the segment's decoding.
     began: Instant,
-    /// What of it was not decoding.
+    /// Time of it that was not spent on decoding.
     gate: Duration,
 }
 

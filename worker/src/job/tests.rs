@@ -75,21 +75,21 @@ fn painted(index: u64) -> Frame {
     }
 }
 
-/// What is asked of the film.
+/// Job that is run on the film.
 #[derive(Clone, Copy)]
 struct Asked {
     /// A segment is decoded by the sink that had the one before.
     continued: bool,
     stills: bool,
     views: Option<ViewOptions>,
-    /// When a frame is shown.
+    /// Presentation time of a frame.
     at_ms: fn(u64) -> i64,
 }
 
 const ASKED: Asked =
     Asked { continued: false, stills: true, views: None, at_ms: |index| 40 * index as i64 };
 
-/// What a job said.
+/// Output of a job.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     signals: Vec<Signal>,
@@ -120,7 +120,7 @@ fn options(asked: Asked) -> JobOptions {
     }
 }
 
-/// What the film comes to when it is cut into segments of these lengths.
+/// Analyses the film, cut into segments of these lengths.
 fn analyse(lengths: &[u64], asked: Asked) -> Said {
     analyse_by(lengths, asked, &Measuring::default())
 }

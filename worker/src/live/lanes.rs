@@ -1,4 +1,4 @@
-//! What waits for a worker, session by session: whose turn it is, and what is refused. Pure.
+//! Queues of a worker's sessions: the order of their requests, and those that are refused. Pure.
 //!
 //! Of each session one unit at most is under way, so a session with much to decode delays another by
 //! one unit and no more, and one that has said more than its share is given none. A session that is
@@ -67,7 +67,7 @@ struct Running {
     has_failed: bool,
 }
 
-/// What becomes of what the worker says about a session.
+/// Treatment of a worker's message about a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     /// It is passed on.
@@ -94,8 +94,8 @@ impl Lane {
         !is_unit || self.running.as_ref().is_none_or(|running| running.share.is_kept(now))
     }
 
-    /// What it has under way has been worked off by a thread: the worker answers at once, beside its
-    /// threads, for a session that it does not have.
+    /// Returns true where a thread works off its unit under way: the worker answers at once, beside
+    /// its threads, for a session that it does not have.
     fn is_worked_off(&self) -> bool {
         self.running.as_ref().is_some_and(|running| !running.has_failed)
     }
@@ -242,7 +242,7 @@ impl Lanes {
         running.has_failed |= matches!(event, SessionEvent::Failed(_));
         let over = running.share.take(bytes, now);
         if running.is_cut {
-            // What was under way when it was closed does not say as much again.
+            // The unit under way when it was closed does not send as much again.
             let still_ends = over <= 2 * OVER_BYTES_MAX;
             return if still_ends { Ok(Looked::Unwanted) } else { Err(unexpected) };
         }

@@ -1,4 +1,4 @@
-//! How much of a worker's line one live session may take: so much a second, saved up for one. Pure.
+//! Share of one live session of a worker's line: so much a second, saved up for one. Pure.
 //!
 //! A session that keeps every frame of the largest picture stays below it. One that is over it is
 //! given no further units until it has made up for that, so that what it sends is refused as in any
@@ -58,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// What a session says of each of its frames, and the frames in a second, to whether it is
-    /// slowed within ten minutes.
+    /// Rows: frames a second, bytes of events for each frame, and true where the session is slowed
+    /// within ten minutes.
     #[test]
     fn who_keeps_every_frame_is_not_slowed() {
         const MIB: u64 = 1 << 20;

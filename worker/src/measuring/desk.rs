@@ -31,7 +31,7 @@ pub(super) struct Desk {
     late: AtomicU32,
 }
 
-/// What becomes of the device.
+/// State of the device.
 struct Fate {
     backend: &'static str,
     watch: Mutex<Watch>,
@@ -41,7 +41,7 @@ struct Fate {
 
 struct Ask {
     frames: Arc<Waiting>,
-    /// Whoever asks waits until then.
+    /// Time until which the requester waits.
     until: Instant,
     answer: SyncSender<Answer>,
 }
@@ -124,7 +124,7 @@ impl Desk {
         self.late.load(Relaxed)
     }
 
-    /// Why the device is not asked any more.
+    /// Returns the reason that the device is not asked any more.
     pub fn lost(&self) -> Option<&MeasureError> {
         self.fate.lost.get()
     }
@@ -140,7 +140,7 @@ impl Fate {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the device is to be asked now; gives it up where it is time to.
+    /// Checks that the device may be asked now; gives it up where it is time to.
     fn may_ask(&self) -> Result<(), MeasureError> {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
@@ -175,7 +175,7 @@ fn answer_all(device: Box<dyn Measurer>, asked: &Receiver<Ask>, fate: &Fate) {
     while let Ok(Ask { frames, until, answer }) = asked.recv() {
         let now = Instant::now();
         if now >= until {
-            // Whoever asked waits no more, or is about to.
+            // The requester waits no more, or is about to stop.
             let patience = fate.watch().patience();
             answer.send(Err(fate.late(patience))).ok();
             continue;
@@ -190,7 +190,7 @@ fn answer_all(device: Box<dyn Measurer>, asked: &Receiver<Ask>, fate: &Fate) {
         if let Some(error) = ended {
             fate.lost.get_or_init(|| error.clone());
         }
-        // Whoever asked may have gone on without it.
+        // The requester may have gone on without it.
         answer.send(outcome.map(|()| measured)).ok();
         if fate.lost.get().is_some() {
             return;

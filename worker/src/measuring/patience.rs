@@ -1,11 +1,11 @@
-//! How long a device is waited for, and when it is given up. Pure: the time is an argument.
+//! Timeouts of a device, and the decision to give it up. Pure: the time is an argument.
 
 use std::time::{Duration, Instant};
 
 /// Batches in a row that were late, after which a device is given up: it is no help.
 const LATE_MAX: u32 = 10;
 
-/// How long a device is waited for.
+/// Timeouts of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
     /// For a batch: past it, it is the CPU's, as is all that comes until the device is done.
@@ -24,7 +24,7 @@ impl Patience {
         Patience { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 }
 
-/// What is known of a device's pace.
+/// State of a device's pace.
 pub(super) struct Watch {
     patience: Patience,
     /// Since when it is at a batch.
@@ -58,7 +58,7 @@ impl Watch {
         self.at_for(now) > self.patience.late
     }
 
-    /// Why it is given up, if it is to be.
+    /// Returns the reason to give it up, where it is to be.
     pub fn verdict(&self, now: Instant) -> Option<String> {
         let at_for = self.at_for(now);
         if at_for > self.patience.gone {

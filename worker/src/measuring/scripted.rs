@@ -27,7 +27,7 @@ impl Given {
 /// Keeps a device that hangs where it hangs, until dropped.
 pub(crate) struct Hold(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
 
-/// What a device does with its batches, the number of those before given.
+/// Outcome of a device's batch, by the number of those before.
 type Script = Box<dyn FnMut(usize) -> Result<(), MeasureError> + Send>;
 
 struct Scripted {

@@ -42,7 +42,7 @@ struct External {
 pub(super) struct WorkerEnds {
     /// The program's input and output.
     pub(super) socket: OwnedFd,
-    /// What it says; reading it never waits.
+    /// Read end of its stderr; reading it never waits.
     pub(super) said: OwnedFd,
 }
 
@@ -136,7 +136,7 @@ mod tests {
         externals
     }
 
-    /// Whether it is ended within a time that is enough for the busiest machine.
+    /// Returns true where it is ended within a time that is enough for the busiest machine.
     fn is_ended(externals: &mut Externals, memory_bytes: u64, threads: u64) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !externals.running.is_empty() && Instant::now() < deadline {

@@ -22,7 +22,7 @@ impl OutputBudget {
         OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
     }
 
-    /// Whether all that was sent by now, `total` bytes, is within the budget.
+    /// Checks that all bytes sent by now, `total`, are within the budget.
     pub fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
         let limit_bytes = self.limit_bytes;
         if total - self.before > limit_bytes {

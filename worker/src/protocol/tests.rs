@@ -375,7 +375,7 @@ fn round_trip<T: Wire + PartialEq + std::fmt::Debug>(message: &T) -> Result<(), 
     Ok(())
 }
 
-/// Whatever is accepted is written as it was read, so that nothing has two forms.
+/// Checks that an accepted message is written as it was read, so that nothing has two forms.
 fn accepts_only_its_own<T: Wire>(payload: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(message) = decode::<T>(payload) {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What a worker that decodes or measures with a device keeps: the driver's libraries, and its files.
+//! Rights of a worker that decodes or measures with a device: the driver's libraries and files.
 //!
 //! A driver loads libraries, opens its device again for every decoder and speaks to it by `ioctl`. So
 //! such a worker reads system libraries and hardware descriptions and talks to the device; it still
@@ -10,7 +10,7 @@ use landlock::{
     ABI, AccessFs, BitFlags, PathBeneath, PathFd, RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
 
-/// Where libraries lie.
+/// Folders of libraries.
 const LIBRARIES: [&str; 10] = [
     "/lib",
     "/lib32",
@@ -24,7 +24,7 @@ const LIBRARIES: [&str; 10] = [
     "/etc/ld.so.cache",
 ];
 
-/// Where drivers lie besides, and what they read of the system.
+/// Further folders of drivers, and files of the system that they read.
 const OF_DRIVERS: [&str; 9] = [
     "/usr/local",
     "/run/opengl-driver",
@@ -87,7 +87,7 @@ pub(super) const ALLOWED: &[i64] = &[
 /// The same, about its own process alone: those of its user are the server too.
 pub(super) const ALLOWED_OF_ITSELF: &[i64] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
-/// What x86-64 has of old, and other machines never had.
+/// Old system calls of x86-64, which other machines never had.
 #[cfg(target_arch = "x86_64")]
 pub(super) const ALLOWED_HERE: &[i64] = &[
     libc::SYS_open,

@@ -1,4 +1,4 @@
-//! Which system calls are left: what is not listed is refused with EPERM.
+//! System calls that are allowed: all others are refused with EPERM.
 //!
 //! Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that an
 //! upgrade that probes one more would end every job; a refused call gives an intruder nothing.
@@ -50,7 +50,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// What an argument must be: its number, a mask, and its value under the mask.
+/// Condition on an argument: its number, a mask, and its value under the mask.
 pub(super) type Must = (u8, u64, u64);
 
 /// Every bit of an argument that the kernel takes as 32 bits.
@@ -114,7 +114,7 @@ pub(super) fn of_worker(confinement: &Confinement) -> io::Result<Filter> {
     Ok(filter)
 }
 
-/// What is allowed; nothing at first.
+/// System calls that are allowed; none at first.
 #[derive(Default)]
 pub(super) struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
 
@@ -228,7 +228,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What a thread may still do under a filter; it must not say anything meanwhile.
+    /// Runs `attempt` on a thread under a filter; it must not print anything meanwhile.
     pub(in crate::sandbox) fn under<T: Send>(
         filter: Filter,
         attempt: impl FnOnce() -> T + Send,

@@ -1,5 +1,5 @@
-//! What a worker gives up of its user, for good: a server that was started as root has workers that
-//! may do no more than any user's.
+//! Drop of the user's privileges, for good: a server that was started as root has workers that may
+//! do no more than any user's.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use rustix::{
 pub(super) fn give_up() -> io::Result<()> {
     set_no_new_privs(true)?;
     if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
-        // What root is given of them when it starts a program.
+        // Capabilities that root is given when it starts a program.
         give_up_bounding_set()?;
     }
     clear_ambient_capability_set()?;

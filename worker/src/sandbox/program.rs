@@ -1,4 +1,4 @@
-//! What a decoding program keeps: system calls to load its libraries, to think and to use its ends.
+//! Rights of a decoding program: system calls to load libraries, to compute and to use its ends.
 //!
 //! It reads system libraries and itself, and no other file's contents; names and sizes of files are not
 //! hidden from it. A kernel that lacks any of this runs no program.
@@ -14,7 +14,7 @@ use super::{
     follow, landlock_outcome, privileges, set_limit,
 };
 
-/// What a process gives up before it becomes a decoding program.
+/// Confinement of a process before it becomes a decoding program.
 pub(crate) struct ProgramConfinement {
     pub memory_bytes: u64,
     pub cpu_seconds: u64,

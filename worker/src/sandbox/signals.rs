@@ -1,5 +1,5 @@
-//! Whom a confined process can have the kernel signal: each command that names somebody, asked of the
-//! kernel under every filter, and some that name nobody.
+//! Tests of the processes that a confined one can have the kernel signal: each command that names a
+//! receiver, asked of the kernel under every filter, and some that name none.
 #![expect(unsafe_code, reason = "no safe wrapper asks for an owner of signals")]
 
 use std::{
@@ -21,19 +21,19 @@ use super::{
     program,
 };
 
-/// What a command is given.
+/// Argument of a command.
 #[derive(Clone, Copy)]
 enum Given {
     Zero,
     /// The number of this process.
     Own,
-    /// Where that lies.
+    /// Address of that number.
     OwnAt,
-    /// Where a `struct f_owner_ex` of this process lies.
+    /// Address of a `struct f_owner_ex` of this process.
     OwnerAt,
 }
 
-/// Whether it names whom signals go to or which they are, its manual's name, and how it is asked.
+/// Commands: true for those that set the receiver or the signal, their manual's name, their call.
 const COMMANDS: [(bool, &str, i64, u64, Given); 8] = [
     (true, "F_SETOWN", libc::SYS_fcntl, 8, Given::Own),
     (true, "F_SETSIG", libc::SYS_fcntl, 10, Given::Zero),
@@ -45,7 +45,7 @@ const COMMANDS: [(bool, &str, i64, u64, Given); 8] = [
     (false, "FIONREAD", libc::SYS_ioctl, libc::FIONREAD, Given::OwnAt),
 ];
 
-/// What the kernel says to a command about `socket`.
+/// Runs a command on `socket`; returns the kernel's answer.
 fn ask(socket: BorrowedFd<'_>, call: i64, command: u64, given: Given) -> Result<(), Errno> {
     let own = std::process::id();
     let mut number = own;

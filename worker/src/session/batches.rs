@@ -1,4 +1,4 @@
-//! When pictures of all sessions go to the device, by size or by age. Pure.
+//! Batches of pictures of all sessions for the device, formed by size or by age. Pure.
 //!
 //! What may wait in all is the lane's matter. A batch goes when it is full or when its oldest picture is of age, whoever else may still send: a
 //! session that sends none delays nobody. Pictures leave in the order in which they came, so none
@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a batch goes.
+/// Condition for sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// What makes a batch full; a unit of more goes whole.
+    /// Size of a full batch; a unit of more goes whole.
     pub full: Size,
     /// Longest time for which a picture waits for others.
     pub age: Duration,
 }
 
-/// How much a device has to measure.
+/// Amount of work for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub pictures: usize,
@@ -26,7 +26,7 @@ pub(super) struct Size {
     pub bytes: u64,
 }
 
-/// What waits for the device.
+/// Pictures that wait for the device.
 pub(super) struct Batches<T> {
     rule: Rule,
     waiting: VecDeque<Waiting<T>>,
@@ -169,8 +169,8 @@ mod tests {
         })
     }
 
-    /// What became of arrivals: (item, when it came, when it went), and how many did not come, as their
-    /// session had a unit under way.
+    /// Outcome of arrivals: (item, time of arrival, time of sending), and number of those that did
+    /// not come, as their session had a unit under way.
     type Played = (Vec<(usize, Duration, Duration)>, usize);
 
     /// Plays arrivals against a device that takes `busy` milliseconds a batch.

@@ -14,7 +14,7 @@ use crate::{
     wire::ProtocolError,
 };
 
-/// What the next events of a session must be like.
+/// Check of the next events of a session.
 pub(crate) struct SessionCheck {
     spec: SessionSpec,
     frames: FrameCheck,

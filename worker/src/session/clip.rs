@@ -1,4 +1,4 @@
-//! Where clips of a session begin and end, and which of their frames are shown. Pure.
+//! Boundaries of the clips of a session, and selection of their frames to show. Pure.
 //!
 //! Instants are exact: they lie at whole multiples of the sampling period after the presentation time
 //! of the clip's first frame, and each is shown by the first frame at or after it, a frame at most
@@ -26,7 +26,7 @@ struct Current {
     clip: Option<Chunk>,
 }
 
-/// What a frame means to the clips.
+/// Effect of a frame on the clips.
 pub(super) struct Offered {
     /// The clip that was complete before this frame.
     pub complete: Option<Chunk>,

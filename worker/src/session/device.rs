@@ -35,18 +35,18 @@ const RULE: Rule = Rule {
 /// that gathers.
 pub(super) const HELD_BYTES_MAX: u64 = 2 * RULE.full.bytes;
 
-/// What a unit decoded to, on its way to its decisions.
+/// Decoded unit on its way to its decisions.
 pub(super) struct Decoded {
     pub number: u32,
     pub slot: Slot,
     pub frames: Vec<Frame>,
-    /// What is to be said before what follows from the frames.
+    /// Events to send before those that follow from the frames.
     pub events: Vec<SessionEvent>,
     /// The session has no more.
     pub is_last: bool,
 }
 
-/// What was offered and taken.
+/// Unit that was offered and taken.
 struct Offered {
     decoded: Decoded,
     held: Held,
@@ -195,7 +195,7 @@ fn measure_off(shared: &Shared, done: &SyncSender<Work>) {
     }
 }
 
-/// What a unit's frames measure, or why they cannot be measured.
+/// Measurements of a unit's frames, or the reason that there are none.
 type Measured = Result<Vec<Measurements>, Fault>;
 
 /// Measures all of a batch at once; a frame that cannot be measured fails its own session alone.

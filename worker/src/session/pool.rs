@@ -51,9 +51,9 @@ pub(crate) struct Sessions<S> {
     work: SyncSender<Work>,
     waiting: Arc<Mutex<Receiver<Work>>>,
     measuring: Measuring,
-    /// Where a device measures: started with the first session.
+    /// Device that measures: started with the first session.
     device: Option<DeviceLane>,
-    /// That the device could not be opened any more has been said.
+    /// True once the loss of the device at its opening has been reported.
     is_gone_told: bool,
     /// The same of the device that was to decode.
     is_decoder_gone_told: bool,
@@ -236,7 +236,7 @@ fn work_off<S: AsFd>(line: &Line<S>, waiting: &Mutex<Receiver<Work>>, device: Op
     }
 }
 
-/// What a task has the session say; `None` while the device has the rest of it.
+/// Runs a task and returns its events; `None` while the device has the rest of it.
 fn slot_events(
     number: u32,
     slot: &Slot,
@@ -283,7 +283,7 @@ fn slot_events(
     Some(settled(&mut place, taken, is_close, tools, events))
 }
 
-/// What is said once all of a task was done.
+/// Returns the events once all of a task was done.
 fn settled(
     place: &mut Option<Session>,
     taken: Result<(), Fault>,

@@ -1,4 +1,4 @@
-//! What models and the novelty rule are given of a selected frame.
+//! Inputs of models and of the novelty rule from a selected frame.
 //!
 //! [`EmbeddingInput`] is the one thing that crosses to the server as samples: a small picture of a
 //! selected frame, because the model that embeds it runs there.
@@ -20,11 +20,11 @@ pub struct SelectedFrame {
     pub frame_index: u64,
     /// Presentation time, exact.
     pub pts: Timestamp,
-    /// Why the gate selected the frame.
+    /// Reason of the gate for selecting the frame.
     pub reason: Reason,
-    /// How a model is shown it; there where views were asked for.
+    /// View of it for a model; there where views were asked for.
     pub view: Option<SelectedView>,
-    /// What novelty is told from; there where it was asked for.
+    /// Input of novelty; there where it was asked for.
     pub novelty: Option<NoveltyInput>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for SelectedView {
     }
 }
 
-/// What a frame is compared by with one that was described; of the session's crop alone.
+/// Input of the comparison of a frame with one that was described; of the session's crop alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NoveltyInput {
     /// Mean luma of each of [`NoveltyInput::COLUMNS`] x [`NoveltyInput::ROWS`] equal parts, row by row,

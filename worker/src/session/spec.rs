@@ -1,4 +1,4 @@
-//! What a live session is asked to say, every number within its bounds.
+//! Options of a live session, every number within its bounds.
 
 use gate::GateConfig;
 use media::Codec;
@@ -11,7 +11,7 @@ use crate::{
 /// A live session and what is wanted of it besides signals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionSpec {
-    /// How its access units are coded.
+    /// Codec of its access units.
     pub codec: Codec,
     /// Thresholds of the gate.
     pub gate: GateConfig,
@@ -28,7 +28,7 @@ pub struct SessionSpec {
     pub novelty: Option<NoveltySpec>,
 }
 
-/// How a selected frame is shown.
+/// View options of a selected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewSpec {
     /// Longest edge in pixels, from [`ViewOptions::EDGE_MIN`] to [`ViewOptions::EDGE_MAX`]; `None` is
@@ -36,7 +36,7 @@ pub struct ViewSpec {
     pub max_edge: Option<u32>,
 }
 
-/// How clips are cut out of a session and shown.
+/// Options for cutting clips out of a session and showing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClipSpec {
     /// Sampling instants a second, from 1 to [`ClipSpec::FPS_MAX`]; the first is at the clip's start.
@@ -52,7 +52,7 @@ pub struct ClipSpec {
     pub max_edge: u32,
 }
 
-/// What novelty is told from.
+/// Options of the input of novelty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoveltySpec {
     /// Width and height of the picture for the embedding model, from [`NoveltySpec::SIDE_MIN`] to

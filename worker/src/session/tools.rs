@@ -1,4 +1,4 @@
-//! What a thread of a worker uses for one session after the other: none of it remembers a session.
+//! Tools of a worker's thread for one session after the other: none keeps a session's state.
 
 use std::mem;
 
@@ -55,7 +55,7 @@ impl Tools {
         Ok(self.encoder()?.encode(frame, Rotation::None)?)
     }
 
-    /// What `cut` leaves of the frame, in at most `bytes_max` bytes.
+    /// Encodes the part `cut` of the frame, in at most `bytes_max` bytes.
     pub fn view(&mut self, frame: &Frame, cut: &Cut, bytes_max: usize) -> Result<Picture, Fault> {
         let picture = self.encoder()?.encode_cut(frame, Rotation::None, cut)?;
         let bytes = picture.jpeg.len();

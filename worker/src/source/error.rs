@@ -7,7 +7,7 @@ use media::ErrorKind;
 use super::playlist::PlaylistError;
 use crate::Fault;
 
-/// Why a remote source is not read any further.
+/// Reason for not reading a remote source any further.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
     /// The control socket failed; the server is gone or will see it too.

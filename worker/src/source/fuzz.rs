@@ -1,4 +1,4 @@
-//! What must hold of playlists and of conversations with cameras, whatever comes.
+//! Invariants of playlists and of conversations with cameras, for any input.
 
 use std::time::Duration;
 

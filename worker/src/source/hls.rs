@@ -267,7 +267,7 @@ impl Seek for Hls {
 /// The bytes of a resource, or of a range of it.
 struct Body {
     bytes: File,
-    /// How many there must be, where that is known.
+    /// Number of bytes still to come, where that is known.
     left: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ pub const SEGMENTS_MAX: usize = 1 << 16;
 /// Longest target duration that is believed.
 const TARGET_MAX_S: u64 = 60;
 
-/// Why a text is no playlist that can be read.
+/// Reason that a text is no playlist that can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlaylistError {
     /// Bytes that are no text, or a text that does not begin as a playlist.
@@ -81,13 +81,13 @@ pub(super) struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) piece: Piece,
-    /// What a decoder must have seen before.
+    /// Initialization section that a decoder must have seen before.
     pub(super) map: Option<Arc<Piece>>,
     /// Known to be missing.
     pub(super) is_gap: bool,
 }
 
-/// Where to find a key, and the vector to begin with.
+/// Address of a key, and the initialization vector.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) address: String,
@@ -123,7 +123,7 @@ impl Problem {
     }
 }
 
-/// What the lines so far say about those that follow.
+/// State of reading, from the lines so far.
 #[derive(Default)]
 struct Reader {
     media: Media,
@@ -131,7 +131,7 @@ struct Reader {
     /// The next address is that of a variant.
     variant: Option<Rank>,
     range: Option<(u64, Option<u64>)>,
-    /// Where the last range of a resource ended.
+    /// End of the last range of each resource.
     ends: HashMap<String, u64>,
     key: Option<Arc<Key>>,
     map: Option<Arc<Piece>>,
@@ -142,7 +142,7 @@ struct Reader {
 /// life, and never so many that counting on from it overflows.
 const SEQUENCE_MAX: u64 = 1 << 53;
 
-/// What makes one variant better than another: it has video, then its bits a second.
+/// Order of variants: one with video first, then by bits a second.
 type Rank = (bool, u64);
 
 impl Reader {

@@ -25,7 +25,7 @@ pub(super) struct RemoteInput {
     trouble: Trouble,
     url: String,
     opened: Opened,
-    /// How often it was opened again although its server always begins at the first byte.
+    /// Number of reopenings although its server always begins at the first byte.
     again: u32,
     /// Position of the pipe, and of who reads.
     pipe_at: u64,
@@ -71,7 +71,7 @@ impl RemoteInput {
         self.opened.size.is_none() && !self.opened.seekable
     }
 
-    /// What was asked for, and where it was found.
+    /// Returns the URL asked for, and the one that it was found at.
     pub(super) fn urls(&self) -> (&str, &str) {
         (&self.url, &self.opened.url)
     }
@@ -130,7 +130,7 @@ impl Read for RemoteInput {
     }
 }
 
-/// What has no known end has no positions either.
+/// Input without a known end has no positions either.
 impl Seek for RemoteInput {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match to {

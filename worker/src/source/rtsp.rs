@@ -31,7 +31,7 @@ use crate::{Fault, protocol::Credentials, sandbox::SOCKET_NUMBER};
 /// Time for the whole conversation before the first packet.
 const CONVERSATION_MAX: Duration = Duration::from_secs(30);
 
-/// What is read of the socket at a time.
+/// Most bytes of one read of the socket.
 const READ_BYTES: usize = 64 << 10;
 
 /// Asks the server behind `socket` for the media at `url` and opens it.
@@ -57,7 +57,7 @@ pub(super) fn open(
     let description = loop {
         match packets.client.poll()? {
             Some(Event::Ready(description)) => break description,
-            // What comes before it was asked for belongs to nobody.
+            // Packets before the request to play belong to no stream.
             Some(Event::Packet(_)) => {}
             None if started.elapsed() > CONVERSATION_MAX => return Err(RtspError::Silent.into()),
             None => packets.exchange()?,
@@ -77,7 +77,7 @@ struct Packets {
     client: Client,
     trouble: Trouble,
     buffer: Vec<u8>,
-    /// When the server last heard of us.
+    /// Time of the last message to the server.
     said: Instant,
     has_packets: bool,
 }
@@ -140,7 +140,7 @@ impl Read for Packets {
                 out[..len].copy_from_slice(&packet[..len]);
                 Ok(len)
             }
-            // What came before is a result; without anything this is why.
+            // Packets before the error are a result; without any it is the reason.
             Err(error) if self.has_packets => Err(self.trouble.suspect(error)),
             Err(error) => Err(self.trouble.note(error)),
         }

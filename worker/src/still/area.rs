@@ -139,7 +139,7 @@ impl Scaler {
         }
     }
 
-    /// What was scaled last.
+    /// Returns the planes that were scaled last.
     pub fn planes(&self, has_chroma: bool) -> (Plane<'_>, Option<[Plane<'_>; 2]>) {
         let [y, u, v] = &self.planes;
         (y.plane(), has_chroma.then(|| [u.plane(), v.plane()]))

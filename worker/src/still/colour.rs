@@ -227,7 +227,7 @@ impl Matrix {
         }
     }
 
-    /// What a row of chroma adds to the luma below it, each value for `across` luma samples.
+    /// Computes the terms that chroma adds to the luma below it, each for `across` luma samples.
     fn terms(&self, u: &[u8], v: &[u8], across: usize, out: &mut Vec<i16>) {
         out.resize(u.len() * across, 0);
         let term = |(u, v): (&u8, &u8)| {

@@ -1,4 +1,4 @@
-//! Which part of a coded picture is shown, and how large.
+//! Part of a coded picture that is shown, and its size.
 
 use media::{Extent, Rotation};
 
@@ -13,7 +13,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// What `options` leave of a picture that `rotation` makes upright.
+    /// Makes the cut by `options` of a picture that `rotation` makes upright.
     pub fn new(coded: Extent, rotation: Rotation, options: &ViewOptions) -> Cut {
         let whole = Cut::resizing(coded, rotation, options.crop, coded);
         Cut { extent: shrunk(whole.region.extent(), options.edge_max()), ..whole }
@@ -48,7 +48,7 @@ impl Cut {
     }
 }
 
-/// Where in the coded picture a region of the upright one lies.
+/// Returns the region of the coded picture for one of the upright picture.
 fn turned_back(region: Region, coded: Extent, rotation: Rotation) -> Region {
     let Region { x, y, width, height } = region;
     let (from_right, from_bottom) =

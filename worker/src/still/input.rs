@@ -1,5 +1,5 @@
-//! What is compared with what was described before: a small RGB picture for an embedding model, and
-//! means of luma for a guard beside it.
+//! Inputs of the comparison with frames described before: a small RGB picture for an embedding
+//! model, and means of luma for a guard beside it.
 //!
 //! Integers only and exact areas, so a frame gives the same input on every machine.
 

@@ -229,7 +229,7 @@ fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
     }
 }
 
-/// What is left of a frame, as a JPEG.
+/// Cuts and scales a frame, as a JPEG.
 fn cut_out(
     picture: Quartered,
     rotation: Rotation,

@@ -4,7 +4,7 @@
 use super::{Chunk, Chunking, VIEW_BYTES_MAX, ViewOptions};
 use crate::{JobEvent, jpeg::is_baseline, said::fits, wire::ProtocolError};
 
-/// What the next chunk of a job must be like.
+/// Check of the next chunk of a job.
 pub(crate) struct ChunkCheck {
     options: Option<ViewOptions>,
     /// Signals that came.

@@ -1,4 +1,4 @@
-//! Which backend decodes, on a machine that lacks what others need: each gap is named, nothing panics.
+//! Backends of a machine that lacks what others need: each gap is named, nothing panics.
 
 use decode::Backend;
 use media::Codec;

@@ -1,4 +1,4 @@
-//! How confined a worker must be before it is given media, and what it gives up of its user.
+//! Confinement that a worker must have before it gets media, and the drop of its privileges.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What happens to a job when something happens to its worker.
+//! Outcomes of a job whose worker fails.
 
 use std::{
     collections::BTreeSet,

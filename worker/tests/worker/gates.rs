@@ -1,4 +1,4 @@
-//! What measures in a worker: the integers are the CPU's, and what is missing is named.
+//! Measurers of a worker: the integers are the CPU's, and missing devices are named.
 
 use gate::GateConfig;
 use media::Codec;

@@ -28,7 +28,7 @@ pub const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast"];
 const HEVC: &[&str] =
     &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none"];
 
-/// What comes of a file with the bytes of `names`, one after the other.
+/// Analyses a file with the bytes of `names`, one after the other.
 fn joined(folder: &Path, shelf: &Shelf, names: &[&str]) -> Heard {
     let bytes: Vec<u8> = names.iter().flat_map(|name| shelf.get(name)).collect();
     let path = folder.join("joined");

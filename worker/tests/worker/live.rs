@@ -57,7 +57,7 @@ pub fn access_units(path: &Path) -> Vec<AccessUnit> {
     units
 }
 
-/// What all sessions of a worker said.
+/// Output of all sessions of a worker.
 #[derive(Default)]
 pub struct Said {
     pub signals: BTreeMap<u32, Vec<Signal>>,
@@ -69,7 +69,7 @@ pub struct Said {
     pub failed: BTreeMap<u32, String>,
     pub damaged: usize,
     pub ended: Option<WorkerError>,
-    /// Why a device was given up.
+    /// Reason of a device's loss.
     pub lost: Option<String>,
     /// Events after the end.
     pub late: usize,

@@ -1,4 +1,4 @@
-//! What happens to live sessions when something happens to their worker.
+//! Outcomes of live sessions whose worker fails.
 
 use std::{
     collections::BTreeMap,

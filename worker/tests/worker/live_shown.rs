@@ -1,4 +1,4 @@
-//! What a live session shows of its frames.
+//! Views and clips of a live session.
 
 use media::Score;
 use worker::{

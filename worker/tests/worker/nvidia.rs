@@ -20,7 +20,7 @@ fn live_sessions_say_what_they_say_on_the_cpu() {
 
 #[test]
 fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
-    // That a copy within the device can fail says that there are some: pictures stay.
+    // A copy within the device that can fail shows that there are some: pictures stay.
     let of_decoding = ["SHIM_DECODES=40", "SHIM_COPIES=9", "SHIM_FETCHES=9"];
     // The first launch is that of opening.
     let of_measuring = ["SHIM_LAUNCHES=1", "SHIM_ANSWERED=1", "SHIM_DEVICES=0"];
@@ -29,7 +29,7 @@ fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
     }
 }
 
-/// What a driver that knows the clips must show.
+/// Tests on a driver that knows the clips.
 mod device {
     use std::{fs, io::Cursor};
 

@@ -176,7 +176,7 @@ fn running() -> Vec<i32> {
     children.filter_map(|(pid, name, _)| (name == "ffmpeg").then_some(pid)).collect()
 }
 
-/// What workers and their programs have in memory at this moment.
+/// Returns the memory of workers and their programs at this moment.
 fn resident_bytes() -> u64 {
     let of = |status: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

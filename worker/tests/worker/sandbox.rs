@@ -1,4 +1,4 @@
-//! What a confined worker cannot do.
+//! Rights that a confined worker lacks.
 
 use worker::SandboxLevel;
 

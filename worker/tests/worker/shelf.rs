@@ -15,7 +15,7 @@ use worker::{JobInput, JobSpec, Limits, Refusal, Remote, Resource, Resources, Wo
 
 use crate::support::{Heard, run};
 
-/// Where everything on a shelf is found.
+/// Base URL of everything on a shelf.
 pub const SITE: &str = "https://media.test/";
 
 /// Resources by their path, and what was asked of them.

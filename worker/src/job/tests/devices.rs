@@ -1,4 +1,4 @@
-//! What a file says does not depend on what measures it, nor on what a device does.
+//! Tests that a file's results do not depend on its measurer, nor on faults of a device.
 
 use gate::MeasureError;
 

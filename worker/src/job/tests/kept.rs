@@ -59,8 +59,8 @@ impl Measurer for There {
 const PATIENCE: Patience =
     Patience { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 
-/// What is said of twenty frames of a device that gives so many `fetches` of them back, and whether that
-/// was too few: they come again then, from elsewhere.
+/// Output for twenty frames of a device that gives so many `fetches` of them back, and true where
+/// that was too few: they come again then, from elsewhere.
 fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said, bool) {
     let said = Mutex::new(Said::default());
     let emit = |event: JobEvent| {

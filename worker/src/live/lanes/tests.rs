@@ -107,7 +107,7 @@ fn all_sessions_together_have_a_bound_that_keeps_none_out() {
     }
 }
 
-/// What the worker says of a session, in so many bytes.
+/// Passes in an event of a session, in so many bytes.
 fn look(lanes: &mut Lanes, session: u32, bytes: i64, now: Instant) -> Looked {
     let said = SessionEvent::Damaged { detail: String::new() };
     lanes.look(session, &said, bytes as u64, now).expect("in good order")

@@ -36,10 +36,10 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(&mut encode).collect()
 }
 
-/// What the sessions say.
+/// Events of the sessions.
 type Said = BTreeMap<u32, Vec<SessionEvent>>;
 
-/// What the sessions say, and what is said of a device: why it was lost, or that it was late, however often.
+/// Events of the sessions, and reports on the device: the reason of its loss, or that it was late.
 fn play(measuring: Measuring, count: usize) -> (Said, Vec<String>) {
     play_by(Decoders::software(), measuring, count)
 }
@@ -96,7 +96,7 @@ fn play_by(decoders: Decoders, measuring: Measuring, count: usize) -> (Said, Vec
 const COUNT: usize = 24;
 const LATE: &str = "late";
 
-/// What the sessions say on the CPU.
+/// Returns the events of the sessions on the CPU.
 fn expected() -> Said {
     let (expected, losses) = play(Measuring::default(), COUNT);
     assert_eq!((expected.len(), losses.len()), (SESSIONS as usize, 0));

@@ -23,7 +23,7 @@ impl Hash {
     }
 }
 
-/// What a server asks for; the strongest is the greatest.
+/// Authentication scheme that a server asks for; the strongest is the greatest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Challenge {
     Basic,

@@ -24,7 +24,7 @@ const TRIES_MAX: u32 = 3;
 const SESSION_TIMEOUT_S: u64 = 60;
 const SESSION_TIMEOUTS_S: std::ops::RangeInclusive<u64> = 4..=600;
 
-/// What the server's bytes amount to.
+/// Event in the server's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The stream with this SDP text is about to be sent.
@@ -50,12 +50,12 @@ struct Asked {
 }
 
 pub(super) struct Client {
-    /// What was asked for, what it is relative to, and where it is set up and played.
+    /// URL that was asked for, and those to set up and to play.
     url: String,
     control: String,
     whole: String,
     authenticator: Authenticator,
-    /// What arrived, from the first byte that was not taken.
+    /// Bytes that arrived, from the first that was not taken.
     incoming: Vec<u8>,
     taken: usize,
     outgoing: Vec<u8>,
@@ -98,7 +98,7 @@ impl Client {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// What is to be sent.
+    /// Takes the bytes to be sent.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.outgoing)
     }
@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// How often the server must hear of us.
+    /// Returns the longest time between two messages to the server.
     pub(super) fn keep_alive_every(&self) -> Duration {
         self.timeout / 2
     }

@@ -10,7 +10,7 @@ use super::error::{RtspError, quoted};
 const SUPPORTED: [&str; 6] = ["H264", "H265", "VP8", "VP9", "MP4V-ES", "JPEG"];
 /// JPEG's number when nothing else is said (RFC 3551).
 const JPEG_PAYLOAD: &str = "26";
-/// What libav reads of a description.
+/// Most bytes that libav reads of a description.
 const TEXT_BYTES_MAX: usize = 16_000;
 
 /// The stream to set up.
@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: usize = 16_000;
 pub(super) struct Description {
     /// A description of this stream alone, without an address.
     pub(super) text: String,
-    /// Where to set it up, and where to play it, as the server named them.
+    /// URLs to set it up and to play it, as the server named them.
     pub(super) control: Option<String>,
     pub(super) whole_control: Option<String>,
 }

@@ -7,7 +7,7 @@ use media::ErrorKind;
 
 use crate::Fault;
 
-/// Why no more media comes from an RTSP server.
+/// Reason that no more media comes from an RTSP server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RtspError {
     /// It wants to know who asks, and nobody said.
@@ -28,7 +28,7 @@ pub(super) enum RtspError {
     /// It sends elsewhere.
     #[error("the RTSP server redirects to {to}: redirects are not followed, use that address")]
     Redirected { to: String },
-    /// What it says is not RTSP, or makes no sense.
+    /// A message of it is not RTSP, or makes no sense.
     #[error("the RTSP server's answer is malformed: {what}")]
     Malformed { what: &'static str },
     /// An answer over the bound.

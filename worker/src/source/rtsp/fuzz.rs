@@ -1,4 +1,4 @@
-//! What must hold of a conversation with an RTSP server, whatever it says.
+//! Invariants of a conversation with an RTSP server, for any messages of it.
 
 use super::client::Client;
 use crate::protocol::Credentials;
@@ -8,7 +8,7 @@ const PIECE_BYTES: usize = 113;
 /// Most that is said in answer to one piece.
 const SAID_BYTES_MAX: usize = 1 << 20;
 
-/// What an RTSP server says, from the start.
+/// Feeds in all bytes of an RTSP server, from the start.
 pub fn conversation(bytes: &[u8]) {
     let credentials = Credentials { user: "u".to_owned(), password: "p".to_owned() };
     let url = "rtsp://camera.test/live".to_owned();
