@@ -112,7 +112,7 @@ impl Supervisor {
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
-        // Every message is a session's, or the one that ends the unit under way: a total limit would
+        // Every message is a session's, or the one that ends a unit under way: a total limit would
         // end sessions for what others say.
         let limits = Limits { output_bytes: u64::MAX, ..limits };
         let state = LineState { lanes: Lanes::default(), closed: false };

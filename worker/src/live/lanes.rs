@@ -88,7 +88,7 @@ struct UnderWay {
 }
 
 impl Lane {
-    /// Whether what waits first may be sent: a unit only where the session keeps to its share.
+    /// Returns true where the first request may be sent: a unit only within the session's share.
     fn may_send(&self, now: Instant) -> bool {
         let is_unit = matches!(self.waiting.front(), Some(Request::AccessUnit { .. }));
         !is_unit || self.running.as_ref().is_none_or(|running| running.share.is_kept(now))
