@@ -47,6 +47,8 @@ mod files;
 mod finish;
 #[path = "api/gates.rs"]
 mod gates;
+#[path = "api/goldens.rs"]
+mod goldens;
 #[path = "api/headers.rs"]
 mod headers;
 #[path = "api/idempotency.rs"]

@@ -63,7 +63,7 @@ fn make(dir: &Path, clip: &Path) {
     write(dir, "deep-1.m3u8", master("deep-2.m3u8"));
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -20,9 +20,9 @@ const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
 const SOUND: &str = "( audiotestsrc is-live=true ! alawenc ! rtppcmapay name=pay0 )";
 
 /// A camera process; ends with its value.
-struct Camera {
+pub struct Camera {
     child: Child,
-    port: u16,
+    pub port: u16,
 }
 
 impl Drop for Camera {
@@ -34,7 +34,7 @@ impl Drop for Camera {
 
 impl Camera {
     /// Shows every `path=pipeline`; `auth` is none, basic or digest.
-    fn start(auth: &str, media: &[String]) -> Camera {
+    pub fn start(auth: &str, media: &[String]) -> Camera {
         let script = "worker/tests/worker/rtsp-server.py";
         let mut child = Command::new("/usr/bin/python3")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))

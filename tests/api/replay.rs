@@ -14,7 +14,7 @@ const IDS: [(&str, usize); 5] =
     [("run-", 32), ("req-", 16), ("mk-", 16), ("an-", 16), ("job-", 32)];
 
 /// Replaces every id by its prefix, which leaves what must not differ.
-fn without_ids(text: &str) -> String {
+pub fn without_ids(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     'text: while let Some(first) = rest.chars().next() {

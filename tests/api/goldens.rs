@@ -1,0 +1,252 @@
+//! Events of every kind of source and end, as the golden files say: a line an event, what is long by its hash.
+//!
+//! The pictures are those of one clip of fixed bytes, in other containers and by other ways: of all sources but the
+//! first the lines are shown that the first has not. `UPDATE_GOLDEN=1` writes the files anew; the diff is for a person
+//! to read.
+
+use std::{collections::HashSet, fmt::Write, fs, path::Path};
+
+use scripted_model::Step;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    reason::{MODEL, finding},
+    remote::{ffmpeg, setup},
+    remote_hls::hex,
+    remote_rtsp::Camera,
+    replay::without_ids,
+    support::{
+        Server, clips,
+        host::{Answer, Certificate, Host},
+        model::{self, Model},
+        setting,
+        whip::eventually,
+    },
+    uploads::upload,
+};
+
+/// Characters of a value that is shown; a longer one is told by its hash.
+const SHOWN_MAX: usize = 120;
+
+/// Containers of the clip, with the words that make ffmpeg copy it there.
+const CONTAINERS: [(&str, &str); 7] = [
+    ("clip.mp4", ""),
+    ("fragmented.mp4", "-movflags frag_keyframe+empty_moov"),
+    ("clip.mov", ""),
+    ("clip.mkv", ""),
+    ("clip.avi", ""),
+    ("clip.flv", ""),
+    ("clip.ts", ""),
+];
+
+/// Fields that a clock fills.
+const TIMED: [&str; 4] = ["wall_start_ms", "process_ms", "lag_ms", "inference_latency_ms"];
+
+/// `value` with its long arrays and texts replaced by their hashes, without what a clock fills.
+fn brief(value: &Value) -> Value {
+    let text = value.to_string();
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(name, _)| !TIMED.contains(&name.as_str()));
+            fields.map(|(name, value)| (name.clone(), brief(value))).collect()
+        }
+        Value::Array(_) | Value::String(_) if text.len() > SHOWN_MAX => {
+            let hash = hex(&Sha256::digest(&text));
+            let items =
+                value.as_array().map_or_else(String::new, |all| format!("{} in ", all.len()));
+            json!(format!("{items}sha256 {}", &hash[..16]))
+        }
+        other => other.clone(),
+    }
+}
+
+/// The events of `run` but its first, a line each, without what differs from run to run.
+fn told(server: &Server, run: &str) -> String {
+    let mut lines = String::new();
+    for event in &server.events(run)[1..] {
+        let (kind, payload) = (&event["kind"], without_ids(&event["payload"].to_string()));
+        let payload: Value = serde_json::from_str(&payload).expect("JSON");
+        writeln!(lines, "{} {}", kind.as_str().expect("a kind"), brief(&payload))
+            .expect("in memory");
+    }
+    lines
+}
+
+/// The kinds of the events of `run`, those that repeat told once.
+fn outline(server: &Server, run: &str) -> String {
+    let mut kinds = server.kinds(run);
+    kinds.dedup();
+    kinds.join(" ") + "\n"
+}
+
+/// Ingests what `body` names, analyses and finishes the run.
+fn recorded(server: &Server, body: &Value) -> String {
+    let run = server.create_run();
+    for (route, body) in
+        [("ingest", body), ("analyze", &json!({"model": MODEL})), ("finish", &json!({}))]
+    {
+        let reply = server.post(&format!("/v1/runs/{run}/{route}"), body);
+        assert_eq!(reply.status, 200, "{route} of {body}: {}", reply.text);
+    }
+    told(server, &run)
+}
+
+/// Compares `found` with the golden file `name`, or writes it.
+fn check(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden").join(name);
+    if setting("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, found).expect("written");
+    }
+    let expected = fs::read_to_string(&path).expect("the golden file");
+    for (at, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "{name}:{}; UPDATE_GOLDEN=1 accepts the new events", at + 1);
+    }
+    assert_eq!(found.len(), expected.len(), "one is longer");
+}
+
+/// The clip in every container and as a playlist, beneath `root`.
+fn make(root: &Path) {
+    fs::create_dir(root).expect("made");
+    let clip = clips::rendered("golden.mp4", "-i {bikes.mp4} -an -c copy");
+    let copied = ["-i", clip.to_str().expect("UTF-8"), "-c", "copy"];
+    for (name, more) in CONTAINERS {
+        let more: Vec<&str> = more.split_whitespace().collect();
+        ffmpeg(root, &[&copied[..], &more, &[name]].concat());
+    }
+    let playlist = ["-f", "hls", "-hls_time", "1", "-hls_playlist_type", "vod", "list.m3u8"];
+    ffmpeg(root, &[&copied[..], &playlist].concat());
+    let bytes = fs::read(root.join("clip.mkv")).expect("made");
+    fs::write(root.join("half.mkv"), &bytes[..bytes.len() / 2]).expect("written");
+}
+
+#[test]
+fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (root, certificate) = (dir.path().join("root"), Certificate::new(dir.path()));
+    make(&root);
+    let beneath = root.clone();
+    let host = Host::start(&certificate, move |asked, out| {
+        out.ranged(asked, &fs::read(beneath.join(&asked.path[1..]))?, &[])
+    });
+    let media = format!(
+        "/clip=( filesrc location={} ! qtdemux ! h264parse ! rtph264pay config-interval=-1 name=pay0 )",
+        root.join("clip.mp4").display()
+    );
+    let camera = Camera::start("none", &[media]);
+    let secure = certificate.before(camera.port);
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
+    let server = server.root(&root).start();
+    let uploaded = upload(&server, "sent.mp4", &fs::read(root.join("clip.mp4")).expect("made"));
+
+    let sent = uploaded["file_name"].as_str().expect("a name");
+    let mut sources: Vec<(String, Value)> = Vec::new();
+    for (name, _) in CONTAINERS {
+        sources.push((name.to_owned(), json!({ "source_uri": name })));
+    }
+    let mut source = |name: &str, body: Value| sources.push((name.to_owned(), body));
+    source("half of a file", json!({"source_uri": "half.mkv"}));
+    source("five a second", json!({"source_uri": "clip.mp4", "sample_fps": 5}));
+    source("first frames", json!({"source_uri": "clip.mp4", "max_frames": 40}));
+    source("keepalive", json!({"source_uri": "clip.mp4", "gate": {"keepalive_ms": 400}}));
+    source("upload", json!({ "source_uri": sent }));
+    source("URL", json!({ "source_uri": host.url("/clip.mp4") }));
+    source("playlist", json!({ "source_uri": host.url("/list.m3u8") }));
+    source("camera", json!({ "source_uri": format!("rtsps://localhost:{secure}/clip") }));
+
+    let (mut found, mut first) = (String::new(), HashSet::new());
+    for (name, body) in &sources {
+        let events = recorded(&server, body).replace(&format!(":{secure}/"), ":PORT/");
+        let events = events.replace(&format!(":{}/", host.port()), ":PORT/");
+        let events = events.replace(sent, "SENT");
+        let hash = hex(&Sha256::digest(&events));
+        writeln!(found, "# {name}: {} events, {}", events.lines().count(), &hash[..16])
+            .expect("in memory");
+        for line in events.lines().filter(|line| !first.contains(*line)) {
+            writeln!(found, "{line}").expect("in memory");
+        }
+        if first.is_empty() {
+            first.extend(events.lines().map(str::to_owned));
+        }
+    }
+    check("sources.txt", &found);
+}
+
+#[test]
+fn a_reasoning_asks_and_leaves_what_the_golden_file_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = dir.path().join("root");
+    make(&root);
+    let scripted = Model::start(|_| Step::chat(&finding("delivery", 0.9)));
+    scripted.server.answer_probes(model::list(&[MODEL]));
+    let server = scripted.behind(crate::support::Setup::new(dir.path()).root(&root)).start();
+    let run = server.create_run();
+    let body = json!({"source_uri": "clip.mp4", "model": MODEL, "max_frames": 90,
+        "semantic_prompt": "Where is the van?"});
+    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    // Models answer in any order; what they are told of is in the order of the video.
+    let mut lines: Vec<String> = told(&server, &run).lines().map(str::to_owned).collect();
+    lines.sort();
+    let mut asked: Vec<String> = scripted
+        .server
+        .seen()
+        .iter()
+        .map(|seen| brief(&seen.json()["messages"]).to_string())
+        .collect();
+    asked.sort();
+    check("reason.txt", &(lines.join("\n") + "\n# questions\n" + &asked.join("\n") + "\n"));
+}
+
+#[test]
+fn every_end_leaves_the_kinds_of_the_golden_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let clips = clips();
+    let setup = crate::support::Setup::new(dir.path()).root(&clips);
+    let mut server = setup.start();
+    let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
+    let begun = |server: &Server| {
+        let run = server.create_run();
+        let path = format!("/v1/runs/{run}/ingest");
+        let job = server.call("POST", &path).header("prefer", "respond-async").json(&body).send();
+        assert_eq!(job.status, 202, "{}", job.text);
+        eventually("frames", || {
+            let state = server.get(&format!("/v1/runs/{run}/state")).json();
+            state["progress"]["frames"].as_u64().filter(|frames| *frames > 600)
+        });
+        (run, job.json()["job_id"].as_str().expect("an id").to_owned())
+    };
+    let kept = |server: &Server, run: &str| {
+        eventually("what came", || {
+            server.kinds(run).contains(&"frames_decoded".to_owned()).then_some(())
+        });
+    };
+    let mut found = String::new();
+    let mut note = |name: &str, kinds: String| {
+        write!(found, "{name}: {kinds}").expect("in memory");
+    };
+
+    let (run, _) = begun(&server);
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    kept(&server, &run);
+    note("stop", outline(&server, &run));
+    let (run, job) = begun(&server);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}/jobs/{job}")).send().status, 200);
+    kept(&server, &run);
+    note("cancel", outline(&server, &run));
+    let (run, _) = begun(&server);
+    assert_eq!(server.post(&format!("/v1/runs/{run}/finish"), &json!({})).status, 200);
+    kept(&server, &run);
+    note("finish", outline(&server, &run));
+    let (run, _) = begun(&server);
+    assert_eq!(server.kill_workers(), 1);
+    eventually("the failure", || {
+        server.kinds(&run).contains(&"run_failed".to_owned()).then_some(())
+    });
+    note("worker killed", outline(&server, &run));
+    let (run, _) = begun(&server);
+    server.kill();
+    let server = setup.start();
+    note("server killed", outline(&server, &run));
+    check("ends.txt", &found);
+}
