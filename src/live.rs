@@ -94,7 +94,7 @@ pub enum LiveError {
     /// The offer cannot be answered.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// There is no run for it.
+    /// The session's run cannot be created.
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -182,7 +182,7 @@ pub struct Live {
 #[derive(Default)]
 struct Tables {
     live: HashMap<SessionId, Arc<Session>>,
-    /// Those that have ended, the oldest first.
+    /// Sessions that have ended, the oldest first.
     ended: VecDeque<(Instant, SessionId, Principal)>,
 }
 

@@ -263,7 +263,7 @@ impl Label for Queue {
 pub enum Delivery {
     /// The target has it.
     Delivered,
-    /// Not this time.
+    /// The attempt failed; another follows.
     Failed,
     /// Never: the event became a dead letter.
     Dead,

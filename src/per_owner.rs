@@ -7,9 +7,9 @@ use crate::config::Principal;
 /// Scope of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Those of all callers together.
+    /// Items of all callers together.
     All,
-    /// Those of the caller.
+    /// Items of the caller.
     Own,
 }
 
@@ -49,7 +49,7 @@ impl PerOwner {
         }
     }
 
-    /// Those of all owners.
+    /// Number of items of all owners.
     pub fn all(&self) -> usize {
         self.all
     }

@@ -19,9 +19,9 @@ use crate::{config::Principal, disk::Reserve};
 /// Most bytes kept; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// All principals together.
+    /// Limit of all principals together.
     pub global: Option<NonZeroU64>,
-    /// Each principal.
+    /// Limit of each principal.
     pub principal: Option<NonZeroU64>,
 }
 
@@ -87,7 +87,7 @@ pub struct Quota {
 struct Accounts {
     /// The sum of all principals.
     total: u64,
-    /// Only those that use anything.
+    /// Bytes of the principals that use any.
     principals: HashMap<Principal, u64>,
     /// Last check of the disk, and the sum then.
     looked: Option<Seen>,

@@ -47,15 +47,15 @@ const REST: Duration = Duration::from_millis(1);
 /// Ages after which things go; `None` is never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ages {
-    /// Of a still, counted from its event.
+    /// Age of a still, counted from its event.
     pub stills: Option<Duration>,
-    /// Of the records of a deleted run, counted from its deletion.
+    /// Age of the records of a deleted run, counted from its deletion.
     pub deleted_runs: Option<Duration>,
-    /// Of a run that has ended, counted from its last event.
+    /// Age of a run that has ended, counted from its last event.
     pub runs: Option<Duration>,
 }
 
-/// Tells the runs with events that a reader of the log has not been given yet.
+/// Function that returns the runs with events that a reader of the log has not been given yet.
 pub type Behind = Box<dyn Fn() -> Result<HashSet<RunId>, LedgerError> + Send + Sync>;
 
 /// Reason that a sweep, or a part of it, failed.

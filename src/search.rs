@@ -49,7 +49,7 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 /// Reason that a search has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchFailure {
-    /// As many searches wait as may.
+    /// The queue is full.
     #[error("{0} searches are waiting already: send this one again later")]
     Full(usize),
     /// The index has not read the whole log yet.
@@ -66,7 +66,7 @@ pub enum SearchFailure {
     /// The index failed and will be built again.
     #[error("the search index failed and will be built again; search again later")]
     Failed,
-    /// Nobody builds the index any more: our own bug.
+    /// The indexer's thread has ended: our own bug.
     #[error("the search index died: nothing is found until the server is started again")]
     Died,
     /// The cache file failed.
@@ -99,7 +99,7 @@ impl SearchFailure {
 pub struct Wanted {
     /// Owner of the descriptions that are searched.
     pub owner: Principal,
-    /// Only those of this run, which is the owner's and visible.
+    /// Run to search, which is the owner's and visible; all of them when `None`.
     pub run: Option<RunId>,
     /// Text that hits contain.
     pub needle: Needle,
@@ -122,7 +122,7 @@ pub struct Hit {
     pub index_name: Option<String>,
     /// Text that was searched, from its start on.
     pub description: String,
-    /// There is more of it.
+    /// True if the description goes on after it.
     pub is_truncated: bool,
     /// The text around the first match, as it was written.
     pub snippet: String,
@@ -133,7 +133,7 @@ pub struct Hit {
 pub struct Answer {
     /// Descriptions examined.
     pub scanned: u64,
-    /// Of these, how many have the needle.
+    /// Number of descriptions among them with the needle.
     pub total_hits: u64,
     /// The first of them, in order.
     pub hits: Vec<Hit>,

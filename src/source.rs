@@ -1,4 +1,4 @@
-//! From a `source_uri` to an opened file, beneath an ingest root and nowhere else, or to a URL.
+//! Opening of a `source_uri` as a file, beneath an ingest root and nowhere else, or to a URL.
 //!
 //! The kernel resolves the path (`openat2` with `RESOLVE_BENEATH`), so no link and no race leads
 //! out. Promises a regular file with at least one byte, or says what it found instead.
@@ -23,7 +23,7 @@ pub enum SourceError {
     /// No directory is open to ingest.
     #[error("no ingest root is configured")]
     NoRoots,
-    /// Not a path and not a URL that can be read.
+    /// The text is neither a path nor a URL that can be read.
     #[error("is not a path or file URL: {0}")]
     Malformed(&'static str),
     /// A URL that is not read.
@@ -38,7 +38,7 @@ pub enum SourceError {
     /// A symbolic link on the path leads out of its root.
     #[error("leads out of its ingest root through a symbolic link")]
     LinkOut,
-    /// Nothing there.
+    /// No file is there.
     #[error("not found")]
     NotFound,
     /// The server may not read it.

@@ -26,7 +26,7 @@ pub const EVERY: Duration = Duration::from_secs(60);
 pub struct Machine {
     /// Frames that the gate decided about.
     pub frames: u64,
-    /// Of them, frames that it keeps.
+    /// Frames among them that it keeps.
     pub kept: u64,
     /// Requests refused to keep a limit.
     pub refused: u64,

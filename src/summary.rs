@@ -41,7 +41,7 @@ pub struct Records<'a> {
 pub struct Summary {
     /// Frames of the newest decoding.
     pub frames: u64,
-    /// Of them, frames that the gate keeps.
+    /// Frames among them that the gate keeps.
     pub kept: u64,
     /// Markers of the newest analysis of each stream, by type.
     pub markers: BTreeMap<String, u64>,

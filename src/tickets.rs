@@ -33,7 +33,7 @@ type Hash = [u8; 32];
 #[derive(Default)]
 struct Issued {
     by_digest: HashMap<Hash, Ticket>,
-    /// In the order in which they end.
+    /// Tickets in the order in which they end.
     order: VecDeque<Hash>,
     open: PerOwner,
 }

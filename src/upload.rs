@@ -60,7 +60,7 @@ pub enum UploadError {
         /// The limit.
         max: u64,
     },
-    /// As many uploads are under way as may be.
+    /// The limit of uploads in progress is reached.
     #[error("{limit} uploads {} are under way already: send this one again later", told(*whose))]
     Busy {
         /// The limit.
@@ -76,7 +76,7 @@ pub enum UploadError {
     Io {
         /// Action that failed, as the message has it.
         what: &'static str,
-        /// On which path.
+        /// Path of the file.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -142,7 +142,7 @@ pub struct New<'a> {
 
 /// Every uploaded file.
 pub struct Uploads {
-    /// As it was named, and where that leads: a caller may use either.
+    /// Path in the settings, and the one that it leads to: a caller may use either.
     dirs: [PathBuf; 2],
     root: HeldDir,
     ledger: Ledger,

@@ -57,7 +57,7 @@ impl DoctorArgs {
         OnnxConfig { runtime, model, provider, ..OnnxConfig::default() }
     }
 
-    /// Somebody asks for a model, or for what runs it.
+    /// Returns true if a model, or its runtime, is asked for.
     fn wants_embedding(&self) -> bool {
         self.model.is_some() || self.embedding_provider != Provider::Auto
     }
@@ -116,17 +116,17 @@ pub fn provider(text: &str) -> Result<Provider, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// As it should be.
+    /// The part works.
     Ok,
     /// Works, with something missing that the detail names.
     Warn,
-    /// Does not work.
+    /// The part does not work.
     Fail,
-    /// Is not here, and nothing asks for it.
+    /// The part is not here, and nothing asks for it.
     Absent,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     area: &'static str,

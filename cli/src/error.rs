@@ -84,7 +84,7 @@ pub enum CliError {
     /// The embedding model cannot be run.
     #[error("cannot start the embedding model: {0}")]
     Model(#[from] embed::OnnxError),
-    /// Nobody can be served.
+    /// The address cannot be listened on.
     #[error("cannot serve on {address}: {source}")]
     Listen { address: std::net::SocketAddr, source: io::Error },
     /// An argument that parses but cannot be used.

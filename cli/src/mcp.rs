@@ -38,7 +38,7 @@ const CALLS: usize = 16;
 /// Bytes of a message of the assistant's.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Told to the assistant at the start.
+/// Instructions to the assistant at the start.
 const INSTRUCTIONS: &str = "\
 Sightline analyses video and records what it finds on the timeline of a run: markers (spans of frames \
 with one finding), descriptions that models gave, and stills of the frames that its gate kept \

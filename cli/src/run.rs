@@ -172,7 +172,7 @@ fn carry_out(
     Ok(was_cut)
 }
 
-/// Says what an event found, where it found something.
+/// Prints the findings of an event, if it has any.
 fn found(event: &EventRecord) {
     let Ok(payload) = serde_json::from_str::<Value>(event.payload.get()) else { return };
     let text = |name: &str| payload[name].as_str().unwrap_or_default();

@@ -15,7 +15,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Has `builder` trust them.
+    /// Adds them to the trust of `builder`.
     pub fn added_to(&self, builder: ClientBuilder) -> Result<ClientBuilder, CliError> {
         Ok(match self.certificates()? {
             Some(certificates) => builder.tls_certs_merge(certificates),

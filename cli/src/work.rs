@@ -69,9 +69,9 @@ impl Cursor<'_> {
 
 /// End of a piece of work.
 pub enum Ended {
-    /// With this answer; null where it was too long to be kept.
+    /// The work has ended, with this answer; null where it was too long to be kept.
     Done(Value),
-    /// By Ctrl-C: what was recorded until then stays.
+    /// Ctrl-C ended it: what was recorded until then stays.
     Cancelled,
 }
 
@@ -150,7 +150,7 @@ impl Job {
     }
 }
 
-/// Says of a source that the server does not find what can be done about it.
+/// Adds to the error of a source that the server does not find what can be done about it.
 pub fn explained(error: CliError, source: &str) -> CliError {
     let CliError::Api(mut error) = error else { return error };
     let is_path = !source.contains("://");

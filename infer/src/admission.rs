@@ -64,7 +64,7 @@ impl Request {
     }
 }
 
-/// Tells the number of the UTC day.
+/// Clock that returns the number of the UTC day.
 pub type Today = Box<dyn Fn() -> u64 + Send + Sync>;
 /// Hears what a principal has used of a day; called with nothing locked, and must not wait.
 pub type OnUse = Box<dyn Fn(Use) + Send + Sync>;
@@ -97,7 +97,7 @@ impl Admission {
         Admission(Arc::new(Shared { desk: Mutex::new(desk), today, on_use }))
     }
 
-    /// Says what a principal had used of a day at the last start.
+    /// Restores the use of a day's budget by a principal at the last start.
     pub fn restore(&self, principal: Arc<str>, day: u64, used: u64) {
         self.0.desk().scheduler.restore(principal, day, used);
     }
@@ -155,7 +155,7 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells every verdict that there is for now.
+    /// Sends every verdict that there is for now.
     fn pump(&self) {
         let (now, day) = (Instant::now(), (self.today)());
         let mut desk = self.desk();
@@ -179,7 +179,7 @@ impl Shared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// In the queue, or just out of it without knowing.
+    /// The request is in the queue, or just out of it without knowing.
     Waiting,
     UnderWay,
     Over,

@@ -7,13 +7,13 @@ use serde_json::Value;
 /// Tokens spent, as the backends count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Of the prompt, pictures included.
+    /// Tokens of the prompt, pictures included.
     pub prompt: u64,
-    /// Of the answer, hidden reasoning left out.
+    /// Tokens of the answer, hidden reasoning left out.
     pub completion: u64,
-    /// Of hidden reasoning.
+    /// Tokens of hidden reasoning.
     pub thinking: u64,
-    /// All of them.
+    /// Sum of all tokens.
     pub total: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct Answer {
     /// is its own matter: the names of one model differ, and some programs name any that they are
     /// asked for.
     pub model: String,
-    /// Another backend than the first answered.
+    /// True if another backend than the first answered.
     pub fallback_used: bool,
     /// The text, hidden reasoning left out.
     pub text: String,
@@ -73,7 +73,7 @@ pub struct Answer {
     pub json: Option<Value>,
     /// Reason that the model stopped.
     pub finish: FinishReason,
-    /// From the first byte sent to the whole answer, failed attempts included.
+    /// Time from the first byte sent to the whole answer, failed attempts included.
     pub latency: Duration,
     /// Tokens of every attempt that a backend counted.
     pub tokens: Tokens,

@@ -71,7 +71,7 @@ pub(crate) struct Spent {
     pub corrected: bool,
 }
 
-/// One backend and what is known of it.
+/// Backend and its state.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub config: BackendConfig,
@@ -315,7 +315,7 @@ impl Backend {
 #[derive(Clone, Copy)]
 struct Estimate {
     all: u64,
-    /// Of its prompt.
+    /// Tokens of its prompt.
     prompt: u64,
 }
 

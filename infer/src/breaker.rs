@@ -60,13 +60,13 @@ pub(crate) enum Shown {
 /// Transition of the breaker after a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing new.
+    /// State unchanged.
     None,
     /// The principal that asked leaves the backend alone; whether the others should is not known.
     Own,
-    /// Everybody leaves it alone.
+    /// The backend is left alone by all.
     All,
-    /// Everybody may ask it again.
+    /// The backend may be asked by all again.
     Closed,
 }
 
@@ -146,7 +146,7 @@ struct Open {
     suspects: Vec<Arc<str>>,
 }
 
-/// One backend's breaker.
+/// Circuit breaker of one backend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker {
     /// No more than there are principals.
@@ -172,7 +172,7 @@ impl Breaker {
         }
     }
 
-    /// Has a request of `payer` go out. Each admission is followed by one `record`.
+    /// Admits a request of `payer`. Each admission is followed by one `record`.
     pub fn admit(&mut self, payer: &Arc<str>, now: Instant) -> Result<Admitted, Shut> {
         if let Some(shut) = self.shut(payer, now) {
             return Err(shut);

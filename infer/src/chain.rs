@@ -1,4 +1,4 @@
-//! All the backends: who is asked for a model, in which order, and who answers when one fails.
+//! Chain of backends: which are asked for a model, in which order, and which stand in for one.
 //!
 //! Every call ends by its deadline, and dropping it cancels the request under way. Admission (how many
 //! calls at once) is not its business.
@@ -153,7 +153,7 @@ impl Chain {
         Ok((order, stands_in))
     }
 
-    /// Says whether there is a backend that `request` may be put to.
+    /// Checks that there is a backend that `request` may be put to.
     pub fn check(&self, request: &Request) -> Result<(), InferError> {
         self.order(request).map(drop)
     }

@@ -91,7 +91,7 @@ impl Api {
     }
 }
 
-/// One backend.
+/// Settings of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendConfig {
     /// Name in answers and metrics.
@@ -119,7 +119,7 @@ pub enum Problem {
     /// The text is not TOML.
     #[error("is not TOML: {0}")]
     Syntax(String),
-    /// Nothing reads such a field.
+    /// The format of the file has no such field.
     #[error("is unknown; known are {0}")]
     Unknown(&'static str),
     /// The field is not there.

@@ -46,7 +46,7 @@ pub(crate) struct Correction {
     pub problem: String,
 }
 
-/// One question in the words of a backend.
+/// Question in the form of a backend's protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
     pub request: &'a Request,

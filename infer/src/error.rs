@@ -51,7 +51,7 @@ pub enum Failure {
     /// The model ran out of room.
     #[error("gave a truncated answer: the model ran out of tokens")]
     Truncated,
-    /// There are no words in it.
+    /// The answer has no words in it.
     #[error("gave an empty answer")]
     Empty,
     /// A filter took the answer.
@@ -172,7 +172,7 @@ pub struct Failed {
 /// Reason that there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InferError {
-    /// Nothing is configured.
+    /// No backend is configured.
     #[error("no inference backend is configured")]
     NoBackend,
     /// None of the backends runs the model.

@@ -20,7 +20,7 @@ use crate::{
 const QUICK_RESPONSE_BYTES: usize = 16 * 1024;
 const QUICK_SCHEMA_BYTES: usize = 4 * 1024;
 
-/// Those who judge.
+/// Permits for responses that are judged at once.
 #[derive(Debug)]
 pub(crate) struct Judges(Arc<Semaphore>);
 

@@ -13,7 +13,7 @@ pub struct Attempt<'a> {
     pub model: &'a str,
     /// Failure of the request; another may have followed.
     pub failure: Option<&'a Failure>,
-    /// From the first byte sent.
+    /// Time from the first byte sent.
     pub latency: Duration,
     /// Tokens that the backend counted.
     pub tokens: Tokens,

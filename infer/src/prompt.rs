@@ -19,7 +19,7 @@ struct Template {
     name: &'static str,
     version: u32,
     text: &'static str,
-    /// In front of each picture.
+    /// Text in front of each picture.
     caption: &'static str,
 }
 

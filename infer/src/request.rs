@@ -79,6 +79,6 @@ pub struct Request {
     pub schema: Option<Arc<OutputSchema>>,
     /// Kind of backend to ask first.
     pub primary: Option<ProviderKind>,
-    /// Another backend may answer when the first does not.
+    /// True if another backend may answer when the first does not.
     pub allow_fallback: bool,
 }

@@ -14,7 +14,7 @@ const TURN: Duration = Duration::from_millis(25);
 /// Turns until they begin anew, so that nobody waits long after the rest.
 const TURNS_MAX: u32 = 64;
 
-/// One backend's rest.
+/// Retry-after of one backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest {
     /// It is kept until then.

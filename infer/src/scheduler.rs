@@ -80,7 +80,7 @@ pub enum Class {
 pub struct Ask {
     /// Principal that pays.
     pub principal: Arc<str>,
-    /// For what: a run, a session, or what a principal asks directly.
+    /// Stream of requests: a run, a session, or the direct requests of a principal.
     pub stream: Arc<str>,
     /// Kind of work that waits.
     pub class: Class,
@@ -125,7 +125,7 @@ impl fmt::Display for Size {
 /// Reason that a request does not go to a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// As many wait as may.
+    /// The queue is full.
     #[error("{waiters} inference requests are waiting already: send this one again later")]
     QueueFull {
         /// The limit.
@@ -140,7 +140,7 @@ pub enum Refused {
     /// It alone is more than may be under way, or than a day has.
     #[error("the inference request takes {asked} {what}, over the limit of {limit}")]
     TooLarge {
-        /// Of what.
+        /// Size that is over the limit.
         what: Size,
         /// Size of the request.
         asked: u64,
@@ -331,7 +331,7 @@ impl Scheduler {
         self.days.used(principal, day)
     }
 
-    /// Says what a principal has used of a day before this scheduler began.
+    /// Restores the use of a day by a principal before this scheduler began.
     pub fn restore(&mut self, principal: Arc<str>, day: u64, used: u64) {
         self.days.restore(principal, day, used);
     }
@@ -368,7 +368,7 @@ impl Scheduler {
         Some(Verdict { ticket, outcome })
     }
 
-    /// One that has waited long enough, or whose principal has spent the day.
+    /// Request that has waited long enough, or whose principal has spent the day.
     fn overdue(&mut self, now: Instant, day: u64) -> Option<Verdict> {
         let late = self.waiting.iter().find(|(_, waiter)| waiter.until <= now);
         if let Some((&ticket, _)) = late {
@@ -438,7 +438,7 @@ impl Scheduler {
         self.load.in_flight_offline < self.limits.in_flight - reserved
     }
 
-    /// There is a place for it, whatever its size.
+    /// Returns true if there is a slot for it, whatever its size.
     fn has_place(&self, ask: &Ask) -> bool {
         self.load.in_flight < self.limits.in_flight
             && self.principal_can(ask)

@@ -31,7 +31,7 @@ const VALUES_MAX: usize = 1000;
 /// A schema that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// Not an object.
+    /// The schema is not an object.
     #[error("must be a JSON object")]
     NotAnObject,
     /// Too long.
@@ -75,7 +75,7 @@ pub enum SchemaError {
     /// Holding an answer against it could take for ever.
     #[error("is recursive in more than one way, or repeats itself too often")]
     TooComplex,
-    /// Not a JSON Schema, or one that uses what is not supported.
+    /// The schema is invalid, or uses what is not supported.
     #[error("is not a usable JSON Schema: {0}")]
     Invalid(String),
 }

@@ -122,7 +122,7 @@ impl Turns {
         self.estimate(self.room.or(self.request.max_tokens))
     }
 
-    /// Those of the prompt alone.
+    /// Tokens of the prompt alone.
     pub fn prompt_estimate(&self) -> u64 {
         self.estimate(Some(0))
     }

@@ -131,7 +131,7 @@ enum Came {
     Reused(Seq, Box<timeline::Finding>),
     /// The session may take no more tokens now.
     NotAllowed,
-    /// There is no answer.
+    /// The models gave no answer.
     Failed(InferenceError),
 }
 

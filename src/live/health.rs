@@ -17,7 +17,7 @@ pub const EVERY: Duration = Duration::from_secs(1);
 const SAMPLES: usize = 5;
 /// A session without a packet for so long is silent.
 const SILENT: Duration = Duration::from_secs(5);
-/// From here on a figure is no longer good, and so many times over it is poor.
+/// Bound from which a figure is no longer good; so many times over it is poor.
 const LOST_PERCENT: f64 = 1.0;
 const JITTER: Duration = Duration::from_millis(30);
 const BEHIND: Duration = Duration::from_secs(1);
@@ -26,13 +26,13 @@ const FAR_OVER: f64 = 5.0;
 /// Health of a session, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Nothing to see to.
+    /// No figure is over its bound.
     Good,
     /// One figure is over its bound.
     Fair,
     /// More are, or one by far.
     Poor,
-    /// Nothing comes.
+    /// No packets come.
     Silent,
 }
 
@@ -73,11 +73,11 @@ pub struct Health {
     pub given_up: u64,
     /// Interarrival jitter of packets.
     pub jitter: Duration,
-    /// Of video, what repeats packets included.
+    /// Bit rate of video, retransmissions included.
     pub bits_per_second: u64,
     /// Frames that were decided about.
     pub frames_per_second: f64,
-    /// From the last packet of a picture to its decision.
+    /// Time from the last packet of a picture to its decision.
     pub behind: Duration,
     /// Pictures that there was no room for.
     pub dropped: u64,
@@ -89,7 +89,7 @@ pub struct Health {
     pub since_packet: Option<Duration>,
     /// Since the last whole picture; `None` before the first.
     pub since_picture: Option<Duration>,
-    /// In one word.
+    /// Rating in one word.
     pub word: Word,
     /// Rule that gave the word, and what to do about it.
     pub rule: String,
@@ -100,7 +100,7 @@ pub struct Health {
 pub struct Samples(VecDeque<Sample>);
 
 impl Samples {
-    /// One more sample.
+    /// Adds a sample, and drops the oldest one over the limit.
     pub fn add(&mut self, sample: Sample) {
         if self.0.len() == SAMPLES {
             self.0.pop_front();

@@ -38,7 +38,7 @@ use crate::{
 
 /// Stills, views and clips that wait for a session's task.
 const WAITING: usize = 32;
-/// Of them, places that are left to what ends a session.
+/// Slots among them that are left to what ends a session.
 const KEPT_FREE: usize = 4;
 /// Bytes of their pictures: 32 of 1080p. One of any size is always taken.
 const WAITING_BYTES: usize = 8 << 20;
@@ -123,7 +123,7 @@ pub struct Inbox {
 /// State shared by both ends of the queue.
 pub struct Shared {
     metrics: Arc<Metrics>,
-    /// Of the owner.
+    /// Counters of the owner.
     work: Arc<Work>,
     turns: Arc<Turns>,
     frames: AtomicU64,
@@ -132,7 +132,7 @@ pub struct Shared {
     /// Bytes in the queue.
     waiting: AtomicUsize,
     state: Mutex<State>,
-    /// Of the whole session.
+    /// Distribution of the frames of the whole session.
     shape: Mutex<Shape>,
     left_out: LeftOut,
 }
@@ -208,7 +208,7 @@ impl Inbox {
         &self.shared
     }
 
-    /// One for another place in a worker; what the places before still say is not heard.
+    /// Sender for another slot in a worker; later output of the slots before is dropped.
     pub fn renewed(&self) -> Inbox {
         let mut state = self.shared.state();
         let place = state.place + 1;

@@ -1,4 +1,4 @@
-//! From the port to a media worker: what a publisher sends, taken on the port's thread.
+//! Path from the port to a media worker: what a publisher sends, taken on the port's thread.
 //!
 //! A place in a worker is asked for as soon as the publisher is there, for the codec that it is
 //! most likely to send, and anew where it sends another. Pictures wait here, within bounds, only
@@ -52,7 +52,7 @@ enum To {
 pub struct Publisher(pub Arc<Intake>);
 
 impl Intake {
-    /// One that has no place in a worker yet.
+    /// Router without a slot in a worker.
     pub fn new(metrics: Arc<Metrics>, shared: Arc<Shared>, turns: Arc<Turns>) -> Arc<Intake> {
         let lane = Lane { expected: None, codec: None, to: To::empty(), is_broken: false };
         let lane = Mutex::new(lane);

@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Novelty {
-    /// Nothing has been described of `stream`.
+    /// Novelty check of `stream`, of which nothing has been described.
     pub fn new(eyes: Eyes, rule: ReuseRule, stream: u64, metrics: Arc<Metrics>) -> Novelty {
         Novelty { eyes, stream, reuse: Reuse::new(rule, stream), metrics, last: None }
     }

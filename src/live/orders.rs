@@ -43,7 +43,7 @@ pub enum PromptError {
     /// The session is over.
     #[error("the session has ended")]
     Closed,
-    /// Nobody took it up in time.
+    /// No worker took it up in time.
     #[error("no worker of the session took the prompt up in time: send it again")]
     Unacknowledged,
 }
@@ -62,12 +62,12 @@ impl PromptError {
 pub struct Orders(Mutex<Vec<mpsc::Sender<Order>>>);
 
 impl Orders {
-    /// To `workers`.
+    /// Sends updates to `workers`.
     pub fn new(workers: Vec<mpsc::Sender<Order>>) -> Orders {
         Orders(Mutex::new(workers))
     }
 
-    /// Has every worker ask by `instruction` from now on; returns the first frame that it holds for.
+    /// Makes every worker ask by `instruction` from now on; returns the first frame it holds for.
     pub async fn give(&self, instruction: Instruction) -> Result<u64, PromptError> {
         let taken_up = timeout(PATIENCE, self.take_up(instruction)).await;
         taken_up.unwrap_or(Err(PromptError::Unacknowledged))

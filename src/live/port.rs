@@ -26,7 +26,7 @@ const STEADY: Duration = Duration::from_secs(60);
 
 /// The port that there is.
 pub struct LivePort {
-    /// Those of the first port, with the address that it was given.
+    /// Settings of the first port, with the address that it was given.
     settings: PortSettings,
     port: Mutex<Port>,
     dropped: Dropped,
@@ -95,7 +95,7 @@ impl LivePort {
         }
     }
 
-    /// Another port in place of one that has ended.
+    /// Opens another port in place of one that has ended.
     fn reopen(&self) -> Result<(), PortError> {
         let opened = Port::open(self.settings.clone())?;
         let mut port = self.port();

@@ -97,7 +97,7 @@ pub struct Session {
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
     ends: mpsc::Sender<End>,
-    /// To each worker that describes.
+    /// Prompt updates for each worker that describes.
     orders: Orders,
     over: watch::Receiver<bool>,
     packets: Packets,
@@ -238,7 +238,7 @@ impl Session {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has every worker ask by `instruction` from now on; returns the first frame that it holds for.
+    /// Makes every worker ask by `instruction` from now on; returns the first frame it holds for.
     pub async fn instruct(&self, instruction: Instruction) -> Result<u64, PromptError> {
         self.orders.give(instruction).await
     }
@@ -302,7 +302,7 @@ impl Task {
         }
     }
 
-    /// Does what has become of the publisher asks for; an end where that ends the session.
+    /// Handles changes of the publisher; returns an end where one ends the session.
     async fn turn(&mut self, happened: Happened, seat: &mut Option<Arc<Seat>>) -> Option<End> {
         let Happened { coded, is_broken, has_connected, end } = happened;
         if has_connected {
@@ -344,7 +344,7 @@ impl Task {
         opened.await.unwrap_or(Err(WorkerError::Ended))
     }
 
-    /// Does what the worker's words ask for; an end where they end the session.
+    /// Handles the worker's output; returns an end where it ends the session.
     async fn hear(&self, said: Said) -> Option<End> {
         match said {
             Said::Still(still) => self.journal.keep(still).await.err().map(refused),

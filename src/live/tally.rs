@@ -40,7 +40,7 @@ impl Dropped {
         }
     }
 
-    /// Another port counts from zero.
+    /// Starts from zero again, as another port does.
     pub fn begin_anew(&self) {
         *self.known() = Default::default();
     }

@@ -39,7 +39,7 @@ pub struct Workers {
     /// Sessions of one worker.
     per_worker: usize,
     metrics: Arc<Metrics>,
-    /// Only those with a session.
+    /// Workers with a session, and no others.
     running: Mutex<Vec<Arc<Hosted>>>,
     /// Held while one is started.
     starting: Mutex<()>,
@@ -211,7 +211,7 @@ impl Seat {
         self.hosted.worker.push(self.session, unit)
     }
 
-    /// Says that no picture follows; the session answers when it has said everything.
+    /// Tells the worker that no picture follows; the session answers when all its output is sent.
     pub fn close(&self) -> Result<(), WorkerError> {
         self.hosted.worker.close(self.session)
     }

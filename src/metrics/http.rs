@@ -31,14 +31,14 @@ const OTHER: &str = "other";
 pub struct Http {
     requests: IntCounterVec,
     seconds: HistogramVec,
-    /// On the heap: a thread's stack is too small for the table of a route each.
+    /// Table on the heap: a thread's stack is too small for the table of a route each.
     routes: Box<[OnceLock<Route>]>,
 }
 
 struct Route {
     template: Box<str>,
     seconds: Histogram,
-    /// By method and status; the last row and column are those of no list.
+    /// Counters by method and status; the last row and column are those of no list.
     requests: Box<[OnceLock<IntCounter>]>,
 }
 

@@ -25,13 +25,13 @@ pub struct Inference {
     requests: IntCounterVec,
     seconds: HistogramVec,
     tokens: IntCounterVec,
-    /// In the order in which they were named.
+    /// Backends in the order in which they were named.
     providers: Arc<OnceLock<Vec<Provider>>>,
 }
 
 struct Provider {
     name: Arc<str>,
-    /// By class of failure, `ok` first.
+    /// Counters by class of failure, `ok` first.
     outcomes: Vec<(&'static str, IntCounter)>,
     seconds: Histogram,
     tokens: [IntCounter; KINDS.len()],
@@ -56,7 +56,7 @@ impl Inference {
         Inference { requests, seconds, tokens, providers: Arc::default() }
     }
 
-    /// Says which backends there are, once; their series begin at zero.
+    /// Names the backends, once; their series begin at zero.
     pub fn name_providers(&self, names: impl Iterator<Item = Arc<str>>) {
         self.providers.get_or_init(|| names.map(|name| self.provider(name)).collect());
     }

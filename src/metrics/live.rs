@@ -128,7 +128,7 @@ impl Label for Shed {
 pub enum NoveltyDecision {
     /// The last description stands for it.
     Reuse,
-    /// Nothing was described before.
+    /// No frame was described before.
     First,
     /// The last description is too old.
     Elapsed,

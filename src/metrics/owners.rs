@@ -17,7 +17,7 @@ use crate::config::Principal;
 pub struct Work {
     /// Frames that the gate decided about.
     pub frames: AtomicU64,
-    /// Of them, frames that it keeps.
+    /// Frames among them that it keeps.
     pub kept: AtomicU64,
     /// Descriptions that models gave.
     pub descriptions: AtomicU64,
@@ -32,7 +32,7 @@ pub struct Work {
 pub struct Tally {
     /// Frames that the gate decided about.
     pub frames: u64,
-    /// Of them, frames that it keeps.
+    /// Frames among them that it keeps.
     pub kept: u64,
     /// Descriptions that models gave.
     pub descriptions: u64,

@@ -15,7 +15,7 @@ use super::family::{gauge, register};
 
 /// Resources that the process takes from the system; as of the last [`Process::look`].
 pub struct Process {
-    /// One look at a time: of two at once each would add the same time.
+    /// Lock for one sample at a time: two at once would each add the same time.
     looking: Mutex<()>,
     cpu: Counter,
     resident: IntGauge,

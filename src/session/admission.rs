@@ -31,7 +31,7 @@ struct Shared {
 struct State {
     /// Below zero where work has taken back places that it had lent.
     free: isize,
-    /// Of the free places those that short work may take, and long work.
+    /// Number of free slots for short work, and for long work.
     free_for: [isize; 2],
     held: HashMap<Principal, usize>,
     waiting: usize,
@@ -48,7 +48,7 @@ struct Queue {
 struct Waiter {
     id: u64,
     stay: Stay,
-    /// Told that the place is its own; dropped when it has to leave.
+    /// Signal that the slot is its own; dropped when it has to leave.
     tell: oneshot::Sender<()>,
 }
 
@@ -61,7 +61,7 @@ pub enum Stay {
     Long,
 }
 
-/// As much waits as may.
+/// Error of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{queue_max} file jobs are waiting already")]
 pub struct QueueFull {
@@ -226,7 +226,7 @@ impl State {
         Some((owner, waiter))
     }
 
-    /// Has the one that waits for most give up its newest, where `owner` stays below it.
+    /// Makes the owner with the most waiters give up its newest, where `owner` stays below it.
     fn make_room(&mut self, owner: &Principal) -> bool {
         let own = self.queue(owner).map_or(0, |queue| queue.waiters.len());
         let most = self.queues.iter_mut().max_by_key(|queue| queue.waiters.len());

@@ -64,7 +64,7 @@ pub enum Semantics {
     Off,
     /// Nothing, for want of a model; the reason is told.
     Missing(String),
-    /// To describe each chunk.
+    /// Questions to describe each chunk.
     Chunks(Description),
 }
 

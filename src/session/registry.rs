@@ -223,7 +223,7 @@ impl Registry {
         self.create_labelled(origin, None, request_id).await
     }
 
-    /// As [`Registry::create`], with what its owner calls the run.
+    /// Works as [`Registry::create`], with the label that the owner gives the run.
     pub async fn create_labelled(
         self: &Arc<Self>,
         origin: Origin,
@@ -294,7 +294,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Has `label` be what the owner of a run calls it, also of one that has ended.
+    /// Gives a run another label, also one that has ended.
     pub async fn label(
         self: &Arc<Self>,
         run: &Arc<Run>,

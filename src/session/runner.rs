@@ -238,7 +238,7 @@ impl Runner {
         self.run_job(run, token, is_remote, job).instrument(span).await
     }
 
-    /// Has `job` run on a thread of its own as the one job of `run`.
+    /// Runs `job` on a thread of its own as the one job of `run`.
     async fn run_job<T: Send + 'static>(
         self: &Arc<Self>,
         run: &Arc<Run>,

@@ -65,7 +65,7 @@ pub(super) struct Digest {
     signals: Option<(Signals, GateConfig)>,
     /// Distribution of its frames over its duration, and that duration.
     measured: Option<Box<Told>>,
-    /// Of the stills, where nothing is decoded.
+    /// Distribution of the stills, where nothing is decoded.
     shape: Shape,
     stills: u64,
     still: Option<(Telling, BlobHash, u64)>,

@@ -16,9 +16,9 @@ pub struct Bucket {
     frames: u32,
     /// Frames that the gate keeps.
     pub kept: u32,
-    /// Of them, scene cuts.
+    /// Scene cuts among them.
     pub cuts: u32,
-    /// Of them, artifacts.
+    /// Artifacts among them.
     pub artifacts: u32,
 }
 

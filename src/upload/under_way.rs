@@ -13,7 +13,7 @@ pub const OWN_MAX: usize = 4;
 /// Uploads at once.
 pub const ALL_MAX: usize = 16;
 
-/// As a caller is told whose uploads are counted.
+/// Scope of the limit, in words for the caller.
 pub(super) fn told(whose: Whose) -> &'static str {
     match whose {
         Whose::All => "of all callers",

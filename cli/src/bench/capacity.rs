@@ -76,14 +76,14 @@ struct Row {
     frames: u64,
     /// Time of one worker for a frame while all work, decoding and gate.
     ms_per_frame: f64,
-    /// Of it the gate's.
+    /// Milliseconds of it that the gate takes.
     gate_ms_per_frame: f64,
-    /// Of the whole machine, while all work.
+    /// Rate of the whole machine, while all workers run.
     frames_per_second: f64,
-    /// Of the whole machine from the first worker's start to the last one's end: what starting workers
-    /// and opening files and devices takes is in it.
+    /// Rate of the whole machine from the first worker's start to the last one's end: what starting
+    /// workers and opening files and devices takes is in it.
     wall_frames_per_second: f64,
-    /// Of `fps` frames a second, rounded down.
+    /// Number of streams of `fps` frames a second, rounded down.
     streams: u64,
 }
 

@@ -47,7 +47,7 @@ const READ_BYTES: usize = 64 << 10;
 pub struct Shared {
     embedder: Embedder,
     decoders: Semaphore,
-    /// In KiB: a semaphore counts to no more than a 32-bit number at a time.
+    /// Room in KiB: a semaphore counts to no more than a 32-bit number at a time.
     room: Semaphore,
     refused: AtomicU64,
 }

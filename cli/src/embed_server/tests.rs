@@ -28,7 +28,7 @@ struct FirstPixel {
 
 enum Script {
     Embed,
-    /// Tells that it has a batch, then waits for a word.
+    /// Reports that it has a batch, then waits for a message.
     Hold(mpsc::SyncSender<()>, mpsc::Receiver<()>),
     Panic,
 }

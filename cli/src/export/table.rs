@@ -93,7 +93,7 @@ enum Values {
 
 struct Column {
     values: Values,
-    /// Of a column that may lack values: 1 a row that has one, else 0.
+    /// Flags of a column that may lack values: 1 a row that has one, else 0.
     present: Option<Vec<i16>>,
 }
 

@@ -101,7 +101,7 @@ pub struct WhyFrame {
     stream_id: Option<String>,
 }
 
-/// Tells the gate's decision about a frame, and its reason.
+/// Returns the gate's decision about a frame, and its reason.
 pub async fn why(api: &Api, args: WhyFrame) -> Told {
     let path = api.run_path(&args.run_id, &format!("/frames/{}", args.frame_index))?;
     let query: Vec<(&str, String)> =

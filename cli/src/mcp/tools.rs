@@ -119,7 +119,7 @@ pub fn offered(may_write: bool) -> impl Iterator<Item = &'static Offer> {
     READING.iter().chain(if may_write { WRITING } else { &[] })
 }
 
-/// Does what the tool `name` is for.
+/// Runs the tool `name`.
 pub async fn call(api: &Api, name: &str, arguments: JsonObject) -> Told {
     match name {
         "list_runs" => runs::list(api, parsed(arguments)?).await,

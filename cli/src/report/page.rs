@@ -76,7 +76,7 @@ fn json(value: &impl Serialize) -> io::Result<String> {
     Ok(raw.replace(is_hidden, "\u{fffd}").replace('<', "\\u003c"))
 }
 
-/// Nothing may be loaded, and only this style and this script apply.
+/// Content security policy: nothing may be loaded, and only this style and this script apply.
 fn policy(out: &mut impl Write) -> io::Result<()> {
     let hash = |source: &str| STANDARD.encode(Sha256::digest(source));
     write!(

@@ -168,7 +168,7 @@ impl IngestArgs {
     }
 }
 
-/// Says that there is more where a source goes on after its limit.
+/// Adds that there is more where a source goes on after its limit.
 fn more(reply: &Value, line: String) -> String {
     match reply["more_frames"].as_bool() {
         Some(true) => format!("{line}; the source has more: --max-frames asks for them"),
@@ -208,7 +208,7 @@ impl AnalyzeArgs {
     }
 }
 
-/// Says in words what other thresholds would change.
+/// Text about the effect of other thresholds.
 fn tried(trial: &Value) -> String {
     let (before, after) = (&trial["before"]["kept"], &trial["after"]["kept"]);
     let types = trial["marker_types"].as_object().into_iter().flatten();

@@ -36,7 +36,7 @@ pub struct Clip {
     pub codec: Codec,
     /// The format parameters of the offer (RFC 8866 6.15).
     pub fmtp: String,
-    /// In decode order.
+    /// Pictures in decode order.
     pub pictures: Vec<Picture>,
     /// Length of the clip, in ticks.
     pub length: i64,

@@ -14,7 +14,7 @@ pub enum WhipError {
         /// Name of the codec.
         codec: &'static str,
     },
-    /// There is no picture from which a receiver could start.
+    /// The file has no picture from which a receiver could start.
     #[error("the file has no keyframe")]
     NoKeyframe,
     /// The file is held in memory, and is too large for that.
@@ -23,13 +23,13 @@ pub enum WhipError {
         /// Most bytes of coded pictures.
         max: usize,
     },
-    /// Not a number from 0 to 100.
+    /// The value is not a number from 0 to 100.
     #[error("must be a number from 0 to 100")]
     Percent,
     /// The WebRTC stack refused something.
     #[error("session {session}: {problem}: {detail}")]
     Connection {
-        /// From 1.
+        /// Number of the session, from 1.
         session: usize,
         /// Step that failed.
         problem: &'static str,
@@ -39,13 +39,13 @@ pub enum WhipError {
     /// No media path came up.
     #[error("session {session} was accepted and never connected: no answer to ICE or DTLS")]
     NeverConnected {
-        /// From 1.
+        /// Number of the session, from 1.
         session: usize,
     },
     /// The other side ended it or went away.
     #[error("session {session} was ended by the server")]
     Ended {
-        /// From 1.
+        /// Number of the session, from 1.
         session: usize,
     },
     /// No socket.

@@ -11,7 +11,7 @@ pub struct Packetizer {
     codec: Codec,
     /// Most bytes of a payload.
     bytes_max: usize,
-    /// Of VP8 and VP9, 15 bits.
+    /// Picture ID of VP8 and VP9, 15 bits.
     picture_id: u16,
 }
 

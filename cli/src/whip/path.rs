@@ -70,7 +70,7 @@ impl Path {
         self.lost
     }
 
-    /// In [0, 1): splitmix64.
+    /// Random number in [0, 1): splitmix64.
     fn chance(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -64,7 +64,7 @@ pub struct Plan {
 enum State {
     Connecting,
     Playing,
-    /// All is sent; it ends then.
+    /// All is sent; the session ends then.
     Lingering(Instant),
     Done,
 }
@@ -351,7 +351,7 @@ impl Session {
     }
 }
 
-/// Says in which session what failed.
+/// Error that names the session and its failure.
 fn failed<E: std::fmt::Display>(session: usize, problem: &'static str) -> impl Fn(E) -> WhipError {
     move |error| WhipError::Connection { session, problem, detail: error.to_string() }
 }

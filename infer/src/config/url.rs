@@ -7,10 +7,10 @@ use reqwest::Url;
 /// Reason that a URL cannot be a base URL. Does not repeat it: it may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
-    /// Not a URL.
+    /// The text is not a URL.
     #[error("is not a URL")]
     Syntax,
-    /// Not spoken here.
+    /// The scheme is not supported.
     #[error("must begin with http:// or https://")]
     Scheme,
     /// A user name or a password in front of the host.

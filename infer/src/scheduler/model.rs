@@ -61,9 +61,9 @@ struct Model {
     scheduler: Scheduler,
     now: Instant,
     day: u64,
-    /// Each with when it may go and when it may no longer.
+    /// Waiting requests with the first and last time at which they may go.
     waiting: BTreeMap<Ticket, (Ask, Instant, Instant)>,
-    /// Each with what is set aside for it.
+    /// Requests in flight with the tokens that are set aside for them.
     under_way: BTreeMap<Ticket, (Ask, u64)>,
     spent: BTreeMap<(Arc<str>, u64), u64>,
 }

@@ -90,7 +90,7 @@ impl Desk {
     }
 }
 
-/// One place, taken by somebody else.
+/// Scheduler whose one slot is taken.
 fn busy(limits: Limits) -> (Desk, Ticket) {
     let mut desk = Desk::new(Limits { in_flight: 1, ..limits });
     let first = desk.push("first", ask("nobody", "s", Class::Live));

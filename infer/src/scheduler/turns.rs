@@ -13,9 +13,9 @@ type StreamKey = (Class, Arc<str>, Arc<str>);
 /// State of the offline requests when a live one goes before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PassedOver {
-    /// None waits.
+    /// No offline request waits.
     None,
-    /// One waits that could go.
+    /// An offline request waits that could go.
     One,
     /// They wait for offline work that is under way.
     NotNow,

@@ -142,7 +142,7 @@ fn gather<'a>(node: &'a Value, place: &str, anchors: &mut Anchors<'a>) {
 /// The sum of one schema at every depth, each computed once.
 struct Walk<'a> {
     root: &'a Value,
-    /// By the node's address and the levels left of the answer.
+    /// Costs by the node's address and the levels left of the answer.
     known: HashMap<(usize, usize), u64>,
     /// Subschemas on the current path: meeting one of them again is a loop.
     open: HashSet<(usize, usize)>,

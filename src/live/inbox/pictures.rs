@@ -32,7 +32,7 @@ pub struct Pictures {
     pub unkept: u64,
     /// Arrival of the last packet of a whole picture.
     pub came_at: Option<Instant>,
-    /// From the last packet of a picture to its decision: of the last one, or of one that waits for longer.
+    /// Time from the last packet of a picture to its decision: of the last one, or of one that waits longer.
     pub behind: Duration,
 }
 

@@ -73,7 +73,7 @@ impl Lender {
         wait.await
     }
 
-    /// Has others use the place until [`Lender::lend_while`] takes it back.
+    /// Lets others use the slot until [`Lender::lend_while`] takes it back.
     pub fn lend(&self) {
         let seat = &self.0;
         let mut state = seat.state();

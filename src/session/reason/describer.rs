@@ -17,7 +17,7 @@ pub struct Answered {
     pub model: String,
     /// Pass that gave the answer.
     pub pass: Pass,
-    /// Another backend than the first answered.
+    /// True if another backend than the first answered.
     pub provider_fallback_used: bool,
     /// The text.
     pub text: String,
@@ -36,7 +36,7 @@ pub struct Answered {
 /// Reason that there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// In words that the owner may read.
+    /// Error in words that the owner may read.
     pub reason: String,
     /// The class of the first failure, and shortly what was said of it.
     pub error: String,
@@ -49,7 +49,7 @@ pub struct Unanswered {
 pub struct Sent {
     /// Name of the backend that failed last; `None` where none is known.
     pub provider: Option<String>,
-    /// Another had failed before it.
+    /// True if another had failed before it.
     pub provider_fallback_used: bool,
     /// The model.
     pub model: String,

@@ -73,7 +73,7 @@ pub struct Shown {
 /// Result of all questions.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// By the frames of each chunk, not in order.
+    /// Outcomes by the frames of each chunk, not in order.
     pub insights: Vec<(Span, Arc<Insight>)>,
     /// The figures.
     pub totals: Totals,
@@ -131,7 +131,7 @@ struct Done {
 enum Outcome {
     /// A model answered, and this is in its answer.
     Answered(Box<(Answered, Finding)>),
-    /// None did.
+    /// No model answered.
     Unanswered(Unanswered),
     /// The answer to another chunk stands for it.
     Reused(Arc<Answer>),
@@ -147,7 +147,7 @@ struct Closed {
     is_answered: bool,
 }
 
-/// All that is under way.
+/// State of all questions in progress.
 struct Work {
     ledger: Ledger,
     started: Instant,
@@ -349,7 +349,7 @@ impl Driver {
         }
     }
 
-    /// Has `answer` stand for a chunk that shows nothing new; where there is none, asks.
+    /// Lets `answer` stand for a chunk that shows nothing new; where there is none, asks.
     fn stand(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
         let decision = match answer {
             Some(_) => NoveltyDecision::Reuse,

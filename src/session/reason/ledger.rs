@@ -63,7 +63,7 @@ pub struct Span {
 /// Time that an answered chunk took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From when it was asked about to its answer.
+    /// Time from its question to its answer.
     pub process_ms: u64,
     /// Lag: how much longer it took from the start of the job to the answer than the media to
     /// there; 0 where it did not.
@@ -125,7 +125,7 @@ impl Ledger {
         }
     }
 
-    /// Another chunk may be asked about, where `waiting` of those that are open are not.
+    /// Returns true if another chunk may be asked about; `waiting` of the open ones are not.
     pub fn has_room(&self, waiting: usize) -> bool {
         self.asked.len().saturating_sub(waiting) < self.inquiry.places()
     }

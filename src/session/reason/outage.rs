@@ -48,7 +48,7 @@ enum Prospect {
 }
 
 impl Outage {
-    /// Nothing has been asked yet; outages of up to `patience` are waited out.
+    /// State before the first question; outages of up to `patience` are waited out.
     pub fn new(patience: Duration) -> Outage {
         Outage { patience, answered: Mutex::new(None) }
     }

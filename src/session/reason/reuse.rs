@@ -81,12 +81,12 @@ pub(super) enum Turn {
     Answered(Arc<Answer>),
     /// The chunk waits for that answer.
     Waits,
-    /// There is none: it is asked about in the earlier one's place.
+    /// No answer is to come: the chunk is asked about in the earlier one's place.
     Deputy,
 }
 
 impl Judge {
-    /// Nothing has been asked about `stream`.
+    /// Novelty check of `stream`, of which no chunk has been asked about.
     pub fn new(novelty: Novelty, stream: u64) -> Judge {
         let reuse = Reuse::new(novelty.rule, stream);
         Judge { novelty, stream, reuse, anchor: None }
@@ -120,7 +120,7 @@ impl Judge {
         None
     }
 
-    /// All views as the rule compares them; `None` where one cannot be.
+    /// Embeds all views for the rule; `None` where one cannot be.
     async fn see(&self, views: &mut [View]) -> Option<Vec<Seen>> {
         let Novelty { eyes, metrics, .. } = &self.novelty;
         let mut seen = Vec::with_capacity(views.len());
@@ -135,7 +135,7 @@ impl Judge {
         Some(seen)
     }
 
-    /// None of the views shows anything that the first does not.
+    /// Returns true if none of the views shows anything that the first does not.
     fn stands_still(&mut self, seen: &[Seen]) -> bool {
         let Some((first, others)) = seen.split_first() else { return false };
         self.reuse.described(first.clone());
@@ -159,7 +159,7 @@ fn newness(judged: embed::Novelty) -> Option<Newness> {
 }
 
 impl Answer {
-    /// Has the event of another chunk say the same, and tells what its frames get. What the gate
+    /// Makes the event of another chunk say the same, and tells what its frames get. What the gate
     /// says of the other chunk stands where a model said nothing of the kind, or said a cut: that
     /// was the first chunk's.
     pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) -> Arc<Insight> {
@@ -211,7 +211,7 @@ impl<T> Standing<T> {
         Turn::Deputy
     }
 
-    /// Has `chunk` wait for the answer to `other`.
+    /// Makes `chunk` wait for the answer to `other`.
     pub fn wait(&mut self, chunk: u64, other: u64, one: T) {
         self.waiting.entry(other).or_default().push_back((chunk, one));
     }

@@ -17,7 +17,7 @@ type Listener = Box<dyn Fn(RunId) + Send + Sync>;
 pub(super) struct AllJobs {
     /// Runs with a job, by owner.
     busy: Mutex<HashMap<Principal, HashSet<RunId>>>,
-    /// Those who are told.
+    /// Listeners for the end of a job.
     listeners: RwLock<Vec<Listener>>,
 }
 

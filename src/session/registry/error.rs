@@ -9,7 +9,7 @@ use crate::session::Lifecycle;
 /// Error of a change of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no such run, or none that the caller may see.
+    /// The run does not exist, or the caller may not see it.
     #[error("no such run")]
     NotFound,
     /// The run has ended.

@@ -78,7 +78,7 @@ impl JobStatus {
         }
     }
 
-    /// Nothing follows.
+    /// Returns true if no other state follows.
     pub fn is_over(self) -> bool {
         !matches!(self, JobStatus::Queued | JobStatus::Running)
     }
@@ -145,9 +145,9 @@ impl JobView {
 pub struct ChunkProgress {
     /// Chunks that models were asked about, or an earlier answer is to stand for.
     pub asked: u64,
-    /// Of these, those with an answer.
+    /// Chunks among them with an answer.
     pub answered: u64,
-    /// Of these, those that are left without one.
+    /// Chunks among them that are left without one.
     pub unanswered: u64,
 }
 
@@ -169,13 +169,13 @@ pub struct JobProgress {
 /// Ends a job, whether it waits in the queue or runs in a worker, and shows its progress.
 #[derive(Clone, Debug, Default)]
 pub struct JobToken {
-    /// For whoever waits asynchronously.
+    /// Token for those that wait asynchronously.
     pub waiting: CancellationToken,
-    /// For the worker.
+    /// Token for the worker.
     pub running: worker::CancelToken,
     /// Request that started it; none of live video.
     order: Option<JobOrder>,
-    /// Told once it is certain that it will be tried.
+    /// Signal once it is certain that it will be tried.
     accepted: CancellationToken,
     /// It ends by its owner's wish, and its run goes on.
     is_called_off: Arc<AtomicBool>,
@@ -224,12 +224,12 @@ impl JobToken {
         }
     }
 
-    /// Says that it waits no longer.
+    /// Marks that it waits no longer.
     pub fn begin_work(&self) {
         lock(&self.progress).running_since.get_or_insert_with(Instant::now);
     }
 
-    /// Tells how far the job has come with its frames; what comes late takes nothing back.
+    /// Sets the progress of the job in frames; what comes late takes nothing back.
     pub fn advance(&self, frames: u64, pts_ms: i64) {
         let mut progress = lock(&self.progress);
         if progress.frames < frames {
@@ -237,12 +237,12 @@ impl JobToken {
         }
     }
 
-    /// Tells how many frames there will be.
+    /// Sets the number of frames that there will be.
     pub fn expect_frames(&self, total: u64) {
         lock(&self.progress).total = Some(total);
     }
 
-    /// Tells how far it has come with its chunks.
+    /// Sets the progress in chunks.
     pub fn tell_chunks(&self, chunks: ChunkProgress) {
         lock(&self.progress).chunks = Some(chunks);
     }

@@ -42,7 +42,7 @@ pub struct Run {
 
 struct State {
     lifecycle: Lifecycle,
-    /// Nothing was done in it but to keep it alive.
+    /// True if nothing was done in it but to keep it alive.
     untouched: bool,
     analysed: bool,
     created_seq: Seq,
@@ -178,12 +178,12 @@ impl Run {
         self.published.notified()
     }
 
-    /// Says where the run's frames come from.
+    /// Sets the source of the run's frames.
     pub fn set_source(&self, uri: Option<&str>) {
         lock(&self.state).source_uri = uri.map(Arc::from);
     }
 
-    /// Says which model is asked about them, where one is.
+    /// Sets the model that is asked about them, where one is.
     pub fn set_model(&self, model: Option<&Label>) {
         let mut state = lock(&self.state);
         state.model = model.cloned().or(state.model.take());
@@ -194,12 +194,12 @@ impl Run {
         lock(&self.state).label.clone()
     }
 
-    /// Says what its owner calls it.
+    /// Sets the label that its owner gave it.
     pub(super) fn set_label(&self, label: Option<Label>) {
         lock(&self.state).label = label;
     }
 
-    /// Says what came of the models that a reasoning asked.
+    /// Sets the outcome of the models that a reasoning asked.
     pub fn set_semantic(&self, semantic: SemanticOutcome) {
         lock(&self.state).semantic = Some(Arc::new(semantic));
     }
@@ -270,7 +270,7 @@ impl Run {
         self.order.lock().await
     }
 
-    /// Nothing is under way for it.
+    /// Returns true if it has no job.
     pub fn is_at_rest(&self) -> bool {
         lock(&self.jobs).all().next().is_none()
     }
@@ -279,12 +279,12 @@ impl Run {
         lock(&self.state).created_seq
     }
 
-    /// Nothing was done in it yet.
+    /// Returns true if nothing was done in it yet.
     pub(super) fn is_untouched(&self) -> bool {
         lock(&self.state).untouched
     }
 
-    /// There is an analysis of it.
+    /// Returns true if there is an analysis of it.
     pub(super) fn is_analysed(&self) -> bool {
         lock(&self.state).analysed
     }

@@ -66,7 +66,7 @@ impl Line {
         self.pace().bytes += bytes as u64;
     }
 
-    /// Has others decode until there is something to wait for again.
+    /// Lets others decode until there is something to wait for again.
     pub(super) fn lend(&self) {
         self.lender.lend();
     }

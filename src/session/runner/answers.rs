@@ -37,7 +37,7 @@ pub struct Writing {
 }
 
 impl Answers {
-    /// Those in `dir`, which is created when there is none.
+    /// Opens the answers in `dir`, which is created when there is none.
     pub fn open(dir: &Path) -> io::Result<Answers> {
         fs::create_dir_all(dir)?;
         Ok(Answers { dir: HeldDir::open(dir)?, kept: Mutex::default() })

@@ -5,7 +5,7 @@ use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 use super::{IngestError, Runner};
 
 impl Runner {
-    /// Has a drain wait for the caller, who gives up when it is over.
+    /// Makes a drain wait for the caller, who gives up when it is over.
     pub fn hold(&self) -> Held {
         Held { closing: self.closing.clone(), _job: self.jobs.token() }
     }

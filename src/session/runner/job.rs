@@ -41,18 +41,18 @@ pub(super) struct Job {
     opened: Option<StreamInfo>,
     signals: ColumnWriter,
     gate: Gate,
-    /// From the opened container to the worker's report.
+    /// Span from the opened container to the worker's report.
     decoding: Span,
-    /// Those that went nowhere yet.
+    /// Stills that have not been handed on yet.
     stills: Vec<Stored>,
     stored: Stores,
-    /// For the start after a crash; of an ingest that is opened.
+    /// Recording for the start after a crash; of an ingest that is opened.
     recording: Option<Charged>,
     /// Signals so far.
     frames: u64,
     /// Sink of chunks, where they are wanted.
     chunks: Option<Chunks>,
-    /// Has others decode while the source waits for the network.
+    /// Lender that lets others decode while the source waits for the network.
     lender: Lender,
 }
 
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// Has a worker decode the source.
+    /// Makes a worker decode the source.
     fn work(&mut self) -> Result<Ended, IngestError> {
         let limits = self.limits();
         let (input, feed) = self.open(limits.wall)?;
@@ -158,7 +158,7 @@ impl Job {
         }
     }
 
-    /// As far as the worker had come when it was ended.
+    /// Part of the source that the worker had decoded when it was ended.
     fn cut(&self, error: IngestError) -> Ended {
         let report = FileReport {
             decoder: String::new(),
@@ -177,7 +177,7 @@ impl Job {
         Ended { report, reason, cut }
     }
 
-    /// Says on the timeline that it failed, where that ends the run.
+    /// Records on the timeline that it failed, where that ends the run.
     fn undone(self, error: IngestError) -> Undone {
         let Job { log, ingest, stored, opened, .. } = self;
         let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));

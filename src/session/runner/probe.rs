@@ -13,7 +13,7 @@ use super::{IngestError, Runner, in_background};
 use crate::config::Principal;
 
 impl Runner {
-    /// Says what is in a file of `owner`; waits for other looks and for no job.
+    /// Describes the media of a file of `owner`; waits for other looks and for no job.
     ///
     /// Dropping the future ends the job.
     pub async fn probe(

@@ -57,7 +57,7 @@ pub(super) struct Charged {
 }
 
 impl Charged {
-    /// Has `write` add to the recording.
+    /// Makes `write` add to the recording.
     pub fn note(
         &mut self,
         write: impl FnOnce(&mut Recording) -> Result<(), TimelineError>,
@@ -104,7 +104,7 @@ impl Undone {
 }
 
 impl Ingest {
-    /// Says how many frames it came to.
+    /// Event with the number of its frames.
     pub(super) fn received(&self, decoded_frames: u64, sample_fps: Option<Rate>) -> Event {
         Event::IngestReceived(IngestReceived {
             request_id: self.request_id,
@@ -139,7 +139,7 @@ impl Ingest {
         }
     }
 
-    /// Says on the run's timeline that it was accepted, before anything is decoded.
+    /// Records on the run's timeline that it was accepted, before anything is decoded.
     pub(super) fn accept(&self, job: Option<JobId>, log: &RunLog) -> Result<(), IngestError> {
         let (request_id, ingest) = (self.request_id, self.echo.clone());
         let job_id = job.ok_or(IngestError::Lost)?;

@@ -111,7 +111,7 @@ pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobVie
     Ok(found)
 }
 
-/// One job of a run.
+/// Job of a run, if it is recorded.
 pub(super) fn find(view_of: &ReadTransaction, run: RunId, id: JobId) -> Result<Option<JobView>> {
     let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(None) };
     let key = (*run.as_bytes(), *id.as_bytes());

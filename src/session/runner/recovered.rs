@@ -93,7 +93,7 @@ impl Runner {
     }
 }
 
-/// Says of a run that its job was cut off.
+/// Event that a job of a run was cut off.
 pub(super) fn interrupted(order: &JobOrder) -> Event {
     let reason = INTERRUPTED.to_owned();
     Event::RunFailed(RunFailed { request_id: Some(order.request), reason })

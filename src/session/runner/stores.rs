@@ -14,7 +14,7 @@ pub(super) struct Stores {
     hold: Hold,
     reserve: Arc<Reserve>,
     named: Named,
-    /// Of what is charged, for signals.
+    /// Bytes among the charged ones that are for signals.
     column_bytes: u64,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Stores {
 pub(super) enum Named {
     /// Stills of so many bytes.
     Bytes(u64),
-    /// Nobody knows.
+    /// The number of bytes is unknown.
     Unknown,
 }
 
@@ -34,7 +34,7 @@ impl Stores {
         Stores { blobs, hold, reserve, named: Named::Bytes(0), column_bytes: 0 }
     }
 
-    /// Another account of the same owner, which ends with what it is for.
+    /// Opens another account of the same owner, which ends with its use.
     pub(super) fn beside(&self) -> Hold {
         self.hold.beside()
     }
@@ -76,7 +76,7 @@ impl Stores {
         is_there
     }
 
-    /// Says what events of the run name already.
+    /// Sets the bytes that events of the run name already.
     pub(super) fn name(&mut self, named: Named) {
         self.named = named;
     }

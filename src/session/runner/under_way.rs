@@ -69,7 +69,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Those recorded in `ledger`.
+    /// Jobs that are recorded in `ledger`.
     pub(super) fn new(ledger: Ledger) -> Jobs {
         Jobs { ledger, pending: Arc::default() }
     }

@@ -51,7 +51,7 @@ pub(super) struct Feedback {
 }
 
 impl Feedback {
-    /// Tells `heard`.
+    /// Layer that counts into `heard`.
     pub(super) fn new(heard: Arc<Heard>) -> Feedback {
         Feedback { heard, inbound: VecDeque::new(), outbound: VecDeque::new() }
     }

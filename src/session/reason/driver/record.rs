@@ -109,7 +109,7 @@ impl Driver {
         said
     }
 
-    /// As no model answered.
+    /// Fields of the event where no model answered.
     fn inferred(
         &self,
         span: Span,

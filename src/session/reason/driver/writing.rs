@@ -26,7 +26,7 @@ const LOG_PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Unwritten {
     waiting: Vec<Closed>,
     writing: Option<Writing>,
-    /// Those that are being written, and whether a model answered.
+    /// Chunks that are being written, and whether a model answered.
     chunks: Vec<(u64, bool)>,
 }
 
