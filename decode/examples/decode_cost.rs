@@ -1,4 +1,4 @@
-//! What decoding a file costs, with a sink that only counts: frames, CPU seconds, wall seconds.
+//! Cost of decoding a file, with a sink that only counts: frames, CPU seconds, wall seconds.
 //!
 //! `decode_cost FILE [--threads N] [--fps R] [--no-plan] [--max N] [--pts]`; compare with
 //! `ffmpeg -i FILE -f null -` in alternating pairs.

@@ -1,11 +1,11 @@
-//! What can decode, and why one of them cannot here.
+//! Decoding backends, and the reasons that one of them does not work here.
 //!
 //! libav's own decoders are the reference: every other backend must give their bits, and hands back to
 //! them what it cannot decode. Knows no process and no setting.
 
 use media::ErrorKind;
 
-/// What turns coded pictures into frames.
+/// Backend that turns coded pictures into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backend {
     /// libav's decoders on the CPU; always there.
@@ -41,7 +41,7 @@ impl Backend {
     }
 }
 
-/// Why a backend does not decode here; it names what is missing.
+/// Reason that a backend does not decode here; it names the missing part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
     /// A library that it needs is not there, or is not what its name says.
@@ -49,7 +49,7 @@ pub enum BackendError {
     Library {
         /// Name of the library.
         library: String,
-        /// What the loader says.
+        /// Message of the loader.
         reason: String,
     },
     /// The driver is there and its decoding half is not: containers are given it on demand.
@@ -59,7 +59,7 @@ pub enum BackendError {
         .capabilities.as_ref().map_or("is not set".to_owned(), |set| format!("is {set:?}"))
     )]
     NoVideoCapability {
-        /// What the loader says.
+        /// Message of the loader.
         reason: String,
         /// The variable's value; `None` where it is not set.
         capabilities: Option<String>,
@@ -69,13 +69,13 @@ pub enum BackendError {
     NoDevice {
         /// The device asked for.
         device: String,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// The render node is not there, or not for this user.
     #[error("the render node cannot be opened: {reason}: {path}")]
     RenderNode {
-        /// What the system says.
+        /// Error of the system.
         reason: String,
         /// The node.
         path: String,
@@ -91,13 +91,13 @@ pub enum BackendError {
     Refused {
         /// The libav function.
         call: String,
-        /// What libav says.
+        /// Error of libav.
         detail: String,
     },
     /// There is no such program.
     #[error("no program to run, looked for at {searched}")]
     Program {
-        /// Where it was looked for.
+        /// Places that were searched for it.
         searched: String,
     },
     /// The program is no ffmpeg, or one that does not know the arguments it is given.
@@ -107,21 +107,21 @@ pub enum BackendError {
     ProgramVersion {
         /// The program.
         program: String,
-        /// What it says.
+        /// Output of the program.
         said: String,
     },
     /// The value of a setting names no device.
     #[error("{device:?} is no device: {expected}")]
     BadDevice {
-        /// What was given.
+        /// Name that was given.
         device: String,
-        /// What names one.
+        /// Names of devices.
         expected: String,
     },
     /// It is there and decodes none of the clips of the probe.
     #[error("it decodes none of the clips that are tried: {reason}")]
     DecodesNothing {
-        /// Why not the first of them.
+        /// Fault of the first of them.
         reason: String,
     },
 }

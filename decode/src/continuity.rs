@@ -11,7 +11,7 @@ pub(crate) struct Continuity {
     back: i64,
     ahead: i64,
     offset: i64,
-    /// When the next packet is due.
+    /// Time at which the next packet is due.
     due: Option<i64>,
 }
 
@@ -25,7 +25,7 @@ impl Continuity {
         Continuity { back: ticks(BACK_MS), ahead: ticks(AHEAD_MS), offset: 0, due: None }
     }
 
-    /// What to add to the times of the next packet in decode order.
+    /// Returns the offset for the times of the next packet in decode order.
     pub(crate) fn offset(&mut self, dts: Option<i64>, duration: i64) -> i64 {
         let Some(dts) = dts else { return self.offset };
         let mut at = dts.saturating_add(self.offset);

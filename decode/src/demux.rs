@@ -18,12 +18,12 @@ use crate::{
 };
 pub use excerpt::{ExcerptContainer, ExcerptStart};
 
-/// Where a container's bytes come from; nothing else is ever opened.
+/// Source of a container's bytes; nothing else is ever opened.
 pub trait Input: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> Input for T {}
 
-/// What a file may ask for at most.
+/// Limits of the resources that a file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most columns and most rows of a picture.
@@ -45,10 +45,10 @@ impl Default for Limits {
     }
 }
 
-/// What the container and a look at the first pictures say about the video stream.
+/// Facts about the video stream from the container and a look at the first pictures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamInfo {
-    /// How the stream is coded.
+    /// Codec of the stream.
     pub codec: Codec,
     /// libav's short name of the demuxer, such as `mov,mp4,m4a,3gp,3g2,mj2`.
     pub container: String,
@@ -56,7 +56,7 @@ pub struct StreamInfo {
     pub extent: Extent,
     /// Turn that the container asks for.
     pub rotation: Rotation,
-    /// How samples are stored; `None` when the probed format is not one that can be served.
+    /// Storage of samples; `None` when the probed format is not one that can be served.
     pub layout: Option<PixelLayout>,
     /// Average frame rate.
     pub source_rate: Option<Rate>,
@@ -93,14 +93,14 @@ const PLAYLISTS: [&str; 8] =
 
 /// First bytes of playlists that libav does not take for one.
 const PLAYLIST_MAGIC: [(&[u8], &str); 2] = [(b"ffconcat", "concat"), (b"[playlist]", "pls")];
-/// How every HLS playlist begins (RFC 8216 4.3.1.1), after a byte order mark that some have.
+/// First bytes of every HLS playlist (RFC 8216 4.3.1.1), after a byte order mark that some have.
 const HLS_MAGIC: &[u8] = b"#EXTM3U";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// First bytes of which [`is_playlist`] needs no more.
 pub const PLAYLIST_HEAD_BYTES: usize = BYTE_ORDER_MARK.len() + HLS_MAGIC.len();
 
-/// Whether what begins with `head` is an HLS playlist.
+/// Returns true where `head` begins an HLS playlist.
 pub fn is_playlist(head: &[u8]) -> bool {
     head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(HLS_MAGIC)
 }
@@ -147,7 +147,7 @@ pub struct Demuxer {
     is_live: bool,
     /// The input is made of parts that each count time anew.
     continuity: Option<Continuity>,
-    /// What comes out is wanted so soon.
+    /// Number of packets within which its output is wanted.
     hurry: Option<usize>,
 }
 
@@ -358,8 +358,8 @@ impl Demuxer {
     }
 }
 
-/// What the declared number of frames lasts; AVI shortens its duration to the bytes that are
-/// there. MP4 also counts frames outside its edit list.
+/// Returns the length of the declared number of frames; AVI shortens its duration to the bytes that
+/// are there. MP4 also counts frames outside its edit list.
 fn length_by_count(facts: &StreamFacts) -> Option<Timestamp> {
     let (frames, rate) = (facts.frames?, facts.rate?);
     let ms = u128::from(frames) * u128::from(rate.den()) * 1000 / u128::from(rate.num());

@@ -29,7 +29,7 @@ pub(crate) trait Engine: Send {
     /// Forgets every picture and complaint; the next packet must be a clean start.
     fn reset(&mut self);
 
-    /// What it does about damage.
+    /// Returns its way of dealing with damage.
     fn on_damage(&self) -> OnDamage;
 
     /// It met damage that no error and no frame need tell of.
@@ -38,7 +38,7 @@ pub(crate) trait Engine: Send {
     /// The error to report when a picture was refused for its size.
     fn too_large(&self) -> Option<DecodeError>;
 
-    /// Why it is of no use any more, for reasons that are not the media's.
+    /// Returns the reason that it is of no use any more, where the media is not at fault.
     fn lost(&self) -> Option<String>;
 
     /// The backend's name and libav's of the decoder, such as `software:h264`.
@@ -61,7 +61,7 @@ pub(crate) trait OpenEngine: Send + Sync {
         false
     }
 
-    /// Why nothing opens here, where that is known.
+    /// Returns the reason that nothing opens here, where that is known.
     fn gone(&self) -> Option<&BackendError> {
         None
     }
@@ -86,7 +86,7 @@ impl OpenEngine for Gone {
     }
 }
 
-/// What decodes: libav's own decoders, and a device that is asked first.
+/// Decoders: libav's own, and a device that is asked first.
 #[derive(Default)]
 pub struct Decoders {
     first: Option<First>,
@@ -123,12 +123,12 @@ impl Decoders {
         Decoders { first: Some(First { engines, codecs }) }
     }
 
-    /// Why the device that was to decode `codec` opens no more.
+    /// Returns the reason that the device that was to decode `codec` opens no more.
     pub fn gone(&self, codec: Codec) -> Option<&BackendError> {
         self.first(codec)?.gone()
     }
 
-    /// What is asked before libav's own decoder of `codec`.
+    /// Returns the engine that is asked before libav's own decoder of `codec`.
     pub(crate) fn first(&self, codec: Codec) -> Option<&dyn OpenEngine> {
         let first = self.first.as_ref().filter(|first| first.codecs.contains(&codec))?;
         Some(first.engines.as_ref())

@@ -2,7 +2,7 @@
 
 use media::ErrorKind;
 
-/// Why a file or a live stream does not decode.
+/// Reason that a file or a live stream does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The input holds no byte.
@@ -23,7 +23,7 @@ pub enum DecodeError {
     /// Reading the input failed before anything was recognised.
     #[error("the input cannot be read: {detail}")]
     Input {
-        /// What the system says.
+        /// Error of the system.
         detail: String,
     },
     /// The container was recognised but its header cannot be read.
@@ -31,7 +31,7 @@ pub enum DecodeError {
     DamagedHeader {
         /// Short name of the container.
         container: String,
-        /// What libav says.
+        /// Error of libav.
         detail: String,
     },
     /// No stream of the container is video.
@@ -118,7 +118,7 @@ pub enum DecodeError {
     /// One access unit of a live stream was refused; decoding resumes at the next clean start.
     #[error("damaged access unit: {detail}")]
     DamagedUnit {
-        /// What libav says.
+        /// Error of libav.
         detail: String,
     },
     /// An access unit of another codec than the decoder's.
@@ -134,13 +134,13 @@ pub enum DecodeError {
     Libav {
         /// The libav function.
         call: &'static str,
-        /// What libav says.
+        /// Error of libav.
         detail: String,
     },
     /// A worker thread could not be started.
     #[error("cannot start a decoding thread: {detail}")]
     Thread {
-        /// What the system says.
+        /// Error of the system.
         detail: String,
     },
 }

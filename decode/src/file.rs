@@ -20,10 +20,10 @@ pub(crate) use schedule::frame_ticks;
 use schedule::{Job, Round, Schedule, StopOnPanic};
 use worker::{Decoded, Halt, Outcome, Worker};
 
-/// How to decode a file.
+/// Options of decoding a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Which frames go to the sinks.
+    /// Selection of the frames that go to the sinks.
     pub sampling: Sampling,
     /// Most frames that go to the sinks.
     pub max_frames: u64,
@@ -36,7 +36,7 @@ pub struct FileOptions {
     pub plan: bool,
 }
 
-/// Which piece of the file a sink is about to receive.
+/// Segment of the file that a sink is about to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Position among the file's segments, from 0.
@@ -49,7 +49,7 @@ pub struct SegmentInfo {
 
 /// Receives the sampled frames of one segment after the other; one sink lives on each thread.
 pub trait FrameSink: Send {
-    /// What a segment amounts to.
+    /// Result of a segment.
     type Output: Send;
 
     /// A segment starts, or starts over: frames since the last `end` are void.
@@ -66,7 +66,7 @@ pub trait FrameSink: Send {
     fn end(&mut self) -> Result<Self::Output, PixelsLost>;
 }
 
-/// Why a sink takes no more frames.
+/// Reason that a sink takes no more frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The decoding of the whole file ends.
@@ -76,13 +76,13 @@ pub enum Stop {
     PixelsLost(PixelsLost),
 }
 
-/// What the decoding of a file came to.
+/// Report on the decoding of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
     /// The decoder really used, such as `software:h264`; several are joined by `+`, in the order of
     /// their first frames.
     pub decoder: String,
-    /// Why what was asked first did not decode all of it.
+    /// Reason that the backend asked first did not decode all of it.
     pub fallback: Option<String>,
     /// Frames given to the sinks whose outputs were delivered.
     pub frames: u64,
@@ -162,12 +162,12 @@ pub fn decode_file_by<S: FrameSink>(
     })
 }
 
-/// How a round of decoding ended.
+/// Ending of a round of decoding.
 enum Ending {
     Final,
     /// Pieces decoded on several threads turned out damaged; they need another round.
     Damaged,
-    /// What decoded pieces was lost; they need another round without it.
+    /// The engine of decoded pieces was lost; they need another round without it.
     Lost,
 }
 

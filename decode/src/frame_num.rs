@@ -1,4 +1,4 @@
-//! Whether H.264 reference pictures are missing before a picture, told by `frame_num` (H.264 7.4.3).
+//! Detection of missing H.264 reference pictures before a picture, by `frame_num` (H.264 7.4.3).
 //!
 //! libav makes up what is missing and says nothing. Streams that allow gaps are left alone: theirs may
 //! be meant. An operation that sets the numbers back (`memory_management_control_operation` 5, which no
@@ -18,7 +18,7 @@ pub(crate) struct FrameNumbers {
     previous: Option<u32>,
 }
 
-/// What of a sequence parameter set matters here.
+/// Fields of a sequence parameter set that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sequence {
     frame_num_bits: u32,
@@ -55,7 +55,7 @@ impl FrameNumbers {
         false
     }
 
-    /// What went before is of no interest: a clean start comes next.
+    /// Forgets the numbers before: a clean start comes next.
     pub(crate) fn forget(&mut self) {
         self.previous = None;
     }

@@ -1,4 +1,4 @@
-//! Which access units of a live stream may go to the decoder.
+//! Filter of a live stream's access units: those that may go to the decoder.
 //!
 //! Nothing before a clean start, and nothing after a loss until the next one. Pure.
 

@@ -38,14 +38,14 @@ pub trait Decoder: Send {
     /// The stream has ended: `poll` gives what is left; a later `push` starts anew.
     fn flush(&mut self) -> Result<(), DecodeError>;
 
-    /// Which decoder it really is, such as `software:h264`.
+    /// Returns the name of the decoder really used, such as `software:h264`.
     fn name(&self) -> &str;
 }
 
-/// How to decode a live stream.
+/// Options of decoding a live stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// What the stream may ask for at most.
+    /// Limits of the resources that the stream may take.
     pub limits: Limits,
 }
 

@@ -1,6 +1,6 @@
 //! NAL units of H.264 and H.265, with start codes or with lengths, and their parameter sets.
 
-/// How NAL units are told apart.
+/// Framing of NAL units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// 00 00 01 before each unit (Annex B).
@@ -45,7 +45,7 @@ impl<'a> Nals<'a> {
         Nals { rest: data, framing }
     }
 
-    /// What no unit was made of yet.
+    /// Returns the bytes that no unit was made of yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,11 +1,11 @@
-//! Which packets of a segment the sampled frames need.
+//! Packets of a segment that the sampled frames need.
 //!
 //! Leaves out what provably changes no sample: everything after the last sample in decode order
 //! and pictures that nothing refers to. Pure.
 
 use crate::segment::Segment;
 
-/// What to send to the decoder, and what must come out.
+/// Packets to send to the decoder, and frames that must come out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// For each unit of the segment: it is needed.

@@ -1,4 +1,4 @@
-//! Whether a decoder decodes: sixteen pictures of every codec, bit for bit.
+//! Test of a decoder: sixteen pictures of every codec, bit for bit.
 //!
 //! What a device or a library says of itself proves nothing; libav falls back without a word. The clips
 //! are ours, rendered by `probe/render.py`.
@@ -14,7 +14,7 @@ use crate::{
 /// Pictures of each clip.
 const FRAMES: u64 = 16;
 
-/// What came of one clip.
+/// Result of one clip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// Its codec.
@@ -23,7 +23,7 @@ pub struct Tried {
     pub bits: u8,
     /// The decoder that gave the right pictures; `None` when nothing did.
     pub decoder: Option<String>,
-    /// Why what was asked first did not.
+    /// Reason that the decoder asked first did not.
     pub reason: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub fn try_clips(decoders: &Decoders) -> Vec<Tried> {
 }
 
 impl Clip {
-    /// What was asked first; and where that does not do, what else does.
+    /// Tries the decoder that is asked first; and where that fails, libav's own.
     fn tried_by(&self, decoders: &Decoders) -> Tried {
         let Clip { codec, bits, .. } = *self;
         let tried = |decoder, reason| Tried { codec, bits, decoder, reason };
@@ -73,7 +73,7 @@ impl Clip {
             Ok((decoder, None)) => tried(Some(decoder), None),
             Ok((decoder, Some(reason))) => tried(Some(decoder), Some(reason)),
             Err(reason) if decoders.first(codec).is_some() => {
-                // What is told is why the device does not; a codec that software lacks has no decoder.
+                // The reason given is the device's; a codec that software lacks has no decoder.
                 let software = self.decode(&Decoders::software()).ok();
                 tried(software.map(|(decoder, _)| decoder), Some(reason))
             }

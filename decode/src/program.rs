@@ -35,7 +35,7 @@ const NO_TIME: i64 = i64::MIN;
 /// Times up to here keep their value in every unit that the program counts in.
 const TIME_MAX: i64 = 1 << 50;
 
-/// What a program reads.
+/// Input of a program.
 pub trait ProgramInput: Write + Send {
     /// Nothing follows.
     fn end(&mut self) -> io::Result<()>;
@@ -47,7 +47,7 @@ pub struct Conversation {
     pub input: Box<dyn ProgramInput>,
     /// Its output, up to its end.
     pub output: Box<dyn Read + Send>,
-    /// What it says in words; reading it never waits, and what does not fit is dropped.
+    /// Its stderr; reading it never waits, and text that does not fit is dropped.
     pub said: Box<dyn Read + Send>,
     /// Ends input and output, whoever waits at them.
     pub hang_up: Box<dyn FnOnce() -> io::Result<()> + Send>,
@@ -56,7 +56,7 @@ pub struct Conversation {
 /// Starts the program with [`arguments`] of this codec.
 pub type Start = dyn Fn(Codec) -> io::Result<Conversation> + Send + Sync;
 
-/// What the program is called with to decode a stream of `codec` on `threads` threads.
+/// Returns the arguments of the program that decode a stream of `codec` on `threads` threads.
 pub fn arguments(codec: Codec, threads: usize) -> Vec<String> {
     let decoder = decoder_name(codec).to_string_lossy().into_owned();
     // H.264 tells of concealed damage at the level of `info`.
@@ -121,7 +121,7 @@ struct ProgramDecoder {
     talk: Talk,
     /// Times whose pictures are not shown.
     discarded: BTreeSet<i64>,
-    /// Whether its packets have no times; `None` before the first.
+    /// True where its packets have no times; `None` before the first.
     is_untimed: Option<bool>,
     /// Time of the frame before.
     last: Option<i64>,
@@ -140,7 +140,7 @@ impl ProgramDecoder {
         if *self.is_untimed.get_or_insert(pts.is_none()) != pts.is_none() {
             return Err(self.lose("some pictures have a time and some have none"));
         }
-        // What has no times is told apart by its order.
+        // Packets without times are told apart by their order.
         let Some(pts) = pts else { return Ok(NO_TIME) };
         let told = pts.checked_add(TIME_ZERO).filter(|told| (0..TIME_MAX).contains(told));
         told.ok_or_else(|| self.lose("a time is too far from zero"))

@@ -1,4 +1,4 @@
-//! Which frames of a source are analysed: policy and presentation times to choices.
+//! Selection of the frames of a source that are analysed: policy and presentation times to choices.
 //!
 //! Exact integer arithmetic on rational times, so no rate drifts however long the source is.
 
@@ -18,7 +18,7 @@ pub enum Sampling {
 /// Past this many sample instants nothing is sampled: keeps the arithmetic inside `i128`.
 const SAMPLE_INSTANTS_MAX: u64 = 1 << 62;
 
-/// How far a source has been sampled; enough to go on from there.
+/// Progress of sampling a source; enough to go on from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Frames offered.

@@ -26,7 +26,7 @@ pub(crate) struct Unit<P> {
     pub(crate) is_discarded: bool,
     /// It changes the decoder's configuration out of band.
     pub(crate) reconfigures: bool,
-    /// What its bytes say.
+    /// Facts about its picture from its bytes.
     pub(crate) coded: Coded,
     /// Size of the coded bytes.
     pub(crate) bytes: usize,
@@ -74,7 +74,7 @@ fn sorted_times<P>(units: &[Unit<P>]) -> Option<Vec<i64>> {
 pub(crate) struct Segmenter<P> {
     gathered: Vec<Unit<P>>,
     gathered_bytes: usize,
-    /// Where in `gathered` the clean start is whose GOP is not complete yet; never 0.
+    /// Index in `gathered` of the clean start whose GOP is not complete yet; never 0.
     candidate: Option<usize>,
     /// Latest presentation time handed out.
     latest: Option<i64>,

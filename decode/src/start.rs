@@ -1,4 +1,4 @@
-//! Where decoding can start, judged by the coded bytes alone.
+//! Packets at which decoding can start, judged by the coded bytes alone.
 //!
 //! Container key flags are not trusted: they also mark open-GOP pictures. What only times can
 //! tell (pictures shown before their start) is left to the segmenter.
@@ -7,7 +7,7 @@ use media::Codec;
 
 use crate::nal::{Framing, Nal, Nals, ParameterSets};
 
-/// What the bytes of one packet say about its picture.
+/// Facts about a picture from the bytes of its packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coded {
     /// A stream may be cut here: a decoder that sees nothing earlier gives the same pictures.
@@ -26,7 +26,7 @@ pub(crate) struct Coded {
     pub(crate) prelude: Option<Box<[u8]>>,
 }
 
-/// How NAL units are told apart in a stream with this decoder configuration.
+/// Returns the framing of NAL units in a stream with this decoder configuration.
 pub(crate) fn framing(codec: Codec, extradata: &[u8]) -> Framing {
     // avcC and hvcC both begin with version 1; Annex B begins with zeros.
     let length_byte = match (codec, extradata.first()) {
@@ -51,7 +51,7 @@ impl Inspector {
         Inspector { codec, framing, sets: ParameterSets::default() }
     }
 
-    /// What `data`, the next packet, is.
+    /// Inspects `data`, the next packet.
     pub(crate) fn inspect(&mut self, data: &[u8]) -> Coded {
         match self.codec {
             Codec::H264 | Codec::H265 => self.inspect_nals(data),

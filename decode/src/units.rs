@@ -22,7 +22,7 @@ const START_CODE: [u8; 4] = [0, 0, 0, 1];
 pub struct CodedPicture {
     /// Its bytes and when it is shown.
     pub access_unit: AccessUnit,
-    /// When it is decoded, which is when a live source would send it.
+    /// Decode time, which is when a live source would send it.
     pub decode_at: Timestamp,
 }
 

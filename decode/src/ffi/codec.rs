@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Backend, BackendError, DecodeError, Limits, engine::Engine};
 
-/// What asking a decoder for a picture came to.
+/// Result of asking a decoder for a picture.
 pub(crate) enum Output {
     /// A picture.
     Frame(RawFrame),
@@ -33,7 +33,7 @@ pub(crate) enum Output {
     End,
 }
 
-/// What a decoder does about bytes that are not as they should be.
+/// Treatment of damaged bytes by a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnDamage {
     /// Says so, and is used no further: what it would show depends on its threads' timing.
@@ -80,7 +80,7 @@ pub(crate) fn decoder_name(codec: Codec) -> &'static CStr {
     }
 }
 
-/// How a decoder is to be opened.
+/// Setup of a decoder.
 struct Setup<'a> {
     codec: Codec,
     parameters: Option<&'a Parameters>,
@@ -164,7 +164,7 @@ impl Context {
         });
         let backend = device.map_or(Backend::Software, |(device, _)| device.backend());
         let nvidia = device.and_then(|(device, _)| device.nvidia().cloned());
-        // Where damage is discarded, memory is not cleared for what nothing is decoded into.
+        // Where damage is discarded, memory that nothing is decoded into is not cleared.
         let may_have_holes =
             codec == Codec::H265 && on_damage == OnDamage::Refuse && device.is_none();
         let (pool, spare) = (None, None);

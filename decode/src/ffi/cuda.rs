@@ -32,7 +32,7 @@ const UNTIMED: c_uint = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: c_int = 600;
 
-/// What was given to the device before a copy takes milliseconds; one that says nothing for so long is
+/// Longest wait for a copy: the device's work before it takes milliseconds. A silent device is
 /// taken for lost, well before a process in which nothing moves is.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Between two looks at it.
@@ -63,7 +63,7 @@ struct Plan {
 const HOST: c_uint = 1;
 const DEVICE: c_uint = 2;
 
-/// Where a picture is copied to.
+/// Destination of a copied picture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
     /// The memory of the same device; done in the order of its default stream.
@@ -197,7 +197,7 @@ impl Copier {
     }
 }
 
-/// What the driver says of a call.
+/// Converts the result of a call of the driver.
 fn said(code: c_int) -> Result<(), String> {
     if code == 0 { Ok(()) } else { Err(meaning(code)) }
 }

@@ -16,17 +16,17 @@ use crate::{
     engine::{Engine, OpenEngine},
 };
 
-/// Where a machine's first render node is.
+/// Path of a machine's first render node.
 const RENDER_NODE: &str = "/dev/dri/renderD128";
 
-/// Which device to open.
+/// Device to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// How it is driven; not [`Backend::Software`], which has no device.
+    /// Driving backend; not [`Backend::Software`], which has no device.
     pub backend: Backend,
     /// A number of the driver's, counted from 0, or the path of a render node; `None` is the first.
     pub device: Option<String>,
-    /// What the variable `NVIDIA_DRIVER_CAPABILITIES` says, for the error of a driver without video.
+    /// Value of the variable `NVIDIA_DRIVER_CAPABILITIES`, for the error of a driver without video.
     pub capabilities: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct Device {
     nvidia: Option<Nvidia>,
 }
 
-/// What is particular to an NVIDIA device.
+/// State that only an NVIDIA device has.
 #[derive(Clone)]
 pub(super) struct Nvidia {
     /// Counted from 0.

@@ -1,4 +1,4 @@
-//! What an NVIDIA driver says of itself, asked before libav is: libav only says that it failed.
+//! Report of an NVIDIA driver about itself, asked before libav is: libav only says that it failed.
 
 use std::{
     ffi::{CStr, c_int, c_uint, c_void},

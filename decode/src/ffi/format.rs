@@ -32,7 +32,7 @@ const BEGINNING: i64 = -(1 << 40);
 /// The decoders that may look at bytes while a container is probed: those that decode later.
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
 
-/// What a container says about one stream.
+/// Facts about one stream from its container.
 pub(crate) struct StreamFacts {
     pub(crate) is_video: bool,
     /// Sound whose rate is known.
@@ -198,7 +198,7 @@ impl Format {
         (index < self.stream_count()).then(|| unsafe { *(*self.context).streams.add(index) })
     }
 
-    /// What the container says about stream `index`.
+    /// Returns the container's facts about stream `index`.
     pub(crate) fn stream(&self, index: usize) -> Option<StreamFacts> {
         let raw = self.stream_at(index)?;
         // SAFETY: streams and their parameters live as long as the context; all reads are of
@@ -233,7 +233,7 @@ impl Format {
         }
     }
 
-    /// When the container says that it was recorded, or else that stream `index` of it was.
+    /// Returns the time of recording by the container, or else that of stream `index` of it.
     pub(crate) fn wall_start(&self, index: usize) -> Option<WallTime> {
         let raw = self.stream_at(index)?;
         // SAFETY: the context is open; the lists of its metadata live as long as it does, and their

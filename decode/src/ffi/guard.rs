@@ -1,4 +1,4 @@
-//! What libav calls back while it decodes: about formats, room for pictures, and what it complains of.
+//! Callbacks of libav while it decodes: about formats, room for pictures, and logged errors.
 //!
 //! [`Guard`] is what these calls and the decoder's owner know of each other; they come on any of libav's
 //! threads.
@@ -16,7 +16,7 @@ use media::Extent;
 
 use super::{AvError, codec::OnDamage, size::SizeGuard};
 
-/// What the decoder's threads, and the pictures that its device keeps, share with us.
+/// State shared with the decoder's threads, and with the pictures that its device keeps.
 pub(super) struct Guard {
     pub(super) size: SizeGuard,
     pub(super) on_damage: OnDamage,
@@ -24,7 +24,7 @@ pub(super) struct Guard {
     pub(super) complained: AtomicBool,
     /// libav's number of the format in which a device gives its pictures; none for the CPU.
     pub(super) device_format: Option<i32>,
-    /// Why the device is of no use any more.
+    /// Reason that the device is of no use any more.
     pub(super) lost: OnceLock<String>,
 }
 
@@ -120,7 +120,7 @@ pub(super) unsafe extern "C" fn get_buffer(
     }
     // SAFETY: the arguments are libav's own.
     let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };
-    // What is not cleared holds zeros or an earlier picture of the same stream: the buffers of one
+    // Memory that is not cleared has zeros or an earlier picture of the same stream: buffers of one
     // decoder are its own, and libav clears them when it makes them.
     // A device's buffers are not this machine's memory.
     if code >= 0 && guard.on_damage != OnDamage::Discard && guard.device_format.is_none() {

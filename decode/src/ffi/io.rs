@@ -15,11 +15,11 @@ use crate::Input;
 /// Most bytes that libav reads at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the callbacks may touch, reached through libav's opaque pointers.
+/// State that the callbacks may touch, reached through libav's opaque pointers.
 pub(super) struct Source {
     input: Box<dyn Input>,
-    /// Where bytes come first. At the end libav reads onto bytes that it goes on to use: what nothing
-    /// was read into must stay as it is.
+    /// Buffer that bytes come to first. At the end libav reads onto bytes that it goes on to use: a
+    /// part that nothing was read into must stay as it is.
     read: Box<[u8]>,
     /// The container asked for another resource.
     pub(super) refused: bool,

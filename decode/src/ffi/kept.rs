@@ -19,7 +19,7 @@ use super::{
     picture::{Picture, RawFrame, layout_of},
 };
 
-/// Who keeps a picture.
+/// Device that keeps a picture.
 #[derive(Clone)]
 pub(super) struct Keeper {
     /// The NVIDIA device, counted from 0.
@@ -99,7 +99,7 @@ pub(super) fn keep(
     Ok(kept.has_one_pitch().then_some(kept))
 }
 
-/// How a device's picture is stored; `None` where that is not as YUV planes.
+/// Returns the storage of a device's picture; `None` where that is not as YUV planes.
 fn stored(frame: &RawFrame) -> Option<PixelLayout> {
     let pool = frame.pool()?;
     layout_of(pool.sw_format as i32, frame.range())

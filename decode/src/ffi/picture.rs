@@ -24,7 +24,7 @@ pub(crate) struct RawFrame {
     pub(super) keeper: Option<Keeper>,
 }
 
-/// What is seen of a frame.
+/// Facts about a frame, and its pixels.
 pub(crate) struct Shown {
     pub(crate) extent: Extent,
     pub(crate) layout: PixelLayout,
@@ -119,12 +119,12 @@ impl RawFrame {
         (self.raw().width, self.raw().height)
     }
 
-    /// Where a plane begins, in whatever memory, and the bytes between its rows.
+    /// Returns the start of a plane, in whatever memory, and the bytes between its rows.
     pub(super) fn plane_at(&self, plane: usize) -> (*mut u8, i32) {
         (self.raw().data[plane], self.raw().linesize[plane])
     }
 
-    /// What a device's picture is memory of.
+    /// Returns the pool of a device's picture.
     pub(super) fn pool(&self) -> Option<&ffi::AVHWFramesContext> {
         // SAFETY: null, or a reference to an initialised pool, whose data is of this type; it lives as long
         // as the frame.
@@ -142,7 +142,7 @@ impl RawFrame {
         luma > 0 && luma == chroma
     }
 
-    /// Which codes are black and white.
+    /// Returns the range of its codes: those of black and white.
     pub(super) fn range(&self) -> ffi::AVColorRange {
         self.raw().color_range
     }
@@ -262,7 +262,7 @@ impl HostPicture for Picture {
     }
 }
 
-/// What of a libav pixel format matters for reading it; `None` for all that is not YUV planes.
+/// Properties of a libav pixel format for reading it; `None` for all that is not YUV planes.
 #[derive(Clone, Copy)]
 struct Shape {
     subsampling: Subsampling,
@@ -338,7 +338,7 @@ impl Shape {
     }
 }
 
-/// How pictures of a libav pixel format are stored; `None` when they are not YUV planes.
+/// Returns the storage of a libav pixel format; `None` where it is not YUV planes.
 pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLayout> {
     Shape::of(format).map(|shape| shape.layout(range))
 }

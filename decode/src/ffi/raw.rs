@@ -14,7 +14,7 @@ use crate::DecodeError;
 /// Milliseconds of a second, in which times are told.
 const TOLD: ffi::AVRational = ffi::AVRational { num: 1, den: 1000 };
 
-/// What a muxer that comes to its end writes last: the index (NUT 2.4, `index_startcode`).
+/// Start of the last part that a muxer writes: the index (NUT 2.4, `index_startcode`).
 const INDEX: [u8; 8] = *b"NX\xdd\x67\x2f\x23\xe6\x4e";
 
 /// Bytes that the demuxer may have read ahead when it hands out a picture.

@@ -1,4 +1,4 @@
-//! Which pictures a decoder is given room for, and why one was not.
+//! Limits of the pictures that a decoder is given room for, and the error of a refused one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ impl SizeGuard {
         SizeGuard { limits, refused: Mutex::default() }
     }
 
-    /// Whether a picture is within the limits; remembers why not.
+    /// Checks that a picture is within the limits; remembers the error.
     pub(super) fn admit(&self, extent: Extent, format: i32) -> Result<(), AvError> {
         let checked = check_extent(extent, self.limits)
             .and_then(|()| check_bytes(extent, format, self.limits.picture_bytes));
@@ -32,7 +32,7 @@ impl SizeGuard {
         })
     }
 
-    /// Why a picture was refused, once.
+    /// Returns the error of a refused picture, once.
     pub(super) fn take_refusal(&self) -> Option<DecodeError> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

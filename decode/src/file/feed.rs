@@ -19,7 +19,7 @@ use crate::{
 /// Most errors in a row that a decoder may give while its last pictures are taken out.
 const DRAIN_ERRORS_MAX: u32 = 64;
 
-/// What a pass over a segment noticed beside its frames.
+/// Observations of a pass over a segment beside its frames.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) damaged_packets: u64,
@@ -44,7 +44,7 @@ impl Tally {
     }
 }
 
-/// Whether a pass has all frames it is for.
+/// Continuation of a pass: `Break` once it has all frames it is for.
 pub(super) type Flow = Result<ControlFlow<()>, Halt>;
 
 /// Gives the sampled frame `index` to the sink, unless an earlier round has.

@@ -1,4 +1,4 @@
-//! What is asked to decode before libav's own decoders, for as long as it is of use.
+//! Engine that is asked to decode before libav's own decoders, for as long as it is of use.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ impl<'a> First<'a> {
         First { engines, lost: OnceLock::new() }
     }
 
-    /// What to ask first; `None` once it was lost.
+    /// Returns the engine to ask first; `None` once it was lost.
     pub(super) fn engines(&self) -> Option<&'a dyn OpenEngine> {
         self.engines.filter(|_| self.lost.get().is_none())
     }
@@ -30,7 +30,7 @@ impl<'a> First<'a> {
         self.lost.get_or_init(|| reason);
     }
 
-    /// Why it was given up.
+    /// Returns the reason for giving it up.
     pub(super) fn into_reason(self) -> Option<String> {
         self.lost.into_inner()
     }

@@ -1,4 +1,4 @@
-//! Who decodes what next: the state that workers and the collecting thread share.
+//! Schedule of decoding: the state that workers and the collecting thread share.
 
 mod limit;
 
@@ -33,7 +33,7 @@ const WIDE_THREADS_MAX: usize = 16;
 /// One segment to decode.
 pub(super) struct Job {
     pub(super) ordinal: u64,
-    /// Where the source stands before it, predicted or known.
+    /// Position of the source before it, predicted or known.
     pub(super) start: Position,
     pub(super) segment: Arc<Segment<Packet>>,
     /// Other threads would run out of work before it is done: decode with all of them.
@@ -45,7 +45,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Where sinks are given no frame before `given`.
+    /// Describes the segment for sinks, which are given no frame before `given`.
     pub(super) fn info(&self, given: u64) -> SegmentInfo {
         SegmentInfo {
             ordinal: self.ordinal,
@@ -55,7 +55,7 @@ impl Job {
     }
 }
 
-/// What never changes about the stream and the task.
+/// Constants of the stream and the task.
 pub(super) struct Task {
     pub(super) options: FileOptions,
     pub(super) threads: usize,
@@ -74,7 +74,7 @@ pub(super) struct Task {
     pub(super) given: u64,
 }
 
-/// What one round over the file differs in from another.
+/// Settings in which one round over the file differs from another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     /// Damage is concealed from the start.
@@ -152,9 +152,9 @@ struct InFlight {
 
 struct State {
     demuxer: Demuxer,
-    /// Where the source stands before the next segment, as far as packets can tell.
+    /// Position of the source before the next segment, as far as packets can tell.
     predicted: Position,
-    /// Where it stands after the last delivered one.
+    /// Position of the source after the last delivered segment.
     position: Position,
     next_ordinal: u64,
     /// Handed out and not delivered, in order.
@@ -240,7 +240,7 @@ impl State {
     }
 }
 
-/// What is known about the source at the end.
+/// Facts about the source at the end.
 pub(super) struct Facts {
     /// The source was read to its end and all of it was delivered.
     pub(super) is_complete: bool,
@@ -356,7 +356,7 @@ impl Schedule {
         self.changed.notify_all();
     }
 
-    /// What came of it, and the demuxer for another round.
+    /// Returns the facts about the source, and the demuxer for another round.
     pub(super) fn into_parts(self) -> (Facts, Demuxer) {
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_complete = state.exhausted && state.in_flight.is_empty();

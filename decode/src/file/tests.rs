@@ -27,7 +27,7 @@ const CLIPS: [(&str, &[u8]); 2] = [
     ("pieces", include_bytes!("../probe/clips/long.mp4")),
 ];
 
-/// What goes wrong.
+/// Fault of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The device goes with a packet.

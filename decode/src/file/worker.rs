@@ -20,7 +20,7 @@ use crate::{
 
 /// A decoded segment.
 pub(super) struct Decoded<O> {
-    /// Where the source stands after it.
+    /// Position of the source after it.
     pub(super) end: Position,
     pub(super) decoder: String,
     /// Packets that the decoder flagged or refused.
@@ -29,18 +29,18 @@ pub(super) struct Decoded<O> {
     pub(super) output: O,
 }
 
-/// What became of a segment; whether it counts depends on where its job started.
+/// Outcome of a segment; the start of its job decides on its use.
 pub(super) struct Outcome<O> {
     pub(super) job: Job,
     pub(super) result: Result<Decoded<O>, Halt>,
 }
 
-/// Why a segment's decoding was given up.
+/// Reason for giving up a segment's decoding.
 pub(super) enum Halt {
     SinkEnded,
     /// A decoder that refuses damage met some.
     Damaged,
-    /// What decoded is of no use any more, and why; the media is not at fault.
+    /// The engine is of no use any more, and the reason; the media is not at fault.
     Lost(String),
     Error(DecodeError),
 }
@@ -176,7 +176,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             }
             let end = result.as_ref().map(|piece| piece.end).ok();
             self.report(Outcome { job, result }, results)?;
-            // What follows a piece that failed is never asked for.
+            // Pieces after one that failed are never asked for.
             let Some(end) = end else { return ControlFlow::Break(()) };
             if !is_continued {
                 break end;
@@ -204,7 +204,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         open_software(codec, Some(parameters), threads, on_damage, limits)
     }
 
-    /// What to leave out of `job`; `None` when everything has to be decoded.
+    /// Plans the packets to leave out of `job`; `None` when everything has to be decoded.
     fn plan(&self, job: &Job) -> Option<PlannedJob> {
         if !self.task.may_plan {
             return None;
@@ -309,6 +309,6 @@ struct PlannedJob {
     plan: Plan,
     /// Of all shown pictures of the segment, in order.
     times: Vec<i64>,
-    /// Where the source stands after the segment.
+    /// Position of the source after the segment.
     end: Position,
 }

@@ -24,7 +24,7 @@ pub(super) fn header(codec: Codec, extent: Extent) -> Vec<u8> {
     out
 }
 
-/// What goes before the bytes of a picture.
+/// Returns the header of a picture's bytes.
 pub(super) fn frame_header(bytes: usize, time: i64) -> Option<[u8; 12]> {
     let mut out = [0; 12];
     out[..4].copy_from_slice(&u32::try_from(bytes).ok()?.to_le_bytes());
@@ -47,7 +47,7 @@ fn four_characters(codec: Codec) -> [u8; 4] {
 /// Puts packets of one stream into their in-band form.
 pub(super) struct Rewriter {
     framing: Option<Framing>,
-    /// What the container keeps apart, until the first packet.
+    /// Parameter sets that the container keeps apart, until the first packet.
     prefix: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a program says beside its pictures, searched for complaints about the media.
+//! Search of a program's stderr for errors about the media.
 
 use std::io::{self, Read};
 
@@ -22,7 +22,7 @@ impl Complaints {
         Complaints { said, tail: Vec::new() }
     }
 
-    /// Whether there is one in what was said since it was asked last; an error counts as one.
+    /// Returns true where stderr has an error since the last call; a failed read counts as one.
     pub(super) fn heard(&mut self) -> bool {
         let (mut part, mut bytes) = ([0; 4096], 0);
         loop {

@@ -1,4 +1,4 @@
-//! Whether a stream keeps the size and the format of its first pictures, told by its coded bytes.
+//! Detection of a change of a stream's size or format after its first pictures, by its coded bytes.
 //!
 //! A program says both once, before its first picture. Another sequence parameter set counts as a change,
 //! whatever it says; of the other codecs the fields are compared. What cannot be read counts as a change
@@ -20,13 +20,13 @@ pub(super) struct Geometry {
     /// The first sequence parameter set, or of the first VP8 keyframe the bytes that say the size.
     sequence: Option<Box<[u8]>>,
     vp9: Vp9,
-    /// What the first AV1 sequence header says.
+    /// Shape by the first AV1 sequence header.
     shape: Option<Shape>,
     /// The latest, by which frame headers are read.
     av1: Option<Sequence>,
 }
 
-/// What the first VP9 frames say.
+/// Shape by the first VP9 frames.
 #[derive(Default)]
 struct Vp9 {
     profile: Option<u32>,
@@ -238,7 +238,7 @@ impl<'a> Bits<'a> {
         Some(self.take(1)? == 1)
     }
 
-    /// What was taken since bit `from`, at most 32 bits ago.
+    /// Returns the bits that were taken since bit `from`, at most 32 bits ago.
     fn since(&self, from: usize) -> Option<u32> {
         Bits { data: self.data, at: from }.take(u32::try_from(self.at - from).ok()?)
     }

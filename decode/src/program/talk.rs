@@ -23,10 +23,10 @@ const CODED_LATE_BYTES_MAX: usize = 32 << 20;
 /// Raw pictures that may wait for us.
 const RAW_MAX: usize = 4;
 
-/// Why a program that reports damage is asked no more.
+/// Reason for giving up a program that reports damage.
 const COMPLAINED: &str = "it reports damage";
 
-/// What the program has said when it is asked.
+/// Output of the program since the last call.
 pub(super) enum Said {
     Picture(RawFrame),
     /// Nothing yet.
@@ -54,7 +54,7 @@ struct State {
     coded: VecDeque<Vec<u8>>,
     coded_ended: bool,
     raw: VecDeque<RawFrame>,
-    /// What the program's output came to.
+    /// Outcome of the program's output.
     ended: Option<Result<(), String>>,
     /// Nobody asks any more.
     given_up: bool,
@@ -100,7 +100,7 @@ impl Talk {
         self.shared.changed.notify_all();
     }
 
-    /// What it has said; waits for it once nothing more is to be sent.
+    /// Returns the next output; waits for it once nothing more is to be sent.
     pub(super) fn receive(&self) -> Said {
         let mut state = self.shared.lock();
         loop {
@@ -142,7 +142,7 @@ impl Drop for Talk {
 }
 
 impl State {
-    /// What it came to; the first word counts.
+    /// Sets the outcome; the first one counts.
     fn end(&mut self, ended: Result<(), String>) {
         self.ended.get_or_insert(ended);
     }
@@ -166,7 +166,7 @@ impl Shared {
 
 fn tell(shared: &Shared, mut input: Box<dyn ProgramInput>, header: &[u8]) {
     match tell_pictures(shared, input.as_mut(), header) {
-        // What is read of a program that is gone says why.
+        // The output of a program that is gone gives the reason.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             shared.lock().end(Err(format!("it cannot be written to: {error}")));
             shared.changed.notify_all();

@@ -1,4 +1,4 @@
-//! What is no video, cut short or damaged ends in a report or in the error that says so.
+//! Files that are no video, cut short or damaged end in a report or in the error that says so.
 
 use std::{io::Cursor, panic::catch_unwind, path::Path};
 

@@ -58,7 +58,7 @@ fn a_live_stream_goes_on_after_a_loss() {
     }
 }
 
-/// What a driver that knows the clips must show.
+/// Tests on a driver that knows the clips.
 mod device {
     use decode::{Backend, Device, DeviceSpec, LiveOptions, Sampling, open_decoder_by, try_clips};
     use gate::{CpuMeasurer, Measurer};

@@ -73,14 +73,14 @@ fn ffmpeg() -> Decoders {
     Decoders::with_program(Arc::new(start), Codec::ALL.into())
 }
 
-/// What comes out with the program first.
+/// Output with the program first.
 struct Found {
     /// As it is without the program.
     report: FileReport,
     seen: Vec<Seen>,
     /// They are those without it.
     is_same: bool,
-    /// Why the program did not decode all of it.
+    /// Reason that the program did not decode all of it.
     reason: Option<String>,
 }
 

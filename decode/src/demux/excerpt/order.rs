@@ -36,9 +36,9 @@ pub(super) struct Order {
     step: i64,
     pushed: i64,
     held: VecDeque<Held>,
-    /// When the pictures are shown whose rank is not taken.
+    /// Presentation times of the pictures whose rank is not taken.
     ranks: VecDeque<i64>,
-    /// When the first picture is shown.
+    /// Presentation time of the first picture.
     first: Option<i64>,
     is_over: bool,
 }
@@ -73,7 +73,7 @@ impl Order {
         };
         self.ranks.push_back(decoded.saturating_add(self.depth.saturating_mul(self.step)));
         if let Ok(keyed) = Packet::copied([packet.data(), &[]], key) {
-            // What it refuses has no rank and is left out.
+            // A packet that it refuses has no rank and is left out.
             decoder.send(&keyed).ok();
         }
         self.held.push_back(Held { packet, key, decoded, shown: None });

@@ -34,7 +34,7 @@ struct Engines {
     open: Shared,
     /// The first packet of an engine waits for so many to be open.
     together: usize,
-    /// Which engine is lost, and with which of its packets.
+    /// Engine that is lost, and the packet of it at which it is.
     lost: Option<(usize, usize)>,
 }
 
@@ -121,8 +121,8 @@ impl Engine for Counted {
     }
 }
 
-/// What engines on so many threads give, and how many of them were open at once; each waits for so
-/// many `together`.
+/// Decodes with engines on so many threads, and counts those open at once; each waits for so many
+/// `together`.
 fn on_engines(
     (bytes, codec): (&[u8], Codec),
     options: &FileOptions,

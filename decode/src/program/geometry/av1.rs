@@ -2,7 +2,7 @@
 
 use super::Bits;
 
-/// What a sequence header says of its pictures (AV1 5.5.1).
+/// Size and format of pictures by a sequence header (AV1 5.5.1).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     profile: u32,
@@ -21,7 +21,7 @@ struct Format {
     subsampling: (u32, u32),
 }
 
-/// What of a sequence header the frame headers depend on.
+/// Fields of a sequence header that the frame headers depend on.
 pub(super) struct Sequence {
     is_reduced: bool,
     /// Bits of a presentation time in every shown frame.
