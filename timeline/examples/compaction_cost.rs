@@ -1,4 +1,4 @@
-//! What a compaction costs and what it costs others: `cargo run --release -p timeline --example
+//! Cost of a compaction, to itself and to others: `cargo run --release -p timeline --example
 //! compaction_cost -- DIR`. A log of a million events of a thousand runs, half of them purged.
 
 use std::{
@@ -21,7 +21,7 @@ const RUNS: u64 = 1000;
 const BATCH: u64 = 100;
 const WAITING: usize = 64;
 const MEASURED: Duration = Duration::from_secs(5);
-/// What the server allows a sweep.
+/// Rate that the server allows a sweep.
 const PACED_BYTES_PER_SECOND: u32 = 32 << 20;
 
 fn main() -> Result<(), TimelineError> {

@@ -1,4 +1,4 @@
-//! What the log costs on this machine: durable events a second, polls, reopening, memory.
+//! Cost of the log on this machine: durable events a second, polls, reopening, memory.
 //!
 //! `cargo run --release -p timeline --example log_cost [DIR]`; DIR should be on the disk to
 //! measure (default: the build's target directory) and is removed afterwards.

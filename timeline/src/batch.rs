@@ -30,7 +30,7 @@ impl Builder {
         Builder { bytes, first, count: 0 }
     }
 
-    /// Where the next record will start, from the start of the batch.
+    /// Returns the offset of the next record from the start of the batch.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

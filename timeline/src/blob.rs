@@ -92,7 +92,7 @@ impl BlobStore {
         let shard = self.shard(&hash);
         create_dir_durably(&shard).map_err(TimelineError::io("create a blob directory", &shard))?;
         if self.is_intact(&hash, bytes)? {
-            // Whoever wrote it may not have synced its name yet.
+            // Its writer may not have synced its name yet.
             sync_dir(&shard).map_err(TimelineError::io("sync a blob directory", &shard))?;
             return Ok(false);
         }
@@ -103,7 +103,7 @@ impl BlobStore {
         Ok(true)
     }
 
-    /// Whether these bytes are stored already; what took their place is written over.
+    /// Returns true where these bytes are stored already; a file of other bytes is written over.
     fn is_intact(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
         match self.dir.read(&name(hash), Size::Recorded(bytes.len() as u64)) {
             Ok(stored) => Ok(stored == bytes),
@@ -114,7 +114,7 @@ impl BlobStore {
         }
     }
 
-    /// Whether a file of this hash is there, whatever is in it.
+    /// Returns true where a file of this hash is there, whatever is in it.
     pub fn has(&self, hash: &BlobHash) -> bool {
         self.dir.file(&name(hash), Links::Never).is_ok()
     }
@@ -134,7 +134,7 @@ impl BlobStore {
         Err(TimelineError::Damaged { file: path, offset: 0, what })
     }
 
-    /// Where the blob with this hash is or would be.
+    /// Returns the path that the blob with this hash has or would have.
     pub fn path(&self, hash: &BlobHash) -> PathBuf {
         self.dir.path().join(name(hash))
     }

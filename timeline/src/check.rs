@@ -23,7 +23,7 @@ use crate::{
     recovery::{self, TornTail},
 };
 
-/// What [`verify`] found.
+/// Findings of [`verify`].
 #[derive(Debug, Default)]
 pub struct VerifyReport {
     /// Events read and found intact.
@@ -40,14 +40,14 @@ pub struct VerifyReport {
     pub problems: Vec<TimelineError>,
 }
 
-/// What [`repair`] did.
+/// Changes made by [`repair`].
 #[derive(Debug, Default)]
 pub struct RepairReport {
     /// Events that are left.
     pub events: u64,
     /// The damage at which the log was cut; `None` when there was none.
     pub damage: Option<TimelineError>,
-    /// What was cut, and where it is kept.
+    /// Bytes that were cut, and the files that keep them.
     pub removed: Vec<Removed>,
 }
 
@@ -56,9 +56,9 @@ pub struct RepairReport {
 pub struct Removed {
     /// The journal file they were in.
     pub from: PathBuf,
-    /// Where they started in it.
+    /// Offset in it at which they started.
     pub offset: u64,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: u64,
     /// The file that has them now.
     pub kept_in: PathBuf,
@@ -208,15 +208,15 @@ pub fn repair(dir: &Path) -> Result<RepairReport> {
     Ok(report)
 }
 
-/// How far a file is sound.
+/// Intact part of a file.
 struct Sound {
-    /// Where its intact batches end.
+    /// End of its intact batches.
     end: u64,
     /// The last number that they stand for.
     head: Seq,
     /// The header that says so, of a compacted file.
     shortened: Option<Header>,
-    /// What ends it there.
+    /// Damage that ends it there.
     damage: Option<TimelineError>,
 }
 

@@ -176,8 +176,8 @@ impl ColumnWriter {
         bytes.unwrap_or_default()
     }
 
-    /// What to put into the event; a column is durable from here on, and stays as long as the
-    /// lease, which is to outlive the append of the event.
+    /// Returns the signals for the event; a column is durable from here on, and stays as long as
+    /// the lease, which is to outlive the append of the event.
     pub fn finish(mut self) -> Result<(Signals, Lease)> {
         let signals = match self.spilled {
             None => Signals::Inline(self.inline),
@@ -284,7 +284,7 @@ pub(crate) struct ColumnReader {
 }
 
 impl ColumnReader {
-    /// Whether every signal was returned, or an error.
+    /// Returns true once every signal was returned, or an error.
     pub(crate) fn is_finished(&self) -> bool {
         self.left == 0
     }

@@ -28,7 +28,7 @@ const SYNC_BYTES: usize = 4 << 20;
 /// Neighbours with nothing to purge that are worth being written as one.
 const MERGED_FILES: usize = 8;
 
-/// What a compaction did.
+/// Changes made by a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
     /// Journal files that were replaced.
@@ -52,7 +52,7 @@ struct Group {
     next: Seq,
 }
 
-/// Whether the file that is being written holds events of `purged`.
+/// Returns true where the file that is being written holds events of `purged`.
 pub(crate) fn concerns_last(index: &Index, purged: &HashSet<RunId>) -> bool {
     let last = index.file_count().checked_sub(1);
     last.is_some_and(|last| index.bytes_of(purged.iter().copied()).contains_key(&last))
@@ -174,7 +174,7 @@ struct Output {
     header: Header,
     index: Index,
     batch: Builder,
-    /// Where the batch goes.
+    /// Offset of the next batch.
     position: usize,
     unsynced: usize,
 }

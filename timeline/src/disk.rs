@@ -27,7 +27,7 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// Where a file is, for messages.
+    /// Returns the path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 

@@ -22,12 +22,12 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Body length, checksum, seq, time, run, kind, flags, two spare bytes.
 pub(crate) const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 16 + 1 + 1 + 2;
-/// Where the checked part begins, after the length and the checksum; the length is checked too.
+/// Start of the checked part, after the length and the checksum; the length is checked too.
 const SEQ_AT: usize = 8;
 /// Flag: the body ends in the hash and the count of a column.
 const FLAG_COLUMN: u8 = 1;
 const COLUMN_REF_BYTES: usize = 32 + 8;
-/// What the text of an event with a column lacks: the value that `json` wrote in its place.
+/// Ending that the text of an event with a column lacks: the value that `json` wrote in its place.
 const COLUMN_PLACEHOLDER: &str = "null}";
 
 /// An event as a record without seq and time, which only the writer knows.

@@ -1,4 +1,4 @@
-//! What can go wrong in the log, with the place where it did.
+//! Errors of the log, with the place of the fault.
 
 use std::{io, path::PathBuf};
 
@@ -14,9 +14,9 @@ pub enum TimelineError {
     Damaged {
         /// The damaged file.
         file: PathBuf,
-        /// Where in it the damage starts.
+        /// Offset in it of the damage.
         offset: u64,
-        /// What was found there.
+        /// Damage that was found there.
         what: &'static str,
     },
     /// The log was written by a version that this one does not know.
@@ -47,13 +47,13 @@ pub enum TimelineError {
     QueueFull {
         /// The limit that was reached.
         limit: usize,
-        /// What it counts.
+        /// Unit of the limit.
         unit: &'static str,
     },
     /// An event or a batch is larger than the log takes.
     #[error("{what} of {size} exceeds the limit of {limit}")]
     TooLarge {
-        /// What is too large, and in which unit.
+        /// Item that is too large, and the unit of its size.
         what: &'static str,
         /// Its size.
         size: usize,
@@ -79,15 +79,15 @@ pub enum TimelineError {
     /// A file is not what was written.
     #[error("damaged file: {}: {source}", path.display())]
     NotTheFile {
-        /// Where it is.
+        /// Path of it.
         path: PathBuf,
-        /// What was found there.
+        /// Fault that was found there.
         source: FileError,
     },
     /// The operating system refused.
     #[error("cannot {what}: {source}: {}", path.display())]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// On which file or directory.
         path: PathBuf,
@@ -97,7 +97,7 @@ pub enum TimelineError {
 }
 
 impl TimelineError {
-    /// What kind of failure this is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             TimelineError::Damaged { .. }

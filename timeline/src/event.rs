@@ -109,7 +109,7 @@ impl JsonText {
     }
 }
 
-/// How frames of a source were chosen.
+/// Policy by which frames of a source are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SamplingPolicy {
     /// Every source frame, or the rate the caller asked for.
@@ -184,7 +184,7 @@ pub struct IngestReceived {
     pub decoded_frames: Option<u64>,
     /// The source.
     pub source_uri: Option<String>,
-    /// How frames were chosen.
+    /// Policy by which frames were chosen.
     pub sampling_policy: Option<SamplingPolicy>,
     /// Analysed frames a second.
     pub sample_fps: Option<Rate>,
@@ -231,7 +231,7 @@ pub struct FramesDecoded {
     pub source_uri: String,
     /// The stream of the run.
     pub stream_id: StreamId,
-    /// How frames were chosen.
+    /// Policy by which frames were chosen.
     pub sampling_policy: SamplingPolicy,
     /// Frames a second of the source.
     pub source_fps: Option<Rate>,
@@ -247,15 +247,15 @@ pub struct FramesDecoded {
     pub pixel_format: String,
     /// The decoder really used, such as `software:h264`; several joined by `+`. Older logs have none.
     pub decoder: Option<String>,
-    /// Why the backend that was asked first did not decode all of it.
+    /// Reason that the backend asked first did not decode all of it.
     pub decoder_fallback: Option<String>,
     /// The source ended early or is damaged; absent when false.
     pub truncated: bool,
-    /// Why no more of it was decoded, where something cut it off.
+    /// Reason that no more of it was decoded, where something cut it off.
     pub reason: Option<String>,
     /// Thresholds that its caller chose for it; absent where they were the server's.
     pub gate: Option<GateConfig>,
-    /// When its first picture was taken, or came: null where nobody knows, absent from older logs.
+    /// Time of its first picture, taken or received: null where unknown, absent from older logs.
     pub wall_start_ms: Option<Option<WallTime>>,
     /// One signal a frame.
     pub signals: Signals,
@@ -274,7 +274,7 @@ pub struct AnalysisGenerated {
     pub window_size: u32,
     /// Length of a segment of metadata.
     pub segment_ms: u32,
-    /// How frames were chosen.
+    /// Policy by which frames were chosen.
     pub sampling_policy: SamplingPolicy,
     /// Analysed frames a second.
     pub sample_fps: Option<Rate>,
@@ -303,7 +303,7 @@ pub struct Tokens {
     pub total_tokens: u64,
 }
 
-/// Which of two models answered.
+/// Pass that answered, of the two models'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pass {
     /// The one that is asked of everything.
@@ -346,7 +346,7 @@ pub struct SemanticChunkInferred {
     pub provider_fallback_used: bool,
     /// No backend answered.
     pub semantic_fallback_used: bool,
-    /// Why none answered.
+    /// Reason that none answered.
     pub semantic_error: Option<String>,
     /// Normalised event type.
     pub event_type: EventType,
@@ -366,7 +366,7 @@ pub struct SemanticChunkInferred {
     pub tokens: Tokens,
     /// Time from request to answer.
     pub inference_latency_ms: u64,
-    /// Which pass answered, or failed; absent when no backend was asked.
+    /// Pass that answered, or failed; absent when no backend was asked.
     pub tier: Option<Pass>,
     /// Model that answered, or was to; absent likewise.
     pub model: Option<String>,
@@ -402,7 +402,7 @@ pub struct SemanticChunkGenerated {
     pub process_ms: u64,
     /// Media time the chunk spans.
     pub source_span_ms: u64,
-    /// How far the chunk is behind its media.
+    /// Lag of the chunk behind its media, in milliseconds.
     pub lag_ms: i64,
     /// The caller's index.
     pub index_name: Option<Label>,
@@ -419,7 +419,7 @@ pub struct SemanticFallbackActivated {
     pub request_id: RequestId,
     /// The stream of the run.
     pub stream_id: StreamId,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
@@ -448,13 +448,13 @@ pub struct InferenceCompleted {
     pub total_tokens: Option<u64>,
     /// Time from the first request to the answer.
     pub inference_latency_ms: Option<u64>,
-    /// Which of two models answered.
+    /// Pass that answered.
     pub tier: Option<Pass>,
     /// Requests that backends were sent.
     pub attempts: Option<u32>,
 }
 
-/// What came of asking models about the chunks of a source.
+/// Outcome of asking models about the chunks of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SemanticOutcome {
     /// Models were to be asked.
@@ -482,9 +482,9 @@ pub struct RunCompleted {
     pub markers: u64,
     /// The caller's index.
     pub index_name: Option<Label>,
-    /// What came of asking models; `null` where the run ended without a reasoning.
+    /// Outcome of asking models; `null` where the run ended without a reasoning.
     pub semantic: Option<SemanticOutcome>,
-    /// Why the service ended it itself; absent otherwise.
+    /// Reason of the service for ending it itself; absent otherwise.
     pub reason: Option<String>,
 }
 
@@ -493,7 +493,7 @@ pub struct RunCompleted {
 pub struct RunFailed {
     /// The request; absent when none was involved.
     pub request_id: Option<RequestId>,
-    /// Why, in words for the owner.
+    /// Reason, in words for the owner.
     pub reason: String,
 }
 
@@ -509,7 +509,7 @@ pub struct Requested {
 pub struct RunLabelled {
     /// The request.
     pub request_id: RequestId,
-    /// What the owner calls the run from now on, if anything.
+    /// Label that the owner gives the run from now on, if any.
     pub label: Option<Label>,
 }
 
@@ -518,7 +518,7 @@ pub struct RunLabelled {
 pub struct RunDeleted {
     /// The request; absent when the service reclaimed the run itself.
     pub request_id: Option<RequestId>,
-    /// Why the service reclaimed it; absent on a request.
+    /// Reason of the service for reclaiming it; absent on a request.
     pub reclaim: Option<JsonText>,
 }
 
@@ -529,13 +529,13 @@ pub struct KeyframeStored {
     pub frame_index: u64,
     /// Its presentation time.
     pub pts_ms: i64,
-    /// What it is about.
+    /// Event type of the frame.
     pub event_type: EventType,
-    /// Why the gate keeps it, by the gate's name for that; absent from older logs.
+    /// Reason of the gate for keeping it, by the gate's name for that; absent from older logs.
     pub reason: Option<String>,
     /// Description, empty when none was made.
     pub description: String,
-    /// Where the service serves the bytes.
+    /// Address of the bytes at the service.
     pub image_ref: String,
     /// Size of the JPEG.
     pub image_bytes: u64,
@@ -558,7 +558,7 @@ pub struct TokenBudgetLow {
     pub limit_tokens: u64,
 }
 
-/// What was found at a frame, or over a clip; what is `None` is absent on the wire.
+/// Finding at a frame, or over a clip; a field that is `None` is absent on the wire.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finding {
     /// The live session; absent for a file.
@@ -569,7 +569,7 @@ pub struct Finding {
     pub pts_ms: i64,
     /// Presentation time of a clip's last picture.
     pub end_pts_ms: Option<i64>,
-    /// How sure whoever found it is.
+    /// Confidence of the model or of the gate.
     pub confidence: Score,
     /// In words.
     pub description: String,
@@ -579,7 +579,7 @@ pub struct Finding {
     pub event_type: Option<EventType>,
     /// Normalised object label.
     pub object_label: Option<String>,
-    /// Why there is no answer, or none of a second pass.
+    /// Reason that there is no answer, or none of a second pass.
     pub semantic_error: Option<String>,
     /// Backend that answered, or failed last.
     pub provider: Option<String>,
@@ -599,6 +599,6 @@ pub struct Finding {
     pub reused_from_seq: Option<Seq>,
     /// The session's index.
     pub index_name: Option<Label>,
-    /// What was said was longer.
+    /// True where the text was longer and is cut off.
     pub truncated: bool,
 }

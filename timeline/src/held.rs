@@ -99,12 +99,12 @@ impl HeldDir {
         Ok(dir)
     }
 
-    /// Where it was when it was opened.
+    /// Returns its path at the time of opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether what is held is still the directory at its path.
+    /// Returns true where the directory that is held is still the one at its path.
     pub fn is_there(&self) -> io::Result<bool> {
         let (held, now) = (rustix::fs::fstat(self.held()?)?, rustix::fs::stat(&self.path)?);
         Ok((held.st_dev, held.st_ino) == (now.st_dev, now.st_ino))
@@ -151,7 +151,7 @@ impl HeldDir {
             Ok(file) => file,
             Err(Errno::XDEV) => return Err(FileError::LinkOut),
             Err(Errno::LOOP) => return Err(FileError::Link),
-            // What opening a socket, or a device without a driver, says.
+            // Errors of opening a socket, or a device without a driver.
             Err(Errno::NXIO | Errno::NODEV) => {
                 return Err(FileError::NotAFile("a socket or device"));
             }

@@ -1,4 +1,4 @@
-//! Where every event is: 12 bytes an event by seq, and 4 bytes an event by run.
+//! Positions of all events: 12 bytes an event by seq, and 4 bytes an event by run.
 //!
 //! Kept in memory, filled from the footers of sealed files when the log opens. A compacted file
 //! has gaps between its numbers, which cost 4 bytes an event more. Knows no I/O.
@@ -22,7 +22,7 @@ const EXAMINED_MAX: usize = 4096;
 /// One event in its journal file.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Where its record starts.
+    /// Start of its record.
     offset: u32,
     /// Milliseconds after the file's base time.
     after_base: u32,
@@ -36,7 +36,7 @@ pub(crate) struct FileIndex {
     /// The number after its last.
     pub(crate) next: Seq,
     pub(crate) base: WallTime,
-    /// Where its last record ends.
+    /// End of its last record.
     pub(crate) end: u32,
     generation: u32,
     entries: Vec<Entry>,
@@ -93,7 +93,7 @@ struct RunEvents {
     id: RunId,
     /// Seqs in order.
     events: Vec<u32>,
-    /// What its records take in the files, with their share of the framing.
+    /// Bytes of its records in the files, with their share of the framing.
     bytes: u64,
 }
 
@@ -120,13 +120,13 @@ pub(crate) struct FileId {
     generation: u32,
 }
 
-/// Where to find one event and what it must be.
+/// Position of one event, and its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
     pub(crate) head: EventHead,
     pub(crate) file: FileId,
     pub(crate) offset: u32,
-    /// Where its record ends at the latest.
+    /// Latest end of its record.
     pub(crate) end: u32,
 }
 
@@ -165,7 +165,7 @@ impl Index {
         self.numbers.len()
     }
 
-    /// What the records of `run` take in the files.
+    /// Returns the bytes of the records of `run` in the files.
     pub(crate) fn run_bytes(&self, run: RunId) -> u64 {
         self.numbers.get(&run).map_or(0, |number| self.runs[*number as usize].bytes)
     }
@@ -276,7 +276,7 @@ impl Index {
         (from..to).map(|position| self.hit_at(file, position)).collect()
     }
 
-    /// Where event `seq` is.
+    /// Returns the position of event `seq`.
     pub(crate) fn locate(&self, seq: Seq) -> Option<Hit> {
         let file = self.files.partition_point(|file| file.first <= seq).checked_sub(1)?;
         self.hit(&self.files[file], seq)

@@ -43,12 +43,12 @@ pub(crate) fn temporary_name(first: Seq) -> String {
     format!("{:020}{TEMPORARY_SUFFIX}", first.0)
 }
 
-/// Whether `name` is a file whose creation never finished.
+/// Returns true where `name` is a file whose creation never finished.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.ends_with(TEMPORARY_SUFFIX)
 }
 
-/// What every journal file begins with.
+/// Header of every journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) first: Seq,
@@ -58,7 +58,7 @@ pub(crate) struct Header {
     pub(crate) span: Option<Span>,
 }
 
-/// What a compacted file stands for: all numbers up to `next`, `count` of which have an event.
+/// Numbers that a compacted file stands for: all up to `next`, `count` of which have an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) next: Seq,
@@ -117,7 +117,7 @@ impl Header {
     }
 }
 
-/// Why a batch was not appended.
+/// Reason that a batch was not appended.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing of it is in the log, which goes on.
@@ -149,7 +149,7 @@ impl Failure {
     }
 }
 
-/// Whether `error` says that the disk has no room.
+/// Returns true where `error` says that the disk has no room.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -171,7 +171,7 @@ pub(crate) struct Journal {
     sizes: Sizes,
     file: Arc<dyn DiskFile>,
     path: PathBuf,
-    /// Where the next batch goes.
+    /// Offset of the next batch.
     position: u64,
     /// Up to here the file is zero-filled.
     allocated: u64,
@@ -246,12 +246,12 @@ impl Journal {
         self.next
     }
 
-    /// Whether the file should be sealed before it takes `bytes` more.
+    /// Returns true where the file should be sealed before it takes `bytes` more.
     pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
         !self.is_empty() && self.position + bytes as u64 > self.sizes.file
     }
 
-    /// Whether a batch of `bytes` has room in the space that is there already.
+    /// Returns true where a batch of `bytes` has room in the space that is there already.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         self.position + (bytes + batch::HEADER_BYTES) as u64 <= self.allocated
     }

@@ -78,12 +78,12 @@ pub const BATCH_BYTES_MAX: usize = QUEUE_BYTES_MAX;
 /// Offsets in a journal file have 32 bits, and a batch may begin just before the limit.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Where an appended event stands.
+/// Position of an appended event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Its position in the one order.
     pub seq: Seq,
-    /// When the writer took it.
+    /// Time at which the writer took it.
     pub at: WallTime,
 }
 
@@ -92,7 +92,7 @@ pub struct Appended {
 pub struct EventHead {
     /// Its position in the one order.
     pub seq: Seq,
-    /// When the writer took it.
+    /// Time at which the writer took it.
     pub at: WallTime,
     /// Its run.
     pub run: RunId,
@@ -109,7 +109,7 @@ pub struct StoredEvent {
     pub payload: Box<str>,
 }
 
-/// Whether the log takes events.
+/// State of the log: ready for events, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It does.
@@ -366,7 +366,7 @@ impl Timeline {
         self.0.store.listen(listener);
     }
 
-    /// Whether the log takes events.
+    /// Returns the state of the log.
     pub fn state(&self) -> Health {
         match self.0.store.health() {
             Health::Writable if self.0.queue.is_closed() => Health::Closed,

@@ -10,21 +10,21 @@ use media::{
 };
 use sha2::{Digest, Sha256};
 
-/// What analysis says of one frame.
+/// Finding of the analysis about one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameFinding {
     /// Position among the analysed frames.
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// What the frame is about, as its marker is to call it.
+    /// Event type of the frame, as its marker is to call it.
     pub event_type: EventType,
     /// It is a scene cut, whatever it is called: its segment is exact, as is that of any other frame
     /// that is called one.
     pub is_scene_cut: bool,
-    /// How sure.
+    /// Confidence of the finding.
     pub confidence: Score,
-    /// Who says so.
+    /// Origin of the finding.
     pub origin: MarkerOrigin,
 }
 
@@ -64,7 +64,7 @@ impl AnalysisKey {
     }
 }
 
-/// When a marker is exact, and how far a confirmation may be away.
+/// Thresholds for an exact marker, and for the distance of a confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerConfig {
     /// Confidence from which a segment is exact.

@@ -27,7 +27,7 @@ pub struct EventParts {
     pub head: EventHead,
     text: Box<str>,
     column: Option<(Columns, ColumnRef)>,
-    /// Where its record is damaged, and what was found there.
+    /// File, offset and kind of the damage of its record.
     damage: Option<(PathBuf, u64, &'static str)>,
 }
 
@@ -57,7 +57,7 @@ impl EventParts {
         EventParts { head, text, column: None, damage }
     }
 
-    /// What is wrong with its record; its payload says `damaged` then.
+    /// Returns the damage of its record; its payload says `damaged` then.
     pub fn damage(&self) -> Option<TimelineError> {
         let (file, offset, what) = self.damage.clone()?;
         Some(TimelineError::Damaged { file, offset, what })
@@ -112,8 +112,8 @@ pub struct PayloadText {
 }
 
 impl PayloadText {
-    /// What makes the text whole that ended with an error: the signals as far as they came, none where none
-    /// did, and `damaged`.
+    /// Returns the rest of a text that ended with an error: the signals as far as they came, none
+    /// where none did, and `damaged`.
     pub fn closing(&self) -> String {
         let signals = if self.is_open { "]" } else { "null" };
         format!("{signals},{DAMAGED}")

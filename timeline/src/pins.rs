@@ -1,4 +1,4 @@
-//! Which content-addressed files stay although no event names them yet.
+//! Content-addressed files that stay although no event names them yet.
 //!
 //! A job stores a file before the event that names it. It pins the file's hash before it looks
 //! whether the file is there, and until its event is durable; a sweep removes nothing that was
@@ -14,7 +14,7 @@ use std::{
 
 use media::BlobHash;
 
-/// What a sweep removed.
+/// Files removed by a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Files.

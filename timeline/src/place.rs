@@ -1,4 +1,4 @@
-//! Where a server keeps its data when nobody says: the server and whoever reads its data agree.
+//! Default directory of a server's data: the server and every reader of its data agree.
 
 use std::{
     io,
@@ -38,7 +38,7 @@ pub fn overlap<'a>(dir: &Path, roots: &'a [PathBuf]) -> Option<(&'a Path, &'stat
     })
 }
 
-/// Where `path` leads, as far as it is there.
+/// Resolves `path`, as far as it is there.
 fn real(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let found = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));

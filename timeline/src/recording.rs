@@ -50,7 +50,7 @@ impl Recordings {
         Ok(Recording { run, path, file, bytes: 0, unsynced: 0 })
     }
 
-    /// What the recording of a job holds, as far as it is whole; `None` where there is none.
+    /// Reads the recording of a job, as far as it is whole; `None` where there is none.
     pub fn read(&self, job: JobId) -> Result<Option<impl Iterator<Item = Recorded> + use<>>> {
         let name = job.to_string();
         match self.0.file(Path::new(&name), Links::Never) {
@@ -164,7 +164,7 @@ fn next(file: &mut BufReader<File>) -> Option<Recorded> {
 
 fn take(file: &mut BufReader<File>, bytes: usize) -> Option<Vec<u8>> {
     let mut taken = vec![0; bytes];
-    // What cannot be read was lost with whatever follows it.
+    // An entry that cannot be read was lost with all that follow it.
     file.read_exact(&mut taken).ok().map(|()| taken)
 }
 

@@ -1,4 +1,4 @@
-//! What opening does: check every file, load or rebuild the index, find the torn tail.
+//! Opening of a log: check every file, load or rebuild the index, find the torn tail.
 //!
 //! Only the batch that was being written when the power went may be incomplete, and only at
 //! the very end. Whatever else is not intact is damage and refused by file and offset, never
@@ -19,7 +19,7 @@ use crate::{
     journal::{self, Header, Span},
 };
 
-/// What opening a log found.
+/// Findings of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Events in the log.
@@ -39,9 +39,9 @@ pub struct Recovery {
 pub struct TornTail {
     /// The last journal file.
     pub file: PathBuf,
-    /// Where the remains start.
+    /// Offset of the remains.
     pub offset: u64,
-    /// How many bytes they span.
+    /// Number of their bytes.
     pub bytes: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Found {
     pub(crate) recovery: Recovery,
     /// Files without an intact footer that should have one, by their place in the index.
     pub(crate) unsealed: Vec<usize>,
-    /// Where the next batch goes; `None` in an empty log.
+    /// Position of the next batch; `None` in an empty log.
     pub(crate) tail: Option<Tail>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Tail {
     pub(crate) torn: bool,
 }
 
-/// What is in the journal's directory.
+/// Contents of the journal's directory.
 pub(crate) struct Listing {
     /// The files of the log, by their first number.
     pub(crate) files: Vec<Seq>,
@@ -209,8 +209,8 @@ pub(crate) fn read_footer(disk: &dyn Disk, first: Seq) -> Result<Option<Vec<u8>>
     Ok(Some(bytes))
 }
 
-/// What a failed read of a journal file means. Beside a writer a file may be cut by its sealing
-/// or removed by a compaction after it was listed or measured, once.
+/// Converts a failed read of a journal file. Beside a writer a file may be cut by its sealing or
+/// removed by a compaction after it was listed or measured, once.
 fn changed(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
     move |error| {
         let what = match error.kind() {
@@ -264,7 +264,7 @@ impl FileBytes {
         TimelineError::Damaged { file: self.path.clone(), offset: offset as u64, what }
     }
 
-    /// What follows the intact batches that end at `end`, but for zeros and the mark.
+    /// Returns the bytes after the intact batches that end at `end`, without zeros and the mark.
     pub(crate) fn torn(&self, end: usize) -> Option<TornTail> {
         let marked = Batch::parse(&self.bytes[end..]).is_some();
         let from = if marked { end + batch::HEADER_BYTES } else { end };
@@ -274,7 +274,7 @@ impl FileBytes {
     }
 }
 
-/// Where the intact batches of a file end, and why there.
+/// End of the intact batches of a file, and the reason of it.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) position: usize,

@@ -1,4 +1,4 @@
-//! What a log gives up on request: the events of purged runs, and columns that none names.
+//! Removal from a log on request: the events of purged runs, and columns that none names.
 
 use std::{collections::HashSet, sync::PoisonError};
 
@@ -21,7 +21,7 @@ impl Timeline {
         deleted
     }
 
-    /// What the events of `run` take in the journal, in bytes.
+    /// Returns the bytes of the events of `run` in the journal.
     pub fn run_bytes(&self, run: RunId) -> u64 {
         self.0.store.index().run_bytes(run)
     }
@@ -52,7 +52,7 @@ impl Timeline {
         let mut named = HashSet::new();
         for seq in decoded {
             let Some(event) = self.get_parts(seq)? else { continue };
-            // What it names is not known: nothing is removed.
+            // The columns that it names are not known: nothing is removed.
             event.damage().map_or(Ok(()), Err)?;
             named.extend(event.column());
         }

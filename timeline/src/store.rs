@@ -1,4 +1,4 @@
-//! What readers and the writer share: the index, the open files, the columns, the health.
+//! State that readers and the writer share: the index, the open files, the columns, the health.
 
 use std::{
     collections::VecDeque,

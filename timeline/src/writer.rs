@@ -15,7 +15,7 @@ use crate::{
     store::Store,
 };
 
-/// Why the log is poisoned after a panic of the writer's thread.
+/// Reason that the log is poisoned after a panic of the writer's thread.
 pub(crate) const STOPPED: &str = "the writer stopped by a bug";
 
 /// A buffer that one huge batch made larger than this is given back.
@@ -36,7 +36,7 @@ pub(crate) struct Writer {
 /// One event of a group in its batch.
 struct Placed {
     head: EventHead,
-    /// Where its record is in the batch.
+    /// Range of its record in the batch.
     record: Range<usize>,
 }
 
@@ -53,7 +53,7 @@ impl Writer {
     fn serve(&mut self, group: Vec<Request>) {
         match self.commit(&group) {
             Ok(placed) => acknowledge(group, &placed),
-            // What has no room together may have some alone, and what ends a run has its own.
+            // Requests without room together may have some alone, and the end of a run has its own.
             Err(Failure::Refused { .. }) if group.len() > 1 => {
                 group.into_iter().for_each(|request| self.serve(vec![request]));
             }

@@ -1,4 +1,4 @@
-//! What a compaction asks of the index: where the events of some runs are, and another file in
+//! Changes of the index by a compaction: positions of the events of some runs, and another file in
 //! the place of those that it stands for.
 
 use std::{collections::BTreeMap, ops::Range};

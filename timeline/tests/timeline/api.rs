@@ -1,4 +1,4 @@
-//! What callers rely on: reads, pages, kinds, times, limits, columns, blobs.
+//! Tests of what callers rely on: reads, pages, kinds, times, limits, columns, blobs.
 
 use std::{
     fs,

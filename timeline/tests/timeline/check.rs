@@ -1,4 +1,4 @@
-//! What an operator does with a log: verify, print, repair.
+//! Tests of an operator's commands: verify, print, repair.
 
 use std::{fs, ops::ControlFlow, path::PathBuf};
 

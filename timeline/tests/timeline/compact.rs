@@ -235,7 +235,7 @@ fn repair_cuts_a_compacted_file_at_its_damage() {
     assert!(verify(dir.path()).unwrap().problems.is_empty());
 }
 
-/// What may be there after a crash in a compaction: everything that is not purged, and nothing
+/// Checks the events after a crash in a compaction: everything that is not purged, and nothing
 /// twice or anew.
 fn check_survivors(log: &Timeline, before: &[StoredEvent], purged: &[u8], context: &str) {
     let left = events(log);

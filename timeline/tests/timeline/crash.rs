@@ -19,7 +19,7 @@ fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
         .map(|(log, _)| log)
 }
 
-/// What must be there after any number of power cuts.
+/// Events that must be there after any number of power cuts.
 #[derive(Default)]
 struct Witness {
     acknowledged: Vec<StoredEvent>,

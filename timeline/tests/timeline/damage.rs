@@ -56,7 +56,7 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
     }
 }
 
-/// Where the mark, the last thing in the file, begins.
+/// Returns the offset of the mark, the last thing in the file.
 fn last_batch_end(bytes: &[u8], mark_bytes: usize) -> usize {
     let magic = [0xff, 0xfe, b'S', b'B'];
     let mark = bytes.windows(4).rposition(|window| window == magic).unwrap();

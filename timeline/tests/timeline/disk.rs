@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// What the next operation of a kind does.
+/// Fault of the next operation of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Every sync fails.
@@ -48,9 +48,9 @@ pub enum Fault {
 
 #[derive(Clone, Default)]
 struct Content {
-    /// What the operating system shows.
+    /// Bytes that the operating system shows.
     bytes: Vec<u8>,
-    /// What the platter has.
+    /// Bytes that the platter has.
     durable: Vec<u8>,
     /// Sectors that differ, as far as anyone promised.
     unsynced: BTreeSet<usize>,
@@ -104,7 +104,7 @@ impl SimDisk {
         Ok(state.fault)
     }
 
-    /// What is there when the power returns.
+    /// Returns the disk as it is when the power returns.
     pub fn after_power_cut(&self, random: &mut Random) -> SimDisk {
         let state = self.state();
         let mut names = state.durable_names.clone();
