@@ -260,8 +260,8 @@ impl Lanes {
         Ok(Looked::Cut(Fault::Other { kind: ErrorKind::Exhausted, message }))
     }
 
-    /// Whether the worker stands still at `now`: for as long as `stall` it has finished nothing, or one
-    /// of its threads has not finished what it is at. What waits for a thread is not held against it.
+    /// Returns true where the worker stands still at `now`: for as long as `stall` it has finished
+    /// nothing, or one thread has not finished its unit. Units that wait for a thread are left out.
     pub fn is_stalled(&self, stall: Duration, now: Instant) -> bool {
         let under_way = self.lanes.values().filter_map(|lane| lane.under_way.as_ref());
         let mut since = under_way.filter_map(|way| way.begun).chain(self.busy_since);
