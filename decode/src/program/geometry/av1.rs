@@ -113,7 +113,7 @@ fn format(bits: &mut Bits<'_>, profile: u32) -> Option<Format> {
 }
 
 impl Sequence {
-    /// Whether a frame has the size of its sequence: the header up to `frame_size_override_flag` (5.9.2).
+    /// Reads a frame's header to `frame_size_override_flag` (5.9.2); true for its sequence's size.
     pub(super) fn rules(&self, bits: &mut Bits<'_>) -> Option<bool> {
         if self.is_reduced {
             return Some(true);
