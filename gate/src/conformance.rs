@@ -12,7 +12,7 @@ use media::{
 
 use crate::{MeasureError, Measurements, Measurer, ReferenceMeasurer};
 
-/// What the samples of a picture are.
+/// Samples of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Every sample has this eight-bit value.
@@ -286,7 +286,7 @@ pub fn batches() -> impl Iterator<Item = Vec<Picture>> {
     sizes.chain(extremes).chain(storages().map(|picture| vec![picture])).chain(batches)
 }
 
-/// How a measurer differs from the reference.
+/// Difference of a measurer from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nonconformance {
     /// It refused a picture of the table.

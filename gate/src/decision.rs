@@ -1,4 +1,4 @@
-//! What the gate decides about a frame, from its signal and the signals before it.
+//! Decision of the gate about a frame, from its signal and the signals before it.
 //!
 //! A decision depends on the frame's own signal, the one before it and the distance from the
 //! first frame's index, so a gate resumed anywhere agrees with one that saw everything; only
@@ -8,7 +8,7 @@ use media::{EventType, Score, Signal};
 
 use crate::{GateConfig, loops::LoopDetector};
 
-/// Why a frame is remarkable; the first that holds, in this order.
+/// Reason that a frame is remarkable; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The first frame.
@@ -57,7 +57,7 @@ impl Reason {
         }
     }
 
-    /// What markers call a frame for this reason.
+    /// Returns the event type of a frame selected for this reason.
     pub fn event_type(self) -> EventType {
         match self {
             Reason::SceneCut => EventType::SceneCut,
@@ -72,16 +72,16 @@ impl Reason {
     }
 }
 
-/// What the gate says of one frame.
+/// Decision of the gate about one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The highest reason that holds.
     pub reason: Reason,
     /// The frame is kept as a still. Of a run of frames with the same artifact only the first is.
     pub selected: bool,
-    /// What markers call the frame.
+    /// Event type of the frame's marker.
     pub event_type: EventType,
-    /// How sure the event type is.
+    /// Confidence of the event type.
     pub confidence: Score,
     /// The pictures began to repeat at this frame.
     pub loop_entered: bool,
@@ -162,7 +162,7 @@ impl Gate {
         multiple(signal) > multiple(&previous)
     }
 
-    /// Whether the signal alone reaches the threshold of an artifact reason.
+    /// Returns true where the signal alone reaches the threshold of an artifact reason.
     fn holds(&self, reason: Reason, signal: &Signal) -> bool {
         let threshold = match reason {
             Reason::FlickerSuspected => self.config.flicker,

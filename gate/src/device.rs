@@ -37,7 +37,7 @@ const SHIFT_AT: u32 = 8;
 /// One plane, or two whose samples alternate, in memory that a device reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surface {
-    /// Where the first sample is: an address, or an offset into the packed bytes.
+    /// Position of the first sample: an address, or an offset into the packed bytes.
     pub address: u64,
     /// Bytes between row starts.
     pub stride: u32,
@@ -82,7 +82,7 @@ pub struct HostPlanes<'a> {
     parts: [Option<Part<'a>>; SURFACES],
 }
 
-/// What becomes one surface.
+/// Planes that become one surface.
 struct Part<'a> {
     plane: Plane<'a>,
     /// The plane whose samples lie between those of `plane`.
@@ -220,7 +220,7 @@ pub fn unpack(extent: Extent, chroma_extent: Option<Extent>, sums: &[u8]) -> Mea
     measured
 }
 
-/// What a panic of a driver's binding said, in one line: backends make errors of them.
+/// Returns the message of a panic of a driver's binding in one line: backends make errors of them.
 pub fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -20,7 +20,7 @@ impl FallbackMeasurer {
         FallbackMeasurer { device: Some(device), cpu: CpuMeasurer::new(), failure: None }
     }
 
-    /// Why the device is not asked any more; `None` while it is.
+    /// Returns the reason that the device is not asked any more; `None` while it is.
     pub fn failure(&self) -> Option<&MeasureError> {
         self.failure.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What is read from pixels: exact integer sums, and the seam every backend fills.
+//! Measurements of pixels: exact integer sums, and the trait that every backend implements.
 
 use media::{ErrorKind, Extent, Frame, PixelsLost, Plane};
 
@@ -52,7 +52,7 @@ pub trait Measurer: Send {
     ) -> Result<(), MeasureError>;
 }
 
-/// Why a picture cannot be measured.
+/// Reason that a picture cannot be measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
     /// A side is longer than [`MAX_SIDE`].
@@ -95,7 +95,7 @@ pub enum MeasureError {
     NoRoom {
         /// The measurer's name.
         backend: &'static str,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// The device is still at a batch, and nobody waits for it any longer.
@@ -103,7 +103,7 @@ pub enum MeasureError {
     Late {
         /// The measurer's name.
         backend: &'static str,
-        /// How long it was waited for.
+        /// Time that it was waited for.
         after_ms: u64,
     },
     /// The device is gone, or does not answer.
@@ -111,7 +111,7 @@ pub enum MeasureError {
     DeviceLost {
         /// The measurer's name.
         backend: &'static str,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// The picture was in the memory of a device that is gone: nothing measures it any more.
@@ -122,7 +122,7 @@ pub enum MeasureError {
     DeviceFault {
         /// The measurer's name.
         backend: &'static str,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
 }

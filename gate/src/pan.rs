@@ -1,4 +1,4 @@
-//! Whether a picture is the one before it, moved as a whole.
+//! Detection of a picture that is the one before it, moved as a whole.
 //!
 //! The scene rule bears small shifts and steady motion; a camera that is thrown round moves the
 //! picture by more at once. Looked for only where a cut would be reported, since it is expensive.

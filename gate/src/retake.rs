@@ -74,7 +74,7 @@ fn ranked(mut values: [u32; BLOCKS], rank: usize) -> u32 {
     *values.select_nth_unstable(rank).1
 }
 
-/// How far the mean luma, U and V of each block moved, summed, in 1/[`LEVEL`].
+/// Computes the changes of the mean luma, U and V of each block, summed, in 1/[`LEVEL`].
 fn colour_changes(old: &Thumb, new: &Thumb) -> [u32; BLOCKS] {
     let change = |old: &[u16; BLOCKS], new: &[u16; BLOCKS], block: usize| {
         u32::from(old[block].abs_diff(new[block]))
@@ -86,8 +86,8 @@ fn colour_changes(old: &Thumb, new: &Thumb) -> [u32; BLOCKS] {
     })
 }
 
-/// What no brightness and contrast of its own explains of the change of the middle block: the mean
-/// over its cells, in 1/[`LEVEL`].
+/// Computes the change of the middle block that no brightness and contrast of its own explains: the
+/// mean over its cells, in 1/[`LEVEL`].
 fn structure_change(old: &Thumb, new: &Thumb) -> u32 {
     ranked(std::array::from_fn(|block| block_structure_change(old, new, block)), BLOCKS / 2)
 }

@@ -79,7 +79,7 @@ pub(crate) fn step(old: &Thumb, new: &Thumb) -> u32 {
 pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
     let (Some(frame), Some(previous)) = (frames.at(0), frames.at(-1)) else { return Score::ZERO };
     let prominence = u64::from(frame.step) * 1000 / (context(frames) + STEP_FLOOR);
-    // What changes no more than its neighbours is motion, a fade or a ramp.
+    // A change no larger than its neighbours is motion, a fade or a ramp.
     if frame.step < STEP_MIN || prominence < 1000 {
         return Score::ZERO;
     }
@@ -110,8 +110,8 @@ pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
     least.min(Score::from_ratio(moved, 2 * MOVED_HALF))
 }
 
-/// How much the picture moves without a cut: the third largest step behind, since a flash or a
-/// short shot makes two, or the smaller one ahead.
+/// Returns the movement of the picture without a cut: the third largest step behind, since a flash
+/// or a short shot makes two, or the smaller one ahead.
 fn context(frames: &Neighbours<'_>) -> u64 {
     let ahead = [1, 2].into_iter().filter_map(|at| frames.at(at)).map(|slot| slot.step).min();
     let mut largest = [0; 3];

@@ -1,4 +1,4 @@
-//! What every rule derives from the cells: means, spreads, blocks, hash. Integers only.
+//! Values that every rule derives from the cells: means, spreads, blocks, hash. Integers only.
 
 use media::Score;
 

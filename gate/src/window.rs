@@ -21,7 +21,7 @@ const CLOSE_MS: i64 = 125;
 
 const RING: usize = BACK + 1 + AHEAD;
 
-/// Where a frame stands in its sequence.
+/// Position of a frame in its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameStamp {
     /// Position among the analysed frames.
@@ -32,7 +32,7 @@ pub struct FrameStamp {
     pub pts_ms: i64,
 }
 
-/// What the window keeps of a frame.
+/// Data of a frame that the window keeps.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) stamp: FrameStamp,
@@ -148,7 +148,7 @@ impl<'a> Neighbours<'a> {
         within.then(|| &self.ring[(index % RING as u64) as usize])
     }
 
-    /// Whether every frame from `first` to `last` follows the one before it closely.
+    /// Returns true where every frame from `first` to `last` follows the one before it closely.
     pub(crate) fn are_close(&self, first: isize, last: isize) -> bool {
         (first..last).all(|offset| match (self.at(offset), self.at(offset + 1)) {
             (Some(old), Some(new)) => {

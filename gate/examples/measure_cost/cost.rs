@@ -1,4 +1,4 @@
-//! What measuring costs, as rows of a table: shared by the examples of every backend.
+//! Cost of measuring, as rows of a table: shared by the examples of every backend.
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock, which the gate must not")]
 
 use std::{hint::black_box, time::Instant};

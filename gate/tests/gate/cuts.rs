@@ -84,7 +84,7 @@ fn shots(count: usize) -> Vec<(PathBuf, &'static str)> {
 /// At 640x360 and 30 frames a second.
 const PLAIN: &str = "fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=84";
 
-/// What is done to a clip of 84 frames; `PLAIN` stands for making it one of that size and rate.
+/// Filters of a clip of 84 frames; `PLAIN` stands for making it one of that size and rate.
 const DISTURBANCES: [(&str, &str); 21] = [
     ("flash of one frame", "PLAIN,drawbox=c=white:t=fill:enable='eq(n,30)+eq(n,50)'"),
     ("flash of two frames", "PLAIN,drawbox=c=white:t=fill:enable='between(n,30,31)'"),
@@ -172,7 +172,7 @@ fn cuts_between_disturbed_clips_are_found() {
     }
 }
 
-/// Whether any frame reaches the threshold of an artifact, for flicker, ghosting and noise.
+/// Returns true where any frame reaches the threshold, for flicker, ghosting and noise.
 fn suspected(signals: &[Signal]) -> [bool; 3] {
     let config = GateConfig::default();
     [
