@@ -1,4 +1,4 @@
-// What CUDA gives a kernel, on one CPU thread: a warp is 32 fibers that take turns.
+// CUDA's environment of a kernel, on one CPU thread: a warp is 32 fibers that take turns.
 //
 // A thread runs until a shuffle, where it waits until all threads of its warp have come to it: a
 // missing or diverging shuffle is found, and ends the program. Shows errors of indexing, masks
@@ -60,7 +60,7 @@ struct Fiber {
 static Fiber fibers[THREADS];
 static jmp_buf scheduler;
 static unsigned current, first_thread;
-// What each thread offers to the shuffle it is at; the shuffle before may still be read.
+// Values that each thread offers to its current shuffle; those of the one before may still be read.
 static unsigned long long offered[2][THREADS];
 static void (*kernel)();
 

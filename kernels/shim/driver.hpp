@@ -1,4 +1,4 @@
-// What the parts of the driver that is not there share.
+// State shared by the parts of the stand-in driver.
 //
 // Settings come from the environment, or as lines NAME=VALUE from a file `settings` beside the library, as
 // a confined process has no environment: SHIM_VERSION, SHIM_DEVICES, SHIM_CAPABILITY (75 is 7.5),

@@ -213,7 +213,7 @@ Result cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
     return copy(to, reinterpret_cast<const void*>(from), bytes, from);
 }
 
-// What libav copies pictures with: rows of a plane, within the device or between it and the host.
+// Copies pictures for libav: rows of a plane, within the device or between it and the host.
 Result cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* plan, void*) {
     Guard guard(driver_lock);
     bool from_device = plan->srcMemoryType == CU_MEMORYTYPE_DEVICE;
@@ -305,7 +305,7 @@ Result cuGetErrorName(Result result, const char** text) {
 
 Result cuGetErrorString(Result result, const char** text) { return cuGetErrorName(result, text); }
 
-// What libav wants to find and need not call.
+// Functions that libav looks up and need not call.
 #define REFUSED(name) \
     Result name() { return NOT_SUPPORTED; }
 REFUSED(cuDeviceComputeCapability)

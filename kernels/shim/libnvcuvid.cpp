@@ -167,7 +167,7 @@ Result cuvidUnmapVideoFrame64(void* decoder, uint64_t address) {
     return cuMemFree_v2(address);
 }
 
-// What libav wants to find and does not call here.
+// Functions that libav looks up and does not call here.
 #define REFUSED(name) \
     Result name() { return NOT_SUPPORTED; }
 REFUSED(cuvidGetDecodeStatus)

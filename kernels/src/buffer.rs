@@ -20,7 +20,7 @@ const SURFACE_BYTES: usize = 4 * SURFACES * SURFACE_WORDS;
 /// Bytes of samples the first buffers hold: a 1080p picture.
 const FIRST_BYTES: usize = 4 << 20;
 
-/// What every launch uses.
+/// Buffers of every launch.
 pub(crate) struct Buffers {
     head: PinnedHostSlice<u8>,
     pub surfaces: CudaSlice<u8>,
@@ -86,7 +86,7 @@ impl Samples {
         self.device.len()
     }
 
-    /// Where the samples are in device memory.
+    /// Returns the address of the samples in device memory.
     pub fn address(&self, device: &Device) -> u64 {
         self.device.device_ptr(&device.stream).0
     }

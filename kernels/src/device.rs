@@ -37,15 +37,15 @@ pub(crate) struct Device {
     pub context: Arc<CudaContext>,
     pub stream: Arc<CudaStream>,
     pub cell_sums: CudaFunction,
-    /// Where the stream was when it was last waited for.
+    /// Event at the end of the stream when it was last waited for.
     reached: CudaEvent,
     /// The stream that decoders leave their pictures in.
     decoders: Arc<CudaStream>,
-    /// Where that stream was when it was last looked at.
+    /// Event at the end of that stream when it was last looked at.
     decoded: CudaEvent,
 }
 
-/// Why what was sent is not done.
+/// Reason that work on the device is not done.
 pub(crate) enum Unfinished {
     /// The driver says so.
     Refused(DriverError),
@@ -131,7 +131,7 @@ impl Device {
     }
 }
 
-/// Why a step failed, with what the driver says.
+/// Makes the error of a failed step, with the driver's message.
 pub(crate) fn refused(step: &'static str) -> impl FnOnce(DriverError) -> CudaError {
     move |error| CudaError::Refused { step, reason: error.to_string() }
 }

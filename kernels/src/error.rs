@@ -1,15 +1,15 @@
-//! Why the CUDA measurer cannot be opened.
+//! Errors of opening the CUDA measurer.
 
 use gate::conformance::Nonconformance;
 use media::ErrorKind;
 
-/// What is missing, or wrong.
+/// Part that is missing, or wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
     /// The driver is not installed, not visible here, or no library.
     #[error("no NVIDIA driver: {reason}")]
     NoDriver {
-        /// What the loader says.
+        /// Message of the loader.
         reason: String,
     },
     /// The driver is older than the kernels' code.
@@ -23,7 +23,7 @@ pub enum CudaError {
     /// The driver is there and no device is.
     #[error("the NVIDIA driver finds no device: {reason}")]
     NoDevice {
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// No device has this number.
@@ -31,7 +31,7 @@ pub enum CudaError {
     NoSuchDevice {
         /// The number asked for.
         wanted: usize,
-        /// How many there are.
+        /// Number of devices.
         count: usize,
     },
     /// The device is older than the kernels' code.
@@ -39,7 +39,7 @@ pub enum CudaError {
     DeviceTooOld {
         /// Its name.
         name: String,
-        /// What it has.
+        /// Compute capability of the device.
         found: Version,
         /// Least of what is needed.
         needed: Version,
@@ -47,9 +47,9 @@ pub enum CudaError {
     /// The driver refused a step of opening the device.
     #[error("the NVIDIA driver failed at {step}: {reason}")]
     Refused {
-        /// Which step.
+        /// Step that failed.
         step: &'static str,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// It measures other integers than the reference.
@@ -63,7 +63,7 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// What is not there is unavailable; what is there and too old or wrong is unsupported.
+    /// Returns unavailable for a part that is missing, and unsupported for one too old or wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
             CudaError::NoDriver { .. }

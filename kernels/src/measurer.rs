@@ -27,7 +27,7 @@ pub struct CudaMeasurer {
     samples: Option<Samples>,
     /// The surfaces of a launch while it is put together.
     surfaces: Vec<[Surface; SURFACES]>,
-    /// Why the device is not asked any more: an error of CUDA stays with its context.
+    /// Reason that the device is not asked any more: an error of CUDA stays with its context.
     loss: Option<String>,
 }
 
@@ -186,7 +186,7 @@ impl Measurer for CudaMeasurer {
     }
 }
 
-/// Why a batch was not measured.
+/// Reason that a batch was not measured.
 enum Failure {
     /// The picture is at fault.
     Picture(MeasureError),

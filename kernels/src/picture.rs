@@ -6,7 +6,7 @@ use gate::{
 };
 use media::{DeviceSurface, Frame, Pixels, Sample, Subsampling};
 
-/// Where the kernel reads the frame in the memory of device `number`; `None` for one that is not there
+/// Returns the frame's surfaces in the memory of device `number`; `None` for one that is not there
 /// or lies otherwise than the kernel reads: that is uploaded.
 pub(crate) fn surfaces(frame: &Frame, number: u32) -> Option<[Surface; SURFACES]> {
     match &frame.pixels {

@@ -1,4 +1,4 @@
-//! What a device must show. Ignored: a device runs them by name, and so does each test of `shim`.
+//! Tests of a device. Ignored: a device runs them by name, and so does each test of `shim`.
 
 use std::sync::{
     Arc,

@@ -12,7 +12,7 @@ use crate::{
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SOURCE: &[u8] = include_bytes!("../../cuda/cell_sums.cu");
 
-/// What `ptx.py` prints, with NVRTC from PyPI; none where that cannot be had, which is said.
+/// Returns the output of `ptx.py`, with NVRTC from PyPI; skips the test where there is none.
 fn compiled(test: &str, arguments: &[&str]) -> Option<String> {
     let root = Path::new(ROOT);
     let bin = match installed(&root.join("requirements.txt")) {

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{cuda_shim, skip::skip};
 
-/// What the ignored test `name` says with the shim as its driver, and whether it passes.
+/// Runs the ignored test `name` with the shim as its driver; returns its status and output.
 fn with_shim(name: &str, settings: &[(&str, &str)], lacking: Option<&str>) -> Option<Output> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let folder = match cuda_shim::shim(root, Path::new(env!("CARGO_TARGET_TMPDIR")), lacking) {
