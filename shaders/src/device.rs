@@ -1,4 +1,4 @@
-//! Which adapter measures, and what becomes of its errors.
+//! Choice of the adapter that measures, and handling of its errors.
 //!
 //! An adapter that is a CPU is slower than the CPU measurer: it is for tests, and opened only
 //! when asked for. Faults and loss of the device are kept until asked for; nothing panics.
@@ -18,7 +18,7 @@ const GPU_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A CPU computes the dispatch itself, beside all else that it has to do.
 const CPU_WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// Which adapter to open.
+/// Adapter to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdapterChoice<'a> {
     /// The first discrete GPU: others share the CPU's memory and power, and are no gain unmeasured.
@@ -111,7 +111,7 @@ fn first_of(infos: &[AdapterInfo], kinds: &[DeviceType]) -> Option<usize> {
     kinds.find_map(|kind| infos.iter().position(|info| info.device_type == *kind))
 }
 
-/// What the driver said went wrong, until it is asked for.
+/// Errors of the driver, until they are asked for.
 #[derive(Default)]
 pub(crate) struct Faults(Mutex<Noted>);
 
@@ -122,17 +122,17 @@ struct Noted {
     loss: Option<String>,
 }
 
-/// What the driver refused.
+/// Request that the driver refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Memory, now.
     Memory(String),
-    /// What it was asked.
+    /// Another request.
     Other(String),
 }
 
 impl Refusal {
-    /// What the driver says.
+    /// Returns the driver's message.
     pub fn reason(self) -> String {
         let (Refusal::Memory(reason) | Refusal::Other(reason)) = self;
         reason
@@ -155,7 +155,7 @@ impl Faults {
         self.lock().loss.get_or_insert(reason);
     }
 
-    /// Why the device is gone, if it is.
+    /// Returns the reason that the device is gone, if it is.
     pub fn loss(&self) -> Option<String> {
         self.lock().loss.clone()
     }

@@ -1,15 +1,15 @@
-//! Why the WGSL measurer cannot be opened.
+//! Errors of opening the WGSL measurer.
 
 use gate::conformance::Nonconformance;
 use media::ErrorKind;
 
-/// Why no adapter measures.
+/// Reason that no adapter measures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WgpuError {
     /// No adapter of the kind that was asked for.
     #[error("no Vulkan adapter {wanted}; found: {}", list(.found))]
     NoAdapter {
-        /// What was asked for, in words.
+        /// Adapter that was asked for, in words.
         wanted: String,
         /// The adapters there are, each with its type.
         found: Vec<String>,
@@ -19,11 +19,11 @@ pub enum WgpuError {
     TooSmall {
         /// Its name.
         adapter: String,
-        /// Which limit.
+        /// Name of the limit.
         what: &'static str,
-        /// What it gives.
+        /// Value of the adapter.
         got: u64,
-        /// What is needed.
+        /// Value that is needed.
         needed: u64,
     },
     /// The driver refused to open the adapter.
@@ -31,7 +31,7 @@ pub enum WgpuError {
     Refused {
         /// Its name.
         adapter: String,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// The driver refused the shader or a buffer.
@@ -39,13 +39,13 @@ pub enum WgpuError {
     Shader {
         /// Its name.
         adapter: String,
-        /// What the driver says.
+        /// Message of the driver.
         reason: String,
     },
     /// The driver failed in a way that its binding panics at.
     #[error("the Vulkan driver failed: {reason}")]
     Driver {
-        /// What the binding says.
+        /// Message of the binding.
         reason: String,
     },
     /// It measures other integers than the reference.
@@ -59,7 +59,7 @@ pub enum WgpuError {
 }
 
 impl WgpuError {
-    /// What is not there is unavailable; what is there and wrong is unsupported.
+    /// Returns unavailable for a part that is missing, and unsupported for one that is wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } | WgpuError::Driver { .. } => {

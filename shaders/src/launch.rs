@@ -40,7 +40,7 @@ pub(crate) fn run(
     verdict(&device.faults, ran)
 }
 
-/// Why a batch was not finished, in the driver's words.
+/// Reason that a batch was not finished, in the driver's words.
 #[derive(Debug, PartialEq, Eq)]
 struct Stopped(String);
 
@@ -75,7 +75,7 @@ fn verdict(faults: &Faults, ran: Result<(), Stopped>) -> Result<(), MeasureError
         return Err(MeasureError::DeviceLost { backend: NAME, reason });
     }
     match (faults.take(), ran) {
-        // Whatever was made of it goes with the batch: a smaller one, or a later one, may find room.
+        // All objects made of it go with the batch: a smaller one, or a later one, may find room.
         (Some(Refusal::Memory(reason)), _) => Err(MeasureError::NoRoom { backend: NAME, reason }),
         (Some(Refusal::Other(reason)), _) => {
             Err(MeasureError::DeviceFault { backend: NAME, reason })

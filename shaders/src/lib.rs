@@ -68,7 +68,7 @@ impl WgpuMeasurer {
         self.device.is_cpu
     }
 
-    /// How often buffers were made: once, and once more for each step of larger pictures.
+    /// Number of times buffers were made: once, and once more for each step of larger pictures.
     pub fn buffers_made(&self) -> u64 {
         self.buffers_made
     }

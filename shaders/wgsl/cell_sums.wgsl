@@ -39,7 +39,7 @@ fn cell_span(index: u32, cells: u32, length: u32) -> vec2<u32> {
     return vec2<u32>(start, max((index + 1u) * length / cells, start + 1u));
 }
 
-// Where the work of a workgroup is: surface of the picture, cell, columns and rows of its grid.
+// Work of a workgroup: surface of the picture, cell, columns and rows of its grid.
 struct Work {
     surface: u32,
     cell: u32,
