@@ -5,7 +5,7 @@ use crate::{Codec, Timestamp};
 /// All coded bytes of one picture: Annex B for H.264 and H.265, a temporal unit for AV1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessUnit {
-    /// How the bytes are coded.
+    /// Codec of the bytes.
     pub codec: Codec,
     /// Presentation time.
     pub pts: Timestamp,

@@ -1,6 +1,6 @@
 //! The closed set of error kinds, and the error of parsing a vocabulary value.
 
-/// What kind of failure an error is; the server maps each to one status.
+/// Kind of failure of an error; the server maps each to one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The caller sent something that can never work.
@@ -33,7 +33,7 @@ pub enum ErrorKind {
 pub struct ParseError {
     /// The type that was asked for, in the words of the wire contract.
     pub what: &'static str,
-    /// What is wrong with the input, without repeating it.
+    /// Problem of the input, without repeating it.
     pub problem: &'static str,
 }
 

@@ -15,7 +15,7 @@ pub trait HostPicture: Send + Sync {
 
 /// A decoded picture in a device's memory, kept there by whoever decoded it.
 pub trait DevicePicture: Send + Sync {
-    /// Where its planes are, for as long as the picture lives.
+    /// Returns the position of its planes, for as long as the picture lives.
     fn surface(&self) -> DeviceSurface;
 
     /// The same samples in host memory; copied when first asked for, and kept.
@@ -29,11 +29,11 @@ pub trait DevicePicture: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a picture could not be fetched from the device: {reason}")]
 pub struct PixelsLost {
-    /// What its driver says.
+    /// Message of its driver.
     pub reason: String,
 }
 
-/// Where a frame's pixels are.
+/// Pixels of a frame.
 #[derive(Clone)]
 pub enum Pixels {
     /// In host memory.
@@ -78,7 +78,7 @@ pub struct Frame {
     pub source_index: u64,
     /// Size of this picture, which may differ from the stream's first.
     pub extent: Extent,
-    /// How samples are stored.
+    /// Storage of the samples.
     pub layout: PixelLayout,
     /// The samples.
     pub pixels: Pixels,

@@ -123,7 +123,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// How long a label may be, in bytes.
+/// Lengths of a label, in bytes.
 pub const LABEL_BYTES: RangeInclusive<usize> = 1..=128;
 
 fn check_label(what: &'static str, text: &str) -> Result<(), ParseError> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{AnalysisId, MarkerId, RunId, Score, StreamId};
 
-/// What a frame or a marker is about.
+/// Event type of a frame or a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// A hard transition.
@@ -43,7 +43,7 @@ impl EventType {
     }
 }
 
-/// How sure a marker is.
+/// Certainty of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkerStatus {
     /// Confidence at or above the threshold, or a scene cut.
@@ -74,7 +74,7 @@ impl MarkerStatus {
     }
 }
 
-/// Whose finding a marker is.
+/// Origin of a marker's finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkerOrigin {
     /// The gate's.
@@ -110,9 +110,9 @@ pub struct Marker {
     pub run_id: RunId,
     /// The stream of the run.
     pub stream_id: StreamId,
-    /// What was found.
+    /// Event type that was found.
     pub event_type: EventType,
-    /// How sure it is.
+    /// Certainty of it.
     pub status: MarkerStatus,
     /// First frame.
     pub start_frame: u64,
@@ -128,7 +128,7 @@ pub struct Marker {
     pub supersedes_marker_id: Option<MarkerId>,
     /// The analysis that made it; older logs have none.
     pub analysis_id: Option<AnalysisId>,
-    /// Whose finding it is; older logs do not say.
+    /// Origin of its finding; absent from older logs.
     pub origin: Option<MarkerOrigin>,
     /// The gate's own, beside an analysis in which a model's word goes before the gate's.
     pub beside: bool,

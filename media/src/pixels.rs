@@ -2,7 +2,7 @@
 
 use crate::Extent;
 
-/// How chroma is stored beside luma.
+/// Storage of chroma beside luma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subsampling {
     /// Luma only.
@@ -34,7 +34,7 @@ impl Subsampling {
     }
 }
 
-/// How one sample is stored: bytes and the shift that leaves its eight most significant bits.
+/// Storage of one sample: bytes and the shift that leaves its eight most significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sample {
     /// One byte.
@@ -56,7 +56,7 @@ impl Sample {
     }
 }
 
-/// Which codes mean black and white.
+/// Codes of black and white.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleRange {
     /// 16 to 235 (of 255).
@@ -111,7 +111,7 @@ impl<'a> Plane<'a> {
         self.extent
     }
 
-    /// How a sample is stored.
+    /// Returns the storage of a sample.
     pub fn sample(&self) -> Sample {
         self.sample
     }

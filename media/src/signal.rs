@@ -2,7 +2,7 @@
 
 use crate::Score;
 
-/// What the gate knows of one analysed frame.
+/// Signal of the gate about one analysed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// Position among the analysed frames.

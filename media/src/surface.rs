@@ -1,4 +1,4 @@
-//! Where a picture lies in a device's memory.
+//! Position of a picture in a device's memory.
 //!
 //! Only numbers: nothing here reads them. Whoever makes one vouches for the memory, so that code which
 //! has a device read there need not know who decoded the picture.
