@@ -1,4 +1,4 @@
-//! What search costs on this machine: a million descriptions, in memory and in the cache file.
+//! Cost of search on this machine: a million descriptions, in memory and in the cache file.
 //!
 //! `cargo run --release -p search --example search_cost`; every processor takes part in a scan.
 

@@ -26,7 +26,7 @@ struct Entry {
     seq: Seq,
     /// Position of its run in the chunk's list.
     run: u32,
-    /// Where its text ends; the [`END`] byte stands there.
+    /// End of its text; the [`END`] byte stands there.
     end: u32,
 }
 
@@ -86,7 +86,7 @@ impl Block {
     }
 }
 
-/// Where a block is.
+/// Location of a block.
 #[derive(Clone, Debug)]
 enum Place {
     Memory(Block),
@@ -108,7 +108,7 @@ pub(crate) struct Chunk {
     place: Place,
 }
 
-/// What one chunk has.
+/// Result of one chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) scanned: u64,
@@ -220,7 +220,7 @@ impl Chunk {
         }
     }
 
-    /// What descriptions of `runs` have the needle; at most `limit` hits are told.
+    /// Finds the descriptions of `runs` that have the needle; returns at most `limit` hits.
     pub(crate) fn scan(
         &self,
         needle: &Needle,

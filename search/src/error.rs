@@ -1,4 +1,4 @@
-//! What can go wrong: only the cache file can.
+//! Errors of search: only the cache file has any.
 
 use std::io;
 
@@ -10,7 +10,7 @@ pub enum SearchError {
     /// The file system refused.
     #[error("cannot {what} the search cache: {source}")]
     Cache {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -18,7 +18,7 @@ pub enum SearchError {
     /// The file does not hold what was written.
     #[error("the search cache is damaged at byte {offset}")]
     Damaged {
-        /// Where the chunk starts.
+        /// Offset of the chunk.
         offset: u64,
     },
 }

@@ -9,7 +9,7 @@ use std::iter::once;
 use caseless::Caseless;
 use memchr::memmem::Finder;
 
-/// What `c` folds to: one to three characters.
+/// Folds `c`: to one to three characters.
 pub(crate) fn folded(c: char) -> impl Iterator<Item = char> {
     once(c).default_case_fold()
 }
@@ -29,7 +29,7 @@ pub(crate) fn fold_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What is looked for, folded once.
+/// Text to find, folded once.
 #[derive(Clone, Debug)]
 pub struct Needle(Finder<'static>);
 
@@ -41,7 +41,7 @@ impl Needle {
         (!folded.is_empty()).then(|| Needle(Finder::new(&folded).into_owned()))
     }
 
-    /// Where it first is in folded text.
+    /// Returns its first position in folded text.
     pub(crate) fn find(&self, folded: &[u8]) -> Option<usize> {
         self.0.find(folded)
     }

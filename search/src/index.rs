@@ -10,7 +10,7 @@ use media::{RunId, Seq};
 
 use crate::{chunk::Chunk, error::SearchError, fold::Needle, scan::Scan, spill::Spill};
 
-/// How much memory the index takes.
+/// Limits of the memory of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of memory above which the oldest chunks move to the cache file.
@@ -25,7 +25,7 @@ pub struct Limits {
 #[derive(Default)]
 struct Shelf {
     chunks: Vec<Arc<Chunk>>,
-    /// Where the runs of the last chunk are in its list.
+    /// Positions of the runs of the last chunk in its list.
     numbers: HashMap<RunId, u32>,
 }
 

@@ -23,7 +23,7 @@ pub struct Hit {
     pub seq: Seq,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Descriptions of the runs that were asked for.
@@ -73,7 +73,7 @@ impl Scan {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was cancelled.
+    /// Returns true where it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
@@ -109,7 +109,7 @@ impl Scan {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was found, once every thread has returned.
+    /// Returns the result, once every thread has returned.
     pub fn found(&self) -> Found {
         let mut parts = std::mem::take(&mut *self.parts());
         parts.sort_unstable_by_key(|(at, _)| *at);
