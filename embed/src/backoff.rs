@@ -1,4 +1,4 @@
-//! When a sidecar that failed is tried again, as a value: times go in, times come out.
+//! Back-off after a sidecar's failure, as a value: times go in, times come out.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ impl Backoff {
         Backoff { shortest, next: shortest, until: None }
     }
 
-    /// Whether nothing may be tried at `now`.
+    /// Returns true where nothing may be tried at `now`.
     pub fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }

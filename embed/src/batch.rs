@@ -12,7 +12,7 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// When a batch is ready and how much may wait.
+/// Size of a batch, and limits of the items that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Most items of a batch; this many make one at once. At least 1.
@@ -37,7 +37,7 @@ impl Default for BatchLimits {
     }
 }
 
-/// What became of everything that was pushed so far.
+/// Counts of the items pushed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
     /// Items that went out in a batch.
@@ -112,7 +112,7 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
         Some(batch)
     }
 
-    /// When the first item has waited long enough; `None` while nothing waits.
+    /// Returns the time at which the first item has waited long enough; `None` while nothing waits.
     pub fn due(&self) -> Option<Instant> {
         self.waiting.front().map(|first| first.since + self.limits.age_max)
     }
@@ -122,7 +122,7 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
         self.waiting.len()
     }
 
-    /// What became of all items so far.
+    /// Returns the counts of all items so far.
     pub fn counts(&self) -> BatchCounts {
         self.counts
     }

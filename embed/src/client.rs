@@ -36,10 +36,10 @@ use crate::{
 /// Most asks that wait for their answers; as many more may wait to be sent.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// How long an ask may take where nothing else is said.
+/// Default time limit of a request.
 pub const DEADLINE: Duration = Duration::from_millis(2000);
 
-/// Why a sidecar gave no embedding.
+/// Reason that a sidecar gave no embedding.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SidecarError {
     /// Empty or larger than the protocol's limit.
@@ -72,7 +72,7 @@ pub enum SidecarError {
 }
 
 impl SidecarError {
-    /// Whoever asked describes the picture anew, whatever the kind.
+    /// Returns the kind of the failure; after any of them the caller describes the picture anew.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SidecarError::Picture(_) => ErrorKind::InvalidInput,
@@ -97,7 +97,7 @@ impl SidecarError {
     }
 }
 
-/// What became of the asks so far.
+/// Counts of the requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SidecarCounts {
     /// Asks that were answered with an embedding.
@@ -155,7 +155,7 @@ impl Sidecar {
         result
     }
 
-    /// What became of the asks so far.
+    /// Returns the counts of the requests so far.
     pub fn counts(&self) -> SidecarCounts {
         SidecarCounts {
             embedded: self.embedded.load(Ordering::Relaxed),

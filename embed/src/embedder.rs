@@ -19,19 +19,19 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// What turns pictures into embeddings.
+/// Model that turns pictures into embeddings.
 pub trait Model: Send {
     /// Side of the pictures that it takes, in pixels.
     fn side(&self) -> u32;
 
-    /// What it runs on, for logs and `/v1/models`.
+    /// Returns the provider that it runs on, for logs and `/v1/models`.
     fn provider(&self) -> &'static str;
 
     /// One embedding for each picture, in order.
     fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError>;
 }
 
-/// What became of the asks so far.
+/// Counts of the requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmbedderCounts {
     /// Pictures that waited and batches that were made of them.
@@ -112,12 +112,12 @@ impl Embedder {
         self.side
     }
 
-    /// What the model runs on.
+    /// Returns the provider that the model runs on.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
 
-    /// What became of the asks so far.
+    /// Returns the counts of the requests so far.
     pub fn counts(&self) -> EmbedderCounts {
         let state = self.shared.lock();
         EmbedderCounts { batch: state.batcher.counts(), ..state.counts }
@@ -193,7 +193,7 @@ fn answer(replies: Vec<Reply>, result: Result<Vec<Embedding>, EmbedError>) {
     match result {
         Ok(embeddings) => {
             for (reply, embedding) in replies.into_iter().zip(embeddings) {
-                // Whoever gave up while the model ran was counted as embedded, which it was.
+                // A caller that gave up while the model ran was counted as embedded, which it was.
                 reply.send(Ok(embedding)).ok();
             }
         }

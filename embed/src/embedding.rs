@@ -95,15 +95,15 @@ impl std::fmt::Debug for Picture {
     }
 }
 
-/// Why no embedding came of a picture.
+/// Reason that a picture has no embedding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
     /// The picture is not of the size that the model takes.
     #[error("the picture has a side of {got} pixels and the model takes {side}")]
     Side {
-        /// What the model takes.
+        /// Side that the model takes, in pixels.
         side: u32,
-        /// What it was given.
+        /// Side of the picture, in pixels.
         got: u32,
     },
     /// The model ran and failed, or gave what is no embedding.
@@ -121,7 +121,7 @@ pub enum EmbedError {
 }
 
 impl EmbedError {
-    /// Whoever asked describes the picture anew, whatever the kind.
+    /// Returns the kind of the failure; after any of them the caller describes the picture anew.
     pub fn kind(&self) -> ErrorKind {
         match self {
             EmbedError::Side { .. } => ErrorKind::InvalidInput,

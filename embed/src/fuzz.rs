@@ -1,4 +1,4 @@
-//! What a fuzzer does to the sidecar's protocol, and what must hold whatever the bytes.
+//! Fuzzing of the sidecar's protocol, and its invariants for any bytes.
 
 use crate::protocol::{Answer, Answers, Requests, encode_answer, request_header};
 

@@ -24,10 +24,10 @@ use crate::{
 const DESCRIPTOR: (&[u8], &[u8]) =
     (include_bytes!("../model/descriptor.onnx"), include_bytes!("../model/descriptor.json"));
 
-/// What ONNX Runtime's library is called where no path is given; the loader looks for it.
+/// Name of ONNX Runtime's library where no path is given; the loader looks for it.
 pub const RUNTIME_LIBRARY: &str = "libonnxruntime.so";
 
-/// Which model to run, and how.
+/// Model to run, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct OnnxConfig {
     /// ONNX Runtime's library, 1.20 or newer; [`RUNTIME_LIBRARY`] where it is not given. All models of
@@ -35,13 +35,13 @@ pub struct OnnxConfig {
     pub runtime: Option<PathBuf>,
     /// The model, with its settings in a JSON of the same name; the built-in one where not given.
     pub model: Option<PathBuf>,
-    /// What to run it on.
+    /// Provider to run it on.
     pub provider: Provider,
     /// Threads that one batch may use on a processor; 0 for as many as there are cores.
     pub threads: usize,
 }
 
-/// What may run a model.
+/// Provider that may run a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provider {
     /// The first of those below that works, from the bottom up.
@@ -86,7 +86,7 @@ impl Provider {
     }
 }
 
-/// Why a model cannot be run.
+/// Reason that a model cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum OnnxError {
     /// The library is not there, is another one or too old.
@@ -100,13 +100,13 @@ pub enum OnnxError {
     Settings {
         /// The JSON.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the settings.
         source: SettingsError,
     },
     /// The model cannot be opened or does not run there.
     #[error("the model does not run on {provider}: {reason}")]
     Session {
-        /// What it should have run on.
+        /// Provider that it should have run on.
         provider: &'static str,
         /// ONNX Runtime's words.
         reason: String,
@@ -134,7 +134,7 @@ pub struct OnnxModel {
     settings: ModelSettings,
     input: String,
     output: String,
-    /// Whether the model takes one picture at a time only.
+    /// True where the model takes one picture at a time only.
     single: bool,
     provider: &'static str,
     /// Providers that were tried before, and why they do not run it.
@@ -180,7 +180,7 @@ impl OnnxModel {
         self.dimensions
     }
 
-    /// Why providers that were tried before the one in use do not run it.
+    /// Returns the reasons that providers tried before the one in use do not run it.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }

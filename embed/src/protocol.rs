@@ -21,7 +21,7 @@ pub const JPEG_BYTES_MAX: usize = 4 << 20;
 const VERSION: u8 = 1;
 const HEADER: usize = 12;
 
-/// What a sidecar says to a request.
+/// Answer of a sidecar to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// Status 0.
@@ -30,7 +30,7 @@ pub enum Answer {
     Refused(Refusal),
 }
 
-/// Why a sidecar has no embedding, as the status byte of its answer.
+/// Reason that a sidecar has no embedding, as the status byte of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// 1: not a JPEG that it can read.
@@ -104,7 +104,7 @@ impl ProtocolError {
     }
 }
 
-/// What goes before the bytes of a JPEG; `None` for one that is empty or too large to be sent.
+/// Returns the header of a JPEG's bytes; `None` for one that is empty or too large to be sent.
 pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
     if !(1..=JPEG_BYTES_MAX).contains(&jpeg_bytes) {
         return None;
@@ -153,7 +153,7 @@ impl Requests {
         Ok(body(&mut self.buffer, length as usize))
     }
 
-    /// Whether the bytes so far end between two messages.
+    /// Returns true where the bytes so far end between two messages.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -210,7 +210,7 @@ fn header(buffer: &BytesMut, magic: &[u8; 4]) -> Result<Option<[u8; HEADER]>, Pr
 fn body(buffer: &mut BytesMut, length: usize) -> Option<Bytes> {
     let whole = HEADER + length;
     if buffer.len() < whole {
-        // What is announced is within its limit, so that room for it may be made at once.
+        // The announced length is within its limit, so that room for it may be made at once.
         buffer.reserve(whole - buffer.len());
         return None;
     }

@@ -1,5 +1,5 @@
-//! Whether the description of a frame may stand for another: the anchor is the last frame that was
-//! described, never the previous one, so that a scene which changes slowly is not followed for ever.
+//! Reuse of a frame's description for another: the anchor is the last frame that was described,
+//! never the previous one, so that a scene which changes slowly is not followed for ever.
 //!
 //! Knows no clock, no description and no event: frames go in with their media time, a verdict comes
 //! out. The same frames give the same verdicts on every machine, given the same embeddings.
@@ -11,7 +11,7 @@ use crate::{cells::CellMeans, embedding::Embedding};
 #[cfg(test)]
 mod tests;
 
-/// When a description may be used again. `Default` is what the service starts with.
+/// Limits within which a description is used again. `Default` is what the service starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReuseRule {
     /// Largest cosine distance to the anchor.
@@ -48,13 +48,13 @@ const CELL_CHANGE_MAX: u8 = 12;
 pub struct Seen {
     /// Its media time.
     pub at: Timestamp,
-    /// What it shows.
+    /// Embedding of its picture.
     pub embedding: Embedding,
-    /// How bright its parts are.
+    /// Brightness of its parts.
     pub cells: CellMeans,
 }
 
-/// What to do with a frame.
+/// Decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Novelty {
     /// Describe it.
@@ -63,7 +63,7 @@ pub enum Novelty {
     Reuse(Score),
 }
 
-/// Why a frame is described.
+/// Reason to describe a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newness {
     /// No frame has been described.
@@ -114,8 +114,8 @@ impl Reuse {
         Reuse { rule, seed, anchor: None, drift: 0, reusable: 0 }
     }
 
-    /// Whether `seen` needs a description of its own. It becomes the anchor by [`Reuse::described`]
-    /// alone: a frame whose description failed is none.
+    /// Decides on a description for `seen`. It becomes the anchor by [`Reuse::described`] alone: a
+    /// frame whose description failed is none.
     pub fn judge(&mut self, seen: &Seen) -> Novelty {
         let distance = match self.distance(seen) {
             Ok(distance) => distance,
@@ -136,7 +136,7 @@ impl Reuse {
         self.drift = 0;
     }
 
-    /// What was described no longer stands for anything: the question changed.
+    /// Forgets the anchor: the prompt changed.
     pub fn forget(&mut self) {
         self.anchor = None;
         self.drift = 0;

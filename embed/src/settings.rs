@@ -4,16 +4,16 @@ use std::{io, path::Path};
 
 use crate::embedding::Picture;
 
-/// How a model takes its pictures. Beside `encoder.onnx` it is `encoder.json`, for example
-/// `{"input_size": 224, "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}`.
+/// Input format of a model. Beside `encoder.onnx` it is `encoder.json`, for example `{"input_size":
+/// 224, "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}`.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
     /// Side of the square input, in pixels.
     pub input_size: u32,
-    /// What is taken from red, green and blue in 0..=1.
+    /// Values subtracted from red, green and blue in 0..=1.
     pub mean: [f32; 3],
-    /// What the rest is divided by.
+    /// Values that the differences are divided by.
     pub std: [f32; 3],
     /// Name of the input; the model's first where it is not given.
     #[serde(default)]
@@ -23,7 +23,7 @@ pub struct ModelSettings {
     pub output: Option<String>,
 }
 
-/// Why the JSON of a model is of no use.
+/// Reason that the JSON of a model is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// It cannot be read.

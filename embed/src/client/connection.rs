@@ -39,7 +39,7 @@ struct Waiting {
 
 impl Waiting {
     fn tell(self, result: Result<Embedding, SidecarError>) {
-        // Whoever asked may be gone; the answer had to be read all the same.
+        // The caller may be gone; the answer had to be read all the same.
         self.reply.send(result).ok();
     }
 }
@@ -90,15 +90,15 @@ pub(super) async fn serve(
 }
 
 fn tell(ask: Ask, error: SidecarError) {
-    // Whoever asked may be gone.
+    // The caller may be gone.
     ask.reply.send(Err(error)).ok();
 }
 
-/// What is under way on an open connection.
+/// Requests in progress on an open connection.
 struct Connection {
     deadline: Duration,
     waiting: VecDeque<Waiting>,
-    /// What is to be sent, the parts of which the first may be sent in part.
+    /// Parts to send, of which the first may be sent in part.
     sending: VecDeque<Bytes>,
     answers: Answers,
 }

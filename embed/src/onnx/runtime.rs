@@ -43,7 +43,7 @@ pub(super) fn environment(library: Option<&Path>) -> Result<Environment, OnnxErr
     Ok(environment)
 }
 
-/// What opens a session on `provider` and nowhere else, as far as its own operators reach.
+/// Makes a builder of sessions on `provider` and nowhere else, as far as its own operators reach.
 pub(super) fn builder(
     environment: &Environment,
     provider: Provider,

@@ -117,8 +117,8 @@ fn streams_are_not_shadowed_together() {
 }
 
 proptest! {
-    /// Whatever comes: a reuse keeps every bound to the last described frame, all reuses since it
-    /// keep the drift bound, and what is described is reused at once.
+    /// Any frames: a reuse keeps every bound to the last described frame, all reuses since it keep
+    /// the drift bound, and a described frame is reused at once.
     #[test]
     fn no_reuse_breaks_a_bound(
         frames in proptest::collection::vec((-50_i64..400, 0_u32..15_000, 0_u8..20, any::<bool>()), 1..200),

@@ -4,7 +4,7 @@ use embed::{OnnxConfig, OnnxModel, Picture};
 
 use crate::onnx_runtime::runtime;
 
-/// How many scenes there are.
+/// Number of scenes.
 pub const SCENES: u32 = 4;
 
 const SIDE: u32 = 224;
