@@ -20,7 +20,7 @@ export const client = new SightlineClient(address, { ...common, fetch: observedF
 /** For uploads, which tell how far they have come. */
 export const uploader = new SightlineClient(address, { ...common, maxRetries: 0 });
 
-/** What a failure was in the end: uploads and retries wrap it. */
+/** Returns the innermost cause of a failure: uploads and retries wrap it.  */
 export function causeOf(error: unknown): unknown {
   return error instanceof UploadError || error instanceof RetryExhaustedError ? causeOf(error.cause) : error;
 }

@@ -1,4 +1,4 @@
-/** Whether the server answers and takes the key, as every request finds it. */
+/** Connection to the server: its reachability and the acceptance of the key, as every request finds them. */
 import { build, type Query } from '../app/address';
 import { base } from '../app/router.svelte';
 
@@ -52,7 +52,7 @@ export async function observedFetch(input: RequestInfo | URL, init?: RequestInit
   const { key } = state;
   try {
     const response = await fetch(input, init);
-    // What a proxy says of a server that does not answer it.
+    // Answers of a proxy whose server does not answer it.
     if (response.status === 502 || response.status === 504) void lost();
     else heard();
     if (response.status === 401 && key === state.key) state.refused = true;

@@ -12,7 +12,7 @@ export class Resource<T> {
   /** Nothing is there yet, and it takes its time. */
   slow = $state(false);
   loading = $state(false);
-  /** When `data` came, epoch milliseconds. */
+  /** Time at which `data` came, epoch milliseconds. */
   at = $state(0);
 
   #fetch: (signal: AbortSignal) => Promise<T>;

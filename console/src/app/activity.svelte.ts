@@ -1,4 +1,4 @@
-/** What the top bar says of the server: how many runs are live, and whether something is wrong with the machine. */
+/** State of the server in the top bar: the number of live runs, and any trouble with the machine. */
 import { client } from '../api/client';
 import { connection } from '../api/connection.svelte';
 import { isLive } from '../runs/words';

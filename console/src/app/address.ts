@@ -7,7 +7,7 @@ export type Route =
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** What `path`, beneath where the page is mounted, shows. */
+/** Returns the route of `path`, beneath where the page is mounted. */
 export function parse(path: string): Route {
   const [page = '', id, ...more] = path.split('/').filter((part) => part !== '').map(decode);
   if (more.length > 0) return { page: 'lost' };

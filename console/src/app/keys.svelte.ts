@@ -6,7 +6,7 @@ import { settings } from './settings.svelte';
 export interface Binding {
   /** `event.key`, with `Shift+`, `Alt+` or `Mod+` (Ctrl, on a Mac Cmd) before it; several for the same act. */
   keys: string[];
-  /** What it does, for the map; without it the map leaves it out. */
+  /** Description of its action in the map of keys; without it the map leaves it out. */
   says?: Key;
   act: (event: KeyboardEvent) => void;
   /** Acts in fields as well. */

@@ -1,4 +1,4 @@
-/** What a person chose for this browser; nothing of it leaves the browser. */
+/** Settings of a person for this browser; nothing of it leaves the browser. */
 
 export type Theme = 'system' | 'light' | 'dark';
 export type Language = 'en' | 'de';

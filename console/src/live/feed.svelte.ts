@@ -1,4 +1,4 @@
-/** What a live run says as it happens: its newest still, its words and its other events, the newest first. */
+/** Events of a live run as they happen: its newest still, its descriptions and its other events, the newest first. */
 import { SvelteMap } from 'svelte/reactivity';
 import type { RunEvent } from 'sightline-client';
 import { causeOf, client, isGone, type Run } from '../api/client';

@@ -1,4 +1,4 @@
-/** How a live session does, in words: the server's figures, and what to do about the one that is over. */
+/** Health of a live session in words: the server's figures, and advice about the one that is over. */
 import type { Key } from '../app/messages.svelte';
 
 export interface Health {
@@ -15,7 +15,7 @@ export interface Health {
 /** Figures past these are said, as the server's rule has them. */
 const BOUNDS = { lost_percent: 1, jitter_ms: 30, behind_ms: 1000 } as const;
 
-/** What to do: about the figure that is the most over its bound. */
+/** Returns advice about the figure that is the most over its bound. */
 export function advice(health: Health): Key {
   if (health.word === 'silent') return 'health.silent_do';
   const over = (Object.keys(BOUNDS) as (keyof typeof BOUNDS)[]).map((name) => ({ name, times: health[name] / BOUNDS[name] }));

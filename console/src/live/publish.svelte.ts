@@ -1,4 +1,4 @@
-/** What this browser publishes, over WHIP: one camera or screen at a time, which goes on while the person walks through other pages. */
+/** Publishing from this browser, over WHIP: one camera or screen at a time, which goes on while the person visits other pages. */
 import { HttpError } from 'sightline-client';
 import { causeOf, client, reasonOf } from '../api/client';
 import { apiUrl, connection } from '../api/connection.svelte';
@@ -10,7 +10,7 @@ type Phase = 'idle' | 'asking' | 'connecting' | 'on';
 /** Longer than this and the network does not let the video through. */
 const CONNECT_MS = 20_000;
 
-/** Why a browser gives no picture, by the name of its exception. */
+/** Reasons that a browser gives no picture, by the name of its exception. */
 const REFUSED: Record<string, Key> = {
   NotAllowedError: 'publish.denied',
   NotFoundError: 'publish.no_camera',
@@ -22,7 +22,7 @@ class Publisher {
   source = $state<Source>('camera');
   problem = $state('');
   run = $state<string | null>(null);
-  /** What the camera shows here. */
+  /** Picture of the camera for the page. */
   stream = $state.raw<MediaStream | null>(null);
   session = $state<string | null>(null);
   #peer: RTCPeerConnection | null = null;

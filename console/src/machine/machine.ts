@@ -1,4 +1,4 @@
-/** What the Machine page makes of the server's answers: findings in words, the worst first. */
+/** Findings of the Machine page from the server's answers, in words, the worst first. */
 import type { Schemas } from '../api/client';
 import { t } from '../app/messages.svelte';
 
@@ -11,7 +11,7 @@ export interface Trouble {
   todo: string | null;
 }
 
-/** What is wrong: what stops the server, then the doctor's problems, then models that do not answer. */
+/** Returns the problems: those that stop the server, then the doctor's, then models that do not answer. */
 export function troubles(ready: Schemas.Readiness | undefined, models: Schemas.Models | undefined, checks: readonly Check[]): Trouble[] {
   const found: Trouble[] = [];
   for (const reason of ready?.reasons ?? []) found.push({ what: reason, todo: null });

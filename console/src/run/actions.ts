@@ -1,4 +1,4 @@
-/** What a run page copies and downloads. */
+/** Copies and downloads of a run page. */
 
 import { client, reasonOf } from '../api/client';
 import { apiUrl } from '../api/connection.svelte';
@@ -18,7 +18,7 @@ export function askAbout(page: RunPage): void {
   if (still) askModel({ run: page.data.id, stills: [{ sha: still.image_sha256, pts: still.pts_ms }] });
 }
 
-/** What is selected, as a path of the API: a marker's range of markers, a frame, a range of signals. */
+/** Returns the selection as a path of the API: a marker's range of markers, a frame, a range of signals. */
 export function selectedPath(page: RunPage): string {
   const run = `v1/runs/${page.data.id}`;
   const { selection, marker } = page;

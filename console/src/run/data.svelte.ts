@@ -1,4 +1,4 @@
-/** What is known of a run: loaded once, then kept up with its events while it goes on. */
+/** Data of a run: loaded once, then kept up with its events while it goes on. */
 
 import type { RunEvent } from 'sightline-client';
 import { client, isGone, type Run, type Schemas } from '../api/client';
@@ -26,7 +26,7 @@ export interface Analysis {
   stream: string;
 }
 
-/** What a chunk's answer and a live finding have in common. */
+/** Fields that a chunk's answer and a live finding share. */
 type Said = Pick<Schemas.Interaction, 'seq' | 'description' | 'confidence'> & Partial<Schemas.Interaction>;
 
 const OVERVIEW_POINTS = 4000;
@@ -49,7 +49,7 @@ export class RunData {
   ready = $state(false);
   frames = $state(0);
   limits = $state.raw<Limits>({ start: 0, end: 0, frameMs: 40 });
-  /** Where reading ended early, and why. */
+  /** Time at which reading ended early, and the reason. */
   cut = $state.raw<{ at: number; reason: string } | null>(null);
   failure = $state<string | null>(null);
   error = $state.raw<unknown>(null);

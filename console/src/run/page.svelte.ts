@@ -74,7 +74,7 @@ export class RunPage {
 
   private stack: ViewStack | null = null;
   private animation = 0;
-  /** Where a movement of the view ends that is under way. */
+  /** End of the movement of the view that is under way. */
   private goal: View | null = null;
   private rest: ReturnType<typeof setTimeout> | undefined;
   private pendingMove: Move = 'pan';
@@ -368,7 +368,7 @@ export class RunPage {
     const { frameMs, end } = this.data.limits;
     if (selection?.kind === 'range') return { from: selection.from, to: selection.to };
     if (marker) {
-      // What a cut begins is the shot up to the next one.
+      // A cut begins the shot up to the next one.
       const cuts = marker.event_type === 'scene_cut' ? this.data.lanes.find((lane) => lane.kind === 'cut')?.index : undefined;
       const to = cuts ? (cuts.after(marker.start_pts_ms)?.start_pts_ms ?? end) : endOf(marker, frameMs);
       return { from: marker.start_pts_ms, to, marker: marker.marker_id, frame: marker.start_frame };

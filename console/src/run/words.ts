@@ -13,7 +13,7 @@ const TYPES: Record<string, Key> = {
   context_observation: 'type.context_observation',
 };
 
-/** What a type of marker is called; one of a model as it said it, in words. */
+/** Returns the name of a type of marker; one of a model as it said it, in words. */
 export function typeName(type: string): string {
   const key = TYPES[type];
   const words = type.replaceAll('_', ' ').trim();
@@ -69,7 +69,7 @@ const ARTIFACTS: Record<string, Bar['signal']> = {
   flicker_suspected: 'flicker', ghosting_suspected: 'ghosting', noise_variance_spike: 'noise',
 };
 
-/** Why a frame was kept or not, from the reason and its numbers alone. `first` is the run's first frame. */
+/** Explains the decision about a frame, from the reason and its numbers alone. `first` is the run's first frame. */
 export function why(frame: FrameAnswer, first: number, name: (signal: Bar['signal']) => string): Sentence {
   const bars = barsOf(frame);
   const bar = (signal: Bar['signal']) => bars.find((one) => one.signal === signal)!;

@@ -6,7 +6,7 @@ const PLACE = 'sightline.analysis';
 /** The most that the server analyses of a source. */
 const FRAMES_MAX = 500_000;
 
-/** What a person chose for analyses, kept in this browser. */
+/** Options that a person chose for analyses, kept in this browser. */
 export interface Choice {
   /** The model to ask; `null`: the first that is ready; empty: none. */
   model: string | null;
@@ -41,7 +41,7 @@ export interface Sending {
   sent: number;
   /** Milliseconds that are left at this rate; `null` until there is one. */
   left: number | null;
-  /** What went wrong. */
+  /** Problem of the upload or the analysis. */
   problem: string | null;
   abort: AbortController;
 }

@@ -16,7 +16,7 @@ export class RunList {
   /** There are more than are loaded. */
   cut = $state(false);
   error = $state.raw<unknown>();
-  /** When the list was last told by the server, epoch milliseconds. */
+  /** Time of the server's last answer with the list, epoch milliseconds. */
   at = $state(0);
   #hidden = new Set<string>();
   #timer: ReturnType<typeof setTimeout> | undefined;

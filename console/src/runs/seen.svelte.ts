@@ -1,4 +1,4 @@
-/** Where models named something in a run, for the strips of the list: asked once a run in view, and again when there is more. */
+/** Descriptions of models in a run, for the strips of the list: asked once a run in view, and again when there is more. */
 import { SvelteMap } from 'svelte/reactivity';
 import { client, type Run } from '../api/client';
 

@@ -1,4 +1,4 @@
-/** What a run is called, and where it stands, as the list says it. */
+/** Name and state of a run, as the list has them. */
 import type { Run } from '../api/client';
 import { spans } from './spans';
 import { number, t } from '../app/messages.svelte';
@@ -75,7 +75,7 @@ export const ORDERS = {
 } satisfies Record<string, (a: Run, b: Run) => number>;
 export type Order = keyof typeof ORDERS;
 
-/** Where it comes from and what it is: `File · 1280 × 720 at 25 fps`. */
+/** Returns the origin and the format of a run's source: `File · 1280 × 720 at 25 fps`. */
 export function sourceOf(run: Run): string {
   const kind = run.session_id !== null || run.source === 'whip' ? t('source.whip')
     : run.source === 'rtsp' ? t('source.rtsp')

@@ -28,7 +28,7 @@ export function byRun(hits: readonly Hit[], runs: readonly Pick<Run, 'run_id'>[]
     .sort((a, b) => (place.get(a.key) ?? runs.length) - (place.get(b.key) ?? runs.length));
 }
 
-/** When a hit was, in wall time: by its stream's start where that is known, else by its run's beginning. */
+/** Returns the wall time of a hit: by its stream's start where that is known, else by its run's beginning. */
 export function wallOf(hit: Hit, run: Pick<Run, 'created_at' | 'wall_start_ms'> | undefined): number {
   const starts = Object.values(run?.wall_start_ms ?? {}).filter((at) => typeof at === 'number');
   return (starts[0] ?? Date.parse(run?.created_at ?? '') ?? 0) + (hit.pts_ms ?? 0);

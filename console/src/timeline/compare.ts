@@ -1,4 +1,4 @@
-/** What two analyses of one run tell differently. */
+/** Differences between two analyses of one run. */
 
 import type { Marker } from './lanes';
 

@@ -110,7 +110,7 @@ const COMPACT = { overview: 33, film: 44 };
 
 export interface Layout {
   rows: Row[];
-  /** Where the rows that scroll begin, and how high all are together. */
+  /** Height of the rows above those that scroll, and of all together. */
   fixed: number;
   height: number;
 }

@@ -13,7 +13,7 @@ export interface Plot {
   scroll: () => number;
   scrollTo: (to: number) => void;
   canScroll: () => boolean;
-  /** Where the window lies in the overview. */
+  /** Position of the window in the overview. */
   window: () => { from: number; to: number };
   /** Height of the stills of the film row. */
   film: (row: Row) => number;
@@ -31,7 +31,7 @@ interface Point {
   y: number;
 }
 
-/** How far two fingers are apart, and their middle. */
+/** Distance of two fingers, and their middle. */
 const between = (a: Point, b: Point) => ({ apart: Math.max(10, Math.hypot(a.x - b.x, a.y - b.y)), middle: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
 
 export class Pointer {

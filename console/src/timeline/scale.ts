@@ -99,7 +99,7 @@ export type Goal = { kind: 'time'; ms: number } | { kind: 'frame'; frame: number
 
 export interface GoalContext {
   end: number;
-  /** What media time 0 is on the shown clock, null without one. */
+  /** Time of the shown clock at media time 0, null without one. */
   origin: number | null;
   clock: boolean;
 }

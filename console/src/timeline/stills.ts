@@ -1,4 +1,4 @@
-/** Which still stands for a slot of the film strip. */
+/** Choice of the still for a slot of the film strip. */
 
 import type { IntervalIndex } from './intervals';
 

@@ -21,9 +21,9 @@ export async function api<T = Record<string, unknown>>(server: Server, method: s
 export interface MakeRun {
   /** Path of the clip. */
   file: string;
-  /** What to call the run. */
+  /** Name of the run. */
   label?: string;
-  /** Whose it is: a name of `startServer({ names })`. */
+  /** Owner of the run: a name of `startServer({ names })`. */
   as?: string;
   /** Ask the model about chunks of so many frames: the server needs one. */
   chunk?: number;

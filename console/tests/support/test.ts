@@ -51,7 +51,7 @@ export async function signIn(page: Page, key: string): Promise<void> {
 
 const AXE = readFileSync(fileURLToPath(new URL('../../node_modules/axe-core/axe.min.js', import.meta.url)), 'utf8');
 
-/** What axe finds wrong with the page, WCAG 2.2 AA and best practices: one line a finding. */
+/** Returns the findings of axe about the page, WCAG 2.2 AA and best practices: one line a finding. */
 export async function axe(page: Page): Promise<string[]> {
   return page.evaluate(`${AXE};axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.target.join(' ') + ' ' + n.failureSummary)))`);
 }

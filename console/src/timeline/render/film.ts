@@ -106,7 +106,7 @@ function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
   }
 }
 
-/** What other limits would keep as well is hollow; what they would drop is struck out. */
+/** Draws the effect of other limits: frames that they would keep as well hollow, those they would drop struck out. */
 function paintTried(c: CanvasRenderingContext2D, y: number, scene: Scene, theme: Theme, width: number): void {
   c.strokeStyle = theme.ink;
   c.lineWidth = 1;

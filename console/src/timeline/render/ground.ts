@@ -1,4 +1,4 @@
-/** What lies under the data: overview with its window, ruler, bands over all lanes, lines between rows. */
+/** Ground under the data: overview with its window, ruler, bands over all lanes, lines between rows. */
 
 import { endOf } from '../lanes';
 import { levelFor } from '../pyramid';
@@ -145,7 +145,7 @@ export function paintWindow(c: CanvasRenderingContext2D, scene: Scene, theme: Th
   }
 }
 
-/** Where the window of a view lies in the overview, never narrower than its handles. */
+/** Returns the position of a view's window in the overview, never narrower than its handles. */
 export function overviewWindow(view: View, all: View, width: number): { from: number; to: number } {
   const from = xOf(all, width, view.from);
   const to = xOf(all, width, view.to);

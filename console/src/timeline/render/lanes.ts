@@ -166,7 +166,7 @@ function label(
   c.fillText(fitted, x, y + height / 2 + 0.5);
 }
 
-/** What was seen, for a marker of a model: the label of the words that begin with it. */
+/** Returns the label of a model's marker: that of the words that begin with it. */
 function labelOf(marker: Marker, scene: Scene): string {
   const word = scene.words.meeting(marker.start_pts_ms, marker.start_pts_ms + 1).at(-1);
   return word && word.type === marker.event_type && word.label ? word.label.replaceAll('_', ' ') : '';

@@ -1,4 +1,4 @@
-/** What the canvases show: all that drawing needs, gathered before a frame is drawn. */
+/** Scene of the canvases: all that drawing needs, gathered before a frame is drawn. */
 
 import type { Comparison } from '../compare';
 import type { Tried } from '../gate';
@@ -53,7 +53,7 @@ export interface Scene {
   hover: number | null;
   selected: { from: number; to: number; marker?: string; frame?: number } | null;
   playing: boolean;
-  /** What media time 0 is on the shown clock; 0 for media time. */
+  /** Time of the shown clock at media time 0; 0 for media time. */
   origin: number;
   clock: boolean;
   compact: boolean;

@@ -1,4 +1,4 @@
-/** What models said, where they said it: two lines from each description to the next. */
+/** Descriptions of models along the time: two lines from each description to the next. */
 
 import type { Row } from '../lanes';
 import { levelOf, span, tOf, xOf } from '../scale';
