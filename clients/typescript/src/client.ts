@@ -12,7 +12,7 @@ const JOB_WAIT_MS = 20_000;
 const JOB_PROGRESS_MS = 500;
 const WHIP = "/v1/stream/whip";
 
-/** What `analyze` takes: a source, a model that the server knows, and whatever `ingestRun` and `analyzeRun` take. */
+/** Options of `analyze`: a source, a model that the server knows, and those of `ingestRun` and `analyzeRun`. */
 export interface AnalyzeOptions {
   source_uri: string;
   model: string;

@@ -168,7 +168,7 @@ export class Http {
   }
 }
 
-/** Whether the same request may succeed later. */
+/** Returns true where the same request may succeed later. */
 export function isTransient(error: unknown): error is HttpError | NetworkError {
   return error instanceof NetworkError || (error instanceof HttpError && TRANSIENT.includes(error.status));
 }
@@ -206,7 +206,7 @@ export function randomKey(): string {
   return globalThis.crypto?.randomUUID?.() ?? `${Date.now().toString(36)}-${part()}${part()}`;
 }
 
-/** What an error message calls a request; the query may hold a ticket and is left out. */
+/** Returns the name of a request in an error message; the query may hold a ticket and is left out. */
 function name(request: Request, url: string): string {
   return `${request.method} ${url.split("?")[0]}`;
 }
@@ -224,7 +224,7 @@ async function readJson<T>(response: Response, what: string): Promise<T> {
   }
 }
 
-/** What an answer that is no JSON is called. */
+/** Makes the error of an answer that is no JSON. */
 export function notJson(response: Response, what: string, cause?: unknown): ParseError {
   const type = response.headers.get("content-type") ?? "nothing";
   return new ParseError(`${what}: the answer is not JSON but ${type}: check the base URL`, { cause });

@@ -96,7 +96,7 @@ export class Splitter {
 const STRUCTURE = /["{}[\]]/g;
 const IN_STRING = /["\\]/g;
 
-/** Where the next character is that means something, or -1. */
+/** Returns the position of the next character of the structure, or -1. */
 function find(text: string, from: number, inString: boolean): number {
   const pattern = inString ? IN_STRING : STRUCTURE;
   pattern.lastIndex = from;

@@ -8,7 +8,7 @@ import type { Query } from "./types.js";
 const SILENCE_MAX_MS = 45_000;
 const OUTAGE_MAX_MS = 300_000;
 
-/** What to subscribe to, and from where. */
+/** Filter of the events, and the position to start from. */
 export interface SubscribeOptions extends Query<"followEvents"> {
   /** Ends the subscription, which then throws the signal's reason. */
   signal?: AbortSignal | undefined;

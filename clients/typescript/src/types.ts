@@ -16,7 +16,7 @@ export type Answer<K extends Operation> = operations[K]["responses"] extends { 2
 /** A page of a list that was asked for with `limit`; `nextCursor`, where there is one, asks for the next page. */
 export type Page<T> = T & { readonly nextCursor?: string };
 
-/** What every call takes. */
+/** Options of every call. */
 export interface CallOptions {
   /** Ends the call, which then throws the signal's reason. */
   signal?: AbortSignal | undefined;
@@ -24,7 +24,7 @@ export interface CallOptions {
   timeoutMs?: number | undefined;
 }
 
-/** What a call takes that acts once however often it is sent. */
+/** Options of a call that acts once however often it is sent. */
 export interface KeyedOptions extends CallOptions {
   /** Names the request; made up where it is missing. */
   idempotencyKey?: string | undefined;

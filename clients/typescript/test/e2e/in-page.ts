@@ -1,4 +1,4 @@
-/** What a page of the browser tests runs: every case, by its name. */
+/** Cases that a page of the browser tests runs, by name. */
 import { type ClientOptions, SightlineClient } from "../../src/index.js";
 import { failures, methods } from "./cases.js";
 import { readCrowd } from "./crowd.js";

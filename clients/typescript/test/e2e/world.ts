@@ -1,4 +1,4 @@
-/** What an end-to-end test stands in, in Node.js and in a page alike. */
+/** Environment of an end-to-end test, in Node.js and in a page alike. */
 import type { ClientOptions, SightlineClient } from "../../src/index.js";
 
 /** Addresses and keys of the servers. */
@@ -47,7 +47,7 @@ export function holds(condition: unknown, what: string): asserts condition {
   if (!condition) throw new Error(`it does not hold that ${what}`);
 }
 
-/** What a call fails with, as a text. */
+/** Returns the failure of a call, as a text. */
 export async function said(promise: Promise<unknown>): Promise<string> {
   return promise.then((value) => `success: ${JSON.stringify(value)}`, String);
 }

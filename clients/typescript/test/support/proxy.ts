@@ -1,7 +1,7 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** What a proxy does to the next answers. */
+/** Cuts of a proxy's next answers. */
 export interface Cut {
   /** Bytes of the body after which the connection is cut. */
   afterBytes: number;

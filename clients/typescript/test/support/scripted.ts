@@ -73,7 +73,7 @@ export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
   return found;
 }
 
-/** What a promise fails with. */
+/** Returns the failure of a promise. */
 export async function failure(promise: Promise<unknown>): Promise<unknown> {
   return promise.then(
     () => new Error("it succeeded"),

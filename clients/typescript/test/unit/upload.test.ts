@@ -26,7 +26,7 @@ test.each([
   const { client } = scripted([async (_url, init) => ((form = await received(init)), json(ANSWER))]);
   const progress: { loaded: number; total: number | undefined }[] = [];
   expect(await client.uploadFile(file, (told) => progress.push(told))).toEqual(ANSWER);
-  // Whether a parser undoes the escape, as the standard has it, is its own affair.
+  // Undoing the escape, as the standard has it, is a matter of the parser.
   expect(decodeURIComponent(form?.name ?? "")).toBe(name);
   expect(form?.type).toBe(type);
   expect(Buffer.compare(Buffer.from(await (form as File).arrayBuffer()), Buffer.from(BYTES))).toBe(0);
