@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the million events of one run take, read whole over HTTP by curl and by the command line.
+"""Cost of the million events of one run, read whole over HTTP by curl and by the command line.
 
 usage: benches/events.py path/to/described_log path/to/sightline-server path/to/sightline [ROUNDS]
 Prints, for each, the time to the first byte, the whole time, the bytes, and the server's memory before and after (its peak too).

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What live sessions of 720p30 H.264 at 1.5 Mb/s cost: 1, 8, 16 and 24 of them, at most 8 in a worker.
+# Cost of live sessions of 720p30 H.264 at 1.5 Mb/s: 1, 8, 16 and 24 of them, at most 8 in a worker.
 # usage: benches/live.sh [OPTION...]   options of the example live_cost, such as --stills --shown
 # As root, `chrt -r 10 benches/live.sh` puts it ahead of whatever else the machine does.
 set -euo pipefail

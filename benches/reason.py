@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What models add to a decoding: `bound` for good ones, `chaos` for all the ways in which they fail.
+"""Cost of models to a decoding: `bound` for good ones, `chaos` for all the ways in which they fail.
 
 usage: benches/reason.py bound|chaos SERVER VIDEO [SECONDS]
 bound: reasonings over the first 60 s of VIDEO, a model that takes 200 ms, four asks at once: the time over the
@@ -210,7 +210,7 @@ def paired(name, pairs):
 
 
 def chaos(server):
-    """What failing models cost a decoding that asks none of them.
+    """Cost of failing models to a decoding that asks none of them.
 
     Wall time: beside reasonings that begin at a fixed pace, models failing over models working.
     Work: seconds of CPU of the decoding's worker, beside questions that fail over questions that

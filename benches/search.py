@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a search over HTTP takes on a server with a million descriptions.
+"""Cost of a search over HTTP on a server with a million descriptions.
 
 usage: benches/search.py path/to/described_log path/to/sightline-server [ROUNDS]
 Prints the start of the server, its memory, and the median and worst of each query, alone and four at once.

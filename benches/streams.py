@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What idle event streams cost a running server: memory, processor, and the time to tell all.
+"""Cost of idle event streams to a running server: memory, processor, and the time to tell all.
 
 usage: benches/streams.py ADDR:PORT PID KEY [STREAMS [SECONDS]]
 Opens the streams over plain sockets, waits, then appends one event and waits until all have it.

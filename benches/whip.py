@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What WHIP publishers that come and go, and offers that nobody follows, leave in a whole server.
+"""Resources that WHIP publishers that come and go, and offers without a publisher, leave in a server.
 
 usage: benches/whip.py SERVER SIGHTLINE VIDEO [SESSIONS [OFFERS]]
 Rounds of SESSIONS (1000) publications, eight at once, each connected, decoded and ended; then rounds of OFFERS (10000)
@@ -61,7 +61,7 @@ def figure(name):
 
 
 def settled():
-    """What the server has once no session and no worker of one is left."""
+    """Returns the resources of the server once no session and no worker of one is left."""
     started = time.time()
     while figure("service_live_sessions ") or figure("service_live_workers "):
         assert time.time() - started < 300, "sessions stay"

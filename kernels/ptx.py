@@ -19,7 +19,7 @@ nvrtc = ctypes.CDLL(str(folder / "libnvrtc.so.12"))
 
 
 def text_of(program: ctypes.c_void_p, what: str) -> bytes:
-    """What NVRTC has of a program: its log, PTX or machine code."""
+    """Returns an output of NVRTC for a program: its log, PTX or machine code."""
     size = ctypes.c_size_t()
     check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
     buffer = ctypes.create_string_buffer(size.value)

@@ -182,7 +182,7 @@ impl Client {
                 (response.status(), bytes)
             }
         };
-        // What is uploaded is no video, which the server finds once it has all of it.
+        // The upload is no video, which the server finds once it has all of it.
         let is_answered = status.is_success() || status == StatusCode::UNPROCESSABLE_ENTITY;
         if is_answered { Ok(bytes) } else { Err(format!("answered {status}").into()) }
     }

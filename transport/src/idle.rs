@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleStream<S> {
         let text = "a request says in one way where its body ends: content-length, or \
                     transfer-encoding: chunked";
         self.tell(cx, StatusCode::BAD_REQUEST, text);
-        // What has come and is not read would take the answer back.
+        // Closing with unread bytes would reset the connection, and the answer with it.
         let (mut rest, mut left) = ([0; 4096], REFUSED_BYTES);
         while left > 0 {
             let mut rest = ReadBuf::new(&mut rest);

@@ -62,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
         buf.put_slice(&first[*again..*again + count]);
         *again += count;
         if buf.remaining() > 0 {
-            // What fails here fails again when it is read alone.
+            // A read that fails here fails again when it is done alone.
             let _more = Pin::new(stream).poll_read(cx, buf);
         }
         Poll::Ready(Ok(()))

@@ -81,7 +81,7 @@ impl Spares {
 fn keep(program: &WorkerProgram, slot: &Slot, wanted: &Receiver<()>) {
     loop {
         if lock(slot).is_none() {
-            // Why none starts is told to the job that then tries it itself.
+            // The reason of a failure is told to the job that then tries it itself.
             let started = Started::new(program).ok();
             *lock(slot) = started;
         }

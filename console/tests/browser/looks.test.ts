@@ -1,4 +1,4 @@
-/** How the shell's pages look to axe and to people: both themes, forced colours, large text, a phone. Pictures go to `screenshots-out/`. */
+/** Tests of the shell's pages by axe and screenshots: both themes, forced colours, large text, a phone. Screenshots go to `screenshots-out/`. */
 import { clip, realClip } from '../support/clips';
 import { makeRun } from '../support/runs';
 import { axe, expect, picture, test } from '../support/test';

@@ -99,7 +99,7 @@ pub(super) fn feed(
         if context.send_end().is_err() {
             tally.note_damage(context)?;
         }
-        // Whether it had enough no longer matters: there is no more.
+        // Having all frames or not no longer matters: no packet is left.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
     }
     if context.complained() {

@@ -165,7 +165,7 @@ mod device {
         let mut look = |decoder: &mut Box<dyn decode::Decoder>| {
             while let Ok(Some(frame)) = decoder.poll() {
                 let same = ours.iter().find(|(_, ours)| ours.pts == frame.pts).expect("its time");
-                // What is lost is not shown; what is shown is right.
+                // Lost pictures are not shown; all that are shown are right.
                 if frame.pixels.host().is_ok() {
                     let (.., theirs) = shown(&(0, frame));
                     assert!(theirs == shown(same).3);

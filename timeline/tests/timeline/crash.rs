@@ -46,7 +46,7 @@ impl Witness {
             expected = if position + 1 == length { (0, 0) } else { (batch, position + 1) };
         }
         assert_eq!(expected.1, 0, "{context}: the last batch is cut short");
-        // Whatever survived is served from here on, so it may not vanish any more either.
+        // The survivors are served from here on, so they may not vanish any more either.
         self.acknowledged = events;
     }
 

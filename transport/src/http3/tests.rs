@@ -375,7 +375,7 @@ async fn a_body_that_drips_is_answered_before_its_end() {
 async fn an_answer_that_is_taken_too_slowly_is_reset_alone() {
     let served = impatient();
     let mut narrow = TransportConfig::default();
-    // What may be on its way: at most so much is taken with each look.
+    // Bytes that may be on their way: at most so many are taken with each read.
     narrow.stream_receive_window((16_u32 << 10).into());
     let mut client = served.client_with(narrow).await;
     let mut stream = client.requests.send_request(plain("GET", "/large")).await.expect("sent");

@@ -249,7 +249,7 @@ impl Receiver {
     }
 
     fn arrive(&mut self, number: i64, packet: &Packet<'_>, now: Instant) {
-        // Where decoding may start, nothing that came before is missed.
+        // A packet at which decoding may start needs none before it.
         if self.jitter.is_new() && !self.assembler.begins_start(packet.payload) {
             self.jitter.look_back(number, now);
         }

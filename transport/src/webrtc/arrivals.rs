@@ -112,7 +112,7 @@ impl Arrivals {
         let last = told.last().map_or(first, |(number, _)| *number);
         self.next = last + 1;
         self.is_new = self.came.range(self.next..).next().is_some();
-        // What is left is told at once.
+        // The packets left over go into a report at once.
         self.told_at = (!self.is_new).then_some(now).or(self.told_at);
         self.reports = self.reports.wrapping_add(1);
         Some(self.write(&told))

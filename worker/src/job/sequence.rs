@@ -53,7 +53,7 @@ impl<'a> Sequencer<'a> {
         self.album.candidates.extend(candidates);
         let known = known(&stamps, &signals);
         let frames = || stamps.iter().zip(&records);
-        // What the window must see up to the known signals, and again for those after them.
+        // Frames that the window needs before the known signals, and again after them.
         let before = known.start + AHEAD;
         let after = known.end.saturating_sub(BACK);
         if before < after {

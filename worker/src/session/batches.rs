@@ -215,7 +215,7 @@ mod tests {
         fn nothing_is_lost_reordered_or_kept_waiting(arrivals in arrivals(), busy in 0..20_u64) {
             let (gone, skipped) = play(&arrivals, busy);
             prop_assert_eq!(gone.len() + skipped, arrivals.len());
-            // Whatever the sessions: in the order of arrival, so in that of each session too.
+            // For any sessions: in the order of arrival, so in that of each session too.
             prop_assert!(gone.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (_, came, went) in &gone {
                 // At worst a unit of every session is before it, each a batch of its own, and one is at

@@ -17,7 +17,7 @@ USER, PASSWORD = "camera", "open sesame"
 
 
 def guard(kind):
-    """Who may come in, and how they say who they are."""
+    """Returns the authentication of the server: its user, and the scheme of the password."""
     token = GstRtspServer.RTSPToken()
     token.set_string("media.factory.role", "viewer")
     auth = GstRtspServer.RTSPAuth()

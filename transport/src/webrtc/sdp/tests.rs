@@ -160,7 +160,7 @@ proptest! {
         let cut = cut.min(text.len());
         text.insert_str(cut, &put);
         if let Ok(offer) = Offer::parse(&text) {
-            // Whatever was read can be answered or is refused, and never panics.
+            // An offer that was read can be answered or is refused, and never panics.
             if let Ok(agreed) = crate::webrtc::answer::agree(&offer) {
                 prop_assert!(!agreed.video.is_empty());
             }
