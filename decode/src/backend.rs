@@ -115,7 +115,7 @@ pub enum BackendError {
     BadDevice {
         /// Name that was given.
         device: String,
-        /// Names of devices.
+        /// Form that a name must have.
         expected: String,
     },
     /// It is there and decodes none of the clips of the probe.

@@ -12,7 +12,7 @@ use media::{
 
 use crate::{MeasureError, Measurements, Measurer, ReferenceMeasurer};
 
-/// Samples of a picture.
+/// Pattern of a picture's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Every sample has this eight-bit value.

@@ -33,7 +33,7 @@ pub struct PixelsLost {
     pub reason: String,
 }
 
-/// Pixels of a frame.
+/// Location of a frame's pixels.
 #[derive(Clone)]
 pub enum Pixels {
     /// In host memory.

@@ -2,7 +2,7 @@
 
 use crate::Score;
 
-/// Thresholds by which the gate selects a frame, and the reason that it gives.
+/// Thresholds by which the gate selects a frame and names its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateConfig {
     /// A frame is selected at least every so many frames, counted from the first; 0 means never.

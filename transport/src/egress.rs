@@ -33,7 +33,7 @@ const LOOKUPS_MAX: usize = 32;
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
 
-/// Settings of egress by the operator.
+/// Permissions of the operator for requests to other hosts.
 #[derive(Clone, Debug, Default)]
 pub struct EgressConfig {
     /// Networks that may be connected to although they are not public.

@@ -136,7 +136,7 @@ impl Drop for RequestBody {
         if self.ended {
             return;
         }
-        // A request without a body ends here, before its body is read.
+        // Reads once: a request without a body has its end here already.
         let looked = self.poll_part(&mut Context::from_waker(Waker::noop()));
         if looked.is_pending() || !self.ended {
             self.stream.stop_sending(Code::H3_NO_ERROR);
