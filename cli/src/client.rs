@@ -47,16 +47,14 @@ pub struct Client {
 impl Client {
     /// Checks the address; connects to nothing yet.
     pub fn new(args: &ServerArgs) -> Result<Client, CliError> {
-        let http = args
-            .trust
-            .added_to(Http::builder())?
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
+        let target = Target::new(args)?;
+        let http = args.trust.client(target.base(), |builder| {
+            let builder =
+                builder.connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none());
             // A proxy meant for the web must not see the key of a server next door.
-            .no_proxy()
-            .build()
-            .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
-        Ok(Client { http, target: Target::new(args)? })
+            builder.no_proxy()
+        })?;
+        Ok(Client { http, target })
     }
 
     /// The server's address, for messages.

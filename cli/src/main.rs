@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod export;
 mod files;
+mod health;
 mod interactions;
 mod interrupt;
 mod jobs;
@@ -94,6 +95,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Check this machine and its server, and say what is wrong and how to fix it
     Doctor(doctor::DoctorArgs),
+    /// Check that a server answers, for what restarts it or sends it requests
+    Health(health::HealthArgs),
     /// Benchmark this machine
     Bench(bench::BenchArgs),
     /// Run an embedding sidecar for servers, over TCP
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Command::Log(args) => log::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::EmbedServer(args) => embed_server::run(&args),
         Command::Whip(args) => whip::run(&args),

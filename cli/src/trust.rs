@@ -2,9 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
-use reqwest::{Certificate, Url, blocking::ClientBuilder};
+use reqwest::{
+    Certificate, Url,
+    blocking::{Client, ClientBuilder},
+};
 
-use crate::error::CliError;
+use crate::{client::root_cause, error::CliError};
 
 /// Certificates that are trusted besides the system's.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -15,12 +18,24 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Adds them to the trust of `builder`.
-    pub fn added_to(&self, builder: ClientBuilder) -> Result<ClientBuilder, CliError> {
-        Ok(match self.certificates()? {
-            Some(certificates) => builder.tls_certs_merge(certificates),
-            None => builder,
-        })
+    /// Builds a client for `url` that trusts them, with what `set` sets of it.
+    pub fn client(
+        &self,
+        url: &Url,
+        set: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, CliError> {
+        let builder = || set(Client::builder());
+        let built = match self.certificates()? {
+            Some(certificates) => builder().tls_certs_merge(certificates).build(),
+            None => builder().build(),
+        };
+        built
+            // Clear text needs no certificates, and a minimal system has none.
+            .or_else(|error| match url.scheme() {
+                "http" => builder().tls_certs_only([]).build(),
+                _ => Err(error),
+            })
+            .map_err(|error| no_client(&error))
     }
 
     /// The certificates of the file, where one is named.
@@ -33,6 +48,14 @@ impl Trust {
             _ => Err(CliError::Usage(format!("no certificates in PEM: {}", path.display()))),
         }
     }
+}
+
+/// Error of a client that cannot be built.
+pub fn no_client(error: &reqwest::Error) -> CliError {
+    CliError::Usage(format!(
+        "no HTTP client: {}; install the system's ca-certificates, or name a file with --ca",
+        root_cause(error)
+    ))
 }
 
 /// Returns true if `url` has a scheme that servers speak.

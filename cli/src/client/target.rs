@@ -90,6 +90,11 @@ impl Target {
         self.base.to_string()
     }
 
+    /// The server's address.
+    pub fn base(&self) -> &Url {
+        &self.base
+    }
+
     /// URL of `path`.
     pub fn url(&self, path: &str) -> Result<Url, CliError> {
         self.base

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     client::{CONNECT, QUICK, ServerArgs, Target, api_error, next_query, root_cause},
     error::CliError,
+    trust::no_client,
 };
 
 /// Bytes of an answer, past which it is refused.
@@ -28,17 +29,20 @@ pub struct Page {
 impl Api {
     /// Checks the address; connects to nothing yet.
     pub fn new(args: &ServerArgs) -> Result<Api, CliError> {
-        let mut http = Http::builder();
-        if let Some(certificates) = args.trust.certificates()? {
-            http = http.tls_certs_merge(certificates);
-        }
+        let target = Target::new(args)?;
+        let http = match args.trust.certificates()? {
+            // Clear text needs no certificates, and a minimal system has none.
+            _ if target.base().scheme() == "http" => Http::builder().tls_certs_only([]),
+            Some(certificates) => Http::builder().tls_certs_merge(certificates),
+            None => Http::builder(),
+        };
         let http = http
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
-            .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
-        Ok(Api { http, target: Target::new(args)? })
+            .map_err(|error| no_client(&error))?;
+        Ok(Api { http, target })
     }
 
     /// The server's address, for messages.

@@ -67,14 +67,9 @@ impl Endpoint {
             let encoded = URL_SAFE_NO_PAD.encode(attach);
             headers.insert("x-attach-config", header("configuration", &encoded)?);
         }
-        let http = args
-            .trust
-            .added_to(Http::builder())?
-            .timeout(PATIENCE)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(|error| CliError::Usage(format!("no HTTP client: {error}")))?;
+        let http = args.trust.client(&url, |builder| {
+            builder.timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).no_proxy()
+        })?;
         Ok(Endpoint { http, url, headers })
     }
 

@@ -85,6 +85,18 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             "m-other",
         ),
         (
+            vec!["health"],
+            vec![ok(json!({ "status": "ok" }))],
+            vec![("GET /v1/health".to_owned(), Value::Null)],
+            "ok",
+        ),
+        (
+            vec!["health", "--ready"],
+            vec![ok(json!({ "status": "ready", "reasons": [] }))],
+            vec![("GET /v1/ready".to_owned(), Value::Null)],
+            "ready",
+        ),
+        (
             vec!["files", "list"],
             vec![ok(json!({ "files": [file] }))],
             vec![("GET /v1/files".to_owned(), Value::Null)],
@@ -180,6 +192,34 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             })
             .collect();
         assert_eq!(asked, expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_work_is_a_failure_that_says_why() {
+    let unready =
+        json!({ "status": "not_ready", "reasons": ["the disk is full", "shutting down"] });
+    for (status, body, shown) in [
+        (503, unready.to_string(), "not ready: the disk is full; shutting down"),
+        (503, "no backend".to_owned(), "not ready: no backend"),
+        (502, "bad gateway".to_owned(), "bad gateway (HTTP 502)"),
+    ] {
+        let outcome = Script::start(vec![(status, body)]).run(&["health", "--ready"]);
+        assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(shown), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_system_without_certificates_is_asked_for_them_where_they_are_needed() {
+    let script = Script::start(vec![(200, json!({ "status": "ok" }).to_string())]);
+    let secure = script.address().replace("http:", "https:");
+    for (server, code, said) in [(script.address(), 0, ""), (&secure, 2, "ca-certificates")] {
+        let mut command = command(&["health", "--server", server]);
+        command.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nonexistent");
+        let outcome = finish(command);
+        assert_eq!(outcome.code, code, "{server}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(said), "{server}: {}", outcome.stderr);
     }
 }
 

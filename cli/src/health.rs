@@ -1,0 +1,44 @@
+//! `sightline health`: an exit code for whatever restarts a server or sends it requests.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ServerArgs},
+    error::CliError,
+    output::{Out, printable},
+};
+
+/// Arguments of `health`.
+#[derive(clap::Args)]
+pub struct HealthArgs {
+    /// Check that it can take work too; needs a key
+    #[arg(long)]
+    ready: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Answer of a server that is not ready.
+#[derive(Deserialize)]
+struct Unready {
+    reasons: Vec<String>,
+}
+
+/// Runs `health`.
+pub fn run(args: &HealthArgs) -> Result<(), CliError> {
+    let path = if args.ready { "v1/ready" } else { "v1/health" };
+    let answer: Value = Client::new(&args.server)?.get(path, &[]).map_err(|error| match error {
+        CliError::Api(error) if args.ready && error.status == 503 => unready(&error.message),
+        error => error,
+    })?;
+    let mut out = Out::stdout();
+    out.line(printable(answer["status"].as_str().unwrap_or_default()))?;
+    out.finish()
+}
+
+/// Error with the server's reasons, or with the plain text of a proxy.
+fn unready(said: &str) -> CliError {
+    let reasons = serde_json::from_str(said).map(|unready: Unready| unready.reasons.join("; "));
+    CliError::Check(format!("not ready: {}", reasons.as_deref().unwrap_or(said)))
+}
