@@ -136,7 +136,7 @@ fn promtool_finds_nothing_to_mend() {
     let output = promtool.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && said.is_empty(), "{said}");
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus.yml");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus/prometheus.yml");
     let checked = Command::new("promtool")
         .args(["check", "config", "--syntax-only"])
         .arg(example)
