@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed clean
+.PHONY: help build client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed deb packages-test clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,14 @@ bench-log: ## Durable events a second, poll and reopen times
 
 bench-embed: ## Milliseconds a picture of the built-in embedding model; needs RUNTIME=path/to/libonnxruntime.so
 	$(CARGO) run --release --locked -q -p embed --example embed_cost -- $(RUNTIME)
+
+deb: build ## Build target/deb/sightline_*.deb for the Debian that runs here
+	deploy/deb/build target/release
+
+packages-test: deb ## As root: install, upgrade and purge the .deb in a new Debian; build and start both images there, line by line
+	@deploy/setup.sh packages
+	deploy/deb/test target/release
+	deploy/docker/run-lines --binaries target/release
 
 clean: ## Remove what the build and the demo made
 	$(CARGO) clean

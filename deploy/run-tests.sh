@@ -75,6 +75,7 @@ client() {
 client >"$log" 2>&1 &
 client=$!
 console/test.sh || failed="$failed console"
+deploy/check/run || failed="$failed deploy"
 wait "$client" || failed="$failed client"
 cat "$log"
 if [ -n "$media" ]; then

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a purpose needs; does nothing when all are there.
 #   deploy/setup.sh build|demo|test    each includes the one before it; with --list it only names them
+#   deploy/setup.sh packages           what making a Debian to test packages in needs besides those of build
 set -eu
 
 build="build-essential cmake libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config"
@@ -13,8 +14,9 @@ case "${1:-}" in
 build) packages=$build ;;
 demo) packages="$build $demo" ;;
 test) packages="$build $demo $test" ;;
+packages) packages="$build debootstrap iproute2 systemd-container" ;;
 *)
-    echo "usage: deploy/setup.sh build|demo|test [--list]" >&2
+    echo "usage: deploy/setup.sh build|demo|test|packages [--list]" >&2
     exit 2
     ;;
 esac

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Checks what deploys a server and cannot be run here: Dockerfiles, compose, chart, dashboard, alerts, systemd unit, the list of parts.
+
+    deploy/check/check.py        with the Python that has deploy/check/requirements.txt; hadolint beside it
+
+Prints a line for each check and fails with what is wrong. promtool and systemd-analyze check where they are installed.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import compose_spec
+import helm_python as helm
+import kubernetes_validate
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm/sightline"
+# The oldest that the chart names and the newest whose schemas are there.
+KUBERNETES = ("1.27", "1.37")
+# Of systemd-analyze security, in tenths of its exposure: docs/DEPLOY.md has the figure.
+EXPOSURE_MAX = 19
+# What the image for devices has otherwise.
+NVIDIA_ONLY = re.compile(r"^(#|    NVIDIA_|    SERVICE_DATA_DIR=)")
+
+# The chart with everything that it can be told.
+EVERYTHING = {
+    "replicas": 3,
+    "imagePullSecrets": [{"name": "registry"}],
+    "settings": {"SERVICE_MAX_STREAMS": 100, "RUST_LOG": "debug"},
+    "secretSettings": {"SERVICE_DB_URL": {"name": "database", "key": "url"}},
+    "http3": {"tlsSecret": "tls"},
+    "live": {"enabled": True, "publicIPs": ["192.0.2.10", "192.0.2.11"]},
+    "persistence": {"storageClass": "fast"},
+    "footage": [{"mountPath": "/footage", "volume": {"persistentVolumeClaim": {"claimName": "footage", "readOnly": True}}}],
+    "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "web"},
+    "gpu": {"enabled": True},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "autoscaling": {"enabled": True},
+    "networkPolicy": {"from": [{"podSelector": {}}]},
+    "metrics": {"podMonitor": True},
+}
+# Values, and the kinds that they make besides those that are always there.
+CHARTS = [
+    ("defaults", {}, {"Secret", "NetworkPolicy"}),
+    ("everything", EVERYTHING, {"Secret", "NetworkPolicy", "Ingress", "HorizontalPodAutoscaler", "PodMonitor"}),
+    ("own secret", {"auth": {"existingSecret": "mine"}, "networkPolicy": {"enabled": False}}, set()),
+]
+ALWAYS = {"StatefulSet", "Service", "PodDisruptionBudget"}
+# Values that the chart refuses.
+REFUSED = [{"setting": {}}, {"settings": {"MAX_STREAMS": 1}}, {"live": {"udpPort": 0}}, {"replicas": "three"}]
+
+wrong = []
+
+
+def check(what, problems):
+    problems = list(problems)
+    print(f"{what}: {'; '.join(problems) or 'ok'}", flush=True)
+    wrong.extend(problems)
+
+
+def said_by(*command, cwd=ROOT):
+    """What a command complains of; nothing where it ends well."""
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return [done.stdout.strip() or f"{command[0]} failed"] if done.returncode else []
+
+
+def dockerfiles():
+    plain, nvidia = DEPLOY / "docker/Dockerfile", DEPLOY / "docker/Dockerfile.nvidia"
+    hadolint = Path(sys.executable).with_name("hadolint")
+    yield from said_by(hadolint, "--config", DEPLOY / "check/hadolint.yaml", plain, nvidia)
+    shared = [[line for line in file.read_text().splitlines() if not NVIDIA_ONLY.match(line)] for file in (plain, nvidia)]
+    if shared[0] != shared[1]:
+        yield "the Dockerfiles differ in more than their comments and NVIDIA's variables"
+    if "NVIDIA_DRIVER_CAPABILITIES=compute,video,utility" not in nvidia.read_text():
+        yield "Dockerfile.nvidia names other driver capabilities"
+
+
+def interpolated(text):
+    """What compose makes of ${NAME:-default} and ${NAME:?words}."""
+    return re.sub(r"\$\{\w+(?::([-?])([^}]*))?\}", lambda found: found[2] if found[1] == "-" else "word", text)
+
+
+def compose():
+    for file in sorted((DEPLOY / "docker").glob("compose*.yml")):
+        try:
+            loaded = yaml.safe_load(interpolated(file.read_text()))
+            compose_spec.PyCompose.from_yaml(yaml.safe_dump(loaded))
+        except ValueError as error:
+            yield f"{file.name}: {error}"
+            continue
+        bound = [volume.split(":")[0] for service in loaded["services"].values() for volume in service.get("volumes", [])]
+        bound += [config["file"] for config in loaded.get("configs", {}).values()]
+        yield from (f"{file.name}: no {path}" for path in bound if path.startswith("../") and not (file.parent / path).exists())
+
+
+def documents(rendered):
+    for path, text in sorted(rendered.items()):
+        if path.endswith(".yaml"):
+            yield from (document for document in yaml.safe_load_all(text) if document)
+
+
+def chart():
+    report = helm.lint(CHART, EVERYTHING, strict=True)
+    yield from (f"{row['path']}: {row['error']}" for row in report["messages"] if row["severity"] > 1)
+    with helm.Chart.load(CHART) as loaded:
+        for name, values, kinds in CHARTS:
+            found = list(documents(loaded.render(values, name="demo", namespace="video")))
+            if {document["kind"] for document in found} != ALWAYS | kinds:
+                yield f"{name}: makes {sorted(document['kind'] for document in found)}"
+            for document in found:
+                if document["apiVersion"].startswith("monitoring.coreos.com"):
+                    continue
+                for version in KUBERNETES:
+                    try:
+                        kubernetes_validate.validate(document, version, strict=True)
+                    except kubernetes_validate.ValidationError as error:
+                        yield f"{name}: {document['kind']} in {version}: {error.message} at {list(error.path)}"
+            yield from (f"{name}: {problem}" for problem in hardening(found))
+        for values in REFUSED:
+            try:
+                loaded.validate_schema(values)
+                yield f"takes {values}"
+            except helm.HelmError:
+                pass
+
+
+def hardening(found):
+    """What every pod must be like, and that what names others names what is there."""
+    (stateful,) = [document for document in found if document["kind"] == "StatefulSet"]
+    pod = stateful["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    expected = {
+        "runAsNonRoot": (pod["securityContext"].get("runAsNonRoot"), True),
+        "seccomp": (pod["securityContext"].get("seccompProfile"), {"type": "RuntimeDefault"}),
+        "root": (container["securityContext"].get("readOnlyRootFilesystem"), True),
+        "escalation": (container["securityContext"].get("allowPrivilegeEscalation"), False),
+        "capabilities": (container["securityContext"].get("capabilities"), {"drop": ["ALL"]}),
+        "token": (pod.get("automountServiceAccountToken"), False),
+    }
+    yield from (f"{name} is {is_}" for name, (is_, must) in expected.items() if is_ != must)
+    volumes = {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"] for claim in stateful["spec"]["volumeClaimTemplates"]}
+    yield from (f"no volume {mount['name']}" for mount in container["volumeMounts"] if mount["name"] not in volumes)
+    labels = stateful["spec"]["template"]["metadata"]["labels"].items()
+    for document in found:
+        spec = document.get("spec", {})
+        selector = spec.get("podSelector") or spec.get("selector") or {}
+        selector = selector.get("matchLabels", selector)
+        if not selector.items() <= labels:
+            yield f"{document['kind']} selects {selector}"
+    ports = {port["name"] for port in container["ports"]}
+    targets = {port["targetPort"] for document in found if document["kind"] == "Service" for port in document["spec"]["ports"]}
+    yield from (f"no port {port}" for port in targets - ports)
+
+
+def tables(page):
+    """Names in the first column of a document's tables."""
+    rows = re.findall(r"^\| (`[^|]*`) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def series():
+    dashboard = json.loads((DEPLOY / "grafana/sightline.json").read_text())
+    expressions = {"dashboard": [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]}
+    groups = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
+    expressions["alerts"] = [rule["expr"] for group in groups for rule in group["rules"]]
+    known = tables("METRICS.md")
+    for where, texts in expressions.items():
+        used = set(re.findall(r"\b(?:service|process)_\w+", " ".join(texts)))
+        unknown = {name for name in used if name not in known and re.sub("_(bucket|sum|count)$", "", name) not in known}
+        yield from (f"{where}: docs/METRICS.md has no {name}" for name in sorted(unknown))
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    if len(ids) != len(set(ids)):
+        yield "dashboard: two panels have one number"
+
+
+def settings():
+    known = tables("CONFIG.md")
+    for file in sorted(path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".py"):
+        for name in sorted(set(re.findall(r"\bSERVICE_[A-Z0-9_]*[A-Z0-9]\b", file.read_text()))):
+            if name not in known:
+                yield f"{file.relative_to(ROOT)}: docs/CONFIG.md has no {name}"
+
+
+def loads():
+    for file in sorted([*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")]):
+        if "templates" not in file.parts:
+            try:
+                list(yaml.safe_load_all(file.read_text()))
+            except yaml.YAMLError as error:
+                yield f"{file.relative_to(ROOT)}: {error}"
+
+
+def prometheus():
+    folder = DEPLOY / "prometheus"
+    yield from said_by("promtool", "check", "rules", "alerts.yml", cwd=folder)
+    yield from said_by("promtool", "test", "rules", "alerts_test.yml", cwd=folder)
+    for name in ("prometheus.yml", "compose.yml"):
+        yield from said_by("promtool", "check", "config", "--syntax-only", name, cwd=folder)
+
+
+def unit():
+    file = DEPLOY / "deb/sightline.service"
+    threshold = f"--threshold={EXPOSURE_MAX}"
+    for said in said_by("systemd-analyze", "security", "--offline=true", threshold, "--no-pager", file):
+        yield said.splitlines()[-1]
+
+
+def versions():
+    cargo = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    if about["appVersion"] != cargo:
+        yield f"the chart is of {about['appVersion']}, the programs are of {cargo}"
+
+
+def parts():
+    with tempfile.TemporaryDirectory() as out:
+        problems = said_by(DEPLOY / "third-party", out)
+        if problems:
+            yield from problems
+            return
+        bill = json.loads((Path(out) / "sbom.cdx.json").read_text())
+        purls = [part["purl"] for part in bill["components"]]
+        text = (Path(out) / "third-party.txt").read_text()
+        for crate in ("axum", "aws-lc-sys", "ffmpeg-sys-next", "turbojpeg-sys", "quinn", "rmcp"):
+            if not any(purl.startswith(f"pkg:cargo/{crate}@") for purl in purls) or crate not in text:
+                yield f"no {crate} in the list of parts"
+        if len(purls) != len(set(purls)):
+            yield "a part is listed twice"
+        # Crates are tests/tidy.rs's; the font's is of fonts alone.
+        allowed = {*re.findall(r'^  "(.*)",$', (ROOT / "deny.toml").read_text(), re.MULTILINE), "OFL-1.1"}
+        for part in bill["components"]:
+            licence = part["licenses"][0]["expression"]
+            if part["purl"].startswith("pkg:npm/") and not allowed & set(re.split(r" OR |[()]", licence)):
+                yield f"{part['purl']}: licence {licence} is not in deny.toml"
+
+
+def main():
+    for what in (dockerfiles, compose, chart, series, settings, loads, versions, parts):
+        check(what.__name__, what())
+    for program, what in (("promtool", prometheus), ("systemd-analyze", unit)):
+        check(what.__name__, what()) if shutil.which(program) else print(f"{what.__name__}: left out, there is no {program}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
