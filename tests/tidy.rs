@@ -267,6 +267,29 @@ fn every_file_says_what_it_is_and_long_ones_say_why() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// Words with which no doc comment opens: a statement does.
+const QUESTIONS: [&str; 7] = ["How", "What", "Where", "Whether", "Who", "Whose", "Why"];
+
+#[test]
+fn doc_comments_open_as_statements() {
+    let (mut blocks, mut wrong) = (0, Vec::new());
+    for path in files(".rs") {
+        let mut within = false;
+        for (at, line) in read(&path).lines().enumerate() {
+            let line = line.trim_start();
+            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+            if let Some(doc) = doc.filter(|_| !within) {
+                blocks += 1;
+                if QUESTIONS.contains(&doc.split_whitespace().next().unwrap_or_default()) {
+                    wrong.push(format!("{}:{}: {doc}", relative(&path), at + 1));
+                }
+            }
+            within = doc.is_some();
+        }
+    }
+    assert!(wrong.len() * 100 <= blocks, "{} of {blocks}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn links_in_the_documents_lead_somewhere() {
     let mut wrong = Vec::new();

@@ -94,7 +94,7 @@ export interface paths {
         get: operations["getFile"];
         put?: never;
         post?: never;
-        /** Remove an upload; whoever reads it reads on. */
+        /** Remove an upload; requests that are reading it read on. */
         delete: operations["deleteFile"];
         options?: never;
         head?: never;
@@ -129,8 +129,8 @@ export interface paths {
         put?: never;
         /**
          * Ask a model.
-         * @description Waits for a place, a few seconds at most and within `timeout_ms`. Backends are asked in the order of their priorities;
-         *     what the last of them did wrong is said in the message of the 500.
+         * @description Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in the
+         *     order of their priorities; the message of the 500 tells the failure of the last of them.
          */
         post: operations["infer"];
         delete?: never;
@@ -151,8 +151,8 @@ export interface paths {
         /**
          * Ask models many questions.
          * @description A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
-         *     that was asked is its own. A place, also one in the queue, is waited for up to two minutes, and so are
-         *     backends that failed repeatedly and are left alone, since something was answered last. Where
+         *     that was asked is its own. A permit, and room in its queue, is waited for up to two minutes, and
+         *     so are backends that failed repeatedly and are left alone, counted from the last answer. Where
          *     the answers together pass 32 MiB, the rest fail, and those not asked by then are not.
          */
         post: operations["inferBatch"];
@@ -208,7 +208,7 @@ export interface paths {
         };
         /**
          * List the models and what runs them.
-         * @description Backends are looked at when somebody asks, at most every five seconds.
+         * @description Backends are probed on request, at most every five seconds.
          */
         get: operations["listModels"];
         put?: never;
@@ -455,7 +455,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell how the live session of a run is doing: 409 where none is live. */
+        /** Tell the health of the live session of a run: 409 where none is live. */
         get: operations["getSessionHealth"];
         put?: never;
         post?: never;
@@ -706,7 +706,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell where a run stands. */
+        /** Tell the state of a run. */
         get: operations["getRunState"];
         put?: never;
         post?: never;
@@ -1015,14 +1015,14 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description That the server answers. */
+        /** @description Liveness of the server. */
         Alive: {
             /** @description Always `ok`. */
             status: string;
         };
         /** @description The result of an analysis pass. */
         AnalysisGeneratedPayload: {
-            /** @description What its markers carry too; absent where that was before analyses had names. */
+            /** @description Id that its markers carry too; absent where that was before analyses had names. */
             analysis_id?: components["schemas"]["AnalysisId"];
             /** Format: int64 */
             frames: number;
@@ -1044,30 +1044,30 @@ export interface components {
         };
         /** @description Id of an analysis of a stream. */
         AnalysisId: string;
-        /** @description What an analysis came to. */
+        /** @description Result of an analysis. */
         AnalyzeAnswer: {
-            /** @description There where a dry run was asked for. */
+            /** @description Effect of a dry run; absent where none was asked for. */
             dry_run?: components["schemas"]["DryRun"];
             /**
              * Format: int64
              * @description Frames analysed: so many `metadata` objects, but none in a dry run.
              */
             generated: number;
-            /** @description Of a dry run those that the next analysis would emit. */
+            /** @description Markers; of a dry run those that the next analysis would emit. */
             markers: components["schemas"]["Marker"][];
             metadata: components["schemas"]["FrameMetadata"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
-        /** @description What to analyze. */
+        /** @description Frames to analyze, and options. */
         AnalyzeRequest: {
-            /** @description Only tells what the analysis would come to and change: nothing is recorded or charged. */
+            /** @description True to tell what the analysis would come to and change: nothing is recorded or charged. */
             dry_run?: boolean | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
             /** @description Signals in order; when missing, those that the run decoded last. */
             frames?: components["schemas"]["FrameSignals"][] | null;
             gate?: components["schemas"]["GateRequest"] | null;
-            /** @description How far apart segments may be for one to finalize the other; 3 when missing. */
+            /** @description Most frames from a segment's end to the start of the one that finalizes it; 3 when missing. */
             marker_correction_window_frames?: number | null;
             mode?: components["schemas"]["Mode"] | null;
             /** @description The model that the results are meant for, as elsewhere; none is asked. */
@@ -1085,7 +1085,7 @@ export interface components {
         AnyObject: Record<string, never>;
         /** @description Any JSON value. */
         AnyValue: unknown;
-        /** @description What a publisher may attach to its offer; other fields are refused. */
+        /** @description Configuration that a publisher may attach to its offer; other fields are refused. */
         AttachConfig: {
             clip_mode?: components["schemas"]["ClipMode"] | null;
             crop?: components["schemas"]["CropRequest"] | null;
@@ -1097,27 +1097,27 @@ export interface components {
             /** @description The model that describes; one of `GET /v1/models`, also by its makers' name. */
             model?: string | null;
             output_schema?: components["schemas"]["AnyObject"] | null;
-            /** @description What to find out about the pictures. */
+            /** @description Prompt about the pictures. */
             prompt?: string | null;
         };
         /**
-         * @description Whether a model can be asked.
+         * @description Availability of a model.
          * @enum {string}
          */
         Availability: "ready" | "unreachable" | "name_not_served" | "not_configured";
-        /** @description What became of a batch. */
+        /** @description Outcome of a batch. */
         BatchAnswer: {
-            /** @description And how many have none. */
+            /** @description Number of these without one. */
             failed: number;
             /** @description Questions of the batch. */
             processed: number;
             request_id: components["schemas"]["RequestId"];
             /** @description One for each question, in their order. */
             results: components["schemas"]["BatchItem"][];
-            /** @description Of these, how many have an answer. */
+            /** @description Number of these with an answer. */
             succeeded: number;
         };
-        /** @description What became of a question of a batch. */
+        /** @description Outcome of a question of a batch. */
         BatchItem: {
             error: components["schemas"]["ErrorBody"] | null;
             index: number;
@@ -1126,7 +1126,7 @@ export interface components {
         };
         /** @description Questions to models. */
         BatchRequest: {
-            /** @description How many are asked at once; 8 when missing. */
+            /** @description Questions asked at once; 8 when missing. */
             max_parallel?: number | null;
             requests: components["schemas"]["InferRequest"][];
         };
@@ -1134,15 +1134,15 @@ export interface components {
         Bytes: string;
         /** @description One thing that was looked at. */
         Check: {
-            /** @description What to do about it; null where nothing is to be done. */
+            /** @description Remedy; null where nothing is to be done. */
             advice: string | null;
-            /** @description What was found. */
+            /** @description Finding of the check. */
             message: string;
             name: string;
             status: components["schemas"]["CheckStatus"];
         };
         /**
-         * @description How a check of `GET /v1/doctor` ended.
+         * @description Result of a check of `GET /v1/doctor`.
          * @enum {string}
          */
         CheckStatus: "ok" | "advice" | "problem";
@@ -1225,18 +1225,18 @@ export interface components {
             summary: string;
             /** Format: int64 */
             thinking_tokens: number;
-            /** @description Which pass answered, or failed; absent when no backend was asked. */
+            /** @description Pass that answered, or failed; absent when no backend was asked. */
             tier?: components["schemas"]["Pass"];
             /** Format: int64 */
             total_tokens: number;
             /** @description The description was cut to fit. */
             truncated?: boolean;
         };
-        /** @description How far a reasoning has come with the chunks of its source. */
+        /** @description Progress of a reasoning over the chunks of its source. */
         ChunkProgress: {
             /**
              * Format: int64
-             * @description Of these, those with an answer.
+             * @description Number of these with an answer.
              */
             answered: number;
             /**
@@ -1246,11 +1246,11 @@ export interface components {
             asked: number;
             /**
              * Format: int64
-             * @description Of these, those that are left without one.
+             * @description Number of these that are left without one.
              */
             unanswered: number;
         };
-        /** @description How clips are cut. */
+        /** @description Lengths and rate of clips. */
         ClipMode: {
             /**
              * Format: double
@@ -1265,15 +1265,15 @@ export interface components {
             /** @description Pictures a second; 6 when missing. A model is shown at most eight of a clip. */
             target_fps?: number | null;
         };
-        /** @description Whether a codec is decoded. */
+        /** @description Support of a codec. */
         CodecSupport: {
             codec: string;
             /**
-             * @description What decoded a clip of it in a sandboxed worker when the server started, bit for bit; null when
-             *     nothing did.
+             * @description Decoder that decoded a clip of it, bit for bit, in a sandboxed worker when the server
+             *     started; null when none did.
              */
             decoder: string | null;
-            /** @description Why what is asked first did not. */
+            /** @description Reason that the backend asked first did not. */
             reason: string | null;
         };
         /** @description A part of the picture, in fractions of its sides. */
@@ -1291,48 +1291,48 @@ export interface components {
             x: components["schemas"]["Fraction"];
             y: components["schemas"]["Fraction"];
         };
-        /** @description Where a page starts: opaque, as a `Link` header gave it. */
+        /** @description Start of a page: opaque, as a `Link` header gave it. */
         Cursor: string;
         /** @description An event that a target never took. */
         DeadLetter: {
             /** Format: int32 */
             attempts: number;
-            /** @description What the last attempt came to. */
+            /** @description Error of the last attempt. */
             error: string;
             kind: components["schemas"]["Kind"];
             run_id: components["schemas"]["RunId"] | null;
             /** Format: int64 */
             seq: number;
         };
-        /** @description What a target never took. */
+        /** @description Dead letters of a webhook. */
         DeadLetterList: {
             dead_letters: components["schemas"]["DeadLetter"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
-        /** @description What decodes. */
+        /** @description Decode backend and codecs. */
         Decode: {
-            /** @description What is asked first to decode: `software`, `nvdec` or `vaapi`. */
+            /** @description Backend that decodes first: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`. */
             backend: string;
             /** @description Every codec the service knows. */
             codecs: components["schemas"]["CodecSupport"][];
             /** @description Backends that were tried before it when the server started. */
             passed_over: components["schemas"]["PassedOver"][];
-            /** @description How isolated that is: `full`, `partial` or `unavailable`. */
+            /** @description Isolation of media workers: `full`, `partial` or `unavailable`. */
             sandbox: string;
         };
-        /** @description Why an event was not delivered. */
+        /** @description Failure to deliver an event. */
         DeliveryError: {
             message: string;
             /** Format: int64 */
             seq: number;
         };
-        /** @description What is wrong with one field. */
+        /** @description A field that is not acceptable, or a figure of the failure, such as `limit`. */
         DetailRecord: {
             /** @description Path of the field, such as `frames[3].pts_ms`. */
             field: string;
-            /** @description What it must be. */
+            /** @description Fault of the field, or the figure. */
             message: string;
         };
         /** @description Name of the check. */
@@ -1342,7 +1342,7 @@ export interface components {
         };
         /** @description Other thresholds on the same signals: nothing of it is recorded. */
         DryRun: {
-            /** @description By the thresholds of the request. */
+            /** @description Decisions by the thresholds of the request. */
             after: components["schemas"]["GateDecisions"];
             before: components["schemas"]["GateDecisions"];
             /**
@@ -1358,18 +1358,18 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description What embeds frames for novelty. */
+        /** @description Embedding of frames for novelty. */
         EmbeddingSupport: {
             /** @description `not_configured`: novelty is not looked at. */
             availability: string;
-            /** @description What embeds: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for nothing. */
+            /** @description Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for none. */
             provider: string | null;
         };
         /** @description A failure as callers see it. */
         Error: {
             error: components["schemas"]["ErrorBody"];
         };
-        /** @description What failed. */
+        /** @description A failure. */
         ErrorBody: {
             /** @description The kind of failure, for programs. */
             code: string;
@@ -1730,7 +1730,7 @@ export interface components {
              */
             seq: number;
         };
-        /** @description What a caller said of a run. */
+        /** @description Feedback on a run. */
         Feedback: {
             category: string;
             created_at: components["schemas"]["Time"];
@@ -1747,13 +1747,13 @@ export interface components {
             feedback: components["schemas"]["Feedback"][];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description What a caller thinks of a run. */
+        /** @description Feedback of a caller on a run. */
         FeedbackRequest: {
-            /** @description The caller's own word for what it is about, without U+0000. */
+            /** @description Subject of the feedback, in the caller's own word, without U+0000. */
             category: string;
-            /** @description In words, without U+0000. */
+            /** @description Text of the feedback, without U+0000. */
             feedback?: string | null;
-            /** @description From 0 to 10. */
+            /** @description Rating from 0 to 10. */
             rating: number;
         };
         /** @description Feedback that was kept. */
@@ -1770,15 +1770,15 @@ export interface components {
             bytes: number;
             /** @description Its name under `/v1/files/`. */
             file_name: components["schemas"]["FileName"];
-            /** @description Where it is on the server: a `source_uri` for its owner. */
+            /** @description Path on the server: a `source_uri` for its owner. */
             file_path: string;
             media_type: string;
-            /** @description What its uploader called it. */
+            /** @description Name that its uploader gave it. */
             original_name: string;
             sha256: components["schemas"]["Sha256"];
             uploaded_at: components["schemas"]["Time"];
         };
-        /** @description Where a page of files starts: opaque, as a `Link` header gave it. */
+        /** @description Start of a page of files: opaque, as a `Link` header gave it. */
         FileCursor: string;
         /** @description A relative path without empty parts, `.`, `..` and control characters. */
         FileName: string;
@@ -1792,7 +1792,7 @@ export interface components {
             file_name: components["schemas"]["FileName"];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description What was found at a frame, or over a clip. */
+        /** @description Finding at a frame, or over a clip. */
         FindingPayload: {
             /**
              * Format: int32
@@ -1811,7 +1811,7 @@ export interface components {
             event_type?: string;
             /**
              * Format: int64
-             * @description Of a clip the first.
+             * @description Number of the frame; of a clip that of the first.
              */
             frame_index: number;
             index_name?: components["schemas"]["Label"];
@@ -1833,7 +1833,7 @@ export interface components {
              * @description The event whose description this repeats.
              */
             reused_from_seq?: number;
-            /** @description Why there is no answer, or none of a second pass. */
+            /** @description Reason that there is no answer, or none of a second pass. */
             semantic_error?: string;
             session_id?: components["schemas"]["SessionId"];
             summary?: string;
@@ -1846,7 +1846,7 @@ export interface components {
             truncated?: boolean;
         };
         /**
-         * @description Why a model stopped.
+         * @description Reason for which a model stopped.
          * @enum {string}
          */
         FinishReason: "stop" | "length" | "content_filter" | "other";
@@ -1854,7 +1854,7 @@ export interface components {
         Fps: number;
         /** @description A number in [0, 1]. */
         Fraction: number;
-        /** @description What was found in the frame. */
+        /** @description Findings in the frame. */
         FrameAnnotations: {
             /** @description The first is the frame's event type. Where that is a model's, the gate's comes after it. */
             events: components["schemas"]["FrameFinding"][];
@@ -1887,7 +1887,7 @@ export interface components {
             ghosting_score: components["schemas"]["SignalSpread"];
             /**
              * Format: int64
-             * @description How many of them the gate keeps.
+             * @description Number of them that the gate keeps.
              */
             kept_frames: number;
             /**
@@ -1897,7 +1897,7 @@ export interface components {
             last_frame: number;
             luma_mean: components["schemas"]["SignalSpread"];
             noise_variance_score: components["schemas"]["SignalSpread"];
-            /** @description How many frames have each of the reasons that occur. */
+            /** @description Number of frames by each reason that occurs. */
             reasons: {
                 [key: string]: number;
             };
@@ -1913,23 +1913,23 @@ export interface components {
             resolved_region: components["schemas"]["FramePixels"];
             source_extent: components["schemas"]["FrameSize"];
         };
-        /** @description Whether the gate decided in place of a model that gave no answer. */
+        /** @description Fallback to the gate where a model gave no answer. */
         FrameFallback: {
             /** @description The model that was asked; absent likewise. */
             from_model?: string | null;
-            /** @description Why there was none; absent where there was one, or none was asked. */
+            /** @description Reason that there was no answer; absent where there was one, or no model was asked. */
             reason?: string | null;
             used: boolean;
         };
         /** @description One thing that was found. */
         FrameFinding: {
-            /** @description Why the gate decided so, or what the model says in one line. */
+            /** @description Reason of the gate's decision, or a model's summary in one line. */
             description: string;
             score: components["schemas"]["Fraction"];
             type: string;
         };
         /**
-         * @description How a frame's description came to its end.
+         * @description Reason for which a frame's description ended.
          * @enum {string}
          */
         FrameFinish: "gate" | "stop" | "length" | "content_filter" | "other";
@@ -1942,7 +1942,7 @@ export interface components {
             x: components["schemas"]["Fraction"];
             y: components["schemas"]["Fraction"];
         };
-        /** @description What is known of one analysed frame, as `schemas/frame-metadata.schema.json` says. */
+        /** @description Metadata of one analysed frame, as `schemas/frame-metadata.schema.json` says. */
         FrameMetadata: {
             annotations: components["schemas"]["FrameAnnotations"];
             confidence: components["schemas"]["Fraction"];
@@ -1961,7 +1961,7 @@ export interface components {
             /** Format: int64 */
             pts_ms: number;
             run_id: components["schemas"]["RunId"];
-            /** @description As the source or the caller says, else by the times of the frames. */
+            /** @description Rate of the source or of the caller, else by the times of the frames. */
             sample_fps: components["schemas"]["Fps"];
             sampling_policy: components["schemas"]["Sampling"];
             stream_id: components["schemas"]["Label"];
@@ -2006,7 +2006,7 @@ export interface components {
             /** Format: int32 */
             width: number;
         };
-        /** @description What the analysis can be found by. */
+        /** @description Ids by which the analysis can be found. */
         FrameTrace: {
             request_id: components["schemas"]["RequestId"];
             /** @description The 16 digits of the request's id. */
@@ -2029,14 +2029,14 @@ export interface components {
             decoded_frames: number;
             /** @description The decoder really used, such as `software:h264`; several joined by `+`. */
             decoder?: string;
-            /** @description Why the backend that was asked first did not decode all of it. */
+            /** @description Reason that the backend asked first did not decode all of it. */
             decoder_fallback?: string;
             /** @description Thresholds that its caller chose for it; absent where they were the server's. */
             gate?: components["schemas"]["GateThresholds"];
             /** Format: int32 */
             height: number;
             pixel_format: string;
-            /** @description Why no more of it was decoded, where something cut it off. */
+            /** @description Reason that no more of it was decoded, where something cut it off. */
             reason?: string;
             request_id: components["schemas"]["RequestId"];
             /** Format: double */
@@ -2052,14 +2052,14 @@ export interface components {
             truncated?: boolean;
             /**
              * Format: int64
-             * @description When its first picture was taken, as the container says, or came, where the source is live;
-             *     null where nobody knows, absent in events of older servers.
+             * @description Epoch milliseconds at which its first picture was taken, as the container says, or came,
+             *     where the source is live; null where that is unknown, absent in events of older servers.
              */
             wall_start_ms?: number | null;
             /** Format: int32 */
             width: number;
         };
-        /** @description What a gate decides, counted. */
+        /** @description Decisions of a gate, counted. */
         GateDecisions: {
             gate: components["schemas"]["GateThresholds"];
             /**
@@ -2082,7 +2082,7 @@ export interface components {
             pts_ms: number;
         };
         /**
-         * @description Why the gate keeps a frame; `no_trigger` is none of its reasons.
+         * @description Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
          * @enum {string}
          */
         GateReason: "initial_frame" | "scene_cut" | "periodic_keepalive" | "exposure_shift" | "flicker_suspected" | "ghosting_suspected" | "noise_variance_spike" | "no_trigger";
@@ -2104,10 +2104,10 @@ export interface components {
             noise?: components["schemas"]["Fraction"] | null;
             scene_cut?: components["schemas"]["Fraction"] | null;
         };
-        /** @description What measures frames. */
+        /** @description Measurement of frames. */
         GateSupport: {
             backend: string;
-            /** @description What a worker measures with, such as `cpu-avx2`; null when no worker starts. */
+            /** @description Measurer of a worker, such as `cpu-avx2`; null when no worker starts. */
             measurer: string | null;
             /** @description Devices that were tried before it. */
             passed_over: components["schemas"]["PassedOver"][];
@@ -2135,21 +2135,21 @@ export interface components {
             /** @description Least `scene_score` of a scene cut. */
             scene_cut: components["schemas"]["Fraction"];
         };
-        /** @description What a gate decides about a frame. */
+        /** @description Decision of a gate about a frame. */
         GateVerdict: {
             kept: boolean;
             reason: string;
         };
         /**
-         * @description How a live session is doing.
+         * @description Health of a live session.
          * @enum {string}
          */
         HealthWord: "good" | "fair" | "poor" | "silent";
         /** @description A description that has the query in it. */
         HitRecord: {
-            /** @description What was searched, at most 4096 bytes of it. */
+            /** @description Text that was searched, at most 4096 bytes of it. */
             description: string;
-            /** @description There is more of it; absent otherwise. */
+            /** @description True where there is more of it; absent otherwise. */
             description_truncated?: boolean;
             index_name?: components["schemas"]["Label"] | null;
             kind: components["schemas"]["Kind"];
@@ -2190,19 +2190,19 @@ export interface components {
             run_id?: components["schemas"]["RunId"] | null;
             temperature?: components["schemas"]["Temperature"] | null;
             /**
-             * @description Time for the answer, retries and fallbacks included, and for the wait for a place except in a
-             *     batch; each backend's own, after the wait, when missing.
+             * @description Time for the answer, retries and fallbacks included, and for the wait for a permit except in
+             *     a batch; each backend's own, after the wait, when missing.
              */
             timeout_ms?: number | null;
         };
-        /** @description What a model answered. */
+        /** @description Answer of a model. */
         Inference: {
             /** @description Another backend than the first answered. */
             fallback_used: boolean;
             finish_reason: components["schemas"]["FinishReason"];
             /**
              * Format: int64
-             * @description From the question to the whole answer, without the wait for a place.
+             * @description Time from the question to the whole answer, without the wait for a permit.
              */
             inference_latency_ms: number;
             model: string;
@@ -2234,14 +2234,14 @@ export interface components {
             prompt_bytes: number;
             /**
              * Format: int64
-             * @description Absent from events of before it was told, as is all that follows.
+             * @description Tokens of the prompt. Absent from events of older servers, as is all that follows.
              */
             prompt_tokens?: number;
             provider: string;
             request_id: components["schemas"]["RequestId"];
             /**
              * Format: int64
-             * @description Of hidden reasoning.
+             * @description Tokens of hidden reasoning.
              */
             thinking_tokens?: number;
             /** @description `first`: a direct inference has one pass. */
@@ -2252,7 +2252,7 @@ export interface components {
              */
             total_tokens?: number;
         };
-        /** @description What an ingest came to. */
+        /** @description Result of an ingest. */
         IngestAnswer: {
             /**
              * Format: int64
@@ -2316,7 +2316,7 @@ export interface components {
         Interaction: {
             /**
              * Format: int64
-             * @description Of a live session the frame, of a clip the first one.
+             * @description Number of the chunk; of a live session that of the frame, of a clip of the first one.
              */
             chunk_index: number;
             confidence: components["schemas"]["Fraction"] | null;
@@ -2346,7 +2346,7 @@ export interface components {
             seq: number;
             /**
              * Format: int64
-             * @description Media time of the chunk's first frame; null where its event is of a time before it was told.
+             * @description Media time of the chunk's first frame; null where its event is of an older server.
              */
             start_pts_ms: number | null;
             summary: string;
@@ -2378,7 +2378,7 @@ export interface components {
             job_id: components["schemas"]["JobId"];
             kind: components["schemas"]["JobKind"];
             run_id: components["schemas"]["RunId"];
-            /** @description When it was asked for. */
+            /** @description Time at which it was requested. */
             started_at: components["schemas"]["Time"];
             status: components["schemas"]["JobStatus"];
         };
@@ -2409,7 +2409,7 @@ export interface components {
             job_id: components["schemas"]["JobId"];
             kind: components["schemas"]["JobKind"];
             run_id: components["schemas"]["RunId"];
-            /** @description When it was asked for. */
+            /** @description Time at which it was requested. */
             started_at: components["schemas"]["Time"];
             status: components["schemas"]["JobStatus"];
         } & {
@@ -2420,19 +2420,19 @@ export interface components {
         /** @description Id of a job of a run. */
         JobId: string;
         /**
-         * @description What a job does: the route that asked for it.
+         * @description Kind of a job: the route that asked for it.
          * @enum {string}
          */
         JobKind: "ingest" | "analyze" | "reason";
         /** @description The jobs of a run. */
         JobList: {
-            /** @description In the order in which they were asked for, without what came of them. */
+            /** @description Jobs in the order in which they were requested, without their results. */
             jobs: components["schemas"]["Job"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
         /**
-         * @description Where a job stands.
+         * @description Status of a job.
          * @enum {string}
          */
         JobStatus: "queued" | "running" | "succeeded" | "failed" | "cancelled";
@@ -2498,7 +2498,7 @@ export interface components {
         Limit: {
             /**
              * Format: double
-             * @description What holds where a caller gives nothing; absent where there is none.
+             * @description Value where a caller gives none; absent where there is none.
              */
             default?: number;
             /**
@@ -2513,17 +2513,17 @@ export interface components {
             min?: number;
             /** @description The setting that moves it; absent where none does. */
             setting?: string;
-            /** @description What is counted. */
+            /** @description Unit of the figures. */
             unit: string;
             /**
              * Format: double
-             * @description What the caller uses of it now; absent where that is not counted.
+             * @description Amount that the caller uses now; absent where that is not counted.
              */
             used?: number;
         };
         /** @description The limits of a server. */
         LimitsAnswer: {
-            /** @description By name: the field of a body as `route.field`, or a noun. */
+            /** @description Limits by name: the field of a body as `route.field`, or a noun. */
             limits: {
                 [key: string]: components["schemas"]["Limit"];
             };
@@ -2552,12 +2552,12 @@ export interface components {
             kept_per_second: number;
             /**
              * Format: int64
-             * @description At its end.
+             * @description Live sessions at its end.
              */
             live_sessions: number;
             /**
              * Format: double
-             * @description How long a sync of the log took, on average; null where there was none.
+             * @description Average time of a sync of the log; null where there was none.
              */
             log_commit_ms: number | null;
             /**
@@ -2567,7 +2567,7 @@ export interface components {
             memory_percent: number | null;
             /**
              * Format: double
-             * @description How long inferences waited for a place, on average; null where none asked.
+             * @description Average wait of inferences for a permit; null where none asked.
              */
             model_wait_ms: number | null;
             /**
@@ -2612,17 +2612,17 @@ export interface components {
             stream_id: components["schemas"]["Label"];
             supersedes_marker_id: components["schemas"]["MarkerId"] | null;
         };
-        /** @description Where a page of markers starts: opaque, as a `Link` header gave it. */
+        /** @description Start of a page of markers: opaque, as a `Link` header gave it. */
         MarkerCursor: string;
         /** @description Id of a marker; no two analyses give the same. */
         MarkerId: string;
         /**
-         * @description Whose finding a marker is.
+         * @description Origin of a marker: the gate or a model.
          * @enum {string}
          */
         MarkerSource: "gate" | "model";
         /**
-         * @description How final a marker is.
+         * @description Certainty of a marker; a finalized one replaces a provisional one.
          * @enum {string}
          */
         MarkerState: "exact" | "provisional" | "finalized";
@@ -3007,19 +3007,19 @@ export interface components {
             expires_at: components["schemas"]["Time"];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
-            /** @description As secret as a key, for as long as it lasts. */
+            /** @description Ticket, as secret as a key for as long as it lasts. */
             ticket: string;
         };
         /** @description A program that was not found. */
         MissingTool: {
             name: string;
-            /** @description Where it was looked for. */
+            /** @description Places in which it was looked for. */
             searched: string;
             /** @description The setting that says where it is. */
             variable: string;
         };
         /**
-         * @description How thorough an analysis is asked to be.
+         * @description Thoroughness that is asked of an analysis.
          * @enum {string}
          */
         Mode: "balanced" | "detailed" | "efficiency" | "custom";
@@ -3070,7 +3070,7 @@ export interface components {
             frames: number;
             /**
              * Format: int64
-             * @description Of them, frames that it keeps.
+             * @description Frames of these that the gate keeps.
              */
             kept: number;
             /**
@@ -3085,21 +3085,21 @@ export interface components {
             tokens: number;
         };
         /**
-         * @description Which of two models answered: the one asked first, or the one asked where that is unsure.
+         * @description Pass that answered: of the model asked first, or of the one asked where that is unsure.
          * @enum {string}
          */
         Pass: "first" | "second";
-        /** @description A backend that does not decode here. */
+        /** @description A backend that does not decode, or does not measure, here. */
         PassedOver: {
             backend: string;
-            /** @description What it lacks. */
+            /** @description Reason for which it was passed over. */
             reason: string;
         };
         /** @description 64 bits as 16 hexadecimal digits, or as an integer by callers that have one. */
         PerceptualHash: string | number;
-        /** @description How far an ingest has come. */
+        /** @description Progress of a job. */
         Progress: {
-            /** @description Of a reasoning, once models are asked; absent otherwise. */
+            /** @description Progress of a reasoning, once models are asked; absent otherwise. */
             chunks?: components["schemas"]["ChunkProgress"];
             /**
              * Format: int64
@@ -3112,7 +3112,7 @@ export interface components {
              */
             pts_ms: number;
         };
-        /** @description What models are asked now. */
+        /** @description Prompt that models are given now. */
         PromptApplied: {
             /**
              * Format: int64
@@ -3122,7 +3122,7 @@ export interface components {
             output_schema?: components["schemas"]["AnyObject"] | null;
             prompt: string;
         };
-        /** @description What to ask of models from now on. */
+        /** @description Prompt for models from now on. */
         PromptUpdate: {
             output_schema?: components["schemas"]["AnyObject"] | null;
             /** @description 1 to 4096 bytes. */
@@ -3131,15 +3131,15 @@ export interface components {
         /** @description A backend that runs models. */
         Provider: {
             /**
-             * @description What it is asked for; null where it is configured for no model of its own, and is asked for those
-             *     that requests name.
+             * @description Model that it is asked for; null where it is configured for none of its own, and is asked
+             *     for those that requests name.
              */
             asked_for: string | null;
-            /** @description Why the last probe was not, or how the last question to it failed. */
+            /** @description Failure of the last probe, or of the last question to it. */
             last_error: string | null;
             /**
              * Format: int64
-             * @description Of the last probe; null when it was not answered.
+             * @description Latency of the last probe; null when it was not answered.
              */
             latency_ms: number | null;
             /** @description Models that it lists; null where it gave no list. */
@@ -3154,7 +3154,7 @@ export interface components {
          * @enum {string}
          */
         ProviderKind: "vllm" | "sglang" | "gemini" | "mlx";
-        /** @description What was found, and where to go on. */
+        /** @description Events that were found, and the start of the next query. */
         QueryAnswer: {
             /** @description More can be read at once. */
             has_more: boolean;
@@ -3167,14 +3167,14 @@ export interface components {
             query: components["schemas"]["QueryEcho"];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description What was looked for. */
+        /** @description The query, repeated. */
         QueryEcho: {
             /** Format: int64 */
             from_seq: number;
             kind: components["schemas"]["Kind"] | null;
             run_id: components["schemas"]["RunId"];
         };
-        /** @description What to look for. */
+        /** @description Events to look for. */
         QueryRequest: {
             /** @description The first event that may be in the answer; 0 when missing. */
             from_seq?: number | null;
@@ -3185,24 +3185,24 @@ export interface components {
             /** @description Milliseconds to wait for a first event; 0 when missing. */
             wait_ms?: number | null;
         };
-        /** @description Whether the server can work. */
+        /** @description Readiness of the server. */
         Readiness: {
             /** @description Programs that some work needs and that were not found at start. */
             missing_tools: components["schemas"]["MissingTool"][];
-            /** @description Why it cannot work now, in words. */
+            /** @description Reasons for which it cannot work now, in words. */
             reasons: string[];
             request_id: components["schemas"]["RequestId"];
-            /** @description How isolated media workers are: `full`, `partial` or `unavailable`. */
+            /** @description Isolation of media workers: `full`, `partial` or `unavailable`. */
             sandbox: string;
             /**
-             * @description What their isolation lacks, and where no media is read the setting that allows it; null where it
-             *     is full.
+             * @description Parts that their isolation lacks, and where no media is read the setting that allows it;
+             *     null where it is full.
              */
             sandbox_detail: string | null;
             /** @description `ready` or `not_ready`. */
             status: string;
         };
-        /** @description What a reasoning came to. */
+        /** @description Result of a reasoning. */
         ReasonAnswer: {
             /**
              * Format: int64
@@ -3218,13 +3218,13 @@ export interface components {
             generated: number;
             /**
              * Format: int64
-             * @description How far 95 of 100 chunks were at most behind their media when they were answered: time
-             *     spent less media time, 0 where models are faster and without chunks.
+             * @description 95th percentile of the lag of chunks behind their media when they were answered: time spent
+             *     less media time, 0 where models are faster and without chunks.
              */
             lag_p95_ms: number;
             /**
              * Format: int64
-             * @description Likewise 99 of 100.
+             * @description 99th percentile, likewise.
              */
             lag_p99_ms: number;
             markers: components["schemas"]["Marker"][];
@@ -3245,7 +3245,7 @@ export interface components {
             /** @description The source ended early or is damaged; absent when it did not. */
             truncated?: boolean;
         };
-        /** @description What to reason over, and what to ask of models. */
+        /** @description Source to reason over, and options of the analysis and of the questions to models. */
         ReasonRequest: {
             /** @description Analysed frames of a chunk; 30 when missing. */
             chunk_size?: number | null;
@@ -3257,7 +3257,7 @@ export interface components {
             /** @description The answer's `metadata` has an object a frame; true when missing, else it is empty. */
             include_frame_metadata?: boolean | null;
             index_name?: components["schemas"]["Label"] | null;
-            /** @description How far apart segments may be for one to finalize the other; 3 when missing. */
+            /** @description Most frames from a segment's end to the start of the one that finalizes it; 3 when missing. */
             marker_correction_window_frames?: number | null;
             /** @description Frames after which the work ends; 512 when missing. */
             max_frames?: number | null;
@@ -3282,13 +3282,13 @@ export interface components {
              *     1 when missing, of a clip 4; with `visual_diff` no more than 1.
              */
             semantic_frames_per_chunk?: number | null;
-            /** @description Whether models are asked; when missing they are where there is a prompt. */
+            /** @description True to ask models; when missing they are asked where there is a prompt. */
             semantic_inference?: boolean | null;
-            /** @description What to find out about each chunk. */
+            /** @description Prompt about each chunk. */
             semantic_prompt?: string | null;
             /** @description Milliseconds for the answer to a chunk, once it is asked; 30000 when missing. */
             semantic_timeout_ms?: number | null;
-            /** @description As on an ingest. */
+            /** @description Source, as on an ingest. */
             source_uri: string;
             stream_id?: components["schemas"]["Label"] | null;
             /** @description Each chunk is asked about with the description of the one before, and so one at a time. */
@@ -3309,7 +3309,7 @@ export interface components {
             /** @description Frames of a metadata window; 16 when missing. */
             window_size?: number | null;
         };
-        /** @description What all answers of models together cost. */
+        /** @description Cost of all answers of models together. */
         ReasonTokens: {
             /**
              * Format: int64
@@ -3357,7 +3357,7 @@ export interface components {
         };
         /** @description Dead letters that are sent again. */
         Redelivery: {
-            /** @description How many there are. */
+            /** @description Number of dead letters that are sent again. */
             queued: number;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
@@ -3383,7 +3383,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             semantic: components["schemas"]["Semantic"] | null;
             session_id: components["schemas"]["SessionId"] | null;
-            /** @description What kind of source that is: `file`, `url`, `rtsp` or `whip`. */
+            /** @description Kind of that source: `file`, `url`, `rtsp` or `whip`. */
             source: string | null;
             /** @description Source of the last ingest. */
             source_uri: string | null;
@@ -3393,8 +3393,8 @@ export interface components {
             tenant_id: string | null;
             updated_at: components["schemas"]["Time"];
             /**
-             * @description When the first picture of each stream was taken, as its container says, or came, where it was
-             *     live: epoch milliseconds, null where that is unknown.
+             * @description Epoch milliseconds at which the first picture of each stream was taken, as its container
+             *     says, or came, where it was live; null where that is unknown.
              */
             wall_start_ms: {
                 [key: string]: number | null;
@@ -3407,7 +3407,7 @@ export interface components {
             index_name: components["schemas"]["Label"] | null;
             /** Format: int64 */
             markers: number;
-            /** @description Why the service ended it itself: `idle`; absent otherwise. */
+            /** @description Reason for which the service ended it itself: `idle`; absent otherwise. */
             reason?: string;
             request_id: components["schemas"]["RequestId"] | null;
             semantic: components["schemas"]["Semantic"] | null;
@@ -3427,7 +3427,7 @@ export interface components {
             frames: number;
             /**
              * Format: int64
-             * @description Of them, frames that the gate keeps.
+             * @description Frames of these that the gate keeps.
              */
             kept: number;
             /** @description Markers of the newest analysis of each stream, by type; past 32 types, as `other`. */
@@ -3474,7 +3474,7 @@ export interface components {
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
-        /** @description Nobody asked for a run for too long. */
+        /** @description The run was idle for too long. */
         RunExpiredPayload: Record<string, never>;
         /** @description The run ended by a failure. */
         RunFailedPayload: {
@@ -3483,11 +3483,11 @@ export interface components {
         };
         /** @description Id of a run. */
         RunId: string;
-        /** @description What models said of a run. */
+        /** @description Answers of models about a run. */
         RunInteractions: {
             /** @description Number of `interactions` in this answer. */
             count: number;
-            /** @description In the order of their chunks, or frames. */
+            /** @description Interactions in the order of their chunks, or frames. */
             interactions: components["schemas"]["Interaction"][];
             run_id: components["schemas"]["RunId"];
         };
@@ -3513,7 +3513,7 @@ export interface components {
          * @enum {string}
          */
         RunPart: "summary";
-        /** @description What to create. */
+        /** @description Properties of the run to create. */
         RunRequest: {
             label?: components["schemas"]["Label"] | null;
             mode?: components["schemas"]["Mode"] | null;
@@ -3521,9 +3521,9 @@ export interface components {
         };
         /** @description Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other. */
         RunShape: {
-            /** @description Of them, suspected artifacts. */
+            /** @description Suspected artifacts among the kept frames. */
             artifacts: number[];
-            /** @description Of them, scene cuts. */
+            /** @description Scene cuts among the kept frames. */
             cuts: number[];
             /** @description Frames that the gate keeps. */
             kept: number[];
@@ -3546,9 +3546,9 @@ export interface components {
             stream_id: components["schemas"]["Label"] | null;
             thresholds: components["schemas"]["GateThresholds"];
         };
-        /** @description Where a run stands. */
+        /** @description State of a run. */
         RunStanding: {
-            /** @description How far the ingest, the reasoning or the live video under way has come. */
+            /** @description Progress of the ingest, the reasoning or the live video under way. */
             progress?: components["schemas"]["Progress"];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
@@ -3562,7 +3562,7 @@ export interface components {
         /** @description A run in short. */
         RunSummary: {
             counts: components["schemas"]["RunCounts"];
-            /** @description What a model said last, at most 256 bytes. */
+            /** @description Last description by a model, at most 256 bytes. */
             description: string | null;
             /** Format: int32 */
             height: number | null;
@@ -3588,16 +3588,16 @@ export interface components {
             /** Format: int32 */
             width: number | null;
         };
-        /** @description What to change of a run. */
+        /** @description Changes of a run. */
         RunUpdate: {
             label: components["schemas"]["Label"] | null;
         };
         /**
-         * @description How frames of a source are chosen.
+         * @description Policy by which frames of a source are chosen.
          * @enum {string}
          */
         Sampling: "source_fps_adaptive" | "fixed";
-        /** @description What a search answers. */
+        /** @description Result of a search. */
         SearchAnswer: {
             /** @description The first of them, by `seq`. */
             hits: components["schemas"]["HitRecord"][];
@@ -3610,11 +3610,11 @@ export interface components {
             scanned: number;
             /**
              * Format: int64
-             * @description Of these, how many have the query in them.
+             * @description Number of these that have the query in them.
              */
             total_hits: number;
         };
-        /** @description What to look for. */
+        /** @description Query and scope of a search. */
         SearchRequest: {
             /** @description Most hits; 50 when missing. */
             limit?: number | null;
@@ -3623,7 +3623,7 @@ export interface components {
         };
         /** @description 1 to 1024 bytes without the white space around it. */
         SearchText: string;
-        /** @description What came of asking models about the chunks of a source. */
+        /** @description Outcome of asking models about the chunks of a source. */
         Semantic: {
             /**
              * Format: int64
@@ -3636,13 +3636,13 @@ export interface components {
              */
             chunks_failed: number;
             /**
-             * @description How the first of them failed: the class, and an excerpt of what the backend said; or why nobody
-             *     could be asked.
+             * @description Failure of the first of them: the class, and an excerpt of the backend's answer; or the
+             *     reason that no model could be asked.
              */
             error: string | null;
-            /** @description The gate decided in place of a model. */
+            /** @description True where the gate decided in place of a model. */
             fallback_used: boolean;
-            /** @description False where there was no prompt, and nobody was to be asked. */
+            /** @description False where there was no prompt, and no model was to be asked. */
             requested: boolean;
         };
         /** @description The semantic path fell back. */
@@ -3664,12 +3664,12 @@ export interface components {
         SessionHealth: {
             /**
              * Format: int64
-             * @description From the last packet of a picture to the gate's decision about it; bound: 1000.
+             * @description Time from the last packet of a picture to the gate's decision about it; bound: 1000.
              */
             behind_ms: number;
             /**
              * Format: int64
-             * @description Of video, what is sent again included.
+             * @description Bit rate of video, retransmissions included.
              */
             bits_per_second: number;
             /**
@@ -3694,7 +3694,7 @@ export interface components {
             given_up: number;
             /**
              * Format: double
-             * @description How unevenly packets come (RFC 3550); bound: 30.
+             * @description Interarrival jitter of packets (RFC 3550); bound: 30.
              */
             jitter_ms: number;
             /**
@@ -3703,18 +3703,18 @@ export interface components {
              */
             lost_percent: number;
             request_id: components["schemas"]["RequestId"];
-            /** @description Why it is that word, in a sentence; of `poor` and `silent`, what to do too. */
+            /** @description Reason of that word, in a sentence; of `poor` and `silent`, a remedy too. */
             rule: string;
             run_id: components["schemas"]["RunId"];
             session_id: components["schemas"]["SessionId"];
             /**
              * Format: int64
-             * @description Since the last packet; null before the first.
+             * @description Time since the last packet; null before the first.
              */
             since_packet_ms: number | null;
             /**
              * Format: int64
-             * @description Since the last whole picture; null before the first.
+             * @description Time since the last whole picture; null before the first.
              */
             since_picture_ms: number | null;
             /**
@@ -3750,7 +3750,7 @@ export interface components {
             /** Format: int64 */
             source_frame_index?: number;
         };
-        /** @description What a signal is over the frames of a bucket. */
+        /** @description Range and mean of a signal over the frames of a bucket. */
         SignalSpread: {
             max: components["schemas"]["Fraction"];
             mean: components["schemas"]["Fraction"];
@@ -3764,13 +3764,13 @@ export interface components {
         };
         /** @description A minute. */
         StatsPoint: {
-            /** @description When it ended; of the minute under way now. */
+            /** @description End of the minute; of the one under way, now. */
             at: components["schemas"]["Time"];
             machine: components["schemas"]["MachinePoint"];
             own: components["schemas"]["OwnPoint"];
             /**
              * Format: double
-             * @description How long it was.
+             * @description Length of the minute; of the one under way, so far.
              */
             seconds: number;
         };
@@ -3779,7 +3779,7 @@ export interface components {
         /** @description At most 128 bytes without control characters. */
         Tenant: string;
         /**
-         * @description What a model asks of whoever runs it.
+         * @description Tier of a model, by the hardware that it needs.
          * @enum {string}
          */
         Tier: "small" | "medium" | "cloud";
@@ -3808,7 +3808,7 @@ export interface components {
             prompt_tokens: number;
             /**
              * Format: int64
-             * @description Of hidden reasoning.
+             * @description Tokens of hidden reasoning.
              */
             thinking_tokens: number;
             /** Format: int64 */
@@ -3820,7 +3820,7 @@ export interface components {
             bytes: number;
             /** @description Its name under `/v1/files/`. */
             file_name: components["schemas"]["FileName"];
-            /** @description Where it is on the server: a `source_uri` for its owner. */
+            /** @description Path on the server: a `source_uri` for its owner. */
             file_path: string;
             media_type: string;
             sha256: components["schemas"]["Sha256"];
@@ -3828,7 +3828,7 @@ export interface components {
         /** @description Id of an analysis, or `all` of them. */
         WantedAnalysis: string;
         /**
-         * @description Whose findings are listed.
+         * @description Origin of the findings to list.
          * @enum {string}
          */
         WantedOrigin: "gate" | "model" | "all";
@@ -3856,7 +3856,7 @@ export interface components {
             kinds: components["schemas"]["Kind"][] | null;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
-            /** @description What messages are signed with; not shown again. */
+            /** @description Secret that signs messages; not shown again. */
             secret: string;
             url: string;
             webhook_id: components["schemas"]["WebhookId"];
@@ -3877,17 +3877,17 @@ export interface components {
         };
         /** @description Target of a run's events. */
         WebhookRequest: {
-            /** @description The owner's own words. */
+            /** @description Note of the owner. */
             description?: string | null;
             /** @description The kinds of events that are sent; every one when missing. */
             kinds?: components["schemas"]["Kind"][] | null;
-            /** @description What messages are signed with, `whsec_` and base64; made by the server when missing. */
+            /** @description Secret that signs messages, `whsec_` and base64; made by the server when missing. */
             secret?: string | null;
             /** @description An `https` URL of a public host, without user and password. */
             url: string;
         };
         /**
-         * @description How a webhook is doing.
+         * @description Status of the deliveries of a webhook.
          * @enum {string}
          */
         WebhookStatus: "active" | "failing" | "disabled" | "finished";
@@ -4318,7 +4318,7 @@ export interface operations {
             query?: {
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -4355,7 +4355,7 @@ export interface operations {
             query?: {
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["FileCursor"];
             };
             header?: {
@@ -4959,11 +4959,11 @@ export interface operations {
             query?: {
                 /** @description Only runs in this state. */
                 status?: components["schemas"]["RunState"];
-                /** @description What to add to each record. */
+                /** @description Part to add to each record. */
                 include?: components["schemas"]["RunPart"];
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5273,7 +5273,7 @@ export interface operations {
                 index?: components["schemas"]["Label"];
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5605,7 +5605,7 @@ export interface operations {
                 index?: components["schemas"]["Label"];
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5795,7 +5795,7 @@ export interface operations {
             query?: {
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5915,7 +5915,7 @@ export interface operations {
                 to_frame?: number;
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Where the page starts, as the `Link` header of the page before says. */
+                /** @description Start of the page, as the `Link` header of the page before says. */
                 cursor?: components["schemas"]["MarkerCursor"];
             };
             header?: {
@@ -6480,7 +6480,7 @@ export interface operations {
     getStats: {
         parameters: {
             query?: {
-                /** @description How many of the last minutes, the one under way among them; 60 when missing. */
+                /** @description Number of the last minutes, the one under way among them; 60 when missing. */
                 minutes?: number;
             };
             header?: {
