@@ -2,6 +2,7 @@
 //!
 //! Follows no redirect, so the key goes to the named server only, and never prints the key.
 
+mod items;
 mod target;
 
 use std::{io::Read, time::Duration};
@@ -15,12 +16,13 @@ use reqwest::{
     header::{HeaderMap, LINK},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     error::{ApiError, CliError},
     output::printable,
 };
+use items::Stopped;
 pub use target::{ServerArgs, Target};
 
 /// Time limit of an exchange that does no work on the server.
@@ -75,6 +77,26 @@ impl Client {
     /// The answer of `GET path`, to be read as it comes.
     pub fn reading(&self, path: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
         self.exchange(self.request(Method::GET, self.asked(path, query)?, LONG))
+    }
+
+    /// Hands each item of the list under `list` in an answer to `take` as it comes, with the fields before
+    /// the list.
+    pub fn each<T: DeserializeOwned>(
+        &self,
+        answer: Response,
+        list: &str,
+        take: impl FnMut(&Map<String, Value>, T) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        items::each(answer, list, take).map_err(|stopped| match stopped {
+            Stopped::Taker(error) => error,
+            Stopped::Cut => CliError::Unreachable {
+                server: self.server(),
+                reason: "the answer was cut short: try again".to_owned(),
+            },
+            Stopped::Json(error) => {
+                CliError::Reply { server: self.server(), reason: error.to_string() }
+            }
+        })
     }
 
     /// Every page of the list at `path`, by the links from page to page.

@@ -1,7 +1,7 @@
 //! `sightline events`: the timeline of a run, once or as it grows.
 //!
-//! Following polls `POST /v1/query` with a cursor; it ends at the event that ends the run and
-//! outlives a restart of the server.
+//! What there is comes as one answer, which is printed as it is read. Following then polls `POST /v1/query`
+//! with a cursor; it ends at the event that ends the run and outlives a restart of the server.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::{
     words,
 };
 
+/// Rows of the table that are aligned together, and events of a poll.
 const PAGE: u32 = 1000;
 const WAIT_MS: u32 = 20_000;
 const RECONNECT: Duration = Duration::from_secs(30);
@@ -66,29 +67,68 @@ struct State {
 /// Runs `events`.
 pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     let client = Client::new(&args.server)?;
-    let mut from_seq = args.from_seq;
-    let (mut waiting, mut over) = (false, false);
-    let mut table = heading();
-    loop {
-        let query = Query {
-            run_id: &args.run,
-            kind: args.kind.as_deref(),
-            from_seq,
-            limit: PAGE,
-            wait_ms: waiting.then_some(WAIT_MS),
-        };
-        let reply = ask(&client, &query, args.follow)?;
-        print(args.json, &reply.matches, &mut table)?;
-        from_seq = reply.next_from_seq;
-        let whole = !reply.has_more;
-        let ended = reply.matches.iter().any(|event| ENDS.contains(&event.kind.as_str()));
-        if whole && (!args.follow || ended || over) {
-            return Ok(());
+    let (next, printer) = (args.from_seq, Printer::new(args.json));
+    let mut timeline = Timeline { args, client: &client, next, has_ended: false, printer };
+    patiently(args.follow, || timeline.read())?;
+    if args.follow { timeline.follow() } else { Ok(()) }
+}
+
+/// The timeline of a run, printed up to the event before `next`.
+struct Timeline<'a> {
+    args: &'a EventsArgs,
+    client: &'a Client,
+    next: u64,
+    has_ended: bool,
+    printer: Printer,
+}
+
+impl Timeline<'_> {
+    /// Prints what there is as it is read.
+    fn read(&mut self) -> Result<(), CliError> {
+        let EventsArgs { run, kind, .. } = self.args;
+        let from = [("from_seq", self.next.to_string())].into_iter();
+        let query: Vec<_> = from.chain(kind.clone().map(|kind| ("kind", kind))).collect();
+        let answer = self.client.reading(&self.client.run_path(run, "/events")?, &query)?;
+        let read = self.client.each(answer, "events", |_, mut event: EventRecord| {
+            event.run_id = Some(run.clone());
+            // A server that is older than the parameter sends all kinds.
+            if kind.as_ref().is_none_or(|kind| *kind == event.kind) {
+                self.take(&event)
+            } else {
+                Ok(())
+            }
+        });
+        self.printer.flush()?;
+        read
+    }
+
+    /// Prints what comes until the run ends.
+    fn follow(&mut self) -> Result<(), CliError> {
+        let mut more = false;
+        while more || !self.has_ended {
+            // An end that is not among the events asked for is in the state; what came before it is read
+            // once more.
+            let over = !more && has_ended(self.client, &self.args.run)?;
+            let query = Query {
+                run_id: &self.args.run,
+                kind: self.args.kind.as_deref(),
+                from_seq: self.next,
+                limit: PAGE,
+                wait_ms: (!over).then_some(WAIT_MS),
+            };
+            let reply = ask(self.client, &query, true)?;
+            reply.matches.iter().try_for_each(|event| self.take(event))?;
+            self.printer.flush()?;
+            (self.next, more) = (reply.next_from_seq, reply.has_more);
+            self.has_ended |= over;
         }
-        // An end that is not among the events asked for is in the state; what came before it is read
-        // once more.
-        over = whole && has_ended(&client, &args.run)?;
-        waiting = args.follow && whole && !over;
+        Ok(())
+    }
+
+    fn take(&mut self, event: &EventRecord) -> Result<(), CliError> {
+        self.next = event.seq + 1;
+        self.has_ended |= ENDS.contains(&event.kind.as_str());
+        self.printer.print(event)
     }
 }
 
@@ -105,7 +145,10 @@ pub fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryRep
 }
 
 /// Asks again where nobody answers, if that is worth some time.
-pub fn patiently<T>(patient: bool, ask: impl Fn() -> Result<T, CliError>) -> Result<T, CliError> {
+pub fn patiently<T>(
+    patient: bool,
+    mut ask: impl FnMut() -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let give_up = Instant::now() + RECONNECT;
     loop {
         match ask() {
@@ -118,28 +161,36 @@ pub fn patiently<T>(patient: bool, ask: impl Fn() -> Result<T, CliError>) -> Res
     }
 }
 
-/// The table of events.
-pub fn heading() -> Table {
-    Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"])
+/// Standard output for events: JSON lines, or a table that grows.
+pub struct Printer {
+    table: Option<Table>,
+    out: Out,
 }
 
-/// Prints events as JSON lines, or as further rows of `table`.
-pub fn print(json: bool, events: &[EventRecord], table: &mut Table) -> Result<(), CliError> {
-    let mut out = Out::stdout();
-    if json {
-        events.iter().try_for_each(|event| out.json_line(event))?;
-        return out.finish();
+impl Printer {
+    /// Prints nothing yet.
+    pub fn new(json: bool) -> Printer {
+        let table = (!json).then(|| Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]));
+        Printer { table, out: Out::stdout() }
     }
-    for event in events {
+
+    /// Prints `event`, in a table once there are some more or [`flush`](Printer::flush) is called.
+    pub fn print(&mut self, event: &EventRecord) -> Result<(), CliError> {
+        let Some(table) = &mut self.table else { return self.out.json_line(event) };
         table.push([
             event.seq.to_string(),
             WallTime { epoch_ms: event.pts_ms }.rfc3339(),
             event.kind.clone(),
             brief(event.payload.get()),
         ]);
+        if table.len() < PAGE as usize { Ok(()) } else { self.out.grow(table) }
     }
-    out.grow(table)?;
-    out.finish()
+
+    /// Hands everything printed so far to the reader.
+    pub fn flush(&mut self) -> Result<(), CliError> {
+        self.table.as_mut().map_or(Ok(()), |table| self.out.grow(table))?;
+        self.out.flush()
+    }
 }
 
 /// Fields that the table leaves out, or has first.

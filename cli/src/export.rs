@@ -4,7 +4,6 @@
 //! whole; until then those that were there stay.
 
 mod records;
-mod stream;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +22,6 @@ use crate::{
     wire::MarkerRecord,
 };
 use records::{EVENTS, EventRow, FRAMES, FrameRow, MARKERS, marker_cells};
-use stream::Stopped;
 use table::Folder;
 
 /// Told at the end of the long help.
@@ -100,20 +98,12 @@ impl Export<'_> {
     fn each<T: DeserializeOwned>(
         &self,
         answer: Response,
-        list: &'static str,
+        list: &str,
         mut take: impl FnMut(&Map<String, Value>, T) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        let taken = stream::each(answer, list, |head, item| match self.cancel.is_cancelled() {
+        self.client.each(answer, list, |head, item| match self.cancel.is_cancelled() {
             true => Err(CliError::Interrupted),
             false => take(head, item),
-        });
-        let (server, cut) = (self.client.server(), "the answer was cut short: try again");
-        taken.map_err(|stopped| match stopped {
-            Stopped::Taker(error) => error,
-            Stopped::Json(error) if error.is_io() || error.is_eof() => {
-                CliError::Unreachable { server, reason: cut.to_owned() }
-            }
-            Stopped::Json(error) => CliError::Reply { server, reason: error.to_string() },
         })
     }
 

@@ -4,7 +4,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
-use media::{escaped, is_hidden};
+use media::{escaped, has_hidden, is_hidden};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -95,20 +95,23 @@ struct Json<'a, W> {
 
 impl<W: Write> Write for Json<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        // The serializer writes whole pieces of text.
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        if !has_hidden(text) {
             self.out.write_all(bytes)?;
             return Ok(bytes.len());
         }
-        // The serializer writes whole pieces of text.
-        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
-        for c in text.chars() {
+        let mut written = 0;
+        for (at, c) in text.char_indices().filter(|(_, c)| is_hidden(*c)) {
+            self.out.write_all(&bytes[written..at])?;
             match c {
                 '\n' if !self.is_line => self.out.write_all(b"\n")?,
                 '\n' | '\r' | '\t' => self.out.write_all(b" ")?,
-                c if is_hidden(c) => write!(self.out, "\\u{:04x}", u32::from(c))?,
-                c => self.out.write_all(c.encode_utf8(&mut [0; 4]).as_bytes())?,
+                c => write!(self.out, "\\u{:04x}", u32::from(c))?,
             }
+            written = at + c.len_utf8();
         }
+        self.out.write_all(&bytes[written..])?;
         Ok(bytes.len())
     }
 
@@ -144,6 +147,11 @@ impl Table {
         let cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
         debug_assert_eq!(cells.len(), self.head.len());
         self.rows.push(cells);
+    }
+
+    /// Number of rows that are to be printed.
+    pub fn len(&self) -> usize {
+        self.rows.len()
     }
 
     fn widths(&self) -> Vec<usize> {

@@ -13,7 +13,8 @@ use worker::CancelToken;
 use crate::{
     client::{Client, QUICK, ServerArgs},
     error::CliError,
-    events, interactions, interrupt, markers, models,
+    events::{self, Printer},
+    interactions, interrupt, markers, models,
     output::{Out, clock, printable},
     runs::{AnalyzeBody, IngestBody},
     thresholds::GateArgs,
@@ -126,9 +127,9 @@ fn carry_out(
         ..IngestBody::default()
     };
     let mut cursor = Cursor::start(run);
-    let mut table = events::heading();
+    let mut printer = Printer::new(args.json);
     let mut on_event = |event: &EventRecord| match args.follow {
-        true => events::print(args.json, std::slice::from_ref(event), &mut table),
+        true => printer.print(event).and_then(|()| printer.flush()),
         false => {
             found(event);
             Ok(())

@@ -34,5 +34,5 @@ pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;
 pub use surface::DeviceSurface;
-pub use text::{escaped, is_hidden};
+pub use text::{escaped, has_hidden, is_hidden};
 pub use time::{Rate, Timebase, Timestamp, WallTime};

@@ -11,9 +11,14 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || reorders || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
+/// Returns true where `text` has such a character.
+pub fn has_hidden(text: &str) -> bool {
+    text.contains(is_hidden)
+}
+
 /// `text` on one line, with what is hidden in it shown as `\n` or `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
+    if !has_hidden(text) {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len() + 16);

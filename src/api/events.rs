@@ -93,6 +93,8 @@ struct EventsQuery {
     /// The first that may be in the answer; a cursor wins over it.
     #[param(inline)]
     from_seq: Option<FromSeq>,
+    /// Only events of this kind.
+    kind: Option<terms::Kind>,
     /// Only events whose payload has this `index_name`.
     index: Option<terms::Label>,
 }
@@ -122,6 +124,7 @@ pub async fn list(
     let mut fields = params.fields()?;
     let paging = paging(&mut fields);
     let from = fields.optional("from_seq", FromSeq::digits).map(Seq);
+    let kind = fields.optional("kind", kind);
     let index = fields.optional("index", parsed);
     fields.finish(|| Some(()))?;
     let from = paging.cursor.or(from).unwrap_or_default();
@@ -131,14 +134,14 @@ pub async fn list(
     let end = || "}".to_owned();
     let made = app.reading(&caller.principal, move || {
         let Some(limit) = paging.limit else {
-            let events = Snapshot::new(&timeline, &run, from, None).filter(move |event| {
+            let events = Snapshot::new(&timeline, &run, from, kind).filter(move |event| {
                 let event = event.as_ref();
                 index.is_none() || event.map_or(true, |event| index_of(event) == index)
             });
             let answer = listed(before, event_texts(events, false), end, READING_BYTES)?;
             return Ok((answer, None));
         };
-        let page = read(&timeline, &run, &Wanted { from, limit, kind: None, index })?;
+        let page = read(&timeline, &run, &Wanted { from, limit, kind, index })?;
         let (held, next) = (page.held_bytes(), page.more.then_some(page.next));
         let events = page.events.into_iter().map(Ok);
         let answer = listed(before, event_texts(events, false), end, held)?;

@@ -98,6 +98,10 @@ pub fn event(seq: u64, kind: &str, payload: Value) -> Value {
     json!({ "seq": seq, "pts_ms": 951_827_696_789_u64, "kind": kind, "run_id": RUN, "payload": payload })
 }
 
+pub fn snapshot(events: &[Value]) -> Answer {
+    (200, json!({ "request_id": "req-1", "run_id": RUN, "events": events }).to_string())
+}
+
 pub fn page(events: &[Value], next: u64) -> Answer {
     (200, json!({ "request_id": "req-1", "matches": events, "next_from_seq": next, "has_more": events.len() == 1000 }).to_string())
 }
@@ -200,7 +204,7 @@ fn ingest_and_analyze_send_what_was_asked_for() {
 #[test]
 fn following_ends_with_the_run_and_moves_its_cursor() {
     let exact = "{\"session\":1.50,\"b\":1e3}";
-    let first = page(&[event(3, "ingest_received", json!({ "source_uri": "a" }))], 4)
+    let first = snapshot(&[event(3, "ingest_received", json!({ "source_uri": "a" }))])
         .1
         .replace("{\"source_uri\":\"a\"}", exact);
     let state = |state: &str| (200, json!({ "request_id": "r", "state": state }).to_string());
@@ -217,24 +221,44 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
     assert_eq!(lines.len(), 2);
     assert!(lines[0].contains(exact), "payloads are printed as they came: {}", lines[0]);
     let asked = script.asked();
+    assert_eq!(asked[0].line, format!("GET /v1/runs/{RUN}/events?from_seq=2 HTTP/1.1"));
     let queries = asked.iter().filter(|asked| asked.line.starts_with("POST"));
     let cursors: Vec<(Value, Value)> = queries
         .map(|asked| serde_json::from_str(&asked.body).expect("JSON"))
         .map(|body: Value| (body["from_seq"].clone(), body["wait_ms"].clone()))
         .collect();
-    assert_eq!(
-        cursors,
-        [(2.into(), Value::Null), (4.into(), 20_000.into()), (4.into(), 20_000.into())]
-    );
+    assert_eq!(cursors, [(4.into(), 20_000.into()), (4.into(), 20_000.into())]);
 }
 
 #[test]
 fn following_a_run_that_has_ended_ends() {
-    // Its end is not among the events that are asked for.
+    // Its end is not among the events that are asked for; a server that knows no `kind` there sends all.
     let ended = (200, json!({ "request_id": "r", "state": "completed" }).to_string());
-    let script = Script::start(vec![page(&[], 4), ended, page(&[], 4)]);
+    let others = snapshot(&[event(3, "run_created", json!({}))]);
+    let script = Script::start(vec![others, ended, page(&[], 4)]);
     let outcome = script.run(&["events", RUN, "--follow", "--kind", "vlm", "--json"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, ""), "{}", outcome.stderr);
+    let asked = script.asked().remove(0).line;
+    assert_eq!(asked, format!("GET /v1/runs/{RUN}/events?from_seq=0&kind=vlm HTTP/1.1"));
+}
+
+#[test]
+fn a_timeline_that_is_cut_short_is_printed_as_far_as_it_came_and_read_on_where_it_is_followed() {
+    let whole = snapshot(&[event(3, "run_created", json!({})), event(4, "vlm", json!({}))]).1;
+    let at = whole.find("vlm").expect("the second");
+    let cut = || (200, whole[..at].to_owned());
+    for args in [&["events", RUN][..], &["events", RUN, "--json"]] {
+        let outcome = Script::start(vec![cut()]).run(args);
+        assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+        assert!(outcome.stdout.contains("run_created"), "{}", outcome.stdout);
+        assert!(outcome.stderr.contains("cut short: try again"), "{}", outcome.stderr);
+    }
+    let rest = snapshot(&[event(4, "run_completed", json!({}))]);
+    let script = Script::start(vec![cut(), rest]);
+    let outcome = script.run(&["events", RUN, "--follow", "--json"]);
+    assert_eq!((outcome.code, outcome.stdout.lines().count()), (0, 2), "{}", outcome.stderr);
+    let asked = script.asked().remove(1).line;
+    assert_eq!(asked, format!("GET /v1/runs/{RUN}/events?from_seq=4 HTTP/1.1"));
 }
 
 #[test]
@@ -243,7 +267,7 @@ fn events_and_markers_are_tables_for_people() {
         "event_type": "door\u{1b}[31m", "status": "exact", "start_frame": 3, "end_frame": 5,
         "start_pts_ms": 61_000, "end_pts_ms": 61_080, "confidence": 0.75, "later_field": 1 });
     let script = Script::start(vec![
-        page(&[event(1, "run_created", json!({ "mode": "balanced" }))], 2),
+        snapshot(&[event(1, "run_created", json!({ "mode": "balanced" }))]),
         (200, json!({ "request_id": "r", "run_id": RUN, "markers": [marker] }).to_string()),
     ]);
     let events = script.run(&["events", RUN]).stdout;

@@ -3,7 +3,7 @@
 use media::is_hidden;
 use serde_json::{Value, json};
 
-use crate::remote::{RUN, Script, event, page};
+use crate::remote::{RUN, Script, event, snapshot};
 
 /// Clears the screen, ends a line, reorders words, and says C1's control sequence introducer.
 const NASTY: &str = "a\u{1b}[2Jb\rc\u{202e}d\u{9b}31me\u{7f}f\u{2066}g\u{2028}h";
@@ -17,7 +17,7 @@ fn marker() -> Value {
 #[test]
 fn names_of_others_reach_no_terminal_raw() {
     let run = json!({ "run_id": RUN, "status": "pending", "source_uri": NASTY, "source": NASTY });
-    let events = || page(&[event(1, "ingest_received", json!({ "source_uri": NASTY }))], 2);
+    let events = || snapshot(&[event(1, "ingest_received", json!({ "source_uri": NASTY }))]);
     let hit = json!({ "seq": 1, "run_id": RUN, "pts_ms": 0, "kind": NASTY, "snippet": NASTY,
         "description": NASTY });
     let refusal = json!({ "error": { "code": "x", "message": NASTY, "request_id": NASTY,
@@ -57,7 +57,7 @@ fn names_of_others_reach_no_terminal_raw() {
 
 #[test]
 fn json_that_is_passed_on_stays_on_its_line() {
-    let spread = page(&[event(1, "ingest_received", json!({ "source_uri": "a" }))], 2)
+    let spread = snapshot(&[event(1, "ingest_received", json!({ "source_uri": "a" }))])
         .1
         .replace("{\"source_uri\":\"a\"}", "{\r\n\t\"source_uri\": \"a\"\r}");
     let outcome = Script::start(vec![(200, spread)]).run(&["events", RUN, "--json"]);

@@ -1,0 +1,215 @@
+//! The list in a JSON answer, item by item as it comes.
+
+use std::io::Read;
+
+use serde::de::{DeserializeOwned, Error};
+use serde_json::{Map, Value};
+
+use crate::error::CliError;
+
+/// Bytes that are read at first; an item that is longer has the buffer doubled until it is whole.
+const PIECE: usize = 1 << 16;
+
+/// Reason for which an answer was not read to its end.
+pub enum Stopped {
+    /// It was cut short.
+    Cut,
+    /// It is not what it should be.
+    Json(serde_json::Error),
+    /// Whoever took an item would take no more.
+    Taker(CliError),
+}
+
+/// Hands each item of the list under `list` to `take`, with the fields that came before the list.
+pub fn each<T: DeserializeOwned>(
+    answer: impl Read,
+    list: &str,
+    mut take: impl FnMut(&Map<String, Value>, T) -> Result<(), CliError>,
+) -> Result<(), Stopped> {
+    let mut text = Text { answer, buffer: vec![0; PIECE], at: 0, end: 0 };
+    let mut head = Map::new();
+    let mut follows = text.open(b'{', b'}')?;
+    while follows {
+        let name: String = text.value()?;
+        text.expect(b':')?;
+        if name == list {
+            let mut follows = text.open(b'[', b']')?;
+            while follows {
+                take(&head, text.value()?).map_err(Stopped::Taker)?;
+                follows = text.follows(b']')?;
+            }
+        } else {
+            head.insert(name, text.value()?);
+        }
+        follows = text.follows(b'}')?;
+    }
+    Ok(())
+}
+
+/// Text as it comes: what lies from `at` to `end` in the buffer is unread.
+struct Text<R> {
+    answer: R,
+    buffer: Vec<u8>,
+    at: usize,
+    end: usize,
+}
+
+impl<R: Read> Text<R> {
+    /// Reads on; false at the end of the answer, and where it was cut off.
+    fn fill(&mut self) -> bool {
+        if self.at == 0 && self.end == self.buffer.len() {
+            self.buffer.resize(2 * self.end, 0);
+        }
+        self.buffer.copy_within(self.at..self.end, 0);
+        (self.at, self.end) = (0, self.end - self.at);
+        let read = self.answer.read(&mut self.buffer[self.end..]).unwrap_or(0);
+        self.end += read;
+        read > 0
+    }
+
+    /// The next value, which something follows in every object and list.
+    fn value<T: DeserializeOwned>(&mut self) -> Result<T, Stopped> {
+        let (mut tried, mut is_over) = (0, false);
+        loop {
+            let unread = &self.buffer[self.at..self.end];
+            // An item of many pieces is tried again once twice as much of it is there.
+            if unread.len() < PIECE || unread.len() >= 2 * tried || is_over {
+                tried = unread.len();
+                let mut values = serde_json::Deserializer::from_slice(unread).into_iter();
+                match values.next() {
+                    Some(Ok(value)) if values.byte_offset() < unread.len() => {
+                        self.at += values.byte_offset();
+                        return Ok(value);
+                    }
+                    Some(Err(error)) if !is_at_end(&error, unread) => {
+                        return Err(Stopped::Json(error));
+                    }
+                    _ => {}
+                }
+            }
+            if is_over {
+                return Err(Stopped::Cut);
+            }
+            is_over = !self.fill();
+        }
+    }
+
+    /// The next character that is no white space, not taken.
+    fn peek(&mut self) -> Result<u8, Stopped> {
+        loop {
+            match self.buffer[self.at..self.end].first().copied() {
+                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
+                Some(next) => return Ok(next),
+                None if self.fill() => {}
+                None => return Err(Stopped::Cut),
+            }
+        }
+    }
+
+    fn expect(&mut self, wanted: u8) -> Result<(), Stopped> {
+        let found = self.peek()?;
+        self.at += 1;
+        let odd = || format!("{:?} in place of {:?}", char::from(found), char::from(wanted));
+        if found == wanted { Ok(()) } else { Err(Stopped::Json(Error::custom(odd()))) }
+    }
+
+    /// Enters an object or a list; true where something is in it.
+    fn open(&mut self, first: u8, last: u8) -> Result<bool, Stopped> {
+        self.expect(first)?;
+        let is_empty = self.peek()? == last;
+        self.at += usize::from(is_empty);
+        Ok(!is_empty)
+    }
+
+    /// Goes on in an object or a list; true where something follows.
+    fn follows(&mut self, last: u8) -> Result<bool, Stopped> {
+        let ends = self.peek()? == last;
+        self.expect(if ends { last } else { b',' })?;
+        Ok(!ends)
+    }
+}
+
+/// Returns true for an error that more text may mend: `1.` is one as well as a missing bracket.
+fn is_at_end(error: &serde_json::Error, text: &[u8]) -> bool {
+    let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    error.is_eof() || error.line() == lines && error.column() + 1 >= last.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    /// Gives a few bytes at a time.
+    struct Slowly<'a>(&'a [u8], usize);
+
+    impl Read for Slowly<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let most = self.1.min(into.len());
+            self.0.read(&mut into[..most])
+        }
+    }
+
+    /// The fields before the list and its items, and how reading ended.
+    fn read(answer: &str, step: usize) -> (String, Vec<String>, &'static str) {
+        let (mut before, mut items) = (String::new(), Vec::new());
+        let read = each(Slowly(answer.as_bytes(), step), "it", |head, item: Box<RawValue>| {
+            before = Value::Object(head.clone()).to_string();
+            items.push(item.get().to_owned());
+            if item.get() == "\"no more\"" { Err(CliError::Interrupted) } else { Ok(()) }
+        });
+        let ended = match read {
+            Ok(()) => "whole",
+            Err(Stopped::Cut) => "cut",
+            Err(Stopped::Json(_)) => "odd",
+            Err(Stopped::Taker(_)) => "refused",
+        };
+        (before, items, ended)
+    }
+
+    #[test]
+    fn a_list_is_read_however_its_text_is_cut_up() {
+        let long = format!(r#"{{"text":"{}"}}"#, "\\\"ä".repeat(PIECE));
+        let of_long = format!(r#"{{"it":[{long},{long}]}}"#);
+        let rows: [(&str, &str, &[&str], &str); 13] = [
+            ("{}", "", &[], "whole"),
+            (r#"{"it":[]}"#, "", &[], "whole"),
+            (
+                r#" {"a" : 12 , "it" : [ 1 , {"b":[2]} ] , "c" : {} } "#,
+                r#"{"a":12}"#,
+                &["1", r#"{"b":[2]}"#],
+                "whole",
+            ),
+            (r#"{"it":["]},","\""],"it2":null}"#, "{}", &[r#""]},""#, r#""\"""#], "whole"),
+            (
+                "{\n\"it\":\n[-1.5e-3,{\n\"a\":0.25}]}",
+                "{}",
+                &["-1.5e-3", "{\n\"a\":0.25}"],
+                "whole",
+            ),
+            (&of_long, "{}", &[&long, &long], "whole"),
+            (r#"{"it":[1,"no more",3]}"#, "{}", &["1", "\"no more\""], "refused"),
+            (r#"{"it":[1,2"#, "{}", &["1"], "cut"),
+            (r#"{"it":[1]"#, "{}", &["1"], "cut"),
+            ("", "", &[], "cut"),
+            (r#"{"it":[1 2]}"#, "{}", &["1"], "odd"),
+            (r#"{"it":{}}"#, "", &[], "odd"),
+            ("<html>", "", &[], "odd"),
+        ];
+        for (answer, before, items, ended) in rows {
+            for step in [1, 7, usize::MAX] {
+                let step = if answer.len() > PIECE { step.max(1000) } else { step };
+                let found = read(answer, step);
+                let name = answer.get(..60).unwrap_or(answer);
+                assert_eq!(
+                    (found.0.as_str(), found.2),
+                    (before, ended),
+                    "{name}, {step} at a time"
+                );
+                assert_eq!(found.1, items, "{name}, {step} at a time");
+            }
+        }
+    }
+}
