@@ -1,7 +1,8 @@
 //! `sightline verify`: decodes a run's source again and proves what the run's timeline says of it.
 //!
 //! Every signal, every decision that led to a still and every still of each decode pass must come out
-//! again, bit for bit, on any backend. Reads the log beside a server and changes nothing.
+//! again, bit for bit, on any backend and by the thresholds that it was recorded with. Reads the log
+//! beside a server and changes nothing.
 
 mod compare;
 mod recorded;
@@ -47,8 +48,9 @@ pub struct VerifyArgs {
     gate: GateArgs,
 }
 
-/// The server's thresholds, which decide what is selected.
+/// The server's thresholds, which decide what is selected where the recording has none of its own.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Thresholds of the server, for recordings that have none of their own")]
 struct GateArgs {
     /// Keepalive interval in frames; 0 disables it
     #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES", default_value_t = 30)]

@@ -2,10 +2,11 @@
 
 use std::{fmt, path::Path};
 
-use gate::{Gate, GateConfig};
+use gate::{Decision, Gate, GateConfig};
 use media::{BlobHash, Signal};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use timeline::KeyframeStored;
 use worker::{CancelToken, Supervisor};
 
 use super::{recorded::Pass, sampling};
@@ -117,35 +118,48 @@ fn fields(signal: &Signal) -> [(&'static str, String); 9] {
     ]
 }
 
-/// First divergence of the recorded stills from the recorded signals; no stills prove nothing.
-fn first_decision(gate: GateConfig, signals: &[Signal], stills: &[Still]) -> Option<Divergence> {
+/// First decision that the recorded signals do not lead to; no stills prove nothing.
+fn first_decision(
+    gate: GateConfig,
+    signals: &[Signal],
+    stills: &[KeyframeStored],
+) -> Option<Divergence> {
     if stills.is_empty() {
         return None;
     }
+    let told = |selected: bool, why: &str| match selected {
+        true => format!("selected ({why})"),
+        false => "not selected".to_owned(),
+    };
     let mut gate = Gate::new(gate);
-    let mut recorded = stills.iter().map(|(frame_index, ..)| *frame_index).peekable();
+    let mut recorded = stills.iter().peekable();
     for signal in signals {
-        let decision = gate.offer(signal);
-        let is_stored = recorded.next_if_eq(&signal.frame_index).is_some();
-        if is_stored != decision.selected {
-            let word = |selected: bool| if selected { "selected" } else { "not selected" };
+        let Decision { selected, reason, .. } = gate.offer(signal);
+        let still = recorded.next_if(|still| still.frame_index == signal.frame_index);
+        // Older logs name no reason.
+        let why = still.and_then(|still| still.reason.as_deref()).unwrap_or(reason.as_str());
+        if still.is_some() != selected || selected && why != reason.as_str() {
             return Some(Divergence {
                 frame_index: signal.frame_index,
                 what: "the decision",
-                recorded: word(is_stored).to_owned(),
-                found: format!("{} ({})", word(decision.selected), decision.reason.as_str()),
+                recorded: told(still.is_some(), why),
+                found: told(selected, reason.as_str()),
             });
         }
     }
-    recorded.next().map(|frame_index| Divergence {
-        frame_index,
+    recorded.next().map(|still| Divergence {
+        frame_index: still.frame_index,
         what: "the decision",
         recorded: "selected".to_owned(),
         found: "of no frame".to_owned(),
     })
 }
 
-fn first_still(recorded: &[Still], found: &[Still]) -> Option<Divergence> {
+fn first_still(recorded: &[KeyframeStored], found: &[Still]) -> Option<Divergence> {
+    let recorded: Vec<Still> = recorded
+        .iter()
+        .map(|still| (still.frame_index, still.pts_ms, still.image_sha256))
+        .collect();
     for ((index, pts_ms, hash), is) in recorded.iter().zip(found) {
         if (*index, *pts_ms, hash) != (is.0, is.1, &is.2) {
             let (recorded, found) = (format!("{hash}"), format!("{}", is.2));
@@ -157,7 +171,7 @@ fn first_still(recorded: &[Still], found: &[Still]) -> Option<Divergence> {
             });
         }
     }
-    let longer = if recorded.len() > found.len() { recorded } else { found };
+    let longer = if recorded.len() > found.len() { &recorded } else { found };
     differing_count("the number of stills", recorded.len(), found.len(), |at| longer[at].0)
 }
 

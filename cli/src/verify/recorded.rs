@@ -2,8 +2,8 @@
 
 use std::{io, path::Path};
 
-use media::{BlobHash, GateConfig, Rate, RunId, Seq, Signal};
-use timeline::{Event, EventKind, Timeline};
+use media::{GateConfig, Rate, RunId, Seq, Signal};
+use timeline::{Event, EventKind, KeyframeStored, Timeline};
 
 use crate::{error::CliError, log::locate};
 
@@ -18,8 +18,8 @@ pub struct Pass {
     /// Thresholds of its own.
     pub gate: Option<GateConfig>,
     pub signals: Vec<Signal>,
-    /// Frame, time and SHA-256 of each, in order; none where stills are not stored.
-    pub stills: Vec<(u64, i64, BlobHash)>,
+    /// In order; none where stills are not stored.
+    pub stills: Vec<KeyframeStored>,
 }
 
 /// Every decode pass of `run`, in order.
@@ -39,9 +39,7 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<Pass>, CliError> {
                 continue;
             }
             match stored.decode().map_err(failed)? {
-                Event::KeyframeStored(still) => {
-                    stills.push((still.frame_index, still.pts_ms, still.image_sha256));
-                }
+                Event::KeyframeStored(still) => stills.push(still),
                 Event::FramesDecoded(decoded) => passes.push(Pass {
                     seq: stored.head.seq,
                     source_uri: decoded.source_uri,

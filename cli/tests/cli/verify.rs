@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use media::{BlobHash, EventType, RequestId, RunId, Score, Signal};
+use media::{BlobHash, EventType, GateConfig, RequestId, RunId, Score, Signal};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -19,19 +19,22 @@ const OTHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/cl
 struct Pass {
     signals: Vec<Signal>,
     stills: Vec<KeyframeStored>,
+    gate: Option<GateConfig>,
 }
 
-/// Pass of `analyze` over the clip.
-fn analysed() -> Pass {
+/// Pass of `analyze` over the clip, by these thresholds.
+fn analysed(thresholds: &[&str]) -> Pass {
     let dir = TempDir::new().expect("a folder");
     let stills = dir.path().to_str().expect("UTF-8");
-    let outcome = sightline(&["analyze", CLIP, "--json", "--stills", stills]);
+    let outcome =
+        sightline(&[&["analyze", CLIP, "--json", "--stills", stills], thresholds].concat());
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     let list = |name: &str| found[name].as_array().expect("a list").clone();
     Pass {
         signals: list("signals").iter().map(signal).collect(),
         stills: list("stills").iter().map(still).collect(),
+        gate: None,
     }
 }
 
@@ -58,7 +61,7 @@ fn still(record: &Value) -> KeyframeStored {
         frame_index: record["frame_index"].as_u64().expect("a number"),
         pts_ms: record["pts_ms"].as_i64().expect("a time"),
         event_type: EventType::SceneCut,
-        reason: None,
+        reason: record["reason"].as_str().map(str::to_owned),
         description: String::new(),
         image_ref: String::new(),
         image_bytes: jpeg.len() as u64,
@@ -86,7 +89,7 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         decoder_fallback: None,
         truncated: false,
         reason: None,
-        gate: None,
+        gate: pass.gate,
         wall_start_ms: None,
         signals: Signals::Inline(pass.signals.clone()),
     };
@@ -107,7 +110,7 @@ fn verify(dir: &Path, more: &[&str]) -> Outcome {
 
 #[test]
 fn a_run_is_proven_on_the_source_that_it_names_or_on_a_copy() {
-    let pass = analysed();
+    let pass = analysed(&[]);
     assert!(pass.stills.len() > 1 && pass.signals.len() == 96, "{}", pass.stills.len());
     let outcome = verify(recorded(&pass, CLIP).path(), &[]);
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
@@ -123,10 +126,38 @@ fn a_run_is_proven_on_the_source_that_it_names_or_on_a_copy() {
 }
 
 #[test]
+fn the_thresholds_of_a_recording_are_those_it_is_proven_by() {
+    let base = GateConfig::default();
+    let rows: [(&[&str], GateConfig); 3] = [
+        (
+            &["--keepalive-ms", "700"],
+            GateConfig { keepalive_frames: 0, keepalive_ms: Some(700), ..base },
+        ),
+        (
+            &["--keepalive-ms", "700", "--keepalive-frames", "9"],
+            GateConfig { keepalive_frames: 9, keepalive_ms: Some(700), ..base },
+        ),
+        (
+            &["--scene-cut", "1", "--luma-shift", "0.002"],
+            GateConfig { scene_cut: Score::ONE, luma_shift: Score::from_millionths(2000), ..base },
+        ),
+    ];
+    for (chosen, gate) in rows {
+        let mut pass = Pass { gate: Some(gate), ..analysed(chosen) };
+        // The server's own, which do not decide here.
+        let outcome = verify(recorded(&pass, CLIP).path(), &["--keepalive-frames", "1"]);
+        assert_eq!(outcome.code, 0, "{chosen:?}: {}{}", outcome.stdout, outcome.stderr);
+        pass.gate = None;
+        let outcome = verify(recorded(&pass, CLIP).path(), &[]);
+        assert_eq!(outcome.code, 7, "{chosen:?}: {}{}", outcome.stdout, outcome.stderr);
+    }
+}
+
+#[test]
 fn what_was_changed_is_found_at_the_first_frame_that_differs() {
     type Change = fn(&mut Pass);
-    let pass = analysed();
-    let rows: [(&str, Change, &str); 6] = [
+    let pass = analysed(&[]);
+    let rows: [(&str, Change, &str); 7] = [
         ("a score", |pass| pass.signals[41].flicker_score = Score::ONE, "frame 41: flicker_score"),
         ("a time", |pass| pass.signals[7].pts_ms += 1, "frame 7: pts_ms"),
         (
@@ -142,6 +173,11 @@ fn what_was_changed_is_found_at_the_first_frame_that_differs() {
                 pass.stills.remove(0);
             },
             "frame 0: the decision",
+        ),
+        (
+            "another reason",
+            |pass| pass.stills[0].reason = Some("scene_cut".to_owned()),
+            "frame 0: the decision was recorded as selected (scene_cut) and is selected (initial_frame)",
         ),
         (
             "another picture",
@@ -169,7 +205,7 @@ fn what_was_changed_is_found_at_the_first_frame_that_differs() {
 
 #[test]
 fn a_wrong_source_wrong_thresholds_and_no_run_are_told_apart() {
-    let pass = analysed();
+    let pass = analysed(&[]);
     let dir = recorded(&pass, CLIP);
     let outcome = verify(dir.path(), &["--source", OTHER]);
     assert_eq!(outcome.code, 7, "{}", outcome.stderr);
