@@ -18,9 +18,9 @@ use timeline::{BlobStore, Timeline};
 use crate::session::registry::Run;
 use digest::Digest;
 
-pub use shape::{BUCKETS, Bucket, Shape};
+pub use shape::{BUCKETS, Bucket, Named, Shape, Told};
 
-/// Runs that are kept, each 3 KiB, one of live video up to 16.
+/// Runs that are kept, each 3 KiB, one of live video up to 16, and 4 more where models named something.
 pub const KEPT_MAX: usize = 8192;
 /// Bytes of the description that is told.
 pub const DESCRIPTION_BYTES_MAX: usize = 256;
@@ -37,7 +37,7 @@ pub struct Records<'a> {
 }
 
 /// A run in short.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Frames of the newest decoding.
     pub frames: u64,
@@ -47,8 +47,6 @@ pub struct Summary {
     pub markers: BTreeMap<String, u64>,
     /// Descriptions that models gave.
     pub descriptions: u64,
-    /// Time from the first frame to the last.
-    pub length_ms: Option<u64>,
     /// The most telling still: of a cut, or else of an artifact, one that was described, the first.
     pub still: Option<BlobHash>,
     /// Time from the start of the job of the newest decoding to its end.
@@ -62,26 +60,9 @@ pub struct Summary {
     /// Frames a second of the source.
     pub source_fps: Option<Rate>,
     /// Distribution of its frames over its duration.
-    pub shape: [Bucket; BUCKETS],
-}
-
-impl Default for Summary {
-    fn default() -> Summary {
-        Summary {
-            frames: 0,
-            kept: 0,
-            markers: BTreeMap::new(),
-            descriptions: 0,
-            length_ms: None,
-            took_ms: None,
-            truncated: false,
-            still: None,
-            description: None,
-            extent: None,
-            source_fps: None,
-            shape: [Bucket::default(); BUCKETS],
-        }
-    }
+    pub shape: Told,
+    /// Stretches of it in which models named something.
+    pub named: Named,
 }
 
 /// Digests of runs.

@@ -10,7 +10,7 @@ use timeline::{
 
 use worker::Supervisor;
 
-use super::{BUCKETS, Bucket, DESCRIPTION_BYTES_MAX, Records, Summary, shape::Shape};
+use super::{DESCRIPTION_BYTES_MAX, Named, Records, Shape, Summary, Told};
 use crate::session::registry::Run;
 
 /// Heads of events looked at in one step.
@@ -33,9 +33,6 @@ enum Telling {
     Artifact,
     Cut,
 }
-
-/// A shape as it is told, and its length.
-type Told = ([Bucket; BUCKETS], Option<u64>);
 
 /// The markers of one analysis by their type.
 struct Counted {
@@ -63,10 +60,11 @@ pub(super) struct Digest {
     decoded: Option<Decoding>,
     /// Its signals, until they are measured.
     signals: Option<(Signals, GateConfig)>,
-    /// Distribution of its frames over its duration, and that duration.
+    /// Distribution of its frames over its duration.
     measured: Option<Box<Told>>,
     /// Distribution of the stills, where nothing is decoded.
     shape: Shape,
+    named: Named,
     stills: u64,
     still: Option<(Telling, BlobHash, u64)>,
     /// The size of a still, which is that of the picture where no decoding tells it.
@@ -93,8 +91,7 @@ impl Digest {
             heads.iter().for_each(|head| self.hear(head, timeline, is_live, gate));
         }
         if let Some((signals, gate)) = self.signals.take() {
-            let measured = measured(timeline, &signals, gate);
-            self.measured = Some(Box::new((measured.told(), measured.length_ms())));
+            self.measured = Some(Box::new(measured(timeline, &signals, gate).told()));
             self.shape = Shape::default();
         }
         if self.decoded.is_none() && self.still_extent.is_none() {
@@ -112,15 +109,16 @@ impl Digest {
         for (name, count) in self.markers.iter().flat_map(|counted| &counted.types) {
             *markers.entry(name.clone()).or_default() += count;
         }
-        let stills = || (self.shape.told(), self.shape.length_ms());
-        let (shape, length_ms) = self.measured.as_deref().map_or_else(stills, |told| *told);
+        let shape = match self.measured.as_deref() {
+            Some(measured) => measured.clone(),
+            None => self.shape.told(),
+        };
         let decoded = self.decoded;
         Some(Summary {
             frames: decoded.map_or(self.frames_seen, |it| it.frames),
-            kept: shape.iter().map(|bucket| u64::from(bucket.kept)).sum(),
+            kept: shape.kept(),
             markers,
             descriptions: self.descriptions,
-            length_ms,
             took_ms: decoded.and_then(|it| it.took_ms),
             truncated: decoded.is_some_and(|it| it.truncated),
             still: self.still.map(|(_, hash, _)| hash),
@@ -128,6 +126,7 @@ impl Digest {
             extent: decoded.map(|it| it.extent).or(self.still_extent),
             source_fps: decoded.and_then(|it| it.source_fps),
             shape,
+            named: self.named.clone(),
         })
     }
 
@@ -166,14 +165,15 @@ impl Digest {
                 });
             }
             Some(Event::SemanticChunkInferred(chunk)) if !chunk.semantic_fallback_used => {
-                self.said(&chunk.description, chunk.start_pts_ms.zip(chunk.end_pts_ms));
+                let span = chunk.start_pts_ms.zip(chunk.end_pts_ms);
+                self.said(&chunk.description, chunk.object_label, span);
             }
             // One without a summary tells that nobody described it.
             Some(Event::Found(kind, found)) if found.summary.is_some() => {
                 self.frames_seen = self.frames_seen.max(found.frame_index + 1);
                 let is_clip = matches!(kind, FindingKind::ClipVlm | FindingKind::ClipVlmTiered);
                 let end = found.end_pts_ms.filter(|_| is_clip).unwrap_or(found.pts_ms);
-                self.said(&found.description, Some((found.pts_ms, end)));
+                self.said(&found.description, found.object_label, Some((found.pts_ms, end)));
             }
             Some(Event::RunCompleted(completed)) => {
                 self.frames_seen = self.frames_seen.max(completed.frames);
@@ -198,6 +198,8 @@ impl Digest {
         if self.decoded.is_none() {
             self.shape.kept(pts_ms, event_type);
         }
+        // Models answer in any order: what they name first need not come first.
+        self.named.begin(pts_ms);
         self.frames_seen = self.frames_seen.max(still.frame_index + 1);
         let is_described = !still.description.is_empty()
             || self.described.iter().any(|(start, end)| (*start..=*end).contains(&pts_ms));
@@ -211,7 +213,7 @@ impl Digest {
         push(&mut self.recent, (pts_ms, image_sha256, image_bytes));
     }
 
-    fn said(&mut self, description: &str, span: Option<(i64, i64)>) {
+    fn said(&mut self, description: &str, named: Option<String>, span: Option<(i64, i64)>) {
         self.descriptions += 1;
         if !description.is_empty() {
             let mut cut = description.floor_char_boundary(DESCRIPTION_BYTES_MAX);
@@ -222,6 +224,9 @@ impl Digest {
             self.description = Some(format!("{}{more}", &description[..cut]));
         }
         let Some((start, end)) = span else { return };
+        if named.is_some_and(|name| !name.is_empty()) {
+            self.named.named(start, end);
+        }
         let shown = self.recent.iter().find(|(pts_ms, ..)| (start..=end).contains(pts_ms));
         match shown.copied() {
             Some((_, hash, bytes)) => self.offer(Telling::Described, hash, bytes),

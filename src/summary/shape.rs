@@ -1,6 +1,8 @@
-//! Distribution of a run's frames over its time: brightness, and what the gate kept, in even spans.
+//! Distribution of a run over its time, in even spans: brightness, what the gate kept, what models named.
 //!
 //! Frames may come for ever: the spans double whenever they would be too many.
+
+use std::ops::AddAssign;
 
 use media::{EventType, Score};
 
@@ -28,8 +30,10 @@ impl Bucket {
         let scale = u64::from(self.frames) * u64::from(Score::SCALE);
         (self.frames > 0).then(|| Score::from_ratio(self.luma_sum, scale))
     }
+}
 
-    fn add(&mut self, other: &Bucket) {
+impl AddAssign for Bucket {
+    fn add_assign(&mut self, other: Bucket) {
         self.luma_sum += other.luma_sum;
         self.frames += other.frames;
         self.kept += other.kept;
@@ -38,14 +42,45 @@ impl Bucket {
     }
 }
 
-/// Frames in spans of even length, from the first one on.
+/// Ends of the stretches that begin or end in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    begun: u32,
+    ended: u32,
+}
+
+impl AddAssign for Ends {
+    fn add_assign(&mut self, other: Ends) {
+        self.begun += other.begun;
+        self.ended += other.ended;
+    }
+}
+
+/// Spans of even length, from the first moment on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Times of the first frame and the last.
+pub struct Line<T> {
+    /// The first moment and the last.
     ends: Option<(i64, i64)>,
     /// A span is two to the power of this, in ms.
     doublings: u32,
-    fine: Vec<Bucket>,
+    fine: Vec<T>,
+}
+
+/// Frames of a run along its time.
+pub type Shape = Line<Bucket>;
+/// Stretches of a run in which models named something.
+pub type Named = Line<Ends>;
+
+/// A shape in [`BUCKETS`] spans over the whole of its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The frames.
+    pub buckets: [Bucket; BUCKETS],
+    /// Time from the first frame to the last; `None` without any.
+    pub length_ms: Option<u64>,
+    /// Time at which the spans begin, and how long they are together.
+    from_ms: i64,
+    spans_ms: i128,
 }
 
 impl Shape {
@@ -67,23 +102,65 @@ impl Shape {
         }
     }
 
-    /// Time from its first frame to its last; `None` without any.
-    pub fn length_ms(&self) -> Option<u64> {
-        self.ends.map(|(first, last)| last.abs_diff(first))
-    }
-
-    /// The frames in [`BUCKETS`] spans over the whole of its time.
-    pub fn told(&self) -> [Bucket; BUCKETS] {
-        let mut told = [Bucket::default(); BUCKETS];
+    /// The frames in [`BUCKETS`] spans.
+    pub fn told(&self) -> Told {
+        let mut buckets = [Bucket::default(); BUCKETS];
         let used = self.fine.len().max(1);
         for (at, bucket) in self.fine.iter().enumerate() {
-            told[at * BUCKETS / used].add(bucket);
+            buckets[at * BUCKETS / used] += *bucket;
         }
-        told
+        let (first, last) = self.ends.unwrap_or_default();
+        let length_ms = self.ends.is_some().then_some(last.abs_diff(first));
+        Told { buckets, length_ms, from_ms: first, spans_ms: (used as i128) << self.doublings }
+    }
+}
+
+impl Told {
+    /// Frames that the gate keeps.
+    pub fn kept(&self) -> u64 {
+        self.buckets.iter().map(|bucket| u64::from(bucket.kept)).sum()
+    }
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Shape::default().told()
+    }
+}
+
+impl Named {
+    /// The run begins at `pts_ms`, unless that is known.
+    pub fn begin(&mut self, pts_ms: i64) {
+        self.ends.get_or_insert((pts_ms, pts_ms));
     }
 
-    /// Bucket of a frame of this time; one of before the first goes to the first.
-    fn at(&mut self, pts_ms: i64) -> &mut Bucket {
+    /// Something was named in what lies from `start` to `end`.
+    pub fn named(&mut self, start: i64, end: i64) {
+        self.at(start).begun += 1;
+        self.at(end.max(start)).ended += 1;
+    }
+
+    /// Number of stretches that each span of `shape` has a part of.
+    pub fn told(&self, shape: &Told) -> [u32; BUCKETS] {
+        let mut ends = [Ends::default(); BUCKETS];
+        let first = i128::from(self.ends.unwrap_or_default().0) - i128::from(shape.from_ms);
+        for (at, fine) in self.fine.iter().enumerate() {
+            let since = first + ((at as i128) << self.doublings);
+            let bucket = since * BUCKETS as i128 / shape.spans_ms;
+            ends[bucket.clamp(0, BUCKETS as i128 - 1) as usize] += *fine;
+        }
+        let mut going_on = 0;
+        ends.map(|Ends { begun, ended }| {
+            let there = going_on + begun;
+            going_on = there - ended;
+            there
+        })
+    }
+}
+
+impl<T: Copy + Default + AddAssign> Line<T> {
+    /// Bucket of a moment; one of before the first goes to the first.
+    fn at(&mut self, pts_ms: i64) -> &mut T {
         let (first, last) = self.ends.get_or_insert((pts_ms, pts_ms));
         *last = pts_ms.max(*last);
         let since = pts_ms.max(*first).abs_diff(*first);
@@ -92,7 +169,7 @@ impl Shape {
         }
         let at = (since >> self.doublings) as usize;
         if self.fine.len() <= at {
-            self.fine.resize(at + 1, Bucket::default());
+            self.fine.resize(at + 1, T::default());
         }
         &mut self.fine[at]
     }
@@ -102,7 +179,7 @@ impl Shape {
         self.fine = pairs
             .map(|pair| {
                 let mut both = pair[0];
-                pair.iter().skip(1).for_each(|other| both.add(other));
+                pair.iter().skip(1).for_each(|other| both += *other);
                 both
             })
             .collect();
@@ -134,8 +211,8 @@ mod tests {
             }
             let name = format!("{frames} frames, {step} ms");
             assert!(shape.fine.len() <= FINE, "{name}");
-            assert_eq!(shape.length_ms(), Some(((frames - 1) * step) as u64), "{name}");
-            let told = shape.told();
+            let Told { buckets: told, length_ms, .. } = shape.told();
+            assert_eq!(length_ms, Some(((frames - 1) * step) as u64), "{name}");
             assert_eq!(told.iter().map(|one| i64::from(one.frames)).sum::<i64>(), frames, "{name}");
             assert_eq!(
                 told.iter().map(|one| one.kept).sum::<u32>(),
@@ -163,8 +240,35 @@ mod tests {
         for pts_ms in [500, 400, -90, 900] {
             shape.measured(pts_ms, Score::ONE);
         }
-        assert_eq!(shape.length_ms(), Some(400));
-        assert_eq!(shape.told().iter().map(|one| one.frames).sum::<u32>(), 4);
-        assert_eq!(Shape::default().told(), [Bucket::default(); BUCKETS]);
+        assert_eq!(shape.told().length_ms, Some(400));
+        assert_eq!(shape.told().buckets.iter().map(|one| one.frames).sum::<u32>(), 4);
+        assert_eq!(Told::default().buckets, [Bucket::default(); BUCKETS]);
+    }
+
+    #[test]
+    fn what_was_named_is_told_in_each_span_that_it_has_a_part_of() {
+        // Length of the run, stretches, numbers by the spans they are told in.
+        type Row = (i64, &'static [(i64, i64)], &'static [(usize, usize, u32)]);
+        let rows: [Row; 6] = [
+            (6400, &[], &[]),
+            (6400, &[(0, 6400)], &[(0, 64, 1)]),
+            (6400, &[(0, 1550), (3250, 3300)], &[(0, 16, 1), (32, 33, 1)]),
+            (6400, &[(1650, 3100), (0, 3100)], &[(0, 16, 1), (16, 31, 2)]),
+            (6_400_000, &[(640_000, 640_000), (6_350_000, 6_500_000)], &[(6, 7, 1), (63, 64, 1)]),
+            (0, &[(0, 0), (0, 0)], &[(0, 1, 2)]),
+        ];
+        for (length, stretches, expected) in rows {
+            let (mut shape, mut named) = (Shape::default(), Named::default());
+            for pts_ms in [0, length] {
+                shape.measured(7 + pts_ms, Score::ONE);
+            }
+            named.begin(7);
+            stretches.iter().for_each(|(start, end)| named.named(7 + start, 7 + end));
+            let mut whole = [0; BUCKETS];
+            for &(from, to, count) in expected {
+                whole[from..to].fill(count);
+            }
+            assert_eq!(named.told(&shape.told()), whole, "{length} ms, {stretches:?}");
+        }
     }
 }

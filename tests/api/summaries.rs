@@ -91,7 +91,8 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
     let first = frames[0]["luma_mean"].as_f64().expect("a number");
     let told = shape["luma_mean"][0].as_f64().expect("a number");
     assert!((told - first).abs() < 0.05, "{told} and {first}");
-    ["luma_mean", "kept", "cuts", "artifacts"]
+    assert_eq!(sum(array(shape, "descriptions")), 0);
+    ["luma_mean", "kept", "cuts", "artifacts", "descriptions"]
         .iter()
         .for_each(|field| assert_eq!(array(shape, field).len(), 64, "{field}"));
 
@@ -130,6 +131,7 @@ fn seed(dir: &Path) {
             pts_ms: frame_index as i64 * 40,
             description: description.to_owned(),
             summary: summary.map(str::to_owned),
+            object_label: (frame_index == 15).then(|| "van".to_owned()),
             ..Finding::default()
         };
         Event::Found(FindingKind::Vlm, finding)
@@ -139,6 +141,7 @@ fn seed(dir: &Path) {
         created,
         still(0, EventType::KeyframeKeep),
         said(0, "(no inference provider configured)", None),
+        said(15, "a van", Some("s")),
         still(30, EventType::KeyframeKeep),
         said(30, &long, Some("s")),
     ];
@@ -152,7 +155,7 @@ fn a_live_run_is_told_from_its_stills_and_what_models_said() {
     seed(dir.path());
     let server = Setup::new(dir.path()).start();
     let found = summary(&server, &LIVE.to_string());
-    let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 1});
+    let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 2});
     assert_eq!((&found["counts"], &found["length_ms"]), (&counts, &json!(1200)));
     assert_eq!((&found["took_ms"], &found["truncated"]), (&Value::Null, &json!(false)));
     let described = BlobHash::from_bytes([30; 32]).to_string();
@@ -162,6 +165,8 @@ fn a_live_run_is_told_from_its_stills_and_what_models_said() {
     let shape = &found["shape"];
     assert_eq!((&shape["kept"][0], &shape["kept"][63]), (&json!(1), &json!(1)), "{shape}");
     assert_eq!(shape["luma_mean"][0], Value::Null, "nothing measured is kept of it");
+    let named: Vec<usize> = (0..64).filter(|at| shape["descriptions"][at] != json!(0)).collect();
+    assert_eq!(named, [31], "what a model named in the middle");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::super::{App, openapi::terms, wire::fps};
 use crate::{
     session::registry::Run,
-    summary::{BUCKETS, Bucket, Records, Summary},
+    summary::{Bucket, Records, Summary},
 };
 
 /// A run in short.
@@ -71,16 +71,24 @@ struct ShapeRecord {
     /// Suspected artifacts among the kept frames.
     #[schema(min_items = 64, max_items = 64)]
     artifacts: Vec<u32>,
+    /// Descriptions of what lies in it in which a model named an object.
+    #[schema(min_items = 64, max_items = 64)]
+    descriptions: Vec<u32>,
 }
 
-impl From<[Bucket; BUCKETS]> for ShapeRecord {
-    fn from(shape: [Bucket; BUCKETS]) -> ShapeRecord {
-        let counts = |count: fn(&Bucket) -> u32| shape.iter().map(count).collect();
+impl From<&Summary> for ShapeRecord {
+    fn from(Summary { shape, named, .. }: &Summary) -> ShapeRecord {
+        let counts = |count: fn(&Bucket) -> u32| shape.buckets.iter().map(count).collect();
         ShapeRecord {
-            luma_mean: shape.iter().map(|bucket| bucket.luma_mean().map(thousandths)).collect(),
+            luma_mean: shape
+                .buckets
+                .iter()
+                .map(|bucket| bucket.luma_mean().map(thousandths))
+                .collect(),
             kept: counts(|bucket| bucket.kept),
             cuts: counts(|bucket| bucket.cuts),
             artifacts: counts(|bucket| bucket.artifacts),
+            descriptions: named.told(shape).into(),
         }
     }
 }
@@ -103,11 +111,10 @@ impl SummaryRecord {
         })?;
         if let Some(session) = app.live.of(run) {
             let (frames, shape) = session.shape();
-            summary.shape = shape.told();
-            summary.kept = summary.shape.iter().map(|bucket| u64::from(bucket.kept)).sum();
-            (summary.frames, summary.length_ms) = (frames, shape.length_ms());
+            (summary.frames, summary.shape) = (frames, shape.told());
+            summary.kept = summary.shape.kept();
         }
-        let Summary { extent, .. } = summary;
+        let (extent, shape) = (summary.extent, ShapeRecord::from(&summary));
         Some(SummaryRecord {
             counts: Counts {
                 frames: summary.frames,
@@ -115,7 +122,7 @@ impl SummaryRecord {
                 markers: summary.markers,
                 descriptions: summary.descriptions,
             },
-            length_ms: summary.length_ms,
+            length_ms: summary.shape.length_ms,
             took_ms: summary.took_ms,
             truncated: summary.truncated,
             still_sha256: summary.still.map(|hash| hash.to_string()),
@@ -123,7 +130,7 @@ impl SummaryRecord {
             width: extent.map(|extent| extent.width),
             height: extent.map(|extent| extent.height),
             source_fps: fps(summary.source_fps),
-            shape: summary.shape.into(),
+            shape,
         })
     }
 }
