@@ -50,7 +50,9 @@ pub struct VerifyArgs {
 
 /// The server's thresholds, which decide what is selected where the recording has none of its own.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Thresholds of the server, for recordings that have none of their own")]
+#[command(
+    next_help_heading = "Thresholds of the server, for recordings that have none of their own"
+)]
 struct GateArgs {
     /// Keepalive interval in frames; 0 disables it
     #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES", default_value_t = 30)]

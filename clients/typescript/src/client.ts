@@ -170,7 +170,7 @@ export class SightlineClient {
     return this.#http.json({ method: "DELETE", path: run(id, `/jobs/${segment(jobId)}`), works: true }, options);
   }
 
-  /** Reads the events of a run, all of them or those with an `index_name`; see `streamEvents` for many. @throws HttpError 404 */
+  /** Reads the events of a run, all of them or those of a `kind` or an `index`; see `streamEvents` for many. @throws HttpError 404 */
   getEvents(id: string, query?: string | Query<"getEvents">, options?: CallOptions): Promise<Page<Answer<"getEvents">>> {
     return this.#list<"getEvents">(run(id, "/events"), indexed(query), options);
   }

@@ -3525,6 +3525,8 @@ export interface components {
             artifacts: number[];
             /** @description Scene cuts among the kept frames. */
             cuts: number[];
+            /** @description Descriptions of what lies in it in which a model named an object. */
+            descriptions: number[];
             /** @description Frames that the gate keeps. */
             kept: number[];
             /** @description Mean brightness; null where no measured frame lies. */
@@ -5269,6 +5271,8 @@ export interface operations {
             query?: {
                 /** @description The first that may be in the answer; a cursor wins over it. */
                 from_seq?: number;
+                /** @description Only events of this kind. */
+                kind?: components["schemas"]["Kind"];
                 /** @description Only events whose payload has this `index_name`. */
                 index?: components["schemas"]["Label"];
                 /** @description Most items of the page; the list is whole when missing. */
