@@ -27,7 +27,8 @@ export class HttpError extends SightlineError {
     const { error } = parsed(body) ?? {};
     const requestId = error?.request_id ?? response.headers.get("x-request-id") ?? undefined;
     const reason = error?.message ?? unexplained(response, body, requestId);
-    const text = error ? `${error.code}: ${reason}` : reason;
+    const advice = response.status === 401 ? "; `apiKey` must be one of the server's SERVICE_API_KEYS, without the name before the colon" : "";
+    const text = `${error ? `${error.code}: ` : ""}${reason}${advice}`;
     super(`${what}: ${response.status} ${text}${requestId ? ` (${requestId})` : ""}`);
     this.reason = reason;
     this.status = response.status;
@@ -75,7 +76,7 @@ function unexplained(response: Response, body: string, requestId: string | undef
   if (response.status !== 404 && response.status !== 405) return response.statusText;
   return requestId
     ? "this server has no such route: it is older than this client, or the base URL has a wrong path"
-    : "no Sightline server answers here: check the base URL";
+    : "no Sightline server answers here: check the base URL, and the path prefix where a proxy has one";
 }
 
 /** Reads `Retry-After`, seconds or a date, as milliseconds from now. */

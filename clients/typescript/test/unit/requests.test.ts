@@ -142,7 +142,7 @@ test.each<[string, Step, string]>([
   ["the envelope", refusal(422, "validation_error"), "HttpError: GET URL: 422 validation_error: why (req-0123456789abcdef)"],
   ["plain text", page("no such file\n", 404, "text/plain; charset=utf-8", "req-1"), "HttpError: GET URL: 404 no such file (req-1)"],
   ["a route that is missing", page("", 404, "", "req-1"), "HttpError: GET URL: 404 this server has no such route: it is older than this client, or the base URL has a wrong path (req-1)"],
-  ["another server's page", page("<html>", 404, "text/html"), "HttpError: GET URL: 404 no Sightline server answers here: check the base URL"],
+  ["another server's page", page("<html>", 404, "text/html"), "HttpError: GET URL: 404 no Sightline server answers here: check the base URL, and the path prefix where a proxy has one"],
   ["a page that is no failure", page("<html>", 200, "text/html"), "ParseError: GET URL: the answer is not JSON but text/html: check the base URL"],
   ["no server", broken(), "NetworkError: GET URL: connect ECONNREFUSED 127.0.0.1:1"],
 ])("what is said of %s", async (_, step, expected) => {
