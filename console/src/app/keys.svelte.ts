@@ -44,8 +44,8 @@ addEventListener('keydown', (event) => {
   if (event.defaultPrevented || event.isComposing) return;
   const pressed = name(event);
   const field = inField(event.target);
-  const dialog = document.querySelector('dialog[open]');
-  if (dialog) return;
+  // Those of what is open over the page are its own, Escape first.
+  if (document.querySelector('dialog[open], :popover-open')) return;
   const plain = pressed.length === 1;
   if (plain && !settings.keys) return;
   for (const group of [...bound].reverse()) {

@@ -1,5 +1,6 @@
 /** Marker lanes: bars by their status, cuts, artifacts, clusters with their counts, density at a distance. */
 
+import { score } from '../../app/format';
 import { clusters, type Cluster } from '../clusters';
 import { endOf, type Marker, type MarkerLane, type Row } from '../lanes';
 import { levelOf, span, tOf, xOf } from '../scale';
@@ -65,7 +66,7 @@ function paintMarker(
   if (lane.kind === 'cut') {
     diamond(c, at.x0, y, height, colour);
     if (selected || (next - at.x0 > 64 && height > 15))
-      label(c, marker.confidence.toFixed(2), at.x0 + 10, y, height, next - at.x0 - 14, colour, 600, theme);
+      label(c, score(marker.confidence), at.x0 + 10, y, height, next - at.x0 - 14, colour, 600, theme);
   } else {
     bar(c, marker, at, y, height, colour, lane, scene, hatches, width);
     const text = lane.kind === 'art' ? artifactText(marker, scene) : labelOf(marker, scene);
