@@ -19,6 +19,7 @@ mod mux;
 mod packet;
 mod parameters;
 mod picture;
+mod place;
 mod raw;
 mod size;
 
@@ -31,6 +32,7 @@ pub(crate) use mux::Muxer;
 pub(crate) use packet::Packet;
 pub(crate) use parameters::Parameters;
 pub(crate) use picture::{RawFrame, Shown};
+pub(crate) use place::Place;
 pub(crate) use raw::RawPictures;
 
 use std::sync::Once;

@@ -14,7 +14,7 @@ use crate::{
     DecodeError, Decoders, Limits,
     demux::check_extent,
     engine::{Engine, open_software},
-    ffi::{AvError, OnDamage, Output, Packet, RawFrame, Shown},
+    ffi::{AvError, OnDamage, Output, Packet, Place, RawFrame, Shown},
     gop::Gop,
     pts_pairing::PtsPairing,
 };
@@ -175,7 +175,7 @@ impl LiveDecoder {
     fn pair(&mut self, frame: RawFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
-        let Shown { extent, layout, pixels } = frame.into_shown()?;
+        let Shown { extent, layout, pixels } = frame.into_shown(&mut Place::default())?;
         check_extent(extent, self.limits)?;
         Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
     }

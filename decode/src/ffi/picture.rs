@@ -1,10 +1,6 @@
 //! A decoded libav frame as a [`HostPicture`], or as one that a device keeps.
 
-use std::{
-    ffi::CStr,
-    ptr::{self, NonNull},
-    sync::Arc,
-};
+use std::{ffi::CStr, ptr::NonNull, sync::Arc};
 
 use ffmpeg_next::ffi;
 use media::{Extent, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling};
@@ -14,6 +10,7 @@ use super::{
     cuda::{Copier, To},
     kept::{Keeper, KeptPicture},
     packet::known,
+    place::Place,
 };
 use crate::DecodeError;
 
@@ -168,12 +165,12 @@ impl RawFrame {
         Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
     }
 
-    /// Checks the layout and every plane, then lends the pixels where they are.
-    pub(crate) fn into_shown(mut self) -> Result<Shown, DecodeError> {
+    /// Checks the layout and every plane, then lends the pixels where they are; the picture has `place`.
+    pub(crate) fn into_shown(mut self, place: &mut Place) -> Result<Shown, DecodeError> {
         let Some(keeper) = self.keeper.take() else {
             let picture = self.into_picture()?;
             let (extent, layout) = (picture.extent, picture.layout);
-            return Ok(Shown { extent, layout, pixels: Pixels::Host(Arc::new(picture)) });
+            return Ok(Shown { extent, layout, pixels: Pixels::Host(place.lend(picture)) });
         };
         let unsupported = self.unsupported();
         let shown = self.extent().zip(KeptPicture::new(self, keeper));
@@ -225,6 +222,12 @@ pub(super) struct Picture {
 unsafe impl Sync for Picture {}
 
 impl Picture {
+    /// Gives its pixels back to libav; nobody may look at them any more.
+    pub(super) fn release(&mut self) {
+        // SAFETY: a valid frame of our own, which stays one without pixels.
+        unsafe { ffi::av_frame_unref(self.frame.as_ptr()) };
+    }
+
     fn plane(&self, index: usize, offset: usize, step: usize, extent: Extent) -> Option<Plane<'_>> {
         let raw = self.frame.raw();
         let stride = usize::try_from(raw.linesize[index]).ok().filter(|&stride| stride > 0)?;
@@ -302,7 +305,7 @@ impl Shape {
             sample,
             interleaved,
             chroma,
-            always_full_range: format_name(format).starts_with("yuvj"),
+            always_full_range: static_name(descriptor).to_bytes().starts_with(b"yuvj"),
         };
         if descriptor.nb_components < 3 {
             return Some(shape(Subsampling::Gray, false, [(0, 0); 2]));
@@ -345,12 +348,15 @@ pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLa
 
 /// libav's name of a pixel format.
 pub(super) fn format_name(format: i32) -> String {
-    let name = descriptor(format).map_or(ptr::null(), |found| found.name);
-    if name.is_null() {
-        return "unknown".to_owned();
+    descriptor(format).map_or(c"unknown", static_name).to_string_lossy().into_owned()
+}
+
+fn static_name(descriptor: &'static ffi::AVPixFmtDescriptor) -> &'static CStr {
+    if descriptor.name.is_null() {
+        return c"unknown";
     }
     // SAFETY: descriptors are static and their names are C strings.
-    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(descriptor.name) }
 }
 
 pub(super) fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {

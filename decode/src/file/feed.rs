@@ -13,7 +13,7 @@ use crate::{
     DecodeError,
     demux::check_extent,
     engine::Engine,
-    ffi::{AvError, OnDamage, Output, RawFrame, Shown},
+    ffi::{AvError, OnDamage, Output, Place, RawFrame, Shown},
 };
 
 /// Most errors in a row that a decoder may give while its last pictures are taken out.
@@ -50,6 +50,7 @@ pub(super) type Flow = Result<ControlFlow<()>, Halt>;
 /// Gives the sampled frame `index` to the sink, unless an earlier round has.
 pub(super) fn emit(
     sink: &mut impl FrameSink,
+    place: &mut Place,
     task: &Task,
     index: u64,
     frame: RawFrame,
@@ -60,9 +61,11 @@ pub(super) fn emit(
         sink.passed_over();
         return Ok(());
     }
-    let Shown { extent, layout, pixels } = frame.into_shown()?;
+    let Shown { extent, layout, pixels } = frame.into_shown(place)?;
     let pts = task.at(ticks);
-    match sink.frame(index, Frame { pts, source_index, extent, layout, pixels }) {
+    let taken = sink.frame(index, Frame { pts, source_index, extent, layout, pixels });
+    place.take_back();
+    match taken {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(stop) => Err(stop.into()),
     }

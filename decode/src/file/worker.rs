@@ -13,7 +13,7 @@ use super::{
 use crate::{
     DecodeError,
     engine::{Engine, open_software},
-    ffi::{OnDamage, RawFrame},
+    ffi::{OnDamage, Place, RawFrame},
     plan::Plan,
     sampling::Position,
 };
@@ -65,13 +65,16 @@ pub(super) struct Worker<'a, S> {
     task: &'a Task,
     first: &'a First<'a>,
     sink: S,
+    /// Place of the frame that the sink is given.
+    place: Place,
     /// A decoder on this thread alone, kept across segments until it meets damage.
     narrow: Option<Box<dyn Engine>>,
 }
 
 impl<'a, S: FrameSink> Worker<'a, S> {
     pub(super) fn new(schedule: &'a Schedule, first: &'a First<'a>, sink: S) -> Worker<'a, S> {
-        Worker { schedule, task: &schedule.task, first, sink, narrow: None }
+        let (task, place) = (&schedule.task, Place::default());
+        Worker { schedule, task, first, sink, place, narrow: None }
     }
 
     /// Decodes until there is nothing left to do.
@@ -227,17 +230,17 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         let PlannedJob { plan, times, end } = planned;
         self.sink.begin(job.info(self.task.given));
         let mut tally = Tally::default();
-        let (sink, task, start) = (&mut self.sink, self.task, job.start);
+        let (sink, place, task, start) = (&mut self.sink, &mut self.place, self.task, job.start);
         let mut taken = 0;
         let mut is_as_planned = true;
         let mut on_frame = |frame: RawFrame| -> Flow {
-            let place =
+            let found =
                 frame.pts().and_then(|ticks| Some((ticks, times.binary_search(&ticks).ok()?)));
-            match (place, plan.targets.get(taken)) {
-                (Some((ticks, place)), Some(&target)) if ticks == target => {
-                    let source_index = start.source_frames + place as u64;
+            match (found, plan.targets.get(taken)) {
+                (Some((ticks, at)), Some(&target)) if ticks == target => {
+                    let source_index = start.source_frames + at as u64;
                     let index = start.sampled + taken as u64;
-                    emit(sink, task, index, frame, ticks, source_index)?;
+                    emit(sink, place, task, index, frame, ticks, source_index)?;
                     taken += 1;
                 }
                 (Some((ticks, _)), Some(&target)) if ticks < target => sink.passed_over(),
@@ -268,7 +271,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     ) -> Result<Decoded<S::Output>, Halt> {
         self.sink.begin(job.info(self.task.given));
         let mut tally = Tally::default();
-        let (sink, task) = (&mut self.sink, self.task);
+        let (sink, place, task) = (&mut self.sink, &mut self.place, self.task);
         let mut sampler = task.sampler(job.start);
         let mut on_frame = |frame: RawFrame| -> Flow {
             let source_index = sampler.position.source_frames;
@@ -278,7 +281,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             });
             *last_ticks = Some(ticks);
             if let Some(index) = sampler.offer(task.at(ticks)) {
-                emit(sink, task, index, frame, ticks, source_index)?;
+                emit(sink, place, task, index, frame, ticks, source_index)?;
             } else {
                 sink.passed_over();
             }
