@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed deb packages-test clean
+.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint tidy schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed deb packages-test clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,18 @@ test: ## Run every test
 test-long: ## Run every test at its full size: all the kills, floods, mutants and generated requests
 	SIGHTLINE_TEST_LONG=1 $(MAKE) test
 
-check: fmt lint test ## What CI runs: format, lint, every test
+check: fmt lint test release-gates-of-tests ## What CI runs: format, lint, every test, the release gates on the build of the tests
+
+release-gates: build ## Fail when the release build may not be released: replay, schemas, allocations, sizes, time
+	@deploy/setup.sh test
+	$(CARGO) build --release --locked -q -p worker --example release_probe
+	CARGO="$(CARGO)" deploy/release-gates target/release
+
+# Nothing is optimised for size in the build of the tests, and no time is judged in it; the other ceilings are those of a release.
+release-gates-of-tests:
+	@$(CARGO) build --locked -q --workspace --bins --examples
+	SERVICE_MAX_CLI_SIZE_BYTES=100000000 SERVICE_MAX_API_SIZE_BYTES=200000000 SERVICE_MAX_GATE_P95_NS=1000000000 \
+	    CARGO="$(CARGO)" deploy/release-gates target/debug
 
 fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check

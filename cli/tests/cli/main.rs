@@ -11,6 +11,7 @@ mod log;
 #[path = "../../../tests/support/no_landlock.rs"]
 mod no_landlock;
 mod places;
+mod release_gates;
 mod remote;
 mod run;
 mod sandbox;

@@ -1,0 +1,143 @@
+//! `deploy/release-gates` over this build: each gate fails where more is observed than its ceiling.
+//!
+//! Cargo is a stub in it: the test that it would run is one of this build's own.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const GOLDEN: &str = "fixtures/golden/gops.analysis.json";
+/// The gates in order, each with its ceiling.
+const GATES: [(&str, &str); 7] = [
+    ("replay_differences", "SERVICE_MAX_REPLAY_DIFFERENCES"),
+    ("schema_faults", "SERVICE_MAX_SCHEMA_FAULTS"),
+    ("allocations_per_frame", "SERVICE_MAX_ALLOC_PER_FRAME"),
+    ("cli_size_bytes", "SERVICE_MAX_CLI_SIZE_BYTES"),
+    ("api_size_bytes", "SERVICE_MAX_API_SIZE_BYTES"),
+    ("decision_p95_ns", "SERVICE_MAX_GATE_P95_NS"),
+    ("decision_instructions", "SERVICE_MAX_GATE_INSTRUCTIONS"),
+];
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// A tree with the script and what it reads of the repository, in which `bin` is this build.
+fn tree() -> TempDir {
+    let dir = TempDir::new().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["deploy", "fixtures/golden", "bin/examples"] {
+        fs::create_dir_all(at(folder)).expect("made");
+    }
+    for file in ["deploy/release-gates", GOLDEN] {
+        fs::copy(Path::new(ROOT).join(file), at(file)).expect("copied");
+    }
+    for folder in ["docs", "decode"] {
+        symlink(Path::new(ROOT).join(folder), at(folder)).expect("linked");
+    }
+    let built = Path::new(env!("CARGO_BIN_EXE_sightline")).parent().expect("a folder");
+    for program in ["sightline", "sightline-server", "examples/release_probe"] {
+        let path = built.join(program);
+        assert!(path.exists(), "no {}: cargo build --workspace --bins --examples", path.display());
+        symlink(path, at("bin").join(program)).expect("linked");
+    }
+    script(&at("cargo"), "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'");
+    dir
+}
+
+/// Runs the gates with these ceilings; gives each line's state and all that was said.
+fn gates(tree: &TempDir, ceilings: &[(&str, &str)]) -> (Output, Vec<(String, bool)>) {
+    let output = Command::new(tree.path().join("deploy/release-gates"))
+        .arg("bin")
+        .env("CARGO", tree.path().join("cargo"))
+        .env_remove("UPDATE_GOLDEN")
+        .envs(ceilings.iter().copied())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let states = said.lines().map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (words[0].to_owned(), words[3] == "ok")
+    });
+    let states = states.collect();
+    (output, states)
+}
+
+#[test]
+fn each_gate_fails_where_more_is_observed_than_its_ceiling() {
+    let tree = tree();
+    let at = |name: &str| tree.path().join(name);
+    // What is none in a sound build is one here.
+    let golden = fs::read_to_string(at(GOLDEN)).expect("readable");
+    let changed = golden.replacen("\"pts_ms\": 0", "\"pts_ms\": 1", 1);
+    assert_ne!(changed, golden);
+    fs::write(at(GOLDEN), changed).expect("written");
+    script(&at("cargo"), "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101");
+    let probe: PathBuf = at("bin/examples/release_probe");
+    let real = fs::canonicalize(&probe).expect("a link");
+    fs::remove_file(&probe).expect("removed");
+    let more = format!("[ $1 = allocations ] && more=1\nexec {} \"$@\" $more", real.display());
+    script(&probe, &more);
+
+    let ample = "999999999999";
+    // On one thread and on four.
+    let first_fail = ["1", "0", "0", ample, ample, ample, ample];
+    let others_fail = ["2", "1", "1", "1", "1", "1", "1"];
+    for (values, is_failing) in [(first_fail, 0..3), (others_fail, 3..7)] {
+        let ceilings = GATES.iter().zip(values).map(|((_, variable), value)| (*variable, value));
+        let (output, states) = gates(&tree, &ceilings.collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for (at, ((line, state), (gate, variable))) in
+            said.lines().zip(states).zip(GATES).enumerate()
+        {
+            assert_eq!(state, (gate.to_owned(), !is_failing.contains(&at)), "{said}");
+            assert_eq!(line.contains(variable), is_failing.contains(&at), "{said}");
+        }
+        assert_eq!(said.lines().count(), GATES.len(), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_observed_fails_and_says_what_to_do() {
+    let tree = tree();
+    fs::remove_dir_all(tree.path().join("bin")).expect("removed");
+    script(&tree.path().join("cargo"), "echo 'test result: ok. 0 passed; 0 failed'");
+    let (output, states) = gates(&tree, &[]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((output.status.code(), states.len()), (Some(1), GATES.len()), "{said}");
+    for line in said.lines() {
+        let (_, cure) = line.split_once(" FAIL ").expect("a failure");
+        assert!(
+            line.contains(" - ")
+                && (cure.contains("make release-gates") || cure.contains("see to that first")),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn ceilings_that_are_none_are_refused_by_name() {
+    let tree = tree();
+    let rows = [
+        ("SERVICE_MAX_ALLOC_PER_FRAMES", "0", "is the ceiling of no gate"),
+        ("SERVICE_MAX_ALLOC_PER_FRAME", "-1", "set it to a whole number"),
+        ("SERVICE_MAX_GATE_P95_NS", "", "set it to a whole number"),
+        ("SERVICE_MAX_CLI_SIZE_BYTES", "12 MB", "set it to a whole number"),
+    ];
+    for (name, value, expected) in rows {
+        // A setting of the server's is no mistake.
+        let (output, states) = gates(&tree, &[(name, value), ("SERVICE_MAX_STREAMS", "9")]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), states), (Some(2), vec![]), "{name}: {said}");
+        assert!(said.starts_with(&format!("release-gates: {name} is")), "{said}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+    }
+}
