@@ -155,7 +155,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let program = environment::worker_program()?;
     let mut checks = checks::sandbox(&Supervisor::new(program.clone()));
     checks.extend(checks::decoders(&program, &args.decode.wanted()));
-    checks.extend(checks::measurers(&program, &args.decode.wanted()));
+    let server = environment::server_as_worker()?;
+    checks.extend(checks::measurers(&server, &args.decode.wanted()));
     checks.push(checks::embedder(&args.embedding(), args.wants_embedding()));
     checks.push(checks::machine());
     checks.push(checks::program("SERVICE_FFMPEG_PATH", "ffmpeg"));

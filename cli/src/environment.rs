@@ -48,6 +48,13 @@ pub fn worker_program() -> Result<WorkerProgram, CliError> {
     Ok(WorkerProgram::current().with_sandbox(sandbox()?.unwrap_or_default()))
 }
 
+/// The server's binary as a media worker in such a sandbox, which has measurers that this one has not; this
+/// one where there is no server.
+pub fn server_as_worker() -> Result<WorkerProgram, CliError> {
+    let program = server_program().map_or_else(WorkerProgram::current, WorkerProgram::at);
+    Ok(program.with_sandbox(sandbox()?.unwrap_or_default()))
+}
+
 /// The data directory that is named, or else the one that a server started here would use.
 pub fn data_dir(named: Option<&Path>) -> PathBuf {
     if let Some(named) = named.filter(|named| !named.as_os_str().is_empty()) {

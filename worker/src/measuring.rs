@@ -225,6 +225,12 @@ struct Opened {
 fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
     match device.backend {
         GateBackend::Cpu => Ok(None),
+        #[cfg(not(feature = "wgpu"))]
+        GateBackend::Wgpu => Err(GateError {
+            kind: ErrorKind::Unsupported,
+            reason: "this program measures on no Vulkan adapter: sightline-server does".to_owned(),
+        }),
+        #[cfg(feature = "wgpu")]
         GateBackend::Wgpu => {
             let choice = match device.is_named {
                 true => shaders::AdapterChoice::Any,

@@ -20,6 +20,7 @@ impl Patience {
     pub const GPU: Patience =
         Patience { late: Duration::from_millis(100), gone: Duration::from_secs(2) };
     /// Of a CPU that does a device's work, beside all else that it has to do.
+    #[cfg(feature = "wgpu")]
     pub const CPU: Patience =
         Patience { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 }
