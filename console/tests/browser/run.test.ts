@@ -35,6 +35,15 @@ test.describe('a described run', () => {
     await expect(why(page)).toContainText('The next still by the clock is frame 90.');
   });
 
+  test('a frame that cannot be asked about while the server is away is told of when it is back', async ({ page, site }) => {
+    let away = true;
+    await page.route('**/frames/*', (route) => (away ? route.abort() : route.continue()));
+    await open(page, `${site}runs/${run}?t=3000`);
+    await expect(why(page)).toContainText('The server does not answer');
+    away = false;
+    await expect(why(page)).toContainText('Kept because the whole picture changed', { timeout: 20_000 });
+  });
+
   test('every task by keyboard alone', async ({ page, site }) => {
     await open(page, `${site}runs/${run}`);
     await page.keyboard.press('g');

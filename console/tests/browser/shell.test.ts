@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { readFileSync, statSync, truncateSync } from 'node:fs';
 import type { Page } from '@playwright/test';
 import { clip } from '../support/clips';
 import { startModel, finding } from '../support/model';
@@ -100,6 +101,22 @@ test('filters are in the address, and Back undoes them', async ({ page, server, 
   await page.reload();
   await expect(page.getByRole('searchbox', { name: 'Filter by name or source' })).toHaveValue('findab');
   await expect(rowOf(page, 'findable')).toBeVisible();
+});
+
+test('a run that ended early is said to need a look, the list takes an order, and the address keeps it', async ({ page, server, site }) => {
+  const cut = `${server.folder}/cut.mkv`;
+  execFileSync('ffmpeg', ['-v', 'error', '-y', '-i', clip('cuts.mp4'), '-c', 'copy', cut]);
+  truncateSync(cut, Math.floor(statSync(cut).size * 0.6));
+  await makeRun(server, { file: cut, label: 'a cut one' });
+  await makeRun(server, { file: clip('still.mp4'), label: 'a whole one' });
+  await page.goto(`${site}runs?state=look`);
+  await expect(rowOf(page, 'a cut one')).toContainText(/Ended early\s*0:0\d was read/);
+  await page.getByRole('button', { name: 'Newest first' }).click();
+  await page.getByRole('menuitemradio', { name: 'Most cuts' }).click();
+  await expect(page).toHaveURL(/sort=cuts/);
+  await page.goto(`${site}runs?sort=name`);
+  await expect(page.getByRole('row').nth(1)).toContainText('a cut one');
+  await expect(rowOf(page, 'a whole one')).toContainText(/in [\d.]+ s, [\d,]+ fps/);
 });
 
 test('search by keys alone: slash, words, Enter, arrows, Enter opens the moment', async ({ page, server, site }) => {
