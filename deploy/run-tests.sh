@@ -60,7 +60,7 @@ all() {
             failed="$failed nextest"
         tried_again "--test api" "$1" || failed="$failed api"
     else
-        tried_again "--bins --lib --tests" "$1" || failed="$failed tests"
+        tried_again "--bins --lib --tests --examples" "$1" || failed="$failed tests"
     fi
 }
 all ""
