@@ -85,7 +85,7 @@ struct AnalyzeRequest {
     marker_correction_window_frames: Option<Index>,
     /// Thresholds of this analysis alone.
     gate: Option<GateFields>,
-    /// True to tell what the analysis would come to and change: nothing is recorded or charged.
+    /// True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended.
     dry_run: Option<bool>,
 }
 
@@ -438,7 +438,8 @@ pub async fn analyze(
         app.quota.check(&run.origin().principal)?;
     }
     let state = run.lifecycle();
-    if state.is_terminal() {
+    // A dry run changes nothing of it.
+    if state.is_terminal() && !is_dry {
         return Err(RunError::Terminal(state).into());
     }
     let guard = run.begin_job(job.token.clone())?;

@@ -151,6 +151,12 @@ fn a_dry_run_tells_what_would_change_and_leaves_no_trace() {
     // What is made then has the very markers that were told.
     let made = analyze(&server, &run, json!({"frames": frames(), "gate": {"scene_cut": 0.25}}));
     assert_eq!(made["markers"], answer["markers"]);
+    // What has ended can be tried, and keeps its analyses.
+    assert_eq!(server.post(&format!("/v1/runs/{run}/finish"), &json!({})).status, 200);
+    let tried = analyze(&server, &run, dry(json!({"scene_cut": 0.25})));
+    assert_eq!(tried["dry_run"]["changed_frames"], 0, "the newest analysis has these thresholds");
+    let refused = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
+    assert_eq!(refused.status, 409, "{}", refused.text);
 }
 
 #[test]

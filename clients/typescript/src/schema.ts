@@ -1061,7 +1061,7 @@ export interface components {
         };
         /** @description Frames to analyze, and options. */
         AnalyzeRequest: {
-            /** @description True to tell what the analysis would come to and change: nothing is recorded or charged. */
+            /** @description True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended. */
             dry_run?: boolean | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
             /** @description Signals in order; when missing, those that the run decoded last. */
