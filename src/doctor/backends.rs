@@ -1,6 +1,6 @@
 //! Checks of the model backends: asked, answered, and whether they have the names they are asked for.
 
-use infer::{Probe, Standing};
+use infer::{Failure, Probe, Standing};
 
 use super::Check;
 use crate::app::App;
@@ -61,6 +61,18 @@ fn backend(app: &App, probe: &Probe, probes: &[Probe]) -> Check {
             format!("has no model that the server knows; {lists}"),
             "have it serve a model: it is known by the name that it lists",
         ),
-        _ => Check::ok(name, format!("serves {}; {lists}{failed}", ready.join(", "))),
+        _ => {
+            let said = format!("serves {}; {lists}{failed}", ready.join(", "));
+            match &probe.last_error {
+                None => Check::ok(name, said),
+                Some(Failure::Http { status: 404, .. }) => Check::advice(
+                    name,
+                    said,
+                    "so it answers a name that it does not serve: `sightline models` lists what it has, \
+                     and `sightline runs show` says which name a run asked for",
+                ),
+                Some(_) => Check::advice(name, said, "the server's log says which run met that"),
+            }
+        }
     }
 }

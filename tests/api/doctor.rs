@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::reason::finding;
+use super::reason::{finding, wait_until};
 use crate::support::{Server, Setup, model::stock, shared};
 
 /// The check of this name.
@@ -103,4 +103,19 @@ fn what_people_get_wrong_is_found() {
         let all = server.get("/v1/doctor").text;
         assert!(!all.contains(&path(dir)), "no path of the server's: {all}");
     }
+}
+
+#[test]
+fn a_name_that_a_backend_answered_with_404_is_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let model = stock(&["acme/a"], finding("a van", 0.9));
+    let server =
+        Setup::new(dir.path()).var("SERVICE_VLLM_BASE_URL", &model.server.base_url()).start();
+    let asked = server.post("/v1/infer", &json!({"model": "qwen3-vl-4b", "prompt": "What is it?"}));
+    assert_eq!(asked.status, 500, "{}", asked.text);
+    // What a backend answered last is looked at every five seconds.
+    let found = || check(&server, "model backend vllm");
+    wait_until("the check tells the failure", || found()["status"] == "advice");
+    let check = found();
+    assert!(text(&check["advice"]).contains("a name that it does not serve"), "{check}");
 }
