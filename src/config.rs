@@ -173,7 +173,8 @@ impl Config {
         let names_device = decode.names_device();
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
-        if require_keys && ring.is_empty() {
+        // A key that is refused is told, and not that there is none.
+        if require_keys && ring.is_empty() && !vars.refused("SERVICE_API_KEYS") {
             vars.refuse(
                 "SERVICE_API_KEYS",
                 "is not set, and keys are required: set it (name:key, comma separated) or \

@@ -63,6 +63,11 @@ impl Vars {
         self.errors.push(VarError { name: name.into(), problem: problem.into().0.into_owned() });
     }
 
+    /// Returns true where a variable whose name begins with `name` was refused.
+    pub(super) fn refused(&self, name: &str) -> bool {
+        self.errors.iter().any(|error| error.name.starts_with(name))
+    }
+
     /// The value of a variable that no listing shows.
     pub(super) fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
