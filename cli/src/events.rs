@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use media::WallTime;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use crate::{
     client::{Client, QUICK, ServerArgs},
@@ -58,10 +58,14 @@ pub struct Query<'a> {
     pub wait_ms: Option<u32>,
 }
 
-/// Fields that are read of a run's state.
+/// Fields that are read of a run.
 #[derive(Deserialize)]
-struct State {
-    state: String,
+struct Run {
+    status: String,
+    #[serde(default)]
+    active_job: Option<IgnoredAny>,
+    #[serde(default)]
+    session_id: Option<IgnoredAny>,
 }
 
 /// Runs `events`.
@@ -104,11 +108,11 @@ impl Timeline<'_> {
 
     /// Prints what comes until the run ends.
     fn follow(&mut self) -> Result<(), CliError> {
-        let mut more = false;
+        let (mut more, mut is_told) = (false, false);
         while more || !self.has_ended {
             // An end that is not among the events asked for is in the state; what came before it is read
             // once more.
-            let over = !more && has_ended(self.client, &self.args.run)?;
+            let over = !more && self.is_over(&mut is_told)?;
             let query = Query {
                 run_id: &self.args.run,
                 kind: self.args.kind.as_deref(),
@@ -125,17 +129,25 @@ impl Timeline<'_> {
         Ok(())
     }
 
+    /// Returns true where nothing comes any more; says once that nothing is under way.
+    fn is_over(&self, is_told: &mut bool) -> Result<bool, CliError> {
+        let path = self.client.run_path(&self.args.run, "")?;
+        let run: Run = patiently(true, || self.client.get(&path, &[]))?;
+        let rests = run.active_job.is_none() && run.session_id.is_none();
+        if rests && run.status == "processing" && !std::mem::replace(is_told, true) {
+            eprintln!(
+                "sightline: nothing is under way in the run now; `sightline runs finish {}` ends it",
+                printable(&self.args.run)
+            );
+        }
+        Ok(!matches!(&*run.status, "pending" | "processing"))
+    }
+
     fn take(&mut self, event: &EventRecord) -> Result<(), CliError> {
         self.next = event.seq + 1;
         self.has_ended |= ENDS.contains(&event.kind.as_str());
         self.printer.print(event)
     }
-}
-
-/// Returns true where nothing comes any more.
-fn has_ended(client: &Client, run: &str) -> Result<bool, CliError> {
-    let state: State = patiently(true, || client.get(&client.run_path(run, "/state")?, &[]))?;
-    Ok(!matches!(state.state.as_str(), "pending" | "processing"))
 }
 
 /// One poll; while following, a server that went away gets some time to come back.
@@ -193,9 +205,6 @@ impl Printer {
     }
 }
 
-/// Fields that the table leaves out, or has first.
-const SKIPPED: [&str; 3] = ["request_id", "session_id", "description"];
-
 /// The scalars of a payload, as many as fit on a line.
 fn brief(payload: &str) -> String {
     const KEPT: usize = 100;
@@ -205,7 +214,7 @@ fn brief(payload: &str) -> String {
     let mut line = String::new();
     // What was said is what a person looks for; ids are in the JSON.
     let said = fields.get_key_value("description").filter(|(_, said)| **said != "");
-    let others = fields.iter().filter(|(name, _)| !SKIPPED.contains(&name.as_str()));
+    let others = fields.iter().filter(|(name, _)| *name != "description" && !name.ends_with("_id"));
     for (name, value) in said.into_iter().chain(others) {
         let text = match value {
             serde_json::Value::Null => continue,
@@ -240,6 +249,8 @@ mod tests {
         assert_eq!(brief(payload), "frames=3 signals=[2] mode=balanced");
         let said = "{\"session_id\":\"sess-1\",\"frame_index\":4,\"description\":\"a van\"}";
         assert_eq!(brief(said), "description=a van frame_index=4");
+        let marker = "{\"marker_id\":\"mk-1\",\"stream_id\":\"main\",\"event_type\":\"scene_cut\"}";
+        assert_eq!(brief(marker), "event_type=scene_cut");
         let long = format!("{{\"a\":1,\"description\":\"{}\"}}", "ä".repeat(200));
         assert!(brief(&long).starts_with("description=ää") && brief(&long).ends_with(".. .."));
         assert_eq!(brief("not json"), "not json");

@@ -128,10 +128,11 @@ fn carry_out(
     };
     let mut cursor = Cursor::start(run);
     let mut printer = Printer::new(args.json);
+    let mut told = String::new();
     let mut on_event = |event: &EventRecord| match args.follow {
         true => printer.print(event).and_then(|()| printer.flush()),
         false => {
-            found(event);
+            found(event, &mut told);
             Ok(())
         }
     };
@@ -173,13 +174,17 @@ fn carry_out(
     Ok(was_cut)
 }
 
-/// Prints the findings of an event, if it has any.
-fn found(event: &EventRecord) {
+/// Prints the findings of an event, if it has any; a failure like the last one, `told`, only once.
+fn found(event: &EventRecord, told: &mut String) {
     let Ok(payload) = serde_json::from_str::<Value>(event.payload.get()) else { return };
     let text = |name: &str| payload[name].as_str().unwrap_or_default();
     let said = match event.kind.as_str() {
         "semantic_chunk_inferred" if !text("description").is_empty() => text("description"),
-        "semantic_chunk_inferred" => text("semantic_error"),
+        "semantic_chunk_inferred" if text("semantic_error") == told => return,
+        "semantic_chunk_inferred" => {
+            told.replace_range(.., text("semantic_error"));
+            text("semantic_error")
+        }
         "semantic_fallback_activated" | "run_failed" => text("reason"),
         "loop_detected" => "the pictures repeat",
         "source_reconnected" => "the source came back after a gap",

@@ -201,9 +201,11 @@ fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {
         out.json(run)?;
         return out.finish();
     }
-    for (name, value) in run.iter().filter(|(_, value)| !value.is_null()) {
+    let fields: Vec<_> = run.iter().filter(|(_, value)| !value.is_null()).collect();
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
+    for (name, value) in fields {
         let value = under_way(value).unwrap_or_else(|| text(value));
-        out.line(format_args!("{:<12}{}", printable(name), value))?;
+        out.line(format_args!("{:<width$}{value}", printable(name)))?;
     }
     out.finish()
 }

@@ -3,6 +3,7 @@
 //! Promises that Ctrl-C keeps what was recorded until then, and that a server which restarts meanwhile
 //! is waited for as long as `events --follow` waits.
 
+use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use worker::CancelToken;
@@ -142,7 +143,16 @@ impl Job {
 
     fn failure(&self) -> ApiError {
         let text = self.error.as_ref().map(Value::to_string).unwrap_or_default();
-        let mut error = api_error(reqwest::StatusCode::UNPROCESSABLE_ENTITY, &text);
+        // The status that the same failure has as an answer.
+        let code = self.error.as_ref().and_then(|error| error["error"]["code"].as_str());
+        let status = match code {
+            Some("not_found") => StatusCode::NOT_FOUND,
+            Some("conflict") => StatusCode::CONFLICT,
+            Some("unavailable") => StatusCode::SERVICE_UNAVAILABLE,
+            Some("internal_error") => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let mut error = api_error(status, &text);
         if self.error.is_none() {
             error.message = format!("{} ended as {}", self.job_id, self.status);
         }

@@ -162,7 +162,8 @@ pub fn program(variable: &str, name: &str) -> Check {
 /// Checks that a server could keep its log here.
 pub fn data_dir(dir: &Path) -> Check {
     let check = |state, detail: String| Check::new("data", "directory", state, detail);
-    let shown = dir.display();
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let shown = absolute.display();
     let Some(present) = nearest_existing(dir) else {
         return check(State::Fail, format!("{shown} cannot be reached"));
     };
@@ -178,7 +179,7 @@ pub fn data_dir(dir: &Path) -> Check {
     };
     let made = if present == dir { "" } else { ", will be made" };
     let state = if free < ROOM_BYTES { State::Warn } else { State::Ok };
-    check(state, format!("{shown}{made}, {} free", bytes(free)))
+    check(state, format!("{shown} of a server started here{made}, {} free", bytes(free)))
 }
 
 fn nearest_existing(dir: &Path) -> Option<PathBuf> {

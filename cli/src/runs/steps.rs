@@ -10,7 +10,7 @@ use super::say;
 use crate::{
     client::{Client, LONG},
     error::CliError,
-    interrupt,
+    interrupt, models,
     output::text,
     run::{ReasonBody, semantic},
     thresholds::GateArgs,
@@ -54,7 +54,7 @@ pub struct IngestArgs {
 pub struct AnalyzeArgs {
     /// Run id
     run: String,
-    /// Model to record; the run's own when not given
+    /// Model to record, none is asked [default: the run's own, or else any]
     #[arg(long)]
     model: Option<String>,
     /// Frames in a window, 2 to 256
@@ -83,7 +83,7 @@ pub struct ReasonArgs {
     /// Question about the footage
     #[arg(long, short, value_name = "TEXT")]
     prompt: String,
-    /// Model to ask; the run's own when not given
+    /// Model to ask [default: the run's own, or else the first that is ready]
     #[arg(long)]
     model: Option<String>,
 }
@@ -176,21 +176,25 @@ fn more(reply: &Value, line: String) -> String {
     }
 }
 
-/// The model that is named, or the run's own.
-fn model(client: &Client, run: &str, named: Option<&String>) -> Result<String, CliError> {
+/// The model that is named, or the run's own, or else one of the server's.
+fn model(
+    client: &Client,
+    run: &str,
+    named: Option<&String>,
+    asks: bool,
+) -> Result<String, CliError> {
     if let Some(named) = named {
         return Ok(named.clone());
     }
     let run: RunRecord = client.get(&client.run_path(run, "")?, &[])?;
-    run.model
-        .ok_or_else(|| CliError::Usage("the run names no model; give one with --model".to_owned()))
+    run.model.map_or_else(|| models::choose(client, None, asks), Ok)
 }
 
 impl AnalyzeArgs {
     /// Runs `runs analyze`.
     pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
         let body = AnalyzeBody {
-            model: model(client, &self.run, self.model.as_ref())?,
+            model: model(client, &self.run, self.model.as_ref(), false)?,
             window_size: self.window_size,
             segment_ms: self.segment_ms,
             marker_correction_window_frames: self.correction_window,
@@ -224,7 +228,7 @@ impl ReasonArgs {
     /// Runs `runs reason`.
     pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
         let body = ReasonBody {
-            model: model(client, &self.run, self.model.as_ref())?,
+            model: model(client, &self.run, self.model.as_ref(), true)?,
             ingest: self.source.body(client)?,
             semantic_prompt: self.prompt.clone(),
             include_frame_metadata: false,

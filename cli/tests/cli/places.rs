@@ -27,7 +27,7 @@ fn doctor_and_verify_look_where_a_server_started_here_keeps_its_data() {
     let (root, home_is) = (("SERVICE_INGEST_FILE_ROOTS", here.as_path()), ("HOME", home.as_path()));
     let state = outer.join("state");
     let rows: [(&[(&str, &Path)], String); 4] = [
-        (&[home_is], ".sightline-data".to_owned()),
+        (&[home_is], here.join(".sightline-data").display().to_string()),
         (&[home_is, root], home.join(".local/state/sightline").display().to_string()),
         (
             &[home_is, root, ("XDG_STATE_HOME", &state)],
@@ -37,7 +37,8 @@ fn doctor_and_verify_look_where_a_server_started_here_keeps_its_data() {
     ];
     for (vars, expected) in rows {
         let detail = data_dir(&here, vars);
-        assert!(detail.starts_with(&format!("{expected}, will be made")), "{vars:?}: {detail}");
+        let expected = format!("{expected} of a server started here, will be made");
+        assert!(detail.starts_with(&expected), "{vars:?}: {detail}");
     }
     let run = "run-000102030405060708090a0b0c0d0eff";
     let mut verify = command(&["verify", run]);

@@ -207,12 +207,17 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
     let first = snapshot(&[event(3, "ingest_received", json!({ "source_uri": "a" }))])
         .1
         .replace("{\"source_uri\":\"a\"}", exact);
-    let state = |state: &str| (200, json!({ "request_id": "r", "state": state }).to_string());
+    let processing = |job: Value| {
+        let run = json!({ "request_id": "r", "status": "processing", "active_job": job });
+        (200, run.to_string())
+    };
     let script = Script::start(vec![
         (200, first),
-        state("processing"),
+        processing(json!({ "job_id": "job-1" })),
         page(&[], 4),
-        state("processing"),
+        processing(Value::Null),
+        page(&[], 4),
+        processing(Value::Null),
         page(&[event(9, "run_completed", json!({ "frames": 1 }))], 10),
     ]);
     let outcome = script.run(&["events", RUN, "--follow", "--json", "--from-seq", "2"]);
@@ -227,13 +232,30 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
         .map(|asked| serde_json::from_str(&asked.body).expect("JSON"))
         .map(|body: Value| (body["from_seq"].clone(), body["wait_ms"].clone()))
         .collect();
-    assert_eq!(cursors, [(4.into(), 20_000.into()), (4.into(), 20_000.into())]);
+    assert_eq!(
+        cursors,
+        [(4.into(), 20_000.into()), (4.into(), 20_000.into()), (4.into(), 20_000.into()),]
+    );
+    assert_eq!(outcome.stderr.matches("runs finish").count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
+fn a_job_that_failed_ends_as_its_failure_would_as_an_answer() {
+    for (code, exit) in [("validation_error", 5), ("not_found", 3), ("unavailable", 1)] {
+        let error = json!({ "error": { "code": code, "message": "no", "request_id": "req-1", "details": [] } });
+        let job = json!({ "job_id": "job-1", "status": "failed", "frames_done": 0, "frames_total": null,
+            "frames_per_second": 0.0, "eta_ms": null, "result": null, "error": error });
+        let accepted = (202, json!({ "job_id": "job-1" }).to_string());
+        let answers = vec![accepted, page(&[], 1), (200, job.to_string()), page(&[], 1)];
+        let outcome = Script::start(answers).run(&["runs", "ingest", RUN, "a.mp4"]);
+        assert_eq!(outcome.code, exit, "{code}: {}", outcome.stderr);
+    }
 }
 
 #[test]
 fn following_a_run_that_has_ended_ends() {
     // Its end is not among the events that are asked for; a server that knows no `kind` there sends all.
-    let ended = (200, json!({ "request_id": "r", "state": "completed" }).to_string());
+    let ended = (200, json!({ "request_id": "r", "status": "completed" }).to_string());
     let others = snapshot(&[event(3, "run_created", json!({}))]);
     let script = Script::start(vec![others, ended, page(&[], 4)]);
     let outcome = script.run(&["events", RUN, "--follow", "--kind", "vlm", "--json"]);
