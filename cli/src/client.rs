@@ -14,6 +14,7 @@ use reqwest::{
         multipart::{Form, Part},
     },
     header::{HeaderMap, LINK},
+    redirect::Policy,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -51,8 +52,7 @@ impl Client {
     pub fn new(args: &ServerArgs) -> Result<Client, CliError> {
         let target = Target::new(args)?;
         let http = args.trust.client(target.base(), |builder| {
-            let builder =
-                builder.connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none());
+            let builder = builder.timeout(QUICK).connect_timeout(CONNECT).redirect(Policy::none());
             // A proxy meant for the web must not see the key of a server next door.
             builder.no_proxy()
         })?;
@@ -74,9 +74,11 @@ impl Client {
         self.exchange(self.request(Method::GET, url, QUICK)).and_then(|reply| self.parse(reply))
     }
 
-    /// The answer of `GET path`, to be read as it comes.
+    /// The answer of `GET path`, to be read as it comes; ends where nothing comes for [`QUICK`].
     pub fn reading(&self, path: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
-        self.exchange(self.request(Method::GET, self.asked(path, query)?, LONG))
+        // The limit of the client is one of each read, that of a request one of the whole.
+        let request = self.http.get(self.asked(path, query)?).headers(self.target.headers());
+        self.exchange(request)
     }
 
     /// Hands each item of the list under `list` in an answer to `take` as it comes, with the fields before
