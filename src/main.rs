@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 
 fn check(config: &Config) -> ExitCode {
     let shown: String = config.shown.iter().map(|shown| format!("{shown}\n")).collect();
-    // Who reads only its beginning is no failure.
+    // A reader that closes the pipe early, as `head` does, is no failure.
     std::io::stdout().write_all(shown.as_bytes()).ok();
     for warning in &config.warnings {
         eprintln!("sightline-server: {warning}");

@@ -1,7 +1,7 @@
 //! `sightline events`: the timeline of a run, once or as it grows.
 //!
-//! What there is comes as one answer, which is printed as it is read. Following then polls `POST /v1/query`
-//! with a cursor; it ends at the event that ends the run and outlives a restart of the server.
+//! Recorded events come as one answer, printed as it is read. Following then polls `POST /v1/query` with a
+//! cursor; it ends at the event that ends the run and outlives a restart of the server.
 
 use std::time::{Duration, Instant};
 

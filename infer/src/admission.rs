@@ -155,7 +155,7 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends every verdict that there is for now.
+    /// Sends every verdict that is ready.
     fn pump(&self) {
         let (now, day) = (Instant::now(), (self.today)());
         let mut desk = self.desk();

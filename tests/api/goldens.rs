@@ -15,12 +15,11 @@ use crate::{
     remote::{ffmpeg, setup},
     remote_hls::hex,
     remote_rtsp::Camera,
-    replay::without_ids,
+    replay::{check, without_ids},
     support::{
-        Server, clips,
+        Server, Setup, clips,
         host::{Answer, Certificate, Host},
         model::{self, Model},
-        setting,
         whip::eventually,
     },
     uploads::upload,
@@ -90,19 +89,6 @@ fn recorded(server: &Server, body: &Value) -> String {
         assert_eq!(reply.status, 200, "{route} of {body}: {}", reply.text);
     }
     told(server, &run)
-}
-
-/// Compares `found` with the golden file `name`, or writes it.
-fn check(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden").join(name);
-    if setting("UPDATE_GOLDEN").is_some() {
-        fs::write(&path, found).expect("written");
-    }
-    let expected = fs::read_to_string(&path).expect("the golden file");
-    for (at, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(found, expected, "{name}:{}; UPDATE_GOLDEN=1 accepts the new events", at + 1);
-    }
-    assert_eq!(found.len(), expected.len(), "one is longer");
 }
 
 /// The clip in every container and as a playlist, beneath `root`.
@@ -179,7 +165,7 @@ fn a_reasoning_asks_and_leaves_what_the_golden_file_says() {
     make(&root);
     let scripted = Model::start(|_| Step::chat(&finding("delivery", 0.9)));
     scripted.server.answer_probes(model::list(&[MODEL]));
-    let server = scripted.behind(crate::support::Setup::new(dir.path()).root(&root)).start();
+    let server = scripted.behind(Setup::new(dir.path()).root(&root)).start();
     let run = server.create_run();
     let body = json!({"source_uri": "clip.mp4", "model": MODEL, "max_frames": 90,
         "semantic_prompt": "Where is the van?"});
@@ -202,7 +188,7 @@ fn a_reasoning_asks_and_leaves_what_the_golden_file_says() {
 fn every_end_leaves_the_kinds_of_the_golden_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let clips = clips();
-    let setup = crate::support::Setup::new(dir.path()).root(&clips);
+    let setup = Setup::new(dir.path()).root(&clips);
     let mut server = setup.start();
     let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
     let begun = |server: &Server| {

@@ -61,6 +61,19 @@ fn readable(events: &str) -> String {
     serde_json::to_string_pretty(&answer["events"]).expect("writable") + "\n"
 }
 
+/// Compares `found` with the golden file `name`, or writes it.
+pub fn check(name: &str, found: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden").join(name);
+    if setting("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, found).expect("written");
+    }
+    let expected = std::fs::read_to_string(&golden).expect("the golden file");
+    for (at, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "{name}:{}; UPDATE_GOLDEN=1 accepts the new events", at + 1);
+    }
+    assert_eq!(found.len(), expected.len(), "one is longer");
+}
+
 #[test]
 fn two_processes_write_the_same_events() {
     let clip = pick_one("bikes.mp4", "talk_friday.mp4");
@@ -68,16 +81,6 @@ fn two_processes_write_the_same_events() {
     assert!(payloads(&first).len() > 4, "{first}");
     assert_eq!(payloads(&first), payloads(&second));
 
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden");
-    let golden = golden.join(clip.file_name().expect("a name")).with_extension("json");
-    let found = readable(&first);
-    if setting("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(golden.parent().expect("has one")).expect("made");
-        std::fs::write(&golden, &found).expect("written");
-    }
-    let expected = std::fs::read_to_string(&golden).expect("the golden file");
-    for (at, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(found, expected, "line {}; UPDATE_GOLDEN=1 accepts the new events", at + 1);
-    }
-    assert_eq!(found.len(), expected.len(), "one is longer");
+    let name = clip.with_extension("json");
+    check(name.file_name().and_then(|name| name.to_str()).expect("UTF-8"), &readable(&first));
 }

@@ -24,7 +24,10 @@ use scripted_model::Step;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::support::{Setup, clips, model::Model};
+use crate::{
+    remote_hls::hex,
+    support::{Setup, clips, model::Model},
+};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
@@ -82,10 +85,6 @@ fn collector() -> (Collector, SocketAddr, Runtime) {
         }
     });
     (collector, addr, runtime)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn attribute(span: &Span, name: &str) -> String {
