@@ -51,7 +51,7 @@ pub use entry::PAYLOAD_BYTES_MAX;
 pub use error::TimelineError;
 pub use event::*;
 pub use index::{EVENTS_MAX, RUNS_MAX};
-pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
+pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, MarkerDeriver, derive_markers};
 pub use options::{Options, SyncObserver, system_clock};
 pub use parts::{EventParts, PayloadText};
 pub use pins::{Lease, Swept};

@@ -1,9 +1,9 @@
 //! Markers: runs of frames with the same event type, and how sure we are of them.
 //!
-//! A pure function of the findings. A segment ends where the type changes or an index is
-//! skipped. A provisional segment that the next one confirms keeps its marker and gains a
-//! finalized one. Does not rename labels: callers do that before, and segments follow the
-//! renamed label, while a scene cut stays one under any name.
+//! A pure function of the findings, whole or frame by frame. A segment ends where the type
+//! changes or an index is skipped. A provisional segment that the next one confirms keeps its
+//! marker and gains a finalized one. Does not rename labels: callers do that before, and segments
+//! follow the renamed label, while a scene cut stays one under any name.
 
 use media::{
     AnalysisId, EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, StreamId,
@@ -79,32 +79,132 @@ impl Default for MarkerConfig {
     }
 }
 
-/// The markers of `frames`, which come in ascending `frame_index`.
-///
-/// One marker a segment, in order; a finalized marker directly follows the marker of the
-/// segment that confirms it. In a chain of provisional segments each is confirmed by its
-/// own successor only, so A, B, C gives A, B, A+B, C, B+C.
+/// The markers of `frames`, which come in ascending `frame_index`: what a [`MarkerDeriver`] gives.
 pub fn derive_markers(
     analysis: &AnalysisKey,
     frames: impl IntoIterator<Item = FrameFinding>,
     config: MarkerConfig,
 ) -> Vec<Marker> {
-    let id = analysis.id();
-    let mut deriver = Deriver { analysis, id, config, previous: None, markers: Vec::new() };
-    let mut open: Option<Segment> = None;
+    let mut deriver = MarkerDeriver::new(analysis.clone(), config);
+    let mut markers = Vec::new();
     for frame in frames {
-        match &mut open {
-            Some(segment) if segment.continues_with(&frame) => segment.extend(&frame),
-            _ => {
-                let closed = open.replace(Segment::start(frame));
-                deriver.close(closed);
-            }
-        }
+        markers.extend(deriver.push(frame));
     }
-    deriver.close(open);
-    deriver.markers
+    markers.extend(deriver.finish());
+    markers
 }
 
+/// Derives markers frame by frame, as a recording grows.
+///
+/// One marker a segment, in order, given when the segment closes; a finalized marker directly
+/// follows the marker of the segment that confirms it. In a chain of provisional segments each is
+/// confirmed by its own successor only, so A, B, C gives A, B, A+B, C, B+C. A marker that was given
+/// stands, whatever frames follow.
+#[derive(Clone, Debug)]
+pub struct MarkerDeriver {
+    analysis: AnalysisKey,
+    id: AnalysisId,
+    config: MarkerConfig,
+    open: Option<Segment>,
+    /// Marker of the last segment that closed.
+    previous: Option<Marker>,
+}
+
+impl MarkerDeriver {
+    /// A deriver whose next frame is the first of `analysis`.
+    pub fn new(analysis: AnalysisKey, config: MarkerConfig) -> MarkerDeriver {
+        let id = analysis.id();
+        MarkerDeriver { analysis, id, config, open: None, previous: None }
+    }
+
+    /// Takes the next frame; the markers that are known by it, in order.
+    pub fn push(&mut self, frame: FrameFinding) -> impl Iterator<Item = Marker> + use<> {
+        let closed = match &mut self.open {
+            Some(segment) if segment.continues_with(&frame) => {
+                segment.extend(&frame);
+                None
+            }
+            open => open.replace(Segment::start(frame)),
+        };
+        self.close(closed)
+    }
+
+    /// Closes the open segment; the last markers, in order.
+    pub fn finish(mut self) -> impl Iterator<Item = Marker> + use<> {
+        let closed = self.open.take();
+        self.close(closed)
+    }
+
+    fn close(&mut self, segment: Option<Segment>) -> impl Iterator<Item = Marker> + use<> {
+        let marker = segment.map(|segment| self.marker_of(segment));
+        let finalized = marker.as_ref().and_then(|marker| {
+            let previous = self.previous.replace(marker.clone())?;
+            self.finalized(&previous, marker)
+        });
+        marker.into_iter().chain(finalized)
+    }
+
+    fn marker_of(&self, segment: Segment) -> Marker {
+        let confidence = segment.confidence();
+        let is_cut = segment.has_scene_cut || segment.event_type == EventType::SceneCut;
+        let exact = is_cut || confidence >= self.config.threshold;
+        let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
+        let Segment { event_type, origin, start, end, .. } = segment;
+        Marker { origin: Some(origin), ..self.marker(event_type, status, start, end, confidence) }
+    }
+
+    /// The marker of `previous` and `next` together, where the second confirms the first.
+    fn finalized(&self, previous: &Marker, next: &Marker) -> Option<Marker> {
+        let distance = next.start_frame.checked_sub(previous.end_frame)?;
+        let is_confirmed = previous.status == MarkerStatus::Provisional
+            && previous.event_type == next.event_type
+            && distance <= self.config.correction_window_frames;
+        if !is_confirmed {
+            return None;
+        }
+        let confidence =
+            Score::mean([previous.confidence, next.confidence]).expect("two scores have a mean");
+        let marker = self.marker(
+            previous.event_type.clone(),
+            MarkerStatus::Finalized,
+            (previous.start_frame, previous.start_pts_ms),
+            (next.end_frame, next.end_pts_ms),
+            confidence,
+        );
+        let is_model = [previous, next].iter().any(|one| one.origin == Some(MarkerOrigin::Model));
+        let origin = Some(if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate });
+        Some(Marker { supersedes_marker_id: Some(previous.marker_id), origin, ..marker })
+    }
+
+    fn marker(
+        &self,
+        event_type: EventType,
+        status: MarkerStatus,
+        start: (u64, i64),
+        end: (u64, i64),
+        confidence: Score,
+    ) -> Marker {
+        let names = [event_type.as_str(), status.as_str()];
+        Marker {
+            marker_id: MarkerId::from_bytes(self.analysis.derived(&names, &[start.0, end.0])),
+            run_id: self.analysis.run,
+            stream_id: self.analysis.stream.clone(),
+            event_type,
+            status,
+            start_frame: start.0,
+            end_frame: end.0,
+            start_pts_ms: start.1,
+            end_pts_ms: end.1,
+            confidence,
+            supersedes_marker_id: None,
+            analysis_id: Some(self.id),
+            origin: None,
+            beside: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
 struct Segment {
     event_type: EventType,
     has_scene_cut: bool,
@@ -146,82 +246,6 @@ impl Segment {
 
     fn confidence(&self) -> Score {
         Score::from_ratio(self.millionths, self.frames * u64::from(Score::SCALE))
-    }
-}
-
-struct Deriver<'a> {
-    analysis: &'a AnalysisKey,
-    id: AnalysisId,
-    config: MarkerConfig,
-    /// Marker of the segment before the one being closed.
-    previous: Option<Marker>,
-    markers: Vec<Marker>,
-}
-
-impl Deriver<'_> {
-    fn close(&mut self, segment: Option<Segment>) {
-        let Some(segment) = segment else { return };
-        let confidence = segment.confidence();
-        let is_cut = segment.has_scene_cut || segment.event_type == EventType::SceneCut;
-        let exact = is_cut || confidence >= self.config.threshold;
-        let status = if exact { MarkerStatus::Exact } else { MarkerStatus::Provisional };
-        let event_type = segment.event_type;
-        let mut marker = self.marker(event_type, status, segment.start, segment.end, confidence);
-        marker.origin = Some(segment.origin);
-        self.markers.push(marker.clone());
-        if let Some(previous) = self.previous.replace(marker.clone()) {
-            self.finalize(&previous, &marker);
-        }
-    }
-
-    fn finalize(&mut self, previous: &Marker, next: &Marker) {
-        let distance = next.start_frame.checked_sub(previous.end_frame);
-        let confirmed = previous.status == MarkerStatus::Provisional
-            && previous.event_type == next.event_type
-            && distance.is_some_and(|frames| frames <= self.config.correction_window_frames);
-        if !confirmed {
-            return;
-        }
-        let confidence =
-            Score::mean([previous.confidence, next.confidence]).expect("two scores have a mean");
-        let mut marker = self.marker(
-            previous.event_type.clone(),
-            MarkerStatus::Finalized,
-            (previous.start_frame, previous.start_pts_ms),
-            (next.end_frame, next.end_pts_ms),
-            confidence,
-        );
-        marker.supersedes_marker_id = Some(previous.marker_id);
-        let is_model = [previous, next].iter().any(|one| one.origin == Some(MarkerOrigin::Model));
-        marker.origin = Some(if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate });
-        self.markers.push(marker);
-    }
-
-    fn marker(
-        &self,
-        event_type: EventType,
-        status: MarkerStatus,
-        start: (u64, i64),
-        end: (u64, i64),
-        confidence: Score,
-    ) -> Marker {
-        let names = [event_type.as_str(), status.as_str()];
-        Marker {
-            marker_id: MarkerId::from_bytes(self.analysis.derived(&names, &[start.0, end.0])),
-            run_id: self.analysis.run,
-            stream_id: self.analysis.stream.clone(),
-            event_type,
-            status,
-            start_frame: start.0,
-            end_frame: end.0,
-            start_pts_ms: start.1,
-            end_pts_ms: end.1,
-            confidence,
-            supersedes_marker_id: None,
-            analysis_id: Some(self.id),
-            origin: None,
-            beside: false,
-        }
     }
 }
 

@@ -218,26 +218,125 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     }
 }
 
-proptest! {
-    #[test]
-    fn markers_cover_every_frame_once_and_every_correction_points_at_a_provisional(
-        frames in prop::collection::vec((1..6u64, 0..3usize, 0..=10u32), 0..200),
-        window in 0..6u64,
-    ) {
-        const NAMES: [&str; 3] = ["scene_cut", "person", "car"];
+/// Findings in ascending order, of few types, so that segments, gaps and confirmations abound.
+fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameFinding>> {
+    const NAMES: [&str; 3] = ["scene_cut", "person", "car"];
+    let steps = prop_oneof![3 => Just(1u64), 1 => 2..6u64];
+    let frame = (steps, 0..3usize, 0..=10u32, any::<bool>());
+    prop::collection::vec(frame, 0..frames_max).prop_map(|frames| {
         let mut index = 0;
-        let findings: Vec<FrameFinding> = frames.iter().map(|(step, name, tenths)| {
+        let findings = frames.into_iter().map(|(step, name, tenths, is_model)| {
             index += step;
             FrameFinding {
                 frame_index: index,
                 pts_ms: index as i64 * 40,
-                event_type: EventType::from_name(NAMES[*name]),
-                is_scene_cut: *name == 0,
+                event_type: EventType::from_name(NAMES[name]),
+                is_scene_cut: name == 0,
                 confidence: Score::from_millionths(tenths * 100_000),
-                origin: MarkerOrigin::Gate,
+                origin: if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate },
             }
+        });
+        findings.collect()
+    })
+}
+
+fn window(correction_window_frames: u64) -> MarkerConfig {
+    MarkerConfig { correction_window_frames, ..MarkerConfig::default() }
+}
+
+#[test]
+fn a_marker_is_given_by_the_first_frame_behind_its_segment() {
+    let finding = |frame_index, name: &str| FrameFinding {
+        frame_index,
+        pts_ms: 0,
+        event_type: EventType::from_name(name),
+        is_scene_cut: false,
+        confidence: Score::from_millionths(500_000),
+        origin: MarkerOrigin::Gate,
+    };
+    let mut deriver = MarkerDeriver::new(first(), MarkerConfig::default());
+    let rows: [(u64, &str, &[&str]); 6] = [
+        (0, "car", &[]),
+        (1, "car", &[]),
+        (3, "car", &["car provisional 0-1 0.5"]),
+        (4, "van", &["car provisional 3-3 0.5", "car finalized 0-3 0.5"]),
+        (5, "van", &[]),
+        (6, "car", &["van provisional 4-5 0.5"]),
+    ];
+    for (frame_index, name, expected) in rows {
+        let given: Vec<Marker> = deriver.push(finding(frame_index, name)).collect();
+        assert_eq!(outline(&given), expected, "frame {frame_index}");
+    }
+    let last: Vec<Marker> = deriver.finish().collect();
+    assert_eq!(outline(&last), ["car provisional 6-6 0.5"]);
+}
+
+proptest! {
+    /// Compared with markers of segments that are cut out of the whole first.
+    #[test]
+    fn markers_are_those_of_whole_segments_and_stand_once_given(
+        findings in findings(120),
+        cut in any::<prop::sample::Index>(),
+        others in findings(40),
+        gap in 0..6u64,
+    ) {
+        let config = window(gap);
+        let segments: Vec<_> = findings.chunk_by(|one, next| {
+            one.event_type == next.event_type && one.frame_index + 1 == next.frame_index
         }).collect();
-        let config = MarkerConfig { correction_window_frames: window, ..MarkerConfig::default() };
+        let mut whole = Vec::new();
+        let mut before: Option<Marker> = None;
+        for segment in segments {
+            // Of one segment there is one marker, and of two the confirmation comes last.
+            let own = derive_markers(&first(), segment.to_vec(), config);
+            prop_assert_eq!(own.len(), 1);
+            let marker = own[0].clone();
+            whole.push(marker.clone());
+            if let Some(before) = before.replace(marker.clone())
+                && before.status == MarkerStatus::Provisional
+                && before.event_type == marker.event_type
+                && marker.start_frame - before.end_frame <= gap
+            {
+                let names = [marker.event_type.as_str(), "finalized"];
+                let frames = [before.start_frame, marker.end_frame];
+                let is_model = [&before, &marker].map(|one| one.origin == Some(MarkerOrigin::Model));
+                whole.push(Marker {
+                    marker_id: MarkerId::from_bytes(first().derived(&names, &frames)),
+                    status: MarkerStatus::Finalized,
+                    start_frame: before.start_frame,
+                    start_pts_ms: before.start_pts_ms,
+                    confidence: Score::mean([before.confidence, marker.confidence]).expect("two"),
+                    supersedes_marker_id: Some(before.marker_id),
+                    origin: Some(if is_model.contains(&true) { MarkerOrigin::Model } else { MarkerOrigin::Gate }),
+                    ..marker
+                });
+            }
+        }
+        let (early, late) = findings.split_at(cut.index(findings.len() + 1));
+        let mut deriver = MarkerDeriver::new(first(), config);
+        let mut given: Vec<Marker> = Vec::new();
+        early.iter().for_each(|frame| given.extend(deriver.push(frame.clone())));
+        // The frames so far alone, and the same before other ones.
+        let base = early.last().map_or(0, |frame| frame.frame_index);
+        let others = others.into_iter().map(|frame| FrameFinding {
+            frame_index: base + frame.frame_index,
+            ..frame
+        });
+        for follows in [Vec::new(), others.collect()] {
+            let markers = derive_markers(&first(), [early, &follows].concat(), config);
+            prop_assert!(markers.starts_with(&given));
+        }
+        late.iter().for_each(|frame| given.extend(deriver.push(frame.clone())));
+        given.extend(deriver.finish());
+        prop_assert_eq!(given, whole);
+    }
+
+    #[test]
+    fn markers_cover_every_frame_once_and_every_correction_points_at_a_provisional(
+        findings in findings(200),
+        gap in 0..6u64,
+    ) {
+        let config = window(gap);
         let markers = derive_markers(&first(), findings.clone(), config);
         let finalized = |marker: &&Marker| marker.status == MarkerStatus::Finalized;
         let covered: Vec<u64> = markers.iter().filter(|marker| !finalized(marker))
