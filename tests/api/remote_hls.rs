@@ -170,8 +170,8 @@ fn a_playlist_leads_nowhere_that_its_host_could_not() {
         assert!(message.contains(expected), "{name}: {message}");
     }
     let (requests, connections) = (host.asked().len(), host.connections());
-    // Most go over a connection that stands; how many depends on which side is done with one first.
-    assert!(connections < requests / 10, "{requests} requests over {connections} connections");
+    // Connections are used again: which side is done with one first decides how often.
+    assert!(connections < requests / 2, "{requests} requests over {connections} connections");
     assert!(plain.asked().is_empty(), "nothing was sent over plain HTTP");
     // What is refused once it is read says that it was accepted, and no more.
     assert!(server.kinds(&run)[1..].iter().all(|kind| kind == "ingest_started"));
