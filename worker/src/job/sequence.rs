@@ -105,6 +105,7 @@ impl<'a> Sequencer<'a> {
             _ => false,
         };
         let wanted = Wanted { still: self.job.stills && decision.selected, view };
+        let is_kept = wanted.still;
         if let Some((pts, pictures)) = self.album.settle(signal.frame_index, wanted)? {
             if let (Some(chunker), Some(shown)) = (&mut self.chunker, pictures.view) {
                 let ViewPicture { picture, novelty } = shown;
@@ -116,7 +117,8 @@ impl<'a> Sequencer<'a> {
             }
         }
         self.signals.push(signal);
-        if self.signals.len() == SIGNALS_MAX {
+        // A still waits at the other end for its signal.
+        if is_kept || self.signals.len() == SIGNALS_MAX {
             self.say_signals()?;
         }
         if place.is_some_and(|place| place.ends) {
