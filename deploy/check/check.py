@@ -33,7 +33,7 @@ NVIDIA_ONLY = re.compile(r"^(#|    NVIDIA_|    SERVICE_DATA_DIR=)")
 EVERYTHING = {
     "replicas": 3,
     "imagePullSecrets": [{"name": "registry"}],
-    "settings": {"SERVICE_MAX_STREAMS": 100, "RUST_LOG": "debug"},
+    "settings": {"SERVICE_MAX_UPLOAD_BYTES": 209715200, "RUST_LOG": "debug"},
     "secretSettings": {"SERVICE_DB_URL": {"name": "database", "key": "url"}},
     "http3": {"tlsSecret": "tls"},
     "live": {"enabled": True, "publicIPs": ["192.0.2.10", "192.0.2.11"]},
@@ -149,6 +149,7 @@ def hardening(found):
     yield from (f"{name} is {is_}" for name, (is_, must) in expected.items() if is_ != must)
     volumes = {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"] for claim in stateful["spec"]["volumeClaimTemplates"]}
     yield from (f"no volume {mount['name']}" for mount in container["volumeMounts"] if mount["name"] not in volumes)
+    yield from (f"{entry['name']} is {entry['value']}" for entry in container["env"] if re.fullmatch(r".*\de[+]\d+", entry.get("value", "")))
     labels = stateful["spec"]["template"]["metadata"]["labels"].items()
     for document in found:
         spec = document.get("spec", {})

@@ -1,5 +1,6 @@
+{{- /* Pods of a StatefulSet have this name and a hash in a label of at most 63 characters. */ -}}
 {{- define "sightline.name" -}}
-{{- if contains "sightline" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-sightline{{ end }}
+{{- contains "sightline" .Release.Name | ternary .Release.Name (printf "%s-sightline" .Release.Name) | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "sightline.selector" -}}
