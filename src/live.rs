@@ -16,7 +16,6 @@ mod novelty;
 mod orders;
 mod overlap;
 mod port;
-mod recurrence;
 mod session;
 mod shelf;
 mod tally;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use decode::Sampling;
+use gate::Loops;
 use media::{Rate, WallTime};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor};
@@ -313,13 +314,14 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
 }
 
 fn frames(analysis: &Analysis) -> Vec<FrameRecord> {
+    let mut loops = Loops::default();
     let pairs = analysis.signals.iter().zip(&analysis.decisions);
     pairs
         .map(|(signal, decision)| FrameRecord {
             signal: SignalRecord::from(signal),
             reason: decision.reason.as_str(),
             selected: decision.selected,
-            loop_entered: decision.loop_entered,
+            loop_entered: loops.push(signal).is_some(),
         })
         .collect()
 }

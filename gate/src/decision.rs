@@ -1,12 +1,11 @@
 //! Decision of the gate about a frame, from its signal and the signals before it.
 //!
 //! A decision depends on the frame's own signal, the one before it and the distance from the
-//! first frame's index, so a gate resumed anywhere agrees with one that saw everything; only
-//! `loop_entered` looks further back (see [`crate::loops`]).
+//! first frame's index, so a gate resumed anywhere agrees with one that saw everything.
 
 use media::{EventType, Score, Signal};
 
-use crate::{GateConfig, loops::LoopDetector};
+use crate::GateConfig;
 
 /// Reason that a frame is remarkable; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,8 +82,6 @@ pub struct Decision {
     pub event_type: EventType,
     /// Confidence of the event type.
     pub confidence: Score,
-    /// The pictures began to repeat at this frame.
-    pub loop_entered: bool,
 }
 
 /// Decides frame by frame; pure, and a function of the signals alone.
@@ -93,13 +90,12 @@ pub struct Gate {
     config: GateConfig,
     first_index: Option<u64>,
     previous: Option<Signal>,
-    loops: LoopDetector,
 }
 
 impl Gate {
     /// A gate whose next frame is the first.
     pub fn new(config: GateConfig) -> Gate {
-        Gate { config, first_index: None, previous: None, loops: LoopDetector::default() }
+        Gate { config, first_index: None, previous: None }
     }
 
     /// A gate in the middle of a sequence that began at `first_index`.
@@ -126,9 +122,8 @@ impl Gate {
             None if selected => Score::ONE,
             None => highest(signal, scene_score).complement(),
         };
-        let loop_entered = self.loops.push(signal.perceptual_hash);
         self.previous = Some(*signal);
-        Decision { reason, selected, event_type: reason.event_type(), confidence, loop_entered }
+        Decision { reason, selected, event_type: reason.event_type(), confidence }
     }
 
     fn reason(&self, signal: &Signal, scene_score: Score, first_index: u64) -> Reason {

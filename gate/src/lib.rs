@@ -30,6 +30,7 @@ pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell
 pub use cpu::{CpuMeasurer, ReferenceMeasurer};
 pub use decision::{Decision, Gate, Reason};
 pub use fallback::FallbackMeasurer;
+pub use loops::{LoopEntered, Loops};
 pub use measure::{MAX_SIDE, MeasureError, Measurements, Measurer};
 pub use media::GateConfig;
 pub use window::{AHEAD, BACK, FrameStamp, SignalWindow};

@@ -74,7 +74,7 @@ pub struct Look {
     pub pictures: Vec<(i64, Bytes)>,
     /// Its last frame.
     pub last_frame: u64,
-    /// The picture keeps coming back.
+    /// The pictures repeat.
     pub is_looping: bool,
     /// Features that novelty is computed from.
     pub novelty: Option<NoveltyInput>,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use gate::Reason;
+use gate::{LoopEntered, Loops, Reason};
 use media::{EventType, Signal};
 use tokio::sync::mpsc;
 use worker::{
@@ -26,10 +26,7 @@ use worker::{
 use pictures::LeftOut;
 pub use pictures::Pictures;
 
-use super::{
-    recurrence::{Recurrence, Return},
-    turns::Turns,
-};
+use super::turns::Turns;
 use crate::{
     metrics::{Metrics, Shed, Work},
     session::registry::JobToken,
@@ -54,17 +51,10 @@ pub enum Said {
     Still(Selected),
     /// A selected frame as a model is shown it.
     View(View),
-    /// A clip, and whether the picture kept coming back by its end.
+    /// A clip, and whether the pictures repeat by its end.
     Clip(Chunk, bool),
-    /// The picture came back.
-    Loop {
-        /// The frame.
-        frame_index: u64,
-        /// Its presentation time.
-        pts_ms: i64,
-        /// Earlier frame that it repeats.
-        to: Return,
-    },
+    /// The pictures began to repeat.
+    Loop(LoopEntered),
     /// Everything was said.
     Closed,
     /// The session ended early.
@@ -99,7 +89,7 @@ pub struct View {
     pub jpeg: Bytes,
     /// Features that novelty is computed from.
     pub novelty: Option<NoveltyInput>,
-    /// The picture keeps coming back.
+    /// The pictures repeat.
     pub is_looping: bool,
 }
 
@@ -152,7 +142,7 @@ struct State {
     selected: VecDeque<(u64, Option<View>)>,
     /// The last still, which the frame's view may be.
     still: Option<Bytes>,
-    recurrence: Recurrence,
+    loops: Loops,
 }
 
 /// A queue for one session.
@@ -197,7 +187,7 @@ impl Said {
                 view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
             }
             Said::Clip(clip, _) => clip.views.iter().map(|view| view.jpeg.len()).sum(),
-            Said::Loop { .. } | Said::Closed | Said::Failed(_) | Said::WorkerEnded(_) => 0,
+            Said::Loop(_) | Said::Closed | Said::Failed(_) | Said::WorkerEnded(_) => 0,
         }
     }
 }
@@ -211,11 +201,11 @@ impl Inbox {
     /// Sender for another slot in a worker; later output of the slots before is dropped.
     pub fn renewed(&self) -> Inbox {
         let mut state = self.shared.state();
-        let place = state.place + 1;
-        let State { connected_at, came_at, .. } = *state;
-        let undecided = std::mem::take(&mut state.undecided);
-        *state = State { place, connected_at, undecided, came_at, ..State::default() };
-        Inbox { place, base: self.shared.frames(), ..self.clone() }
+        state.place += 1;
+        state.selected.clear();
+        state.still = None;
+        state.waited = Duration::ZERO;
+        Inbox { place: state.place, base: self.shared.frames(), ..self.clone() }
     }
 
     /// Takes what the worker says.
@@ -229,7 +219,7 @@ impl Inbox {
             SessionEvent::Selected(frame) => self.shown(frame),
             SessionEvent::Clip(mut clip) => {
                 clip.first_frame += self.base;
-                let is_looping = self.shared.state().recurrence.is_looping();
+                let is_looping = self.shared.state().loops.is_inside();
                 self.pass_on(Said::Clip(clip, is_looping), Shed::Clips);
             }
             SessionEvent::Damaged { detail } => {
@@ -310,17 +300,15 @@ impl Inbox {
                 state.waited = now - came;
             }
             let frame_index = self.base + signal.frame_index;
+            if let Some(entered) = state.loops.push(&Signal { frame_index, ..*signal }) {
+                self.pass_on(Said::Loop(entered), Shed::Loops);
+            }
             if state.selected.front().is_none_or(|(frame, _)| *frame != frame_index) {
                 continue;
             }
             let view = state.selected.pop_front().and_then(|(_, view)| view);
-            let returned = state.recurrence.offer(signal.perceptual_hash, frame_index);
-            let is_looping = state.recurrence.is_looping();
-            if let Some(to) = returned {
-                let pts_ms = signal.pts_ms;
-                self.pass_on(Said::Loop { frame_index, pts_ms, to }, Shed::Loops);
-            }
             if let Some(view) = view {
+                let is_looping = state.loops.is_inside();
                 self.pass_on(Said::View(View { is_looping, ..view }), Shed::Keyframes);
             }
         }

@@ -356,18 +356,18 @@ impl Task {
                 self.show_clip(clip, is_looping);
                 None
             }
-            Said::Loop { frame_index, pts_ms, to } => {
+            Said::Loop(entered) => {
                 let finding = Finding {
                     session_id: Some(self.session.id),
-                    frame_index,
-                    pts_ms,
-                    confidence: to.likeness(),
-                    description: format!("the picture is again that of frame {}", to.to_frame),
+                    frame_index: entered.frame_index,
+                    pts_ms: entered.pts_ms,
+                    confidence: entered.likeness,
+                    description: format!("the picture is again that of frame {}", entered.to_frame),
                     index_name: self.journal.index_name.clone(),
                     ..Finding::default()
                 };
-                let entered = Event::Found(FindingKind::LoopDetected, finding);
-                self.journal.write(vec![entered]).await.err().map(unwritten)
+                let event = Event::Found(FindingKind::LoopDetected, finding);
+                self.journal.write(vec![event]).await.err().map(unwritten)
             }
             // The worker has no more to say, and the session has not asked it to end.
             Said::Closed => None,

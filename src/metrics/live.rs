@@ -82,7 +82,7 @@ pub enum Shed {
     Keyframes,
     /// Clips, likewise.
     Clips,
-    /// Returns of the picture that the session's task had no room for.
+    /// Loops that the session's task had no room for.
     Loops,
     /// Descriptions that the session's token rate did not allow.
     TokenRate,

@@ -112,7 +112,8 @@ fn cases() -> Vec<Case> {
             events: &[
                 (0, "vlm", A),
                 (1000, "vlm", B),
-                (2000, "loop_detected", "the picture is again that of frame 0"),
+                (2000, "vlm", A),
+                (3000, "loop_detected", "the picture is again that of frame 25"),
                 (5000, "vlm", C),
             ],
         },
@@ -231,7 +232,7 @@ fn what_is_told_of_live_pictures() {
     let published: Vec<Publication> = started.collect();
     let shed = |what: &str| metric(&server, &format!("service_live_shed_total{{what=\"{what}\"}}"));
     eventually("what one token a second and a loop leave out", || {
-        let is_all = shed("token_rate") >= 2.0 && shed("repeats") >= 3.0;
+        let is_all = shed("token_rate") >= 2.0 && shed("repeats") >= 2.0;
         (is_all || left_out(&server) > 0.0).then_some(())
     });
     drop(warm);
@@ -239,7 +240,7 @@ fn what_is_told_of_live_pictures() {
         check(&server, case, publication);
     }
     let (tokens, repeats, left_out) = (shed("token_rate"), shed("repeats"), left_out(&server));
-    let is_all = (tokens, repeats) == (2.0, 3.0);
+    let is_all = (tokens, repeats) == (2.0, 2.0);
     assert!(is_all || left_out > 0.0, "{tokens} by tokens, {repeats} repeats");
     println!("{left_out} pictures, packets and what is made of them were left out");
 }

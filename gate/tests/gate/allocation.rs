@@ -6,7 +6,7 @@ use std::{
 };
 
 use gate::{
-    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, SignalWindow,
+    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Loops, Measurer, SignalWindow,
     conformance::{Fill, Picture},
 };
 
@@ -46,7 +46,7 @@ fn a_frame_costs_no_allocation_after_warm_up() {
         .collect();
     let mut measurer = CpuMeasurer::new();
     let mut window = SignalWindow::new(AHEAD);
-    let mut gate = Gate::new(GateConfig::default());
+    let (mut gate, mut loops) = (Gate::new(GateConfig::default()), Loops::default());
     let mut measured = Vec::new();
     let mut cuts = 0;
     let mut before = 0;
@@ -61,6 +61,7 @@ fn a_frame_costs_no_allocation_after_warm_up() {
         let stamp = FrameStamp { frame_index: index, source_frame_index: index, pts_ms };
         window.push(stamp, &measured[0]);
         while let Some(signal) = window.poll() {
+            loops.push(&signal);
             cuts += u64::from(gate.offer(&signal).selected);
         }
     }

@@ -49,7 +49,7 @@ fn heard(queue: &mut Words) -> Vec<(&'static str, u64, bool)> {
     let told = said.map(|said| match said {
         Said::Still(still) => ("still", still.frame_index, false),
         Said::View(view) => ("view", view.frame_index, view.is_looping),
-        Said::Loop { frame_index, .. } => ("loop", frame_index, true),
+        Said::Loop(entered) => ("loop", entered.frame_index, true),
         Said::Closed => ("closed", 0, false),
         _ => ("other", 0, false),
     });
@@ -59,30 +59,43 @@ fn heard(queue: &mut Words) -> Vec<(&'static str, u64, bool)> {
 #[test]
 fn a_view_knows_whether_it_is_of_a_loop() {
     let (inbox, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default(), Arc::default());
-    [0, 0xffff, 0].iter().zip(0..).for_each(|(hash, frame)| say(&inbox, frame, *hash));
+    // A frame that is not selected counts, too.
+    say(&inbox, 0, 0);
+    inbox.take(SessionEvent::Signals(vec![signal(1, 0xffff)]));
+    say(&inbox, 2, 0);
+    say(&inbox, 3, 0xffff);
     let expected = [
         ("still", 0, false),
         ("view", 0, false),
-        ("still", 1, false),
-        ("view", 1, false),
         ("still", 2, false),
-        ("loop", 2, true),
-        ("view", 2, true),
+        ("view", 2, false),
+        ("still", 3, false),
+        ("loop", 3, true),
+        ("view", 3, true),
     ];
     assert_eq!(heard(&mut queue), expected);
-    assert_eq!(inbox.shared().frames(), 3);
+    assert_eq!(inbox.shared().frames(), 4);
 }
 
 #[test]
 fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
     let (first, mut queue) = inbox(Arc::new(Metrics::new()), Arc::default(), Arc::default());
-    say(&first, 0, 0);
+    first.take(SessionEvent::Signals(
+        [0, 0xffff].iter().zip(0..).map(|(hash, frame)| signal(frame, *hash)).collect(),
+    ));
+    say(&first, 2, 0);
     let second = first.renewed();
-    first.take(SessionEvent::Closed { frames: 1, decoder: String::new() });
+    first.take(SessionEvent::Closed { frames: 3, decoder: String::new() });
     first.worker_ended(&WorkerError::Ended);
-    say(&second, 0, 1);
-    let expected =
-        [("still", 0, false), ("view", 0, false), ("still", 1, false), ("view", 1, false)];
+    // The pictures go on, too: these are the last of a loop that began in the first.
+    say(&second, 0, 0xffff);
+    let expected = [
+        ("still", 2, false),
+        ("view", 2, false),
+        ("still", 3, false),
+        ("loop", 3, true),
+        ("view", 3, true),
+    ];
     assert_eq!(heard(&mut queue), expected);
 }
 
