@@ -78,8 +78,8 @@ console/test.sh || failed="$failed console"
 deploy/check/run || failed="$failed deploy"
 wait "$client" || failed="$failed client"
 cat "$log"
-if [ -n "$media" ]; then
-    tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
+tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
+if [ -n "$media" ] && [ -n "$tests" ]; then
     echo "run-tests: $(echo "$tests" | wc -l) tests again, on the clips of SIGHTLINE_MEDIA_DIR"
     export SIGHTLINE_MEDIA_DIR="$media"
     all "$tests"

@@ -4,7 +4,7 @@
 #   deploy/setup.sh packages           what making a Debian to test packages in needs besides those of build
 set -eu
 
-build="build-essential cmake libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config"
+build="build-essential cmake libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config python3"
 demo="ffmpeg"
 test="chromium coturn curl gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libffmpeg-nvenc-dev mesa-vulkan-drivers nginx-light postgresql prometheus python3-gi python3-venv shellcheck valgrind"
 # Wherever it is from.
@@ -52,6 +52,8 @@ if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
     $as_root chmod 755 "$policy"
     trap '$as_root rm -f "$policy"' EXIT
+    # dash runs no EXIT trap when a signal ends it.
+    trap 'exit 130' HUP INT TERM
 fi
 case " $missing " in
 *" postgresql "*)
