@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::search::SearchError;
-use timeline::{BlobStore, Options, Recordings, Timeline, TimelineError};
+use timeline::{BlobStore, OpenColumns, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 use transport::{Certificate, CertificateError, CertificateFiles, Crowd, TransportError};
 use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
@@ -33,6 +33,7 @@ use crate::{
     live::{Live, LiveParts},
     metrics::{Metrics, StoredFile},
     quota::Quota,
+    record::recording,
     retention::{Behind, Retention},
     search::Search,
     secret,
@@ -310,15 +311,19 @@ impl App {
         let cache = config.data_dir.join("search-cache");
         let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let places = recording::Stores {
+            blobs: blobs.clone(),
+            columns: OpenColumns::open(&config.data_dir.join("open-columns"))?,
+            reserve: Arc::clone(&reserve),
+            still_seconds: metrics.still_seconds.clone(),
+        };
         let runner = Runner::new(RunnerParts {
             registry: Arc::clone(&registry),
-            blobs: blobs.clone(),
-            recordings: Recordings::open(&config.data_dir.join("recordings"))?,
+            stores: places.clone(),
             answers: Answers::open(&config.data_dir.join("answers"))
                 .map_err(StartError::Answers)?,
             ledger: ledger.clone(),
             clock,
-            reserve: Arc::clone(&reserve),
             supervisor: supervisor.clone(),
             remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },
             gate: config.gate,
@@ -336,8 +341,7 @@ impl App {
         let labels = RwLock::new(Arc::new(labels));
         let live = Live::open(LiveParts {
             registry: Arc::clone(&registry),
-            blobs: blobs.clone(),
-            reserve: Arc::clone(&reserve),
+            stores: places,
             supervisor: supervisor.clone(),
             inference: Arc::clone(&inference),
             metrics: Arc::clone(&metrics),
@@ -396,6 +400,11 @@ impl App {
             }
             None => Ok(self.roots.open_source(uri)?),
         }
+    }
+
+    /// Columns of recordings in progress.
+    pub fn columns(&self) -> &OpenColumns {
+        self.runner.columns()
     }
 
     /// The label maps in force.

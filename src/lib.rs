@@ -26,6 +26,7 @@ pub mod live;
 pub mod metrics;
 pub mod per_owner;
 pub mod quota;
+pub mod record;
 pub mod retention;
 pub mod search;
 mod secret;

@@ -19,6 +19,7 @@ mod port;
 mod session;
 mod shelf;
 mod tally;
+mod tape;
 mod turns;
 mod workers;
 
@@ -33,8 +34,8 @@ use ::infer::{OutputSchema, finding::default_answer, scheduler::Class};
 use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId};
-use timeline::{BlobStore, Event, RunFailed};
-use tokio::{task::JoinSet, time::MissedTickBehavior};
+use timeline::{Event, RunFailed};
+use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 use transport::webrtc::{Answer, OfferError, PortError, PortSettings};
@@ -43,10 +44,11 @@ use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor, ViewSpec};
 use crate::{
     catalog::Mode,
     config::{LiveConfig, Principal},
-    disk::Reserve,
     eyes::Eyes,
     inference::{Asker, Inference},
+    labels::Words,
     metrics::Metrics,
+    record::recording::{RunLog, Stores},
     session::{
         registry::{JobGuard, JobToken, Origin, Registry, Run, RunError},
         runner::INTERRUPTED,
@@ -62,6 +64,7 @@ use novelty::Novelty;
 use orders::Orders;
 use port::LivePort;
 use session::{Describers, Inlets, Task};
+use tape::{Tape, TapeSpec};
 use turns::Turns;
 use workers::Workers;
 
@@ -137,18 +140,16 @@ pub struct Who {
     pub request_id: RequestId,
     /// Owner of the run.
     pub principal: Principal,
-    /// The tenant, metadata only.
-    pub tenant: Option<String>,
+    /// Its tenant, metadata only, and the names that it gives.
+    pub words: Words,
 }
 
 /// Dependencies of live sessions.
 pub struct LiveParts {
     /// Every run.
     pub registry: Arc<Registry>,
-    /// Stored stills.
-    pub blobs: BlobStore,
-    /// Room that stills leave on disk.
-    pub reserve: Arc<Reserve>,
+    /// Places of recordings.
+    pub stores: Stores,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// The way to the models.
@@ -285,11 +286,11 @@ impl Live {
         let journal = Journal {
             registry: Arc::clone(registry),
             run: Arc::clone(&run),
-            blobs: self.parts.blobs.clone(),
-            reserve: Arc::clone(&self.parts.reserve),
             session: id,
             index_name: wishes.index_name.clone(),
         };
+        let tape = self.tape(&who, &wishes, &journal);
+        inbox.shared().record_by(tape.recorder());
         let describers = self.describers(&who, &wishes, &journal);
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
@@ -298,7 +299,7 @@ impl Live {
         let session = Arc::new(session);
         let task = Task {
             session: Arc::clone(&session),
-            journal,
+            tape: Tape::new(tape),
             guard,
             metrics: Arc::clone(metrics),
             workers: Arc::clone(&self.workers),
@@ -321,6 +322,20 @@ impl Live {
         Ok((session, answer))
     }
 
+    fn tape(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> TapeSpec {
+        let (registry, run) = (Arc::clone(&journal.registry), Arc::clone(&journal.run));
+        TapeSpec {
+            log: RunLog { registry, run, runtime: Handle::current() },
+            stores: self.parts.stores.clone(),
+            session: journal.session,
+            request_id: who.request_id,
+            gate: wishes.gate.unwrap_or(self.parts.gate),
+            chosen_gate: wishes.gate,
+            index_name: wishes.index_name.clone(),
+            words: who.words.clone(),
+        }
+    }
+
     /// A run for the session `id`, and its one place for a job.
     async fn run_of(
         &self,
@@ -331,7 +346,7 @@ impl Live {
         let registry = &self.parts.registry;
         let origin = Origin {
             principal: who.principal.clone(),
-            tenant: who.tenant.clone(),
+            tenant: who.words.tenant.clone(),
             mode: Mode::default().as_str().to_owned(),
             model: None,
             session: Some(id),

@@ -43,7 +43,7 @@ impl Server {
     /// Listens, and serves from then on.
     pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
         let listening = Listening::bind(&app.config)?;
-        if let Err(error) = app.runner.tell_interrupted().await {
+        if let Err(error) = app.runner.tell_interrupted(app.labels()).await {
             // Their runs expire, or the next start tells.
             tracing::error!(%error, "jobs that were cut off cannot be told");
         }

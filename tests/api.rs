@@ -123,6 +123,8 @@ mod reason_fields;
 mod reason_novelty;
 #[path = "api/reason_stills.rs"]
 mod reason_stills;
+#[path = "api/recordings.rs"]
+mod recordings;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]

@@ -34,6 +34,7 @@ use crate::{
     analysis::{self, FrameResult, Windowing},
     catalog::{Catalog, Mode},
     json::{Fields, Int, Problem, Text, boolean, name, parsed, said, score, signed},
+    record::frames::Frames,
     session::{
         registry::{Run, RunError},
         runner::IngestError,
@@ -262,7 +263,7 @@ struct Input {
 }
 
 /// The frames of the request, or those that the run's last ingest decoded.
-fn input(app: &App, run: &Run, request: &mut Request) -> Result<Input, ApiError> {
+fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiError> {
     if let Some(signals) = request.frames.take() {
         let policy = request.policy.unwrap_or(SamplingPolicy::SourceFpsAdaptive);
         return Ok(Input {
@@ -275,7 +276,8 @@ fn input(app: &App, run: &Run, request: &mut Request) -> Result<Input, ApiError>
         });
     }
     let timeline = app.registry.timeline();
-    let Some((_, decoded)) = timeline.latest_frames(run.id(), request.stream_id.as_ref())? else {
+    let found = Frames::find(timeline, app.columns(), run, request.stream_id.as_ref())?;
+    let Some(frames) = found else {
         return Err(match &request.stream_id {
             Some(_) if timeline.latest(run.id(), EventKind::FramesDecoded).is_some() => {
                 ApiError::field("stream_id", "names no stream with decoded frames in this run")
@@ -286,9 +288,11 @@ fn input(app: &App, run: &Run, request: &mut Request) -> Result<Input, ApiError>
             _ => ApiError::field("frames", "is required: the run has no decoded frames"),
         });
     };
+    let signals = frames.rows()?.collect::<Result<_, _>>()?;
+    let decoded = frames.decoded;
     check_recorded(request, &decoded)?;
     Ok(Input {
-        signals: timeline.signals(&decoded.signals)?,
+        signals,
         stream_id: decoded.stream_id,
         policy: decoded.sampling_policy,
         sample_fps: decoded.sample_fps,
@@ -327,7 +331,7 @@ struct Analysis {
 /// Reads the signals and decides; everything that takes time.
 fn analysis(
     app: &App,
-    run: &Run,
+    run: &Arc<Run>,
     request_id: RequestId,
     mut request: Request,
 ) -> Result<Analysis, ApiError> {

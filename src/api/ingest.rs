@@ -21,6 +21,7 @@ use super::{
 use crate::{
     config::Principal,
     json::{Fields, Int, Problem, Text, name, number, parsed},
+    labels::Words,
     session::{Lifecycle, runner::Ingest},
     source::{self, Source},
 };
@@ -184,6 +185,7 @@ pub async fn ingest(
         rate: request.rate,
         max_frames: request.max_frames,
         gate: request.gate,
+        words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
         ..opened(&app, &caller, &body, request.source_uri).await?
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
@@ -229,6 +231,7 @@ pub async fn opened(
         max_frames: MAX_FRAMES_DEFAULT,
         gate: None,
         model: None,
+        words: Words::default(),
         echo,
     })
 }

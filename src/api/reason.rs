@@ -210,6 +210,7 @@ pub async fn reason(
         max_frames: request.max_frames,
         gate: request.gate,
         model: Some(model.clone()),
+        words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
         ..opened(&app, &caller, &body, &request.source_uri).await?
     };
     let origin = run.origin();
@@ -220,7 +221,6 @@ pub async fn reason(
         windowing: request.windowing,
         markers: request.markers,
         index_name: request.index_name,
-        words: Words { maps: app.labels(), tenant: origin.tenant.clone() },
         keeps_output,
     };
     let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }, job.token).await?;

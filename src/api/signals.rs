@@ -18,7 +18,6 @@ use http::HeaderMap;
 use media::{RequestId, RunId, Score, Signal, StreamId};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use timeline::{FramesDecoded, Signals, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -32,6 +31,7 @@ use super::{
 };
 use crate::{
     json::{Int, parsed},
+    record::frames::Frames,
     session::registry::Run,
 };
 use buckets::{Buckets, FrameBucket};
@@ -93,12 +93,10 @@ impl From<(Signal, Decision)> for FrameRecord {
     }
 }
 
-/// A pass of decoding that a run has recorded.
+/// Recorded frames of a run.
 struct Recorded {
-    timeline: Timeline,
     run: Arc<Run>,
-    stream_id: StreamId,
-    signals: Signals,
+    frames: Frames,
     gate: GateConfig,
 }
 
@@ -112,20 +110,20 @@ impl Recorded {
         run: Arc<Run>,
         stream: Option<&StreamId>,
     ) -> Result<Option<Recorded>, ApiError> {
-        let timeline = app.registry.timeline().clone();
-        let found = timeline.latest_frames(run.id(), stream)?;
-        Ok(found.map(|(_, FramesDecoded { stream_id, signals, gate, .. })| Recorded {
-            timeline,
-            run,
-            stream_id,
-            signals,
-            gate: gate.unwrap_or(app.config.gate),
+        let found = Frames::find(app.registry.timeline(), app.columns(), &run, stream)?;
+        Ok(found.map(|frames| {
+            let gate = frames.decoded.gate.unwrap_or(app.config.gate);
+            Recorded { run, frames, gate }
         }))
+    }
+
+    fn stream_id(&self) -> &StreamId {
+        &self.frames.decoded.stream_id
     }
 
     /// Its frames up to `last` in their order, each decided about after all before it.
     fn frames(&self, last: u64) -> Result<impl Iterator<Item = Decided> + Send + use<>, ApiError> {
-        let rows = self.timeline.signal_rows(&self.signals)?;
+        let rows = self.frames.rows()?;
         let (run, mut gate) = (Arc::clone(&self.run), Gate::new(self.gate));
         let decided = rows.map(move |signal| {
             if !run.lifecycle().is_visible() {
@@ -143,7 +141,7 @@ impl Recorded {
     /// Number of frames in `range`.
     fn count(&self, range: &RangeInclusive<u64>) -> Result<u64, ApiError> {
         let mut count = 0;
-        for signal in self.timeline.signal_rows(&self.signals)? {
+        for signal in self.frames.rows()? {
             count += u64::from(range.contains(&signal?.frame_index));
         }
         Ok(count)
@@ -227,7 +225,7 @@ pub async fn list(
         let head = serde_json::json!({
             "request_id": request_id.to_string(),
             "run_id": run_id.to_string(),
-            "stream_id": recorded.as_ref().map(|recorded| recorded.stream_id.as_str()),
+            "stream_id": recorded.as_ref().map(|recorded| recorded.stream_id().as_str()),
             "frames": count,
             "thresholds": GateRecord::from(recorded.as_ref().map_or(gate, |one| one.gate)),
         });
@@ -353,7 +351,7 @@ pub async fn fetch(
                 Json(FrameAnswer {
                     request_id: caller.request_id,
                     run_id: recorded.run.id(),
-                    stream_id: recorded.stream_id.clone(),
+                    stream_id: recorded.stream_id().clone(),
                     frame: (signal, decision).into(),
                     luma_shift: shift,
                     previous_reason,

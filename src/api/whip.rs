@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     config::{IceServer, Principal},
+    labels::Words,
     live::{End, Found, Instruction, LiveError, PromptError, Session, Who},
 };
 
@@ -104,7 +105,7 @@ pub async fn offer(
     }
     let Caller { request_id, principal, tenant } = caller;
     app.quota.check(&principal)?;
-    let who = Who { request_id, principal, tenant };
+    let who = Who { request_id, principal, words: Words { maps: app.labels(), tenant } };
     let (session, answer) = app.live.publish(who, offer, wishes).await.map_err(refused)?;
     let mut response = (StatusCode::CREATED, answer.sdp).into_response();
     let headers = response.headers_mut();

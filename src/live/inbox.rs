@@ -1,8 +1,8 @@
 //! Output of a media worker about one session, taken on the worker's thread without ever waiting.
 //!
-//! Signals are counted, timed and looked at for loops here; only what becomes an event goes on to
-//! the session's task, whose queue is bounded. Frames are numbered through the whole session, also
-//! where another codec has it begin anew in a worker.
+//! Signals are counted, timed and decided about here, and wait with what follows from them to be recorded; load sheds
+//! pictures, never a signal. Frames are numbered through the whole session, also where another codec has it begin
+//! anew in a worker.
 
 mod pictures;
 
@@ -16,9 +16,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use gate::{LoopEntered, Loops, Reason};
-use media::{EventType, Signal};
-use tokio::sync::mpsc;
+use media::{Extent, Signal};
+use tokio::sync::{Notify, mpsc};
 use worker::{
     Chunk, Fault, NoveltyInput, SelectedFrame, SelectedView, SessionEvent, Still, WorkerError,
 };
@@ -29,6 +28,7 @@ pub use pictures::Pictures;
 use super::turns::Turns;
 use crate::{
     metrics::{Metrics, Shed, Work},
+    record::recorder::{Kept, Recorder},
     session::registry::JobToken,
     summary::Shape,
 };
@@ -37,6 +37,8 @@ use crate::{
 const WAITING: usize = 32;
 /// Slots among them that are left to what ends a session.
 const KEPT_FREE: usize = 4;
+/// Signals that wait to be recorded: five minutes of them. A log that is slower ends the session.
+const SIGNALS_MAX: usize = 8192;
 /// Bytes of their pictures: 32 of 1080p. One of any size is always taken.
 const WAITING_BYTES: usize = 8 << 20;
 /// Pictures between their last packet and their decision.
@@ -47,35 +49,18 @@ const SELECTED_MAX: usize = 8;
 /// Worker output that becomes an event.
 #[derive(Debug)]
 pub enum Said {
-    /// The still of a selected frame.
-    Still(Selected),
     /// A selected frame as a model is shown it.
     View(View),
-    /// A clip, and whether the pictures repeat by its end.
+    /// A clip, and whether the picture kept coming back by its end.
     Clip(Chunk, bool),
-    /// The pictures began to repeat.
-    Loop(LoopEntered),
-    /// Everything was said.
-    Closed,
+    /// Everything was said; the name of the decoder.
+    Closed(String),
+    /// More signals wait to be recorded than may.
+    Behind,
     /// The session ended early.
     Failed(Fault),
     /// The worker ended.
     WorkerEnded(String),
-}
-
-/// A selected frame to keep.
-#[derive(Debug)]
-pub struct Selected {
-    /// Position among the session's frames.
-    pub frame_index: u64,
-    /// Its presentation time.
-    pub pts_ms: i64,
-    /// Event type by the gate.
-    pub event_type: EventType,
-    /// Reason of the gate's decision.
-    pub reason: Reason,
-    /// Its picture.
-    pub jpeg: Bytes,
 }
 
 /// A selected frame to describe.
@@ -89,12 +74,12 @@ pub struct View {
     pub jpeg: Bytes,
     /// Features that novelty is computed from.
     pub novelty: Option<NoveltyInput>,
-    /// The pictures repeat.
+    /// The picture keeps coming back.
     pub is_looping: bool,
 }
 
 /// The session's end of its queue.
-pub struct Words {
+pub struct Heard {
     said: mpsc::Receiver<(Said, usize)>,
     shared: Arc<Shared>,
 }
@@ -119,6 +104,10 @@ pub struct Shared {
     frames: AtomicU64,
     /// Job that shows the session's progress, once its run exists.
     job: OnceLock<JobToken>,
+    /// Recorder of its frames, once its run exists.
+    recorder: OnceLock<Mutex<Recorder>>,
+    /// Rings where something waits to be recorded that its readers wait for.
+    recordable: Notify,
     /// Bytes in the queue.
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -142,22 +131,36 @@ struct State {
     selected: VecDeque<(u64, Option<View>)>,
     /// The last still, which the frame's view may be.
     still: Option<Bytes>,
-    loops: Loops,
+    /// Size of the first still.
+    extent: Option<Extent>,
 }
 
 /// A queue for one session.
-pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbox, Words) {
+pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbox, Heard) {
     let (said, queue) = mpsc::channel(WAITING);
     let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
     let (job, state, shape) = (OnceLock::new(), Mutex::default(), Mutex::default());
     let left_out = LeftOut::default();
-    let shared = Shared { metrics, work, turns, frames, job, waiting, state, shape, left_out };
+    let (recorder, recordable) = (OnceLock::new(), Notify::new());
+    let shared = Shared {
+        metrics,
+        work,
+        turns,
+        frames,
+        job,
+        recorder,
+        recordable,
+        waiting,
+        state,
+        shape,
+        left_out,
+    };
     let shared = Arc::new(shared);
-    let words = Words { said: queue, shared: Arc::clone(&shared) };
+    let words = Heard { said: queue, shared: Arc::clone(&shared) };
     (Inbox { said, shared, place: 0, base: 0 }, words)
 }
 
-impl Words {
+impl Heard {
     /// Next output; `None` once there can be no more.
     pub async fn recv(&mut self) -> Option<Said> {
         let next = self.said.recv().await?;
@@ -181,13 +184,12 @@ impl Said {
     /// Bytes of its pictures.
     fn bytes(&self) -> usize {
         match self {
-            Said::Still(still) => still.jpeg.len(),
             Said::View(view) => {
                 let novelty = view.novelty.as_ref();
                 view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
             }
             Said::Clip(clip, _) => clip.views.iter().map(|view| view.jpeg.len()).sum(),
-            Said::Loop(_) | Said::Closed | Said::Failed(_) | Said::WorkerEnded(_) => 0,
+            Said::Closed(_) | Said::Behind | Said::Failed(_) | Said::WorkerEnded(_) => 0,
         }
     }
 }
@@ -201,11 +203,11 @@ impl Inbox {
     /// Sender for another slot in a worker; later output of the slots before is dropped.
     pub fn renewed(&self) -> Inbox {
         let mut state = self.shared.state();
-        state.place += 1;
-        state.selected.clear();
-        state.still = None;
-        state.waited = Duration::ZERO;
-        Inbox { place: state.place, base: self.shared.frames(), ..self.clone() }
+        let place = state.place + 1;
+        let State { connected_at, came_at, extent, .. } = *state;
+        let undecided = std::mem::take(&mut state.undecided);
+        *state = State { place, connected_at, undecided, came_at, extent, ..State::default() };
+        Inbox { place, base: self.shared.frames(), ..self.clone() }
     }
 
     /// Takes what the worker says.
@@ -219,7 +221,7 @@ impl Inbox {
             SessionEvent::Selected(frame) => self.shown(frame),
             SessionEvent::Clip(mut clip) => {
                 clip.first_frame += self.base;
-                let is_looping = self.shared.state().loops.is_inside();
+                let is_looping = self.shared.recorder().is_some_and(|it| it.is_looping());
                 self.pass_on(Said::Clip(clip, is_looping), Shed::Clips);
             }
             SessionEvent::Damaged { detail } => {
@@ -228,7 +230,7 @@ impl Inbox {
                 tracing::debug!(detail, "a picture did not decode");
                 self.shared.turns.broken();
             }
-            SessionEvent::Closed { .. } => self.end(Said::Closed),
+            SessionEvent::Closed { decoder, .. } => self.end(Said::Closed(decoder)),
             SessionEvent::Failed(fault) => self.end(Said::Failed(fault)),
         }
     }
@@ -241,7 +243,7 @@ impl Inbox {
     }
 
     fn selected(&self, still: Still) {
-        let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
+        let Still { frame_index, pts_ms, event_type, reason, jpeg, extent, .. } = still;
         let (frame_index, jpeg) = (self.base + frame_index, Bytes::from(jpeg));
         self.shared.metrics.keyframes_selected.inc();
         self.shared.work.decided(0, 1);
@@ -252,11 +254,17 @@ impl Inbox {
         }
         state.selected.push_back((frame_index, None));
         state.still = Some(jpeg.clone());
+        state.extent.get_or_insert(extent);
         drop(state);
-        self.pass_on(
-            Said::Still(Selected { frame_index, pts_ms, event_type, reason, jpeg }),
-            Shed::Stills,
-        );
+        let Some(mut recorder) = self.shared.recorder() else { return };
+        let (stills, bytes) = recorder.pending_stills();
+        let has_room = stills < WAITING && (bytes == 0 || bytes + jpeg.len() <= WAITING_BYTES);
+        if has_room {
+            recorder.still(Kept { frame_index, pts_ms, event_type, reason, jpeg });
+        } else {
+            drop(recorder);
+            self.shed(Shed::Stills);
+        }
     }
 
     fn shown(&self, frame: SelectedFrame) {
@@ -289,6 +297,7 @@ impl Inbox {
         let mut shape = self.shared.shape();
         signals.iter().for_each(|signal| shape.measured(signal.pts_ms, signal.luma_mean));
         drop(shape);
+        let is_looping = self.record(signals);
         let mut state = self.shared.state();
         let now = Instant::now();
         if let Some(at) = state.connected_at.take_if(|_| !signals.is_empty()) {
@@ -300,18 +309,35 @@ impl Inbox {
                 state.waited = now - came;
             }
             let frame_index = self.base + signal.frame_index;
-            if let Some(entered) = state.loops.push(&Signal { frame_index, ..*signal }) {
-                self.pass_on(Said::Loop(entered), Shed::Loops);
-            }
             if state.selected.front().is_none_or(|(frame, _)| *frame != frame_index) {
                 continue;
             }
-            let view = state.selected.pop_front().and_then(|(_, view)| view);
-            if let Some(view) = view {
-                let is_looping = state.loops.is_inside();
+            if let Some(view) = state.selected.pop_front().and_then(|(_, view)| view) {
                 self.pass_on(Said::View(View { is_looping, ..view }), Shed::Keyframes);
             }
         }
+    }
+
+    /// Has `signals` decided about and recorded; returns true if the last of them belongs to a loop.
+    fn record(&self, signals: &[Signal]) -> bool {
+        let Some(mut recorder) = self.shared.recorder() else { return false };
+        for signal in signals {
+            let frame_index = self.base + signal.frame_index;
+            recorder.frame(Signal { frame_index, ..*signal });
+        }
+        let (tells, behind) = (recorder.pending().tells(), recorder.pending().signals.len());
+        if tells || behind >= SIGNALS_MAX / 8 {
+            self.shared.recordable.notify_one();
+        }
+        if behind > SIGNALS_MAX {
+            self.end(Said::Behind);
+        }
+        recorder.is_looping()
+    }
+
+    fn shed(&self, shed: Shed) {
+        self.shared.metrics.live_shed.of(shed).inc();
+        self.shared.left_out.words.fetch_add(1, Relaxed);
     }
 
     fn pass_on(&self, said: Said, shed: Shed) {
@@ -327,8 +353,7 @@ impl Inbox {
             }
             waiting.fetch_sub(bytes, Relaxed);
         }
-        self.shared.metrics.live_shed.of(shed).inc();
-        self.shared.left_out.words.fetch_add(1, Relaxed);
+        self.shed(shed);
     }
 
     /// There is a place left for this; the receiver is gone only when the session is over.
@@ -341,6 +366,27 @@ impl Shared {
     /// Shows in `job` how far the session has come, from now on.
     pub fn show_in(&self, job: &JobToken) {
         self.job.get_or_init(|| job.clone());
+    }
+
+    /// Has `recorder` decide about its frames, from now on.
+    pub fn record_by(&self, recorder: Recorder) {
+        self.recorder.get_or_init(|| Mutex::new(recorder));
+    }
+
+    /// Recorder of its frames; none before its run exists.
+    pub fn recorder(&self) -> Option<MutexGuard<'_, Recorder>> {
+        // A panic leaves a frame that is decided about and not told.
+        Some(self.recorder.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Resolves when something is to be recorded at once.
+    pub async fn recordable(&self) {
+        self.recordable.notified().await;
+    }
+
+    /// Size of the first still.
+    pub fn extent(&self) -> Option<Extent> {
+        self.state().extent
     }
 
     /// A picture goes to the worker whose last packet came at `came`.

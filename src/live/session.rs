@@ -1,8 +1,8 @@
 //! One live session from its offer to its last event: a task that owns everything it holds.
 //!
 //! Promises that a session ends once, that its run then ends with one event that says how, and
-//! that its place in a worker, its memory and its connection come back. Only the task appends what
-//! the media worker says; descriptions come from workers of its own that end with it. Long because
+//! that its place in a worker, its memory and its connection come back. Only the task records what
+//! is decided about its frames; descriptions come from workers of its own that end with it. Long because
 //! it is the whole life of a session.
 
 use std::{
@@ -11,11 +11,11 @@ use std::{
 };
 
 use media::{Codec, ErrorKind, RequestId, SessionId};
-use timeline::{Event, Finding, FindingKind, JsonText, RunCompleted, RunDeleted, RunFailed};
+use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::timeout,
+    time::{MissedTickBehavior, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{FragmentError, Restarted, Session as Link, Told};
@@ -25,11 +25,11 @@ use super::{
     budget::Reservation,
     describe::{Handle, Instruction, Look},
     health::{Health, Sample, Samples},
-    inbox::{Inbox, Said, Shared, View, Words},
+    inbox::{Heard, Inbox, Said, Shared, View},
     intake::Intake,
-    journal::{Journal, JournalError, StillError},
     orders::{Orders, PromptError},
     tally::Packets,
+    tape::Tape,
     turns::{Happened, Turns},
     workers::{Seat, Workers},
 };
@@ -46,6 +46,8 @@ use crate::{
 
 /// Longest wait for the remaining output of a session once its pictures have ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time from one write of signals that nothing follows from to the next.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +110,7 @@ pub struct Session {
 /// Parts of a session's task.
 pub struct Task {
     pub(super) session: Arc<Session>,
-    pub(super) journal: Journal,
+    pub(super) tape: Tape,
     pub(super) guard: JobGuard,
     pub(super) metrics: Arc<Metrics>,
     pub(super) workers: Arc<Workers>,
@@ -124,7 +126,7 @@ pub struct Task {
 
 /// Channels that feed a session's task.
 pub struct Inlets {
-    pub(super) said: Words,
+    pub(super) said: Heard,
     pub(super) turns: Arc<Turns>,
     pub(super) ends: mpsc::Receiver<End>,
 }
@@ -279,6 +281,9 @@ impl Task {
     /// Until something ends the session.
     async fn serve(&mut self, seat: &mut Option<Arc<Seat>>) -> End {
         let stopped = self.guard.token().waiting.clone();
+        let shared = Arc::clone(self.inbox.shared());
+        let mut tick = tokio::time::interval(RECORD_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 Some(end) = self.inlets.ends.recv() => return end,
@@ -295,6 +300,11 @@ impl Task {
                 }
                 Some(said) = self.inlets.said.recv() => {
                     if let Some(end) = self.hear(said).await {
+                        return end;
+                    }
+                }
+                () = async { tokio::select! { () = shared.recordable() => {}, _ = tick.tick() => {} } } => {
+                    if let Some(end) = self.tape.write(&shared).await {
                         return end;
                     }
                 }
@@ -345,32 +355,21 @@ impl Task {
     }
 
     /// Handles the worker's output; returns an end where it ends the session.
-    async fn hear(&self, said: Said) -> Option<End> {
+    async fn hear(&mut self, said: Said) -> Option<End> {
         match said {
-            Said::Still(still) => self.journal.keep(still).await.err().map(refused),
             Said::View(view) => {
+                // What is said of the frame comes behind it.
+                let end = self.tape.write(self.inbox.shared()).await;
                 self.show(view);
-                None
+                end
             }
             Said::Clip(clip, is_looping) => {
                 self.show_clip(clip, is_looping);
                 None
             }
-            Said::Loop(entered) => {
-                let finding = Finding {
-                    session_id: Some(self.session.id),
-                    frame_index: entered.frame_index,
-                    pts_ms: entered.pts_ms,
-                    confidence: entered.likeness,
-                    description: format!("the picture is again that of frame {}", entered.to_frame),
-                    index_name: self.journal.index_name.clone(),
-                    ..Finding::default()
-                };
-                let event = Event::Found(FindingKind::LoopDetected, finding);
-                self.journal.write(vec![event]).await.err().map(unwritten)
-            }
             // The worker has no more to say, and the session has not asked it to end.
-            Said::Closed => None,
+            Said::Closed(_) => None,
+            Said::Behind => Some(End::Failed("the log is too slow for its frames".to_owned())),
             // What is used up is no matter of the pictures.
             Said::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
                 Some(End::Failed(fault.to_string()))
@@ -411,7 +410,8 @@ impl Task {
         let all = async {
             loop {
                 match self.inlets.said.recv().await {
-                    Some(Said::Closed | Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
+                    Some(Said::Closed(decoder)) => return self.tape.decoded_by(decoder),
+                    Some(Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
                     // Whatever ends it now, it is ending already.
                     Some(said) => drop(self.hear(said).await),
                 }
@@ -434,16 +434,16 @@ impl Task {
         }
     }
 
-    /// Appends the event that says how the session ended.
-    async fn record(&self, end: &End) {
-        let frames = self.inbox.shared().frames();
-        let index_name = self.journal.index_name.clone();
+    /// Closes the recording with the event that says how the session ended.
+    async fn record(&mut self, end: &End) {
+        let (frames, markers) = self.tape.end(self.inbox.shared());
+        let index_name = self.tape.index_name().cloned();
         let completed = |request_id| {
             Event::RunCompleted(RunCompleted {
                 request_id,
                 stream_id: None,
                 frames,
-                markers: 0,
+                markers,
                 index_name,
                 semantic: None,
                 reason: None,
@@ -453,19 +453,26 @@ impl Task {
             Event::RunFailed(RunFailed { request_id: None, reason: reason.to_owned() })
         };
         let last = match end {
-            End::Deleted(request_id) => completed(Some(*request_id)),
-            End::Closed => completed(None),
-            End::Lost => failed("the publisher was lost: nothing came from it for 10 s"),
-            End::NeverConnected => Event::RunDeleted(RunDeleted {
+            End::Deleted(request_id) => Some(completed(Some(*request_id))),
+            End::Closed => Some(completed(None)),
+            End::Lost => Some(failed("the publisher was lost: nothing came from it for 10 s")),
+            End::NeverConnected => Some(Event::RunDeleted(RunDeleted {
                 request_id: None,
                 reclaim: JsonText::parse(r#"{"reason":"never_connected"}"#),
-            }),
-            End::Shutdown => failed(SHUTDOWN),
-            End::Failed(reason) => failed(reason),
-            End::RunOver => return,
+            })),
+            End::Shutdown => Some(failed(SHUTDOWN)),
+            End::Failed(reason) => Some(failed(reason)),
+            End::RunOver => None,
         };
-        // A run that has ended says so by itself, and anything else is in the log by now.
-        self.journal.finish(last).await.ok();
+        let cut = match end {
+            End::Deleted(_) | End::Closed => None,
+            End::Lost => Some("its publisher was lost"),
+            End::NeverConnected => Some("its publisher never came"),
+            End::RunOver => Some("stopped"),
+            End::Shutdown => Some(SHUTDOWN),
+            End::Failed(reason) => Some(reason.as_str()),
+        };
+        self.tape.close(self.inbox.shared(), cut, last).await;
     }
 }
 
@@ -477,25 +484,5 @@ fn ended(told: Told) -> Option<End> {
         Told::Lost => Some(End::Lost),
         Told::NeverConnected => Some(End::NeverConnected),
         Told::Failed(failure) => Some(End::Failed(failure.to_string())),
-    }
-}
-
-fn refused(error: StillError) -> End {
-    match error {
-        StillError::Event(error) => unwritten(error),
-        StillError::Quota(_) | StillError::DiskLow(_) => {
-            End::Failed(format!("stills cannot be kept: {error}"))
-        }
-        StillError::Store(_) | StillError::Died(_) => {
-            tracing::error!(%error, "a still of a live session cannot be stored");
-            End::Failed("stills cannot be kept: they cannot be written".to_owned())
-        }
-    }
-}
-
-fn unwritten(error: JournalError) -> End {
-    match error {
-        JournalError::Over => End::RunOver,
-        JournalError::Lost(_) => End::Failed("events cannot be stored".to_owned()),
     }
 }

@@ -82,8 +82,6 @@ pub enum Shed {
     Keyframes,
     /// Clips, likewise.
     Clips,
-    /// Loops that the session's task had no room for.
-    Loops,
     /// Descriptions that the session's token rate did not allow.
     TokenRate,
     /// Descriptions that said again what was said in the same loop.
@@ -101,7 +99,6 @@ impl Label for Shed {
         Shed::Stills,
         Shed::Keyframes,
         Shed::Clips,
-        Shed::Loops,
         Shed::TokenRate,
         Shed::Repeats,
         Shed::LastWords,
@@ -114,7 +111,6 @@ impl Label for Shed {
             Shed::Stills => "stills",
             Shed::Keyframes => "keyframes",
             Shed::Clips => "clips",
-            Shed::Loops => "loops",
             Shed::TokenRate => "token_rate",
             Shed::Repeats => "repeats",
             Shed::LastWords => "last_words",

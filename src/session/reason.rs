@@ -11,7 +11,7 @@ mod outage;
 mod reuse;
 
 pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
-pub use driver::{Driver, RAW_BYTES_MAX, Shown, Subject, Told};
+pub use driver::{Driver, RAW_BYTES_MAX, Subject, Told};
 pub use ledger::{Inquiry, Question, Span, Totals};
 pub use model::{Ask, Models};
 pub use outage::{Outage, Try};
@@ -24,10 +24,7 @@ use timeline::{MarkerConfig, SemanticOutcome};
 use worker::ViewOptions;
 
 use super::runner::{Ingest, Ingested};
-use crate::{
-    analysis::{FrameResult, Windowing},
-    labels::Words,
-};
+use crate::analysis::{FrameResult, Windowing};
 
 /// A checked request to reason over a source.
 pub struct Reason {
@@ -52,8 +49,6 @@ pub struct Terms {
     pub markers: MarkerConfig,
     /// The caller's index.
     pub index_name: Option<Label>,
-    /// The tenant's words.
-    pub words: Words,
     /// The caller's own schema says what an answer holds: events carry its object.
     pub keeps_output: bool,
 }

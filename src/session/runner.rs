@@ -13,14 +13,13 @@ mod reason;
 mod record;
 mod records;
 mod recovered;
-mod stores;
 mod under_way;
 
 use std::sync::Arc;
 
 use gate::GateConfig;
 use media::{Label, Rate, RequestId, Rotation, StreamId};
-use timeline::{BlobStore, Event, JsonText, Recordings, RunFailed, SamplingPolicy};
+use timeline::{Event, JsonText, OpenColumns, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
@@ -33,8 +32,8 @@ use super::{
     remote::RemoteSources,
 };
 use crate::{
-    clock::AgeClock, config::Principal, disk::Reserve, ledger::Ledger, metrics::Metrics,
-    source::Source, telemetry::SPANS,
+    clock::AgeClock, config::Principal, labels::Words, ledger::Ledger, metrics::Metrics,
+    record::recording::Stores, source::Source, telemetry::SPANS,
 };
 use job::Job;
 use under_way::{Jobs, in_background, stay};
@@ -45,7 +44,6 @@ pub use excerpt::{
     EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
 };
 pub use held::Held;
-pub use record::Stored;
 pub use under_way::INTERRUPTED;
 
 /// The reason of a `run_failed` that a shutdown caused.
@@ -72,6 +70,8 @@ pub struct Ingest {
     pub gate: Option<GateConfig>,
     /// The model asked for, where one is.
     pub model: Option<Label>,
+    /// The tenant's words.
+    pub words: Words,
     /// The request body.
     pub echo: JsonText,
 }
@@ -103,18 +103,14 @@ pub struct Ingested {
 pub struct RunnerParts {
     /// Every run.
     pub registry: Arc<Registry>,
-    /// Store of stills.
-    pub blobs: BlobStore,
-    /// Records of the ingests under way, for recovery after a crash.
-    pub recordings: Recordings,
+    /// Places of recordings.
+    pub stores: Stores,
     /// Store of their long answers.
     pub answers: Answers,
     /// Store of the records of jobs.
     pub ledger: Ledger,
     /// Clock of the records' ages.
     pub clock: AgeClock,
-    /// Room that jobs leave on disk.
-    pub reserve: Arc<Reserve>,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// Opens remote sources.
@@ -197,6 +193,11 @@ impl Runner {
             jobs,
             closing,
         })
+    }
+
+    /// Columns of recordings in progress.
+    pub fn columns(&self) -> &OpenColumns {
+        &self.parts.stores.columns
     }
 
     /// Jobs that wait for a place.

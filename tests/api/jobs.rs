@@ -93,7 +93,7 @@ fn work_that_is_left_is_found_again_across_a_restart() {
 
     let events = server.events(&run);
     let kinds = server.kinds(&run);
-    assert_eq!(kinds[..3], ["run_created", "ingest_started", "ingest_received"]);
+    assert_eq!(kinds[..3], ["run_created", "ingest_started", "keyframe_stored"]);
     let started = &events[1]["payload"];
     assert_eq!((&started["job_id"], &started["ingest"]), (&job["job_id"], &source));
     assert_eq!(started["request_id"], job["request_id"]);
@@ -244,9 +244,10 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
     // What came before the kill is there, once, and the stills that events name.
     let events = server.events(&killed);
     let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap_or("")).collect();
-    assert_eq!(kinds[..3], ["run_created", "ingest_started", "ingest_received"], "{kinds:?}");
-    assert_eq!(kinds[kinds.len() - 2..], ["frames_decoded", "run_failed"], "{kinds:?}");
-    let (stills, frames) = (&events[3..events.len() - 2], &events[events.len() - 2]["payload"]);
+    let last = kinds.len() - 3;
+    assert_eq!(kinds[..2], ["run_created", "ingest_started"], "{kinds:?}");
+    assert_eq!(kinds[last..], ["ingest_received", "frames_decoded", "run_failed"], "{kinds:?}");
+    let (stills, frames) = (&events[2..last], &events[last + 1]["payload"]);
     assert!(stills.iter().all(|event| event["kind"] == "keyframe_stored"), "{kinds:?}");
     assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("interrupted")));
     let decoded = frames["decoded_frames"].as_u64().expect("a number");
@@ -262,7 +263,7 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
         assert!(still["payload"]["frame_index"].as_u64() < Some(decoded), "{still}");
     }
     assert_eq!(record(&server, &killed)["source_uri"], body["source_uri"]);
-    let left = std::fs::read_dir(dir.path().join("data/recordings")).expect("there").count();
+    let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that is told");
 }
 

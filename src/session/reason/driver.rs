@@ -4,7 +4,6 @@
 //! whoever sends the next one waits. Ends at once when it is cancelled; asks under way are dropped with it.
 
 use std::{
-    collections::BTreeMap,
     future::pending,
     sync::Arc,
     time::{Duration, Instant},
@@ -29,10 +28,7 @@ use crate::{
     analysis::Insight,
     labels::Words,
     metrics::{Metrics, NoveltyDecision},
-    session::{
-        registry::{JobToken, Registry, Run, RunError},
-        runner::Stored,
-    },
+    session::registry::{JobToken, Registry, Run, RunError},
     telemetry::SPANS,
 };
 pub use record::RAW_BYTES_MAX;
@@ -61,15 +57,6 @@ pub struct Subject {
     pub keeps_output: bool,
 }
 
-/// A chunk, and the durable stills of its frames.
-#[derive(Debug)]
-pub struct Shown {
-    /// Chunk with the images for models.
-    pub chunk: Chunk,
-    /// Stills that are on the timeline no later than the model's answer.
-    pub stills: Vec<Stored>,
-}
-
 /// Result of all questions.
 #[derive(Debug, Default)]
 pub struct Told {
@@ -79,10 +66,6 @@ pub struct Told {
     pub totals: Totals,
     /// Number of chunks with an answer, and the error of the first without one.
     pub semantic: SemanticOutcome,
-    /// The stills of chunks of which nothing is on the timeline, in their order.
-    pub stills: Vec<Stored>,
-    /// Bytes of the stills that the timeline names, or may.
-    pub stills_bytes: u64,
     /// Chunks were left out because it was cancelled.
     pub is_cut: bool,
     /// Error that ended it early; answers until then are on the timeline.
@@ -152,10 +135,6 @@ struct Work {
     ledger: Ledger,
     started: Instant,
     insights: Vec<(Span, Arc<Insight>)>,
-    /// The stills of each chunk that is not on the timeline.
-    stills: BTreeMap<u64, Vec<Stored>>,
-    /// Bytes of those of the others.
-    stills_bytes: u64,
     asks: JoinSet<Done>,
     /// More chunks may come.
     is_open: bool,
@@ -173,8 +152,6 @@ impl Work {
             ledger,
             started: Instant::now(),
             insights: Vec::new(),
-            stills: BTreeMap::new(),
-            stills_bytes: 0,
             asks: JoinSet::new(),
             is_open: true,
             judge,
@@ -248,7 +225,7 @@ impl Driver {
         self,
         inquiry: Inquiry,
         judge: Option<Judge>,
-        mut chunks: mpsc::Receiver<Shown>,
+        mut chunks: mpsc::Receiver<Chunk>,
         cancel: CancellationToken,
     ) -> Told {
         let mut work = Work::new(Ledger::new(inquiry), judge);
@@ -276,23 +253,15 @@ impl Driver {
                     work.judge = Some(judged.judge);
                     self.take(&mut work, judged.chunk, judged.same_as);
                 }
-                shown = chunks.recv(), if work.takes_more() => match shown {
-                    Some(Shown { chunk, stills }) => {
-                        work.stills.insert(chunk.index, stills);
-                        match work.judge.take() {
-                            Some(judge) => work.judging = Some(judge.judging(chunk)),
-                            None => self.take(&mut work, chunk, None),
-                        }
-                    }
+                chunk = chunks.recv(), if work.takes_more() => match chunk {
+                    Some(chunk) => match work.judge.take() {
+                        Some(judge) => work.judging = Some(judge.judging(chunk)),
+                        None => self.take(&mut work, chunk, None),
+                    },
                     None => work.is_open = false,
                 },
             }
         };
-        // What was handed over and nobody took up has stills too.
-        chunks.close();
-        while let Some(Shown { chunk, stills }) = chunks.recv().await {
-            work.stills.insert(chunk.index, stills);
-        }
         let ended = match ended {
             Err(end) => Err(self.wind_up(&mut work, end, &cancel).await),
             Ok(()) => Ok(()),
@@ -303,8 +272,7 @@ impl Driver {
             Err(End::Lost) => (false, Some(RunError::Unfinished)),
             Err(End::Failed(error)) => (false, Some(error)),
         };
-        let Work { insights, mut ledger, stills, stills_bytes, first_error, .. } = work;
-        let stills = stills.into_values().flatten().collect();
+        let Work { insights, mut ledger, first_error, .. } = work;
         let progress = ledger.progress();
         let semantic = SemanticOutcome {
             requested: true,
@@ -313,7 +281,7 @@ impl Driver {
             error: first_error,
             fallback_used: progress.unanswered > 0,
         };
-        Told { insights, totals: ledger.totals(), semantic, stills, stills_bytes, is_cut, failed }
+        Told { insights, totals: ledger.totals(), semantic, is_cut, failed }
     }
 
     /// Closes a chunk of which it is known what is said. What waited for an answer that it has not got

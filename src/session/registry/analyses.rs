@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use gate::GateConfig;
 use media::{AnalysisId, Seq, StreamId};
-use timeline::{AnalysisKey, Event, EventKind, Timeline, TimelineError};
+use timeline::{AnalysisGenerated, AnalysisKey, Event, EventKind, Timeline, TimelineError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{
@@ -35,6 +35,13 @@ pub struct Made {
     pub gate: Option<GateConfig>,
 }
 
+impl Made {
+    fn of(seq: Seq, generated: &AnalysisGenerated) -> Made {
+        let AnalysisGenerated { stream_id, analysis_id, gate, .. } = generated;
+        Made { seq, stream: stream_id.clone(), id: *analysis_id, gate: *gate }
+    }
+}
+
 impl Run {
     /// The turn to choose the ordinal of an analysis and to record it: whoever else wants it waits
     /// until this is dropped.
@@ -49,10 +56,15 @@ impl Run {
         timeline: &Timeline,
         stream: &StreamId,
     ) -> Result<AnalysisKey, TimelineError> {
-        self.with_analyses(timeline, |made| AnalysisKey {
-            run: self.id(),
-            stream: stream.clone(),
-            ordinal: made.iter().filter(|made| made.stream == *stream).count() as u64,
+        let growing = self.growing();
+        self.with_analyses(timeline, |made| {
+            // The one that grows has taken its ordinal, and is told of at its end.
+            let growing = growing.filter(|growing| growing.decoded.stream_id == *stream);
+            let growing = growing.and_then(|growing| growing.analysis_id());
+            let taken = growing.is_some_and(|id| made.iter().all(|made| made.id != Some(id)));
+            let ended = made.iter().filter(|made| made.stream == *stream).count();
+            let ordinal = ended as u64 + u64::from(taken);
+            AnalysisKey { run: self.id(), stream: stream.clone(), ordinal }
         })
     }
 
@@ -62,9 +74,18 @@ impl Run {
         timeline: &Timeline,
         until: Seq,
     ) -> Result<HashMap<StreamId, Made>, TimelineError> {
+        let growing = self.growing();
         self.with_analyses(timeline, |made| {
             let made = made.iter().take_while(|made| made.seq <= until);
-            made.map(|made| (made.stream.clone(), made.clone())).collect()
+            let mut newest: HashMap<_, _> =
+                made.map(|made| (made.stream.clone(), made.clone())).collect();
+            if let Some(growing) = growing
+                && let Some(analysis) = &growing.analysis
+                && newest.get(&analysis.stream_id).is_none_or(|made| made.seq <= growing.since)
+            {
+                newest.insert(analysis.stream_id.clone(), Made::of(growing.since, analysis));
+            }
+            newest
         })
     }
 
@@ -82,12 +103,7 @@ impl Run {
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {
                 if let Some(Event::AnalysisGenerated(generated)) = readable(&stored) {
-                    analyses.made.push(Made {
-                        seq: stored.head.seq,
-                        stream: generated.stream_id,
-                        id: generated.analysis_id,
-                        gate: generated.gate,
-                    });
+                    analyses.made.push(Made::of(stored.head.seq, &generated));
                 }
             }
             analyses.next = next;

@@ -15,6 +15,7 @@ use super::{
     account::Charged,
     analyses::Analyses,
     chunks::ChunkOrder,
+    growing::Growing,
     job::{JobProgress, JobToken, JobView, Jobs},
     readable,
     walls::Walls,
@@ -37,6 +38,7 @@ pub struct Run {
     pub(super) walls: Mutex<Walls>,
     pub(super) chunks: Mutex<ChunkOrder>,
     pub(super) analyses: Mutex<Analyses>,
+    pub(super) growing: Mutex<Option<Arc<Growing>>>,
     pub(super) charged: Mutex<Charged>,
 }
 
@@ -121,6 +123,7 @@ impl Run {
             walls: Mutex::default(),
             chunks: Mutex::default(),
             analyses: Mutex::default(),
+            growing: Mutex::default(),
             charged: Mutex::default(),
         }
     }

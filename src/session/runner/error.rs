@@ -11,6 +11,7 @@ use crate::{
     disk::Low,
     ledger::LedgerError,
     quota::QuotaError,
+    record::recording::RecordError,
     session::{admission::QueueFull, registry::RunError, remote::RemoteError},
 };
 
@@ -65,6 +66,17 @@ pub enum IngestError {
     Lost,
 }
 
+impl From<RecordError> for IngestError {
+    fn from(error: RecordError) -> IngestError {
+        match error {
+            RecordError::Run(error) => IngestError::Run(error),
+            RecordError::Store(error) => IngestError::Store(error),
+            RecordError::Quota(error) => IngestError::Quota(error),
+            RecordError::DiskLow(low) => IngestError::DiskLow(low),
+        }
+    }
+}
+
 impl IngestError {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
@@ -88,25 +100,6 @@ impl IngestError {
     pub(super) fn end_of_run(&self, request_id: RequestId) -> Option<Event> {
         let failed = || RunFailed { request_id: Some(request_id), reason: self.told() };
         self.ends_the_run().then(|| Event::RunFailed(failed()))
-    }
-
-    /// A bound was met, or somebody ended it: what was decoded before is as good as any. A worker
-    /// that died is not believed.
-    pub(super) fn keeps_what_came(&self) -> bool {
-        use WorkerError::{Cancelled, MemoryLimit, OutputBudget, Stalled, ThreadLimit, WallClock};
-        match self {
-            IngestError::Quota(_) | IngestError::DiskLow(_) | IngestError::Remote(_) => true,
-            IngestError::Worker(error) => matches!(
-                error,
-                Cancelled
-                    | MemoryLimit { .. }
-                    | ThreadLimit { .. }
-                    | OutputBudget { .. }
-                    | Stalled { .. }
-                    | WallClock { .. }
-            ),
-            _ => false,
-        }
     }
 
     /// The job took as long as one may.
@@ -138,7 +131,7 @@ impl IngestError {
         }
     }
 
-    /// The worker died, hung or used too much: what it said until then is worth nothing.
+    /// The worker died, hung or used too much.
     pub fn ends_the_run(&self) -> bool {
         use WorkerError::{
             Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,

@@ -1,15 +1,17 @@
-//! One job on its thread: a worker's events in, durable stills and signals out.
+//! One job on its thread: a worker's events in, a recording out.
 //!
-//! Tells first that its source was accepted. The events of a decoding are appended once its worker
-//! is done; one that is cut off keeps what came before, and a worker that died leaves one
-//! `run_failed` instead. What models say meanwhile is another's to append.
+//! Tells first that its source was accepted, then what is decided about its frames as they come. Whatever ends a
+//! decoding, what came before is kept. What models say meanwhile is another's to append.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use decode::{FileReport, Sampling, StreamInfo};
-use gate::Gate;
 use media::{Rate, Signal};
-use timeline::{ColumnWriter, Event};
+use timeline::{AnalysisGenerated, Finding, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{
@@ -19,41 +21,73 @@ use worker::{
 use super::{
     Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
     reason::{Chunks, WALL},
-    record::{Charged, Decoded, RunLog, Stored, Tail, Undone},
-    stores::Stores,
+    record::{Decoded, Tail, Undone},
 };
 use crate::{
     clock::wall_now,
+    record::{
+        recorder::{Kept, Recorder, RecorderSpec},
+        recording::{self, Head, Recording, RunLog},
+    },
     session::{
         admission::Lender,
-        registry::JobKind,
         remote::{Errand, Feed, RemoteError, RemoteSource},
     },
     source::Source,
     telemetry::SPANS,
 };
 
+/// Longest time from one write of a file's recording to the next.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// Events and stills in a batch, and bytes of its stills, past which it is written at once.
+const EVENTS_MAX: usize = 256;
+const PICTURE_BYTES_MAX: usize = 8 << 20;
+
 pub(super) struct Job {
     runner: Arc<Runner>,
     guard: Arc<JobGuard>,
     ingest: Ingest,
     log: RunLog,
-    opened: Option<StreamInfo>,
-    signals: ColumnWriter,
-    gate: Gate,
+    /// Description of the source once it is opened, and the recording of its frames.
+    opened: Option<Opened>,
     /// Span from the opened container to the worker's report.
     decoding: Span,
-    /// Stills that have not been handed on yet.
-    stills: Vec<Stored>,
-    stored: Stores,
-    /// Recording for the start after a crash; of an ingest that is opened.
-    recording: Option<Charged>,
-    /// Signals so far.
-    frames: u64,
     /// Sink of chunks, where they are wanted.
     chunks: Option<Chunks>,
     /// Lender that lets others decode while the source waits for the network.
     lender: Lender,
+}
+
+/// A source of which frames come.
+struct Opened {
+    stream: StreamInfo,
+    recorder: Recorder,
+    recording: Recording,
+    /// Its markers are told as their segments close.
+    analysis: Option<AnalysisGenerated>,
+    /// Time of the last write; none before the first, which shows at once that something comes.
+    written_at: Option<Instant>,
+}
+
+impl Opened {
+    /// Adds the rows so far, and writes what follows from them if enough of it waits; of live media, whatever tells
+    /// something.
+    fn write_due(&mut self, is_live: bool) -> Result<(), IngestError> {
+        let batch = self.recorder.pending();
+        let is_full = batch.stills.len() + batch.events.len() >= EVENTS_MAX
+            || batch.picture_bytes() >= PICTURE_BYTES_MAX;
+        let is_due = self.written_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY);
+        if is_full || is_due || is_live && batch.tells() {
+            self.write()
+        } else {
+            Ok(self.recording.push(self.recorder.take_rows())?)
+        }
+    }
+
+    fn write(&mut self) -> Result<(), IngestError> {
+        self.written_at = Some(Instant::now());
+        Ok(self.recording.write(self.recorder.take())?)
+    }
 }
 
 /// End of a decoding.
@@ -73,24 +107,15 @@ impl Job {
         runtime: Handle,
         places: &Decoding,
     ) -> Job {
-        let signals = runner.parts.registry.timeline().column_writer();
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
-        let gate = Gate::new(ingest.gate.unwrap_or(runner.parts.gate));
-        let stored = Stores::new(&runner.parts, guard.run());
         Job {
             runner,
             guard,
             ingest,
             log,
             opened: None,
-            signals,
-            gate,
             decoding: Span::none(),
-            stills: Vec::new(),
-            stored,
-            recording: None,
-            frames: 0,
             chunks: None,
             lender: places.slot.lender(),
         }
@@ -98,7 +123,7 @@ impl Job {
 
     /// Decodes the source onto the run's timeline.
     pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
-        let mut decoded = self.decode().map_err(|undone| undone.take_back())?;
+        let mut decoded = self.decode().map_err(|undone| undone.error)?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
         let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
         let (ingested, _) = decoded.record(Tail { events: Vec::new(), last })?;
@@ -106,19 +131,31 @@ impl Job {
     }
 
     /// Decodes the source, its chunks going to `chunks`.
-    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Box<Undone>> {
+    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Undone> {
         self.chunks = chunks;
         self.decode()
     }
 
-    /// Decodes the source; of the decoding itself nothing is on the timeline yet.
-    fn decode(mut self) -> Result<Decoded, Box<Undone>> {
+    /// Decodes the source; what remains to be told is how it ended.
+    fn decode(mut self) -> Result<Decoded, Undone> {
         let job = self.guard.token().order().map(|order| order.id);
         let accepted = self.ingest.accept(job, &self.log);
         match accepted.and_then(|()| self.work()) {
             Ok(ended) => self.decoded(ended),
-            Err(error) => Err(Box::new(self.undone(error))),
+            Err(error) if self.frames() > 0 => {
+                let ended = self.cut(error);
+                self.decoded(ended)
+            }
+            Err(error) => Err(self.undone(error)),
         }
+    }
+
+    fn frames(&self) -> u64 {
+        self.opened.as_ref().map_or(0, |opened| opened.recorder.frames())
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)))
     }
 
     /// Makes a worker decode the source.
@@ -152,10 +189,7 @@ impl Job {
         if let Some(feed) = &feed {
             runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
         }
-        match explained(outcome, feed, self.ingest.max_frames) {
-            Err(error) if self.frames > 0 && error.keeps_what_came() => Ok(self.cut(error)),
-            outcome => outcome,
-        }
+        explained(outcome, feed, self.ingest.max_frames)
     }
 
     /// Part of the source that the worker had decoded when it was ended.
@@ -163,8 +197,8 @@ impl Job {
         let report = FileReport {
             decoder: String::new(),
             fallback: None,
-            frames: self.frames,
-            source_frames: self.frames,
+            frames: self.frames(),
+            source_frames: self.frames(),
             source_rate: None,
             truncated: true,
             more_frames: false,
@@ -179,10 +213,14 @@ impl Job {
 
     /// Records on the timeline that it failed, where that ends the run.
     fn undone(self, error: IngestError) -> Undone {
-        let Job { log, ingest, stored, opened, .. } = self;
+        let Job { log, ingest, opened, .. } = self;
+        let is_opened = opened.is_some();
+        if let Some(opened) = opened {
+            opened.recording.discard();
+        }
         let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));
-        let error = told.and_then(Result::err).unwrap_or(error);
-        Undone { error, stored, run: log.run, is_opened: opened.is_some() }
+        let error = told.and_then(Result::err).map_or(error, IngestError::Run);
+        Undone { error, is_opened }
     }
 
     fn limits(&self) -> Limits {
@@ -193,36 +231,23 @@ impl Job {
         if self.chunks.is_some() { Limits { wall: WALL, ..limits } } else { limits }
     }
 
-    fn decoded(self, ended: Ended) -> Result<Decoded, Box<Undone>> {
+    fn decoded(self, ended: Ended) -> Result<Decoded, Undone> {
         let Ended { report, reason, cut } = ended;
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             self.runner.parts.metrics.decode_fallbacks.inc();
             tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
         }
-        let Job { ingest, log, opened, signals, mut stills, stored, recording, .. } = self;
-        // Of a frame without signals nothing is told.
-        stills.retain(|still| still.frame_index < report.frames);
-        let signals = opened.ok_or(IngestError::Lost).and_then(|stream| {
-            let (signals, column) = signals.finish()?;
-            Ok((stream, signals, column))
-        });
-        match signals {
-            Ok((stream, signals, _column)) => Ok(Decoded {
-                ingest,
-                log,
-                stream,
-                report,
-                signals,
-                stills,
-                stored,
-                reason,
-                cut,
-                _column,
-                _recording: recording,
-            }),
-            Err(error) => Err(Box::new(Undone { error, stored, run: log.run, is_opened: true })),
-        }
+        let Some(mut opened) = self.opened else {
+            return Err(Undone { error: IngestError::Lost, is_opened: false });
+        };
+        opened.recorder.end();
+        let rest = opened.write();
+        let Opened { stream, recorder, recording, analysis, .. } = opened;
+        let sealed = rest.and_then(|()| Ok(recording.seal()?));
+        let sealed = sealed.map_err(|error| Undone { error, is_opened: true })?;
+        let analysis = analysis.map(|analysis| (analysis, recorder.markers()));
+        Ok(Decoded { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
     }
 
     /// Input of the worker, and the feed of a remote one for as long as `wall`.
@@ -264,17 +289,18 @@ impl Job {
                 if let Some(frames) = expected(&stream, self.ingest.rate) {
                     self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
                 }
-                let is_live = matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)));
-                let wall_start = if is_live { Some(wall_now()) } else { stream.wall_start };
-                let stream = StreamInfo { wall_start, ..stream };
-                self.record_opened(&stream)?;
-                self.opened = Some(stream);
+                let wall_start = if self.is_live() { Some(wall_now()) } else { stream.wall_start };
+                self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
-            JobEvent::Still(still) => self.store(still)?,
-            JobEvent::Chunk(chunk) => match &mut self.chunks {
-                Some(chunks) => chunks.send(chunk, &mut self.stills, self.frames)?,
-                None => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
+            JobEvent::Still(still) => self.keep(still)?,
+            JobEvent::Chunk(chunk) => match (&mut self.chunks, &mut self.opened) {
+                (Some(chunks), Some(opened)) => {
+                    // What is said of its frames comes behind them.
+                    opened.write()?;
+                    chunks.send(chunk, opened.recorder.frames())?;
+                }
+                _ => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
             },
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(frames.min(self.ingest.max_frames), pts_ms);
@@ -301,53 +327,56 @@ impl Job {
         Ok(())
     }
 
-    /// Begins what a crash leaves of an ingest; of a reasoning its chunks tell.
-    fn record_opened(&mut self, stream: &StreamInfo) -> Result<(), IngestError> {
-        let order = self.guard.token().order();
-        let Some(order) = order.filter(|order| order.kind == JobKind::Ingest) else {
-            return Ok(());
+    /// Begins the recording of the frames of `stream`.
+    fn begin(&self, stream: StreamInfo) -> Result<Opened, IngestError> {
+        let job = self.guard.token().order().ok_or(IngestError::Lost)?.id;
+        let stream_id = &self.ingest.stream_id;
+        let gate = self.ingest.gate.unwrap_or(self.runner.parts.gate);
+        let key = if self.is_live() {
+            Some(self.log.run.next_analysis(self.log.registry.timeline(), stream_id)?)
+        } else {
+            None
         };
-        let recording = self.runner.parts.recordings.begin(order.id, order.run)?;
-        let decoded = self.ingest.opened(stream);
-        let received = self.ingest.received(0, decoded.sample_fps);
-        let mut charged = Charged { recording, hold: self.stored.beside() };
-        charged.note(|recording| recording.event(received))?;
-        charged.note(|recording| recording.event(Event::FramesDecoded(decoded)))?;
-        self.recording = Some(charged);
-        Ok(())
+        let recorder = Recorder::new(RecorderSpec {
+            gate,
+            words: self.ingest.words.clone(),
+            markers: key.clone().map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
+            finding: Finding::default(),
+        });
+        let decoded = self.ingest.opened(&stream);
+        let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));
+        let received = Some(self.ingest.received(decoded.sample_fps));
+        let head = Head { received, decoded, analysis: analysis.clone() };
+        let stores = self.runner.parts.stores.clone();
+        let recording = Recording::begin(self.log.clone(), stores, job, head)?;
+        Ok(Opened { stream, recorder, recording, analysis, written_at: None })
+    }
+
+    fn opened(&mut self) -> Result<&mut Opened, IngestError> {
+        let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
+        self.opened.as_mut().ok_or_else(|| IngestError::Worker(unexpected().into()))
     }
 
     fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
-        // The worker's decisions, which depend on the signals alone.
-        let selected = signals.iter().filter(|signal| self.gate.offer(signal).selected).count();
+        let is_live = self.is_live();
+        let opened = self.opened()?;
+        let decisions = signals.iter().map(|signal| opened.recorder.frame(*signal));
+        let selected = decisions.filter(|decision| decision.selected).count() as u64;
+        let (count, frames) = (signals.len() as u64, opened.recorder.frames());
+        let written = opened.write_due(is_live);
         let metrics = &self.runner.parts.metrics;
-        metrics.decided(signals.len() as u64, selected as u64);
-        let work = metrics.owners.of(&self.guard.run().origin().principal);
-        work.decided(signals.len() as u64, selected as u64);
-        let before = self.signals.column_bytes();
-        signals.iter().try_for_each(|signal| self.signals.push(signal))?;
-        if let Some(charged) = &mut self.recording {
-            charged.note(|recording| recording.signals(signals))?;
-        }
-        self.frames += signals.len() as u64;
+        metrics.decided(count, selected);
+        metrics.owners.of(&self.guard.run().origin().principal).decided(count, selected);
         if let Some(last) = signals.last() {
-            self.guard.token().advance(self.frames, last.pts_ms);
+            self.guard.token().advance(frames, last.pts_ms);
         }
-        self.stored.charge_column(self.signals.column_bytes() - before)
+        written
     }
 
-    fn store(&mut self, still: Still) -> Result<(), IngestError> {
-        let timer = self.runner.parts.metrics.still_seconds.start_timer();
-        let hash = self.stored.put(&still.jpeg)?;
-        drop(timer);
+    fn keep(&mut self, still: Still) -> Result<(), IngestError> {
         let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
-        let bytes = jpeg.len() as u64;
-        let still = Stored { frame_index, pts_ms, event_type, reason, bytes, hash };
-        if let Some(charged) = &mut self.recording {
-            let event = still.clone().event(self.log.run.id());
-            charged.note(|recording| recording.event(event))?;
-        }
-        self.stills.push(still);
+        let still = Kept { frame_index, pts_ms, event_type, reason, jpeg: jpeg.into() };
+        self.opened()?.recorder.still(still);
         Ok(())
     }
 }

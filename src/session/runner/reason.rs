@@ -7,28 +7,23 @@ use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
 use gate::GateConfig;
-use media::{Extent, RunId};
+use media::{Extent, RequestId, RunId};
 use timeline::{
     AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
 };
-use tokio::{
-    runtime::Handle,
-    sync::mpsc::{self, error::SendError},
-    task::JoinHandle,
-};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, Runner,
     job::Job,
-    record::{Decoded, Stored, Tail},
-    stores::Named,
+    record::{Decoded, Tail},
 };
 use crate::{
     analysis::{self, FrameResult, Insight},
     session::reason::{
-        Description, Driver, Judge, Reason, Reasoned, Semantics, Shown, Span, Subject, Terms, Told,
+        Description, Driver, Judge, Reason, Reasoned, Semantics, Span, Subject, Terms, Told,
     },
 };
 
@@ -43,7 +38,7 @@ pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 /// Sink of a job's chunks.
 pub(super) struct Chunks {
     pub views: ViewOptions,
-    to: mpsc::Sender<Shown>,
+    to: mpsc::Sender<Chunk>,
     next_index: u64,
     next_frame: u64,
 }
@@ -60,26 +55,17 @@ impl Chunks {
         Ok(())
     }
 
-    /// Hands a chunk over, of whose frames `frames` are known, and its stills, which are left where
-    /// they are once nobody takes it any more; waits until there is room.
-    pub fn send(
-        &mut self,
-        chunk: Chunk,
-        stills: &mut Vec<Stored>,
-        frames: u64,
-    ) -> Result<(), IngestError> {
+    /// Hands a chunk over, of whose frames `frames` are recorded; waits until there is room.
+    pub fn send(&mut self, chunk: Chunk, frames: u64) -> Result<(), IngestError> {
         let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);
         let end = chunk.first_frame.checked_add(chunk.frames).filter(|end| *end <= frames);
         let Some(end) = end.filter(|_| follows) else {
             return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into()));
         };
         (self.next_index, self.next_frame) = (chunk.index + 1, end);
-        let shown = Shown { chunk, stills: std::mem::take(stills) };
         // The job is cancelled, or its asks have failed.
-        self.to.blocking_send(shown).map_err(|SendError(shown)| {
-            *stills = shown.stills;
-            IngestError::Worker(WorkerError::Cancelled)
-        })
+        let sent = self.to.blocking_send(chunk);
+        sent.map_err(|_| IngestError::Worker(WorkerError::Cancelled))
     }
 }
 
@@ -132,7 +118,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         request_id: ingest.request_id,
         stream_id: ingest.stream_id.clone(),
         index_name: terms.index_name.clone(),
-        words: terms.words.clone(),
+        words: ingest.words.clone(),
         keeps_output: terms.keeps_output,
     };
     let (missing, begun) = match semantics {
@@ -157,19 +143,9 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         _ => SemanticOutcome::default(),
     };
     run.set_semantic(semantic.clone());
-    // Nobody writes for the job any more.
-    let named = told.as_ref().map_or(Named::Unknown, |told| {
-        Named::Bytes(told.as_ref().map_or(0, |told| told.stills_bytes))
-    });
     let (is_opened, decoded) = match decoded {
-        Ok(mut decoded) => {
-            decoded.stored.name(named);
-            (true, Ok(decoded))
-        }
-        Err(mut undone) => {
-            undone.stored.name(named);
-            (undone.is_opened, Err(undone.take_back()))
-        }
+        Ok(decoded) => (true, Ok(decoded)),
+        Err(undone) => (undone.is_opened, Err(undone.error)),
     };
     // Where the asks themselves are lost, nobody knows what was said.
     let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
@@ -179,8 +155,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
     match outcome {
         Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
             if run.check_active().is_ok() {
-                let failed = RunFailed { request_id: Some(request_id), reason: error.told() };
-                let failed = Event::RunFailed(failed);
+                let failed = failed(request_id, &error);
                 runtime.block_on(failing.parts.registry.commit(&run, vec![failed]))?;
             }
             Err(error)
@@ -208,14 +183,23 @@ fn both(
     });
     match (decoded, told) {
         (Ok(decoded), Ok(told)) => Ok((decoded, told)),
-        (Ok(decoded), Err(error)) => {
-            decoded.stored.take_back(&decoded.log.run);
-            Err(error)
-        }
+        (Ok(decoded), Err(error)) => Err(given_up(decoded, error)),
         (Err(IngestError::Worker(WorkerError::Cancelled)), Err(error)) | (Err(error), _) => {
             Err(error)
         }
     }
+}
+
+fn failed(request_id: RequestId, error: &IngestError) -> Event {
+    Event::RunFailed(RunFailed { request_id: Some(request_id), reason: error.told() })
+}
+
+/// Closes the recording of a reasoning that `error` ends.
+fn given_up(decoded: Decoded, error: IngestError) -> IngestError {
+    let last = Some(failed(decoded.ingest.request_id, &error));
+    // The first error explains the second.
+    drop(decoded.record(Tail { events: Vec::new(), last }));
+    error
 }
 
 /// Records the decoding, what models said of it, and the markers of both.
@@ -229,25 +213,19 @@ fn conclude(
     let cut = decoded.cut.take();
     let is_cut = cut.is_some() || told.is_cut;
     let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
-    let (log, timeline) = (&decoded.log, decoded.log.registry.timeline());
+    let log = decoded.sealed.log().clone();
+    let timeline = log.registry.timeline();
     // Until all of it is on the timeline.
     let _turn = log.runtime.block_on(log.run.analysis_turn());
-    let signals = timeline.signals(&decoded.signals);
+    let signals = timeline.signals(decoded.sealed.signals());
     let read =
         signals.and_then(|signals| Ok((signals, log.run.next_analysis(timeline, &stream_id)?)));
     let (signals, analysis) = match read {
         Ok(read) => read,
-        Err(error) => {
-            decoded.stored.take_back(&decoded.log.run);
-            return Err(error.into());
-        }
+        Err(error) => return Err(given_up(decoded, error.into())),
     };
-    // Of chunks of which nothing is told, which come before the frames that were in no chunk.
-    decoded.stills.splice(0..0, told.stills);
-    for still in &mut decoded.stills {
-        still.event_type = terms.words.event_type(still.event_type.clone());
-    }
-    let mut frames = analysis::replay(&signals, gate, |name| terms.words.event_type(name));
+    let words = decoded.ingest.words.clone();
+    let mut frames = analysis::replay(&signals, gate, |name| words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
         let insight = Arc::new(Insight::Unsaid(why.clone()));

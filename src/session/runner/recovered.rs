@@ -1,100 +1,128 @@
-//! Recordings of ingests whose server ended, put on the timeline at the next start.
+//! Recordings whose server ended without a word, closed at the next start: of every source in the same way.
 
-use std::iter::once;
+use std::sync::Arc;
 
+use media::{AnalysisId, JobId, Marker, RequestId, RunId, Seq};
 use timeline::{
-    Event, EventKind, FramesDecoded, IngestReceived, KeyframeStored, Recorded, RunFailed, Timeline,
-    TimelineError,
+    AnalysisGenerated, AnalysisKey, Event, EventKind, Finding, FramesDecoded, MarkerConfig,
+    MarkerDeriver, RunFailed, Timeline, TimelineError,
+};
+use tokio::runtime::Handle;
+
+use super::{IngestError, Runner, under_way::INTERRUPTED};
+use crate::{
+    labels::{LabelMaps, Words},
+    record::{
+        recorder::{Recorder, RecorderSpec},
+        recording::{Head, RunLog, Sealed},
+    },
+    session::registry::Run,
 };
 
-use super::{
-    IngestError, Runner,
-    record::{RunLog, append_all},
-    stores::Stores,
-    under_way::INTERRUPTED,
-};
-use crate::session::registry::{JobOrder, Run};
+/// Events read at a time.
+const PAGE: usize = 1000;
 
-/// Events of an ingest that are on the timeline already, since the start before this told a part.
-#[derive(Default)]
-struct Told {
-    received: bool,
-    /// The frame of the last still.
-    still: Option<u64>,
-}
+impl Runner {
+    /// Closes the recording of `job`, which a server began that ended; returns how many frames it has.
+    pub(super) fn recover(
+        &self,
+        (id, job): (RunId, JobId),
+        labels: &Arc<LabelMaps>,
+    ) -> Result<u64, IngestError> {
+        let (registry, stores) = (&self.parts.registry, &self.parts.stores);
+        let run = registry.run(id).filter(|run| run.lifecycle().is_visible());
+        let Some(mut rows) = stores.columns.read(id, job)? else { return Ok(0) };
+        let head = Head::read(rows.head());
+        let frames = rows.count() as u64;
+        let (Some(run), Some(head), 1..) = (run, head, frames) else {
+            stores.remove(id, job);
+            return Ok(0);
+        };
+        let told = registry.timeline().latest_frames(id, Some(&head.decoded.stream_id))?;
+        if told.is_some_and(|(_, told)| told.request_id == head.decoded.request_id) {
+            stores.remove(id, job);
+            return Ok(0);
+        }
+        let last = interrupted(head.decoded.request_id);
+        let (markers, count) = match &head.analysis {
+            Some(analysis) => self.markers_left(&run, job, analysis, labels)?,
+            None => (Vec::new(), 0),
+        };
+        let hold = registry.quota().hold(&run.origin().principal);
+        let log = RunLog { registry: Arc::clone(registry), run, runtime: Handle::current() };
+        let sealed = Sealed::copy(log, stores.clone(), job, hold)?;
+        let decoded = FramesDecoded {
+            truncated: true,
+            reason: Some(INTERRUPTED.to_owned()),
+            signals: sealed.signals().clone(),
+            ..head.decoded
+        };
+        let closing = Head { decoded, ..head }.events(frames, count);
+        sealed.close(markers.into_iter().map(Event::MarkerEmitted).chain(closing), Some(last))?;
+        Ok(frames)
+    }
 
-impl Told {
-    fn of(timeline: &Timeline, run: &Run) -> Result<Told, TimelineError> {
-        let Some(started) = timeline.latest(run.id(), EventKind::IngestStarted) else {
-            return Ok(Told::default());
+    /// Markers of a recording that the log has not got, and how many there are in all: they are a function of its
+    /// rows, and those that were told are the first of them.
+    fn markers_left(
+        &self,
+        run: &Run,
+        job: JobId,
+        analysis: &AnalysisGenerated,
+        labels: &Arc<LabelMaps>,
+    ) -> Result<(Vec<Marker>, u64), TimelineError> {
+        let timeline = self.parts.registry.timeline();
+        let Some(id) = analysis.analysis_id else { return Ok((Vec::new(), 0)) };
+        let next = run.next_analysis(timeline, &analysis.stream_id)?;
+        let keys = (0..=next.ordinal).map(|ordinal| AnalysisKey { ordinal, ..next.clone() });
+        let Some(key) = keys.into_iter().find(|key| key.id() == id) else {
+            return Ok((Vec::new(), 0));
         };
-        let since = |kind| timeline.latest(run.id(), kind).filter(|head| head.seq > started.seq);
-        let still = since(EventKind::KeyframeStored).map(|head| timeline.get_parts(head.seq));
-        let still = match still.transpose()?.flatten().map(|parts| parts.decode()).transpose()? {
-            Some(Event::KeyframeStored(still)) => Some(still.frame_index),
-            _ => None,
+        let tenant = run.origin().tenant.clone();
+        let mut recorder = Recorder::new(RecorderSpec {
+            gate: analysis.gate.unwrap_or(self.parts.gate),
+            words: Words { maps: Arc::clone(labels), tenant },
+            markers: Some(MarkerDeriver::new(key, MarkerConfig::default())),
+            finding: Finding::default(),
+        });
+        let told = told(timeline, run.id(), id)?;
+        let mut left = Vec::new();
+        let mut keep = |recorder: &mut Recorder| {
+            let events = recorder.take().events.into_iter();
+            left.extend(events.filter_map(|(_, event)| match event {
+                Event::MarkerEmitted(marker) => Some(marker),
+                _ => None,
+            }));
         };
-        Ok(Told { received: since(EventKind::IngestReceived).is_some(), still })
+        for row in self.parts.stores.columns.read(run.id(), job)?.into_iter().flatten() {
+            recorder.frame(row);
+            keep(&mut recorder);
+        }
+        recorder.end();
+        keep(&mut recorder);
+        let count = left.len() as u64;
+        left.drain(..told.min(left.len()));
+        Ok((left, count))
     }
 }
 
-impl Runner {
-    /// Appends what the ingest `order` had recorded and that it was cut off; tells how many frames
-    /// there are. Nothing is appended where it had recorded none.
-    pub(super) fn recover(&self, order: &JobOrder, log: &RunLog) -> Result<u64, IngestError> {
-        let (recordings, timeline) = (&self.parts.recordings, self.parts.registry.timeline());
-        let Some(parts) = recordings.read(order.id)? else { return Ok(0) };
-        let mut signals = timeline.column_writer();
-        let (mut received, mut decoded) = (None, None);
-        for part in parts {
-            match part {
-                Recorded::Signals(rows) => rows.iter().try_for_each(|row| signals.push(row))?,
-                Recorded::Event(event) => match *event {
-                    Event::IngestReceived(event) => received = Some(event),
-                    Event::FramesDecoded(event) => decoded = Some(event),
-                    _ => {}
-                },
+/// Number of the markers of an analysis that the log has.
+fn told(timeline: &Timeline, run: RunId, analysis: AnalysisId) -> Result<usize, TimelineError> {
+    let (mut from, mut count) = (Seq(0), 0);
+    loop {
+        let page = timeline.read_parts(run, from, PAGE, Some(EventKind::MarkerEmitted))?;
+        let Some(last) = page.last() else { return Ok(count) };
+        from = Seq(last.head.seq.0 + 1);
+        for parts in page {
+            if let Event::MarkerEmitted(marker) = parts.decode()? {
+                count += usize::from(marker.analysis_id == Some(analysis));
             }
         }
-        let frames = signals.count();
-        let (Some(received), Some(decoded)) = (received, decoded) else { return Ok(0) };
-        let told = Told::of(timeline, &log.run)?;
-        let Some(parts) = recordings.read(order.id)?.filter(|_| frames > 0) else { return Ok(0) };
-        let mut stored = Stores::new(&self.parts, &log.run);
-        stored.record_column(signals.column_bytes());
-        let (signals, _column) = signals.finish()?;
-        let stills = parts.filter_map(|part| match part {
-            Recorded::Event(event) => match *event {
-                Event::KeyframeStored(still) => Some(still),
-                _ => None,
-            },
-            Recorded::Signals(_) => None,
-        });
-        let is_new = |still: &KeyframeStored| {
-            still.frame_index < frames && told.still.is_none_or(|last| still.frame_index > last)
-        };
-        let stills = stills
-            .filter(is_new)
-            .filter(|still| stored.keep_still(still.image_sha256, still.image_bytes))
-            .map(Event::KeyframeStored);
-        let received = IngestReceived { decoded_frames: Some(frames), ..received };
-        let received = Some(Event::IngestReceived(received)).filter(|_| !told.received);
-        let decoded = FramesDecoded {
-            decoded_frames: frames,
-            truncated: true,
-            reason: Some(INTERRUPTED.to_owned()),
-            signals,
-            ..decoded
-        };
-        let events = received.into_iter().chain(stills).chain(once(Event::FramesDecoded(decoded)));
-        let appended = append_all(log, events, Some(interrupted(order)));
-        stored.keep(&log.run);
-        appended.map(|_| frames).map_err(|(error, _)| error)
     }
 }
 
 /// Event that a job of a run was cut off.
-pub(super) fn interrupted(order: &JobOrder) -> Event {
+pub(super) fn interrupted(request_id: RequestId) -> Event {
     let reason = INTERRUPTED.to_owned();
-    Event::RunFailed(RunFailed { request_id: Some(order.request), reason })
+    Event::RunFailed(RunFailed { request_id: Some(request_id), reason })
 }

@@ -12,14 +12,15 @@ use std::{
 
 use media::{JobId, RunId, Seq, WallTime};
 use timeline::{Event, EventKind, Timeline, TimelineError};
-use tokio::{runtime::Handle, time::MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, Runner, record::RunLog, records, recovered::interrupted};
+use super::{IngestError, Runner, records, recovered::interrupted};
 use crate::{
     blocking::{Died, blocking},
     clock::wall_now,
     idempotency,
+    labels::LabelMaps,
     ledger::{Ledger, LedgerError},
     session::{
         admission::Stay,
@@ -248,48 +249,52 @@ impl Runner {
         }
     }
 
-    /// Ends the runs whose jobs were under way when the server last ended without a word; before
-    /// there are new jobs.
-    pub async fn tell_interrupted(self: &Arc<Self>) -> Result<(), IngestError> {
+    /// Closes what was recorded and ends the runs whose jobs were under way when the server last ended without a
+    /// word; before there are new jobs.
+    pub async fn tell_interrupted(
+        self: &Arc<Self>,
+        labels: Arc<LabelMaps>,
+    ) -> Result<(), IngestError> {
+        let runner = Arc::clone(self);
+        let recovered = in_background(move || runner.recover_all(&labels)).await??;
         let jobs = self.records.clone();
         for job in in_background(move || jobs.under_way()).await?? {
-            let JobOrder { run: id, request, kind, .. } = job.order;
+            let JobOrder { id, run, request, kind, .. } = job.order;
             let (runner, registry) = (Arc::clone(self), &self.parts.registry);
+            let recorded = recovered.get(&id).copied();
             let over = move || is_over(runner.parts.registry.timeline(), &job.order);
-            let is_over = in_background(over).await??;
-            let mut frames_done = job.frames_done;
+            let is_over = recorded.is_none() && in_background(over).await??;
             // An analysis appends all or nothing.
-            if let Some(run) = registry.run(id).filter(|_| !is_over && kind != JobKind::Analysis) {
-                let log =
-                    RunLog { registry: Arc::clone(registry), run, runtime: Handle::current() };
-                let runner = Arc::clone(self);
-                frames_done = in_background(move || runner.tell(&job.order, &log)).await??;
-                tracing::warn!(request_id = %request, run = %id, "a job was cut off by the server's end");
+            let cut_off = !is_over && kind != JobKind::Analysis;
+            if let Some(run) = registry.run(run).filter(|_| cut_off) {
+                if run.lifecycle().is_active() {
+                    registry.commit(&run, vec![interrupted(request)]).await?;
+                }
+                tracing::warn!(request_id = %request, run = %run.id(), "a job was cut off by the server's end");
             }
             let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
+            let frames_done = recorded.unwrap_or(job.frames_done);
             let ended = JobView { status, frames_done, ended_at: Some(wall_now()), ..job };
             let jobs = self.records.clone();
             in_background(move || jobs.end(ended)).await??;
         }
         self.sweep(true).await;
-        let recordings = self.parts.recordings.clone();
-        Ok(in_background(move || recordings.clear()).await??)
+        Ok(())
     }
 
-    /// Tells how far a job had come that was cut off, and ends its run where that is active; how many frames
-    /// it had.
-    fn tell(&self, order: &JobOrder, log: &RunLog) -> Result<u64, IngestError> {
-        if !log.run.lifecycle().is_visible() {
-            return Ok(0);
+    /// Closes every recording that a server began that ended; returns the frames of each job.
+    fn recover_all(&self, labels: &Arc<LabelMaps>) -> Result<HashMap<JobId, u64>, IngestError> {
+        let mut recovered = HashMap::new();
+        for (run, job) in self.parts.stores.columns.all()? {
+            match self.recover((run, job), labels) {
+                Ok(0) => {}
+                Ok(frames) => _ = recovered.insert(job, frames),
+                Err(error) => {
+                    tracing::error!(%run, %job, %error, "what a job had recorded cannot be told of");
+                }
+            }
         }
-        let frames = self.recover(order, log).unwrap_or_else(|error| {
-            tracing::error!(run = %order.run, %error, "what a job had recorded is lost");
-            0
-        });
-        if log.run.lifecycle().is_active() {
-            log.commit(vec![interrupted(order)])?;
-        }
-        Ok(frames)
+        Ok(recovered)
     }
 }
 

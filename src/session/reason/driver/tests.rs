@@ -125,17 +125,6 @@ fn chunk(index: u64) -> Chunk {
     Chunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
 }
 
-fn alone(chunk: Chunk) -> Shown {
-    Shown { chunk, stills: Vec::new() }
-}
-
-fn still(frame_index: u64) -> Stored {
-    let hash = "5".repeat(64).parse().expect("a hash");
-    let pts_ms = frame_index as i64 * 33;
-    let reason = gate::Reason::InitialFrame;
-    Stored { frame_index, pts_ms, event_type: EventType::KeyframeKeep, reason, bytes: 9, hash }
-}
-
 fn said(index: u64) -> Value {
     json!({
         "event_type": format!("Van {index}"), "object_label": "Van", "summary": "s",
@@ -204,7 +193,7 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
     let (to, taken) = mpsc::channel(1);
     let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
     for index in 0..3 {
-        to.send(alone(chunk(index))).await.expect("taken");
+        to.send(chunk(index)).await.expect("taken");
     }
     drop(to);
     let told = told.await.expect("no panic");
@@ -251,7 +240,7 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     let counted = Arc::clone(&sent);
     let sending = tokio::spawn(async move {
         for index in 0..20 {
-            to.send(alone(chunk(index))).await.expect("taken");
+            to.send(chunk(index)).await.expect("taken");
             counted.fetch_add(1, Ordering::SeqCst);
         }
     });
@@ -279,7 +268,7 @@ async fn a_chain_is_told_what_was_said_before() {
     let chained = Inquiry { is_chained: true, ..inquiry(8) };
     let told = tokio::spawn(driver.run(chained, None, taken, CancellationToken::new()));
     for index in 0..3 {
-        to.send(alone(chunk(index))).await.expect("taken");
+        to.send(chunk(index)).await.expect("taken");
     }
     drop(to);
     told.await.expect("no panic");
@@ -312,7 +301,7 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     let (to, taken) = mpsc::channel(1);
     let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
     for index in 0..2 {
-        to.send(alone(chunk(index))).await.expect("taken");
+        to.send(chunk(index)).await.expect("taken");
     }
     drop(to);
     assert!(told.await.expect("no panic").failed.is_none());
@@ -325,53 +314,4 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     assert_eq!((once.semantic_fallback_used, once.summary.as_str()), (false, "s"));
     assert_eq!(once.confidence, None, "nothing was said of it");
     assert_eq!(once.semantic_error.as_deref(), Some("\"timeout\""));
-}
-
-#[tokio::test]
-async fn stills_are_told_right_before_what_is_said_of_their_chunk() {
-    let describer = Scripted::new(2, |index| Ok(said(index)));
-    let Stage { driver, _dir } = stage(describer).await;
-    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-    let (to, taken) = mpsc::channel(1);
-    let cancel = CancellationToken::new();
-    let told = tokio::spawn(driver.run(inquiry(1), None, taken, cancel.clone()));
-    for index in 0..3 {
-        let first = index * 30;
-        let stills = if index == 1 { vec![] } else { vec![still(first), still(first + 9)] };
-        to.send(Shown { chunk: chunk(index), stills }).await.expect("taken");
-    }
-    while chunks_of(&registry, &run).len() < 6 {
-        tokio::task::yield_now().await;
-    }
-    let told_of: Vec<Option<u64>> = chunks_of(&registry, &run)
-        .into_iter()
-        .map(|event| match event {
-            Event::KeyframeStored(still) => Some(still.frame_index),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(told_of, [Some(0), Some(9), None, None, None, None]);
-    cancel.cancel();
-    let left = told.await.expect("no panic").stills;
-    let left: Vec<u64> = left.iter().map(|still| still.frame_index).collect();
-    assert_eq!(left, [60, 69], "of the chunk that was given up");
-}
-
-#[tokio::test]
-async fn stills_of_chunks_that_nobody_takes_up_come_back() {
-    let describer = Scripted::new(0, |index| Ok(said(index)));
-    let Stage { driver, _dir } = stage(describer).await;
-    let (to, taken) = mpsc::channel(2);
-    let cancel = CancellationToken::new();
-    for index in 0..2 {
-        to.send(Shown { chunk: chunk(index), stills: vec![still(index * 30)] })
-            .await
-            .expect("room");
-    }
-    cancel.cancel();
-    let told = driver.run(inquiry(1), None, taken, cancel).await;
-    let left: Vec<u64> = told.stills.iter().map(|still| still.frame_index).collect();
-    assert_eq!(left, [0, 30]);
-    let late = to.send(Shown { chunk: chunk(2), stills: vec![still(60)] }).await;
-    assert_eq!(late.expect_err("nobody takes it").0.stills.len(), 1, "its sender keeps it");
 }

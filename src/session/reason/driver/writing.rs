@@ -1,5 +1,4 @@
-//! Closed chunks on their way to the timeline: written together, while others are asked about, each
-//! right behind the stills of its frames.
+//! Closed chunks on their way to the timeline: written together, while others are asked about.
 
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
@@ -14,7 +13,6 @@ use crate::{
         patience::patiently,
         reason::reuse::{Answer, Standing},
         registry::RunError,
-        runner::Stored,
     },
 };
 
@@ -42,8 +40,6 @@ pub(super) struct Written {
 /// Part of a chunk that is kept until its write has ended.
 struct Leaf {
     span: Span,
-    /// Events of its stills, which come before its own.
-    stills: usize,
     insight: Arc<Insight>,
     /// Answer that other chunks may repeat.
     said: Option<SemanticChunkInferred>,
@@ -91,13 +87,9 @@ impl Driver {
             let Closed { span, insight, inferred, generated, is_answered } = closed;
             work.unwritten.chunks.push((span.chunk_index, is_answered));
             let said = (is_answered && reuses).then(|| inferred.clone());
-            let stills = self.stills(work.stills.get(&span.chunk_index));
-            let before = events.len();
-            events.extend(stills);
-            let stills = events.len() - before;
             events.push(Event::SemanticChunkInferred(inferred));
             events.push(Event::SemanticChunkGenerated(generated));
-            leaves.push(Leaf { span, stills, insight, said });
+            leaves.push(Leaf { span, insight, said });
         }
         let (registry, run) = (Arc::clone(&self.registry), Arc::clone(&self.run));
         let cancel = cancel.clone();
@@ -110,28 +102,14 @@ impl Driver {
         }));
     }
 
-    /// The events of these stills, in the tenant's words.
-    fn stills(&self, stored: Option<&Vec<Stored>>) -> impl Iterator<Item = Event> {
-        let run = self.run.id();
-        stored.into_iter().flatten().map(move |still| {
-            let event_type = self.subject.words.event_type(still.event_type.clone());
-            Stored { event_type, ..still.clone() }.event(run)
-        })
-    }
-
     /// Takes in what was written, and has the chunks that waited for it go on.
     pub(super) fn take_in(&self, work: &mut Work, written: Written) -> Result<(), RunError> {
         let Written { leaves, outcome } = written;
-        if outcome.as_ref().map_or_else(RunError::may_be_written, |_| true) {
-            let chunks = leaves.iter().filter_map(|leaf| work.stills.get(&leaf.span.chunk_index));
-            work.stills_bytes += chunks.flatten().map(|still| still.bytes).sum::<u64>();
-        }
         let mut appended = outcome?.into_iter();
-        for Leaf { span, stills, insight, said } in leaves {
-            work.stills.remove(&span.chunk_index);
+        for Leaf { span, insight, said } in leaves {
             work.insights.push((span, Arc::clone(&insight)));
-            // Behind its stills a chunk has two events, and the first of them tells what was said.
-            let seq = appended.by_ref().nth(stills).map(|appended| appended.seq);
+            // The first of its two events tells what was said.
+            let seq = appended.next().map(|appended| appended.seq);
             appended.next();
             let Some(said) = said else { continue };
             let answer = seq.map(|seq| Answer { seq, said, insight });

@@ -12,7 +12,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         let cancel = CancellationToken::new();
         let told = tokio::spawn(driver.run(inquiry(2), None, taken, cancel.clone()));
         for index in 0..3 {
-            to.send(alone(chunk(index))).await.expect("taken");
+            to.send(chunk(index)).await.expect("taken");
         }
         while chunks_of(&registry, &run).len() < 2 {
             tokio::task::yield_now().await;
@@ -30,7 +30,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         let kept = (told.insights.len(), chunks_of(&registry, &run).len());
         assert_eq!(kept, (answered, 2 * answered), "{by_stop}: what was answered");
         assert_eq!(describer.under_way.load(Ordering::SeqCst), 0, "{by_stop}");
-        assert!(to.send(alone(chunk(3))).await.is_err(), "nobody takes more");
+        assert!(to.send(chunk(3)).await.is_err(), "nobody takes more");
     }
 }
 
@@ -42,11 +42,9 @@ async fn an_ask_that_panics_ends_the_others_and_loses_nothing_that_was_said() {
     let (to, taken) = mpsc::channel(1);
     let told = tokio::spawn(driver.run(inquiry(2), None, taken, CancellationToken::new()));
     for index in 0..2 {
-        let shown = Shown { chunk: chunk(index), stills: vec![still(index * 30)] };
-        to.send(shown).await.expect("taken");
+        to.send(chunk(index)).await.expect("taken");
     }
     let told = told.await.expect("no panic of the driver");
     assert!(matches!(told.failed, Some(RunError::Unfinished)) && told.has_said());
-    assert_eq!(chunks_of(&registry, &run).len(), 3, "a still and what was said of it");
-    assert_eq!((told.stills_bytes, told.stills.len()), (9, 1), "the other still is named nowhere");
+    assert_eq!(chunks_of(&registry, &run).len(), 2, "what was said of the other");
 }

@@ -54,7 +54,7 @@ async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
         let judge = Some(reuse::tests::judge());
         let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
         for (index, colour) in [RED, RED, BLUE, BLUE, RED].into_iter().enumerate() {
-            to.send(alone(coloured(index as u64, colour))).await.expect("taken");
+            to.send(coloured(index as u64, colour)).await.expect("taken");
         }
         drop(to);
         while describer.seen.lock().expect("whole").len() < 3 {
@@ -86,7 +86,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     let judge = Some(reuse::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
     for index in 0..2 {
-        to.send(alone(coloured(index, RED))).await.expect("taken");
+        to.send(coloured(index, RED)).await.expect("taken");
     }
     while describer.seen.lock().expect("whole").is_empty() {
         tokio::task::yield_now().await;
@@ -96,7 +96,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
         tokio::task::yield_now().await;
     }
     // It came after the failure was known.
-    to.send(alone(coloured(2, RED))).await.expect("taken");
+    to.send(coloured(2, RED)).await.expect("taken");
     drop(to);
     assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 2);
     let expected = [
@@ -120,7 +120,7 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
     let judge = Some(reuse::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
     for index in 0..5 {
-        to.send(alone(coloured(index, RED))).await.expect("taken");
+        to.send(coloured(index, RED)).await.expect("taken");
     }
     drop(to);
     while describer.seen.lock().expect("whole").is_empty() {
@@ -154,7 +154,7 @@ async fn one_that_is_asked_in_place_of_another_has_its_place() {
     let chained = Inquiry { is_chained: true, ..inquiry(1) };
     let told = tokio::spawn(driver.run(chained, judge, taken, CancellationToken::new()));
     for (index, colour) in [RED, RED, BLUE, BLUE].into_iter().enumerate() {
-        to.send(alone(coloured(index as u64, colour))).await.expect("taken");
+        to.send(coloured(index as u64, colour)).await.expect("taken");
     }
     drop(to);
     told.await.expect("no panic");
@@ -175,7 +175,7 @@ async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
     let judge = Some(reuse::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(2), judge, taken, CancellationToken::new()));
     for (index, colour) in [RED, RED, RED, BLUE].into_iter().enumerate() {
-        to.send(alone(coloured(index as u64, colour))).await.expect("taken");
+        to.send(coloured(index as u64, colour)).await.expect("taken");
     }
     drop(to);
     while describer.seen.lock().expect("whole").len() < 2 {

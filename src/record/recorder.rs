@@ -1,0 +1,209 @@
+//! Decisions about the frames of one recording, and the events that follow from them.
+//!
+//! The same for every source: loops and markers are functions of the signals alone, whatever is shed or lost
+//! beside them. Pure: knows no clock, no disk and no log. A still waits here for the signal of its frame.
+
+use std::{collections::VecDeque, mem};
+
+use bytes::Bytes;
+use gate::{Decision, Gate, GateConfig, Loops, Reason};
+use media::{BlobHash, EventType, MarkerOrigin, RunId, Signal};
+use timeline::{Event, Finding, FindingKind, FrameFinding, KeyframeStored, MarkerDeriver};
+
+use crate::labels::Words;
+
+/// Picture of a selected frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Position among the analysed frames.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// Event type by the gate.
+    pub event_type: EventType,
+    /// Reason of the gate's decision.
+    pub reason: Reason,
+    /// The JPEG.
+    pub jpeg: Bytes,
+}
+
+impl Kept {
+    /// The event that names it in `run` once it is stored under `hash`.
+    pub fn stored(&self, run: RunId, hash: BlobHash) -> Event {
+        Event::KeyframeStored(KeyframeStored {
+            frame_index: self.frame_index,
+            pts_ms: self.pts_ms,
+            event_type: self.event_type.clone(),
+            reason: Some(self.reason.as_str().to_owned()),
+            description: String::new(),
+            image_ref: format!("/v1/runs/{run}/keyframes/{hash}"),
+            image_bytes: self.jpeg.len() as u64,
+            image_sha256: hash,
+        })
+    }
+}
+
+/// Part of a recording that is to be written together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Rows that follow those of the batch before.
+    pub signals: Vec<Signal>,
+    /// Stills of frames up to the last row, in order.
+    pub stills: Vec<Kept>,
+    /// Events about frames up to the last row, in order, each with its frame.
+    pub events: Vec<(u64, Event)>,
+}
+
+impl Batch {
+    /// Returns true if it holds more than rows.
+    pub fn tells(&self) -> bool {
+        !self.stills.is_empty() || !self.events.is_empty()
+    }
+
+    /// Returns true if it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.signals.is_empty() && !self.tells()
+    }
+
+    /// Bytes of its pictures.
+    pub fn picture_bytes(&self) -> usize {
+        self.stills.iter().map(|still| still.jpeg.len()).sum()
+    }
+}
+
+/// Settings of a recording's decisions.
+#[derive(Clone, Debug)]
+pub struct RecorderSpec {
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Names of the tenant for event types.
+    pub words: Words,
+    /// Markers are told as their segments close.
+    pub markers: Option<MarkerDeriver>,
+    /// Fields that the findings of the recording share.
+    pub finding: Finding,
+}
+
+/// Recorder of the frames of one source, in order and without gaps.
+#[derive(Debug)]
+pub struct Recorder {
+    gate: Gate,
+    loops: Loops,
+    words: Words,
+    markers: Option<MarkerDeriver>,
+    finding: Finding,
+    frames: u64,
+    marker_count: u64,
+    waiting: VecDeque<Kept>,
+    batch: Batch,
+}
+
+impl Recorder {
+    /// A recorder whose next frame is the first.
+    pub fn new(spec: RecorderSpec) -> Recorder {
+        let RecorderSpec { gate, words, markers, finding } = spec;
+        Recorder {
+            gate: Gate::new(gate),
+            loops: Loops::default(),
+            words,
+            markers,
+            finding,
+            frames: 0,
+            marker_count: 0,
+            waiting: VecDeque::new(),
+            batch: Batch::default(),
+        }
+    }
+
+    /// Takes the still of a frame whose signal follows within a few frames; whoever gives them bounds what waits.
+    pub fn still(&mut self, still: Kept) {
+        let event_type = self.words.event_type(still.event_type);
+        self.waiting.push_back(Kept { event_type, ..still });
+    }
+
+    /// Takes the signal of the next frame and decides about it.
+    pub fn frame(&mut self, signal: Signal) -> Decision {
+        let decision = self.gate.offer(&signal);
+        let frame_index = signal.frame_index;
+        let decided = self.waiting.partition_point(|still| still.frame_index <= frame_index);
+        self.batch.stills.extend(self.waiting.drain(..decided));
+        if let Some(entered) = self.loops.push(&signal) {
+            let finding = Finding {
+                frame_index,
+                pts_ms: signal.pts_ms,
+                confidence: entered.likeness,
+                description: format!("the picture is again that of frame {}", entered.to_frame),
+                ..self.finding.clone()
+            };
+            let entered = Event::Found(FindingKind::LoopDetected, finding);
+            self.batch.events.push((frame_index, entered));
+        }
+        if let Some(markers) = &mut self.markers {
+            let closed = markers.push(FrameFinding {
+                frame_index,
+                pts_ms: signal.pts_ms,
+                event_type: self.words.event_type(decision.event_type.clone()),
+                is_scene_cut: decision.reason == Reason::SceneCut,
+                confidence: decision.confidence,
+                origin: MarkerOrigin::Gate,
+            });
+            for marker in closed {
+                self.marker_count += 1;
+                self.batch.events.push((frame_index, Event::MarkerEmitted(marker)));
+            }
+        }
+        self.batch.signals.push(signal);
+        self.frames += 1;
+        decision
+    }
+
+    /// Frames so far.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Markers so far.
+    pub fn markers(&self) -> u64 {
+        self.marker_count
+    }
+
+    /// The part that is not taken yet.
+    pub fn pending(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// Number of the stills that are not taken yet, and their bytes.
+    pub fn pending_stills(&self) -> (usize, usize) {
+        let waiting = self.waiting.iter().map(|still| still.jpeg.len()).sum::<usize>();
+        let count = self.waiting.len() + self.batch.stills.len();
+        (count, waiting + self.batch.picture_bytes())
+    }
+
+    /// Returns true if the last frame belongs to a loop.
+    pub fn is_looping(&self) -> bool {
+        self.loops.is_inside()
+    }
+
+    /// Takes what is to be written.
+    pub fn take(&mut self) -> Batch {
+        mem::take(&mut self.batch)
+    }
+
+    /// Takes the rows alone.
+    pub fn take_rows(&mut self) -> Vec<Signal> {
+        mem::take(&mut self.batch.signals)
+    }
+
+    /// Closes the open segment: its markers are in the next batch. Stills without a signal are dropped.
+    pub fn end(&mut self) {
+        self.waiting.clear();
+        let last = self.frames.saturating_sub(1);
+        for marker in self.markers.take().into_iter().flat_map(MarkerDeriver::finish) {
+            self.marker_count += 1;
+            self.batch.events.push((last, Event::MarkerEmitted(marker)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Frames in, batches out: by any pace of taking, with and without pictures.
+
+use media::{MarkerStatus, Score, StreamId};
+use timeline::{AnalysisKey, MarkerConfig};
+
+use super::*;
+use crate::analysis;
+
+fn key() -> AnalysisKey {
+    let stream: StreamId = "main".parse().expect("an id");
+    AnalysisKey { run: RunId::from_bytes([1; 16]), stream, ordinal: 0 }
+}
+
+fn recorder() -> Recorder {
+    Recorder::new(RecorderSpec {
+        gate: GateConfig::default(),
+        words: Words::default(),
+        markers: Some(MarkerDeriver::new(key(), MarkerConfig::default())),
+        finding: Finding::default(),
+    })
+}
+
+/// Frames with cuts, artifacts and pictures that repeat, by `seed`.
+fn signals(seed: u64) -> Vec<Signal> {
+    let mut state = seed;
+    let mut random = move || {
+        // Knuth, The Art of Computer Programming 2, 3.3.4: MMIX.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let pictures = [0, 0xffff_ffff, 0xffff_0000_ffff, 0x00ff_00ff_00ff_00ff];
+    let signal = |frame_index| {
+        let scores = [(); 4].map(|()| Score::from_millionths((random() % 700_000) as u32));
+        let is_cut = random() % 11 == 0;
+        Signal {
+            frame_index,
+            source_frame_index: None,
+            pts_ms: frame_index as i64 * 40,
+            perceptual_hash: pictures[(random() % 4) as usize],
+            luma_mean: scores[0],
+            flicker_score: scores[1],
+            ghosting_score: scores[2],
+            noise_variance_score: scores[3],
+            scene_score: Some(if is_cut { Score::ONE } else { Score::ZERO }),
+        }
+    };
+    (0..300).map(signal).collect()
+}
+
+fn still(signal: &Signal) -> Kept {
+    Kept {
+        frame_index: signal.frame_index,
+        pts_ms: signal.pts_ms,
+        event_type: EventType::SceneCut,
+        reason: Reason::SceneCut,
+        jpeg: Bytes::from_static(b"jpeg"),
+    }
+}
+
+/// Records `signals`, a batch taken every `pace` frames, with the stills that `has_still` wants: rows, stills and
+/// events of all batches. Nothing in a batch is of a frame past its last row.
+fn recorded(
+    signals: &[Signal],
+    pace: usize,
+    has_still: impl Fn(u64) -> bool,
+) -> (Vec<Signal>, usize, Vec<(u64, Event)>) {
+    let mut recorder = recorder();
+    let (mut rows, mut stills, mut events) = (Vec::new(), 0, Vec::new());
+    let mut take = |recorder: &mut Recorder| {
+        let batch = recorder.take();
+        rows.extend(batch.signals);
+        let last = rows.last().map_or(0, |row: &Signal| row.frame_index);
+        assert!(batch.stills.iter().all(|still| still.frame_index <= last));
+        assert!(batch.events.iter().all(|(frame, _)| *frame <= last));
+        stills += batch.stills.len();
+        events.extend(batch.events);
+    };
+    for (signal, at) in signals.iter().zip(1..) {
+        if has_still(signal.frame_index) {
+            recorder.still(still(signal));
+            take(&mut recorder);
+        }
+        recorder.frame(*signal);
+        if at % pace == 0 {
+            take(&mut recorder);
+        }
+    }
+    recorder.still(still(&Signal { frame_index: signals.len() as u64, ..signals[0] }));
+    recorder.end();
+    take(&mut recorder);
+    assert_eq!(recorder.frames(), signals.len() as u64);
+    let markers = events.iter().filter(|(_, event)| matches!(event, Event::MarkerEmitted(_)));
+    assert_eq!(recorder.markers(), markers.count() as u64);
+    (rows, stills, events)
+}
+
+#[test]
+fn pace_and_lost_pictures_change_no_row_and_no_event() {
+    for seed in 0..20 {
+        let signals = signals(seed);
+        let (rows, stills, events) = recorded(&signals, 1, |_| true);
+        assert_eq!(
+            (rows == signals, stills),
+            (true, signals.len()),
+            "{seed}: of the last no signal came"
+        );
+        assert!(
+            events.iter().any(|(_, event)| matches!(event, Event::Found(..))),
+            "{seed}: a loop"
+        );
+        for pace in [2, 7, 64, 1000] {
+            let some = recorded(&signals, pace, |frame| frame % 3 == 0);
+            assert_eq!((&some.0, &some.2), (&signals, &events), "{seed}, every {pace}");
+        }
+    }
+}
+
+#[test]
+fn markers_are_those_of_a_later_analysis_but_for_the_open_segment() {
+    for seed in 0..20 {
+        let signals = signals(seed);
+        let config = MarkerConfig::default();
+        let frames = analysis::replay(&signals, GateConfig::default(), |name| name);
+        let expected = analysis::markers(&key(), &frames, config);
+        let told = |events: Vec<(u64, Event)>| -> Vec<_> {
+            let markers = events.into_iter().filter_map(|(_, event)| match event {
+                Event::MarkerEmitted(marker) => Some(marker),
+                _ => None,
+            });
+            markers.collect()
+        };
+        let mut recorder = recorder();
+        signals.iter().for_each(|signal| _ = recorder.frame(*signal));
+        let mut live = told(recorder.take().events);
+        let open = expected.len() - live.len();
+        assert!((1..=2).contains(&open) && expected.starts_with(&live), "{seed}: {open}");
+        recorder.end();
+        live.extend(told(recorder.take().events));
+        assert_eq!(live, expected, "{seed}");
+        assert!(expected.iter().any(|marker| marker.status == MarkerStatus::Provisional), "{seed}");
+    }
+}

@@ -1,0 +1,371 @@
+//! The one writer of recordings: stills beside the log, rows in the open column, then the events that name them.
+//!
+//! In this order, each part durable before the next, so that no event speaks of a frame that the column lacks. Every
+//! byte is charged to the owner of the run. Waits for the disk: call it where that holds nobody up.
+
+use std::{iter, sync::Arc, time::Duration};
+
+use gate::GateConfig;
+use media::{BlobHash, ErrorKind, JobId, RunId, Signal};
+use prometheus::Histogram;
+use timeline::{
+    AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, FramesDecoded, IngestReceived,
+    Lease, OpenColumn, OpenColumns, Signals, TimelineError,
+};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::recorder::{Batch, Kept};
+use crate::{
+    disk::{Low, Reserve},
+    quota::{Hold, QuotaError},
+    session::{
+        patience::patiently,
+        registry::{Growing, Registry, Run, RunError},
+    },
+};
+
+/// Events appended at a time, about 2 MiB; a recording that has no more is closed by one append.
+const BATCH: usize = 4096;
+/// Frames of a window and its span in ms, for metadata that is made later; as an analysis has them by default.
+const WINDOWING: (u32, u32) = (16, 250);
+/// Model that an analysis names where nobody named one.
+const BY_GATE: &str = "gate";
+/// Longest wait of events for room in the log.
+const LOG_WAIT: Duration = Duration::from_secs(30);
+
+/// Reason that a part of a recording is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The run takes no more events, or the log none of them.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The disk does not take it.
+    #[error(transparent)]
+    Store(#[from] TimelineError),
+    /// Its owner has used up a quota.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// It would take the disk's reserve.
+    #[error("{0}")]
+    DiskLow(Low),
+}
+
+/// Log of one run, appended to from threads that may wait.
+#[derive(Clone)]
+pub struct RunLog {
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// The run.
+    pub run: Arc<Run>,
+    /// Runtime of the service.
+    pub runtime: Handle,
+}
+
+impl RunLog {
+    /// Appends to a run that is active.
+    pub fn commit(&self, events: Vec<Event>) -> Result<(), RunError> {
+        self.runtime.block_on(self.registry.commit(&self.run, events))?;
+        Ok(())
+    }
+
+    /// Appends what was recorded, also of a run that was stopped, and `last` where that is active; a full log is
+    /// waited for. Returns what is there.
+    fn append(&self, events: Vec<Event>, last: Option<Event>) -> Result<Vec<Appended>, RunError> {
+        let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
+        let never = CancellationToken::new();
+        let attempt = |_| self.registry.wind_up(&self.run, events.clone(), last.clone());
+        self.runtime.block_on(patiently(LOG_WAIT, &never, is_full, attempt))
+    }
+
+    /// Appends `events` in batches and `last` with the last of them; returns true if `last` is there, where it was
+    /// given.
+    pub fn append_all(
+        &self,
+        events: impl Iterator<Item = Event>,
+        mut last: Option<Event>,
+    ) -> Result<bool, RunError> {
+        let mut events = events.peekable();
+        let mut is_whole = true;
+        while events.peek().is_some() || last.is_some() {
+            let batch: Vec<Event> = events.by_ref().take(BATCH).collect();
+            let last = last.take_if(|_| events.peek().is_none());
+            let count = batch.len() + usize::from(last.is_some());
+            is_whole = self.append(batch, last)?.len() == count;
+        }
+        Ok(is_whole)
+    }
+}
+
+/// Places of recordings on disk.
+#[derive(Clone)]
+pub struct Stores {
+    /// Store of stills.
+    pub blobs: BlobStore,
+    /// Columns of recordings in progress.
+    pub columns: OpenColumns,
+    /// Room that they leave on disk.
+    pub reserve: Arc<Reserve>,
+    /// Time that stills take to be stored.
+    pub still_seconds: Histogram,
+}
+
+/// Events that close a recording as they are known when it begins: readers need them, and the start after a crash.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// Of the source, where an ingest asked for it.
+    pub received: Option<IngestReceived>,
+    /// Of its frames.
+    pub decoded: FramesDecoded,
+    /// Of the analysis that its own markers are, where they are told as it grows.
+    pub analysis: Option<AnalysisGenerated>,
+}
+
+impl Head {
+    /// Head of the events of an open column; `None` where they are not whole.
+    pub fn read(events: Vec<Event>) -> Option<Head> {
+        let (mut received, mut decoded, mut analysis) = (None, None, None);
+        for event in events {
+            match event {
+                Event::IngestReceived(event) => received = Some(event),
+                Event::FramesDecoded(event) => decoded = Some(event),
+                Event::AnalysisGenerated(event) => analysis = Some(event),
+                _ => {}
+            }
+        }
+        Some(Head { received, decoded: decoded?, analysis })
+    }
+
+    /// The events of a recording of so many frames and markers, in their order.
+    pub fn events(self, frames: u64, markers: u64) -> impl Iterator<Item = Event> {
+        let received = self.received.map(|received| {
+            Event::IngestReceived(IngestReceived { decoded_frames: Some(frames), ..received })
+        });
+        let decoded = FramesDecoded { decoded_frames: frames, ..self.decoded };
+        let analysis = self.analysis.map(|analysis| {
+            Event::AnalysisGenerated(AnalysisGenerated { frames, markers, ..analysis })
+        });
+        received.into_iter().chain([Event::FramesDecoded(decoded)]).chain(analysis)
+    }
+}
+
+/// A recording in progress; where it is dropped, what it wrote is told of at the next start.
+pub struct Recording {
+    log: RunLog,
+    stores: Stores,
+    job: JobId,
+    column: OpenColumn,
+    /// Charge for the column.
+    hold: Hold,
+}
+
+impl Recording {
+    /// Begins the recording of `job`.
+    pub fn begin(
+        log: RunLog,
+        stores: Stores,
+        job: JobId,
+        head: Head,
+    ) -> Result<Recording, RecordError> {
+        let timeline = log.registry.timeline();
+        let mut hold = log.registry.quota().hold(&log.run.origin().principal);
+        let since = timeline.head();
+        let Head { decoded, analysis, .. } = head.clone();
+        let column = stores.columns.begin(log.run.id(), job, head.events(0, 0))?;
+        hold.record(column.bytes());
+        log.run.begin_recording(Growing { job, since, decoded, analysis });
+        Ok(Recording { log, stores, job, column, hold })
+    }
+
+    /// Log of its run.
+    pub fn log(&self) -> &RunLog {
+        &self.log
+    }
+
+    /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same.
+    pub fn write(&mut self, batch: Batch) -> Result<(), RecordError> {
+        let tells = batch.tells();
+        let Batch { signals, stills, events } = batch;
+        let mut refused = match self.push(signals) {
+            Err(error @ RecordError::Quota(_)) => Some(error),
+            pushed => pushed.map(|()| None)?,
+        };
+        let mut lease = self.stores.blobs.lease();
+        let mut hold = self.hold.beside();
+        let mut stored = Vec::with_capacity(stills.len());
+        for still in stills {
+            let timer = self.stores.still_seconds.start_timer();
+            let put = self.charge(&mut hold, &still).and_then(|()| Ok(lease.put(&still.jpeg)?));
+            drop(timer);
+            match put {
+                Ok(hash) => stored.push((still.frame_index, self.named(&still, hash))),
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        if tells {
+            self.column.flush()?;
+            match self.log.append_all(in_order(stored, events), None) {
+                Ok(_) => self.log.run.keep(hold, 0),
+                Err(error) if error.may_be_written() => {
+                    self.log.run.keep(hold, 0);
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    if let Err(error) = lease.discard() {
+                        tracing::warn!(%error, "stills without events stay until the next sweep");
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Adds rows, which readers find and a kill leaves; past a quota they are there all the same.
+    pub fn push(&mut self, signals: Vec<Signal>) -> Result<(), RecordError> {
+        let before = self.column.bytes();
+        signals.iter().try_for_each(|signal| self.column.push(signal))?;
+        self.column.write()?;
+        let bytes = self.column.bytes() - before;
+        self.hold.grow(bytes).map_err(|error| {
+            self.hold.record(bytes);
+            error.into()
+        })
+    }
+
+    fn charge(&self, hold: &mut Hold, still: &Kept) -> Result<(), RecordError> {
+        // A disk that cannot be examined is for the write to refuse.
+        if let Ok(Some(low)) = self.stores.reserve.check() {
+            return Err(RecordError::DiskLow(low));
+        }
+        Ok(hold.grow(still.jpeg.len() as u64)?)
+    }
+
+    fn named(&self, still: &Kept, hash: BlobHash) -> Event {
+        still.stored(self.log.run.id(), hash)
+    }
+
+    /// Copies its rows to where an event can name them; what remains is to append those events.
+    pub fn seal(mut self) -> Result<Sealed, RecordError> {
+        self.column.flush()?;
+        Ok(Sealed::copy(self.log, self.stores, self.job, self.hold)?)
+    }
+
+    /// Takes it back: it has no frame, and no event tells of it.
+    pub fn discard(self) {
+        self.log.run.end_recording();
+        self.stores.remove(self.log.run.id(), self.job);
+    }
+}
+
+impl Stores {
+    /// Removes an open column.
+    pub fn remove(&self, run: RunId, job: JobId) {
+        if let Err(error) = self.columns.remove(run, job) {
+            tracing::warn!(%run, %job, %error, "an open column stays until the next start");
+        }
+    }
+}
+
+/// A recording whose rows are where an event can name them.
+pub struct Sealed {
+    log: RunLog,
+    stores: Stores,
+    job: JobId,
+    hold: Hold,
+    signals: Signals,
+    column_bytes: u64,
+    /// Until an event names the column.
+    _lease: Lease,
+}
+
+impl Sealed {
+    /// Copies the rows of the open column of `job`, for which `hold` is charged.
+    pub fn copy(
+        log: RunLog,
+        stores: Stores,
+        job: JobId,
+        hold: Hold,
+    ) -> Result<Sealed, TimelineError> {
+        let mut column = log.registry.timeline().column_writer();
+        let rows = stores.columns.read(log.run.id(), job)?;
+        rows.into_iter().flatten().try_for_each(|row| column.push(&row))?;
+        let column_bytes = column.column_bytes();
+        let (signals, _lease) = column.finish()?;
+        Ok(Sealed { log, stores, job, hold, signals, column_bytes, _lease })
+    }
+
+    /// Log of its run.
+    pub fn log(&self) -> &RunLog {
+        &self.log
+    }
+
+    /// Its rows, as an event names them.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    /// Appends `events`, which name the rows, and `last` with them; returns true if `last` is there, where it was
+    /// given. Where the log fails, the next start tells of it.
+    pub fn close(
+        mut self,
+        events: impl Iterator<Item = Event>,
+        last: Option<Event>,
+    ) -> Result<bool, RunError> {
+        let run = &self.log.run;
+        let appended = self.log.append_all(events, last);
+        run.end_recording();
+        match &appended {
+            Ok(_) => {
+                self.hold.shrink_to(0);
+                self.hold.record(self.column_bytes);
+                run.keep(self.hold, self.column_bytes);
+            }
+            // Nobody will read it.
+            Err(RunError::Terminal(_) | RunError::NotFound) => {}
+            Err(_) => return appended,
+        }
+        self.stores.remove(run.id(), self.job);
+        appended
+    }
+}
+
+/// The events of stills and of what was found, by their frames.
+fn in_order(stills: Vec<(u64, Event)>, found: Vec<(u64, Event)>) -> impl Iterator<Item = Event> {
+    let (mut stills, mut found) = (stills.into_iter().peekable(), found.into_iter().peekable());
+    iter::from_fn(move || {
+        let still_is_next = match (stills.peek(), found.peek()) {
+            (Some((still, _)), Some((event, _))) => still <= event,
+            (still, _) => still.is_some(),
+        };
+        let next = if still_is_next { stills.next() } else { found.next() };
+        next.map(|(_, event)| event)
+    })
+}
+
+/// Event of the analysis that the markers of a recording of `decoded` are; it says no number yet.
+pub fn analysis(
+    key: &AnalysisKey,
+    decoded: &FramesDecoded,
+    gate: GateConfig,
+    run: &Run,
+) -> AnalysisGenerated {
+    let model = run.snapshot().model;
+    AnalysisGenerated {
+        request_id: decoded.request_id,
+        stream_id: key.stream.clone(),
+        frames: 0,
+        window_size: WINDOWING.0,
+        segment_ms: WINDOWING.1,
+        sampling_policy: decoded.sampling_policy,
+        sample_fps: decoded.sample_fps,
+        mode: Some(run.origin().mode.clone()),
+        model: model.unwrap_or_else(|| BY_GATE.to_owned()),
+        markers: 0,
+        analysis_id: Some(key.id()),
+        gate: Some(gate),
+    }
+}

@@ -1,0 +1,45 @@
+//! The recording of a run that grows: readers find its rows before an event names them.
+
+use std::sync::Arc;
+
+use media::{AnalysisId, JobId, Seq};
+use timeline::{AnalysisGenerated, FramesDecoded};
+
+use super::run::{Run, lock};
+
+/// A recording in progress.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growing {
+    /// Job that records it, which its column is called by.
+    pub job: JobId,
+    /// Last event of the log when it began.
+    pub since: Seq,
+    /// Event of its frames, without any.
+    pub decoded: FramesDecoded,
+    /// Event of the analysis that its markers are, where they are told as it grows.
+    pub analysis: Option<AnalysisGenerated>,
+}
+
+impl Growing {
+    /// Analysis that its markers are.
+    pub(super) fn analysis_id(&self) -> Option<AnalysisId> {
+        self.analysis.as_ref()?.analysis_id
+    }
+}
+
+impl Run {
+    /// Shows a recording that begins.
+    pub fn begin_recording(&self, growing: Growing) {
+        *lock(&self.growing) = Some(Arc::new(growing));
+    }
+
+    /// Hides it again: events name all of it, or nothing does.
+    pub fn end_recording(&self) {
+        lock(&self.growing).take();
+    }
+
+    /// Recording that grows now.
+    pub fn growing(&self) -> Option<Arc<Growing>> {
+        lock(&self.growing).clone()
+    }
+}

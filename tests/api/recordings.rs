@@ -1,0 +1,157 @@
+//! Recordings in progress: read, analysed and cut off while they grow, from a camera and from a publisher.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::{
+    remote::setup,
+    remote_rtsp::Camera,
+    support::{
+        Server,
+        host::Certificate,
+        whip::{Publication, clip, eventually, payloads, sightline},
+    },
+};
+
+/// Pictures without an end, of which the gate keeps one every 30.
+const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
+    video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
+/// Enough frames for a few markers.
+const SOME: usize = 70;
+
+/// A source that is recorded, and its run; it ends with this.
+enum Source {
+    Camera { _camera: Camera, run: String },
+    Publisher(Publication),
+}
+
+impl Source {
+    fn run(&self) -> &str {
+        match self {
+            Source::Camera { run, .. } => run,
+            Source::Publisher(publication) => &publication.run,
+        }
+    }
+}
+
+fn camera(server: &Server) -> Source {
+    let camera = Camera::start("none", &[format!("/live={ENDLESS}")]);
+    let run = server.create_run();
+    let source = format!("rtsp://localhost:{}/live", camera.port);
+    let body = json!({"source_uri": source, "max_frames": 500_000});
+    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    let reply = call.header("prefer", "respond-async").json(&body).send();
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    Source::Camera { _camera: camera, run }
+}
+
+fn publisher(server: &Server, sightline: &Path) -> Source {
+    let clip = clip::scenes("ABAC", 60);
+    Source::Publisher(Publication::start(sightline, server, &clip, &json!({}), &["--loop"]))
+}
+
+/// Frames of its signals, and what its markers are but for their names.
+fn recorded(server: &Server, run: &str) -> (usize, Vec<Value>) {
+    let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
+    let signals = signals["signals"].as_array().map_or(0, Vec::len);
+    (signals, unnamed(&server.get(&format!("/v1/runs/{run}/markers")).json()["markers"]))
+}
+
+fn unnamed(markers: &Value) -> Vec<Value> {
+    let mut markers = markers.as_array().cloned().expect("an array");
+    for marker in &mut markers {
+        for name in ["marker_id", "supersedes_marker_id", "analysis_id"] {
+            marker.as_object_mut().expect("an object").remove(name);
+        }
+    }
+    markers
+}
+
+/// Markers of an analysis of what is recorded, which leaves no trace.
+fn tried(server: &Server, run: &str) -> Vec<Value> {
+    let body = json!({"model": "qwen3-vl-8b", "dry_run": true});
+    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    unnamed(&reply.json()["markers"])
+}
+
+/// Checks what an ended recording has left: every event is about a frame that is there, and the markers are those of
+/// an analysis of its column.
+fn check_whole(server: &Server, run: &str, name: &str) {
+    let decoded = payloads(server, run, "frames_decoded");
+    assert_eq!(decoded.len(), 1, "{name}");
+    let frames = decoded[0]["decoded_frames"].as_u64().expect("a number");
+    let (signals, markers) = recorded(server, run);
+    assert_eq!(signals as u64, frames, "{name}");
+    assert!(!markers.is_empty() && markers == tried(server, run), "{name}: {markers:?}");
+    let ends = markers.iter().map(|marker| marker["end_frame"].as_u64());
+    let stills = payloads(server, run, "keyframe_stored");
+    let stills = stills.iter().map(|still| still["frame_index"].as_u64());
+    assert!(ends.chain(stills).all(|frame| frame < Some(frames)), "{name}");
+    let generated = payloads(server, run, "analysis_generated");
+    let own = generated.last().expect("its own");
+    let expected = (&json!(frames), &json!(markers.len()));
+    assert_eq!((&own["frames"], &own["markers"]), expected, "{name}");
+}
+
+#[test]
+fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let mut server = setup.start();
+    let sightline = sightline("a_recording_is_read_while_it_grows");
+    for (name, end) in [("camera", "stop"), ("camera", "kill"), ("whip", "stop"), ("whip", "kill")]
+    {
+        let source = match (name, &sightline) {
+            ("camera", _) => camera(&server),
+            (_, Some(sightline)) => publisher(&server, sightline),
+            (_, None) => continue,
+        };
+        let (run, name) = (source.run().to_owned(), format!("{name}, {end}"));
+        eventually(&name, || {
+            let (signals, markers) = recorded(&server, &run);
+            (signals > SOME && markers.len() > 3).then_some(())
+        });
+        let kinds = server.kinds(&run);
+        assert!(kinds.contains(&"keyframe_stored".to_owned()), "{name}: {kinds:?}");
+        assert!(!kinds.contains(&"frames_decoded".to_owned()), "{name}: {kinds:?}");
+        // An analysis while it grows has the same markers, but for the segment that is open.
+        let (_, live) = recorded(&server, &run);
+        let tried = tried(&server, &run);
+        assert!(
+            tried.len() >= live.len() && tried.starts_with(&live),
+            "{name}: {live:?} {tried:?}"
+        );
+        let body = json!({"model": "qwen3-vl-8b"});
+        let analysis = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+        assert_eq!(analysis.status, 200, "{name}: {}", analysis.text);
+        let own = payloads(&server, &run, "marker_emitted")[0]["analysis_id"].clone();
+        let ended = if end == "stop" {
+            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+            "stopped"
+        } else {
+            server.kill();
+            server = setup.start();
+            "interrupted"
+        };
+        eventually(&name, || {
+            let kinds = server.kinds(&run);
+            kinds.contains(&"frames_decoded".to_owned()).then_some(())
+        });
+        let decoded = &payloads(&server, &run, "frames_decoded")[0];
+        assert_eq!(
+            (&decoded["truncated"], &decoded["reason"]),
+            (&json!(true), &json!(ended)),
+            "{name}"
+        );
+        let generated = payloads(&server, &run, "analysis_generated");
+        assert_eq!(generated.len(), 2, "{name}");
+        assert_eq!(generated[1]["analysis_id"], own, "{name}: its own is told of at its end");
+        drop(source);
+        check_whole(&server, &run, &name);
+    }
+    let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
+    assert_eq!(left, 0, "nothing stays of a recording that has ended");
+}
