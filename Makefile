@@ -126,7 +126,7 @@ bench-embed: ## Milliseconds a picture of the built-in embedding model; needs RU
 deb: build ## Build target/deb/sightline_*.deb for the Debian that runs here
 	deploy/deb/build target/release
 
-packages-test: deb ## As root: install, upgrade and purge the .deb in a new Debian; build and start both images there, line by line
+packages-test: deb ## As root: install, upgrade and purge the .deb in a new Debian; build and start the image there, line by line
 	@deploy/setup.sh packages
 	deploy/deb/test target/release
 	deploy/docker/run-lines --binaries target/release

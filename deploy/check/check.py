@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what deploys a server and cannot be run here: Dockerfiles, compose, chart, dashboard, alerts, systemd unit, the list of parts.
+"""Checks what deploys a server and cannot be run here: Dockerfile, compose, chart, dashboard, alerts, systemd unit, the list of parts.
 
     deploy/check/check.py        with the Python that has deploy/check/requirements.txt; hadolint beside it
 
@@ -26,8 +26,6 @@ CHART = DEPLOY / "helm/sightline"
 KUBERNETES = ("1.27", "1.37")
 # Of systemd-analyze security, in tenths of its exposure: docs/DEPLOY.md has the figure.
 EXPOSURE_MAX = 19
-# What the image for devices has otherwise.
-NVIDIA_ONLY = re.compile(r"^(#|    NVIDIA_|    SERVICE_DATA_DIR=)")
 
 # The chart with everything that it can be told.
 EVERYTHING = {
@@ -73,15 +71,9 @@ def said_by(*command, cwd=ROOT):
     return [done.stdout.strip() or f"{command[0]} failed"] if done.returncode else []
 
 
-def dockerfiles():
-    plain, nvidia = DEPLOY / "docker/Dockerfile", DEPLOY / "docker/Dockerfile.nvidia"
+def dockerfile():
     hadolint = Path(sys.executable).with_name("hadolint")
-    yield from said_by(hadolint, "--config", DEPLOY / "check/hadolint.yaml", plain, nvidia)
-    shared = [[line for line in file.read_text().splitlines() if not NVIDIA_ONLY.match(line)] for file in (plain, nvidia)]
-    if shared[0] != shared[1]:
-        yield "the Dockerfiles differ in more than their comments and NVIDIA's variables"
-    if "NVIDIA_DRIVER_CAPABILITIES=compute,video,utility" not in nvidia.read_text():
-        yield "Dockerfile.nvidia names other driver capabilities"
+    yield from said_by(hadolint, "--config", DEPLOY / "check/hadolint.yaml", DEPLOY / "docker/Dockerfile")
 
 
 def interpolated(text):
@@ -245,7 +237,7 @@ def parts():
 
 
 def main():
-    for what in (dockerfiles, compose, chart, series, settings, loads, versions, parts):
+    for what in (dockerfile, compose, chart, series, settings, loads, versions, parts):
         check(what.__name__, what())
     for program, what in (("promtool", prometheus), ("systemd-analyze", unit)):
         check(what.__name__, what()) if shutil.which(program) else print(f"{what.__name__}: left out, there is no {program}")
