@@ -55,7 +55,7 @@ fn tree() -> TempDir {
 /// Runs the gates with these ceilings; gives each line's state and all that was said.
 fn gates(tree: &TempDir, ceilings: &[(&str, &str)]) -> (Output, Vec<(String, bool)>) {
     let output = Command::new(tree.path().join("deploy/release-gates"))
-        .arg("bin")
+        .arg(tree.path().join("bin"))
         .env("CARGO", tree.path().join("cargo"))
         .env_remove("UPDATE_GOLDEN")
         .envs(ceilings.iter().copied())
