@@ -1,6 +1,7 @@
 //! A container file to the segments of its one video stream, in a single pass.
 
 mod excerpt;
+mod limits;
 
 use std::{
     io::{Read, Seek},
@@ -17,33 +18,13 @@ use crate::{
     start::Inspector,
 };
 pub use excerpt::{ExcerptContainer, ExcerptStart};
+pub use limits::Limits;
+pub(crate) use limits::check_extent;
 
 /// Source of a container's bytes; nothing else is ever opened.
 pub trait Input: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> Input for T {}
-
-/// Limits of the resources that a file may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most columns and most rows of a picture.
-    pub side_px: u32,
-    /// Most pixels of a picture.
-    pub area_px: u64,
-    /// Most bytes of a picture's samples; a decoder of AV1 looks when it shows one, others before they
-    /// make room for it.
-    pub picture_bytes: u64,
-    /// Most streams of any kind in a container.
-    pub streams: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        // No format has more than four samples of sixteen bits a pixel: none is refused for its bytes.
-        let area_px = 8192 * 8192;
-        Limits { side_px: 8192, area_px, picture_bytes: area_px * 8, streams: 16 }
-    }
-}
 
 /// Facts about the video stream from the container and a look at the first pictures.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +126,8 @@ pub struct Demuxer {
     ended: bool,
     /// The input cannot be read again.
     is_live: bool,
+    /// It comes as it is shown, and each picture is wanted at once.
+    is_camera: bool,
     /// The input is made of parts that each count time anew.
     continuity: Option<Continuity>,
     /// Number of packets within which its output is wanted.
@@ -172,7 +155,8 @@ impl Demuxer {
         limits: Limits,
     ) -> Result<Demuxer, DecodeError> {
         let format = Format::open_rtp(description, packets, limits.streams)?;
-        let mut demuxer = Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? };
+        let opened = Demuxer::of_format(format, limits)?;
+        let mut demuxer = Demuxer { is_live: true, is_camera: true, ..opened };
         demuxer.segmenter.flow();
         Ok(demuxer)
     }
@@ -256,6 +240,7 @@ impl Demuxer {
             read_failed: false,
             ended: false,
             is_live: false,
+            is_camera: false,
             continuity: None,
             hurry: None,
         })
@@ -272,6 +257,10 @@ impl Demuxer {
 
     pub(crate) fn is_live(&self) -> bool {
         self.is_live
+    }
+
+    pub(crate) fn is_camera(&self) -> bool {
+        self.is_camera
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -385,15 +374,4 @@ fn check_first_bytes(input: &mut Box<dyn Input>) -> Result<(), DecodeError> {
         return Err(DecodeError::NestedResource { name: name.to_owned() });
     }
     input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })
-}
-
-pub(crate) fn check_extent(extent: Extent, limits: Limits) -> Result<(), DecodeError> {
-    let Extent { width, height } = extent;
-    if width.max(height) > limits.side_px {
-        return Err(DecodeError::PictureTooLarge { width, height, max: limits.side_px });
-    }
-    if u64::from(width) * u64::from(height) > limits.area_px {
-        return Err(DecodeError::TooManyPixels { width, height, max: limits.area_px });
-    }
-    Ok(())
 }

@@ -3,7 +3,8 @@
 //! Promises that sinks see the frames, times and indices of one sequential decode. Indices of a
 //! segment are predicted from its packets; where decoding proves the prediction wrong, later
 //! segments are decoded again. Damage is decoded again too, by one new decoder on one thread, as
-//! that alone gives the same pictures on every run.
+//! that alone gives the same pictures on every run. A camera's pictures are decoded one at a time on the
+//! calling thread, and each is delivered before more is waited for.
 
 mod feed;
 mod first;
@@ -114,7 +115,7 @@ pub fn decode_file<S: FrameSink>(
 ///
 /// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work. An
 /// input that can be read only once is decoded by libav's own decoders, as a device that is lost would
-/// take pictures with it.
+/// take pictures with it. A camera is decoded on the calling thread alone.
 pub fn decode_file_by<S: FrameSink>(
     decoders: &Decoders,
     mut demuxer: Demuxer,
@@ -134,8 +135,9 @@ pub fn decode_file_by<S: FrameSink>(
         }
         let round =
             Round { conceals, is_accelerated: first.engines().is_some(), given: collector.given };
+        let decode = if demuxer.is_camera() { decode_as_it_comes } else { decode_once };
         let schedule = Schedule::new(demuxer, options, round);
-        let ending = decode_once(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
+        let ending = decode(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
         let (facts, read) = schedule.into_parts();
         match ending {
             Ending::Final => break facts,
@@ -171,12 +173,12 @@ enum Ending {
     Lost,
 }
 
-fn decode_once<S: FrameSink>(
+fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
     schedule: &Schedule,
     first: &First<'_>,
     collector: &mut Collector,
-    make_sink: &(impl Fn() -> S + Sync),
-    deliver: &mut impl FnMut(S::Output) -> ControlFlow<()>,
+    make_sink: &M,
+    deliver: &mut D,
 ) -> Result<Ending, DecodeError> {
     thread::scope(|scope| {
         let _stop = StopOnPanic(schedule);
@@ -188,7 +190,12 @@ fn decode_once<S: FrameSink>(
                 scope,
                 move || {
                     let _stop = StopOnPanic(schedule);
-                    Worker::new(schedule, first, make_sink()).run(&sender);
+                    let worker = Worker::new(schedule, first, make_sink());
+                    // Nobody receives any more once the collector has given up.
+                    worker.run(&mut |outcome| match sender.send(outcome) {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(_) => ControlFlow::Break(()),
+                    });
                 },
             );
             if let Err(error) = spawned {
@@ -201,6 +208,21 @@ fn decode_once<S: FrameSink>(
         schedule.stop();
         ending
     })
+}
+
+/// The same on this thread: no output waits for what a read waits for.
+fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
+    schedule: &Schedule,
+    first: &First<'_>,
+    collector: &mut Collector,
+    make_sink: &M,
+    deliver: &mut D,
+) -> Result<Ending, DecodeError> {
+    let mut ending = Ok(Ending::Final);
+    Worker::new(schedule, first, make_sink()).run(&mut |outcome| {
+        collector.settle(schedule, outcome, deliver).map_break(|ended| ending = ended)
+    });
+    ending
 }
 
 /// Puts results back in order and checks that each began where the one before ended.
@@ -235,25 +257,36 @@ impl Collector {
         // Ends when every worker has returned.
         for outcome in results {
             early.insert(outcome.job.ordinal, outcome);
-            while let Some(Outcome { job, result }) = early.remove(&self.next) {
-                if job.start != self.position {
-                    schedule.again(job, self.position);
+            while let Some(outcome) = early.remove(&self.next) {
+                if outcome.job.start != self.position {
+                    schedule.again(outcome.job, self.position);
                     break;
                 }
-                match result {
-                    Ok(decoded) => {
-                        if self.accept(schedule, &job, decoded, deliver).is_break() {
-                            return Ok(Ending::Final);
-                        }
-                    }
-                    Err(Halt::SinkEnded) => return Ok(Ending::Final),
-                    Err(Halt::Damaged) => return Ok(Ending::Damaged),
-                    Err(Halt::Lost(_)) => return Ok(Ending::Lost),
-                    Err(Halt::Error(error)) => return Err(error),
+                if let ControlFlow::Break(ended) = self.settle(schedule, outcome, deliver) {
+                    return ended;
                 }
             }
         }
         Ok(Ending::Final)
+    }
+
+    /// Takes the next outcome in order; `Break` is the ending of the round.
+    fn settle<O>(
+        &mut self,
+        schedule: &Schedule,
+        Outcome { job, result }: Outcome<O>,
+        deliver: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> ControlFlow<Result<Ending, DecodeError>> {
+        match result {
+            Ok(decoded) => {
+                let flow = self.accept(schedule, &job, decoded, deliver);
+                flow.map_break(|()| Ok(Ending::Final))
+            }
+            Err(Halt::SinkEnded) => ControlFlow::Break(Ok(Ending::Final)),
+            Err(Halt::Damaged) => ControlFlow::Break(Ok(Ending::Damaged)),
+            Err(Halt::Lost(_)) => ControlFlow::Break(Ok(Ending::Lost)),
+            Err(Halt::Error(error)) => ControlFlow::Break(Err(error)),
+        }
     }
 
     fn accept<O>(

@@ -14,8 +14,6 @@ pub(crate) const SEGMENT_PACKETS_MAX: usize = 1024;
 pub(crate) const SEGMENT_BYTES_MAX: usize = 32 << 20;
 /// Packets of a piece that continues a decoder; small, so that outputs flow.
 const PIECE_PACKETS: usize = 64;
-/// The same where packets come at the pace of a camera, which may take one picture a second.
-const LIVE_PIECE_PACKETS: usize = 8;
 
 /// One packet with what is known about it.
 #[derive(Clone, Debug)]
@@ -109,10 +107,10 @@ impl<P> Segmenter<P> {
         self.candidate = None;
     }
 
-    /// Packets come at the pace of a camera: two whole GOPs are not waited for.
+    /// Packets come at the pace of a camera, which may take one picture a second: each is a piece.
     pub(crate) fn flow(&mut self) {
         self.stop_cutting();
-        self.piece_packets = LIVE_PIECE_PACKETS;
+        self.piece_packets = 1;
     }
 
     /// Holds at most so many packets, and no fewer than a piece has, before the first segment is
@@ -333,7 +331,7 @@ mod tests {
             segmenter.push(unit(if at % 5 == 0 { 'S' } else { 'p' }, Some(at)));
             taken.extend(segmenter.pop().map(|piece| (at, piece.units.len())));
         }
-        assert_eq!(taken, [(7, 8), (15, 8)]);
+        assert_eq!(taken, (0..20).map(|at| (at, 1)).collect::<Vec<_>>());
     }
 
     #[test]

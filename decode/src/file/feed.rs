@@ -83,9 +83,10 @@ pub(super) fn feed(
     let units = &job.segment.units;
     for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
         job.packets_left.store(units.len() - index, Ordering::Relaxed);
-        // Later starts of the segment were not cut at: their decoder has seen it all.
+        // Other starts were not cut at: their decoder has seen it all.
+        let is_cut_at = index == 0 && !job.segment.continues_previous;
         let prefixed = match &unit.coded.prelude {
-            Some(prelude) if index == 0 => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
+            Some(prelude) if is_cut_at => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
             _ => None,
         };
         let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));

@@ -1,6 +1,6 @@
 //! One decoding thread: a segment's packets through a decoder to the sink.
 
-use std::{ops::ControlFlow, sync::mpsc::SyncSender};
+use std::ops::ControlFlow;
 
 use media::Extent;
 
@@ -34,6 +34,9 @@ pub(super) struct Outcome<O> {
     pub(super) job: Job,
     pub(super) result: Result<Decoded<O>, Halt>,
 }
+
+/// Takes outcomes as they come.
+pub(super) type Results<'a, O> = &'a mut dyn FnMut(Outcome<O>) -> ControlFlow<()>;
 
 /// Reason for giving up a segment's decoding.
 pub(super) enum Halt {
@@ -77,8 +80,8 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         Worker { schedule, task, first, sink, place, narrow: None }
     }
 
-    /// Decodes until there is nothing left to do.
-    pub(super) fn run(mut self, results: &SyncSender<Outcome<S::Output>>) {
+    /// Decodes until there is nothing left to do, or `results` wants no more.
+    pub(super) fn run(mut self, results: Results<'_, S::Output>) {
         while let Some(job) = self.schedule.next() {
             let flow = if job.segment.is_continued {
                 self.decode_pieces(job, results)
@@ -95,14 +98,13 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     fn report(
         &self,
         outcome: Outcome<S::Output>,
-        results: &SyncSender<Outcome<S::Output>>,
+        results: Results<'_, S::Output>,
     ) -> ControlFlow<()> {
         if matches!(outcome.result, Err(Halt::SinkEnded)) {
             self.schedule.stop();
             return ControlFlow::Break(());
         }
-        // Nobody receives any more once the collector has given up.
-        results.send(outcome).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+        results(outcome)
     }
 
     /// A segment that begins and ends at clean starts.
@@ -150,11 +152,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     }
 
     /// Segments that continue one decoder, until one ends clean.
-    fn decode_pieces(
-        &mut self,
-        first: Job,
-        results: &SyncSender<Outcome<S::Output>>,
-    ) -> ControlFlow<()> {
+    fn decode_pieces(&mut self, first: Job, results: Results<'_, S::Output>) -> ControlFlow<()> {
         let opened = if self.task.conceals {
             self.open(1, OnDamage::Conceal)
         } else {

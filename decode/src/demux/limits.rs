@@ -1,0 +1,38 @@
+//! Bounds of what is taken from a file, and a look at a picture's size by them.
+
+use media::Extent;
+
+use crate::DecodeError;
+
+/// Limits of the resources that a file may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most columns and most rows of a picture.
+    pub side_px: u32,
+    /// Most pixels of a picture.
+    pub area_px: u64,
+    /// Most bytes of a picture's samples; a decoder of AV1 looks when it shows one, others before they
+    /// make room for it.
+    pub picture_bytes: u64,
+    /// Most streams of any kind in a container.
+    pub streams: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        // No format has more than four samples of sixteen bits a pixel: none is refused for its bytes.
+        let area_px = 8192 * 8192;
+        Limits { side_px: 8192, area_px, picture_bytes: area_px * 8, streams: 16 }
+    }
+}
+
+pub(crate) fn check_extent(extent: Extent, limits: Limits) -> Result<(), DecodeError> {
+    let Extent { width, height } = extent;
+    if width.max(height) > limits.side_px {
+        return Err(DecodeError::PictureTooLarge { width, height, max: limits.side_px });
+    }
+    if u64::from(width) * u64::from(height) > limits.area_px {
+        return Err(DecodeError::TooManyPixels { width, height, max: limits.area_px });
+    }
+    Ok(())
+}
