@@ -106,7 +106,7 @@ impl RemoteSource {
         let limits = Limits::remote();
         match self {
             RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..limits },
-            RemoteSource::Rtsp(_) => limits,
+            RemoteSource::Rtsp(_) => Limits::camera(),
         }
     }
 }

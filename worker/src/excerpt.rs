@@ -94,7 +94,7 @@ impl Supervisor {
             return Err(WorkerError::NotAFile);
         }
         let cpu_seconds = limits.wall.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, shows_views: false };
+        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
         let mut process = self.process(&self.program.plain(), &limits, life)?;
         let request =
             Request::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };

@@ -7,6 +7,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     net::sockopt::{Timeout, set_socket_timeout},
 };
@@ -27,6 +28,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 pub(crate) struct Feed {
     source: Source,
     descriptor: Option<OwnedFd>,
+    /// The connection of a camera, to see its end by.
+    camera: Option<OwnedFd>,
     resources: Option<Box<dyn Resources>>,
 }
 
@@ -39,20 +42,35 @@ impl Feed {
                     return Err(WorkerError::NotAFile);
                 }
                 let source = Source::File { len: metadata.len() };
-                Ok(Feed { source, descriptor: Some(file.into()), resources: None })
+                Ok(Feed { source, descriptor: Some(file.into()), camera: None, resources: None })
             }
             JobInput::Remote(Remote { url, resources, playlists }) => {
                 let source = Source::Remote { url, playlists };
-                Ok(Feed { source, descriptor: None, resources: Some(resources) })
+                Ok(Feed { source, descriptor: None, camera: None, resources: Some(resources) })
             }
             JobInput::Rtsp(Rtsp { socket, url, credentials }) => {
                 prepare_connection(&socket).map_err(|error| WorkerError::Io(error.into()))?;
                 let credentials =
                     credentials.map(|(user, password)| Credentials { user, password });
                 let source = Source::Rtsp { url, credentials };
-                Ok(Feed { source, descriptor: Some(socket), resources: None })
+                let camera = Some(socket.try_clone().map_err(WorkerError::Io)?);
+                Ok(Feed { source, descriptor: Some(socket), camera, resources: None })
             }
         }
+    }
+
+    /// The source is one that shows pictures for as long as it likes.
+    pub fn is_camera(&self) -> bool {
+        self.camera.is_some()
+    }
+
+    /// The other end of a camera's connection sends no more.
+    pub fn has_ended(&self) -> bool {
+        let Some(camera) = &self.camera else { return false };
+        let mut end = [PollFd::new(camera, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An interrupted look is followed by another soon.
+        poll(&mut end, Some(&at_once)).is_ok() && !end[0].revents().is_empty()
     }
 
     /// Gives the worker its job.
@@ -92,4 +110,23 @@ fn make_waiting(descriptor: BorrowedFd<'_>) -> Result<(), WorkerError> {
     fcntl_getfl(descriptor)
         .and_then(|flags| fcntl_setfl(descriptor, flags - OFlags::NONBLOCK))
         .map_err(|error| WorkerError::Io(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, net::Shutdown, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_camera_has_ended_when_it_sends_no_more_whatever_waits_to_be_read() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let (socket, url) = (theirs.into(), String::new());
+        let feed = Feed::new(JobInput::Rtsp(Rtsp { socket, url, credentials: None }));
+        let feed = feed.expect("a socket");
+        (&ours).write_all(b"packet").expect("room");
+        assert!(feed.is_camera() && !feed.has_ended());
+        ours.shutdown(Shutdown::Write).expect("open");
+        assert!(feed.has_ended());
+    }
 }

@@ -88,9 +88,9 @@ pub(crate) struct Process {
 /// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// For one job with so many decoding threads, which may use so much CPU; one that shows views
-    /// goes on for as long as models look at them.
-    Job { threads: usize, cpu_seconds: u64, shows_views: bool },
+    /// For one job with so many decoding threads, which may use so much CPU; one without a set length
+    /// goes on for as long as models look at its views, or a camera shows pictures.
+    Job { threads: usize, cpu_seconds: u64, is_endless: bool },
     /// Until its owner ends it; decodes sessions on a thread a core, [`SESSION_THREADS_MAX`] at most.
     Open,
 }
@@ -108,7 +108,7 @@ impl Life {
 
     /// Returns true where its output is bounded for a span, not in all: it has no set length.
     fn is_paced(self) -> bool {
-        matches!(self, Life::Open | Life::Job { shows_views: true, .. })
+        matches!(self, Life::Open | Life::Job { is_endless: true, .. })
     }
 }
 

@@ -76,7 +76,7 @@ impl JobCheck {
             chunks: ChunkCheck::new(options.views),
             stills: options.stills,
             is_opened: false,
-            spent_max_us: wall_us.saturating_mul(2 * JOB_THREADS_MAX as u64),
+            spent_max_us: wall_us.saturating_mul(2 * JOB_THREADS_MAX as u64).min(COUNT_MAX),
         }
     }
 

@@ -39,6 +39,9 @@ pub const JOB_THREADS_MAX: usize = 16;
 /// Memory of a worker that scales a still: its planes before and after, at the largest size.
 const SHRINK_MEMORY_BYTES: u64 = 1 << 30;
 
+/// More time than any job takes: a century and a third, which clocks can still add.
+const ENDLESS: Duration = Duration::from_secs(1 << 32);
+
 /// Limits of a worker's resources, past which it is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -50,7 +53,8 @@ pub struct Limits {
     pub first_frame: Duration,
     /// Time between two signs of progress after that.
     pub stall: Duration,
-    /// Bytes of signals, stills and views: of a job, or of any minute of a job with views.
+    /// Bytes of signals, stills and views: of a job, or of any minute of a job with views or of a
+    /// camera.
     pub output_bytes: u64,
     /// Threads at once; `None` is what the decoding threads that were asked for can need.
     pub threads: Option<u64>,
@@ -79,6 +83,13 @@ impl Limits {
             stall: Duration::from_secs(60),
             ..Limits::default()
         }
+    }
+
+    /// For a camera, which is recorded until it ends, is stopped, or has shown as many frames as are
+    /// wanted: no time for the whole, which those frames bound. Once its connection has ended, the
+    /// worker has the time of a stall for what is left.
+    pub fn camera() -> Limits {
+        Limits { wall: ENDLESS, ..Limits::remote() }
     }
 }
 
@@ -196,7 +207,7 @@ impl Supervisor {
         let expected = Cut::shrinking(extent, None, edge_max).extent();
         let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, shows_views: false };
+        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
         let (mut process, _) = Process::spawn(&self.program.plain(), &limits, life)?;
         process.backlog().push(&Request::Shrink { jpeg: still, edge_max })?;
         match process.answer()? {
@@ -267,7 +278,8 @@ impl Supervisor {
         let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let life = Life::Job { threads, cpu_seconds, shows_views: views.is_some() };
+        let is_endless = views.is_some() || feed.is_camera();
+        let life = Life::Job { threads, cpu_seconds, is_endless };
         let mut process = self.process(&self.program, &limits, life)?;
         let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
         let mut check = JobCheck::new(&options, &limits);
@@ -304,6 +316,9 @@ impl Supervisor {
                 Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
                 None => {
                     process.look()?;
+                    if feed.has_ended() {
+                        watchdog.source_ended();
+                    }
                     if process.wait(None)? == Line::Closed {
                         return Err(process.death());
                     }

@@ -12,12 +12,21 @@ pub(crate) struct Watchdog<'a> {
     frames_seen: bool,
     /// Time before the first frame in which the worker waited for this side.
     excused: Duration,
+    /// Since when the source has said its last, but for time in which the worker waited for this side.
+    source_ended: Option<Instant>,
 }
 
 impl Watchdog<'_> {
     pub fn new(limits: &Limits) -> Watchdog<'_> {
         let now = Instant::now();
-        Watchdog { limits, started: now, heard: now, frames_seen: false, excused: Duration::ZERO }
+        Watchdog {
+            limits,
+            started: now,
+            heard: now,
+            frames_seen: false,
+            excused: Duration::ZERO,
+            source_ended: None,
+        }
     }
 
     /// The worker said something, about frames or about what comes before them.
@@ -28,7 +37,16 @@ impl Watchdog<'_> {
     /// The worker has the word again, which was taken from it at `since`.
     pub fn resume(&mut self, since: Instant) {
         self.heard = Instant::now();
-        self.excused += self.heard - since;
+        let waited = self.heard - since;
+        self.excused += waited;
+        if let Some(ended) = &mut self.source_ended {
+            *ended += waited;
+        }
+    }
+
+    /// Nothing more comes from the source: what the worker says from here on cannot go on for long.
+    pub fn source_ended(&mut self) {
+        self.source_ended.get_or_insert_with(Instant::now);
     }
 
     pub fn check(&self) -> Result<(), WorkerError> {
@@ -38,10 +56,30 @@ impl Watchdog<'_> {
             Err(WorkerError::WallClock { after: wall })
         } else if !self.frames_seen && self.started.elapsed() > first_frame + self.excused {
             Err(WorkerError::FirstFrameTimeout { after: first_frame })
-        } else if self.frames_seen && silence > stall {
+        } else if self.frames_seen && silence > stall
+            || self.source_ended.is_some_and(|ended| ended.elapsed() > stall)
+        {
             Err(WorkerError::Stalled { after: stall })
         } else {
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_talks_on_is_not_heard_for_ever_behind_the_end_of_its_source() {
+        let limits = Limits { stall: Duration::ZERO, ..Limits::camera() };
+        let mut watchdog = Watchdog::new(&limits);
+        assert!(watchdog.check().is_ok());
+        watchdog.source_ended();
+        while watchdog.check().is_ok() {
+            // It says something all the time.
+            watchdog.resume(Instant::now());
+        }
+        assert!(matches!(watchdog.check(), Err(WorkerError::Stalled { .. })));
     }
 }

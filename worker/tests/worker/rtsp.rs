@@ -1,15 +1,18 @@
 //! RTSP from a real server, GStreamer's, which sends coded files as they are.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
     net::TcpStream,
     ops::ControlFlow,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
 };
 
-use decode::Sampling;
+use decode::{Demuxer, Sampling};
 use gate::GateConfig;
 use media::ErrorKind;
 use worker::{CancelToken, JobEvent, JobInput, JobSpec, Limits, Rtsp, WorkerError};
@@ -71,7 +74,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
         views: None,
         gate: GateConfig::default(),
         threads: 2,
-        limits: Limits::remote(),
+        limits: Limits::camera(),
     }
 }
 
@@ -190,6 +193,92 @@ fn a_live_camera_is_read_until_there_is_enough() {
         })
         .expect("what came before");
     assert!(heard.signals.len() >= 10 && heard.done.expect("a report").truncated);
+}
+
+/// Answers of a server of H.264 to all that it is asked before it plays.
+fn answers() -> String {
+    let sdp = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n";
+    format!(
+        "RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n\
+         RTSP/1.0 200 OK\r\nCSeq: 2\r\nContent-Length: {}\r\n\r\n{sdp}\
+         RTSP/1.0 200 OK\r\nCSeq: 3\r\nSession: 1\r\n\r\n\
+         RTSP/1.0 200 OK\r\nCSeq: 4\r\n\r\n",
+        sdp.len()
+    )
+}
+
+/// The packets of each picture of a file of 25 a second (RFC 6184 5.6), as they cross a connection.
+fn packets(path: &Path) -> Vec<Vec<u8>> {
+    let file = Box::new(File::open(path).expect("the file opens"));
+    let pictures = Demuxer::open(file, decode::Limits::default()).expect("a container");
+    let (mut number, mut sent) = (0u16, Vec::new());
+    for (picture, coded) in (1u32..).zip(pictures.into_coded_pictures()) {
+        let data = coded.access_unit.data;
+        let starts = (0..data.len()).filter(|&at| data[at..].starts_with(&[0, 0, 0, 1]));
+        let starts: Vec<usize> = starts.collect();
+        let ends = starts.iter().skip(1).copied().chain([data.len()]);
+        let mut bytes = Vec::new();
+        for (start, end) in starts.iter().zip(ends) {
+            let unit = &data[start + 4..end];
+            let is_last = u8::from(end == data.len());
+            let len = u16::try_from(12 + unit.len()).expect("a small picture");
+            bytes.extend([b'$', 0]);
+            bytes.extend(len.to_be_bytes());
+            bytes.extend([0x80, is_last << 7 | 96]);
+            bytes.extend(number.to_be_bytes());
+            // From 1, as libav takes a time of 0 for none.
+            bytes.extend((picture * 3600).to_be_bytes());
+            bytes.extend([0; 4]);
+            bytes.extend(unit);
+            number += 1;
+        }
+        sent.push(bytes);
+    }
+    sent
+}
+
+#[test]
+fn what_a_camera_has_shown_is_told_before_it_shows_more() {
+    let _alone = alone();
+    // One GOP.
+    let path = made("rtsp-one-gop.mp4", &["-bf", "0", "-g", "100", "-x264-params", "slices=1"]);
+    let expected = run(spec(&path)).expect("a result").settled();
+    let pictures = packets(&path);
+    let (before, after) = pictures.split_at(50);
+    // A picture's end shows by the next one's begin, and a signal by the two frames behind it.
+    let told = before.len() - 3;
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let (go_on, waits) = mpsc::sync_channel(1);
+    let mut heard = Heard::default();
+    thread::scope(|scope| {
+        scope.spawn(move || -> io::Result<()> {
+            let mut camera = &ours;
+            camera.write_all(answers().as_bytes())?;
+            camera.write_all(&before.concat())?;
+            // Without a word it ends: the signals have not come.
+            if waits.recv().is_ok() {
+                camera.write_all(&after.concat())?;
+            }
+            Ok(())
+        });
+        let mut go_on = Some(go_on);
+        let camera = job(theirs, "rtsp://camera.test/".to_owned(), None);
+        supervisor().run_job(camera, &CancelToken::new(), &mut |event| {
+            let flow = heard.take(event);
+            if heard.signals.len() >= told
+                && let Some(go_on) = go_on.take()
+            {
+                go_on.send(()).ok();
+            }
+            flow
+        })
+    })
+    .expect("a result");
+    assert_eq!(heard.signals.len(), 100);
+    for (found, expected) in heard.signals.iter().zip(&expected.signals) {
+        assert_eq!(found, expected);
+    }
+    assert!(heard.stills == expected.stills && !heard.stills.is_empty());
 }
 
 #[test]
