@@ -33,6 +33,7 @@ fn cuts(path: &Path) -> Vec<u64> {
         views: None,
         gate: GateConfig::default(),
         threads: 2,
+        resume: None,
         limits: Limits::default(),
     };
     let mut gate = Gate::new(GateConfig::default());

@@ -62,6 +62,7 @@ pub fn analyze(
         views: None,
         gate,
         threads: job.threads,
+        resume: None,
         limits: Limits { wall: WALL, output_bytes: OUTPUT_BYTES, ..Limits::default() },
     };
     let mut stream = None;

@@ -11,9 +11,10 @@ use std::{
 use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp, WallTime};
 
 use crate::{
-    DecodeError,
+    DecodeError, Sampling,
     continuity::Continuity,
     ffi::{Format, Packet, Parameters, StreamFacts},
+    sampling::Position,
     segment::{Segment, Segmenter, Unit},
     start::Inspector,
 };
@@ -51,6 +52,19 @@ pub struct StreamInfo {
     pub declared_frames: Option<u64>,
     /// Wall time of its start, as the container says.
     pub wall_start: Option<WallTime>,
+}
+
+/// Frames that came of a source before its connection was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// Sampled frames, which count among those that are wanted.
+    pub frames: u64,
+    /// Pictures, sampled or not.
+    pub source_frames: u64,
+    /// Time of the last sampled frame.
+    pub latest: Timestamp,
+    /// Time of the first picture of the new connection.
+    pub begins_at: Timestamp,
 }
 
 /// Demuxers that read media from the one input they are given.
@@ -132,6 +146,10 @@ pub struct Demuxer {
     continuity: Option<Continuity>,
     /// Number of packets within which its output is wanted.
     hurry: Option<usize>,
+    /// Frames that it goes on from.
+    earlier: Option<Earlier>,
+    /// Ticks that lead its times there; `None` until the first packet with a time.
+    moved_by: Option<i64>,
 }
 
 impl Demuxer {
@@ -165,6 +183,12 @@ impl Demuxer {
     #[must_use]
     pub fn joined(self) -> Demuxer {
         Demuxer { continuity: Some(Continuity::new(self.stream.timebase)), ..self }
+    }
+
+    /// For a source that goes on from these frames: what comes of it is counted and timed from there.
+    #[must_use]
+    pub fn after(self, earlier: Earlier) -> Demuxer {
+        Demuxer { earlier: Some(earlier), ..self }
     }
 
     /// For outputs that are wanted as soon as so many packets are decoded: a longer first GOP, which
@@ -243,6 +267,8 @@ impl Demuxer {
             is_camera: false,
             continuity: None,
             hurry: None,
+            earlier: None,
+            moved_by: None,
         })
     }
 
@@ -265,6 +291,11 @@ impl Demuxer {
 
     pub(crate) fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Returns the position of the source before its first picture.
+    pub(crate) fn begin(&self, sampling: Sampling) -> Position {
+        self.earlier.as_ref().map(|earlier| Position::after(earlier, sampling)).unwrap_or_default()
     }
 
     /// The same file from its beginning.
@@ -317,6 +348,9 @@ impl Demuxer {
             let offset = continuity.offset(packet.dts(), packet.duration());
             packet.shift(offset);
         }
+        if is_ours {
+            packet.shift(self.way_on(&packet));
+        }
         self.note_times(&packet);
         if !is_ours {
             return;
@@ -329,6 +363,17 @@ impl Demuxer {
             bytes: packet.data().len(),
             payload: packet,
         });
+    }
+
+    /// Returns the ticks by which to move the packet's times: the first picture is shown where the source
+    /// goes on.
+    fn way_on(&mut self, packet: &Packet) -> i64 {
+        let Some(earlier) = &self.earlier else { return 0 };
+        if self.moved_by.is_none() {
+            let goal = earlier.begins_at.ticks_of(self.stream.timebase);
+            self.moved_by = packet.pts().or(packet.dts()).map(|first| goal.saturating_sub(first));
+        }
+        self.moved_by.unwrap_or(0)
     }
 
     fn note_times(&mut self, packet: &Packet) {

@@ -124,7 +124,8 @@ pub fn decode_file_by<S: FrameSink>(
     mut deliver: impl FnMut(S::Output) -> ControlFlow<()>,
 ) -> Result<FileReport, DecodeError> {
     let source_rate = demuxer.stream().source_rate;
-    let mut collector = Collector::default();
+    let begin = demuxer.begin(options.sampling);
+    let mut collector = Collector { position: begin, ..Collector::default() };
     let mut conceals = demuxer.is_live();
     let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live());
     let first = First::new(asked);
@@ -148,7 +149,7 @@ pub fn decode_file_by<S: FrameSink>(
         collector = collector.starting_over();
     };
     let damaged_packets = collector.damaged_packets;
-    if collector.position.source_frames == 0 && facts.is_complete {
+    if collector.position.source_frames == begin.source_frames && facts.is_complete {
         return Err(DecodeError::NothingDecoded { damaged_packets });
     }
     Ok(FileReport {

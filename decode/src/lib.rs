@@ -28,8 +28,8 @@ mod units;
 
 pub use backend::{Backend, BackendError};
 pub use demux::{
-    Demuxer, ExcerptContainer, ExcerptStart, Input, Limits, PLAYLIST_HEAD_BYTES, StreamInfo,
-    is_playlist,
+    Demuxer, Earlier, ExcerptContainer, ExcerptStart, Input, Limits, PLAYLIST_HEAD_BYTES,
+    StreamInfo, is_playlist,
 };
 pub use engine::Decoders;
 pub use error::DecodeError;

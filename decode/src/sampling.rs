@@ -6,6 +6,8 @@ use std::cmp::Ordering;
 
 use media::{Rate, Timestamp};
 
+use crate::Earlier;
+
 /// A sampling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
@@ -27,6 +29,18 @@ pub(crate) struct Position {
     pub(crate) sampled: u64,
     /// The k whose instant no taken frame covers yet.
     pub(crate) next_instant: u64,
+}
+
+impl Position {
+    /// Returns the position behind these frames.
+    pub(crate) fn after(earlier: &Earlier, sampling: Sampling) -> Position {
+        let Earlier { frames: sampled, source_frames, latest, .. } = *earlier;
+        let next_instant = match sampling {
+            Sampling::Fixed(rate) if latest.ticks >= 0 => first_instant_after(latest, rate),
+            _ => 0,
+        };
+        Position { source_frames, sampled, next_instant }
+    }
 }
 
 /// Takes or leaves frames offered in presentation order.

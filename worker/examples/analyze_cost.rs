@@ -108,11 +108,22 @@ fn run(given: &Arguments, tally: &Mutex<Tally>) -> Result<u64, Box<dyn std::erro
     let report = if given.worker {
         let limits = Limits::default();
         let input = input.into();
-        let spec = JobSpec { input, sampling, max_frames, stills, views, gate, threads, limits };
+        let spec = JobSpec {
+            input,
+            sampling,
+            max_frames,
+            stills,
+            views,
+            gate,
+            threads,
+            resume: None,
+            limits,
+        };
         let supervisor = Supervisor::new(WorkerProgram::current());
         supervisor.run_job(spec, &CancelToken::new(), &mut |event| count(event))?
     } else {
-        let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
+        let options =
+            JobOptions { sampling, max_frames, stills, views, gate, threads, resume: None };
         analyze(BufReader::new(input), &options, &count)?
     };
     Ok(report.frames)

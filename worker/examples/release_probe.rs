@@ -65,7 +65,15 @@ fn allocations(more: u64) -> u64 {
 fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
     let input = BufReader::new(File::open(clip).expect("the clip opens"));
     let (sampling, gate) = (Sampling::Every, GateConfig::default());
-    let options = JobOptions { sampling, max_frames, stills: false, views: None, gate, threads: 2 };
+    let options = JobOptions {
+        sampling,
+        max_frames,
+        stills: false,
+        views: None,
+        gate,
+        threads: 2,
+        resume: None,
+    };
     let before = ALLOCATIONS.load(Relaxed);
     let report = analyze(input, &options, &|event| {
         if let JobEvent::Signals(signals) = event {

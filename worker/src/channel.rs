@@ -260,8 +260,15 @@ mod tests {
     fn job(len: u64) -> Request {
         let gate = GateConfig::default();
         let sampling = Sampling::Every;
-        let options =
-            JobOptions { sampling, max_frames: 9, stills: true, views: None, gate, threads: 2 };
+        let options = JobOptions {
+            sampling,
+            max_frames: 9,
+            stills: true,
+            views: None,
+            gate,
+            threads: 2,
+            resume: None,
+        };
         Request::Job { source: Source::File { len }, options }
     }
 

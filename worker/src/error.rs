@@ -20,6 +20,14 @@ pub enum Fault {
     /// The measuring backend does not work here.
     #[error(transparent)]
     Gate(GateError),
+    /// The source gives no media, or no more of it: nothing is wrong with what came.
+    #[error("{message}")]
+    Source {
+        /// It was asked and said no, instead of falling silent.
+        is_refused: bool,
+        /// Description of the error.
+        message: String,
+    },
     /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
     Other {
@@ -50,6 +58,7 @@ impl Fault {
             Fault::Backend(error) => error.kind(),
             Fault::Gate(error) => error.kind,
             Fault::PixelsLost(_) => ErrorKind::Unavailable,
+            Fault::Source { .. } => ErrorKind::InvalidInput,
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,
             Fault::Stopped => ErrorKind::Cancelled,

@@ -22,8 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{Decoders, Demuxer, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by};
-use gate::{Decision, GateConfig, Measurements, Reason};
+use decode::{
+    Decoders, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
+};
+use gate::{Decision, Gate, GateConfig, Measurements, Reason};
 use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
 
 use crate::{
@@ -46,6 +48,39 @@ pub struct JobOptions {
     pub gate: GateConfig,
     /// Decoding threads, at least 1.
     pub threads: usize,
+    /// The source goes on from an earlier job.
+    pub resume: Option<Resume>,
+}
+
+/// Place at which a job goes on from one whose live source was lost.
+///
+/// Frames and chunks are numbered on, times lead on, and the gate decides as it would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// Signal that was said last.
+    pub last: Signal,
+    /// Chunks that were said, where views are asked for.
+    pub chunks: u64,
+    /// Presentation time of the first picture, in milliseconds: that of the last signal, and the time
+    /// in which nothing came.
+    pub begins_at_ms: i64,
+}
+
+impl Resume {
+    /// Returns the index of the next frame.
+    pub fn next_frame(&self) -> u64 {
+        self.last.frame_index.saturating_add(1)
+    }
+
+    fn earlier(&self) -> Earlier {
+        let index = self.last.source_frame_index.unwrap_or(self.last.frame_index);
+        Earlier {
+            frames: self.next_frame(),
+            source_frames: index.saturating_add(1),
+            latest: Timestamp::from_millis(self.last.pts_ms),
+            begins_at: Timestamp::from_millis(self.begins_at_ms),
+        }
+    }
 }
 
 impl JobOptions {
@@ -185,6 +220,10 @@ pub(crate) fn analyze_opened(
         Some(packets) => demuxer.in_hurry(packets),
         None => demuxer,
     };
+    let demuxer = match &options.resume {
+        Some(resume) => demuxer.after(resume.earlier()),
+        None => demuxer,
+    };
     let rotation = demuxer.stream().rotation;
     let job = Job::new(options, rotation, measuring, emit);
     if emit(JobEvent::Opened(demuxer.stream().clone())).is_break() {
@@ -219,6 +258,7 @@ struct Job<'a> {
     stills: bool,
     views: Option<ViewOptions>,
     gate: GateConfig,
+    resume: Option<Resume>,
     rotation: Rotation,
     measuring: &'a Measuring,
     emit: Emit<'a>,
@@ -240,14 +280,23 @@ impl<'a> Job<'a> {
             stills: options.stills,
             views: options.views,
             gate: options.gate,
+            resume: options.resume,
             rotation,
             measuring,
             emit,
             failure: Mutex::new(None),
-            progress: Progress::new(),
+            progress: Progress::new(options.resume.map_or(0, |resume| resume.next_frame())),
             clocks: Clocks::default(),
             spare_records: Mutex::default(),
         }
+    }
+
+    /// The gate before the job's first frame.
+    fn first_gate(&self) -> Gate {
+        let Some(resume) = &self.resume else { return Gate::new(self.gate) };
+        let mut gate = Gate::resume(self.gate, 0);
+        gate.offer(&resume.last);
+        gate
     }
 
     fn say(&self, event: JobEvent) -> Result<(), Fault> {
@@ -314,10 +363,11 @@ struct Progress {
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 impl Progress {
-    fn new() -> Progress {
+    /// Goes on from so many frames.
+    fn new(frames: u64) -> Progress {
         Progress {
             started: Instant::now(),
-            frames: AtomicU64::new(0),
+            frames: AtomicU64::new(frames),
             pts_ms: AtomicI64::new(0),
             due_ms: AtomicU64::new(0),
         }

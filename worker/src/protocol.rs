@@ -15,8 +15,8 @@ use gate::{GateConfig, Reason};
 use media::{Codec, EventType, PixelsLost, Timestamp, WallTime};
 
 use crate::{
-    Capabilities, ExcerptEvent, Fault, JobEvent, JobOptions, SandboxLevel, SandboxReport, Spent,
-    Still,
+    Capabilities, ExcerptEvent, Fault, JobEvent, JobOptions, Resume, SandboxLevel, SandboxReport,
+    Spent, Still,
     sandbox::Confinement,
     session::{SessionEvent, SessionSpec},
     still::Picture,
@@ -200,6 +200,7 @@ wire_enum!(Fault, "fault", {
     5 => Backend(error),
     6 => Gate(error),
     7 => PixelsLost(lost),
+    8 => Source { is_refused, message },
 });
 wire_struct!(PixelsLost { reason });
 wire_struct!(Picture { extent, jpeg });
@@ -259,7 +260,8 @@ wire_enum!(Reason, "reason", {
 wire_struct!(Capabilities { codecs, measurer });
 wire_struct!(DeviceSpec { backend, device, capabilities });
 wire_struct!(Spent { decode_us, gate_us });
-wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, threads });
+wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, threads, resume });
+wire_struct!(Resume { last, chunks, begins_at_ms });
 wire_struct!(GateConfig {
     keepalive_frames,
     keepalive_ms,

@@ -4,8 +4,8 @@ use decode::FileReport;
 use media::{EventType, Extent, Signal};
 
 use crate::{
-    JobEvent, JobOptions, Limits, Spent, Still, jpeg::is_baseline, supervisor::JOB_THREADS_MAX,
-    views::ChunkCheck, wire::ProtocolError,
+    JobEvent, JobOptions, Limits, Resume, Spent, Still, jpeg::is_baseline,
+    supervisor::JOB_THREADS_MAX, views::ChunkCheck, wire::ProtocolError,
 };
 
 /// Largest count that every reader of JSON has exactly.
@@ -16,7 +16,7 @@ pub(crate) struct FrameCheck {
     frames_max: u64,
     /// Longest side of a still.
     side_max: u32,
-    /// Signals that came.
+    /// Signals that came, of earlier jobs too.
     signals: u64,
     /// Frame of the latest still.
     still: Option<u64>,
@@ -25,6 +25,11 @@ pub(crate) struct FrameCheck {
 impl FrameCheck {
     pub fn new(frames_max: u64, side_max: u32) -> FrameCheck {
         FrameCheck { frames_max, side_max, signals: 0, still: None }
+    }
+
+    /// The same, of a job that goes on from another.
+    pub fn after(self, resume: &Resume) -> FrameCheck {
+        FrameCheck { signals: resume.next_frame(), ..self }
     }
 
     /// Signals that came.
@@ -71,9 +76,15 @@ impl JobCheck {
     pub fn new(options: &JobOptions, limits: &Limits) -> JobCheck {
         let side_max = decode::Limits::default().side_px;
         let wall_us = u64::try_from(limits.wall.as_micros()).unwrap_or(u64::MAX);
+        let frames = FrameCheck::new(options.max_frames, side_max);
+        let chunks = ChunkCheck::new(options.views);
+        let (frames, chunks) = match &options.resume {
+            Some(resume) => (frames.after(resume), chunks.after(resume)),
+            None => (frames, chunks),
+        };
         JobCheck {
-            frames: FrameCheck::new(options.max_frames, side_max),
-            chunks: ChunkCheck::new(options.views),
+            frames,
+            chunks,
             stills: options.stills,
             is_opened: false,
             spent_max_us: wall_us.saturating_mul(2 * JOB_THREADS_MAX as u64).min(COUNT_MAX),

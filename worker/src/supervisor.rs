@@ -19,8 +19,8 @@ use gate::GateConfig;
 use media::Extent;
 
 use crate::{
-    Attempt, Capabilities, JobEvent, JobInput, JobOptions, SandboxReport, ViewOptions, WorkerError,
-    WorkerProgram,
+    Attempt, Capabilities, JobEvent, JobInput, JobOptions, Resume, SandboxReport, ViewOptions,
+    WorkerError, WorkerProgram,
     feed::Feed,
     jpeg,
     process::{Life, Line, Process},
@@ -111,6 +111,8 @@ pub struct JobSpec {
     pub gate: GateConfig,
     /// Decoding threads, from 1 to [`JOB_THREADS_MAX`]; a number beyond is taken for the nearest.
     pub threads: usize,
+    /// The source is a live one that goes on from an earlier job.
+    pub resume: Option<Resume>,
     /// Limits of the worker's resources.
     pub limits: Limits,
 }
@@ -233,6 +235,7 @@ impl Supervisor {
             views: None,
             gate: GateConfig::default(),
             threads: 1,
+            resume: None,
             limits: Limits::default(),
         };
         let mut found = None;
@@ -273,7 +276,8 @@ impl Supervisor {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
-        let JobSpec { input, sampling, max_frames, stills, views, gate, threads, limits } = spec;
+        let JobSpec { input, sampling, max_frames, stills, views, gate, threads, resume, limits } =
+            spec;
         let threads = threads.clamp(1, JOB_THREADS_MAX);
         let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
@@ -281,7 +285,7 @@ impl Supervisor {
         let is_endless = views.is_some() || feed.is_camera();
         let life = Life::Job { threads, cpu_seconds, is_endless };
         let mut process = self.process(&self.program, &limits, life)?;
-        let options = JobOptions { sampling, max_frames, stills, views, gate, threads };
+        let options = JobOptions { sampling, max_frames, stills, views, gate, threads, resume };
         let mut check = JobCheck::new(&options, &limits);
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);

@@ -183,6 +183,7 @@ fn decode_for_a_while(
             views: None,
             gate: GateConfig::default(),
             threads: 1,
+            resume: None,
             limits: Limits::default(),
         };
         let report = supervisor.run_job(spec, cancel, &mut |event| {

@@ -107,6 +107,7 @@ pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
         views: None,
         gate: GateConfig::default(),
         threads: 1,
+        resume: None,
         limits: Limits::default(),
     };
     let outcome = supervisor.run_job(spec, &CancelToken::new(), &mut |event| match event {

@@ -259,10 +259,11 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn new(demuxer: Demuxer, options: &FileOptions, round: Round) -> Schedule {
         let task = Task::new(&demuxer, options, round);
+        let begin = demuxer.begin(options.sampling);
         let state = State {
             demuxer,
-            predicted: Position::default(),
-            position: Position::default(),
+            predicted: begin,
+            position: begin,
             next_ordinal: 0,
             in_flight: VecDeque::new(),
             again: VecDeque::new(),

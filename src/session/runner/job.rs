@@ -170,6 +170,7 @@ impl Job {
             views: self.chunks.as_ref().map(|chunks| chunks.views),
             gate: self.ingest.gate.unwrap_or(self.runner.parts.gate),
             threads: self.runner.parts.threads,
+            resume: None,
             limits,
         };
         let cancel = self.guard.token().running.clone();

@@ -122,8 +122,9 @@ pub(super) struct Chunker {
 }
 
 impl Chunker {
-    pub fn new(options: &ViewOptions) -> Chunker {
-        Chunker { grid: Grid::new(options), shown: Shown::new(options), open: None, next_index: 0 }
+    /// Numbers its chunks from `next_index` on.
+    pub fn new(options: &ViewOptions, next_index: u64) -> Chunker {
+        Chunker { grid: Grid::new(options), shown: Shown::new(options), open: None, next_index }
     }
 
     pub fn place(&mut self, signal: &Signal) -> Place {
@@ -132,6 +133,8 @@ impl Chunker {
 
     /// Counts the frame; tells whether its picture is wanted.
     pub fn offer(&mut self, signal: &Signal, place: Place, selected: Option<Reason>) -> bool {
+        // The first of a job that goes on from another may be anywhere in its chunk.
+        let place = Place { is_even: place.is_even || self.open.is_none(), ..place };
         let chunk = self.open.get_or_insert_with(|| Chunk {
             index: self.next_index,
             first_frame: signal.frame_index,

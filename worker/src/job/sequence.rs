@@ -37,13 +37,14 @@ struct Album {
 
 impl<'a> Sequencer<'a> {
     pub fn new(job: &'a Job<'a>) -> Sequencer<'a> {
+        let chunks = job.resume.map_or(0, |resume| resume.chunks);
         Sequencer {
             job,
             window: SignalWindow::new(AHEAD),
-            gate: Gate::new(job.gate),
+            gate: job.first_gate(),
             signals: Vec::new(),
             album: Album { maker: PictureMaker::new(job), candidates: VecDeque::new() },
-            chunker: job.views.as_ref().map(Chunker::new),
+            chunker: job.views.as_ref().map(|options| Chunker::new(options, chunks)),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod devices;
 mod kept;
+mod resumed;
 
 use std::sync::{Arc, LazyLock};
 
@@ -117,6 +118,7 @@ fn options(asked: Asked) -> JobOptions {
         views: asked.views,
         gate: GateConfig::default(),
         threads: 1,
+        resume: None,
     }
 }
 

@@ -160,7 +160,12 @@ fn devices() -> impl Strategy<Value = Devices> {
 
 fn request() -> impl Strategy<Value = Request> {
     let pictures = (any::<bool>(), option::of(view_options()));
-    let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), 1..99usize);
+    let resume = option::of((signal(), any::<u64>(), any::<i64>()));
+    let resume = resume.prop_map(|place| {
+        place.map(|(last, chunks, begins_at_ms)| Resume { last, chunks, begins_at_ms })
+    });
+    let threads = (1..99usize, resume);
+    let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), threads);
     prop_oneof![
         (any::<u64>(), option::of(any::<u64>()), devices()).prop_map(
             |(memory_bytes, cpu_seconds, (device, gate, program, libraries))| {
@@ -175,9 +180,11 @@ fn request() -> impl Strategy<Value = Request> {
                 })
             }
         ),
-        job.prop_map(|(len, sampling, max_frames, (stills, views), gate, threads)| Request::Job {
-            source: Source::File { len },
-            options: JobOptions { sampling, max_frames, stills, views, gate, threads },
+        job.prop_map(|(len, sampling, max_frames, (stills, views), gate, (threads, resume))| {
+            Request::Job {
+                source: Source::File { len },
+                options: JobOptions { sampling, max_frames, stills, views, gate, threads, resume },
+            }
         }),
         (any::<u32>(), session::spec())
             .prop_map(|(session, spec)| Request::OpenSession { session, spec }),
@@ -200,6 +207,7 @@ fn request() -> impl Strategy<Value = Request> {
                 views: None,
                 gate: GateConfig::default(),
                 threads: 1,
+                resume: None,
             },
         }),
         (".{0,9}", option::of((".{0,9}", ".{0,9}"))).prop_map(|(url, names)| Request::Job {
@@ -214,6 +222,7 @@ fn request() -> impl Strategy<Value = Request> {
                 views: None,
                 gate: GateConfig::default(),
                 threads: 1,
+                resume: None,
             },
         }),
         (".{0,9}", option::of(any::<u64>()), any::<bool>())
@@ -279,6 +288,8 @@ fn fault() -> impl Strategy<Value = Fault> {
         Just(Fault::Stopped),
         ".{0,40}".prop_map(|reason| Fault::PixelsLost(media::PixelsLost { reason })),
         ".{0,40}".prop_map(|message| Fault::Other { kind: media::ErrorKind::DataLoss, message }),
+        (any::<bool>(), ".{0,40}")
+            .prop_map(|(is_refused, message)| Fault::Source { is_refused, message }),
         any::<u64>().prop_map(|frame_index| Fault::Unforeseen { frame_index }),
         (".{0,9}", option::of(".{0,9}")).prop_map(|(reason, capabilities)| {
             Fault::Backend(BackendError::NoVideoCapability { reason, capabilities })

@@ -51,6 +51,7 @@ fn job() -> JobCheck {
         views: None,
         gate: GateConfig::default(),
         threads: 1,
+        resume: None,
     };
     JobCheck::new(&options, &Limits::default())
 }

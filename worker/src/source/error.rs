@@ -57,6 +57,12 @@ impl SourceError {
 
 impl From<SourceError> for Fault {
     fn from(error: SourceError) -> Fault {
-        Fault::Other { kind: error.kind(), message: error.to_string() }
+        let (kind, message) = (error.kind(), error.to_string());
+        match error {
+            SourceError::Reading(_) | SourceError::Silent => {
+                Fault::Source { is_refused: false, message }
+            }
+            _ => Fault::Other { kind, message },
+        }
     }
 }

@@ -2,12 +2,12 @@
 //! receiver keeps them in memory, sends them on and trusts their numbers.
 
 use super::{Chunk, Chunking, VIEW_BYTES_MAX, ViewOptions};
-use crate::{JobEvent, jpeg::is_baseline, said::fits, wire::ProtocolError};
+use crate::{JobEvent, Resume, jpeg::is_baseline, said::fits, wire::ProtocolError};
 
 /// Check of the next chunk of a job.
 pub(crate) struct ChunkCheck {
     options: Option<ViewOptions>,
-    /// Signals that came.
+    /// Signals that came, of earlier jobs too.
     signals: u64,
     next_index: u64,
     next_frame: u64,
@@ -16,6 +16,12 @@ pub(crate) struct ChunkCheck {
 impl ChunkCheck {
     pub fn new(options: Option<ViewOptions>) -> ChunkCheck {
         ChunkCheck { options, signals: 0, next_index: 0, next_frame: 0 }
+    }
+
+    /// The same, of a job that goes on from another.
+    pub fn after(self, resume: &Resume) -> ChunkCheck {
+        let signals = resume.next_frame();
+        ChunkCheck { signals, next_index: resume.chunks, next_frame: signals, ..self }
     }
 
     /// Looks at the next event of the job.

@@ -10,15 +10,15 @@ use std::{
 use clips::{pick, pick_one};
 use decode::Sampling;
 use gate::{Gate, GateConfig};
-use media::{Codec, ErrorKind, Rate};
+use media::{Codec, ErrorKind, Rate, Signal};
 use turbojpeg::read_header;
-use worker::{CancelToken, JobOptions, JobSpec, analyze};
+use worker::{CancelToken, JobOptions, JobSpec, LiveEnd, Resume, analyze};
 
-use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
+use crate::support::{Heard, alone, long_clip, rendered, run, spec, supervisor};
 
 fn options(spec: &JobSpec) -> JobOptions {
     let JobSpec { sampling, max_frames, stills, views, gate, threads, .. } = *spec;
-    JobOptions { sampling, max_frames, stills, views, gate, threads }
+    JobOptions { sampling, max_frames, stills, views, gate, threads, resume: None }
 }
 
 fn in_process(path: &Path, options: &JobOptions) -> Heard {
@@ -151,5 +151,43 @@ fn a_probe_says_what_a_file_holds() {
             .expect_err(name);
         assert!(error.to_string().starts_with(told), "{name}: {error}");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
+    }
+}
+
+#[test]
+fn a_job_numbers_and_times_on_from_an_earlier_one() {
+    let _alone = alone();
+    let path = rendered("resumed.mp4", "testsrc2=s=320x240:r=25:d=4", &["-bf", "2"]);
+    let begin = run(JobSpec { max_frames: 60, ..spec(&path) }).expect("a beginning");
+    let last = *begin.signals.last().expect("signals");
+    assert_eq!((last.frame_index, last.pts_ms), (59, 2360));
+    let whole = run(spec(&path)).expect("a result");
+    let second = Rate::new(1, 1).expect("positive");
+    type Row = (&'static str, Sampling, u64, u64, fn(u64) -> i64, LiveEnd);
+    let rows: [Row; 3] = [
+        ("to its end", Sampling::Every, 1000, 160, |at| 10_000 + 40 * at as i64, LiveEnd::Over),
+        ("to the limit", Sampling::Every, 70, 70, |at| 10_000 + 40 * at as i64, LiveEnd::Enough),
+        ("few", Sampling::Fixed(second), 1000, 64, |at| 10_000 + 1000 * at as i64, LiveEnd::Over),
+    ];
+    for (name, sampling, max_frames, frames, at_ms, end) in rows {
+        let resume = Some(Resume { last, chunks: 0, begins_at_ms: 10_000 });
+        let mut heard = Heard::default();
+        let job = JobSpec { sampling, max_frames, resume, ..spec(&path) };
+        let outcome =
+            supervisor().run_job(job, &CancelToken::new(), &mut |event| heard.take(event));
+        assert_eq!(LiveEnd::of(&outcome, max_frames), end, "{name}");
+        let found: Vec<_> =
+            heard.signals.iter().map(|signal| (signal.frame_index, signal.pts_ms)).collect();
+        let expected: Vec<_> =
+            (60..frames).zip(0..).map(|(index, at)| (index, at_ms(at))).collect();
+        assert_eq!(found, expected, "{name}");
+        let report = outcome.expect("a report");
+        assert_eq!(report.frames, frames, "{name}");
+        assert_eq!(heard.signals[0].source_frame_index, Some(60), "{name}");
+        let pictures = heard.signals.iter().zip(&whole.signals);
+        let is_same = |(found, whole): (&Signal, &Signal)| {
+            found.perceptual_hash == whole.perceptual_hash && found.luma_mean == whole.luma_mean
+        };
+        assert!(sampling != Sampling::Every || pictures.map(is_same).all(|same| same), "{name}");
     }
 }

@@ -74,6 +74,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
         views: None,
         gate: GateConfig::default(),
         threads: 2,
+        resume: None,
         limits: Limits::camera(),
     }
 }

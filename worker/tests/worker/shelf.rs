@@ -78,6 +78,7 @@ impl Shelf {
             views: None,
             gate: GateConfig::default(),
             threads: 2,
+            resume: None,
             limits: Limits::remote(),
         }
     }

@@ -70,6 +70,7 @@ pub fn spec(path: &Path) -> JobSpec {
         views: None,
         gate: GateConfig::default(),
         threads: 2,
+        resume: None,
         limits: Limits::default(),
     }
 }

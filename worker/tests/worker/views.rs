@@ -19,8 +19,15 @@ fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ViewOption
 
 fn in_process(path: &Path, views: ViewOptions, threads: usize) -> Heard {
     let JobSpec { sampling, max_frames, gate, .. } = spec(path);
-    let options =
-        JobOptions { sampling, max_frames, stills: false, views: Some(views), gate, threads };
+    let options = JobOptions {
+        sampling,
+        max_frames,
+        stills: false,
+        views: Some(views),
+        gate,
+        threads,
+        resume: None,
+    };
     let heard = Mutex::new(Heard::default());
     let input = BufReader::new(File::open(path).expect("the file opens"));
     let take = |event| heard.lock().expect("no panic").take(event);

@@ -50,9 +50,20 @@ pub(super) enum RtspError {
 
 impl From<RtspError> for Fault {
     fn from(error: RtspError) -> Fault {
+        use RtspError::{
+            Challenge, Connection, Ended, Malformed, Media, NotLetIn, Redirected, Silent, Status,
+            TooLarge, User, WhoAsks,
+        };
+        let message = error.to_string();
         match error {
-            RtspError::Media(error) => error.into(),
-            other => Fault::Other { kind: ErrorKind::InvalidInput, message: other.to_string() },
+            Media(error) => error.into(),
+            WhoAsks | User | NotLetIn | Challenge { .. } | Status { .. } | Redirected { .. } => {
+                Fault::Source { is_refused: true, message }
+            }
+            Ended { .. } | Silent | Connection(_) => Fault::Source { is_refused: false, message },
+            Malformed { .. } | TooLarge { .. } => {
+                Fault::Other { kind: ErrorKind::InvalidInput, message }
+            }
         }
     }
 }

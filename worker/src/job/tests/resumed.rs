@@ -1,0 +1,81 @@
+//! A job that goes on from another: neither the gate nor the checks notice the seam.
+
+use std::ops::Range;
+
+use gate::Gate;
+
+use super::*;
+use crate::{Limits, said::JobCheck};
+
+/// Events of a job on these frames of the film, each piece on the decoder of the one before.
+fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent> {
+    let said = Mutex::new(Vec::new());
+    let emit = |event: JobEvent| {
+        said.lock().expect("no panic").push(event);
+        ControlFlow::Continue(())
+    };
+    let measuring = Measuring::default();
+    let job = Job::new(options, Rotation::None, &measuring, &emit);
+    let mut sequencer = Sequencer::new(&job);
+    let mut sink = SegmentSink::new(&job);
+    for first in frames.clone().step_by(piece) {
+        sink.begin(SegmentInfo {
+            ordinal: first,
+            first_frame_index: first,
+            continues_previous: first > frames.start,
+        });
+        for index in first..frames.end.min(first + piece as u64) {
+            assert!(sink.frame(index, frame(index)).is_continue());
+        }
+        sequencer.deliver(sink.end().expect("all there")).expect("delivered");
+    }
+    sequencer.finish().expect("finished");
+    job.take_failure().expect("no failure");
+    said.into_inner().expect("no panic")
+}
+
+/// Holds a job to what it may say, and keeps it.
+fn heard(events: Vec<JobEvent>, options: &JobOptions, said: &mut Said) -> Result<(), String> {
+    let mut check = JobCheck::new(options, &Limits::default());
+    for event in events {
+        check.look(&event).map_err(|error| format!("{error}: {event:?}"))?;
+        said.take(event);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_goes_on_where_another_ended() {
+    for (seam, piece) in
+        [(1, 1), (2, 240), (17, 1), (29, 1), (30, 7), (31, 1), (120, 240), (239, 1)]
+    {
+        let views = shown(Chunking::Frames(64), 4);
+        let begin = options(Asked { views, ..ASKED });
+        let mut said = Said::default();
+        heard(part(0..seam, piece, &begin), &begin, &mut said).expect("a beginning");
+        let last = *said.signals.last().expect("signals");
+        let chunks = said.chunks.len() as u64;
+        let resume = Resume { last, chunks, begins_at_ms: 0 };
+        let rest = JobOptions { resume: Some(resume), ..begin.clone() };
+        let events = part(seam..240, piece, &rest);
+        let told = heard(events.clone(), &begin, &mut Said::default());
+        assert!(told.is_err(), "{seam}: a beginning is told from the rest");
+        heard(events, &rest, &mut said).expect("the rest");
+
+        let indices: Vec<_> = said.signals.iter().map(|signal| signal.frame_index).collect();
+        assert_eq!(indices, (0..240).collect::<Vec<_>>(), "{seam}");
+        let mut gate = Gate::new(begin.gate);
+        let decided = said.signals.iter().filter_map(|signal| {
+            let decision = gate.offer(signal);
+            let at = (signal.frame_index, decision.reason, decision.confidence);
+            decision.selected.then_some(at)
+        });
+        let kept =
+            said.stills.iter().map(|still| (still.frame_index, still.reason, still.confidence));
+        assert_eq!(kept.collect::<Vec<_>>(), decided.collect::<Vec<_>>(), "{seam}");
+        let numbers: Vec<_> = said.chunks.iter().map(|(_, chunk)| chunk.index).collect();
+        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "{seam}");
+        let frames: u64 = said.chunks.iter().map(|(_, chunk)| chunk.frames).sum();
+        assert_eq!(frames, 240, "{seam}");
+    }
+}
