@@ -39,7 +39,7 @@ test: ## Run every test
 test-long: ## Run every test at its full size: all the kills, floods, mutants and generated requests
 	SIGHTLINE_TEST_LONG=1 $(MAKE) test
 
-check: fmt lint test release-gates-of-tests ## What CI runs: format, lint, every test, the release gates on the build of the tests
+check: fmt lint test release-gates-of-tests lines ## What CI runs: format, lint, every test, the release gates on the build of the tests
 
 release-gates: build ## Fail when the release build may not be released: replay, schemas, allocations, sizes, time
 	@deploy/setup.sh test
@@ -83,6 +83,9 @@ schemas: ## Write schemas/openapi.json, and the client's types, anew from the co
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 	cd clients/typescript && npm ci --silent && npm run --silent generate
+
+lines: ## Lines of Rust of each crate: product, tests
+	@deploy/lines
 
 bench: bench-decode bench-gate bench-live bench-webrtc bench-log ## The benches of benches/BASELINE.md that need nothing else
 

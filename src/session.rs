@@ -70,6 +70,7 @@ impl Lifecycle {
             EventKind::RunExpired => Lifecycle::Expired,
             EventKind::IngestStarted
             | EventKind::IngestReceived
+            | EventKind::SourceReconnected
             | EventKind::FramesDecoded
             | EventKind::MarkerEmitted
             | EventKind::AnalysisGenerated

@@ -1,5 +1,6 @@
 //! A container file to the segments of its one video stream, in a single pass.
 
+mod earlier;
 mod excerpt;
 mod limits;
 
@@ -18,6 +19,7 @@ use crate::{
     segment::{Segment, Segmenter, Unit},
     start::Inspector,
 };
+pub use earlier::Earlier;
 pub use excerpt::{ExcerptContainer, ExcerptStart};
 pub use limits::Limits;
 pub(crate) use limits::check_extent;
@@ -52,19 +54,6 @@ pub struct StreamInfo {
     pub declared_frames: Option<u64>,
     /// Wall time of its start, as the container says.
     pub wall_start: Option<WallTime>,
-}
-
-/// Frames that came of a source before its connection was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Earlier {
-    /// Sampled frames, which count among those that are wanted.
-    pub frames: u64,
-    /// Pictures, sampled or not.
-    pub source_frames: u64,
-    /// Time of the last sampled frame.
-    pub latest: Timestamp,
-    /// Time of the first picture of the new connection.
-    pub begins_at: Timestamp,
 }
 
 /// Demuxers that read media from the one input they are given.
@@ -183,12 +172,6 @@ impl Demuxer {
     #[must_use]
     pub fn joined(self) -> Demuxer {
         Demuxer { continuity: Some(Continuity::new(self.stream.timebase)), ..self }
-    }
-
-    /// For a source that goes on from these frames: what comes of it is counted and timed from there.
-    #[must_use]
-    pub fn after(self, earlier: Earlier) -> Demuxer {
-        Demuxer { earlier: Some(earlier), ..self }
     }
 
     /// For outputs that are wanted as soon as so many packets are decoded: a longer first GOP, which
@@ -363,17 +346,6 @@ impl Demuxer {
             bytes: packet.data().len(),
             payload: packet,
         });
-    }
-
-    /// Returns the ticks by which to move the packet's times: the first picture is shown where the source
-    /// goes on.
-    fn way_on(&mut self, packet: &Packet) -> i64 {
-        let Some(earlier) = &self.earlier else { return 0 };
-        if self.moved_by.is_none() {
-            let goal = earlier.begins_at.ticks_of(self.stream.timebase);
-            self.moved_by = packet.pts().or(packet.dts()).map(|first| goal.saturating_sub(first));
-        }
-        self.moved_by.unwrap_or(0)
     }
 
     fn note_times(&mut self, packet: &Packet) {

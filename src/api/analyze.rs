@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::DryRun;
 use gate::{GateConfig, Reason};
-use media::{Label, Marker, Rate, RequestId, Signal, StreamId};
+use media::{Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
@@ -69,9 +69,11 @@ struct AnalyzeRequest {
     sampling_policy: Option<terms::Sampling>,
     /// Required with the policy `fixed`.
     fixed_fps: Option<terms::Fps>,
-    /// Signals in order; when missing, those that the run decoded last.
+    /// Signals in order; when missing, those that the run decoded last, or records now.
     #[schema(min_items = 1, max_items = 4096)]
     frames: Option<Vec<FrameSignals>>,
+    /// Another run of the caller, whose signals are analyzed in place of the run's own; not beside `frames`.
+    from_run: Option<terms::RunId>,
     /// Frames of a metadata window; 16 when missing.
     #[schema(inline)]
     window_size: Option<WindowSize>,
@@ -141,6 +143,7 @@ struct Request {
     policy: Option<SamplingPolicy>,
     fixed_fps: Option<Rate>,
     frames: Option<Vec<Signal>>,
+    from_run: Option<RunId>,
     windowing: Windowing,
     trace_id: Option<String>,
     correction_window_frames: Option<u64>,
@@ -156,6 +159,10 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let policy = fields.optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name));
     let fixed_fps = fields.optional("fixed_fps", rate);
     let frames = fields.objects("frames", 1..=FRAMES_MAX, frame);
+    let from_run: Option<RunId> = fields.optional("from_run", parsed);
+    if from_run.is_some() && frames.is_some() {
+        fields.refuse("from_run", "stands in place of frames: give one of them");
+    }
     if let Some((at, field, problem)) = frames.as_deref().and_then(first_out_of_order) {
         fields.refuse(&format!("frames[{at}].{field}"), problem);
     }
@@ -175,6 +182,7 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
             policy,
             fixed_fps,
             frames,
+            from_run,
             windowing,
             trace_id,
             correction_window_frames,
@@ -262,7 +270,7 @@ struct Input {
     gate: Option<GateConfig>,
 }
 
-/// The frames of the request, or those that the run's last ingest decoded.
+/// The frames of the request, or those that the last ingest of `run` decoded.
 fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiError> {
     if let Some(signals) = request.frames.take() {
         let policy = request.policy.unwrap_or(SamplingPolicy::SourceFpsAdaptive);
@@ -335,7 +343,10 @@ fn analysis(
     request_id: RequestId,
     mut request: Request,
 ) -> Result<Analysis, ApiError> {
-    let input = input(app, run, &mut request)?;
+    let from = request.from_run.map(|id| app.registry.find(id, &run.origin().principal));
+    let no_such = || ApiError::field("from_run", "names no run of the caller");
+    let from = from.map(|from| from.ok_or_else(no_such)).transpose()?;
+    let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
     let recorded = input.gate.unwrap_or(app.config.gate);

@@ -188,7 +188,7 @@ struct RunSignals {
 
 /// List the recorded signals of a run with the gate's decisions.
 ///
-/// A run that has decoded nothing has no signals. Past `max_points` frames come in buckets, each with the
+/// A run that has decoded nothing has no signals; while it records, those so far are answered. Past `max_points` frames come in buckets, each with the
 /// minimum, the maximum and the mean of every signal, so that no peak is lost. An `Accept` of Arrow is answered with an Arrow IPC
 /// stream of the same, any other with JSON.
 #[utoipa::path(

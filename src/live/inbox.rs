@@ -5,6 +5,7 @@
 //! anew in a worker.
 
 mod pictures;
+mod said;
 
 use std::{
     collections::VecDeque,
@@ -18,12 +19,11 @@ use std::{
 use bytes::Bytes;
 use media::{Extent, Signal};
 use tokio::sync::{Notify, mpsc};
-use worker::{
-    Chunk, Fault, NoveltyInput, SelectedFrame, SelectedView, SessionEvent, Still, WorkerError,
-};
+use worker::{SelectedFrame, SelectedView, SessionEvent, Still, WorkerError};
 
 use pictures::LeftOut;
 pub use pictures::Pictures;
+pub use said::{Said, View};
 
 use super::turns::Turns;
 use crate::{
@@ -45,38 +45,6 @@ const WAITING_BYTES: usize = 8 << 20;
 const UNDECIDED_MAX: usize = 512;
 /// Selected frames whose signals have not come: a worker says both within three frames.
 const SELECTED_MAX: usize = 8;
-
-/// Worker output that becomes an event.
-#[derive(Debug)]
-pub enum Said {
-    /// A selected frame as a model is shown it.
-    View(View),
-    /// A clip, and whether the picture kept coming back by its end.
-    Clip(Chunk, bool),
-    /// Everything was said; the name of the decoder.
-    Closed(String),
-    /// More signals wait to be recorded than may.
-    Behind,
-    /// The session ended early.
-    Failed(Fault),
-    /// The worker ended.
-    WorkerEnded(String),
-}
-
-/// A selected frame to describe.
-#[derive(Debug)]
-pub struct View {
-    /// Position among the session's frames.
-    pub frame_index: u64,
-    /// Its presentation time.
-    pub pts_ms: i64,
-    /// JPEG of the image that models are shown.
-    pub jpeg: Bytes,
-    /// Features that novelty is computed from.
-    pub novelty: Option<NoveltyInput>,
-    /// The picture keeps coming back.
-    pub is_looping: bool,
-}
 
 /// The session's end of its queue.
 pub struct Heard {
@@ -177,20 +145,6 @@ impl Heard {
     fn taken(&self, (said, bytes): (Said, usize)) -> Said {
         self.shared.waiting.fetch_sub(bytes, Relaxed);
         said
-    }
-}
-
-impl Said {
-    /// Bytes of its pictures.
-    fn bytes(&self) -> usize {
-        match self {
-            Said::View(view) => {
-                let novelty = view.novelty.as_ref();
-                view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
-            }
-            Said::Clip(clip, _) => clip.views.iter().map(|view| view.jpeg.len()).sum(),
-            Said::Closed(_) | Said::Behind | Said::Failed(_) | Said::WorkerEnded(_) => 0,
-        }
     }
 }
 

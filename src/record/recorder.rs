@@ -157,6 +157,11 @@ impl Recorder {
         decision
     }
 
+    /// Adds an event about a frame that is the last, or one before it.
+    pub fn tell(&mut self, frame_index: u64, event: Event) {
+        self.batch.events.push((frame_index, event));
+    }
+
     /// Frames so far.
     pub fn frames(&self) -> u64 {
         self.frames

@@ -64,6 +64,7 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::SemanticFallbackActivated
         | EventKind::InferenceCompleted
         | EventKind::TokenBudgetLow
+        | EventKind::SourceReconnected
         | EventKind::RunCompleted
         | EventKind::StopRequested
         | EventKind::KeepaliveRefreshed

@@ -31,6 +31,8 @@ pub use line::{GRACE, RATE_MIN, WAIT_MAX};
 
 /// Requests of one job, redirects included.
 pub const FETCHES_MAX: u64 = 4096;
+/// Time of a source without an end: ten years.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Longest time for which a file or playlist may send bytes without a frame in them.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
 
@@ -176,7 +178,12 @@ impl RemoteSources {
         let Errand { wall, lender, cancel, runtime } = errand;
         let end = cancel.child_token();
         let cause = Cause::default();
-        let budget = Budget::new(self.config.bytes_max, FETCHES_MAX, wall);
+        // A camera goes on for as long as it is wanted.
+        let (bytes_max, wall) = match source {
+            RemoteSource::Url(_) => (self.config.bytes_max, wall),
+            RemoteSource::Rtsp(_) => (u64::MAX, FOR_EVER),
+        };
+        let budget = Budget::new(bytes_max, FETCHES_MAX, wall);
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
         let feed = Feed { cause: cause.clone(), budget: counted, _end };
         let input = match source {

@@ -44,6 +44,7 @@ pub use excerpt::{
     EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
 };
 pub use held::Held;
+pub use job::RECONNECT_WITHIN;
 pub use under_way::INTERRUPTED;
 
 /// The reason of a `run_failed` that a shutdown caused.

@@ -1,6 +1,11 @@
 //! Recordings in progress: read, analysed and cut off while they grow, from a camera and from a publisher.
 
-use std::path::Path;
+use std::{
+    net::{Shutdown, TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex},
+    thread::Builder,
+};
 
 use serde_json::{Value, json};
 
@@ -61,7 +66,7 @@ fn recorded(server: &Server, run: &str) -> (usize, Vec<Value>) {
 fn unnamed(markers: &Value) -> Vec<Value> {
     let mut markers = markers.as_array().cloned().expect("an array");
     for marker in &mut markers {
-        for name in ["marker_id", "supersedes_marker_id", "analysis_id"] {
+        for name in ["run_id", "marker_id", "supersedes_marker_id", "analysis_id"] {
             marker.as_object_mut().expect("an object").remove(name);
         }
     }
@@ -93,6 +98,29 @@ fn check_whole(server: &Server, run: &str, name: &str) {
     let own = generated.last().expect("its own");
     let expected = (&json!(frames), &json!(markers.len()));
     assert_eq!((&own["frames"], &own["markers"]), expected, "{name}");
+}
+
+/// Checks that another run can use the signals of one that has ended, and nobody else's.
+fn check_reused(server: &Server, run: &str) {
+    let fresh = server.create_run();
+    let analyze = |run: &str, more: Value| {
+        let mut body = json!({"model": "qwen3-vl-8b"});
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
+        server.post(&format!("/v1/runs/{run}/analyze"), &body)
+    };
+    assert_eq!(analyze(run, json!({})).status, 409, "it has ended");
+    let reply = analyze(&fresh, json!({"from_run": run}));
+    assert_eq!((reply.status, unnamed(&reply.json()["markers"])), (200, recorded(server, run).1));
+    let frames = json!([crate::analyses::frames(0, 1)[0]]);
+    for more in [
+        json!({"from_run": format!("run-{}", "0".repeat(32))}),
+        json!({"from_run": "run-1"}),
+        json!({"from_run": run, "frames": frames}),
+    ] {
+        let reply = analyze(&fresh, more);
+        let field = reply.json()["error"]["details"][0]["field"].clone();
+        assert_eq!((reply.status, field), (422, json!("from_run")), "{}", reply.text);
+    }
 }
 
 #[test]
@@ -151,7 +179,95 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
         assert_eq!(generated[1]["analysis_id"], own, "{name}: its own is told of at its end");
         drop(source);
         check_whole(&server, &run, &name);
+        check_reused(&server, &run);
     }
     let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that has ended");
+}
+
+/// A way to a camera that can be cut.
+struct Way {
+    port: u16,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Way {
+    fn to(camera: u16) -> Way {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let kept = Arc::clone(&open);
+        let thread = |name: &str| Builder::new().name(name.to_owned());
+        let relay = move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(("127.0.0.1", camera)).expect("a camera");
+                let ends = [(&client, &server), (&server, &client)].map(|(from, to)| {
+                    (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"))
+                });
+                for (mut from, mut to) in ends {
+                    // It ends with either side.
+                    let copy = move || std::io::copy(&mut from, &mut to);
+                    thread("way").spawn(copy).expect("a thread");
+                }
+                kept.lock().expect("no panic").extend([client, server]);
+            }
+        };
+        thread("ways").spawn(relay).expect("a thread");
+        Way { port, open }
+    }
+
+    fn cut(&self) {
+        for socket in self.open.lock().expect("no panic").drain(..) {
+            // The other side may have closed it.
+            socket.shutdown(Shutdown::Both).ok();
+        }
+    }
+}
+
+#[test]
+fn a_camera_that_is_lost_goes_on_behind_a_gap() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = setup.start();
+    let camera = Camera::start("none", &[format!("/live={ENDLESS}")]);
+    let way = Way::to(camera.port);
+    let run = server.create_run();
+    let source = format!("rtsp://localhost:{}/live", way.port);
+    let body = json!({"source_uri": source, "max_frames": 500_000});
+    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    let frames = || recorded(&server, &run).0;
+    for gaps in 1..=2 {
+        let before = frames();
+        eventually("frames come", || (frames() > before + 40).then_some(()));
+        way.cut();
+        eventually("it is there again", || {
+            (payloads(&server, &run, "source_reconnected").len() == gaps).then_some(())
+        });
+    }
+    let before = frames();
+    eventually("frames come", || (frames() > before + 40).then_some(()));
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    eventually("its end", || {
+        let kinds = server.kinds(&run);
+        kinds.contains(&"frames_decoded".to_owned()).then_some(())
+    });
+    check_whole(&server, &run, "two gaps");
+    let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
+    let signals = signals["signals"].as_array().expect("an array");
+    for (at, pair) in signals.windows(2).enumerate() {
+        let [before, after] = pair else { continue };
+        assert_eq!((&before["frame_index"], &after["frame_index"]), (&json!(at), &json!(at + 1)));
+        assert!(before["pts_ms"].as_i64() < after["pts_ms"].as_i64(), "{before} {after}");
+    }
+    for gap in payloads(&server, &run, "source_reconnected") {
+        let first = gap["frame_index"].as_u64().expect("a number") as usize;
+        let times = [first - 1, first].map(|at| signals[at]["pts_ms"].as_i64().expect("a number"));
+        let silent = gap["gap_ms"].as_i64().expect("a number");
+        assert_eq!(gap["pts_ms"], times[1], "{gap}");
+        // The time of media goes on as the clock does: the first connection is tried after a second.
+        assert!(silent >= 900 && times[1] - times[0] >= 900, "{gap} {times:?}");
+        assert_eq!(gap["attempts"].as_u64().map(|tried| tried >= 1), Some(true), "{gap}");
+    }
 }

@@ -144,7 +144,7 @@ fn scene_ms(pts_ms: i64) -> i64 {
 /// Number of items that a busy machine has dropped so far. Where there are any, some events are
 /// missing, and those that are there are looked at all the same.
 fn left_out(server: &Server) -> f64 {
-    let shed = ["pictures", "stills", "keyframes", "clips", "loops"]
+    let shed = ["pictures", "stills", "keyframes", "clips"]
         .map(|what| metric(server, &format!("service_live_shed_total{{what=\"{what}\"}}")));
     shed.iter().sum::<f64>() + metric(server, "service_live_packets_lost_total")
 }

@@ -12,7 +12,7 @@ use timeline::{
     IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested,
     RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled, SamplingPolicy,
     SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome,
-    SessionRunCreated, Signals, Timeline, TokenBudgetLow, Tokens,
+    SessionRunCreated, Signals, SourceReconnected, Timeline, TokenBudgetLow, Tokens,
 };
 
 use crate::{assert_valid, component};
@@ -247,6 +247,15 @@ fn of_models() -> Vec<Event> {
             day: text("2026-01-31"),
             used_tokens: 90,
             limit_tokens: 100,
+        }),
+        Event::SourceReconnected(SourceReconnected {
+            request_id: REQUEST,
+            stream_id: "main".parse().expect("an id"),
+            frame_index: 250,
+            pts_ms: 14_000,
+            gap_ms: 4000,
+            attempts: 2,
+            reason: text("lost"),
         }),
     ];
     events.extend(kinds.map(|kind| Event::Found(kind, finding.clone())));

@@ -142,6 +142,7 @@ fn payload_text(event: &Event) -> Vec<u8> {
         Event::RunDeleted(payload) => Object::of(payload),
         Event::KeyframeStored(payload) => Object::of(payload),
         Event::TokenBudgetLow(payload) => Object::of(payload),
+        Event::SourceReconnected(payload) => Object::of(payload),
         Event::RunLabelled(payload) => Object::of(payload),
         Event::Found(_, payload) => Object::of(payload),
     }
@@ -177,6 +178,7 @@ fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'st
         EventKind::RunDeleted => Payload::read(fields).map(Event::RunDeleted),
         EventKind::KeyframeStored => Payload::read(fields).map(Event::KeyframeStored),
         EventKind::TokenBudgetLow => Payload::read(fields).map(Event::TokenBudgetLow),
+        EventKind::SourceReconnected => Payload::read(fields).map(Event::SourceReconnected),
         EventKind::RunLabelled => Payload::read(fields).map(Event::RunLabelled),
         EventKind::Vlm => found(FindingKind::Vlm),
         EventKind::VlmTiered => found(FindingKind::VlmTiered),

@@ -55,6 +55,8 @@ pub enum Event {
     KeyframeStored(KeyframeStored),
     /// The owner has spent most of its tokens of the day.
     TokenBudgetLow(TokenBudgetLow),
+    /// A live source that was lost is there again.
+    SourceReconnected(SourceReconnected),
     /// The run was given another label.
     RunLabelled(RunLabelled),
     /// A worker's finding; the finding's kind is the event's kind.
@@ -83,6 +85,7 @@ impl Event {
             Event::RunDeleted(_) => EventKind::RunDeleted,
             Event::KeyframeStored(_) => EventKind::KeyframeStored,
             Event::TokenBudgetLow(_) => EventKind::TokenBudgetLow,
+            Event::SourceReconnected(_) => EventKind::SourceReconnected,
             Event::RunLabelled(_) => EventKind::RunLabelled,
             Event::Found(kind, _) => kind.event_kind(),
         }
@@ -556,6 +559,25 @@ pub struct TokenBudgetLow {
     pub used_tokens: u64,
     /// Tokens that it may spend.
     pub limit_tokens: u64,
+}
+
+/// Payload of `source_reconnected`: a live source that was lost is there again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceReconnected {
+    /// The request that records it.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// First frame behind the gap.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// Time without a frame, by the clock.
+    pub gap_ms: u64,
+    /// Connections that were tried.
+    pub attempts: u32,
+    /// Reason that it was lost.
+    pub reason: String,
 }
 
 /// Finding at a frame, or over a clip; a field that is `None` is absent on the wire.

@@ -257,7 +257,7 @@ fn a_source_that_the_server_does_not_find_says_what_to_do() {
 fn the_help_says_what_the_words_mean() {
     for (command, words) in [
         ("markers", ["scene_cut", "provisional", "confidence lies in 0 to 1"]),
-        ("events", ["ingest_started", "semantic_chunk_inferred", "the pictures began to repeat"]),
+        ("events", ["ingest_started", "semantic_chunk_inferred", "the last two pictures repeat"]),
     ] {
         let help = crate::support::sightline(&[command, "--help"]).stdout;
         for word in words {

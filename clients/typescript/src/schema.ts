@@ -666,7 +666,7 @@ export interface paths {
         };
         /**
          * List the recorded signals of a run with the gate's decisions.
-         * @description A run that has decoded nothing has no signals. Past `max_points` frames come in buckets, each with the
+         * @description A run that has decoded nothing has no signals; while it records, those so far are answered. Past `max_points` frames come in buckets, each with the
          *     minimum, the maximum and the mean of every signal, so that no peak is lost. An `Accept` of Arrow is answered with an Arrow IPC
          *     stream of the same, any other with JSON.
          */
@@ -1064,8 +1064,9 @@ export interface components {
             /** @description True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended. */
             dry_run?: boolean | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
-            /** @description Signals in order; when missing, those that the run decoded last. */
+            /** @description Signals in order; when missing, those that the run decoded last, or records now. */
             frames?: components["schemas"]["FrameSignals"][] | null;
+            from_run?: components["schemas"]["RunId"] | null;
             gate?: components["schemas"]["GateRequest"] | null;
             /** @description Most frames from a segment's end to the start of the one that finalizes it; 3 when missing. */
             marker_correction_window_frames?: number | null;
@@ -1719,6 +1720,20 @@ export interface components {
             /** @enum {string} */
             kind: "run_labelled";
             payload: components["schemas"]["RunLabelledPayload"];
+            /**
+             * Format: int64
+             * @description Wall-clock time of the append, epoch milliseconds
+             */
+            pts_ms: number;
+            /**
+             * Format: int64
+             * @description Position in the server's one order; a cursor
+             */
+            seq: number;
+        } | {
+            /** @enum {string} */
+            kind: "source_reconnected";
+            payload: components["schemas"]["SourceReconnectedPayload"];
             /**
              * Format: int64
              * @description Wall-clock time of the append, epoch milliseconds
@@ -2491,7 +2506,7 @@ export interface components {
          * @description Kind of an event.
          * @enum {string}
          */
-        Kind: "run_created" | "ingest_received" | "frames_decoded" | "marker_emitted" | "analysis_generated" | "semantic_chunk_inferred" | "semantic_chunk_generated" | "semantic_fallback_activated" | "inference_completed" | "run_completed" | "stop_requested" | "keepalive_refreshed" | "run_deleted" | "run_failed" | "run_expired" | "keyframe_stored" | "vlm" | "vlm_tiered" | "clip_vlm" | "clip_vlm_tiered" | "state_transition" | "loop_detected" | "token_budget_low" | "ingest_started" | "run_labelled";
+        Kind: "run_created" | "ingest_received" | "frames_decoded" | "marker_emitted" | "analysis_generated" | "semantic_chunk_inferred" | "semantic_chunk_generated" | "semantic_fallback_activated" | "inference_completed" | "run_completed" | "stop_requested" | "keepalive_refreshed" | "run_deleted" | "run_failed" | "run_expired" | "keyframe_stored" | "vlm" | "vlm_tiered" | "clip_vlm" | "clip_vlm_tiered" | "state_transition" | "loop_detected" | "token_budget_low" | "ingest_started" | "run_labelled" | "source_reconnected";
         /** @description 1 to 128 bytes without control characters. */
         Label: string;
         /** @description A limit, inclusive at both ends. */
@@ -2990,6 +3005,21 @@ export interface components {
             /** @enum {string} */
             kind: "run_labelled";
             payload: components["schemas"]["RunLabelledPayload"];
+            /**
+             * Format: int64
+             * @description Wall-clock time of the append, epoch milliseconds
+             */
+            pts_ms: number;
+            run_id: components["schemas"]["RunId"];
+            /**
+             * Format: int64
+             * @description Position in the server's one order; a cursor
+             */
+            seq: number;
+        } | {
+            /** @enum {string} */
+            kind: "source_reconnected";
+            payload: components["schemas"]["SourceReconnectedPayload"];
             /**
              * Format: int64
              * @description Wall-clock time of the append, epoch milliseconds
@@ -3758,6 +3788,33 @@ export interface components {
             mean: components["schemas"]["Fraction"];
             min: components["schemas"]["Fraction"];
         };
+        /** @description A live source that was lost is there again. */
+        SourceReconnectedPayload: {
+            /**
+             * Format: int32
+             * @description Connections that were tried.
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Number of the first frame behind the gap.
+             */
+            frame_index: number;
+            /**
+             * Format: int64
+             * @description Time without a frame, by the clock.
+             */
+            gap_ms: number;
+            /**
+             * Format: int64
+             * @description Media time of that frame.
+             */
+            pts_ms: number;
+            /** @description Reason that the source was lost. */
+            reason: string;
+            request_id: components["schemas"]["RequestId"];
+            stream_id: components["schemas"]["Label"];
+        };
         /** @description The last minutes of a server. */
         StatsAnswer: {
             /** @description The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long. */
@@ -4212,6 +4269,7 @@ export type SessionId = components['schemas']['SessionId'];
 export type Sha256 = components['schemas']['Sha256'];
 export type SignalRecord = components['schemas']['SignalRecord'];
 export type SignalSpread = components['schemas']['SignalSpread'];
+export type SourceReconnectedPayload = components['schemas']['SourceReconnectedPayload'];
 export type StatsAnswer = components['schemas']['StatsAnswer'];
 export type StatsPoint = components['schemas']['StatsPoint'];
 export type Temperature = components['schemas']['Temperature'];

@@ -38,6 +38,7 @@ pub(super) fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
         ("remote_idle", seconds(IDLE)),
         ("remote_job_first_frame", seconds(limits.first_frame)),
         ("remote_job_stall", seconds(limits.stall)),
+        ("rtsp_reconnect", seconds(runner::RECONNECT_WITHIN)),
         ("hls_playlist", Limit::most(worker::PLAYLIST_BYTES_MAX, "bytes")),
         ("hls_playlists", Limit::most(worker::PLAYLISTS_MAX, "playlists from the first to media")),
         ("hls_segments", Limit::most(worker::SEGMENTS_MAX, "segments of a playlist")),

@@ -121,6 +121,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
         EventKind::RunLabelled => named::<RunLabelledPayload>(schemas),
         EventKind::KeyframeStored => named::<KeyframeStoredPayload>(schemas),
         EventKind::TokenBudgetLow => named::<TokenBudgetLowPayload>(schemas),
+        EventKind::SourceReconnected => named::<SourceReconnectedPayload>(schemas),
         EventKind::Vlm
         | EventKind::VlmTiered
         | EventKind::ClipVlm
@@ -438,6 +439,21 @@ payloads! {
         day: String,
         used_tokens: u64,
         limit_tokens: u64,
+    }
+    /// A live source that was lost is there again.
+    SourceReconnectedPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        /// Number of the first frame behind the gap.
+        frame_index: u64,
+        /// Media time of that frame.
+        pts_ms: i64,
+        /// Time without a frame, by the clock.
+        gap_ms: u64,
+        /// Connections that were tried.
+        attempts: u32,
+        /// Reason that the source was lost.
+        reason: String,
     }
     /// Finding at a frame, or over a clip.
     FindingPayload {

@@ -3,24 +3,23 @@
 //! Tells first that its source was accepted, then what is decided about its frames as they come. Whatever ends a
 //! decoding, what came before is kept. What models say meanwhile is another's to append.
 
+mod source;
+
 use std::{
-    ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use decode::{FileReport, Sampling, StreamInfo};
+use decode::{FileReport, StreamInfo};
 use media::{Rate, Signal};
 use timeline::{AnalysisGenerated, Finding, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
-use worker::{
-    JobEvent, JobInput, JobSpec, Limits, MeasuredBy, ProtocolError, Spent, Still, WorkerError,
-};
+use worker::{JobEvent, MeasuredBy, ProtocolError, Spent, Still};
 
 use super::{
     Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
-    reason::{Chunks, WALL},
+    reason::Chunks,
     record::{Decoded, Tail, Undone},
 };
 use crate::{
@@ -29,13 +28,14 @@ use crate::{
         recorder::{Kept, Recorder, RecorderSpec},
         recording::{self, Head, Recording, RunLog},
     },
-    session::{
-        admission::Lender,
-        remote::{Errand, Feed, RemoteError, RemoteSource},
-    },
+    session::{admission::Lender, registry::RunError, remote::RemoteSource},
     source::Source,
     telemetry::SPANS,
 };
+
+use source::Gap;
+
+pub use source::RECONNECT_WITHIN;
 
 /// Longest time from one write of a file's recording to the next.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -50,6 +50,8 @@ pub(super) struct Job {
     log: RunLog,
     /// Description of the source once it is opened, and the recording of its frames.
     opened: Option<Opened>,
+    /// Since when no frame comes, where one is to come again.
+    gap: Option<Gap>,
     /// Span from the opened container to the worker's report.
     decoding: Span,
     /// Sink of chunks, where they are wanted.
@@ -67,6 +69,8 @@ struct Opened {
     analysis: Option<AnalysisGenerated>,
     /// Time of the last write; none before the first, which shows at once that something comes.
     written_at: Option<Instant>,
+    /// Last signal, and the time at which it came.
+    last: Option<(Signal, Instant)>,
 }
 
 impl Opened {
@@ -115,6 +119,7 @@ impl Job {
             ingest,
             log,
             opened: None,
+            gap: None,
             decoding: Span::none(),
             chunks: None,
             lender: places.slot.lender(),
@@ -158,41 +163,6 @@ impl Job {
         matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)))
     }
 
-    /// Makes a worker decode the source.
-    fn work(&mut self) -> Result<Ended, IngestError> {
-        let limits = self.limits();
-        let (input, feed) = self.open(limits.wall)?;
-        let spec = JobSpec {
-            input,
-            sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
-            max_frames: self.ingest.max_frames,
-            stills: self.runner.parts.stills,
-            views: self.chunks.as_ref().map(|chunks| chunks.views),
-            gate: self.ingest.gate.unwrap_or(self.runner.parts.gate),
-            threads: self.runner.parts.threads,
-            resume: None,
-            limits,
-        };
-        let cancel = self.guard.token().running.clone();
-        let _timer = self.runner.parts.metrics.job_seconds.start_timer();
-        let runner = Arc::clone(&self.runner);
-        let mut failed = None;
-        let mut take = |event| match self.take(event) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        };
-        let outcome = tracing::info_span!(target: SPANS, "worker")
-            .in_scope(|| runner.parts.supervisor.run_job(spec, &cancel, &mut take));
-        let outcome = failed.map_or(outcome.map_err(IngestError::Worker), Err);
-        if let Some(feed) = &feed {
-            runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
-        }
-        explained(outcome, feed, self.ingest.max_frames)
-    }
-
     /// Part of the source that the worker had decoded when it was ended.
     fn cut(&self, error: IngestError) -> Ended {
         let report = FileReport {
@@ -224,16 +194,8 @@ impl Job {
         Undone { error, is_opened }
     }
 
-    fn limits(&self) -> Limits {
-        let limits = match &self.ingest.source {
-            Source::File(_) => Limits::default(),
-            Source::Remote(source) => source.limits(),
-        };
-        if self.chunks.is_some() { Limits { wall: WALL, ..limits } } else { limits }
-    }
-
     fn decoded(self, ended: Ended) -> Result<Decoded, Undone> {
-        let Ended { report, reason, cut } = ended;
+        let Ended { report, reason, mut cut } = ended;
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             self.runner.parts.metrics.decode_fallbacks.inc();
@@ -245,32 +207,22 @@ impl Job {
         opened.recorder.end();
         let rest = opened.write();
         let Opened { stream, recorder, recording, analysis, .. } = opened;
-        let sealed = rest.and_then(|()| Ok(recording.seal()?));
+        let sealed = match rest {
+            // Nobody reads it any more.
+            Err(IngestError::Run(error @ (RunError::NotFound | RunError::Terminal(_)))) => {
+                recording.discard();
+                Err(error.into())
+            }
+            Err(error @ IngestError::Run(_)) => Err(error),
+            // What a quota or the disk refuses is left out.
+            rest => {
+                cut = cut.or(rest.err());
+                recording.seal().map_err(IngestError::from)
+            }
+        };
         let sealed = sealed.map_err(|error| Undone { error, is_opened: true })?;
         let analysis = analysis.map(|analysis| (analysis, recorder.markers()));
         Ok(Decoded { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
-    }
-
-    /// Input of the worker, and the feed of a remote one for as long as `wall`.
-    fn open(&self, wall: Duration) -> Result<(JobInput, Option<Feed>), IngestError> {
-        match &self.ingest.source {
-            Source::File(file) => {
-                let file = file.try_clone();
-                let file = file.map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?;
-                Ok((file.into(), None))
-            }
-            Source::Remote(source) => {
-                let errand = Errand {
-                    wall,
-                    lender: self.lender.clone(),
-                    cancel: &self.guard.token().waiting,
-                    runtime: &self.log.runtime,
-                };
-                let opened = self.runner.parts.remote.open(source, errand);
-                let (input, feed) = opened.map_err(told_by_host)?;
-                Ok((input, Some(feed)))
-            }
-        }
     }
 
     fn take(&mut self, event: JobEvent) -> Result<(), IngestError> {
@@ -291,7 +243,9 @@ impl Job {
                     self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
                 }
                 let wall_start = if self.is_live() { Some(wall_now()) } else { stream.wall_start };
-                self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
+                if self.opened.is_none() {
+                    self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
+                }
             }
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.keep(still)?,
@@ -350,7 +304,7 @@ impl Job {
         let head = Head { received, decoded, analysis: analysis.clone() };
         let stores = self.runner.parts.stores.clone();
         let recording = Recording::begin(self.log.clone(), stores, job, head)?;
-        Ok(Opened { stream, recorder, recording, analysis, written_at: None })
+        Ok(Opened { stream, recorder, recording, analysis, written_at: None, last: None })
     }
 
     fn opened(&mut self) -> Result<&mut Opened, IngestError> {
@@ -360,10 +314,16 @@ impl Job {
 
     fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
         let is_live = self.is_live();
+        let came_back = signals.first().and_then(|first| Some((*first, self.gap.take()?)));
+        let came_back = came_back.map(|(first, gap)| self.came_back(&first, gap));
         let opened = self.opened()?;
+        opened.last = signals.last().map(|last| (*last, Instant::now())).or(opened.last);
         let decisions = signals.iter().map(|signal| opened.recorder.frame(*signal));
         let selected = decisions.filter(|decision| decision.selected).count() as u64;
         let (count, frames) = (signals.len() as u64, opened.recorder.frames());
+        if let Some((frame_index, event)) = came_back {
+            opened.recorder.tell(frame_index, event);
+        }
         let written = opened.write_due(is_live);
         let metrics = &self.runner.parts.metrics;
         metrics.decided(count, selected);
@@ -390,36 +350,4 @@ fn expected(stream: &StreamInfo, rate: Option<Rate>) -> Option<u64> {
     let chosen = rate.map(|rate| seconds * rate.as_f64());
     let least = [in_source, chosen].into_iter().flatten().reduce(f64::min)?;
     Some((least.ceil() as u64).max(1))
-}
-
-fn told_by_host(error: RemoteError) -> IngestError {
-    match error {
-        RemoteError::Cancelled => IngestError::Worker(WorkerError::Cancelled),
-        error => IngestError::Remote(error),
-    }
-}
-
-/// Outcome of a job, where a failure of its source explains the worker's.
-fn explained(
-    outcome: Result<FileReport, IngestError>,
-    feed: Option<Feed>,
-    max_frames: u64,
-) -> Result<Ended, IngestError> {
-    use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
-    let whole = |report| Ended { report, reason: None, cut: None };
-    let Some(feed) = feed else { return outcome.map(whole) };
-    match (outcome, feed.cause()) {
-        // All that was asked for was there.
-        (Ok(report), _) if report.frames >= max_frames => Ok(whole(report)),
-        (Ok(report), Some(cause)) if cause.is_cut() => {
-            let report = FileReport { truncated: true, ..report };
-            Ok(Ended { report, reason: Some(cause.to_string()), cut: None })
-        }
-        (Err(IngestError::Worker(Cancelled)), _) => Err(IngestError::Worker(Cancelled)),
-        (Ok(_) | Err(IngestError::Worker(_)), Some(cause)) => Err(told_by_host(cause)),
-        (Err(IngestError::Worker(FirstFrameTimeout { after } | Stalled { after })), None) => {
-            Err(IngestError::Remote(RemoteError::Slow(after)))
-        }
-        (outcome, _) => outcome.map(whole),
-    }
 }

@@ -55,6 +55,11 @@ impl Chunks {
         Ok(())
     }
 
+    /// Number of the chunks that were handed over.
+    pub fn sent(&self) -> u64 {
+        self.next_index
+    }
+
     /// Hands a chunk over, of whose frames `frames` are recorded; waits until there is room.
     pub fn send(&mut self, chunk: Chunk, frames: u64) -> Result<(), IngestError> {
         let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);

@@ -122,6 +122,15 @@ payload!(Requested { request_id });
 payload!(RunLabelled { request_id, label });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
 payload!(TokenBudgetLow { request_id, principal_key, day, used_tokens, limit_tokens });
+payload!(SourceReconnected {
+    request_id,
+    stream_id,
+    frame_index,
+    pts_ms,
+    gap_ms,
+    attempts,
+    reason,
+});
 payload!(Finding {
     @optional session_id, frame_index, pts_ms, @optional end_pts_ms, confidence, description,
     @optional summary, @optional event_type, @optional object_label, @optional semantic_error,

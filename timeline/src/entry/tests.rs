@@ -455,6 +455,19 @@ fn inference() {
         Event::TokenBudgetLow(low),
         r#"{"request_id":"req-1111111111111111","principal_key":"alice","day":"2026-01-31","used_tokens":90,"limit_tokens":100}"#,
     );
+    let back = SourceReconnected {
+        request_id: REQUEST,
+        stream_id: "main".parse().expect("an id"),
+        frame_index: 250,
+        pts_ms: 14_000,
+        gap_ms: 4000,
+        attempts: 2,
+        reason: text("lost"),
+    };
+    check(
+        Event::SourceReconnected(back),
+        r#"{"request_id":"req-1111111111111111","stream_id":"main","frame_index":250,"pts_ms":14000,"gap_ms":4000,"attempts":2,"reason":"lost"}"#,
+    );
 }
 
 #[test]
@@ -463,8 +476,8 @@ fn kinds_have_one_name_and_one_number_each() {
         assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
         assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
     }
-    assert_eq!(EventKind::ALL.len(), 25);
-    assert_eq!((EventKind::from_code(0), EventKind::from_code(26)), (None, None));
+    assert_eq!(EventKind::ALL.len(), 26);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(27)), (None, None));
 }
 
 #[test]

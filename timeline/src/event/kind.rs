@@ -94,6 +94,8 @@ kinds! {
     IngestStarted = 24 "ingest_started",
     /// The run was given another label.
     RunLabelled = 25 "run_labelled",
+    /// A live source that was lost is there again.
+    SourceReconnected = 26 "source_reconnected",
 }
 
 /// The kinds that a media worker's findings have.

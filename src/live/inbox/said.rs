@@ -1,0 +1,50 @@
+//! Output of a media worker that the session's task hears of.
+
+use bytes::Bytes;
+use worker::{Chunk, Fault, NoveltyInput};
+
+/// Worker output that becomes an event.
+#[derive(Debug)]
+pub enum Said {
+    /// A selected frame as a model is shown it.
+    View(View),
+    /// A clip, and whether the picture kept coming back by its end.
+    Clip(Chunk, bool),
+    /// Everything was said; the name of the decoder.
+    Closed(String),
+    /// More signals wait to be recorded than may.
+    Behind,
+    /// The session ended early.
+    Failed(Fault),
+    /// The worker ended.
+    WorkerEnded(String),
+}
+
+/// A selected frame to describe.
+#[derive(Debug)]
+pub struct View {
+    /// Position among the session's frames.
+    pub frame_index: u64,
+    /// Its presentation time.
+    pub pts_ms: i64,
+    /// JPEG of the image that models are shown.
+    pub jpeg: Bytes,
+    /// Features that novelty is computed from.
+    pub novelty: Option<NoveltyInput>,
+    /// The picture keeps coming back.
+    pub is_looping: bool,
+}
+
+impl Said {
+    /// Bytes of its pictures.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Said::View(view) => {
+                let novelty = view.novelty.as_ref();
+                view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
+            }
+            Said::Clip(clip, _) => clip.views.iter().map(|view| view.jpeg.len()).sum(),
+            Said::Closed(_) | Said::Behind | Said::Failed(_) | Said::WorkerEnded(_) => 0,
+        }
+    }
+}
