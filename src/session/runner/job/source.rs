@@ -132,7 +132,8 @@ impl Job {
             Source::File(_) => Limits::default(),
             Source::Remote(source) => source.limits(),
         };
-        if self.chunks.is_some() { Limits { wall: WALL, ..limits } } else { limits }
+        let waits_for_models = self.chunks.is_some() && !self.is_live();
+        if waits_for_models { Limits { wall: WALL, ..limits } } else { limits }
     }
 
     /// Input of the worker, and the feed of a remote one for as long as `wall`.
