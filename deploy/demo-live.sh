@@ -5,7 +5,7 @@
 #   SERVICE_VLLM_BASE_URL and the like reach the server: with a model it describes what it sees
 set -eu
 
-folder=$1
+folder=${1:?names no folder: make demo-live names it}
 work=$(mktemp -d)
 server=
 # The server is of a session of its own: Ctrl-C reaches the publisher alone, which takes leave of it first.
@@ -19,7 +19,7 @@ end() {
     rm -rf "$work"
 }
 trap end EXIT
-trap : INT TERM
+trap : HUP INT TERM
 
 video=${VIDEO:-}
 if [ -z "$video" ]; then

@@ -124,6 +124,33 @@ fn what_cannot_be_observed_fails_and_says_what_to_do() {
 }
 
 #[test]
+fn what_is_not_as_it_should_be_fails_its_gate_alone() {
+    let (ample, probe) = ("999999999999", "bin/examples/release_probe");
+    let all = GATES.map(|(_, variable)| (variable, ample));
+    // What is broken, how, and the gates that look at it.
+    let rows: [(&str, Option<&str>, &[usize]); 4] = [
+        (GOLDEN, Some("{"), &[0]),
+        ("cargo", None, &[1]),
+        ("cargo", Some("#!/bin/sh\necho no tests"), &[1]),
+        (probe, Some("#!/bin/sh\necho many"), &[2, 5, 6]),
+    ];
+    for (broken, text, failing) in rows {
+        let tree = tree();
+        let path = tree.path().join(broken);
+        fs::remove_file(&path).expect("removed");
+        if let Some(text) = text {
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+        }
+        let (output, states) = gates(&tree, &all);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let expected = (0..GATES.len()).map(|at| (GATES[at].0.to_owned(), !failing.contains(&at)));
+        assert_eq!(states, expected.collect::<Vec<_>>(), "{said}");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn ceilings_that_are_none_are_refused_by_name() {
     let tree = tree();
     let rows = [
