@@ -25,12 +25,13 @@ use crate::{
 
 /// JSON text from which an array goes to a column.
 pub const INLINE_JSON_BYTES_MAX: usize = 64 << 10;
-const MAGIC: [u8; 8] = *b"SLSIGNL\x01";
+pub(crate) const MAGIC_BYTES: usize = 8;
+const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x01";
 /// Two indices, the time, the hash, five scores.
 pub(crate) const ROW_BYTES: usize = 4 * 8 + 5 * 4;
 /// Rows under one checksum.
 pub(crate) const BLOCK_ROWS: usize = 1024;
-const CHECKSUM_BYTES: usize = 4;
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// Stands for an absent index or score, which no present one equals.
 const NONE_INDEX: u64 = u64::MAX;
 const NONE_SCORE: u32 = u32::MAX;
@@ -143,7 +144,7 @@ struct Spilled {
     file: BufWriter<File>,
     temporary: Temporary,
     digest: Sha256,
-    block: Vec<u8>,
+    block: Block,
 }
 
 impl ColumnWriter {
@@ -197,28 +198,23 @@ impl Spilled {
             file: BufWriter::new(file),
             temporary,
             digest: Sha256::new(),
-            block: Vec::new(),
+            block: Block::new(&[]),
         };
         spilled.write(&MAGIC)?;
         Ok(spilled)
     }
 
     fn push(&mut self, signal: &Signal) -> Result<()> {
-        put_row(&mut self.block, signal);
-        if self.block.len() == BLOCK_ROWS * ROW_BYTES { self.flush() } else { Ok(()) }
+        self.block.push(signal);
+        if self.block.is_full() { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
-        let mut block = std::mem::take(&mut self.block);
-        if block.is_empty() {
-            return Ok(());
-        }
-        let checksum = crc32c::crc32c(&block);
-        block.extend_from_slice(&checksum.to_le_bytes());
-        self.write(&block)?;
-        block.clear();
-        self.block = block;
-        Ok(())
+        let Spilled { file, temporary, digest, block } = self;
+        block.write(|bytes| {
+            digest.update(bytes);
+            file.write_all(bytes).map_err(TimelineError::io("write a column", temporary.path()))
+        })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -237,6 +233,54 @@ impl Spilled {
         self.temporary.publish(&file, &dir.join(hash.to_string()))?;
         Ok(hash)
     }
+}
+
+/// Rows that are not written yet, behind bytes that begin their block; its checksum follows them.
+#[derive(Debug)]
+pub(crate) struct Block {
+    bytes: Vec<u8>,
+    /// Bytes before the rows; the last two of them hold the number of rows.
+    head: usize,
+}
+
+impl Block {
+    pub(crate) fn new(head: &[u8]) -> Block {
+        Block { bytes: head.to_vec(), head: head.len() }
+    }
+
+    pub(crate) fn push(&mut self, signal: &Signal) {
+        put_row(&mut self.bytes, signal);
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        (self.bytes.len() - self.head) / ROW_BYTES
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows() == BLOCK_ROWS
+    }
+
+    /// Has `write` write the block unless it has no rows: it has none after that, and is as it was where that fails.
+    pub(crate) fn write(&mut self, write: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        let (rows, end) = (self.rows() as u16, self.bytes.len());
+        if rows == 0 {
+            return Ok(());
+        }
+        if let Some(count) = self.bytes[..self.head].last_chunk_mut() {
+            *count = rows.to_le_bytes();
+        }
+        let checksum = crc32c::crc32c(&self.bytes);
+        self.bytes.extend_from_slice(&checksum.to_le_bytes());
+        let written = write(&self.bytes);
+        self.bytes.truncate(if written.is_ok() { self.head } else { end });
+        written
+    }
+}
+
+/// Returns true where `block` ends in the checksum of all before.
+pub(crate) fn is_intact(block: &[u8]) -> bool {
+    let end = block.len() - CHECKSUM_BYTES;
+    crc32c::crc32c(&block[..end]) == u32_at(block, end)
 }
 
 pub(crate) fn put_row(out: &mut Vec<u8>, signal: &Signal) {
@@ -295,13 +339,12 @@ impl ColumnReader {
         self.file
             .read_exact(&mut self.block)
             .map_err(TimelineError::io("read a column", &self.path))?;
-        let rows_end = rows * ROW_BYTES;
-        if crc32c::crc32c(&self.block[..rows_end]) != u32_at(&self.block, rows_end) {
+        if !is_intact(&self.block) {
             let (file, what) = (self.path.clone(), "a block does not match its checksum");
             return Err(TimelineError::Damaged { file, offset: self.offset, what });
         }
         self.offset += self.block.len() as u64;
-        self.block.truncate(rows_end);
+        self.block.truncate(rows * ROW_BYTES);
         self.at = 0;
         Ok(())
     }

@@ -6,7 +6,8 @@
 
 use std::{
     fs::{self, File},
-    io::{BufReader, Read, Write},
+    io::{self, BufReader, Read, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,93 +16,89 @@ use media::{JobId, RunId, Seq, Signal, WallTime};
 
 use crate::{
     Result, TimelineError,
-    column::{BLOCK_ROWS, ROW_BYTES, put_row, row},
-    disk::{open_dir_durably, sync_dir},
+    blob::{self, Temporary},
+    column::{BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, ROW_BYTES, is_intact, row},
+    disk::open_dir_durably,
     entry::{Draft, HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, u32_at},
     error::unread,
     event::{Event, NewEvent},
     held::{FileError, HeldDir, Links},
 };
 
+/// Differs in its last byte, the version, from that of a column whose rows an event names.
+const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x02";
 const SIGNALS: u8 = 1;
 const EVENT: u8 = 2;
-/// Kind of a block, its rows and their checksum.
-const BLOCK_HEADER_BYTES: usize = 1 + 4 + 4;
-const BLOCK_BYTES_MAX: usize = BLOCK_HEADER_BYTES + BLOCK_ROWS * ROW_BYTES;
+/// Kind of a block and the number of its rows, under its checksum as they are.
+const BLOCK_HEADER_BYTES: usize = 1 + 2;
 
 /// The open columns, in one directory.
 #[derive(Clone, Debug)]
 pub struct OpenColumns(Arc<HeldDir>);
 
 impl OpenColumns {
-    /// Those in `dir`, which is created when there is none.
+    /// Those in `dir`, which is created when there is none; what was not begun is removed.
     pub fn open(dir: &Path) -> Result<OpenColumns> {
         let io = TimelineError::io("create the directory of open columns", dir);
         open_dir_durably(dir).map_err(io)?;
+        blob::remove_temporary(dir)?;
         let held = HeldDir::open(dir);
         Ok(OpenColumns(Arc::new(held.map_err(TimelineError::io("open a directory", dir))?)))
     }
 
-    /// Begins the column of a job of `run`, which `head` is to close.
+    /// Begins the column of a job of `run`, which `head` is to close; durable on return.
     pub fn begin(
         &self,
         run: RunId,
         job: JobId,
         head: impl IntoIterator<Item = Event>,
     ) -> Result<OpenColumn> {
-        let path = self.0.path().join(name(run, job));
-        let mut bytes = Vec::new();
+        let path = self.path(run, job);
+        if self.0.file(Path::new(&name(run, job)), Links::Never).is_ok() {
+            let exists = io::ErrorKind::AlreadyExists.into();
+            return Err(TimelineError::io("create an open column", path)(exists));
+        }
+        let mut bytes = MAGIC.to_vec();
         for event in head {
             bytes.push(EVENT);
             Draft::of(NewEvent { run, event })?.put(&mut bytes, Seq(0), WallTime { epoch_ms: 0 });
         }
-        let created = File::options().write(true).create_new(true).open(&path).and_then(|file| {
-            (&file).write_all(&bytes)?;
-            sync_dir(self.0.path())?;
-            Ok(file)
-        });
-        let file = created.map_err(TimelineError::io("create an open column", &path))?;
-        let mut block = Vec::with_capacity(BLOCK_BYTES_MAX);
-        block.resize(BLOCK_HEADER_BYTES, 0);
-        Ok(OpenColumn { path, file, bytes: bytes.len() as u64, block, is_synced: false })
+        // Under its name only with all of its head: without that nothing could close it.
+        let (temporary, mut file) = Temporary::create(self.0.path())?;
+        file.write_all(&bytes).map_err(TimelineError::io("write an open column", &path))?;
+        temporary.publish(&file, &path)?;
+        let block = Block::new(&[SIGNALS, 0, 0]);
+        let state = State::default();
+        Ok(OpenColumn { path, file, bytes: bytes.len() as u64, block, state })
     }
 
     /// Run and job of each, in no order.
     pub fn all(&self) -> Result<Vec<(RunId, JobId)>> {
         let dir = self.0.path();
         let io = TimelineError::io("list the open columns", dir);
-        let entries = fs::read_dir(dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let names = entries.map_err(io)?.into_iter().map(|entry| entry.file_name());
         Ok(names.filter_map(|name| parsed(name.to_str()?)).collect())
     }
 
     /// Reads one as far as it is whole; `None` where there is none.
     pub fn read(&self, run: RunId, job: JobId) -> Result<Option<OpenRows>> {
-        let name = name(run, job);
-        match self.0.file(Path::new(&name), Links::Never) {
-            Err(FileError::NotFound) => Ok(None),
-            opened => {
-                let file =
-                    opened.map_err(unread("read an open column", self.0.path().join(name)))?;
-                let mut rows = OpenRows {
-                    file: BufReader::new(file),
-                    head: Vec::new(),
-                    block: Vec::new(),
-                    at: 0,
-                    is_over: false,
-                };
-                while rows.block.is_empty() && !rows.is_over {
-                    rows.is_over = rows.take_part().is_none();
-                }
-                Ok(Some(rows))
-            }
-        }
+        let path = self.path(run, job);
+        let file = match self.0.file(Path::new(&name(run, job)), Links::Never) {
+            Err(FileError::NotFound) => return Ok(None),
+            opened => opened.map_err(unread("read an open column", &path))?,
+        };
+        OpenRows::new(file, path).map(Some)
     }
 
     /// Removes one: events name its rows, or never will.
     pub fn remove(&self, run: RunId, job: JobId) -> Result<()> {
-        let path = self.0.path().join(name(run, job));
+        let path = self.path(run, job);
         fs::remove_file(&path).map_err(TimelineError::io("remove an open column", &path))
+    }
+
+    fn path(&self, run: RunId, job: JobId) -> PathBuf {
+        self.0.path().join(name(run, job))
     }
 }
 
@@ -119,53 +116,90 @@ fn parsed(name: &str) -> Option<(RunId, JobId)> {
 pub struct OpenColumn {
     path: PathBuf,
     file: File,
-    /// Bytes in the file.
+    /// Bytes in the file, all of them of whole blocks.
     bytes: u64,
-    /// The next block, behind room for its header.
-    block: Vec<u8>,
-    is_synced: bool,
+    block: Block,
+    state: State,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Something written is not synced yet.
+    is_unsynced: bool,
+    /// A row could not be taken: one after it would stand in its place.
+    has_gap: bool,
+    /// A sync failed: the kernel may have dropped what it did not write, and the next sync would not tell.
+    is_unsure: bool,
 }
 
 impl OpenColumn {
     /// Its size with the rows that are not written yet.
     pub fn bytes(&self) -> u64 {
-        let pending = self.block.len() - BLOCK_HEADER_BYTES;
-        self.bytes + if pending > 0 { self.block.len() as u64 } else { 0 }
+        let pending = (BLOCK_HEADER_BYTES + CHECKSUM_BYTES + self.block.rows() * ROW_BYTES) as u64;
+        self.bytes + if self.block.rows() > 0 { pending } else { 0 }
     }
 
-    /// Takes the next row.
+    /// Takes the next row; none any more after one that it could not take.
     pub fn push(&mut self, signal: &Signal) -> Result<()> {
-        put_row(&mut self.block, signal);
-        if self.block.len() == BLOCK_BYTES_MAX { self.write() } else { Ok(()) }
+        if self.state.has_gap {
+            return Err(self.failed_before());
+        }
+        if self.block.is_full() {
+            let written = self.write();
+            self.state.has_gap = written.is_err();
+            written?;
+        }
+        self.block.push(signal);
+        Ok(())
     }
 
-    /// Shows readers every row so far.
+    /// Shows readers every row so far. Where this fails, a later call may write them all the same.
     pub fn write(&mut self) -> Result<()> {
-        let rows = (self.block.len() - BLOCK_HEADER_BYTES) / ROW_BYTES;
-        if rows == 0 {
-            return Ok(());
+        let OpenColumn { path, file, bytes, block, state } = self;
+        block.write(|block| {
+            // In the place of what an attempt before left behind.
+            let written = file.write_all_at(block, *bytes);
+            written.map_err(TimelineError::io("write an open column", path.as_path()))?;
+            *bytes += block.len() as u64;
+            state.is_unsynced = true;
+            Ok(())
+        })
+    }
+
+    /// Makes every row so far durable; never again after the disk failed to sync.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.state.is_unsure {
+            return Err(self.failed_before());
         }
-        let checksum = crc32c::crc32c(&self.block[BLOCK_HEADER_BYTES..]);
-        self.block[0] = SIGNALS;
-        self.block[1..5].copy_from_slice(&(rows as u32).to_le_bytes());
-        self.block[5..9].copy_from_slice(&checksum.to_le_bytes());
-        let written = self.file.write_all(&self.block);
-        written.map_err(TimelineError::io("write an open column", &self.path))?;
-        self.bytes += self.block.len() as u64;
-        self.block.truncate(BLOCK_HEADER_BYTES);
-        self.is_synced = false;
+        self.write()?;
+        if self.state.is_unsynced {
+            let synced = self.file.sync_data();
+            self.state.is_unsure = synced.is_err();
+            synced.map_err(TimelineError::io("sync an open column", &self.path))?;
+            self.state.is_unsynced = false;
+        }
         Ok(())
     }
 
-    /// Makes every row so far durable.
-    pub fn flush(&mut self) -> Result<()> {
-        self.write()?;
-        if !self.is_synced {
-            let synced = self.file.sync_data();
-            synced.map_err(TimelineError::io("sync an open column", &self.path))?;
-            self.is_synced = true;
-        }
-        Ok(())
+    fn failed_before(&self) -> TimelineError {
+        let source = io::Error::other("the disk failed before");
+        TimelineError::Io { what: "write an open column", path: self.path.clone(), source }
+    }
+}
+
+/// Bytes behind the last whole row of an open column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Their number.
+    pub bytes: u64,
+    /// More than a block is lost that was being written: whole ones follow, or no block is so long.
+    pub is_damaged: bool,
+}
+
+impl Cut {
+    /// Returns the most rows that may be lost with them.
+    pub fn rows_max(&self) -> u64 {
+        self.bytes / ROW_BYTES as u64
     }
 }
 
@@ -173,131 +207,154 @@ impl OpenColumn {
 #[derive(Debug)]
 pub struct OpenRows {
     file: BufReader<File>,
+    path: PathBuf,
     head: Vec<Event>,
-    /// Rows of the current block.
-    block: Vec<u8>,
+    /// End of what was read and is whole.
+    offset: u64,
+    /// The current block, or an event.
+    part: Vec<u8>,
+    /// Position in the block of the next row, and the end of its rows.
     at: usize,
+    rows_end: usize,
     /// Nothing follows that can be read.
     is_over: bool,
+    /// Refusal of the disk, after which more may follow.
+    error: Option<TimelineError>,
 }
 
 impl OpenRows {
+    fn new(file: File, path: PathBuf) -> Result<OpenRows> {
+        let (mut file, mut magic) = (BufReader::new(file), [0; MAGIC_BYTES]);
+        let is_short = match file.read_exact(&mut magic) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => true,
+            read => {
+                read.map(|()| false).map_err(TimelineError::io("read an open column", &path))?
+            }
+        };
+        if is_short || magic[..MAGIC_BYTES - 1] != MAGIC[..MAGIC_BYTES - 1] {
+            let what = "not an open column";
+            return Err(TimelineError::Damaged { file: path, offset: 0, what });
+        }
+        if magic != MAGIC {
+            let version = u32::from(magic[MAGIC_BYTES - 1]);
+            return Err(TimelineError::UnknownFormat { file: path, version });
+        }
+        let (head, part, offset) = (Vec::new(), Vec::new(), MAGIC_BYTES as u64);
+        let (at, rows_end, is_over, error) = (0, 0, false, None);
+        let mut rows = OpenRows { file, path, head, offset, part, at, rows_end, is_over, error };
+        while rows.rows_end == 0 && !rows.is_over {
+            rows.advance();
+        }
+        rows.error.take().map_or(Ok(rows), Err)
+    }
+
     /// The events that were to close it, without any row.
     pub fn head(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.head)
     }
 
-    /// Reads an event of the head, or the next block; `None` at the end and where it is damaged.
-    fn take_part(&mut self) -> Option<()> {
-        (self.at, self.block) = (0, Vec::new());
-        match take(&mut self.file, 1)?[0] {
-            SIGNALS => {
-                let header = take(&mut self.file, BLOCK_HEADER_BYTES - 1)?;
-                let rows = u32_at(&header, 0) as usize;
-                let rows = Some(rows).filter(|rows| (1..=BLOCK_ROWS).contains(rows))?;
-                let block = take(&mut self.file, rows * ROW_BYTES)?;
-                self.block = Some(block).filter(|it| crc32c::crc32c(it) == u32_at(&header, 4))?;
-            }
-            EVENT => {
-                let mut record = take(&mut self.file, HEADER_BYTES)?;
-                let body = u32_at(&record, 0) as usize;
-                let body = Some(body).filter(|body| *body <= PAYLOAD_BYTES_MAX)?;
-                record.extend(take(&mut self.file, body)?);
-                self.head.push(Record::parse(&record).ok()?.decode().ok()?);
-            }
-            _ => return None,
+    /// Reads the rest; returns what stands behind the last whole row, or the error at which the disk gave no more.
+    ///
+    /// Beside a writer that may be a block which it is writing.
+    pub fn end(mut self) -> Result<Cut> {
+        while self.next().is_some() {}
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        Some(())
+        let io = |path| TimelineError::io("read an open column", path);
+        let file = self.file.get_ref();
+        let size = file.metadata().map_err(io(&self.path))?.len();
+        let bytes = size.saturating_sub(self.offset);
+        if bytes > block_bytes(BLOCK_ROWS) as u64 {
+            return Ok(Cut { bytes, is_damaged: true });
+        }
+        let mut rest = vec![0; bytes as usize];
+        file.read_exact_at(&mut rest, self.offset).map_err(io(&self.path))?;
+        let mut next = (1..=BLOCK_ROWS).filter_map(|rows| rest.get(block_bytes(rows)..));
+        Ok(Cut { bytes, is_damaged: next.any(begins_with_block) })
     }
+
+    fn advance(&mut self) {
+        (self.at, self.rows_end) = (0, 0);
+        self.part.clear();
+        match self.take_part() {
+            Ok(Some(())) => self.offset += self.part.len() as u64,
+            Ok(None) => self.is_over = true,
+            Err(source) => {
+                self.error = Some(TimelineError::io("read an open column", &self.path)(source));
+                self.is_over = true;
+            }
+        }
+    }
+
+    /// Reads an event of the head, or the next block; `None` where no whole one follows.
+    fn take_part(&mut self) -> io::Result<Option<()>> {
+        if !self.fill(1)? {
+            return Ok(None);
+        }
+        let kind = self.part[0];
+        match kind {
+            SIGNALS if self.fill(BLOCK_HEADER_BYTES)? => {
+                let Some(rows) = rows_of(&self.part) else { return Ok(None) };
+                if !self.fill(block_bytes(rows))? || !is_intact(&self.part) {
+                    return Ok(None);
+                }
+                self.at = BLOCK_HEADER_BYTES;
+                self.rows_end = self.part.len() - CHECKSUM_BYTES;
+            }
+            EVENT if self.fill(1 + HEADER_BYTES)? => {
+                let body = u32_at(&self.part, 1) as usize;
+                if body > PAYLOAD_BYTES_MAX || !self.fill(1 + HEADER_BYTES + body)? {
+                    return Ok(None);
+                }
+                let event = Record::parse(&self.part[1..]).ok().and_then(|it| it.decode().ok());
+                let Some(event) = event else { return Ok(None) };
+                self.head.push(event);
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(()))
+    }
+
+    /// Reads on until the part has so many bytes; false where the file ends before.
+    fn fill(&mut self, bytes: usize) -> io::Result<bool> {
+        let read = self.part.len();
+        self.part.resize(bytes, 0);
+        match self.file.read_exact(&mut self.part[read..]) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            filled => filled.map(|()| true),
+        }
+    }
+}
+
+const fn block_bytes(rows: usize) -> usize {
+    BLOCK_HEADER_BYTES + rows * ROW_BYTES + CHECKSUM_BYTES
+}
+
+/// Number of rows of the block that begins with `header`; `None` where there is no such block.
+fn rows_of(header: &[u8]) -> Option<usize> {
+    let rows = usize::from(u16::from_le_bytes([header[1], header[2]]));
+    (header[0] == SIGNALS && (1..=BLOCK_ROWS).contains(&rows)).then_some(rows)
+}
+
+/// Returns true where a whole block begins `bytes`.
+fn begins_with_block(bytes: &[u8]) -> bool {
+    let rows = bytes.get(..BLOCK_HEADER_BYTES).and_then(rows_of);
+    rows.and_then(|rows| bytes.get(..block_bytes(rows))).is_some_and(is_intact)
 }
 
 impl Iterator for OpenRows {
     type Item = Signal;
 
     fn next(&mut self) -> Option<Signal> {
-        if self.at == self.block.len() && !self.is_over {
-            self.is_over = self.take_part().is_none();
+        if self.at == self.rows_end && !self.is_over {
+            self.advance();
         }
-        let bytes = self.block.get(self.at..self.at + ROW_BYTES)?;
+        let bytes = self.part[..self.rows_end].get(self.at..self.at + ROW_BYTES)?;
         self.at += ROW_BYTES;
         Some(row(bytes))
     }
 }
 
-fn take(file: &mut BufReader<File>, bytes: usize) -> Option<Vec<u8>> {
-    let mut taken = vec![0; bytes];
-    // An entry that cannot be read was lost with all that follow it.
-    file.read_exact(&mut taken).ok().map(|()| taken)
-}
-
 #[cfg(test)]
-mod tests {
-    use media::Score;
-
-    use super::*;
-    use crate::RunFailed;
-
-    const JOB: JobId = JobId::from_bytes([1; 16]);
-    const RUN: RunId = RunId::from_bytes([2; 16]);
-
-    fn signal(frame_index: u64) -> Signal {
-        Signal {
-            frame_index,
-            source_frame_index: None,
-            pts_ms: frame_index as i64 * 40,
-            perceptual_hash: frame_index,
-            luma_mean: Score::ONE,
-            flicker_score: Score::ONE,
-            ghosting_score: Score::ONE,
-            noise_variance_score: Score::ONE,
-            scene_score: None,
-        }
-    }
-
-    fn event() -> Event {
-        Event::RunFailed(RunFailed { request_id: None, reason: "no".to_owned() })
-    }
-
-    /// Number of rows and of events of the head.
-    fn read(columns: &OpenColumns) -> (usize, usize) {
-        let mut rows = columns.read(RUN, JOB).expect("readable").expect("there");
-        let head = rows.head();
-        assert!(head.iter().all(|told| *told == event()));
-        let count = rows.zip(0..).inspect(|(row, index)| assert_eq!(*row, signal(*index))).count();
-        (count, head.len())
-    }
-
-    #[test]
-    fn an_open_column_reads_as_far_as_it_is_whole() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let columns = OpenColumns::open(dir.path()).expect("opened");
-        assert!(columns.read(RUN, JOB).expect("readable").is_none());
-        let mut column = columns.begin(RUN, JOB, [event(), event()]).expect("begun");
-        assert_eq!(read(&columns), (0, 2), "and its writer goes on");
-        (0..1100).for_each(|at| column.push(&signal(at)).expect("taken"));
-        assert_eq!(read(&columns), (1024, 2), "a whole block is there at once");
-        column.write().expect("written");
-        assert_eq!(read(&columns), (1100, 2));
-        (1100..1500).for_each(|at| column.push(&signal(at)).expect("taken"));
-        let bytes = column.bytes();
-        column.flush().expect("durable");
-        assert_eq!(columns.all().expect("listed"), [(RUN, JOB)]);
-        let path = dir.path().join(name(RUN, JOB));
-        let whole = fs::read(&path).expect("there");
-        assert_eq!((whole.len() as u64, column.bytes()), (bytes, bytes));
-        let mut steps = vec![];
-        // Every length that a crash may leave, and damage anywhere: what comes is a beginning.
-        for cut in (0..whole.len()).step_by(7).chain([whole.len()]) {
-            fs::write(&path, &whole[..cut]).expect("written");
-            steps.push(read(&columns));
-            let mut damaged = whole.clone();
-            damaged[cut.min(whole.len() - 1)] ^= 1;
-            fs::write(&path, &damaged).expect("written");
-            read(&columns);
-        }
-        steps.dedup();
-        assert_eq!(steps, [(0, 0), (0, 1), (0, 2), (1024, 2), (1100, 2), (1500, 2)]);
-        columns.remove(RUN, JOB).expect("removed");
-        assert!(columns.all().expect("listed").is_empty());
-    }
-}
+mod tests;

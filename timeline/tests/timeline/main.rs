@@ -13,4 +13,5 @@ mod format;
 mod full;
 mod kill;
 mod model;
+mod open_column;
 mod support;

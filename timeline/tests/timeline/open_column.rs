@@ -1,0 +1,123 @@
+//! Open columns whose file holds any bytes, and whose writer is killed.
+
+use media::{JobId, RunId};
+use timeline::OpenColumns;
+
+const RUN: RunId = RunId::from_bytes([2; 16]);
+const JOB: JobId = JobId::from_bytes([1; 16]);
+
+/// The file of an open column.
+///
+/// It is refused, or reads the same each time; its rows and what is behind them fit into it. Returns the number of
+/// rows.
+pub fn open_column(bytes: &[u8]) -> Option<usize> {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join(format!("{RUN}.{JOB}")), bytes).expect("written");
+    let columns = OpenColumns::open(dir.path()).expect("opened");
+    assert_eq!(columns.all().expect("listed"), [(RUN, JOB)]);
+    let read = || {
+        let mut rows = columns.read(RUN, JOB).ok()?.expect("there");
+        let head = rows.head();
+        let signals: Vec<_> = rows.by_ref().collect();
+        Some((head, signals, rows.end().expect("a sound disk")))
+    };
+    let found = read();
+    assert_eq!(found, read());
+    let (_, signals, cut) = found?;
+    assert!(signals.len() * 52 + (cut.bytes as usize) < bytes.len());
+    Some(signals.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write, stdin},
+        path::Path,
+        process::{Command, Stdio},
+    };
+
+    use proptest::{collection::vec, prelude::*, sample::Index};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{disk::Random, support::signal};
+
+    fn whole() -> Vec<u8> {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column");
+        std::fs::read(corpus.join("two_blocks")).unwrap()
+    }
+
+    #[test]
+    fn the_corpus_is_digested() {
+        assert_eq!(open_column(&whole()), Some(5));
+    }
+
+    proptest! {
+        #[test]
+        fn broken_columns_are_digested(
+            breaks in vec((any::<Index>(), 0..4u8, any::<u8>()), 1..12)
+        ) {
+            let mut bytes = whole();
+            for (at, how, byte) in breaks {
+                let at = at.index(bytes.len() + 1);
+                match how {
+                    0 if at < bytes.len() => bytes[at] = byte,
+                    1 if at < bytes.len() => drop(bytes.remove(at)),
+                    2 => bytes.truncate(at),
+                    _ => bytes.insert(at, byte),
+                }
+            }
+            open_column(&bytes);
+        }
+    }
+
+    /// Records and prints how many rows are durable, until it is killed.
+    #[test]
+    #[ignore = "the process that the test below kills"]
+    fn child() {
+        let mut dir = String::new();
+        stdin().read_line(&mut dir).unwrap();
+        assert!(!dir.is_empty(), "started by the test below, which names a directory");
+        let columns = OpenColumns::open(Path::new(dir.trim_end())).unwrap();
+        let mut column = columns.begin(RUN, JOB, []).unwrap();
+        for index in 0.. {
+            column.push(&signal(index)).unwrap();
+            if index % 101 == 0 {
+                column.flush().unwrap();
+                println!("durable {}", index + 1);
+            }
+        }
+    }
+
+    /// Runs the child until it has told so many flushes; returns the rows that were durable at least.
+    fn kill_after(dir: &Path, flushes: u64) -> usize {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["open_column::tests::child", "--exact", "--ignored", "--nocapture"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap(), "{}", dir.display()).unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let durable = lines.filter_map(|line| line.strip_prefix("durable ")?.parse().ok());
+        let durable = durable.take(flushes as usize).last().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        durable
+    }
+
+    #[test]
+    fn a_kill_keeps_every_row_that_was_flushed() {
+        let mut random = Random::new(11);
+        for cycle in 0..clips::sized(10, 40) {
+            let dir = TempDir::new().unwrap();
+            let durable = kill_after(dir.path(), 1 + random.below(60));
+            let columns = OpenColumns::open(dir.path()).unwrap();
+            let mut rows = columns.read(RUN, JOB).unwrap().unwrap();
+            let told = rows.by_ref().zip(0..);
+            let found = told.inspect(|(row, index)| assert_eq!(*row, signal(*index))).count();
+            assert!(found >= durable, "cycle {cycle}: {found} of {durable}");
+            assert!(!rows.end().unwrap().is_damaged, "cycle {cycle}");
+        }
+    }
+}
