@@ -2,6 +2,7 @@
 
 mod analyze;
 mod auth;
+mod checks;
 mod clip;
 mod conditions;
 mod console;
@@ -59,13 +60,15 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     app::App,
-    blocking::{Died, blocking},
-    config::Principal,
+    base::{
+        blocking::{Died, blocking},
+        keys::Principal,
+    },
 };
 
-pub use error::ApiError;
-
+pub use checks::Growth;
 pub use envelope::refusal_headers;
+pub use error::ApiError;
 pub use health::reasons;
 pub use jobs::Desk;
 pub use rate::{FAILURES_MAX, Rates};

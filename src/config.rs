@@ -7,7 +7,6 @@ mod collector;
 mod decoding;
 mod delivery;
 mod inference;
-mod keys;
 mod live;
 mod novelty;
 mod places;
@@ -31,17 +30,14 @@ use timeline::held::{FileError, read_named};
 use transport::egress::EgressConfig;
 
 use crate::{
-    database,
-    delivery::{sse::StreamLimits, webhook},
-    json::Problem,
-    quota::QuotaLimits,
-    retention::Ages,
+    base::{database, json::Problem, keys::KeyRing, quota::QuotaLimits},
+    deliver::{sse::StreamLimits, webhook},
+    runs::retention::Ages,
 };
 use vars::Vars;
 
 pub use collector::Collector;
 pub use inference::InferenceConfig;
-pub use keys::{KEY_BYTES_MIN, KeyRing, Principal};
 pub use live::{IceServer, LiveConfig};
 pub use novelty::{EyesConfig, NoveltyConfig};
 pub use remote::RemoteConfig;
@@ -137,7 +133,7 @@ pub struct Config {
     /// Filter of the log.
     pub log_filter: String,
     /// Copies of the log that are written.
-    pub log_format: crate::telemetry::LogFormat,
+    pub log_format: crate::base::telemetry::LogFormat,
     /// Every setting as resolved.
     pub shown: Vec<Shown>,
     /// Variables with the prefix that nothing reads, and settings that open the server.

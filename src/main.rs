@@ -6,10 +6,9 @@ use std::{io::Write, process::ExitCode, sync::Arc};
 use clap::Parser;
 use sightline::{
     app::{self, App},
+    base::{metrics::Metrics, telemetry},
     config::{Collector, Config},
-    metrics::Metrics,
     server::Server,
-    telemetry,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +34,7 @@ fn main() -> ExitCode {
     if worker::is_worker_invocation() {
         return worker::worker_main();
     }
-    sightline::tls::install_provider();
+    sightline::base::tls::install_provider();
     let arguments = Arguments::parse();
     // What the server stores is for nobody else on this machine.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);

@@ -2,6 +2,15 @@
 //!
 //! [`recorder`] decides and is pure, [`recording`] writes. Neither knows which source it serves.
 
+pub mod analysis;
+pub mod backend;
+pub mod eyes;
 pub mod frames;
+pub mod inference;
+pub mod live;
+pub mod reason;
 pub mod recorder;
 pub mod recording;
+pub mod remote;
+pub mod runner;
+pub mod small_stills;

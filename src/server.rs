@@ -17,8 +17,7 @@ use transport::{Drained, Ends};
 
 use crate::{
     app::{App, StartError},
-    blocking::blocking,
-    stats,
+    base::{blocking::blocking, stats},
 };
 use listening::Listening;
 

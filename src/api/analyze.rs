@@ -31,14 +31,16 @@ use super::{
     wire::MarkerRecord,
 };
 use crate::{
-    analysis::{self, FrameResult, Windowing},
-    catalog::{Catalog, Mode},
-    json::{Fields, Int, Problem, Text, boolean, name, parsed, said, score, signed},
-    record::frames::Frames,
-    session::{
-        registry::{Run, RunError},
+    base::{
+        catalog::{Catalog, Mode},
+        json::{Fields, Int, Problem, Text, boolean, name, parsed, said, score, signed},
+    },
+    record::{
+        analysis::{self, FrameResult, Windowing},
+        frames::Frames,
         runner::IngestError,
     },
+    runs::registry::{Run, RunError},
 };
 
 /// Most frames in a request.

@@ -19,7 +19,7 @@ use super::{
     tickets::Shown,
     unsent,
 };
-use crate::config::{KeyRing, Principal};
+use crate::base::keys::{KeyRing, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const READY: &str = "/v1/ready";

@@ -26,8 +26,8 @@ use super::{
     unsent::{self, Holds},
 };
 use crate::{
-    json::{Fields, Int},
-    session::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
+    base::json::{Fields, Int},
+    record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
 
 /// A media time of a request.

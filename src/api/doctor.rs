@@ -7,8 +7,13 @@ use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{App, extract::Caller, openapi::terms, wire::shown};
-use crate::doctor::{self, Check};
+use super::{
+    App,
+    checks::{self, Check},
+    extract::Caller,
+    openapi::terms,
+    wire::shown,
+};
 
 /// Name of the check.
 #[derive(Serialize, ToSchema)]
@@ -49,7 +54,7 @@ impl From<Check> for CheckRecord {
     responses((status = 200, description = "What was found", body = Diagnosis)),
 )]
 pub async fn diagnose(State(app): State<Arc<App>>, caller: Caller) -> Json<Diagnosis> {
-    let checks = doctor::checks(&app).await;
+    let checks = checks::checks(&app).await;
     let checks = checks.into_iter().map(CheckRecord::from).collect();
     Json(Diagnosis { request_id: caller.request_id, checks })
 }

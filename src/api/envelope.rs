@@ -24,7 +24,7 @@ use super::{
     extract::Prefix,
     keyless, whip,
 };
-use crate::telemetry::{SPANS, continue_trace};
+use crate::base::telemetry::{SPANS, continue_trace};
 
 /// Names the request that an answer answers.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -46,7 +46,7 @@ const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
 /// The headers of an answer that no route gave.
 pub fn refusal_headers() -> HeaderMap {
     let mut headers = HeaderMap::from_iter(DEFAULTS);
-    headers.insert(REQUEST_ID, id_value(RequestId::from_bytes(crate::random_bytes())));
+    headers.insert(REQUEST_ID, id_value(RequestId::from_bytes(crate::base::random_bytes())));
     headers
 }
 
@@ -57,7 +57,7 @@ fn id_value(request_id: RequestId) -> HeaderValue {
 /// Wraps every request.
 pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let request_id = RequestId::from_bytes(crate::random_bytes());
+    let request_id = RequestId::from_bytes(crate::base::random_bytes());
     request.extensions_mut().insert(request_id);
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -131,7 +131,7 @@ fn refused(app: &App, request: &Request) -> Option<Response> {
         return Some(error.into_response());
     }
     let uri = request.uri();
-    let decodes = |text: &str| crate::percent::decode(text.as_bytes()).is_some();
+    let decodes = |text: &str| crate::base::percent::decode(text.as_bytes()).is_some();
     if !decodes(uri.path()) || !uri.query().is_none_or(decodes) {
         let text = "broken percent-encoding in the request target".to_owned();
         return Some(ApiError::Plain(StatusCode::BAD_REQUEST, text).into_response());

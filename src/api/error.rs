@@ -20,21 +20,22 @@ use worker::WorkerError;
 
 use super::{infer, openapi::terms};
 use crate::{
-    database::DatabaseError,
-    delivery::sse::StreamRefusal,
-    delivery::webhook::WebhookError,
-    disk::Low,
-    inference::InferenceError,
-    json::{Detail, JsonError},
-    ledger::LedgerError,
-    live::{LiveError, PatchError, PromptError},
-    metrics::Refusal,
-    per_owner::Whose,
-    quota::QuotaError,
-    search::SearchFailure,
-    session::{registry::RunError, runner::IngestError},
-    source::SourceError,
-    upload::UploadError,
+    base::{
+        database::DatabaseError,
+        disk::Low,
+        json::{Detail, JsonError},
+        ledger::LedgerError,
+        metrics::Refusal,
+        per_owner::Whose,
+        quota::QuotaError,
+    },
+    deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},
+    record::{
+        inference::InferenceError,
+        live::{LiveError, PatchError, PromptError},
+        runner::IngestError,
+    },
+    runs::{registry::RunError, source::SourceError, upload::UploadError},
 };
 
 /// Seconds a caller is asked to wait when no better figure is known.

@@ -22,10 +22,12 @@ use super::{
     pieces::{READING_BYTES, Snapshot, event_texts, list as listed},
 };
 use crate::{
-    config::Principal,
-    delivery::sse::index_of,
-    json::{Int, Problem, parsed},
-    session::registry::Run,
+    base::{
+        json::{Int, Problem, parsed},
+        keys::Principal,
+    },
+    deliver::sse::index_of,
+    runs::registry::Run,
 };
 
 /// A page ends early once its payloads are this long together.

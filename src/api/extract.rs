@@ -14,9 +14,11 @@ use transport::Peer;
 
 use super::{App, error::ApiError};
 use crate::{
-    config::Principal,
-    json::{self, Detail, Fields},
-    session::registry::Run,
+    base::{
+        json::{self, Detail, Fields},
+        keys::Principal,
+    },
+    runs::registry::Run,
 };
 
 /// Largest JSON body.

@@ -23,10 +23,10 @@ use super::{
     pieces::{READING_BYTES, list as listed, record_texts},
     wire::shown,
 };
-use crate::{
-    config::Principal,
+use crate::base::{
     database::{Database, Feedback, FeedbackPage, NewFeedback},
     json::{Int, Problem, Text, text},
+    keys::Principal,
 };
 
 /// Feedback looked up at a time for a whole list.
@@ -101,7 +101,7 @@ pub async fn submit(
     let rating = fields.required("rating", Rating::read);
     let category = fields.required("category", storable(Category::BYTES));
     let feedback = fields.optional("feedback", storable(Words::BYTES));
-    let id = FeedbackId::from_bytes(crate::random_bytes());
+    let id = FeedbackId::from_bytes(crate::base::random_bytes());
     let feedback = fields.finish(|| {
         Some(NewFeedback {
             id,

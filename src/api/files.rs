@@ -35,10 +35,11 @@ use super::{
     wire::shown,
 };
 use crate::{
-    config::Principal,
-    json::Problem,
-    source::SourceError,
-    upload::{StoredName, Upload, UploadError, media_type},
+    base::{json::Problem, keys::Principal},
+    runs::{
+        source::SourceError,
+        upload::{StoredName, Upload, UploadError, media_type},
+    },
 };
 pub use body::FileBody;
 pub use served::{FileHeaders, Found, answer};

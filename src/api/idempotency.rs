@@ -27,7 +27,7 @@ use super::{
     extract::{Caller, caller, whole},
     jobs,
 };
-use crate::idempotency::{
+use crate::runs::idempotency::{
     Answer, Attempt, Begun, Fingerprint, Interrupted, KeysError, Scope, TRACED_MAX, Trace,
 };
 use answer::{Asked, kept, replay};

@@ -31,13 +31,12 @@ use super::{
     wire::shown,
 };
 use crate::{
-    inference::{Asker, InferenceError, Waiting},
-    json::Detail,
-    session::{
-        patience::patiently,
+    base::{json::Detail, patience::patiently},
+    record::{
+        inference::{Asker, InferenceError, Waiting},
         reason::{Outage, Try},
-        registry::{Run, RunError},
     },
+    runs::registry::{Run, RunError},
 };
 use asked::{Asked, InferRequest};
 use question::Question;

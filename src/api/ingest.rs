@@ -19,11 +19,16 @@ use super::{
     wire::{fps, shown},
 };
 use crate::{
-    config::Principal,
-    json::{Fields, Int, Problem, Text, name, number, parsed},
-    labels::Words,
-    session::{Lifecycle, runner::Ingest},
-    source::{self, Source},
+    base::{
+        json::{Fields, Int, Problem, Text, name, number, parsed},
+        keys::Principal,
+        labels::Words,
+    },
+    record::runner::Ingest,
+    runs::{
+        lifecycle::Lifecycle,
+        source::{self, Source},
+    },
 };
 
 /// Name of the stream where a caller gives none.

@@ -22,8 +22,8 @@ use super::{
     wire::fraction_or_null,
 };
 use crate::{
-    json::parsed,
-    session::registry::{NoSuchChunk, Run, readable},
+    base::json::parsed,
+    runs::registry::{NoSuchChunk, Run, readable},
 };
 
 /// Answer of a model about a chunk, or about a picture or clip of a live session.

@@ -24,7 +24,7 @@ use super::{
     openapi::{Fails, terms},
     wire::shown,
 };
-use crate::session::registry::{JobToken, JobView, Run};
+use crate::runs::registry::{JobToken, JobView, Run};
 
 pub use desk::Desk;
 use desk::Entry;

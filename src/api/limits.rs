@@ -44,7 +44,12 @@ use super::{
     wire::shown,
 };
 use crate::{
-    app, config::KEY_BYTES_MIN, delivery::webhook, idempotency as keys, server, session, upload,
+    app,
+    base::keys::KEY_BYTES_MIN,
+    deliver::webhook,
+    record::runner,
+    runs::{idempotency as keys, upload},
+    server,
 };
 
 /// The limits of a server.
@@ -279,16 +284,19 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("file_jobs", Limit::most(app.jobs, "at once")),
         // One place is left to jobs that no model holds up.
         ("reasonings_decoding", Limit::most(app.jobs.saturating_sub(1).max(1), "at once")),
-        ("reasonings", Limit::most(session::runner::REASONINGS_MAX, "at once")),
+        ("reasonings", Limit::most(runner::REASONINGS_MAX, "at once")),
         ("reasoning_outage", milliseconds(config.inference.outage).by("SERVICE_REASON_OUTAGE_MS")),
         ("description", Limit::most(DESCRIPTION_BYTES_MAX, "bytes; what is longer is cut")),
         ("summary", Limit::most(SUMMARY_BYTES_MAX, "bytes; what is longer is cut")),
-        ("raw_output", Limit::most(session::reason::RAW_BYTES_MAX, "bytes; what is longer is cut")),
-        ("file_jobs_waiting", Limit::most(session::runner::QUEUE_MAX, "waiting")),
+        (
+            "raw_output",
+            Limit::most(crate::record::reason::RAW_BYTES_MAX, "bytes; what is longer is cut"),
+        ),
+        ("file_jobs_waiting", Limit::most(runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),
         ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),
-        ("searches", Limit::most(crate::search::RUNNING_MAX, "at once")),
-        ("searches_waiting", Limit::most(crate::search::WAITING_MAX, "waiting")),
+        ("searches", Limit::most(crate::deliver::search::RUNNING_MAX, "at once")),
+        ("searches_waiting", Limit::most(crate::deliver::search::WAITING_MAX, "waiting")),
         ("upload", Limit::most(config.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
         ("upload_form", Limit::most(FORM_BYTES_MAX, "bytes beside the file")),
         ("uploads", Limit::most(upload::ALL_MAX, "at once")),

@@ -19,8 +19,8 @@ use super::{
     wire::MarkerRecord,
 };
 use crate::{
-    json::{Int, Problem, Text, name, parsed},
-    session::registry::{Made, Run},
+    base::json::{Int, Problem, Text, name, parsed},
+    runs::registry::{Made, Run},
 };
 
 /// Sort key of a marker: first frame, last frame, id.

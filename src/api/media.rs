@@ -24,8 +24,8 @@ use super::{
     wire::KeyframeRecord,
 };
 use crate::{
-    json::{Int, Problem},
-    session::registry::Run,
+    base::json::{Int, Problem},
+    runs::registry::Run,
 };
 
 /// Content never changes under its hash, and belongs to one caller.

@@ -27,7 +27,7 @@ pub use coordinates::Coordinates;
 
 use super::openapi::terms;
 use super::wire::MarkerRecord;
-use crate::analysis::{FrameResult, Insight, Window, Windowing, windows};
+use crate::record::analysis::{FrameResult, Insight, Window, Windowing, windows};
 
 /// Values that all metadata objects of an analysis share.
 pub struct Context {

@@ -8,7 +8,7 @@ use infer::scheduler::Class;
 use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
-use crate::metrics::{Admitted, CONTENT_TYPE, Queue};
+use crate::base::metrics::{Admitted, CONTENT_TYPE, Queue};
 
 /// Tell every series, for a scraper.
 ///

@@ -10,9 +10,8 @@ use utoipa::ToSchema;
 
 use super::{App, extract::Caller, openapi::terms, wire::shown};
 use crate::{
-    catalog::{self, Listed},
-    eyes::Eyes,
-    inference::Inference,
+    base::catalog::{self, Listed},
+    record::{eyes::Eyes, inference::Inference},
 };
 
 /// The models and what runs them.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::openapi::terms;
-use crate::json::{Fields, Int, Problem};
+use crate::base::json::{Fields, Int, Problem};
 
 /// Items a page of a list.
 pub type PageLimit = Int<1, 1000>;

@@ -23,8 +23,8 @@ use timeline::{EventHead, EventKind, EventParts, PayloadText, Timeline};
 
 use super::{error::ApiError, unsent::Holds};
 use crate::{
-    blocking::{Died, blocking},
-    session::registry::Run,
+    base::blocking::{Died, blocking},
+    runs::registry::Run,
 };
 
 /// A piece is sent once it is at least this long.

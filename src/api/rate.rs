@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::error::ApiError;
-use crate::{config::Principal, metrics::Refusal};
+use crate::base::{keys::Principal, metrics::Refusal};
 
 /// Failed authentications of one address at once; then one a second.
 pub const FAILURES_MAX: u32 = 20;

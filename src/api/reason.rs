@@ -21,14 +21,14 @@ use super::{
     wire::{MarkerRecord, SemanticRecord, fps},
 };
 use crate::{
-    analysis::rate_of,
-    inference::Asker,
-    labels::Words,
-    session::{
+    base::labels::Words,
+    record::{
+        analysis::rate_of,
+        inference::Asker,
         reason::{Description, Models, Novelty, Outage, Reason, Reasoned, Semantics, Terms},
-        registry::Run,
         runner::{Ingest, Ingested},
     },
+    runs::registry::Run,
 };
 pub use asked::*;
 

@@ -21,10 +21,12 @@ use super::{
     wire::{ProgressRecord, RunRecord, shown},
 };
 use crate::{
-    catalog::Mode,
-    json::{name, parsed},
-    session::{
-        Lifecycle,
+    base::{
+        catalog::Mode,
+        json::{name, parsed},
+    },
+    runs::{
+        lifecycle::Lifecycle,
         registry::{Origin, Run},
     },
 };

@@ -18,8 +18,8 @@ use super::{
     wire::shown,
 };
 use crate::{
-    json::{Int, Problem, parsed},
-    search::{Answer, Hit, Wanted},
+    base::json::{Int, Problem, parsed},
+    deliver::search::{Answer, Hit, Wanted},
 };
 
 /// Longest query once trimmed, bytes.

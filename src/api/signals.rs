@@ -30,9 +30,9 @@ use super::{
     wire::{fraction, fraction_or_null, shown},
 };
 use crate::{
-    json::{Int, parsed},
+    base::json::{Int, parsed},
     record::frames::Frames,
-    session::registry::Run,
+    runs::registry::Run,
 };
 use buckets::{Buckets, FrameBucket};
 

@@ -24,8 +24,8 @@ use super::{
     tickets::TicketQuery,
     unsent,
 };
-use crate::{
-    session::registry::Run,
+use crate::runs::{
+    registry::Run,
     source::{SourceError, path_of, remote},
     upload::media_type,
 };

@@ -14,10 +14,10 @@ use super::{
     openapi::terms,
     wire::shown,
 };
-use crate::{
+use crate::base::{
     clock::wall_now,
-    config::Principal,
     json::Int,
+    keys::Principal,
     metrics::Tally,
     stats::{MINUTES_MAX, Machine, Point},
 };

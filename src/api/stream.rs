@@ -19,9 +19,8 @@ use super::{
     openapi::{Fails, terms},
 };
 use crate::{
-    config::Principal,
-    delivery::sse::{Feed, Filter, Scope},
-    json::parsed,
+    base::{json::parsed, keys::Principal},
+    deliver::sse::{Feed, Filter, Scope},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use super::{openapi::terms, wire::fraction};
 use crate::{
+    base::json::{Fields, Int, score},
     config::KEEPALIVE_FRAMES_MAX,
-    json::{Fields, Int, score},
 };
 
 /// Frames from one that is kept for its distance to the next.

@@ -19,7 +19,10 @@ use super::{
     openapi::{Fails, terms},
     wire::shown,
 };
-use crate::{clock::wall_now, config::Principal, tickets::LIFE};
+use crate::{
+    base::{clock::wall_now, keys::Principal},
+    runs::tickets::LIFE,
+};
 
 /// Routes that a ticket opens to GET and HEAD.
 const OPENED: [&str; 3] =

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{App, error::ApiError};
-use crate::{
-    config::Principal,
+use crate::base::{
+    keys::Principal,
     per_owner::Whose,
     quota::{Hold, Quota, QuotaError, QuotaLimits},
 };

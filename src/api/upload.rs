@@ -24,11 +24,12 @@ use super::{
     wire::shown,
 };
 use crate::{
-    clock::wall_now,
-    config::Principal,
-    idempotency::{Answer, Fingerprint},
-    session::runner::IngestError,
-    upload::{Incoming, New, Upload, UploadError, extension, media_type},
+    base::{clock::wall_now, keys::Principal},
+    record::runner::IngestError,
+    runs::{
+        idempotency::{Answer, Fingerprint},
+        upload::{Incoming, New, Upload, UploadError, extension, media_type},
+    },
 };
 use form::{Form, Part};
 

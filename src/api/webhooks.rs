@@ -23,8 +23,8 @@ use super::{
     wire::shown,
 };
 use crate::{
-    delivery::webhook::{DeadLetter, Secret, Shown, Webhook},
-    session::registry::{Run, RunError},
+    deliver::webhook::{DeadLetter, Secret, Shown, Webhook},
+    runs::registry::{Run, RunError},
 };
 
 use asked::WebhookRequest;
@@ -151,14 +151,14 @@ async fn made(
     }
     let url = app.webhooks.check(&url).await?;
     let webhook = Webhook {
-        id: WebhookId::from_bytes(crate::random_bytes()),
+        id: WebhookId::from_bytes(crate::base::random_bytes()),
         run: run.map(Run::id),
         owner: caller.principal,
         url,
         kinds,
         description,
         secret: secret.unwrap_or_else(Secret::generate),
-        created_at: crate::clock::wall_now(),
+        created_at: crate::base::clock::wall_now(),
     };
     let webhook = app.webhooks.create(webhook).await?.webhook;
     Ok(Json(WebhookCreated {

@@ -27,9 +27,9 @@ use super::{
     openapi::terms,
 };
 use crate::{
-    config::{IceServer, Principal},
-    labels::Words,
-    live::{End, Found, Instruction, LiveError, PromptError, Session, Who},
+    base::{keys::Principal, labels::Words},
+    config::IceServer,
+    record::live::{End, Found, Instruction, LiveError, PromptError, Session, Who},
 };
 
 pub use attach::AttachConfig;

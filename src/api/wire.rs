@@ -8,8 +8,8 @@ use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
 
 use super::{jobs::JobRecord, openapi::terms, runs::SummaryRecord};
-use crate::{
-    session::registry::{ChunkProgress, JobProgress, Registry, Run},
+use crate::runs::{
+    registry::{ChunkProgress, JobProgress, Registry, Run},
     source::remote,
 };
 

@@ -5,7 +5,7 @@ use std::fmt;
 use tracing_subscriber::EnvFilter;
 
 use super::vars::without_credentials;
-use crate::{json::Problem, telemetry::LogFormat};
+use crate::base::{json::Problem, telemetry::LogFormat};
 
 /// The URL of a collector of spans, which may hold a password.
 #[derive(Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use decode::Backend;
 use worker::{Choice, GateBackend, GateChoice, SandboxPolicy, Wanted};
 
 use super::Vars;
-use crate::json::Problem;
+use crate::base::json::Problem;
 
 /// Longest name of a device: a path.
 const DEVICE_BYTES_MAX: usize = 4096;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Vars, whole};
-use crate::{database, delivery::webhook};
+use crate::{base::database, deliver::webhook};
 
 /// The database that is configured, if one is.
 pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {

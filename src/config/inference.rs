@@ -6,7 +6,7 @@ use infer::{BackendConfig, Backends, BaseUrl, scheduler::Limits};
 use timeline::held::FileError;
 
 use super::{Vars, text_of, whole};
-use crate::json::Problem;
+use crate::base::json::Problem;
 
 /// The file that is read where none is named; it need not be there.
 const FILE_DEFAULT: &str = "sightline.toml";

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use media::Score;
 
 use super::{Vars, fraction, whole};
-use crate::{json::Problem, live::SESSION_BYTES};
+use crate::{base::json::Problem, record::live::SESSION_BYTES};
 
 /// Live sessions.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use embed::{Provider, ReuseRule};
 
 use super::{Vars, fraction, optional_path, whole};
-use crate::json::Problem;
+use crate::base::json::Problem;
 
 /// Name of the model that comes with the server.
 const BUILT_IN: &str = "built-in";

@@ -3,7 +3,7 @@
 use transport::egress::{AllowedNetworks, EgressConfig};
 
 use super::{flag, optional_path, vars::Vars, whole};
-use crate::json::Problem;
+use crate::base::json::Problem;
 
 /// Remote sources that are ingested, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use transport::CertificateFiles;
 
 use super::{address, optional_path, vars::Vars};
-use crate::json::Problem;
+use crate::base::json::Problem;
 
 /// Protocols and certificates of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]

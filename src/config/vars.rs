@@ -7,7 +7,7 @@ use std::{
     fmt,
 };
 
-use crate::json::Problem;
+use crate::base::json::Problem;
 
 /// The prefix of the server's own variables.
 pub(super) const PREFIX: &str = "SERVICE_";

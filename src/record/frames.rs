@@ -5,7 +5,7 @@ use std::sync::Arc;
 use media::{JobId, Signal, StreamId};
 use timeline::{FramesDecoded, OpenColumns, Timeline, TimelineError};
 
-use crate::session::registry::Run;
+use crate::runs::registry::Run;
 
 /// Rows one after the other; ends after the first error.
 pub type Rows = Box<dyn Iterator<Item = Result<Signal, TimelineError>> + Send>;

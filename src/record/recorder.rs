@@ -10,7 +10,7 @@ use gate::{Decision, Gate, GateConfig, Loops, Reason};
 use media::{BlobHash, EventType, MarkerOrigin, RunId, Signal};
 use timeline::{Event, Finding, FindingKind, FrameFinding, KeyframeStored, MarkerDeriver};
 
-use crate::labels::Words;
+use crate::base::labels::Words;
 
 /// Picture of a selected frame.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::recorder::{Batch, Kept};
 use crate::{
-    disk::{Low, Reserve},
-    quota::{Hold, QuotaError},
-    session::{
+    base::{
+        disk::{Low, Reserve},
         patience::patiently,
-        registry::{Growing, Registry, Run, RunError},
+        quota::{Hold, QuotaError},
     },
+    runs::registry::{Growing, Registry, Run, RunError},
 };
 
 /// Events appended at a time, about 2 MiB; a recording that has no more is closed by one append.

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sightline::{
-    config::Principal,
+use sightline::base::{
     database::{Database, DatabaseError, NewFeedback, Settings, Target},
+    keys::Principal,
 };
 
 use crate::support::postgres::Postgres;

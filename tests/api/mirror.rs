@@ -11,9 +11,12 @@ use std::{
 use media::{RunId, Score, SessionId};
 use serde_json::Value;
 use sightline::{
-    database::{Database, Mirror, Settings, Target},
-    ledger::Ledger,
-    metrics::Metrics,
+    base::{
+        database::{Database, Settings, Target},
+        ledger::Ledger,
+        metrics::Metrics,
+    },
+    deliver::mirror::Mirror,
 };
 use timeline::{
     Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,

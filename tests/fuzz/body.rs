@@ -1,6 +1,6 @@
 //! Properties of parsing any JSON body.
 
-use sightline::json::{JsonError, parse};
+use sightline::base::json::{JsonError, parse};
 
 /// A request's body.
 ///

@@ -8,7 +8,7 @@ use std::{
 };
 
 use reqwest::blocking::{Client, Response};
-use sightline::{api, app::App, config::Config, metrics::Metrics};
+use sightline::{api, app::App, base::metrics::Metrics, config::Config};
 use tokio::runtime::Runtime;
 use transport::{Ends, Limits, Listener, Site};
 use worker::WorkerProgram;
@@ -34,7 +34,7 @@ struct Here {
 
 impl Here {
     fn start(dir: &Path) -> Here {
-        sightline::tls::install_provider();
+        sightline::base::tls::install_provider();
         let values = [
             ("SERVICE_DATA_DIR", dir.display().to_string()),
             ("SERVICE_API_KEYS", format!("alice:{ALICE}")),

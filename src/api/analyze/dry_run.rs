@@ -8,8 +8,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    analysis::trial::{Difference, Tally, Trial, Verdict},
     api::{openapi::terms, thresholds::GateRecord},
+    record::analysis::trial::{Difference, Tally, Trial, Verdict},
 };
 
 /// Other thresholds on the same signals: nothing of it is recorded.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::super::unsent::Holds;
-use crate::blocking::{Died, blocking};
+use crate::base::blocking::{Died, blocking};
 
 /// Bytes read at a time, and most of them in memory for one reader.
 const READ: u64 = 128 << 10;

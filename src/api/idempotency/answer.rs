@@ -24,7 +24,7 @@ use crate::{
         extract::Caller,
         jobs::PREFERENCE_APPLIED,
     },
-    idempotency::{ANSWER_BYTES_MAX, Answer, Attempt, Fingerprint, TRACED_MAX, Trace},
+    runs::idempotency::{ANSWER_BYTES_MAX, Answer, Attempt, Fingerprint, TRACED_MAX, Trace},
 };
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

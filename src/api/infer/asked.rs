@@ -9,8 +9,10 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{openapi::terms, reason::model_name},
-    catalog::Catalog,
-    json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said},
+    base::{
+        catalog::Catalog,
+        json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said},
+    },
 };
 
 /// A prompt.

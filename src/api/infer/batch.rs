@@ -27,10 +27,8 @@ use crate::{
         openapi::{Fails, terms},
         wire::shown,
     },
-    catalog::Catalog,
-    inference::InferenceError,
-    json::Int,
-    session::reason::Outage,
+    base::{catalog::Catalog, json::Int},
+    record::{inference::InferenceError, reason::Outage},
 };
 
 /// Questions of a batch.

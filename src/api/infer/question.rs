@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     api::{App, error::ApiError, extract::Caller},
-    json::Detail,
-    session::registry::Run,
+    base::json::Detail,
+    runs::registry::Run,
 };
 
 /// A question that was accepted.

@@ -19,8 +19,10 @@ use crate::{
         error::{ApiError, Carried},
         idempotency::response,
     },
-    idempotency::{Answer, Fingerprint},
-    session::registry::{JobKind, JobOrder, RunError},
+    runs::{
+        idempotency::{Answer, Fingerprint},
+        registry::{JobKind, JobOrder, RunError},
+    },
 };
 
 /// Outcome of a job.

@@ -31,11 +31,11 @@ use crate::{
         extract::{Caller, caller, whole},
         idempotency::{JoinsOnly, Taken, run_in, taken},
     },
-    clock::wall_now,
-    idempotency::{Answer, Fingerprint},
-    session::{
+    base::clock::wall_now,
+    record::runner::IngestError,
+    runs::{
+        idempotency::{Answer, Fingerprint},
         registry::{JobKind, JobStatus},
-        runner::IngestError,
     },
 };
 

@@ -23,7 +23,8 @@ use http_body_util::BodyExt;
 use super::record::JobAnswer;
 use crate::{
     api::{App, files::FileBody},
-    session::{registry::JobOrder, runner::Writing},
+    record::runner::Writing,
+    runs::registry::JobOrder,
 };
 
 /// Keeps what `response` says for as long as its job is recorded; a response that says the same.

@@ -12,9 +12,11 @@ use axum::{Json, response::IntoResponse};
 use super::long;
 use crate::{
     api::{ApiResult, App, openapi::terms, wire::shown},
-    config::Principal,
-    idempotency::{Answer, Scope},
-    session::registry::{JobStatus, JobView},
+    base::keys::Principal,
+    runs::{
+        idempotency::{Answer, Scope},
+        registry::{JobStatus, JobView},
+    },
 };
 
 /// A job as lists and the run's record show it.

@@ -13,7 +13,7 @@ use crate::{
             attach::{self, ClipFps, LivePrompt, TokenRate},
         },
     },
-    live,
+    record::live,
 };
 
 /// Limits of a publisher's fields, past which 400 or 413, and of live sessions.

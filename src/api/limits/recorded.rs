@@ -7,8 +7,11 @@ use super::{
     Limit,
 };
 use crate::{
-    session::runner::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, QUEUE_MAX, excerpts_max},
-    small_stills, tickets,
+    record::{
+        runner::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, QUEUE_MAX, excerpts_max},
+        small_stills,
+    },
+    runs::tickets,
 };
 
 /// Limits of a source for the decoder, and of a reader of recorded media; past one 422.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::Limit;
 use crate::{
     api::App,
-    session::{
+    record::{
         remote::{FETCHES_MAX, GRACE, RATE_MIN, WAIT_MAX},
         runner,
     },

@@ -16,12 +16,14 @@ use utoipa::{
 
 use crate::{
     api::infer::TEMPERATURE,
-    catalog,
-    delivery::webhook::Status,
-    json::{Int, Text},
-    live::Word,
-    session::{
-        Lifecycle,
+    base::{
+        catalog,
+        json::{Int, Text},
+    },
+    deliver::webhook::Status,
+    record::live::Word,
+    runs::{
+        lifecycle::Lifecycle,
         registry::{JobKind as Work, JobStatus as Standing},
     },
 };

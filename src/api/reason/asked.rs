@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 use worker::{Chunking, Crop, ViewOptions};
 
 use crate::{
-    analysis::Windowing,
     api::{
         analyze::{Index, SegmentMs, WindowSize, trace, windowing},
         error::ApiError,
@@ -20,9 +19,14 @@ use crate::{
         openapi::terms,
         thresholds::{self, GateFields},
     },
-    catalog::{Catalog, Mode},
-    json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said, score},
-    session::reason::{Ask, Inquiry},
+    base::{
+        catalog::{Catalog, Mode},
+        json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said, score},
+    },
+    record::{
+        analysis::Windowing,
+        reason::{Ask, Inquiry},
+    },
 };
 
 /// Analysed frames of a chunk.

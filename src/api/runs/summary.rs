@@ -7,8 +7,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::super::{App, openapi::terms, wire::fps};
-use crate::{
-    session::registry::Run,
+use crate::runs::{
+    registry::Run,
     summary::{Bucket, Records, Summary},
 };
 

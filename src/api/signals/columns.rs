@@ -10,7 +10,7 @@ use super::super::{
     error::ApiError,
     pieces::{READING_BYTES, sent},
 };
-use crate::arrow::{self, Column, Kind, ROWS_MAX};
+use crate::base::arrow::{self, Column, Kind, ROWS_MAX};
 
 /// The media type of an Arrow IPC stream.
 pub const ARROW: &str = "application/vnd.apache.arrow.stream";

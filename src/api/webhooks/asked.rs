@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 
 use super::super::openapi::terms;
 use crate::{
-    delivery::webhook::{Secret, SecretError},
-    json::{Problem, Text},
+    base::json::{Problem, Text},
+    deliver::webhook::{Secret, SecretError},
 };
 
 /// Target of events.

@@ -18,9 +18,11 @@ use crate::{
         reason::{CropFields, crop, model_name, output_schema},
         thresholds::{self, GateFields},
     },
-    catalog::Catalog,
-    json::{self, Detail, Fields, Int, Text, number, parsed, said},
-    live::{Instruction, Wishes},
+    base::{
+        catalog::Catalog,
+        json::{self, Detail, Fields, Int, Text, number, parsed, said},
+    },
+    record::live::{Instruction, Wishes},
 };
 
 /// Bytes of the header.

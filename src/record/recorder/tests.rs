@@ -4,7 +4,7 @@ use media::{MarkerStatus, Score, StreamId};
 use timeline::{AnalysisKey, MarkerConfig};
 
 use super::*;
-use crate::analysis;
+use crate::record::analysis;
 
 fn key() -> AnalysisKey {
     let stream: StreamId = "main".parse().expect("an id");

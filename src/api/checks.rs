@@ -1,0 +1,91 @@
+//! Checks of common mistakes in setting up a server: each looks at one thing, and says what to do about it.
+//!
+//! Says no secret, and no path of the server's files.
+
+mod backends;
+mod growth;
+mod machine;
+mod network;
+mod store;
+
+use std::sync::Arc;
+
+use crate::{app::App, base::blocking::blocking};
+
+pub use growth::Growth;
+
+/// Result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing to report.
+    Ok,
+    /// Works, and could do better.
+    Advice,
+    /// Does not work.
+    Problem,
+}
+
+impl Status {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Advice => "advice",
+            Status::Problem => "problem",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// Result of the check.
+    pub status: Status,
+    /// Finding of the check.
+    pub message: String,
+    /// Remedy; `None` where nothing is to be done.
+    pub advice: Option<String>,
+}
+
+impl Check {
+    fn new(
+        name: impl Into<String>,
+        status: Status,
+        message: impl Into<String>,
+        advice: Option<&str>,
+    ) -> Check {
+        let advice = advice.map(str::to_owned);
+        Check { name: name.into(), status, message: message.into(), advice }
+    }
+
+    fn ok(name: impl Into<String>, message: impl Into<String>) -> Check {
+        Check::new(name, Status::Ok, message, None)
+    }
+
+    fn advice(name: impl Into<String>, message: impl Into<String>, advice: &str) -> Check {
+        Check::new(name, Status::Advice, message, Some(advice))
+    }
+
+    fn problem(name: impl Into<String>, message: impl Into<String>, advice: &str) -> Check {
+        Check::new(name, Status::Problem, message, Some(advice))
+    }
+}
+
+/// Every check of the server.
+pub async fn checks(app: &Arc<App>) -> Vec<Check> {
+    let probes = app.inference.probe().await;
+    let work = Arc::clone(app);
+    let looked = blocking(move || {
+        let mut checks = vec![network::keys(&work.config), network::address(&work.config)];
+        checks.extend(store::checks(&work));
+        checks.extend(backends::checks(&work, &probes));
+        checks.push(network::webrtc(&work));
+        checks.push(store::time(&work));
+        checks.extend(machine::checks(&work));
+        checks
+    });
+    let died = |_| vec![Check::problem("checks", "a check panicked", "look into the server's log")];
+    looked.await.unwrap_or_else(died)
+}

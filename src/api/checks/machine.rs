@@ -1,0 +1,78 @@
+//! Checks of what the machine has: isolation of media workers, devices, programs.
+
+use std::{fs, path::Path};
+
+use worker::GateBackend;
+
+use super::{Check, Status};
+use crate::{
+    app::App,
+    record::backend::{Isolation, Workers},
+};
+
+/// Every one of them.
+pub fn checks(app: &App) -> Vec<Check> {
+    let mut checks = vec![sandbox(&app.workers), decode(&app.workers), gate(&app.workers)];
+    for tool in app.config.tools.iter().filter(|tool| tool.path.is_none()) {
+        let advice = format!("install FFmpeg, or name it in {}", tool.variable);
+        checks.push(Check::advice(tool.name, "not found on PATH", &advice));
+    }
+    checks
+}
+
+fn sandbox(workers: &Workers) -> Check {
+    let (name, lacks) = ("sandbox", workers.sandbox_detail.as_deref());
+    match workers.sandbox {
+        Isolation::Full => Check::ok(name, "media workers read no file and reach no network"),
+        Isolation::Partial => Check::advice(
+            name,
+            format!("in part: {}", lacks.unwrap_or_default()),
+            "a kernel with landlock and seccomp closes it; a device's driver widens it",
+        ),
+        Isolation::Unavailable => Check::problem(
+            name,
+            format!("no media worker starts: {}", lacks.unwrap_or_default()),
+            "SERVICE_SANDBOX=best-effort reads media behind what the kernel has",
+        ),
+    }
+}
+
+fn decode(workers: &Workers) -> Check {
+    let passed = workers.passed_over.iter().map(|(backend, why)| (backend.as_str(), why.as_str()));
+    device("decode", workers.backend.as_str(), passed)
+}
+
+fn gate(workers: &Workers) -> Check {
+    let passed = workers.gate_passed_over.iter();
+    let passed = passed.map(|(backend, why)| (backend.as_str(), why.as_str()));
+    let used = match workers.gate {
+        GateBackend::Cpu => "cpu, which measures unless a device decodes or is named",
+        device => device.as_str(),
+    };
+    device("gate", used, passed)
+}
+
+/// Tells what is used, and why nothing faster is; a device that lies idle is advice.
+fn device<'a>(name: &str, used: &str, passed: impl Iterator<Item = (&'a str, &'a str)>) -> Check {
+    let passed: Vec<String> = passed.map(|(backend, why)| format!("{backend}: {why}")).collect();
+    if passed.is_empty() {
+        return Check::ok(name, used);
+    }
+    let said = format!("{used}; passed over: {}", passed.join("; "));
+    match has_device() {
+        false => Check::ok(name, said),
+        true => {
+            let advice = "a GPU is here: install its driver's libraries for the server's user, and in a \
+                          container give it the device";
+            Check::new(name, Status::Advice, said, Some(advice))
+        }
+    }
+}
+
+/// The kernel shows a GPU to the server.
+fn has_device() -> bool {
+    let renders = fs::read_dir("/dev/dri").into_iter().flatten().flatten();
+    let mut renders = renders.map(|entry| entry.file_name());
+    Path::new("/dev/nvidiactl").exists()
+        || renders.any(|name| name.to_string_lossy().starts_with("renderD"))
+}

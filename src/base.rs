@@ -1,0 +1,36 @@
+//! Ground of the server: what every layer above needs, and what knows none of them.
+
+pub(crate) mod arrow;
+pub mod backoff;
+pub(crate) mod blocking;
+pub mod catalog;
+pub mod clock;
+pub mod database;
+pub mod descriptors;
+pub mod disk;
+pub mod json;
+pub mod keys;
+pub mod labels;
+pub mod ledger;
+pub mod metrics;
+pub mod patience;
+pub mod per_owner;
+pub mod quota;
+pub(crate) mod secret;
+pub mod stats;
+pub mod telemetry;
+pub mod tls;
+
+pub(crate) use transport::percent;
+
+/// `bytes` as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes from the operating system's generator, for identifiers.
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has a random number generator");
+    bytes
+}

@@ -1,0 +1,47 @@
+//! Back-off as a value: how long to wait after so many failures. Reads no clock.
+
+use std::time::Duration;
+
+/// A random number to spread delays with.
+pub fn jitter() -> u32 {
+    u32::from_ne_bytes(crate::base::random_bytes())
+}
+
+/// Delays that grow by a factor up to a longest one, spread so that callers do not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// Delay after the first failure.
+    pub first: Duration,
+    /// Factor by which each further delay is longer.
+    pub factor: u32,
+    /// No delay is longer, but for the spread.
+    pub longest: Duration,
+}
+
+impl Backoff {
+    /// The delay after `failures` failures in a row, at least one; `jitter` is any random number.
+    ///
+    /// Between three quarters and five quarters of the exact delay.
+    pub fn delay(self, failures: u32, jitter: u32) -> Duration {
+        let factor = self.factor.saturating_pow(failures.saturating_sub(1));
+        let exact = self.first.saturating_mul(factor).min(self.longest);
+        exact.mul_f64(0.75 + 0.5 * f64::from(jitter) / f64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_to_the_longest_and_are_spread() {
+        let secs = Duration::from_secs;
+        let backoff = Backoff { first: secs(4), factor: 3, longest: secs(60) };
+        let table = [(0, 4), (1, 4), (2, 12), (3, 36), (4, 60), (40, 60), (u32::MAX, 60)];
+        for (failures, expected) in table {
+            let (least, most) = (backoff.delay(failures, 0), backoff.delay(failures, u32::MAX));
+            assert_eq!(least, secs(expected) * 3 / 4, "{failures}");
+            assert_eq!(most, secs(expected) * 5 / 4, "{failures}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The schema: numbered SQL files, each applied once, all in one transaction.
+//!
+//! Servers that start at once wait for each other at an advisory lock. A migration that was
+//! applied is never changed: its checksum is kept, and another one is an error.
+
+use std::time::Duration;
+
+use deadpool_postgres::Transaction;
+use sha2::{Digest, Sha256};
+
+use super::{Database, DatabaseError};
+
+struct Migration {
+    version: i32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+macro_rules! migrations {
+    ($($version:literal $name:literal,)*) => {
+        &[$(Migration {
+            version: $version,
+            name: $name,
+            sql: include_str!(concat!("migrations/", $name, ".sql")),
+        },)*]
+    };
+}
+
+const MIGRATIONS: &[Migration] = migrations! {
+    1 "0001_feedback",
+    2 "0002_mirror",
+    3 "0003_skipped",
+    4 "0004_progress",
+};
+
+/// Key of the advisory lock: "sightlin" in ASCII.
+const LOCK: i64 = 0x7369_6768_746c_696e;
+/// Most time for all of it, waiting for another server included.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Brings the schema up to date; returns how many migrations were applied.
+pub(super) async fn migrate(database: &Database) -> Result<usize, DatabaseError> {
+    let work = async {
+        let mut lease = database.any_connection().await?;
+        let transaction = lease.transaction().await?;
+        let applied = apply(&transaction, MIGRATIONS).await?;
+        transaction.commit().await?;
+        lease.give_back();
+        Ok(applied)
+    };
+    tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(DatabaseError::Timeout(LIMIT)))
+}
+
+async fn apply(
+    transaction: &Transaction<'_>,
+    migrations: &[Migration],
+) -> Result<usize, DatabaseError> {
+    let ms = LIMIT.as_millis();
+    let limits = format!("SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {ms}");
+    transaction.batch_execute(&limits).await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    let encoding: String = transaction.query_one("SHOW server_encoding", &[]).await?.get(0);
+    if encoding != "UTF8" {
+        return Err(DatabaseError::Encoding(encoding));
+    }
+    // Within the lock: two servers that both find no table would both make it.
+    transaction
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS sightline_migrations (
+                 version integer PRIMARY KEY,
+                 name text NOT NULL,
+                 sha256 text NOT NULL,
+                 applied_at timestamptz NOT NULL DEFAULT now()
+             )",
+        )
+        .await?;
+    let known = "SELECT version, sha256 FROM sightline_migrations ORDER BY version";
+    let known: Vec<(i32, String)> =
+        transaction.query(known, &[]).await?.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let newest = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    if let Some((version, _)) = known.iter().find(|(version, _)| *version > newest) {
+        return Err(DatabaseError::Newer { version: *version });
+    }
+    let mut applied = 0;
+    for Migration { version, name, sql } in migrations {
+        let sha256 = checksum(sql);
+        match known.iter().find(|(known, _)| known == version) {
+            Some((_, known)) if *known == sha256 => continue,
+            Some(_) => return Err(DatabaseError::ChangedMigration { name }),
+            None => {}
+        }
+        transaction.batch_execute(sql).await?;
+        let note = "INSERT INTO sightline_migrations (version, name, sha256) VALUES ($1, $2, $3)";
+        transaction.execute(note, &[version, name, &sha256]).await?;
+        applied += 1;
+    }
+    Ok(applied)
+}
+
+fn checksum(sql: &str) -> String {
+    crate::base::hex(&Sha256::digest(sql))
+}

@@ -1,0 +1,155 @@
+//! Address of the database: a libpq connection URL, with libpq's meaning of `sslmode`.
+//!
+//! `prefer` and `require` encrypt without knowing to whom, as in libpq; `verify-full` checks
+//! the certificate and its name. Does not know what the database is for.
+
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::{Config, config::SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use transport::tls::{self, Trust};
+
+use crate::base::json::Problem;
+
+/// Most time for a connection to stand.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A database and how to reach it.
+#[derive(Clone)]
+pub struct Target {
+    config: Config,
+    tls: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Target(hidden)")
+    }
+}
+
+impl Target {
+    /// The target of a `postgres://` URL; what is wrong with one is said without repeating it.
+    pub fn parse(url: &str) -> Result<Target, Problem> {
+        const SHAPE: &str = "must be a URL such as \
+                             postgres://user:password@host:5432/database?sslmode=verify-full";
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(SHAPE.into());
+        }
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut mode, mut roots, mut kept) = ("prefer", None, Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => mode = value,
+                Some(("sslrootcert", value)) => roots = Some(value),
+                _ => kept.push(pair),
+            }
+        }
+        let url = format!("{base}?{}", kept.join("&"));
+        let mut config: Config = url.parse().map_err(|_| Problem::from(SHAPE))?;
+        if config.get_hosts().is_empty() {
+            return Err(SHAPE.into());
+        }
+        let (ssl, is_verified) = match mode {
+            "disable" => (SslMode::Disable, false),
+            "prefer" => (SslMode::Prefer, false),
+            "require" => (SslMode::Require, false),
+            "verify-full" => (SslMode::Require, true),
+            _ => {
+                return Err(
+                    "has an sslmode that is none of disable, prefer, require, verify-full".into()
+                );
+            }
+        };
+        if roots.is_some() && !is_verified {
+            return Err("has sslrootcert, which needs sslmode=verify-full".into());
+        }
+        config.ssl_mode(ssl);
+        let trust = if is_verified { Trust::Roots(trusted(roots)?) } else { Trust::Anyone };
+        let tls = tls::client_config(trust).map_err(|error| format!("cannot be used: {error}"))?;
+        Ok(Target { config, tls })
+    }
+
+    /// Configuration of the driver, with each statement limited to `timeout`.
+    pub(super) fn connect(&self, timeout: Duration) -> (Config, MakeRustlsConnect) {
+        let mut config = self.config.clone();
+        let ms = timeout.as_millis();
+        let limits = format!(
+            "-c statement_timeout={ms} -c lock_timeout={ms} \
+             -c idle_in_transaction_session_timeout={ms}"
+        );
+        // The operator's options come last and win.
+        let options = match config.get_options() {
+            Some(options) => format!("{limits} {options}"),
+            None => limits,
+        };
+        config.options(options);
+        if config.get_application_name().is_none() {
+            config.application_name("sightline");
+        }
+        config.connect_timeout(CONNECT.min(timeout));
+        config.tcp_user_timeout(timeout);
+        (config, MakeRustlsConnect::new((*self.tls).clone()))
+    }
+}
+
+/// Certificates that may vouch for the database: those of a file, or the system's.
+fn trusted(path: Option<&str>) -> Result<RootCertStore, Problem> {
+    let Some(path) = path else {
+        let roots = tls::roots(None).map_err(|error| format!("cannot be used: {error}"))?;
+        return if roots.is_empty() {
+            Err("asks for sslmode=verify-full, and no trusted certificate was found: install \
+                 ca-certificates or set sslrootcert"
+                .into())
+        } else {
+            Ok(roots)
+        };
+    };
+    let path = crate::base::percent::decode(path.as_bytes());
+    let path = path.ok_or("has an sslrootcert that is not a path")?;
+    let roots = tls::roots_in(Path::new(&path));
+    Ok(roots.map_err(|error| format!("has an sslrootcert that cannot be used: {error}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_or_refused_without_being_repeated() {
+        let missing = "/nowhere/roots.pem";
+        let table = [
+            ("postgres://u:p@db.example/x", None),
+            ("postgresql://u:p@db.example:5433/x?sslmode=disable", None),
+            ("postgres://u@db.example/x?sslmode=require&connect_timeout=3", None),
+            ("postgres:///x?host=/run/postgresql&user=u", None),
+            ("mysql://u:hush@db.example/x", Some("must be a URL")),
+            ("host=db.example password=hush", Some("must be a URL")),
+            ("postgres:///x?user=u", Some("must be a URL")),
+            ("postgres://u:hush@db.example:port/x", Some("must be a URL")),
+            ("postgres://u:hush@db.example/x?color=red", Some("must be a URL")),
+            ("postgres://u:hush@db.example/x?sslmode=verify-ca", Some("none of disable")),
+            (
+                "postgres://u:hush@h/x?sslrootcert=/nowhere/roots.pem",
+                Some("needs sslmode=verify-full"),
+            ),
+            (
+                "postgres://u:hush@h/x?sslmode=verify-full&sslrootcert=/nowhere/roots.pem",
+                Some(missing),
+            ),
+        ];
+        for (url, expected) in table {
+            let found = Target::parse(url).err().map(|problem| problem.0);
+            match (found, expected) {
+                (None, None) => {}
+                (Some(found), Some(expected)) => {
+                    assert!(found.contains(expected), "{url}: {found}");
+                    assert!(!found.contains("hush"), "{url}: {found}");
+                }
+                (found, expected) => panic!("{url}: {found:?}, expected {expected:?}"),
+            }
+        }
+        let target = Target::parse("postgres://u:hush@h/x").expect("valid");
+        assert!(!format!("{target:?}").contains("hush"));
+    }
+}

@@ -1,0 +1,178 @@
+//! Tenant label maps: what a tenant calls event types and objects.
+//!
+//! Exact match on the normalised label; `*` speaks for tenants without an entry of their own.
+
+use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
+
+use infer::finding::normalised;
+use media::EventType;
+use serde_json::Value;
+use timeline::held::{FileError, read_named};
+
+use crate::{
+    base::json::{self, Detail, JsonError, Problem},
+    config::FILE_BYTES_MAX,
+};
+
+/// Reason for which a label map file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The file is no label map.
+    #[error("{path}: {source}")]
+    Content {
+        /// The file.
+        path: String,
+        /// Fault, and its place.
+        source: JsonError,
+    },
+}
+
+/// The label maps of all tenants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelMaps(HashMap<String, Labels>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Labels {
+    event_types: HashMap<String, String>,
+    object_labels: HashMap<String, String>,
+}
+
+impl LabelMaps {
+    /// Reads the maps from a JSON file.
+    pub fn load(path: &Path) -> Result<LabelMaps, LabelError> {
+        let name = || path.display().to_string();
+        let read = |error: FileError| LabelError::Read { path: name(), source: error.into() };
+        let bytes = read_named(path, FILE_BYTES_MAX).map_err(read)?;
+        LabelMaps::parse(&bytes).map_err(|source| LabelError::Content { path: name(), source })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<LabelMaps, JsonError> {
+        let value = json::parse(bytes)?;
+        let invalid =
+            |field: &str, message: &str| JsonError::Invalid(vec![Detail::new(field, message)]);
+        let Value::Object(tenants) = value else {
+            return Err(invalid("file", "must be an object of tenants"));
+        };
+        let mut maps = HashMap::new();
+        for (tenant, entry) in tenants {
+            let Value::Object(entry) = entry else {
+                return Err(invalid(&tenant, "must be an object"));
+            };
+            let mut fields = json::Fields::within(&entry, format!("{tenant}."));
+            let event_types = fields.optional("event_types", renames).unwrap_or_default();
+            let object_labels = fields.optional("object_labels", renames).unwrap_or_default();
+            fields.refuse_unknown();
+            let labels = fields.finish(|| Some(Labels { event_types, object_labels }));
+            maps.insert(tenant, labels.map_err(JsonError::Invalid)?);
+        }
+        Ok(LabelMaps(maps))
+    }
+
+    fn of(&self, tenant: Option<&str>) -> Option<&Labels> {
+        tenant.and_then(|tenant| self.0.get(tenant)).or_else(|| self.0.get("*"))
+    }
+
+    /// Name that `tenant` gives an event type.
+    pub fn event_type(&self, tenant: Option<&str>, event_type: EventType) -> EventType {
+        let renamed = self
+            .of(tenant)
+            .and_then(|labels| labels.event_types.get(&normalised(event_type.as_str())).cloned());
+        renamed.map_or(event_type, |name| EventType::from_name(&name))
+    }
+
+    /// Name that `tenant` gives an object.
+    pub fn object_label<'a>(&'a self, tenant: Option<&str>, label: &'a str) -> Cow<'a, str> {
+        let renamed =
+            self.of(tenant).and_then(|labels| labels.object_labels.get(&normalised(label)));
+        Cow::Borrowed(renamed.map_or(label, String::as_str))
+    }
+}
+
+/// Labels of one tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// Every tenant's.
+    pub maps: Arc<LabelMaps>,
+    /// The tenant; labels of `*` hold for `None` and for tenants without any.
+    pub tenant: Option<String>,
+}
+
+impl Words {
+    /// Name that the tenant gives an event type.
+    pub fn event_type(&self, event_type: EventType) -> EventType {
+        self.maps.event_type(self.tenant.as_deref(), event_type)
+    }
+
+    /// Name that the tenant gives an object.
+    pub fn object_label(&self, label: &str) -> String {
+        self.maps.object_label(self.tenant.as_deref(), label).into_owned()
+    }
+}
+
+fn renames(value: &Value) -> Result<HashMap<String, String>, Problem> {
+    let Value::Object(entries) = value else { return Err("must be an object".into()) };
+    let mut renames = HashMap::new();
+    for (from, to) in entries {
+        let to: media::Label = json::parsed(to).map_err(|problem| {
+            Problem::from(format!("gives {from:?} a label that {}", problem.0))
+        })?;
+        if renames.insert(normalised(from), to.as_str().to_owned()).is_some() {
+            return Err(format!("renames {from:?} twice once it is normalised").into());
+        }
+    }
+    Ok(renames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = r#"{
+        "acme": {"event_types": {"Scene Cut": "shot change"}, "object_labels": {"car": "vehicle"}},
+        "*": {"event_types": {"keyframe_keep": "kept"}}
+    }"#;
+
+    #[test]
+    fn a_tenant_has_its_own_words_and_the_rest_share_some() {
+        let maps = LabelMaps::parse(MAPS.as_bytes()).expect("valid");
+        let cases = [
+            (Some("acme"), EventType::SceneCut, "shot change"),
+            (Some("acme"), EventType::KeyframeKeep, "keyframe_keep"),
+            (Some("other"), EventType::SceneCut, "scene_cut"),
+            (Some("other"), EventType::KeyframeKeep, "kept"),
+            (None, EventType::KeyframeKeep, "kept"),
+        ];
+        for (tenant, event_type, expected) in cases {
+            assert_eq!(maps.event_type(tenant, event_type).as_str(), expected, "{tenant:?}");
+        }
+        assert_eq!(maps.object_label(Some("acme"), "Car"), "vehicle");
+        assert_eq!(maps.object_label(None, "Car"), "Car");
+        let none = LabelMaps::default();
+        assert_eq!(none.event_type(None, EventType::SceneCut), EventType::SceneCut);
+    }
+
+    #[test]
+    fn a_file_that_says_something_else_is_refused() {
+        let cases = [
+            "[]",
+            r#"{"a": 1}"#,
+            r#"{"a": {"event_types": []}}"#,
+            r#"{"a": {"event_types": {"x": 1}}}"#,
+            r#"{"a": {"event_types": {"x": ""}}}"#,
+            r#"{"a": {"event_types": {"x y": "1", "X_Y": "2"}}}"#,
+            r#"{"a": {"labels": {}}}"#,
+            r#"{"a": {}, "a": {}}"#,
+        ];
+        for case in cases {
+            assert!(LabelMaps::parse(case.as_bytes()).is_err(), "{case}");
+        }
+    }
+}

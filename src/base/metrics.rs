@@ -1,0 +1,514 @@
+//! Every series in one table, each a typed handle; `docs/METRICS.md` says what they mean.
+//!
+//! Promises that counting takes no lock and no memory, and that every label has a fixed set of
+//! values. Knows no HTTP and does not look at anything itself: gauges are set by whoever reads
+//! the whole for a scraper. Long because it is the one table.
+
+mod family;
+mod http;
+mod inference;
+mod live;
+mod owners;
+mod process;
+mod remote;
+
+use ::infer::scheduler::Class;
+use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
+use timeline::EventKind;
+use transport::webrtc::Refused;
+use worker::Start as WorkerStart;
+
+use crate::runs::lifecycle::Lifecycle;
+
+pub use family::{Counters, Gauges, Label};
+pub use http::Http;
+pub use inference::{ChunkEnd, Inference, RefusedAsk};
+pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, Shed};
+pub use owners::{Owners, Tally, Work};
+pub use remote::RemoteFailure;
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Bounds of histograms of short waits, in seconds: a quarter of a millisecond to ten seconds.
+const SHORT: &[f64] =
+    &[0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Bounds of histograms of a job's work, in seconds: ten milliseconds to an hour.
+const LONG: &[f64] =
+    &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0];
+
+macro_rules! series {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $make:path, $name:literal $(, $more:expr)*;)*) => {
+        /// The series.
+        pub struct Metrics {
+            registry: Registry,
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl Metrics {
+            /// Every series at zero.
+            pub fn new() -> Metrics {
+                let registry = Registry::new();
+                $(let $field = $make(&registry, $name, doc(&[$(stringify!($doc)),*]) $(, $more)*);)*
+                Metrics { registry, $($field,)* }
+            }
+        }
+    };
+}
+
+series! {
+    /// Frames that the gate decided about.
+    frames_analyzed: IntCounter = family::counter, "service_pipeline_gate_frames_analyzed_total";
+    /// Frames that the gate selected, before any queue.
+    keyframes_selected: IntCounter = family::counter, "service_pipeline_gate_keyframes_selected_total";
+    /// Selected frames that were forwarded to model workers.
+    keyframes: IntCounter = family::counter, "service_pipeline_keyframes_total";
+    /// Time of a job's threads in decoding.
+    decode_seconds: Histogram = family::histogram, "service_pipeline_decode_seconds", LONG;
+    /// Time of a job's threads in measuring frames, deciding about them and encoding stills.
+    gate_seconds: Histogram = family::histogram, "service_pipeline_gate_seconds", LONG;
+    /// Time from the start of a file job in its worker to its last event.
+    job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
+    /// Media workers of file jobs, by whether one waited.
+    worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
+    /// Batches that a device was late with, and that the CPU measured.
+    gate_batches_late: IntCounter = family::counter, "service_gate_batches_late_total";
+    /// Devices that measured frames in a worker and were given up, the CPU going on.
+    gate_devices_lost: IntCounter = family::counter, "service_gate_devices_lost_total";
+    /// Files and workers of live sessions in which software decoded for the backend asked for.
+    decode_fallbacks: IntCounter = family::counter, "service_decode_fallbacks_total";
+    /// Bytes of remote sources that were fetched.
+    remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
+    /// Remote sources that were not read, by class of failure.
+    remote_failures: Counters<RemoteFailure> = Counters::new, "service_remote_failures_total", "class";
+    /// Time of one sync of the log.
+    fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
+    /// Time to make one still durable.
+    still_seconds: Histogram = family::histogram, "service_still_store_seconds", SHORT;
+    /// Time to scale one still down, the start of its worker included.
+    shrink_seconds: Histogram = family::histogram, "service_still_shrink_seconds", SHORT;
+    /// Events appended to the log.
+    events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
+    /// Runs that can be read.
+    runs: Gauges<Lifecycle> = Gauges::new, "service_runs", "state";
+    /// Requests by route, method and status of their answers.
+    http: Http = Http::new, "service_http_requests_total", SHORT;
+    /// Time from the first byte of a client's file to its last, kept or not.
+    upload_seconds: Histogram = family::histogram, "service_upload_receive_seconds", LONG;
+    /// Bytes of files received from clients, kept or not.
+    upload_bytes: IntCounter = family::counter, "service_upload_bytes_total";
+    /// Responses that were replayed for their idempotency key.
+    replays: IntCounter = family::counter, "service_idempotent_replays_total";
+    /// Requests that were refused to keep a limit.
+    refusals: Counters<Refusal> = Counters::new, "service_refusals_total", "reason";
+    /// Connections that are open.
+    connections: IntGauge = family::gauge, "service_connections";
+    /// Connections by what the server did with them.
+    admitted: Counters<Admitted> = Counters::new, "service_connections_total", "outcome";
+    /// Work that waits for a slot, by queue.
+    waiting: Gauges<Queue> = Gauges::new, "service_queue_waiting", "queue";
+    /// Spans of traces that were finished.
+    spans: Counters<SpanEnd> = Counters::new, "service_trace_spans_total", "outcome";
+    /// Log lines, text and JSON, that were dropped as their reader was too slow.
+    log_lines_dropped: IntCounter = family::counter, "service_log_lines_dropped_total";
+    /// Event streams that are open.
+    streams: IntGauge = family::gauge, "service_event_streams";
+    /// Memory of the search index.
+    search_bytes: IntGauge = family::gauge, "service_search_index_bytes";
+    /// Chunks of descriptions that searches examined.
+    search_chunks: IntCounter = family::counter, "service_search_chunks_examined_total";
+    /// Time from a search's request to its answer, the wait for its slot included.
+    search_seconds: Histogram = family::histogram, "service_search_seconds", SHORT;
+    /// Memory of the log's index.
+    index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
+    /// Number of the last event.
+    head: IntGauge = family::gauge, "service_log_head";
+    /// Descriptions copied to the database.
+    mirrored: IntCounter = family::counter, "service_mirror_events_total";
+    /// Attempts of the mirror that failed at the database.
+    mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
+    /// Descriptions that were not copied, as the database refused them again and again.
+    mirror_skipped: IntCounter = family::counter, "service_mirror_skipped_total";
+    /// Events that the mirror has not looked at yet, as of its last attempt.
+    mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
+    /// Attempts to deliver an event to a webhook, by outcome.
+    webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
+    /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.
+    stored_bytes: IntGauge = family::gauge, "service_stored_bytes";
+    /// Ended runs that the service deleted for their age.
+    retention_runs: IntCounter = family::counter, "service_retention_runs_deleted_total";
+    /// Events of deleted runs that were purged from the log.
+    retention_events: IntCounter = family::counter, "service_retention_events_purged_total";
+    /// Files that were removed: past their age, or named by no event.
+    retention_files: Counters<StoredFile> = Counters::new, "service_retention_files_removed_total", "kind";
+    /// Bytes of the files that sweeps removed.
+    retention_bytes: Counters<StoredFile> = Counters::new, "service_retention_bytes_removed_total", "kind";
+    /// Time of one retention sweep.
+    retention_seconds: Histogram = family::histogram, "service_retention_sweep_seconds", LONG;
+    /// Parts of retention sweeps that failed; the next sweep does what they left.
+    retention_failures: IntCounter = family::counter, "service_retention_failures_total";
+    /// Damaged events that retention passed over.
+    retention_unreadable: IntCounter = family::counter, "service_retention_unreadable_events_total";
+    /// Requests to model backends, by backend and outcome.
+    inference: Inference = Inference::new, "service_inference_requests_total", LONG;
+    /// Time that an inference waited for its slot.
+    inference_wait_seconds: Histogram = family::histogram, "service_inference_wait_seconds", SHORT;
+    /// Inferences that were refused before they got a slot, by reason.
+    inference_refusals: Counters<RefusedAsk> = Counters::new, "service_inference_refusals_total", "reason";
+    /// Inferences that wait for a slot.
+    inference_waiting: Gauges<Class> = Gauges::new, "service_inference_waiting", "class";
+    /// Inferences that hold a slot.
+    inference_in_flight: Gauges<Class> = Gauges::new, "service_inference_in_flight", "class";
+    /// Bytes of the pictures of inferences that hold a slot.
+    inference_image_bytes: IntGauge = family::gauge, "service_inference_image_bytes";
+    /// Tokens that inferences with a slot are expected to take.
+    inference_tokens_in_flight: IntGauge = family::gauge, "service_inference_tokens_in_flight";
+    /// Daily token budgets of principals that were nine tenths spent.
+    token_budgets_low: IntCounter = family::counter, "service_inference_token_budgets_low_total";
+    /// Chunks of reasonings, by outcome.
+    reason_chunks: Counters<ChunkEnd> = Counters::new, "service_reason_chunks_total", "outcome";
+    /// Descriptions of live video that models gave in plain text where JSON was asked for.
+    live_plain_text: IntCounter = family::counter, "service_live_plain_text_total";
+    /// Live sessions.
+    live_sessions: IntGauge = family::gauge, "service_live_sessions";
+    /// Live sessions whose publisher has connected.
+    live_connected: IntCounter = family::counter, "service_live_connected_total";
+    /// Live sessions that ended, by reason.
+    live_ends: Counters<SessionEnd> = Counters::new, "service_live_sessions_ended_total", "end";
+    /// Media workers of live sessions.
+    live_workers: IntGauge = family::gauge, "service_live_workers";
+    /// Memory that live sessions have reserved.
+    live_memory_reserved: IntGauge = family::gauge, "service_live_memory_reserved_bytes";
+    /// Pictures received from publishers, whole.
+    live_pictures: IntCounter = family::counter, "service_live_pictures_total";
+    /// Received pictures that did not decode.
+    live_damaged: IntCounter = family::counter, "service_live_pictures_damaged_total";
+    /// Packets of live video, those sent again included.
+    live_packets: IntCounter = family::counter, "service_live_packets_total";
+    /// Packets of live video given up: neither they nor their retransmissions came in time.
+    live_packets_lost: IntCounter = family::counter, "service_live_packets_lost_total";
+    /// Packets of live video that were requested again by NACK.
+    live_packets_asked: IntCounter = family::counter, "service_live_packets_asked_total";
+    /// Keyframes that publishers were asked for.
+    live_keyframes_asked: IntCounter = family::counter, "service_live_keyframes_asked_total";
+    /// Failures of the WebRTC endpoint, each of which ends every session.
+    live_receiver_ends: IntCounter = family::counter, "service_live_receiver_ends_total";
+    /// Datagrams of live video that were dropped, whole or in part, by reason.
+    live_refused: Counters<Refused> = Counters::new, "service_live_datagrams_refused_total", "reason";
+    /// Items that live sessions dropped to keep a bound.
+    live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
+    /// Time from the last packet of a picture to its decision.
+    live_decision_seconds: Histogram = family::histogram, "service_live_decision_seconds", SHORT;
+    /// Time from a publisher's connection to the first decision about one of its pictures.
+    live_first_decision_seconds: Histogram = family::histogram, "service_live_first_decision_seconds", SHORT;
+    /// Pictures and clips that models gave no description of.
+    live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";
+    /// Selected frames by whether they showed anything new.
+    novelty_decisions: Counters<NoveltyDecision> = Counters::new, "service_novelty_decisions_total", "decision";
+    /// Execution provider that embeds images: 1 for the one in use.
+    embedding_provider: Gauges<EmbeddingProvider> = Gauges::new, "service_embedding_provider", "provider";
+    /// Time to embed one picture, the wait for its batch included.
+    embedding_seconds: Histogram = family::histogram, "service_embedding_seconds", SHORT;
+    /// Work of each principal: no series, and shown to that principal alone.
+    owners: Owners = Owners::new, "owners";
+    /// Resources that the process takes from the system.
+    process: process::Process = process::Process::new, "process";
+}
+
+/// Outcome of a connection at the limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// It had room.
+    Accepted,
+    /// It had room, and was closed to make room for another.
+    GaveWay,
+    /// There was no room for it.
+    Refused,
+}
+
+impl Label for Admitted {
+    const ALL: &'static [Admitted] = &[Admitted::Accepted, Admitted::GaveWay, Admitted::Refused];
+
+    fn value(self) -> &'static str {
+        match self {
+            Admitted::Accepted => "accepted",
+            Admitted::GaveWay => "gave_way",
+            Admitted::Refused => "refused",
+        }
+    }
+}
+
+/// A bounded queue of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Ingests that wait for a worker.
+    FileJobs,
+    /// Analyses that wait for a processor.
+    Analyses,
+}
+
+impl Label for Queue {
+    const ALL: &'static [Queue] = &[Queue::FileJobs, Queue::Analyses];
+
+    fn value(self) -> &'static str {
+        match self {
+            Queue::FileJobs => "file_jobs",
+            Queue::Analyses => "analyses",
+        }
+    }
+}
+
+/// Outcome of an attempt to deliver an event to a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The target has it.
+    Delivered,
+    /// The attempt failed; another follows.
+    Failed,
+    /// Never: the event became a dead letter.
+    Dead,
+    /// The target wants nothing more.
+    Gone,
+}
+
+impl Label for Delivery {
+    const ALL: &'static [Delivery] =
+        &[Delivery::Delivered, Delivery::Failed, Delivery::Dead, Delivery::Gone];
+
+    fn value(self) -> &'static str {
+        match self {
+            Delivery::Delivered => "delivered",
+            Delivery::Failed => "failed",
+            Delivery::Dead => "dead_letter",
+            Delivery::Gone => "gone",
+        }
+    }
+}
+
+/// Outcome of a finished span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanEnd {
+    /// The collector took it.
+    Exported,
+    /// There was no room for it, or the collector did not take it.
+    Dropped,
+}
+
+impl Label for SpanEnd {
+    const ALL: &'static [SpanEnd] = &[SpanEnd::Exported, SpanEnd::Dropped];
+
+    fn value(self) -> &'static str {
+        match self {
+            SpanEnd::Exported => "exported",
+            SpanEnd::Dropped => "dropped",
+        }
+    }
+}
+
+/// A file that retention removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredFile {
+    /// The JPEG of a selected frame.
+    Still,
+    /// A signal array.
+    Column,
+    /// Remains of a write that never finished.
+    Unfinished,
+}
+
+impl Label for WorkerStart {
+    const ALL: &'static [WorkerStart] = &[WorkerStart::Spare, WorkerStart::Fresh];
+
+    fn value(self) -> &'static str {
+        match self {
+            WorkerStart::Spare => "spare",
+            WorkerStart::Fresh => "fresh",
+        }
+    }
+}
+
+impl Label for StoredFile {
+    const ALL: &'static [StoredFile] =
+        &[StoredFile::Still, StoredFile::Column, StoredFile::Unfinished];
+
+    fn value(self) -> &'static str {
+        match self {
+            StoredFile::Still => "still",
+            StoredFile::Column => "column",
+            StoredFile::Unfinished => "unfinished",
+        }
+    }
+}
+
+/// A limit that a request met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// All requests together.
+    GlobalRate,
+    /// The requests of one principal.
+    PrincipalRate,
+    /// Failed authentications of one address.
+    FailedAuthentications,
+    /// File jobs that wait.
+    FileJobs,
+    /// Bytes of answers that wait to be taken.
+    Unsent,
+    /// Long answers that wait to be made.
+    Readers,
+    /// Analyses that wait.
+    Analyses,
+    /// Searches that wait.
+    Searches,
+    /// Open event streams.
+    Streams,
+    /// Open media tickets.
+    Tickets,
+    /// Active runs of a principal.
+    ActiveRuns,
+    /// Webhooks of a run or of a principal.
+    Webhooks,
+    /// Uploads under way.
+    Uploads,
+    /// Answers kept for the idempotency keys of a principal.
+    Keys,
+    /// The disk reserve.
+    Disk,
+    /// The log takes nothing.
+    Log,
+    /// Inferences under way and waiting.
+    Inferences,
+    /// Tokens of a principal's day.
+    DayTokens,
+    /// The server shuts down.
+    Draining,
+}
+
+impl Label for Refusal {
+    const ALL: &'static [Refusal] = &[
+        Refusal::GlobalRate,
+        Refusal::PrincipalRate,
+        Refusal::FailedAuthentications,
+        Refusal::FileJobs,
+        Refusal::Unsent,
+        Refusal::Readers,
+        Refusal::Analyses,
+        Refusal::Searches,
+        Refusal::Streams,
+        Refusal::Tickets,
+        Refusal::ActiveRuns,
+        Refusal::Webhooks,
+        Refusal::Uploads,
+        Refusal::Keys,
+        Refusal::Disk,
+        Refusal::Log,
+        Refusal::Inferences,
+        Refusal::DayTokens,
+        Refusal::Draining,
+    ];
+
+    fn value(self) -> &'static str {
+        match self {
+            Refusal::GlobalRate => "global_rate",
+            Refusal::FailedAuthentications => "failed_authentications",
+            Refusal::PrincipalRate => "principal_rate",
+            Refusal::FileJobs => "file_jobs",
+            Refusal::Unsent => "unsent",
+            Refusal::Readers => "readers",
+            Refusal::Analyses => "analyses",
+            Refusal::Searches => "searches",
+            Refusal::Tickets => "media_tickets",
+            Refusal::Streams => "event_streams",
+            Refusal::ActiveRuns => "active_runs",
+            Refusal::Webhooks => "webhooks",
+            Refusal::Uploads => "uploads",
+            Refusal::Keys => "idempotency_keys",
+            Refusal::Disk => "disk",
+            Refusal::Log => "log",
+            Refusal::Inferences => "inferences",
+            Refusal::DayTokens => "day_tokens",
+            Refusal::Draining => "draining",
+        }
+    }
+}
+
+impl Label for EventKind {
+    const ALL: &'static [EventKind] = EventKind::ALL;
+
+    fn value(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Label for Lifecycle {
+    const ALL: &'static [Lifecycle] = &Lifecycle::SHOWN;
+
+    fn value(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// Counts `analyzed` decisions of the gate, `selected` of which keep their frame.
+    pub fn decided(&self, analyzed: u64, selected: u64) {
+        self.frames_analyzed.inc_by(analyzed);
+        self.keyframes_selected.inc_by(selected);
+    }
+
+    /// Every series in the text format of scrapers.
+    pub fn text(&self) -> prometheus::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}
+
+/// The help text of a series: its doc comment, as the compiler spells attributes.
+fn doc(attributes: &[&str]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| attribute.split('"').nth(1));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_series_has_the_prefix_and_a_text_that_helps() {
+        let metrics = Metrics::new();
+        metrics.http.answered("/v1/runs/{id}", &::http::Method::GET, 200, 0.5);
+        metrics.inference.name_providers(["vllm".into()].into_iter());
+        let families = metrics.registry.gather();
+        assert!(families.len() > 10);
+        for family in families {
+            let (name, help) = (family.name(), family.help());
+            assert!(name.starts_with("service_") || name.starts_with("process_"), "{name}");
+            assert!(help.len() > 10 && help.ends_with('.'), "{name}: {help:?}");
+        }
+    }
+
+    #[test]
+    fn the_document_names_every_series_and_no_other() {
+        let document = include_str!("../../docs/METRICS.md");
+        let named = |line: &str| line.split('`').nth(1).map(str::to_owned);
+        let rows = document.lines().filter(|line| line.starts_with("| `")).filter_map(named);
+        let documented: std::collections::BTreeSet<String> = rows.collect();
+        let metrics = Metrics::new();
+        metrics.http.answered("/v1/health", &::http::Method::GET, 200, 0.5);
+        metrics.inference.name_providers(["vllm".into()].into_iter());
+        let families = metrics.registry.gather();
+        let exposed = families.iter().map(|family| family.name().to_owned()).collect();
+        assert_eq!(documented, exposed);
+    }
+}

@@ -1,0 +1,81 @@
+//! Counts what is open, of each owner and of all: so many of either, the rest refused.
+
+use std::collections::HashMap;
+
+use crate::base::keys::Principal;
+
+/// Scope of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Items of all callers together.
+    All,
+    /// Items of the caller.
+    Own,
+}
+
+/// Counts of open items, in all and by owner.
+#[derive(Debug, Default)]
+pub struct PerOwner {
+    all: usize,
+    own: HashMap<Principal, usize>,
+}
+
+impl PerOwner {
+    /// Counts one more of `owner`, unless there are as many as may be.
+    pub fn enter(
+        &mut self,
+        owner: &Principal,
+        all_max: usize,
+        own_max: usize,
+    ) -> Result<(), Whose> {
+        if self.all >= all_max {
+            return Err(Whose::All);
+        }
+        if self.own.get(owner).is_some_and(|open| *open >= own_max) {
+            return Err(Whose::Own);
+        }
+        self.all += 1;
+        *self.own.entry(owner.clone()).or_default() += 1;
+        Ok(())
+    }
+
+    /// Counts one less of `owner`, which entered before.
+    pub fn leave(&mut self, owner: &Principal) {
+        let Some(open) = self.own.get_mut(owner) else { return };
+        self.all -= 1;
+        *open -= 1;
+        if *open == 0 {
+            self.own.remove(owner);
+        }
+    }
+
+    /// Number of items of all owners.
+    pub fn all(&self) -> usize {
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_owner_and_all_together_are_bounded_and_nothing_is_left_behind() {
+        let [alice, bob] = ["alice", "bob"].map(Principal::named);
+        let mut open = PerOwner::default();
+        let rows = [
+            (&alice, Ok(()), 1),
+            (&alice, Ok(()), 2),
+            (&alice, Err(Whose::Own), 2),
+            (&bob, Ok(()), 3),
+            (&bob, Err(Whose::All), 3),
+        ];
+        for (owner, expected, all) in rows {
+            assert_eq!((open.enter(owner, 3, 2), open.all()), (expected, all), "{owner:?}");
+        }
+        for owner in [&alice, &bob, &alice, &alice] {
+            open.leave(owner);
+        }
+        assert_eq!((open.all(), open.own.len()), (0, 0));
+    }
+}

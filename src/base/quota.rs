@@ -1,0 +1,379 @@
+//! Byte accounts: how much each principal and all together keep on disk, against two quotas.
+//!
+//! Counted are uploads, stills, signal columns, log records and kept answers, deleted ones until
+//! they are gone from the disk. Bytes that two runs share by their content count for both, so that
+//! nobody's account tells what others store, and a release is a subtraction. In memory, rebuilt
+//! at start. What ends a run is recorded, never refused.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroU64,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use media::ErrorKind;
+
+use crate::base::{disk::Reserve, keys::Principal};
+
+/// Most bytes kept; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// Limit of all principals together.
+    pub global: Option<NonZeroU64>,
+    /// Limit of each principal.
+    pub principal: Option<NonZeroU64>,
+}
+
+/// A principal stores one part in so many of what it stores and what is free above the reserve.
+pub const SHARE: u64 = 2;
+/// Deleted records are kept while they take no more than one part in so many of a limit.
+const DELETED_SHARE: u64 = 8;
+
+/// Reason that bytes are not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// The principal's own quota would be passed.
+    #[error("{used} of {quota} bytes are used and {asked} more are needed: delete runs or uploads")]
+    Principal {
+        /// The quota in bytes.
+        quota: u64,
+        /// Bytes used.
+        used: u64,
+        /// Bytes asked for.
+        asked: u64,
+    },
+    /// The quota of all principals together would be passed.
+    #[error("the service has used all of its storage quota: delete runs or uploads, or try later")]
+    Global {
+        /// The quota in bytes.
+        quota: u64,
+        /// Bytes used.
+        used: u64,
+        /// Bytes asked for.
+        asked: u64,
+    },
+}
+
+impl QuotaError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            QuotaError::Principal { .. } => ErrorKind::Conflict,
+            QuotaError::Global { .. } => ErrorKind::Exhausted,
+        }
+    }
+
+    /// The same refusal, where `held` of the bytes used belong to what is asked for.
+    fn beside(mut self, held: u64) -> QuotaError {
+        let (QuotaError::Principal { used, asked, .. } | QuotaError::Global { used, asked, .. }) =
+            &mut self;
+        *used = used.saturating_sub(held);
+        *asked = asked.saturating_add(held);
+        self
+    }
+}
+
+/// The accounts of all principals.
+#[derive(Debug, Default)]
+pub struct Quota {
+    limits: QuotaLimits,
+    /// The disk of which each principal has a share, where none has a quota.
+    shared: Option<Arc<Reserve>>,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    /// The sum of all principals.
+    total: u64,
+    /// Bytes of the principals that use any.
+    principals: HashMap<Principal, u64>,
+    /// Last check of the disk, and the sum then.
+    looked: Option<Seen>,
+}
+
+/// A time, and bytes at that time.
+type Seen = (Instant, u64);
+
+impl Quota {
+    /// Empty accounts under `limits`.
+    pub fn new(limits: QuotaLimits) -> Arc<Quota> {
+        Arc::new(Quota { limits, shared: None, accounts: Mutex::default() })
+    }
+
+    /// Empty accounts under `limits`, of principals that share the disk of `reserve`.
+    pub fn shared(limits: QuotaLimits, reserve: Arc<Reserve>) -> Arc<Quota> {
+        Arc::new(Quota { limits, shared: Some(reserve), accounts: Mutex::default() })
+    }
+
+    /// Charges `owner` for `bytes` that are about to be stored, whole or not at all.
+    pub fn charge(&self, owner: &Principal, bytes: u64) -> Result<(), QuotaError> {
+        self.charge_beside(owner, bytes, 0)
+    }
+
+    /// Charges `owner` for `bytes` more of something of which `held` are charged already: a
+    /// refusal tells of it as a whole, and of what is used without it.
+    fn charge_beside(&self, owner: &Principal, bytes: u64, held: u64) -> Result<(), QuotaError> {
+        let seen = self.seen();
+        let mut accounts = self.accounts();
+        accounts.check(&self.limits, seen, owner, bytes).map_err(|error| error.beside(held))?;
+        accounts.add(owner, bytes);
+        Ok(())
+    }
+
+    /// Bytes of which a principal has a share beside what it stores, and when they were free.
+    fn seen(&self) -> Option<Seen> {
+        let reserve = self.shared.as_ref().filter(|_| self.limits.principal.is_none())?;
+        // A disk that cannot be examined is for the write to refuse.
+        reserve.room().ok()
+    }
+
+    /// Most that `owner` may store now; `None` where that has no limit of its own.
+    pub fn most(&self, owner: &Principal) -> Option<u64> {
+        let seen = self.seen();
+        self.accounts().most(&self.limits, seen, owner)
+    }
+
+    /// Returns true if `bytes` that nobody can read any more are too much for `owner` to keep.
+    pub fn is_in_the_way(&self, owner: &Principal, bytes: u64) -> bool {
+        let limits = [self.most(owner), self.limits.global.map(NonZeroU64::get)];
+        limits.into_iter().flatten().any(|limit| bytes > limit / DELETED_SHARE)
+    }
+
+    /// Refuses work of `owner` that could store nothing at all.
+    pub fn check(&self, owner: &Principal) -> Result<(), QuotaError> {
+        let seen = self.seen();
+        self.accounts().check(&self.limits, seen, owner, 1)
+    }
+
+    /// Counts `bytes` of `owner` that are stored already, whatever the quotas say.
+    pub fn record(&self, owner: &Principal, bytes: u64) {
+        self.accounts().add(owner, bytes);
+    }
+
+    /// Gives back `bytes` that `owner` was charged for.
+    pub fn release(&self, owner: &Principal, bytes: u64) {
+        self.accounts().subtract(owner, bytes);
+    }
+
+    /// A charge that grows while something is written, and is given back unless it is kept.
+    pub fn hold(self: &Arc<Quota>, owner: &Principal) -> Hold {
+        Hold { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
+    }
+
+    /// Bytes used by `owner`.
+    pub fn used(&self, owner: &Principal) -> u64 {
+        self.accounts().used(owner)
+    }
+
+    /// Bytes used by all principals together.
+    pub fn total(&self) -> u64 {
+        self.accounts().total
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // No code that holds the accounts leaves a sum half changed.
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Accounts {
+    fn used(&self, owner: &Principal) -> u64 {
+        self.principals.get(owner).copied().unwrap_or(0)
+    }
+
+    /// Rest of the room that was `seen`.
+    fn room(&mut self, (at, room): Seen) -> u64 {
+        let (_, before) = *self.looked.insert(match self.looked {
+            Some(looked) if looked.0 == at => looked,
+            _ => (at, self.total),
+        });
+        room.saturating_sub(self.total.saturating_sub(before))
+    }
+
+    fn most(&mut self, limits: &QuotaLimits, seen: Option<Seen>, owner: &Principal) -> Option<u64> {
+        if let Some(quota) = limits.principal {
+            return Some(quota.get());
+        }
+        let room = self.room(seen?);
+        Some(self.used(owner).saturating_add(room) / SHARE)
+    }
+
+    fn check(
+        &mut self,
+        limits: &QuotaLimits,
+        seen: Option<Seen>,
+        owner: &Principal,
+        asked: u64,
+    ) -> Result<(), QuotaError> {
+        let passed = |limit: Option<u64>, used: u64| {
+            limit.filter(|quota| used.saturating_add(asked) > *quota)
+        };
+        let used = self.used(owner);
+        // The principal's own first: that is what it can do something about.
+        if let Some(quota) = passed(self.most(limits, seen, owner), used) {
+            return Err(QuotaError::Principal { quota, used, asked });
+        }
+        let used = self.total;
+        passed(limits.global.map(NonZeroU64::get), used)
+            .map_or(Ok(()), |quota| Err(QuotaError::Global { quota, used, asked }))
+    }
+
+    fn add(&mut self, owner: &Principal, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        self.total += bytes;
+        match self.principals.get_mut(owner) {
+            Some(used) => *used += bytes,
+            None => drop(self.principals.insert(owner.clone(), bytes)),
+        }
+    }
+
+    fn subtract(&mut self, owner: &Principal, bytes: u64) {
+        let Some(used) = self.principals.get_mut(owner) else { return };
+        debug_assert!(bytes <= *used, "only what was charged is given back");
+        let bytes = bytes.min(*used);
+        *used -= bytes;
+        self.total -= bytes;
+        if *used == 0 {
+            self.principals.remove(owner);
+        }
+    }
+}
+
+/// Bytes charged for something unfinished; dropping it gives them back.
+#[derive(Debug)]
+pub struct Hold {
+    quota: Arc<Quota>,
+    owner: Principal,
+    bytes: u64,
+}
+
+impl Hold {
+    /// Charges for `bytes` more.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaError> {
+        self.quota.charge_beside(&self.owner, bytes, self.bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// An empty one of the same owner.
+    pub fn beside(&self) -> Hold {
+        self.quota.hold(&self.owner)
+    }
+
+    /// Counts `bytes` more, whatever the quotas say.
+    pub fn record(&mut self, bytes: u64) {
+        self.quota.record(&self.owner, bytes);
+        self.bytes += bytes;
+    }
+
+    /// Gives back what is held of more than `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        self.quota.release(&self.owner, surplus);
+        self.bytes -= surplus;
+    }
+
+    /// Leaves what was charged charged and says how much it is: the thing is stored, and is
+    /// released by [`Quota::release`] when it goes.
+    #[must_use = "whoever keeps the bytes must be able to release them"]
+    pub fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.quota.release(&self.owner, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(global: u64, principal: u64) -> Arc<Quota> {
+        let (global, principal) = (NonZeroU64::new(global), NonZeroU64::new(principal));
+        Quota::new(QuotaLimits { global, principal })
+    }
+
+    #[test]
+    fn a_quota_holds_to_the_byte() {
+        let (alice, bob) = (Principal::named("alice"), Principal::named("bob"));
+        let quota = quota(150, 100);
+        assert_eq!(quota.charge(&alice, 100), Ok(()), "up to the quota");
+        let over = QuotaError::Principal { quota: 100, used: 100, asked: 1 };
+        assert_eq!(quota.charge(&alice, 1), Err(over));
+        assert_eq!(quota.check(&alice), Err(over));
+        assert_eq!(quota.charge(&bob, 50), Ok(()));
+        let all = QuotaError::Global { quota: 150, used: 150, asked: 1 };
+        assert_eq!(quota.charge(&bob, 1), Err(all));
+        assert_eq!((over.kind(), all.kind()), (ErrorKind::Conflict, ErrorKind::Exhausted));
+        quota.release(&alice, 1);
+        assert_eq!(
+            quota.charge(&bob, 2),
+            Err(QuotaError::Global { quota: 150, used: 149, asked: 2 })
+        );
+        assert_eq!(quota.charge(&bob, 1), Ok(()));
+        assert_eq!(quota.used(&bob), 51);
+        assert_eq!(quota.total(), 150);
+    }
+
+    #[test]
+    fn without_limits_everything_is_counted_and_nothing_refused() {
+        let (alice, quota) = (Principal::named("alice"), quota(0, 0));
+        assert_eq!(quota.charge(&alice, u64::MAX / 2), Ok(()));
+        assert_eq!(quota.check(&alice), Ok(()));
+        assert_eq!(quota.used(&alice), u64::MAX / 2);
+    }
+
+    #[test]
+    fn without_a_quota_of_its_own_a_principal_has_half_of_the_room() {
+        let [alice, bob, carol] = ["alice", "bob", "carol"].map(Principal::named);
+        let (limits, mut accounts) = (QuotaLimits::default(), Accounts::default());
+        let at = Instant::now();
+        let mut take = |seen, owner, bytes| {
+            let taken = accounts.check(&limits, seen, owner, bytes);
+            taken.map(|()| accounts.add(owner, bytes))
+        };
+        let seen = Some((at, 100));
+        assert_eq!(take(seen, &alice, 50), Ok(()));
+        let over = QuotaError::Principal { quota: 50, used: 50, asked: 1 };
+        assert_eq!(take(seen, &alice, 1), Err(over), "what came since the look counts");
+        assert_eq!(take(seen, &bob, 25), Ok(()));
+        assert!(take(seen, &bob, 1).is_err());
+        let later = Some((at + std::time::Duration::from_secs(1), 25));
+        assert!(take(later, &alice, 1).is_err(), "and what others took is not hers");
+        assert!(take(later, &bob, 1).is_err());
+        assert_eq!(take(later, &carol, 12), Ok(()));
+        assert_eq!(take(None, &alice, 1000), Ok(()), "where the disk cannot be examined");
+    }
+
+    #[test]
+    fn what_is_stored_already_counts_past_the_quota() {
+        let (alice, quota) = (Principal::named("alice"), quota(0, 10));
+        quota.record(&alice, 15);
+        let over = QuotaError::Principal { quota: 10, used: 15, asked: 1 };
+        assert_eq!(quota.check(&alice), Err(over));
+        quota.release(&alice, 15);
+        assert_eq!((quota.check(&alice), quota.total()), (Ok(()), 0));
+    }
+
+    #[test]
+    fn a_hold_is_given_back_unless_it_is_kept() {
+        let (alice, quota) = (Principal::named("alice"), quota(0, 10));
+        let mut lost = quota.hold(&alice);
+        assert_eq!(lost.grow(6), Ok(()));
+        let over = QuotaError::Principal { quota: 10, used: 0, asked: 11 };
+        assert_eq!(lost.grow(5), Err(over), "told as a whole, and the first six stay held");
+        assert_eq!(quota.total(), 6);
+        drop(lost);
+        assert_eq!(quota.total(), 0);
+        let mut kept = quota.hold(&alice);
+        assert_eq!(kept.grow(10), Ok(()));
+        assert_eq!((kept.keep(), quota.total()), (10, 10));
+    }
+}

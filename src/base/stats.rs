@@ -1,0 +1,226 @@
+//! The last hour by minutes: of the machine, and of each principal's own work.
+//!
+//! Kept in memory and gone with the process. Pure but for [`Machine::look`]: snapshots go in.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use media::WallTime;
+
+use crate::base::{
+    keys::Principal,
+    metrics::{Label, Metrics, Refusal, Tally},
+};
+
+/// Minutes that are kept.
+pub const MINUTES_MAX: usize = 60;
+/// A minute.
+pub const EVERY: Duration = Duration::from_secs(60);
+
+/// Counters of the machine since the start, and its state now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Frames that the gate decided about.
+    pub frames: u64,
+    /// Frames among them that it keeps.
+    pub kept: u64,
+    /// Requests refused to keep a limit.
+    pub refused: u64,
+    /// Waits of inferences for their place: how many, and their seconds.
+    pub waits: (u64, f64),
+    /// Syncs of the log, likewise.
+    pub syncs: (u64, f64),
+    /// Ticks of all processors: at work, and in all.
+    pub ticks: Option<(u64, u64)>,
+    /// Share of the memory of the machine that is in use, of 1.
+    pub memory_used: Option<f64>,
+    /// Memory of the server, media workers left out.
+    pub server_bytes: u64,
+    /// Live sessions.
+    pub live_sessions: u64,
+    /// Jobs under way or waiting.
+    pub jobs: u64,
+}
+
+impl Machine {
+    /// The machine as `metrics` and the system tell of it, and so many runs with a job; reads files of
+    /// the system.
+    pub fn look(metrics: &Metrics, busy_runs: usize) -> Machine {
+        let live_sessions = u64::try_from(metrics.live_sessions.get()).unwrap_or_default();
+        let waits = &metrics.inference_wait_seconds;
+        let syncs = &metrics.fsync_seconds;
+        let refused = Refusal::ALL.iter().map(|refusal| metrics.refusals.of(*refusal).get());
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Machine {
+            frames: metrics.frames_analyzed.get(),
+            kept: metrics.keyframes_selected.get(),
+            refused: refused.sum(),
+            waits: (waits.get_sample_count(), waits.get_sample_sum()),
+            syncs: (syncs.get_sample_count(), syncs.get_sample_sum()),
+            ticks: ticks(&read("/proc/stat")),
+            memory_used: memory_used(&read("/proc/meminfo")),
+            server_bytes: server_bytes(&read("/proc/self/status")).unwrap_or_default(),
+            live_sessions,
+            jobs: (busy_runs as u64).saturating_sub(live_sessions),
+        }
+    }
+}
+
+/// Ticks at work and in all, of the first line of `/proc/stat`.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    // User, nice, system, idle, waiting for disks, interrupts, soft ones, stolen; guests are in user.
+    let ticks: Vec<u64> =
+        line.split_ascii_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let all = ticks.iter().sum();
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((all - idle, all))
+}
+
+/// The number behind `name` in a file of lines.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn memory_used(meminfo: &str) -> Option<f64> {
+    let (all, left) = (field(meminfo, "MemTotal:")?, field(meminfo, "MemAvailable:")?);
+    (all > 0).then(|| 1.0 - left as f64 / all as f64)
+}
+
+fn server_bytes(status: &str) -> Option<u64> {
+    field(status, "VmRSS:").map(|kib| kib * 1024)
+}
+
+/// A minute, or what there is of the one under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// End of the period, or now.
+    pub at: WallTime,
+    /// Length of the period.
+    pub span: Duration,
+    /// The machine at its beginning and its end.
+    pub machine: (Machine, Machine),
+    /// Counts of the caller's own work in it.
+    pub own: Tally,
+    /// Descriptions of all.
+    pub descriptions: u64,
+}
+
+/// Counters at the end of a minute.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    at: (Instant, WallTime),
+    machine: Machine,
+    owners: HashMap<Principal, Tally>,
+}
+
+/// The ends of the last minutes, and of the one before them.
+#[derive(Debug, Default)]
+pub struct Stats(Mutex<VecDeque<Snapshot>>);
+
+impl Stats {
+    /// A minute has ended; the first of all begins the count.
+    pub fn add(
+        &self,
+        at: (Instant, WallTime),
+        machine: Machine,
+        owners: HashMap<Principal, Tally>,
+    ) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() > MINUTES_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(Snapshot { at, machine, owners });
+    }
+
+    /// The last `minutes`, the oldest first, as `owner` may see them; the last is that under way, which
+    /// `now` tells of.
+    pub fn points(
+        &self,
+        minutes: usize,
+        owner: &Principal,
+        at: (Instant, WallTime),
+        machine: Machine,
+        owners: HashMap<Principal, Tally>,
+    ) -> Vec<Point> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Snapshot { at, machine, owners };
+        let ends: Vec<&Snapshot> = kept.iter().chain([&now]).collect();
+        let first = ends.len().saturating_sub(minutes + 1);
+        ends[first..].windows(2).map(|pair| point(pair[0], pair[1], owner)).collect()
+    }
+}
+
+fn point(before: &Snapshot, after: &Snapshot, owner: &Principal) -> Point {
+    let since = |owner: &Principal| {
+        let now = after.owners.get(owner).copied().unwrap_or_default();
+        now.since(&before.owners.get(owner).copied().unwrap_or_default())
+    };
+    Point {
+        at: after.at.1,
+        span: after.at.0.saturating_duration_since(before.at.0),
+        machine: (before.machine, after.machine),
+        own: since(owner),
+        descriptions: after.owners.keys().map(|owner| since(owner).descriptions).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_of_the_last_hour_and_of_their_owner() {
+        let [alice, bob] = ["alice", "bob"].map(Principal::named);
+        let start = Instant::now();
+        let at = |minute: u64| {
+            (start + EVERY * minute as u32, WallTime { epoch_ms: minute as i64 * 60_000 })
+        };
+        let machine = |minute: u64| Machine { frames: minute * 100, ..Machine::default() };
+        let owners = |minute: u64| {
+            let tally = |frames, descriptions| Tally { frames, descriptions, ..Tally::default() };
+            HashMap::from([
+                (alice.clone(), tally(minute * 70, minute)),
+                (bob.clone(), tally(minute * 30, 2 * minute)),
+            ])
+        };
+        let stats = Stats::default();
+        assert_eq!(stats.points(60, &alice, at(0), machine(0), owners(0)), []);
+        for minute in 0..200 {
+            stats.add(at(minute), machine(minute), owners(minute));
+        }
+        for (minutes, expected) in [(1, 1), (5, 5), (60, 60)] {
+            let points = stats.points(minutes, &bob, at(200), machine(200), owners(200));
+            assert_eq!(points.len(), expected);
+            for point in &points {
+                assert_eq!(point.machine.1.frames - point.machine.0.frames, 100);
+                assert_eq!((point.own.frames, point.descriptions), (30, 3));
+                assert_eq!(point.span, EVERY);
+            }
+            assert_eq!(points.last().map(|point| point.at.epoch_ms), Some(200 * 60_000));
+        }
+        let stranger = Principal::named("carol");
+        let points = stats.points(1, &stranger, at(200), machine(200), owners(200));
+        assert_eq!(points[0].own, Tally::default(), "nobody else's");
+    }
+
+    #[test]
+    fn the_system_is_read_as_it_writes() {
+        let stat = "cpu  10 1 5 70 4 1 2 0 3 0\ncpu0 1 1 1 1 1 1 1 0 0 0\n";
+        assert_eq!(ticks(stat), Some((19, 93)));
+        let meminfo = "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    250 kB\n";
+        assert_eq!(memory_used(meminfo), Some(0.75));
+        assert_eq!(server_bytes("Name:\tx\nVmRSS:\t     12 kB\n"), Some(12_288));
+        for text in ["", "cpu 1 2 x", "nothing"] {
+            assert_eq!((ticks(text), memory_used(text), server_bytes(text)), (None, None, None));
+        }
+        let found = Machine::look(&Metrics::new(), 3);
+        assert!(found.ticks.is_some() && found.memory_used.is_some(), "{found:?}");
+        assert!(found.server_bytes > 1 << 20 && found.jobs == 3, "{found:?}");
+    }
+}

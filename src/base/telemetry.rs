@@ -1,0 +1,265 @@
+//! Logs: text for people on stdout, one JSON object a line on stderr; spans to a collector.
+//!
+//! Promises that none of it ever waits: each sink is a bounded queue and a thread of its own, and
+//! lines that nobody reads in time are dropped, counted and reported once there is room. Without
+//! a collector a span costs nothing.
+
+mod otlp;
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Write},
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt, filter_fn},
+    fmt,
+    layer::{Filter, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+use crate::base::metrics::Metrics;
+
+pub use otlp::continue_trace;
+
+/// The target of the spans that are exported; logs do not show them.
+pub const SPANS: &str = "sightline::spans";
+
+/// Lines that wait for one sink.
+const QUEUE_LINES: usize = 8192;
+/// Bytes of the lines that wait for one sink.
+const QUEUE_BYTES: usize = 4 << 20;
+/// Longest wait for a reader at the end of the process.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Reason that logging cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter does not parse.
+    #[error("log filter: {0}")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// A subscriber is there already.
+    #[error("logging is set up twice: {0}")]
+    Twice(#[from] tracing_subscriber::util::TryInitError),
+    /// A sink's descriptor or thread cannot be had.
+    #[error("cannot open a log sink: {0}")]
+    Sink(#[from] io::Error),
+}
+
+/// Writes what waits when dropped, as long as somebody reads it.
+#[must_use]
+pub struct Flush {
+    lines: Vec<Arc<Queued>>,
+    /// Ends after the lines are written, which it may add to.
+    _spans: Option<otlp::Exporting>,
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let started = Instant::now();
+        let waits = || self.lines.iter().any(|queued| queued.bytes.load(Ordering::Acquire) > 0);
+        while waits() && started.elapsed() < FLUSH {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Copies of the log that are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text to stdout and JSON to stderr; where stderr is a terminal, text alone.
+    #[default]
+    Both,
+    /// Text to stdout.
+    Text,
+    /// JSON to stderr.
+    Json,
+}
+
+impl LogFormat {
+    /// Names of all in settings.
+    pub const NAMES: &'static str = "both, text, json";
+
+    /// The format called `name`.
+    pub fn from_name(name: &str) -> Option<LogFormat> {
+        match name {
+            "both" => Some(LogFormat::Both),
+            "text" => Some(LogFormat::Text),
+            "json" => Some(LogFormat::Json),
+            _ => None,
+        }
+    }
+
+    /// Returns whether text and whether JSON are written.
+    fn copies(self, stderr_is_terminal: bool) -> (bool, bool) {
+        let json = self == LogFormat::Json || self == LogFormat::Both && !stderr_is_terminal;
+        (self != LogFormat::Json, json)
+    }
+}
+
+/// Starts logging what `filter` lets through as `format` says, and exporting spans to `collector`, if
+/// there is one.
+pub fn start(
+    filter: &str,
+    format: LogFormat,
+    collector: Option<&str>,
+    metrics: &Arc<Metrics>,
+) -> Result<Flush, TelemetryError> {
+    // Descriptors of our own: a writer that hangs must not hold the locks of the standard streams.
+    let text = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let json = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let (is_text, is_json) = format.copies(json.is_terminal());
+    let start = |name, to, report| Sink::start(name, to, metrics, report);
+    let lost_text = |lost| format!("{lost} log lines were dropped\n");
+    let lost_json = |lost| {
+        format!("{{\"level\":\"WARN\",\"message\":\"log lines were dropped\",\"lost\":{lost}}}\n")
+    };
+    let text = is_text.then(|| start("log-text", text, lost_text)).transpose()?;
+    let json = is_json.then(|| start("log-json", json, lost_json)).transpose()?;
+    let lines = text.iter().chain(&json).map(|sink| Arc::clone(&sink.queued)).collect();
+    let filters = (events(filter)?, events(filter)?);
+    let text = text.map(|sink| {
+        let layer = fmt::layer().with_ansi(false).with_writer(move || sink.clone());
+        layer.with_filter(filters.0)
+    });
+    let json = json.map(|sink| {
+        let layer = fmt::layer().json().flatten_event(true).with_writer(move || sink.clone());
+        layer.with_filter(filters.1)
+    });
+    let (tracer, spans) = collector.map(|at| otlp::start(at, metrics)).transpose()?.unzip();
+    let ours = filter_fn(|metadata| metadata.is_span() && metadata.target() == SPANS);
+    let exported = tracer.map(|tracer| {
+        let layer =
+            tracing_opentelemetry::layer().with_tracer(tracer).with_tracked_inactivity(false);
+        layer.with_location(false).with_threads(false).with_target(false).with_filter(ours)
+    });
+    tracing_subscriber::registry().with(exported).with(text).with(json).try_init()?;
+    Ok(Flush { lines, _spans: spans })
+}
+
+/// Lets the events through that `filter` does, and no span.
+fn events<S: Subscriber>(filter: &str) -> Result<impl Filter<S> + use<S>, TelemetryError> {
+    let events = filter_fn(|metadata| metadata.is_event());
+    Ok(EnvFilter::try_new(filter)?.and(events.with_max_level_hint(LevelFilter::TRACE)))
+}
+
+/// Queue of a sink, and the count of lines that it lost.
+struct Queued {
+    bytes: AtomicUsize,
+    lost: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+/// Takes whole lines, and never waits.
+#[derive(Clone)]
+struct Sink {
+    lines: SyncSender<Vec<u8>>,
+    queued: Arc<Queued>,
+}
+
+impl Sink {
+    fn start(
+        name: &str,
+        to: impl Write + Send + 'static,
+        metrics: &Arc<Metrics>,
+        report: fn(u64) -> String,
+    ) -> io::Result<Sink> {
+        let (lines, waiting) = sync_channel(QUEUE_LINES);
+        let metrics = Arc::clone(metrics);
+        let queued =
+            Arc::new(Queued { bytes: AtomicUsize::new(0), lost: AtomicU64::new(0), metrics });
+        let drained = Arc::clone(&queued);
+        let drain = move || drain(&waiting, &drained, to, report);
+        thread::Builder::new().name(name.to_owned()).spawn(drain)?;
+        Ok(Sink { lines, queued })
+    }
+}
+
+fn drain(
+    waiting: &Receiver<Vec<u8>>,
+    queued: &Queued,
+    mut to: impl Write,
+    report: fn(u64) -> String,
+) {
+    for line in waiting {
+        let lost = queued.lost.swap(0, Ordering::Relaxed);
+        let mut written = Ok(());
+        if lost > 0 {
+            written = to.write_all(report(lost).as_bytes());
+        }
+        if written.and_then(|()| to.write_all(&line)).is_err() {
+            queued.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        }
+        queued.bytes.fetch_sub(line.len(), Ordering::Release);
+    }
+}
+
+impl Write for Sink {
+    /// The formatter hands over a whole line at a time.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let before = self.queued.bytes.fetch_add(line.len(), Ordering::AcqRel);
+        let fits = before + line.len() <= QUEUE_BYTES;
+        if !fits || self.lines.try_send(line.to_vec()).is_err() {
+            self.queued.bytes.fetch_sub(line.len(), Ordering::AcqRel);
+            self.queued.lost.fetch_add(1, Ordering::Relaxed);
+            self.queued.metrics.log_lines_dropped.inc();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_spared_the_copy_for_machines() {
+        for (name, terminal, copies) in [
+            ("both", false, (true, true)),
+            ("both", true, (true, false)),
+            ("text", false, (true, false)),
+            ("json", false, (false, true)),
+            ("json", true, (false, true)),
+        ] {
+            let format = LogFormat::from_name(name).expect("a name");
+            assert_eq!(format.copies(terminal), copies, "{name}, terminal {terminal}");
+        }
+        assert_eq!(LogFormat::from_name("xml"), None);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_loses_lines_and_holds_nobody() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let metrics = Arc::new(Metrics::new());
+        let report = |lost| format!("lost {lost}\n");
+        let mut sink = Sink::start("log-test", writer, &metrics, report).expect("a thread");
+        let line = [&[b'x'; 1023][..], b"\n"].concat();
+        let sent = 2 * QUEUE_BYTES / line.len();
+        for _ in 0..sent {
+            sink.write_all(&line).expect("never fails");
+        }
+        let lost = metrics.log_lines_dropped.get() as usize;
+        assert!((sent / 4..sent).contains(&lost), "{lost} of {sent} lines lost");
+        drop(sink);
+        let lines = BufReader::new(reader).lines().map(|line| line.expect("readable"));
+        let told = |line: &String| line.strip_prefix("lost ")?.parse::<usize>().ok();
+        let (kept, reports): (Vec<_>, Vec<_>) = lines.partition(|line| told(line).is_none());
+        assert_eq!((kept.len(), reports.iter().filter_map(told).sum()), (sent - lost, lost));
+    }
+}

@@ -1,0 +1,8 @@
+//! Delivery of events to others once they are in the log.
+
+pub mod mirror;
+pub mod node;
+pub mod outbox;
+pub mod search;
+pub mod sse;
+pub mod webhook;

@@ -1,0 +1,325 @@
+//! The mirror: descriptions of live sessions, copied to the database after their commit.
+//!
+//! A reader of the outbox: at least once, in order, and once in the table, whose key is the
+//! server and the seq. Copies `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live
+//! sessions: the descriptions for which a session's frames wait. What is found without waiting
+//! (`state_transition`, `loop_detected`), files' descriptions and stills stay local. An event that
+//! the database never takes is listed there as skipped, and those after it follow.
+
+mod rows;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use media::{ErrorKind, RunId, Seq};
+use timeline::{Event, EventKind, Timeline, TimelineError};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    base::{
+        backoff::Backoff,
+        blocking::{Died, blocking},
+        database::{Database, DatabaseError},
+        ledger::{Ledger, LedgerError},
+        metrics::Metrics,
+    },
+    deliver::{
+        node,
+        outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
+    },
+};
+use rows::{Batch, Known, Row, Skipped};
+
+/// One copy at a time, tried again within seconds of the database's return.
+const PLACES: Places = Places {
+    turns: 1,
+    retries: 1,
+    backoff: Backoff {
+        first: Duration::from_millis(250),
+        factor: 2,
+        longest: Duration::from_secs(10),
+    },
+};
+/// Prefix of the names of the mirrors' cursors.
+const CURSOR: &str = "mirror/";
+/// Events copied in one statement.
+const BATCH: usize = 500;
+/// Bytes of payload copied in one statement.
+const BATCH_BYTES: usize = 1 << 20;
+/// Events looked at in one turn.
+const SPAN: usize = 4096;
+/// Events passed over before the cursor is written for their sake: a restart looks again.
+const PASSED_MAX: u64 = 1 << 16;
+
+/// Refusals of an event after which it is skipped.
+const REFUSALS_MAX: u32 = 3;
+
+/// Reason for which a turn of the mirror fails.
+#[derive(Debug, thiserror::Error)]
+enum MirrorError {
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Died(#[from] Died),
+}
+
+/// Copies descriptions to the database.
+pub struct Mirror {
+    database: Database,
+    timeline: Timeline,
+    ledger: Ledger,
+    metrics: Arc<Metrics>,
+    node: String,
+    place: Mutex<Option<Place>>,
+    /// The first event that no database may have, as far as is known.
+    next: AtomicU64,
+    /// Events of the batch under way that the database refused, and how often.
+    refused: Mutex<HashMap<Seq, u32>>,
+}
+
+/// Progress of the mirror in this database.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Identity of the database.
+    database: String,
+    /// Name of the cursor: each database has its own.
+    cursor: String,
+    /// The first event that was not looked at.
+    next: Seq,
+    /// Position of the written cursor.
+    written: Seq,
+}
+
+/// Returns true for the kinds of descriptions that are copied.
+fn is_mirrored(kind: EventKind) -> bool {
+    use EventKind::{ClipVlm, ClipVlmTiered, Vlm, VlmTiered};
+    matches!(kind, Vlm | VlmTiered | ClipVlm | ClipVlmTiered)
+}
+
+impl Mirror {
+    /// A mirror that copies nothing yet; the server's name is in `ledger`, made when missing.
+    pub fn new(
+        database: Database,
+        timeline: Timeline,
+        ledger: Ledger,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Mirror>, LedgerError> {
+        let node = node::name(&ledger)?;
+        let (place, refused) = (Mutex::default(), Mutex::default());
+        let next = Cursors::new(ledger.clone()).lowest(CURSOR)?.unwrap_or(Seq(1));
+        let next = AtomicU64::new(next.0);
+        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place, next, refused }))
+    }
+
+    /// Follows the log from now on until `stop`.
+    pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
+        let outbox = Outbox::new(PLACES);
+        outbox.add((), 0);
+        let follower = Arc::downgrade(&outbox);
+        self.timeline.on_publish(Box::new(move |heads| {
+            if heads.iter().any(|head| is_mirrored(head.kind))
+                && let Some(outbox) = follower.upgrade()
+            {
+                outbox.wake([()]);
+            }
+        }));
+        tokio::spawn(outbox.run(Arc::clone(self), stop))
+    }
+
+    /// The runs with descriptions that the database was not given yet.
+    pub fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+        let known = self.place().as_ref().map(|place| place.next);
+        // Until the database says which one it is, whatever any of them may lack is kept.
+        let from = match known {
+            Some(next) => next,
+            None => Cursors::new(self.ledger.clone()).lowest(CURSOR)?.unwrap_or(Seq(1)),
+        };
+        let mut runs = HashSet::new();
+        self.timeline.scan(|head| {
+            if head.seq >= from && is_mirrored(head.kind) {
+                runs.insert(head.run);
+            }
+        });
+        Ok(runs)
+    }
+
+    /// The name under which this server's events are in the database.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<Place>> {
+        // Replaced whole: a panic leaves what was there.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn copy(self: &Arc<Self>, limit: usize) -> Result<Outcome, MirrorError> {
+        let known = self.place().clone();
+        let place = match known {
+            Some(place) => place,
+            None => self.find_place().await?,
+        };
+        let (mirror, from) = (Arc::clone(self), place.next);
+        let batch = blocking(move || mirror.collect(from, limit)).await??;
+        self.hand_over(&place.database, &batch).await?;
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let passed = batch.next.0 - place.written.0;
+        let mut place = Place { next: batch.next, ..place };
+        if !batch.is_empty() || passed > PASSED_MAX {
+            let (mirror, cursor, next) = (Arc::clone(self), place.cursor.clone(), place.next);
+            blocking(move || Cursors::new(mirror.ledger.clone()).advance(&cursor, next)).await??;
+            place.written = place.next;
+        }
+        self.next.store(place.next.0, Relaxed);
+        *self.place() = Some(place);
+        Ok(if batch.is_last { Outcome::Drained } else { Outcome::More })
+    }
+
+    /// Has the rows of a batch in the database, but for those that it refuses for good.
+    async fn hand_over(&self, database: &str, batch: &Batch) -> Result<(), MirrorError> {
+        for skipped in &batch.unreadable {
+            self.skip(skipped).await?;
+        }
+        let insert = |rows| self.database.insert_events(database, &self.node, rows);
+        if batch.rows.is_empty() {
+            return Ok(());
+        }
+        match insert(&batch.rows).await {
+            Ok(copied) => {
+                self.metrics.mirrored.inc_by(copied);
+                return Ok(());
+            }
+            Err(error) if error.is_about_rows() => {}
+            Err(error) => return Err(error.into()),
+        }
+        // One of them; the others must not wait for it.
+        for row in &batch.rows {
+            match insert(std::slice::from_ref(row)).await {
+                Ok(copied) => self.metrics.mirrored.inc_by(copied),
+                Err(error) if error.is_about_rows() && self.is_hopeless(row.head.seq) => {
+                    self.skip(&Skipped::new(&row.head, error.to_string())).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a refusal of the event at `seq`; true when there were enough of them.
+    fn is_hopeless(&self, seq: Seq) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = refused.entry(seq).or_default();
+        *times += 1;
+        *times >= REFUSALS_MAX
+    }
+
+    async fn skip(&self, skipped: &Skipped) -> Result<(), MirrorError> {
+        if self.database.insert_skipped(&self.node, skipped).await? {
+            self.metrics.mirror_skipped.inc();
+            let Skipped { seq, reason, .. } = skipped;
+            tracing::error!(%seq, reason, "an event is not mirrored: see sightline_skipped");
+        }
+        Ok(())
+    }
+
+    async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
+        let Known { database, last } = self.database.known(&self.node).await?;
+        let cursor = format!("{CURSOR}{database}");
+        let (ledger, name) = (self.ledger.clone(), cursor.clone());
+        let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
+        // A restore takes back what the database knows of this, and what it lost is copied again.
+        let next = written.min(Seq(last.0 + 1));
+        tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
+        Ok(Place { database, cursor, next, written: next })
+    }
+
+    /// Reads what is to be copied from `from` on.
+    fn collect(&self, from: Seq, limit: usize) -> Result<Batch, TimelineError> {
+        let head = self.timeline.head();
+        let span = SPAN.min((head.0 + 1).saturating_sub(from.0) as usize);
+        let mut batch = Batch { next: Seq(from.0 + span as u64), ..Batch::default() };
+        let mut bytes = 0;
+        for head in self.timeline.heads(from, span) {
+            if !is_mirrored(head.kind) {
+                continue;
+            }
+            let payload = match self.session_payload(head.seq) {
+                Ok(Some(payload)) => payload,
+                Ok(None) => continue,
+                // It will not be read the next time either.
+                Err(error) if error.kind() == ErrorKind::DataLoss => {
+                    batch.unreadable.push(Skipped::new(&head, error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let is_full = batch.rows.len() == limit || bytes + payload.len() > BATCH_BYTES;
+            if is_full && !batch.rows.is_empty() {
+                batch.next = head.seq;
+                return Ok(batch);
+            }
+            bytes += payload.len();
+            batch.rows.push(Row { head, payload });
+        }
+        batch.is_last = batch.next > head;
+        Ok(batch)
+    }
+
+    /// The payload of a live session's description; `None` for a file's.
+    ///
+    /// Also `None` for one that retention has removed since: the log no longer has it.
+    fn session_payload(&self, seq: Seq) -> Result<Option<String>, TimelineError> {
+        let Some(event) = self.timeline.get_parts(seq)? else { return Ok(None) };
+        match event.decode()? {
+            Event::Found(_, finding) if finding.session_id.is_some() => {
+                event.into_payload().collect::<Result<_, _>>().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Consumer for Mirror {
+    type Key = ();
+
+    async fn turn(self: Arc<Self>, turn: Turn<()>) -> Outcome {
+        // A database that is too slow for a batch may be fast enough for less of it.
+        let limit = (BATCH >> turn.failures.min(9)).max(1);
+        let outcome = self.copy(limit).await;
+        let behind = (self.timeline.head().0 + 1).saturating_sub(self.next.load(Relaxed));
+        self.metrics.mirror_behind.set(behind as i64);
+        match outcome {
+            Ok(outcome) => {
+                if turn.failures > 0 {
+                    tracing::info!(failures = turn.failures, "the mirror goes on");
+                }
+                outcome
+            }
+            // It is asked while this server begins: no failure of anybody.
+            Err(MirrorError::Database(DatabaseError::NotAsked)) => {
+                Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+            }
+            Err(error) => {
+                self.metrics.mirror_failures.inc();
+                // It may be another database that answers next time.
+                *self.place() = None;
+                // Said once for each outage; the counter has the rest.
+                if turn.failures == 0 {
+                    tracing::warn!(%error, "the mirror is delayed; trying on");
+                }
+                Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Rows on their way into the database, and what is noted of those that never get there.
+
+use media::{RunId, Seq};
+use timeline::{EventHead, EventKind};
+use tokio_postgres::types::ToSql;
+
+use crate::base::database::{Database, DatabaseError};
+
+/// Rows to insert, and where the log goes on after them.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) rows: Vec<Row>,
+    /// Events that the log cannot read any more.
+    pub(super) unreadable: Vec<Skipped>,
+    pub(super) next: Seq,
+    pub(super) is_last: bool,
+}
+
+impl Batch {
+    /// Nothing of it is for the database.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.unreadable.is_empty()
+    }
+}
+
+/// Identity of a database, and its progress.
+pub(super) struct Known {
+    /// Identity that no other database has.
+    pub(super) database: String,
+    /// The last event of this server that was copied to it; 0 where there is none.
+    pub(super) last: Seq,
+}
+
+/// An event as a row.
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) head: EventHead,
+    pub(super) payload: String,
+}
+
+/// An event that is not copied.
+#[derive(Clone, Debug)]
+pub(super) struct Skipped {
+    pub(super) seq: Seq,
+    run: RunId,
+    kind: EventKind,
+    pub(super) reason: String,
+}
+
+impl Skipped {
+    pub(super) fn new(head: &EventHead, reason: String) -> Skipped {
+        Skipped { seq: head.seq, run: head.run, kind: head.kind, reason }
+    }
+}
+
+impl Database {
+    /// Identity of this database, and its progress with the events of `node`.
+    pub(super) async fn known(&self, node: &str) -> Result<Known, DatabaseError> {
+        const LAST: &str =
+            "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1";
+        let work = async {
+            let lease = self.connection().await?;
+            let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
+            let last: i64 = lease.query_one(LAST, &[&node]).await?.try_get(0)?;
+            lease.give_back();
+            Ok(Known { database, last: Seq(last.unsigned_abs()) })
+        };
+        self.bounded(work).await
+    }
+
+    /// Copies rows into the database `identity`, and no other; returns how many were not there.
+    pub(super) async fn insert_events(
+        &self,
+        identity: &str,
+        node: &str,
+        rows: &[Row],
+    ) -> Result<u64, DatabaseError> {
+        const INSERT: &str = "WITH copied AS (INSERT INTO sightline_events \
+             (node_id, seq, run_id, kind, pts_ms, payload) \
+             SELECT $1, seq, run_id, kind, pts_ms, payload::json FROM unnest \
+             ($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) \
+             AS event (seq, run_id, kind, pts_ms, payload) \
+             ON CONFLICT (node_id, seq) DO NOTHING RETURNING seq), \
+             noted AS (INSERT INTO sightline_progress AS known (node_id, seq) \
+             SELECT $1, max(seq) FROM unnest($2::bigint[]) AS seq \
+             ON CONFLICT (node_id) DO UPDATE SET seq = greatest(known.seq, excluded.seq)) \
+             SELECT count(*) FROM copied";
+        let seqs: Vec<i64> = rows.iter().map(|row| row.head.seq.0 as i64).collect();
+        let runs: Vec<String> = rows.iter().map(|row| row.head.run.to_string()).collect();
+        let kinds: Vec<&str> = rows.iter().map(|row| row.head.kind.as_str()).collect();
+        let times: Vec<i64> = rows.iter().map(|row| row.head.at.epoch_ms).collect();
+        let payloads: Vec<&str> = rows.iter().map(|row| row.payload.as_str()).collect();
+        let work = async {
+            let lease = self.connection().await?;
+            let found: String = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
+            if found != identity {
+                return Err(DatabaseError::Replaced);
+            }
+            let insert = lease.prepare_cached(INSERT).await?;
+            let columns: [&(dyn ToSql + Sync); 6] =
+                [&node, &seqs, &runs, &kinds, &times, &payloads];
+            let copied: i64 = lease.query_one(&insert, &columns).await?.try_get(0)?;
+            lease.give_back();
+            Ok(copied.unsigned_abs())
+        };
+        self.bounded(work).await
+    }
+
+    /// Lists an event as one that is not there; false when it was listed already.
+    pub(super) async fn insert_skipped(
+        &self,
+        node: &str,
+        skipped: &Skipped,
+    ) -> Result<bool, DatabaseError> {
+        const INSERT: &str = "INSERT INTO sightline_skipped (node_id, seq, run_id, kind, reason) \
+             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (node_id, seq) DO NOTHING";
+        let (seq, run) = (skipped.seq.0 as i64, skipped.run.to_string());
+        // No text of the database has room for it.
+        let reason = skipped.reason.replace('\0', "");
+        let work = async {
+            let lease = self.connection().await?;
+            let kind = skipped.kind.as_str();
+            let listed = lease.execute(INSERT, &[&node, &seq, &run, &kind, &reason]).await?;
+            lease.give_back();
+            Ok(listed == 1)
+        };
+        self.bounded(work).await
+    }
+}
+
+const IDENTITY: &str = "SELECT id FROM sightline_database";

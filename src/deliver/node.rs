@@ -1,0 +1,24 @@
+//! Name of this server for receivers that hear from more than one.
+
+use redb::TableDefinition;
+
+use crate::base::ledger::{self, Ledger, LedgerError};
+
+/// The name of the server whose data directory has `ledger`, made when it has none.
+pub fn name(ledger: &Ledger) -> Result<String, LedgerError> {
+    const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
+    let known = ledger.read(|view| match ledger::table(view, NODE)? {
+        Some(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
+        None => Ok(None),
+    })?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let digits = crate::base::hex(&crate::base::random_bytes::<16>());
+    let made = format!("node-{digits}");
+    ledger.write(|change| {
+        change.open_table(NODE)?.insert("id", made.as_str())?;
+        Ok(())
+    })?;
+    Ok(made)
+}

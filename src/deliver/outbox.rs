@@ -1,0 +1,158 @@
+//! The outbox: consumers that follow the log at their own pace, each at a durable cursor.
+//!
+//! Promises that an event is handed over at least once and in order: a cursor moves only after
+//! the other side has what is before it. An outage delays its consumer, never the log, and
+//! never a consumer that works. Does not know what a consumer does in its turn.
+
+mod cursors;
+mod schedule;
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::Notify,
+    task::{Id, JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+pub use cursors::{Cursors, forget, move_to};
+pub use schedule::{Outcome, Places, Schedule, Turn};
+
+/// Receiver of what follows the cursors of its readers of the log.
+pub trait Consumer: Send + Sync + 'static {
+    /// Names one reader of the log.
+    type Key: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static;
+
+    /// Hands over what follows the reader's cursor, a bounded part of it, and moves the cursor.
+    ///
+    /// A turn that is dropped halfway is taken again from the cursor.
+    fn turn(
+        self: Arc<Self>,
+        turn: Turn<Self::Key>,
+    ) -> impl Future<Output = Outcome> + Send + 'static;
+}
+
+/// A schedule that publishers share with the task that takes the turns.
+pub struct Outbox<K> {
+    schedule: Mutex<Schedule<K>>,
+    changed: Notify,
+}
+
+impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> Outbox<K> {
+    /// An outbox without readers.
+    pub fn new(places: Places) -> Arc<Outbox<K>> {
+        let schedule = Mutex::new(Schedule::new(places));
+        Arc::new(Outbox { schedule, changed: Notify::new() })
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
+        self.schedule.lock().expect("the schedule does not panic")
+    }
+
+    /// Adds a reader, whose first turn is due and whose last `failures` turns failed.
+    pub fn add(&self, key: K, failures: u32) {
+        self.schedule().add_after(key, failures);
+        self.changed.notify_one();
+    }
+
+    /// Removes a reader; a turn under way comes to its end and is its last.
+    pub fn remove(&self, key: K) {
+        self.schedule().remove(key);
+    }
+
+    /// Notes that there is something new for these readers; brief, and waits for nothing.
+    pub fn wake(&self, keys: impl IntoIterator<Item = K>) {
+        let mut schedule = self.schedule();
+        let mut any = false;
+        for key in keys {
+            any |= schedule.wake(key);
+        }
+        drop(schedule);
+        if any {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Has these readers, added where they are not there, take a turn at once, also when they
+    /// wait after a failure.
+    pub fn urge(&self, keys: impl IntoIterator<Item = K>) {
+        let mut schedule = self.schedule();
+        keys.into_iter().for_each(|key| schedule.urge(key));
+        drop(schedule);
+        self.changed.notify_one();
+    }
+
+    /// Turns under way.
+    pub fn busy(&self) -> usize {
+        self.schedule().busy()
+    }
+
+    /// Takes the turns as they come due, until `stop`, which drops those under way.
+    pub async fn run<C: Consumer<Key = K>>(
+        self: Arc<Self>,
+        consumer: Arc<C>,
+        stop: CancellationToken,
+    ) where
+        K: Send + Sync + 'static,
+    {
+        let mut turns = Turns { running: JoinSet::new(), keys: HashMap::new() };
+        loop {
+            let due = {
+                let (mut schedule, now) = (self.schedule(), Instant::now());
+                while let Some(turn) = schedule.poll(now) {
+                    turns.start(&consumer, turn);
+                }
+                schedule.deadline()
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.changed.notified() => {}
+                () = until(due) => {}
+                Some((key, outcome)) = turns.next() => {
+                    let jitter = u32::from_ne_bytes(crate::base::random_bytes());
+                    self.schedule().finish(key, outcome, Instant::now(), jitter);
+                }
+            }
+        }
+    }
+}
+
+struct Turns<K> {
+    running: JoinSet<Outcome>,
+    keys: HashMap<Id, K>,
+}
+
+impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<K> {
+    fn start<C: Consumer<Key = K>>(&mut self, consumer: &Arc<C>, turn: Turn<K>) {
+        let key = turn.key;
+        let task = self.running.spawn(Arc::clone(consumer).turn(turn));
+        self.keys.insert(task.id(), key);
+    }
+
+    /// The next turn to end; `None` while there is none.
+    async fn next(&mut self) -> Option<(K, Outcome)> {
+        let (id, outcome) = match self.running.join_next_with_id().await? {
+            Ok(ended) => ended,
+            Err(error) => (error.id(), panicked(&error)),
+        };
+        Some((self.keys.remove(&id)?, outcome))
+    }
+}
+
+/// A turn that panics is our bug; it must not end the others, nor come again at once.
+fn panicked(error: &JoinError) -> Outcome {
+    tracing::error!(%error, "a turn of an outbox died");
+    Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}

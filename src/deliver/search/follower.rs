@@ -1,0 +1,162 @@
+//! The thread that reads the log into the index: all of it at start, then what is published.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use media::{RunId, Seq};
+use search::{Index, SearchError};
+use timeline::{EventHead, EventKind};
+
+use super::{
+    Progress, Shared,
+    describe::{Described, may_describe},
+};
+use crate::runs::{lifecycle::Lifecycle, registry::Run};
+
+/// Events taken in one hold of the index.
+const BATCH: u64 = 1024;
+/// Pause after a failure before the index is built again.
+const REBUILD: Duration = Duration::from_secs(30);
+
+/// The thread, ended and waited for when dropped.
+pub(super) struct Follower {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Follower {
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Follower> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let timeline = shared.timeline().clone();
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("search-index".to_owned()).spawn(move || {
+            let _watch = Watch(Arc::clone(&shared));
+            run(&shared, &stopped);
+        })?;
+        let follower = thread.thread().clone();
+        timeline.on_publish(Box::new(move |_| follower.unpark()));
+        // What was published since its first look at the head woke nobody.
+        thread.thread().unpark();
+        Ok(Follower { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return };
+        thread.thread().unpark();
+        // A panic was told by its watch.
+        thread.join().ok();
+    }
+}
+
+/// Says so when the thread that holds it panics: without it searches would wait for an index that
+/// nobody builds.
+pub(super) struct Watch(pub(super) Arc<Shared>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.progress.send_replace(Progress::Died);
+            tracing::error!("the search index's thread panicked: the server needs a new start");
+        }
+    }
+}
+
+/// Builds the index and keeps it up to date, again after every failure of its cache file.
+fn run(shared: &Shared, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let Err(error) = follow(shared, stop) else { return };
+        tracing::error!(%error, "the search index failed; it is built again in {REBUILD:?}");
+        *shared.index() = None;
+        shared.progress.send_replace(Progress::Failed);
+        let again = std::time::Instant::now() + REBUILD;
+        while !stop.load(Ordering::Relaxed) {
+            let left = again.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::park_timeout(left);
+        }
+    }
+}
+
+fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
+    let started = std::time::Instant::now();
+    let is_missing = shared.index().is_none();
+    if is_missing {
+        *shared.index() = Some(Index::new(shared.limits, &shared.cache)?);
+    }
+    shared.progress.send_replace(Progress::Through(Seq(0)));
+    let mut next = 1;
+    let mut is_built = false;
+    while !stop.load(Ordering::Relaxed) {
+        let head = shared.timeline().head().0;
+        if next <= head {
+            let count = BATCH.min(head - next + 1);
+            take(shared, &shared.timeline().heads(Seq(next), count as usize))?;
+            next += count;
+            shared.progress.send_replace(Progress::Through(Seq(next - 1)));
+            continue;
+        }
+        if !is_built {
+            is_built = true;
+            let ms = started.elapsed().as_millis() as u64;
+            let bytes = shared.index().as_ref().map_or(0, Index::memory_bytes);
+            tracing::info!(events = head, ms, bytes, "search index built");
+        }
+        thread::park();
+    }
+    Ok(())
+}
+
+/// Takes the descriptions among `heads`, and forgets the runs that they delete.
+fn take(shared: &Shared, heads: &[EventHead]) -> Result<(), SearchError> {
+    let mut deleted: HashMap<Arc<str>, HashSet<RunId>> = HashMap::new();
+    let mut last: Option<Arc<Run>> = None;
+    for head in heads {
+        let is_deletion = head.kind == EventKind::RunDeleted;
+        if !is_deletion && !may_describe(head.kind) {
+            continue;
+        }
+        if last.as_ref().is_none_or(|run| run.id() != head.run) {
+            last = shared.registry.run(head.run);
+        }
+        let Some(run) = &last else { continue };
+        let owner = run.origin().principal.as_str();
+        if is_deletion {
+            deleted.entry(owner.into()).or_default().insert(head.run);
+        } else if run.lifecycle() != Lifecycle::Deleted {
+            insert(shared, owner, head)?;
+        }
+    }
+    if let Some(index) = &mut *shared.index() {
+        deleted.iter().try_for_each(|(owner, runs)| index.remove(owner, runs))?;
+    }
+    Ok(())
+}
+
+fn insert(shared: &Shared, owner: &str, head: &EventHead) -> Result<(), SearchError> {
+    let stored = match shared.timeline().get(head.seq) {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            // Nobody can read it: what can be read stays searchable.
+            tracing::error!(%error, seq = %head.seq, "an event is missing in the search index");
+            return Ok(());
+        }
+    };
+    match (Described::of(&stored), &mut *shared.index()) {
+        (Some(described), Some(index)) => index.insert(owner, head.run, head.seq, described.text()),
+        _ => Ok(()),
+    }
+}

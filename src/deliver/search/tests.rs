@@ -1,0 +1,276 @@
+//! Searches of a real log: nothing acknowledged is missed, nobody sees too much, who leaves stops it.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::Poll,
+};
+
+use media::{RequestId, Score};
+use timeline::{Event, Finding, FindingKind, Options};
+use tokio::{sync::oneshot, task::spawn_blocking};
+
+use super::*;
+use crate::runs::registry::{Origin, Run, RunLimits};
+
+struct Log {
+    search: Arc<Search>,
+    registry: Arc<Registry>,
+    _dir: tempfile::TempDir,
+}
+
+fn start(limits: Limits) -> Log {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
+    let now = media::WallTime { epoch_ms: 0 };
+    let registry =
+        Registry::open(timeline, limits_of_runs, Arc::default(), now, &Default::default())
+            .expect("opens");
+    let cache = dir.path().join("search-cache");
+    let search = Search::start_with(Arc::clone(&registry), limits, cache).expect("starts");
+    Log { search: Arc::new(search), registry, _dir: dir }
+}
+
+const LIMITS: Limits = Limits { memory_bytes: 64 << 20, chunk_bytes: CHUNK_BYTES };
+
+fn request() -> RequestId {
+    RequestId::from_bytes([1; 8])
+}
+
+fn wanted(owner: &str, query: &str) -> Wanted {
+    let owner = Principal::named(owner);
+    Wanted { owner, run: None, needle: Needle::new(query).expect("not empty"), limit: 50 }
+}
+
+impl Log {
+    async fn run(&self, owner: &str) -> Arc<Run> {
+        let origin = Origin {
+            principal: Principal::named(owner),
+            tenant: None,
+            mode: "balanced".to_owned(),
+            model: None,
+            session: None,
+        };
+        self.registry.create(origin, request()).await.expect("created")
+    }
+
+    async fn describe(&self, run: &Arc<Run>, texts: &[&str]) -> Seq {
+        let events = texts.iter().map(|text| found(text)).collect();
+        let appended = self.registry.commit(run, events).await.expect("durable");
+        appended.last().expect("not empty").seq
+    }
+
+    async fn find(&self, owner: &str, query: &str) -> Answer {
+        self.search.find(wanted(owner, query)).await.expect("an answer")
+    }
+}
+
+fn found(text: &str) -> Event {
+    let finding = Finding {
+        frame_index: 7,
+        pts_ms: 280,
+        confidence: Score::ONE,
+        description: text.to_owned(),
+        ..Finding::default()
+    };
+    Event::Found(FindingKind::Vlm, finding)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_before_is_found() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    for count in 1..=100 {
+        let seq = log.describe(&run, &["A Red Car", "a blue one", ""]).await;
+        let answer = log.find("alice", "red").await;
+        assert_eq!((answer.scanned, answer.total_hits), (2 * count, count));
+        let last = answer.hits.last().expect("hits");
+        if count <= 50 {
+            assert_eq!((last.seq.0, last.run, last.pts_ms), (seq.0 - 2, run.id(), Some(280)));
+            assert_eq!((last.kind, last.snippet.as_str()), (EventKind::Vlm, "A Red Car"));
+        }
+        assert_eq!(answer.hits.len() as u64, count.min(50));
+    }
+}
+
+#[tokio::test]
+async fn only_visible_runs_of_the_caller_are_examined() {
+    let log = start(LIMITS);
+    let (mine, deleted, foreign) =
+        (log.run("alice").await, log.run("alice").await, log.run("bob").await);
+    for run in [&mine, &deleted, &foreign] {
+        log.describe(run, &["a red car"]).await;
+    }
+    assert_eq!(log.find("alice", "car").await.total_hits, 2);
+    log.registry.delete(&deleted, request()).await.expect("deleted");
+    let answer = log.find("alice", "car").await;
+    assert_eq!((answer.scanned, answer.total_hits, answer.hits[0].run), (1, 1, mine.id()));
+    log.registry.delete(&mine, request()).await.expect("deleted");
+    let answer = log.find("alice", "car").await;
+    assert_eq!((answer.scanned, answer.total_hits), (0, 0));
+    assert_eq!(log.find("bob", "car").await.hits[0].run, foreign.id());
+    let left = log.search.memory_bytes();
+    log.registry.delete(&foreign, request()).await.expect("deleted");
+    assert_eq!(log.find("bob", "car").await.scanned, 0);
+    assert!(left > 0 && log.search.memory_bytes() == 0, "the text of deleted runs is dropped");
+}
+
+#[tokio::test]
+async fn more_searches_than_may_wait_are_refused() {
+    let log = start(LIMITS);
+    let admission = &log.search.admission;
+    let owner = Principal::named("alice");
+    let place = || async { admission.enter(&owner).await.expect("free") };
+    let places = [place().await, place().await];
+    let waiting: Vec<_> = (0..WAITING_MAX)
+        .map(|_| {
+            let search = Arc::clone(&log.search);
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        })
+        .collect();
+    while admission.waiting() < WAITING_MAX {
+        tokio::task::yield_now().await;
+    }
+    let refused = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(refused, Err(SearchFailure::Full(WAITING_MAX))), "{refused:?}");
+    drop(places);
+    for search in waiting {
+        search.await.expect("no panic").expect("an answer");
+    }
+}
+
+/// A runtime with one thread for what waits, so that such work is done in the order it was begun.
+fn one_at_a_time() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(1).build().expect("a runtime")
+}
+
+/// Takes the only thread when its turn comes, which the second tells, until the first is dropped.
+fn plug() -> (std::sync::mpsc::SyncSender<()>, oneshot::Receiver<()>) {
+    let (unplug, unplugged) = std::sync::mpsc::sync_channel::<()>(0);
+    let (busy, is_busy) = oneshot::channel();
+    spawn_blocking(move || (busy.send(()), unplugged.recv()));
+    (unplug, is_busy)
+}
+
+/// Polls it once.
+async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+}
+
+#[test]
+fn who_leaves_stops_the_search() {
+    one_at_a_time().block_on(async {
+        let log = start(Limits { memory_bytes: 1 << 20, chunk_bytes: 4096 });
+        let run = log.run("alice").await;
+        log.describe(&run, &["e ".repeat(100).as_str(); 500]).await;
+        assert_eq!(log.find("alice", "e").await.total_hits, 500);
+        let all = log.search.examined();
+        assert!(all > 10, "{all} chunks");
+        let (unplug, busy) = plug();
+        busy.await.expect("the only thread is taken");
+        let unplug = {
+            let mut search = pin!(log.search.find(wanted("alice", "e")));
+            assert!(is_pending(search.as_mut()).await, "what it needs waits to be looked up");
+            let (unplug_next, busy) = plug();
+            drop(unplug);
+            busy.await.expect("the only thread has looked it up and is taken");
+            assert!(is_pending(search).await, "its threads wait for that one");
+            unplug_next
+        };
+        drop(unplug);
+        // Its place comes back when its threads are done.
+        let (admission, owner) = (&log.search.admission, Principal::named("alice"));
+        let places = [admission.enter(&owner).await, admission.enter(&owner).await];
+        assert!(places.iter().all(Result::is_ok));
+        assert_eq!(log.search.examined(), all);
+    });
+}
+
+#[tokio::test]
+async fn an_index_that_is_behind_says_how_far_it_is() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    log.describe(&run, &["a"]).await;
+    // Found: the index's thread has done its work, and says nothing more of its own.
+    assert_eq!(log.find("alice", "a").await.total_hits, 1);
+    log.search.shared.progress.send_replace(Progress::Failed);
+    let failed = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(failed, Err(SearchFailure::Failed)), "{failed:?}");
+    assert_eq!(SearchFailure::Failed.kind(), ErrorKind::Unavailable);
+    let behind = SearchFailure::Behind { through: Seq(7), head: Seq(9) };
+    assert!(behind.to_string().contains("7 of 9 events"), "{behind}");
+}
+
+#[tokio::test]
+async fn searches_that_wait_for_the_index_have_a_bound_too() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    let head = log.describe(&run, &["a"]).await;
+    assert_eq!(log.find("alice", "a").await.total_hits, 1);
+    // As an index that is being built: nothing wakes its thread meanwhile.
+    log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
+    let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
+        .map(|_| {
+            let search = Arc::clone(&log.search);
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        })
+        .collect();
+    let started = Instant::now();
+    while log.search.admission.waiting() < WAITING_MAX {
+        assert!(started.elapsed() < CATCH_UP, "they wait elsewhere");
+        tokio::task::yield_now().await;
+    }
+    let refused = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(refused, Err(SearchFailure::Full(WAITING_MAX))), "{refused:?}");
+    log.search.shared.progress.send_replace(Progress::Through(head));
+    for search in waiting {
+        assert_eq!(search.await.expect("no panic").expect("an answer").total_hits, 1);
+    }
+}
+
+#[tokio::test]
+async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
+    /// One deadline, and less than half of what those behind one another would take.
+    const CATCH_UP: Duration = Duration::from_secs(2);
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let mut log = start(LIMITS);
+    Arc::get_mut(&mut log.search).expect("the only one").catch_up = CATCH_UP;
+    let run = log.run("alice").await;
+    log.describe(&run, &["a"]).await;
+    assert_eq!(log.find("alice", "a").await.total_hits, 1);
+    // As an index that is being built: nothing wakes its thread meanwhile.
+    log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
+    let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
+        .map(|_| {
+            let search = Arc::clone(&log.search);
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        })
+        .collect();
+    let all = async {
+        for search in waiting {
+            let behind = search.await.expect("no panic");
+            assert!(matches!(behind, Err(SearchFailure::Behind { .. })), "{behind:?}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.expect("they wait one after another");
+}
+
+#[tokio::test]
+async fn an_index_whose_thread_died_says_so() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    log.describe(&run, &["a"]).await;
+    log.find("alice", "a").await;
+    assert!(log.search.death().is_none());
+    let watch = follower::Watch(Arc::clone(&log.search.shared));
+    let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
+        let _watch = watch;
+        panic!("on purpose");
+    });
+    dying.expect("a thread").join().expect_err("a panic");
+    let failed = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(failed, Err(SearchFailure::Died)), "{failed:?}");
+    assert!(log.search.death().is_some_and(|death| death.kind() == ErrorKind::Unavailable));
+}

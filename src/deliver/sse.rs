@@ -1,0 +1,273 @@
+//! Streams of events by run and owner, and one wake-up of all of them when something is new.
+//!
+//! Promises that the log's writer does one cheap thing a publish, however many listen: a task
+//! wakes the streams of the runs and owners concerned, and each reads on from its own cursor.
+//! No event is queued for anybody.
+
+mod feed;
+mod page;
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use media::{ErrorKind, RunId, Seq};
+use tokio::sync::{Notify, OnceCell};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    base::{
+        blocking::blocking,
+        keys::Principal,
+        per_owner::{PerOwner, Whose},
+    },
+    runs::registry::{Registry, Run},
+};
+use page::{Key, Page};
+
+pub use feed::{Feed, HEARTBEAT};
+pub use page::{Filter, index_of};
+
+/// Events looked at in one step of waking.
+const STEP: usize = 4096;
+/// Pages known before those that are in no use any more are forgotten.
+const PAGES_KEPT: usize = 1024;
+
+/// Limits of open streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// All together.
+    pub all: usize,
+    /// Streams of one principal.
+    pub principal: usize,
+}
+
+/// Reason that no stream is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamRefusal {
+    /// Limit of all streams.
+    #[error("{0} event streams are open already: try again later")]
+    All(usize),
+    /// The principal has as many open as it may.
+    #[error("{0} of your event streams are open already: close one")]
+    Principal(usize),
+}
+
+impl StreamRefusal {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::Exhausted
+    }
+}
+
+/// Runs that a stream is about.
+#[derive(Clone)]
+pub enum Scope {
+    /// One run.
+    Run(Arc<Run>),
+    /// Every run of an owner.
+    Owner(Principal),
+}
+
+/// Wakes the streams of one run or owner.
+#[derive(Default)]
+struct Topic {
+    wake: Arc<Notify>,
+    streams: usize,
+}
+
+#[derive(Default)]
+struct Topics {
+    runs: HashMap<RunId, Topic>,
+    owners: HashMap<Principal, Topic>,
+    open: PerOwner,
+}
+
+/// A read that several streams wait for; `None` when the log fails.
+type Reading = OnceCell<Option<Arc<Page>>>;
+
+/// Every open stream.
+pub struct Streams {
+    registry: Arc<Registry>,
+    limits: StreamLimits,
+    topics: Mutex<Topics>,
+    /// Reads under way, each shared by the streams at the same position.
+    pages: Mutex<HashMap<Key, Weak<Reading>>>,
+    published: Arc<Notify>,
+    closed: CancellationToken,
+}
+
+impl Streams {
+    /// No streams, on the log of `registry`.
+    pub fn new(registry: Arc<Registry>, limits: StreamLimits) -> Arc<Streams> {
+        let published = Arc::new(Notify::new());
+        let wake = Arc::clone(&published);
+        registry.timeline().on_publish(Box::new(move |_| wake.notify_one()));
+        let streams = Arc::new(Streams {
+            registry,
+            limits,
+            topics: Mutex::default(),
+            pages: Mutex::default(),
+            published,
+            closed: CancellationToken::new(),
+        });
+        let waker = Arc::downgrade(&streams);
+        streams.registry.on_job_end(move |run| {
+            if let Some(streams) = waker.upgrade() {
+                streams.wake_run(run);
+            }
+        });
+        streams
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> StreamLimits {
+        self.limits
+    }
+
+    /// Streams that are open.
+    pub fn open(&self) -> usize {
+        self.topics().open.all()
+    }
+
+    /// Ends every stream once it has told what is readable, and those that are opened later.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Wakes streams as events become readable, until they are closed.
+    pub async fn run(self: Arc<Streams>) {
+        let timeline = self.registry.timeline().clone();
+        let mut next = timeline.head().0 + 1;
+        while self.closed.run_until_cancelled(self.published.notified()).await.is_some() {
+            let head = timeline.head().0;
+            while next <= head {
+                let count = STEP.min((head - next + 1) as usize);
+                let mut runs: Vec<RunId> =
+                    timeline.heads(Seq(next), count).iter().map(|head| head.run).collect();
+                runs.sort_unstable();
+                runs.dedup();
+                self.wake(&runs);
+                next += count as u64;
+            }
+        }
+    }
+
+    /// Wakes the streams of `run` alone: those of owners do not end with it.
+    fn wake_run(&self, run: RunId) {
+        if let Some(topic) = self.topics().runs.get(&run) {
+            topic.wake.notify_waiters();
+        }
+    }
+
+    fn wake(&self, runs: &[RunId]) {
+        let topics = self.topics();
+        for topic in runs.iter().filter_map(|run| topics.runs.get(run)) {
+            topic.wake.notify_waiters();
+        }
+        if topics.owners.is_empty() {
+            return;
+        }
+        let owners = runs.iter().filter_map(|run| self.registry.run(*run));
+        for topic in owners.filter_map(|run| topics.owners.get(&run.origin().principal)) {
+            // A second call finds no stream left to wake.
+            topic.wake.notify_waiters();
+        }
+    }
+
+    fn topics(&self) -> MutexGuard<'_, Topics> {
+        // Counting and map changes only: a panic leaves them usable.
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a stream of `principal` about `scope` until it is dropped.
+    pub fn subscribe(
+        self: &Arc<Streams>,
+        principal: Principal,
+        scope: Scope,
+    ) -> Result<Subscription, StreamRefusal> {
+        let StreamLimits { all, principal: own } = self.limits;
+        let mut topics = self.topics();
+        topics.open.enter(&principal, all, own).map_err(|whose| match whose {
+            Whose::All => StreamRefusal::All(all),
+            Whose::Own => StreamRefusal::Principal(own),
+        })?;
+        let topic = match &scope {
+            Scope::Run(run) => topics.runs.entry(run.id()).or_default(),
+            Scope::Owner(owner) => topics.owners.entry(owner.clone()).or_default(),
+        };
+        topic.streams += 1;
+        let wake = Arc::clone(&topic.wake);
+        drop(topics);
+        Ok(Subscription { streams: Arc::clone(self), principal, scope, wake })
+    }
+
+    /// Next page at `key`, read once for all who ask; `None` when the log fails.
+    async fn page(&self, key: Key, scope: &Scope) -> Option<Arc<Page>> {
+        let cell = {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            match pages.get(&key).and_then(Weak::upgrade) {
+                Some(cell) => cell,
+                None => {
+                    if pages.len() >= PAGES_KEPT {
+                        pages.retain(|_, cell| cell.strong_count() > 0);
+                    }
+                    let cell = Arc::default();
+                    pages.insert(key.clone(), Arc::downgrade(&cell));
+                    cell
+                }
+            }
+        };
+        let read = || async {
+            let (registry, scope) = (Arc::clone(&self.registry), scope.clone());
+            let stop = CancellationToken::new();
+            // Dropped with the stream that reads for all; the next of them reads again.
+            let _left = stop.clone().drop_guard();
+            let read = move || page::read(&registry, &scope, &key, &stop);
+            match blocking(read).await {
+                Ok(Ok(page)) => Some(Arc::new(page)),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "an event stream cannot be read");
+                    None
+                }
+                Err(error) => {
+                    tracing::error!(%error, "an event stream cannot be read");
+                    None
+                }
+            }
+        };
+        cell.get_or_init(read).await.clone()
+    }
+}
+
+/// An open stream, counted and woken with the others of its scope until dropped.
+pub struct Subscription {
+    streams: Arc<Streams>,
+    principal: Principal,
+    scope: Scope,
+    wake: Arc<Notify>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        fn leave<K: Hash + Eq>(topics: &mut HashMap<K, Topic>, key: &K) {
+            if let Some(topic) = topics.get_mut(key) {
+                topic.streams -= 1;
+                if topic.streams == 0 {
+                    topics.remove(key);
+                }
+            }
+        }
+        let mut topics = self.streams.topics();
+        topics.open.leave(&self.principal);
+        match &self.scope {
+            Scope::Run(run) => leave(&mut topics.runs, &run.id()),
+            Scope::Owner(owner) => leave(&mut topics.owners, owner),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! One stream of Server-Sent Events: a cursor into the log, read on whenever there is room.
+//!
+//! The stream holds no event but the one piece that is being sent; a reader that falls behind
+//! reads older pages of the log. It ends with a comment that says why, and a reader that comes
+//! back with its last id misses nothing and gets nothing twice.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::BoxError;
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use media::Seq;
+use timeline::PayloadText;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Filter, Scope, Subscription,
+    page::{CLOSE, Key, Page, one_line, open},
+};
+use crate::{base::blocking::blocking, runs::lifecycle::Lifecycle};
+
+/// The longest silence.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// An empty comment, sent in silence to keep the connection alive.
+const QUIET: &[u8] = b":\n\n";
+
+/// A stream that cannot go on; the caller sees it cut short.
+#[derive(Debug, thiserror::Error)]
+#[error("the log cannot be read")]
+struct Broken;
+
+/// Position of a stream, and the event that is being sent.
+pub struct Feed {
+    subscription: Subscription,
+    filter: Filter,
+    next: Seq,
+    /// Payload of the long event that is being sent.
+    payload: Option<PayloadText>,
+    is_done: bool,
+}
+
+impl Feed {
+    /// A stream of what comes after event `after`.
+    pub fn new(subscription: Subscription, filter: Filter, after: Seq) -> Feed {
+        let next = Seq(after.0.saturating_add(1));
+        Feed { subscription, filter, next, payload: None, is_done: false }
+    }
+
+    /// Returns true where nothing is left to send, now and later; passes over pages without events.
+    pub async fn is_over(&mut self) -> bool {
+        match &self.subscription.scope {
+            Scope::Run(run) if run.has_ended() => {}
+            _ => return false,
+        }
+        loop {
+            let Some(page) = self.page().await else { return false };
+            if !page.text.is_empty() || page.large.is_some() {
+                return false;
+            }
+            self.next = page.next;
+            if !page.is_cut {
+                return true;
+            }
+        }
+    }
+
+    /// The stream as the body of an answer.
+    pub fn body(self) -> axum::body::Body {
+        axum::body::Body::new(EventStream(State::Ready(Box::new(self))))
+    }
+
+    async fn page(&self) -> Option<Arc<Page>> {
+        let Subscription { streams, scope, .. } = &self.subscription;
+        let key = Key::new(scope, streams.registry.timeline(), self.next, &self.filter);
+        streams.page(key, scope).await
+    }
+
+    /// Comment that ends the stream once everything that is readable now is sent, if it ends then.
+    fn end(&self) -> Option<&'static str> {
+        if self.subscription.streams.closed.is_cancelled() {
+            return Some(": the server is shutting down\n\n");
+        }
+        match &self.subscription.scope {
+            Scope::Owner(_) => None,
+            Scope::Run(run) => match run.lifecycle() {
+                Lifecycle::Deleted => Some(": the run was deleted\n\n"),
+                _ if run.has_ended() => Some(": the run has ended\n\n"),
+                _ => None,
+            },
+        }
+    }
+
+    /// The next piece of text; `None` at the end.
+    async fn step(&mut self) -> Result<Option<Bytes>, Broken> {
+        if self.is_done {
+            return Ok(None);
+        }
+        if let Some(payload) = self.payload.take() {
+            return self.piece(payload).await.map(Some);
+        }
+        let streams = Arc::clone(&self.subscription.streams);
+        let wake = Arc::clone(&self.subscription.wake);
+        let quiet = Instant::now() + HEARTBEAT;
+        loop {
+            let mut woken = pin!(wake.notified());
+            // Enabled before reading: an event between the two must wake us.
+            woken.as_mut().enable();
+            // Likewise looked at before reading: what is read then has the last event in it.
+            let end = self.end();
+            let page = self.page().await.ok_or(Broken)?;
+            self.next = page.next;
+            if !page.text.is_empty() {
+                return Ok(Some(page.text.clone()));
+            }
+            if let Some(large) = page.large {
+                return self.begin(large).await.map(Some);
+            }
+            if page.is_cut && Instant::now() < quiet {
+                continue;
+            }
+            if page.is_cut {
+                return Ok(Some(Bytes::from_static(QUIET)));
+            }
+            if let Some(end) = end {
+                self.is_done = true;
+                return Ok(Some(Bytes::from_static(end.as_bytes())));
+            }
+            tokio::select! {
+                () = woken => {}
+                () = streams.closed.cancelled() => {}
+                () = sleep_until(quiet) => return Ok(Some(Bytes::from_static(QUIET))),
+            }
+        }
+    }
+
+    /// Begins the event at `seq`, whose payload follows in pieces.
+    async fn begin(&mut self, seq: Seq) -> Result<Bytes, Broken> {
+        let timeline = self.subscription.streams.registry.timeline().clone();
+        let parts = reading(move || timeline.get_parts(seq)).await?;
+        self.next = Seq(seq.0 + 1);
+        let mut text = String::new();
+        match parts {
+            Some(parts) => {
+                open(&mut text, &self.subscription.scope, &parts.head);
+                self.payload = Some(parts.into_payload());
+            }
+            // Purged meanwhile, with its run: a comment that says nothing keeps the stream going.
+            None => text.push_str(":\n\n"),
+        }
+        Ok(text.into())
+    }
+
+    async fn piece(&mut self, mut payload: PayloadText) -> Result<Bytes, Broken> {
+        let read = move || payload.next().transpose().map(|piece| (piece, payload));
+        let (piece, payload) = reading(read).await?;
+        match piece {
+            Some(piece) => {
+                self.payload = Some(payload);
+                Ok(one_line(piece).into())
+            }
+            None => Ok(Bytes::from_static(CLOSE.as_bytes())),
+        }
+    }
+}
+
+/// Reads the disk away from the threads that serve sockets.
+async fn reading<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, timeline::TimelineError> + Send + 'static,
+) -> Result<T, Broken> {
+    match blocking(read).await {
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "an event stream cannot be read");
+            Err(Broken)
+        }
+        Err(error) => {
+            tracing::error!(%error, "an event stream cannot be read");
+            Err(Broken)
+        }
+    }
+}
+
+type Stepped = (Box<Feed>, Result<Option<Bytes>, Broken>);
+
+enum State {
+    Ready(Box<Feed>),
+    Stepping(Pin<Box<dyn Future<Output = Stepped> + Send>>),
+    Ended,
+}
+
+/// The body of a stream's answer.
+struct EventStream(State);
+
+impl Body for EventStream {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            match &mut self.0 {
+                State::Ended => return Poll::Ready(None),
+                State::Ready(_) => {
+                    let State::Ready(mut feed) = std::mem::replace(&mut self.0, State::Ended)
+                    else {
+                        continue;
+                    };
+                    self.0 = State::Stepping(Box::pin(async move {
+                        let stepped = feed.step().await;
+                        (feed, stepped)
+                    }));
+                }
+                State::Stepping(step) => {
+                    let (feed, stepped) = ready!(step.as_mut().poll(cx));
+                    self.0 = match &stepped {
+                        Ok(Some(_)) => State::Ready(feed),
+                        _ => State::Ended,
+                    };
+                    let frame = stepped.transpose();
+                    return Poll::Ready(
+                        frame.map(|text| text.map(Frame::data).map_err(BoxError::from)),
+                    );
+                }
+            }
+        }
+    }
+}

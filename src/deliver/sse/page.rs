@@ -1,0 +1,191 @@
+//! The next events of a stream, read from the log and written as Server-Sent Events.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use media::{Label, RunId, Seq};
+use timeline::{Event, EventHead, EventKind, EventParts, Timeline, TimelineError};
+use tokio_util::sync::CancellationToken;
+
+use super::Scope;
+use crate::{
+    base::keys::Principal,
+    runs::{lifecycle::Lifecycle, registry::Registry},
+};
+
+/// A page ends with the event that makes it this long.
+const PAGE_BYTES: usize = 16 << 10;
+/// An event this long is not put into a page: each stream reads it in pieces.
+const LARGE_BYTES: u64 = 64 << 10;
+/// Events of a run looked at in one step.
+const RUN_STEP: usize = 256;
+/// Numbers looked at in one step where all runs are asked for.
+const ALL_STEP: u64 = 4096;
+/// A page ends after so many steps, whatever was found: who is gone is noticed between pages, and
+/// others get the thread.
+const STEPS_MAX: usize = 16;
+/// Bytes of payloads read after which a page ends likewise.
+const READ_BYTES_MAX: u64 = 1 << 20;
+
+/// Events that a stream is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Filter {
+    /// Only this kind.
+    pub kind: Option<EventKind>,
+    /// Only payloads with this `index_name`.
+    pub index: Option<String>,
+}
+
+/// Key of a page: everything that its contents depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    scope: Result<RunId, Principal>,
+    from: Seq,
+    /// The head when the page was asked for: an older answer may lack what is new.
+    head: Seq,
+    filter: Filter,
+}
+
+impl Key {
+    pub(super) fn new(scope: &Scope, timeline: &Timeline, from: Seq, filter: &Filter) -> Key {
+        let scope = match scope {
+            Scope::Run(run) => Ok(run.id()),
+            Scope::Owner(owner) => Err(owner.clone()),
+        };
+        Key { scope, from, head: timeline.head(), filter: filter.clone() }
+    }
+}
+
+/// The next events of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// Whole events; empty when there are none.
+    pub(super) text: Bytes,
+    /// The next event, when it is too long for a page.
+    pub(super) large: Option<Seq>,
+    /// Event at which to read on.
+    pub(super) next: Seq,
+    /// True where there is more to look at now.
+    pub(super) is_cut: bool,
+}
+
+/// Reads the page at `key` from the disk; ends early when `stop` says that no stream waits for it.
+pub(super) fn read(
+    registry: &Registry,
+    scope: &Scope,
+    key: &Key,
+    stop: &CancellationToken,
+) -> Result<Page, TimelineError> {
+    let timeline = registry.timeline();
+    let mut text = String::new();
+    let (mut next, mut read) = (key.from, 0);
+    for _ in 0..STEPS_MAX {
+        let (heads, after) = ahead(timeline, scope, next);
+        for head in heads {
+            if read >= READ_BYTES_MAX || stop.is_cancelled() {
+                return Ok(Page { text: text.into(), large: None, next: head.seq, is_cut: true });
+            }
+            let wanted = key.filter.kind.is_none_or(|kind| kind == head.kind);
+            if !wanted || !is_told(registry, scope, &head) {
+                continue;
+            }
+            let Some(parts) = timeline.get_parts(head.seq)? else { continue };
+            read += parts.payload_bytes();
+            if !has_index(&parts, &key.filter) {
+                continue;
+            }
+            if parts.payload_bytes() > LARGE_BYTES {
+                let large = text.is_empty().then_some(head.seq);
+                return Ok(Page { text: text.into(), large, next: head.seq, is_cut: true });
+            }
+            open(&mut text, scope, &head);
+            for piece in parts.into_payload() {
+                text.push_str(&one_line(piece?));
+            }
+            text.push_str(CLOSE);
+            if text.len() >= PAGE_BYTES {
+                let next = Seq(head.seq.0 + 1);
+                return Ok(Page { text: text.into(), large: None, next, is_cut: true });
+            }
+        }
+        match after {
+            Some(after) => next = after,
+            None => return Ok(Page { text: text.into(), large: None, next, is_cut: false }),
+        }
+    }
+    Ok(Page { text: text.into(), large: None, next, is_cut: true })
+}
+
+/// Events from `next` on, and where to look further; `None` at the end.
+fn ahead(timeline: &Timeline, scope: &Scope, next: Seq) -> (Vec<EventHead>, Option<Seq>) {
+    match scope {
+        Scope::Run(run) => {
+            let heads = timeline.heads_of(run.id(), next, RUN_STEP);
+            let after = heads.last().map(|last| Seq(last.seq.0 + 1));
+            (heads, after)
+        }
+        Scope::Owner(_) => {
+            let head = timeline.head().0;
+            if next.0 > head {
+                return (Vec::new(), None);
+            }
+            let count = ALL_STEP.min(head - next.0 + 1);
+            (timeline.heads(next, count as usize), Some(Seq(next.0 + count)))
+        }
+    }
+}
+
+/// Returns true where the stream may tell of `head`: of a deleted run only that it was deleted.
+fn is_told(registry: &Registry, scope: &Scope, head: &EventHead) -> bool {
+    let run = match scope {
+        Scope::Run(run) => Some(run.clone()),
+        Scope::Owner(owner) => {
+            registry.run(head.run).filter(|run| run.origin().principal == *owner)
+        }
+    };
+    run.is_some_and(|run| {
+        head.kind == EventKind::RunDeleted || run.lifecycle() != Lifecycle::Deleted
+    })
+}
+
+fn has_index(parts: &EventParts, filter: &Filter) -> bool {
+    filter.index.is_none() || index_of(parts).as_ref().map(Label::as_str) == filter.index.as_deref()
+}
+
+/// The `index_name` of an event.
+pub fn index_of(event: &EventParts) -> Option<Label> {
+    use EventKind::{RunCompleted, SemanticChunkGenerated, SemanticChunkInferred};
+    // The others have none, and some of them are long to read.
+    if !matches!(event.head.kind, SemanticChunkInferred | SemanticChunkGenerated | RunCompleted) {
+        return None;
+    }
+    match event.decode() {
+        Ok(Event::SemanticChunkInferred(chunk)) => chunk.index_name,
+        Ok(Event::SemanticChunkGenerated(chunk)) => chunk.index_name,
+        Ok(Event::RunCompleted(completed)) => completed.index_name,
+        Ok(_) => None,
+        Err(error) => {
+            tracing::error!(%error, seq = %event.head.seq, "cannot read an event's fields");
+            None
+        }
+    }
+}
+
+/// End of an event.
+pub(super) const CLOSE: &str = "}\n\n";
+
+/// Writes an event up to its payload; only digits and fixed names, so nothing to escape.
+pub(super) fn open(text: &mut String, scope: &Scope, head: &EventHead) {
+    let (seq, at, kind) = (head.seq, head.at.epoch_ms, head.kind.as_str());
+    let start = format_args!("id: {seq}\nevent: {kind}\ndata: {{\"seq\":{seq},\"pts_ms\":{at}");
+    let run = match scope {
+        Scope::Run(_) => String::new(),
+        Scope::Owner(_) => format!(",\"run_id\":\"{}\"", head.run),
+    };
+    write!(text, "{start},\"kind\":\"{kind}\"{run},\"payload\":").expect("a string takes text");
+}
+
+/// JSON text without line breaks: outside of its strings they are only white space.
+pub(super) fn one_line(json: String) -> String {
+    if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ") } else { json }
+}

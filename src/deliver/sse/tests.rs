@@ -1,0 +1,342 @@
+//! Streams of a real log: nothing is lost or doubled, ends are sent, slots are freed.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use media::{RequestId, Score, Signal};
+use timeline::{
+    Event, EventKind, FramesDecoded, NewEvent, Options, Requested, RunFailed, SamplingPolicy,
+    Timeline,
+};
+
+use super::*;
+use crate::runs::registry::{JobToken, Origin, RunLimits};
+
+struct Log {
+    streams: Arc<Streams>,
+    registry: Arc<Registry>,
+    _dir: tempfile::TempDir,
+}
+
+const LIMITS: StreamLimits = StreamLimits { all: 4, principal: 3 };
+const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
+
+fn start() -> Log {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let limits = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
+    let now = media::WallTime { epoch_ms: 0 };
+    let registry =
+        Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
+    let streams = Streams::new(Arc::clone(&registry), LIMITS);
+    tokio::spawn(Arc::clone(&streams).run());
+    Log { streams, registry, _dir: dir }
+}
+
+fn alice() -> Principal {
+    Principal::named("alice")
+}
+
+fn failed() -> Event {
+    Event::RunFailed(RunFailed { request_id: None, reason: "test".to_owned() })
+}
+
+impl Log {
+    async fn run(&self, owner: &str) -> Arc<Run> {
+        let origin = Origin {
+            principal: Principal::named(owner),
+            tenant: None,
+            mode: "balanced".to_owned(),
+            model: None,
+            session: None,
+        };
+        self.registry.create(origin, REQUEST).await.expect("created")
+    }
+
+    fn feed(&self, scope: &Scope, filter: &Filter, after: u64) -> Feed {
+        let subscription = self.streams.subscribe(alice(), scope.clone()).expect("a place");
+        Feed::new(subscription, filter.clone(), Seq(after))
+    }
+
+    /// Everything until the stream ends, as text.
+    async fn rest(&self, scope: &Scope, filter: &Filter, after: u64) -> String {
+        let body = self.feed(scope, filter, after).body();
+        let read = tokio::time::timeout(Duration::from_secs(20), body.collect());
+        let bytes = read.await.expect("it ends").expect("whole").to_bytes();
+        String::from_utf8(bytes.to_vec()).expect("UTF-8")
+    }
+}
+
+fn ids(text: &str) -> Vec<u64> {
+    let ids = text.lines().filter_map(|line| line.strip_prefix("id: "));
+    ids.map(|id| id.parse().expect("a number")).collect()
+}
+
+/// Reads from stream after stream, each given up after a few pieces, until `last` was told.
+async fn read_with_breaks(log: &Log, scope: Scope, last: u64) -> Vec<u64> {
+    let (mut told, mut after, mut round) = (Vec::new(), 0, 1_u64);
+    while after < last {
+        let mut body = log.feed(&scope, &Filter::default(), after).body();
+        for _ in 0..round % 4 {
+            let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
+            let piece = piece.expect("it comes").expect("no end").expect("whole");
+            let text = piece.into_data().expect("data");
+            told.extend(ids(std::str::from_utf8(&text).expect("UTF-8")));
+            after = told.last().copied().unwrap_or(after);
+            if after >= last {
+                break;
+            }
+        }
+        round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040) >> 3;
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
+    const EACH: u64 = 400;
+    let log = Arc::new(start());
+    let runs = [log.run("alice").await, log.run("alice").await, log.run("bob").await];
+    let writers: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let (log, run) = (Arc::clone(&log), Arc::clone(run));
+            tokio::spawn(async move {
+                for _ in 0..EACH {
+                    log.registry.keep_alive(&run, REQUEST).await.expect("durable");
+                }
+            })
+        })
+        .collect();
+    let last = 3 + 3 * EACH;
+    let until = |scope: Scope, last: u64| {
+        let log = Arc::clone(&log);
+        tokio::spawn(async move { read_with_breaks(&log, scope, last).await })
+    };
+    let most = |run: &Arc<Run>| {
+        let (log, run) = (Arc::clone(&log), run.id());
+        async move {
+            let heads = log.registry.timeline().heads_of(run, Seq(0), 4096);
+            heads.iter().map(|head| head.seq.0).collect::<Vec<_>>()
+        }
+    };
+    // While they write: up to an event that is sure to come for the first run.
+    let early = until(Scope::Run(Arc::clone(&runs[0])), EACH / 2);
+    let early_all = until(Scope::Owner(alice()), EACH);
+    for writer in writers {
+        writer.await.expect("no panic");
+    }
+    assert_eq!(log.registry.timeline().head(), Seq(last));
+    let (own, other) = (most(&runs[0]).await, most(&runs[1]).await);
+    let early = early.await.expect("no panic");
+    assert_eq!(early, own[..early.len()]);
+    let mut mine: Vec<u64> = own.iter().chain(&other).copied().collect();
+    mine.sort_unstable();
+    let early_all = early_all.await.expect("no panic");
+    assert_eq!(early_all, mine[..early_all.len()]);
+    let whole = until(Scope::Owner(alice()), *mine.last().expect("events")).await;
+    assert_eq!(whole.expect("no panic"), mine);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_ends_its_stream_and_says_so() {
+    let log = start();
+    let run = log.run("alice").await;
+    let scope = Scope::Run(Arc::clone(&run));
+    assert!(!log.feed(&scope, &Filter::default(), 1).is_over().await, "an active run goes on");
+    let all = Filter::default();
+    let reading = log.rest(&scope, &all, 0);
+    let ending = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        log.registry.commit(&run, vec![failed()]).await.expect("durable");
+    };
+    let (text, ()) = tokio::join!(reading, ending);
+    assert_eq!(ids(&text), [1, 2]);
+    assert!(text.contains("\nevent: run_failed\ndata: {\"seq\":2,"), "{text}");
+    assert!(text.ends_with("}\n\n: the run has ended\n\n"), "{text}");
+    assert!(log.feed(&scope, &Filter::default(), 2).is_over().await);
+    assert!(!log.feed(&scope, &Filter::default(), 1).is_over().await, "an event is left");
+    let created = Filter { kind: Some(timeline::EventKind::RunCreated), index: None };
+    assert!(log.feed(&scope, &created, 1).is_over().await, "none of this kind is left");
+    assert_eq!(ids(&log.rest(&scope, &created, 0).await), [1]);
+    let (north, none) = (Filter { index: Some("north".to_owned()), kind: None }, [0; 0]);
+    assert_eq!(ids(&log.rest(&scope, &north, 0).await), none);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_ends_in_time_and_the_next_goes_on() {
+    const EVENTS: u64 = 10_000;
+    let log = start();
+    let run = log.run("alice").await;
+    let (id, timeline) = (run.id(), log.registry.timeline().clone());
+    let append = move || {
+        for _ in 0..EVENTS / 500 {
+            let event = Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+            let batch = vec![NewEvent { run: id, event }; 500];
+            timeline.append_wait(batch).expect("durable");
+        }
+    };
+    tokio::task::spawn_blocking(append).await.expect("no panic");
+    log.registry.commit(&run, vec![failed()]).await.expect("durable");
+    let last = Seq(EVENTS + 2);
+    let filter = Filter { kind: Some(EventKind::RunFailed), index: None };
+    for scope in [Scope::Run(Arc::clone(&run)), Scope::Owner(alice())] {
+        let (mut from, mut pages) = (Seq(1), 0);
+        loop {
+            let key = Key::new(&scope, log.registry.timeline(), from, &filter);
+            let left = CancellationToken::new();
+            left.cancel();
+            let given_up = page::read(&log.registry, &scope, &key, &left).expect("readable");
+            assert!(given_up.is_cut && given_up.next == from, "{given_up:?}");
+            let page = page::read(&log.registry, &scope, &key, &CancellationToken::new());
+            let page = page.expect("readable");
+            (from, pages) = (page.next, pages + 1);
+            if !page.is_cut {
+                assert_eq!(ids(std::str::from_utf8(&page.text).expect("UTF-8")), [last.0]);
+                break;
+            }
+            assert!(page.text.is_empty());
+        }
+        let is_whole = matches!(scope, Scope::Owner(_));
+        assert_eq!(pages > 1, !is_whole, "{pages} pages");
+    }
+    let scope = Scope::Run(run);
+    assert_eq!(ids(&log.rest(&scope, &filter, 0).await), [last.0]);
+    assert!(log.feed(&scope, &filter, last.0).is_over().await);
+    assert!(!log.feed(&scope, &filter, 0).is_over().await, "one is left behind many others");
+    let none = Filter { kind: Some(EventKind::Vlm), index: None };
+    assert!(log.feed(&scope, &none, 0).is_over().await, "none is left behind as many");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_stopped_job_came_to_is_told_before_the_end() {
+    let log = start();
+    let run = log.run("alice").await;
+    let (scope, all) = (Scope::Run(Arc::clone(&run)), Filter::default());
+    let job = run.begin_job(JobToken::default()).expect("free");
+    log.registry.stop(&run, REQUEST).await.expect("active");
+    assert!(!log.feed(&scope, &all, 2).is_over().await, "its job may have something to tell");
+    let mut body = log.feed(&scope, &all, 1).body();
+    let mut next = async || {
+        let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
+        let text = piece.expect("it comes")?.expect("whole").into_data().expect("data");
+        Some(String::from_utf8(text.to_vec()).expect("UTF-8"))
+    };
+    assert_eq!(ids(&next().await.expect("no end")), [2]);
+    // It stands at the end of the log: what comes next wakes it.
+    tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
+    let found = Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+    log.registry.wind_up(&run, vec![found], None).await.expect("kept");
+    assert_eq!(ids(&next().await.expect("no end")), [3]);
+    tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
+    drop(job);
+    assert_eq!(next().await.as_deref(), Some(": the run has ended\n\n"));
+    assert_eq!(next().await, None);
+    assert!(log.feed(&scope, &all, 3).is_over().await);
+    assert!(!log.feed(&scope, &all, 2).is_over().await, "an event is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_deleted_run_only_the_deletion_is_told() {
+    let log = start();
+    let (gone, kept) = (log.run("alice").await, log.run("alice").await);
+    log.registry.delete(&gone, REQUEST).await.expect("deleted");
+    log.run("bob").await;
+    log.registry.keep_alive(&kept, REQUEST).await.expect("durable");
+    let text = log.rest(&Scope::Run(Arc::clone(&gone)), &Filter::default(), 0).await;
+    assert_eq!(ids(&text), [3]);
+    assert!(text.contains("event: run_deleted\n") && text.ends_with(": the run was deleted\n\n"));
+    log.streams.close();
+    let text = log.rest(&Scope::Owner(alice()), &Filter::default(), 0).await;
+    assert_eq!(ids(&text), [2, 3, 5]);
+    assert!(text.contains(&format!("\"kind\":\"run_deleted\",\"run_id\":\"{}\"", gone.id())));
+    assert!(text.ends_with("}\n\n: the server is shutting down\n\n"), "{text}");
+}
+
+#[tokio::test]
+async fn places_are_bounded_and_come_back() {
+    let log = start();
+    let run = log.run("alice").await;
+    let open = |name: &str, scope: Scope| log.streams.subscribe(Principal::named(name), scope);
+    let scope = || Scope::Run(Arc::clone(&run));
+    let mine: Vec<_> = (0..3).map(|_| open("alice", scope()).expect("a place")).collect();
+    assert_eq!(open("alice", scope()).err(), Some(StreamRefusal::Principal(3)));
+    let other = open("bob", Scope::Owner(Principal::named("bob"))).expect("a place");
+    assert_eq!(open("carol", scope()).err(), Some(StreamRefusal::All(4)));
+    assert_eq!(log.streams.open(), 4);
+    drop((mine, other));
+    assert_eq!(log.streams.open(), 0);
+    let topics = log.streams.topics();
+    assert!(topics.runs.is_empty() && topics.owners.is_empty() && topics.open.all() == 0);
+}
+
+#[tokio::test]
+async fn a_long_event_is_sent_in_pieces() {
+    const FRAMES: u64 = 5000;
+    let log = start();
+    let run = log.run("alice").await;
+    let mut column = log.registry.timeline().column_writer();
+    for index in 0..FRAMES {
+        let signal = Signal {
+            frame_index: index,
+            source_frame_index: None,
+            pts_ms: index as i64 * 40,
+            perceptual_hash: index,
+            luma_mean: Score::ONE,
+            flicker_score: Score::ONE,
+            ghosting_score: Score::ONE,
+            noise_variance_score: Score::ONE,
+            scene_score: None,
+        };
+        column.push(&signal).expect("room");
+    }
+    let (signals, _lease) = column.finish().expect("durable");
+    let decoded = FramesDecoded {
+        request_id: REQUEST,
+        source_uri: "a.mp4".to_owned(),
+        stream_id: "main".parse().expect("an id"),
+        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+        source_fps: None,
+        sample_fps: None,
+        decoded_frames: FRAMES,
+        width: 16,
+        height: 16,
+        pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
+        truncated: false,
+        reason: None,
+        gate: None,
+        wall_start_ms: None,
+        signals,
+    };
+    let (id, timeline) = (run.id(), log.registry.timeline().clone());
+    let events = [Event::FramesDecoded(decoded), failed()];
+    let batch: Vec<_> = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
+    let append = move || timeline.append_wait(batch).map(drop);
+    tokio::task::spawn_blocking(append).await.expect("no panic").expect("durable");
+    let mut body = log.feed(&Scope::Run(run), &Filter::default(), 0).body();
+    let mut text = String::new();
+    while let Some(piece) = body.frame().await {
+        let piece = piece.expect("whole").into_data().expect("data");
+        assert!(piece.len() < 200 << 10, "a piece of {} bytes", piece.len());
+        text.push_str(std::str::from_utf8(&piece).expect("UTF-8"));
+    }
+    assert_eq!(ids(&text), [1, 2, 3]);
+    let line = text.lines().find(|line| line.contains("frames_decoded\",")).expect("a line");
+    let event: serde_json::Value =
+        serde_json::from_str(line.strip_prefix("data: ").expect("data")).expect("JSON");
+    let signals = event["payload"]["signals"].as_array().expect("an array");
+    assert_eq!((signals.len() as u64, &event["seq"]), (FRAMES, &serde_json::json!(2)));
+}
+
+#[tokio::test]
+async fn somebody_who_hears_nothing_hears_that_after_fifteen_seconds() {
+    let log = start();
+    let run = log.run("alice").await;
+    let mut body = log.feed(&Scope::Run(run), &Filter::default(), 1).body();
+    let before = std::time::Instant::now();
+    let piece = body.frame().await.expect("no end").expect("whole");
+    assert_eq!(&piece.into_data().expect("data")[..], b":\n\n");
+    assert!(before.elapsed() >= Duration::from_secs(15), "{:?}", before.elapsed());
+}

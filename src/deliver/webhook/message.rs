@@ -1,0 +1,134 @@
+//! An event as a message: a CloudEvent in structured mode.
+
+use bytes::Bytes;
+use media::Seq;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use timeline::{EventKind, EventParts, TimelineError};
+
+use super::Webhook;
+
+/// Longest payload that a message holds; a longer one is referred to.
+const PAYLOAD_BYTES_MAX: u64 = 256 << 10;
+
+/// Message about one event; the same however often it is sent.
+pub struct Message {
+    /// The event.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: EventKind,
+    /// The `webhook-id`: the webhook's and the event's, so that receivers can drop repetitions.
+    pub id: String,
+    /// The body.
+    pub body: Bytes,
+}
+
+#[derive(Serialize)]
+struct CloudEvent<'a> {
+    specversion: &'static str,
+    id: String,
+    source: &'a str,
+    r#type: String,
+    subject: &'a str,
+    time: String,
+    datacontenttype: &'static str,
+    /// The extension for data that is too large to send along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataref: Option<String>,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    run_id: &'a str,
+    seq: u64,
+    pts_ms: i64,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+}
+
+impl Message {
+    /// The message about `event` of the server `source`; reads the event's payload.
+    pub fn new(
+        webhook: &Webhook,
+        source: &str,
+        event: EventParts,
+    ) -> Result<Message, TimelineError> {
+        let head = event.head;
+        let (run, seq, kind) = (head.run.to_string(), head.seq.0, head.kind.as_str());
+        let payload = if event.payload_bytes() <= PAYLOAD_BYTES_MAX {
+            let text = event.into_payload().collect::<Result<String, _>>()?;
+            Some(RawValue::from_string(text).expect("the log holds JSON"))
+        } else {
+            None
+        };
+        let dataref = format!("/v1/runs/{run}/events?from_seq={seq}&limit=1");
+        let body = CloudEvent {
+            specversion: "1.0",
+            id: seq.to_string(),
+            source,
+            r#type: format!("sightline.{kind}"),
+            subject: &run,
+            time: head.at.rfc3339(),
+            datacontenttype: "application/json",
+            dataref: payload.is_none().then_some(dataref),
+            data: Data { run_id: &run, seq, pts_ms: head.at.epoch_ms, kind, payload },
+        };
+        let body = serde_json::to_vec(&body).expect("JSON with string keys is writable");
+        let id = format!("{}_{seq}", webhook.id);
+        Ok(Message { seq: head.seq, kind: head.kind, id, body: body.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::{RunId, Score, WallTime, WebhookId};
+    use serde_json::Value;
+    use timeline::{Event, Finding, FindingKind, NewEvent, Options, Timeline};
+    use transport::egress::Target;
+
+    use super::*;
+    use crate::{base::keys::Principal, deliver::webhook::Secret};
+
+    fn message(description_bytes: usize) -> Value {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+        let run = RunId::from_bytes([1; 16]);
+        let finding = Finding {
+            frame_index: 1,
+            pts_ms: 40,
+            confidence: Score::from_millionths(500_000),
+            description: "d".repeat(description_bytes),
+            ..Finding::default()
+        };
+        let event = Event::Found(FindingKind::Vlm, finding);
+        log.append_wait(vec![NewEvent { run, event }]).expect("appended");
+        let webhook = Webhook {
+            id: WebhookId::from_bytes([2; 16]),
+            run: Some(run),
+            owner: Principal::named("alice"),
+            url: Target::parse("https://example.com").expect("a URL"),
+            kinds: None,
+            description: None,
+            secret: Secret::generate(),
+            created_at: WallTime { epoch_ms: 0 },
+        };
+        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
+        let message = Message::new(&webhook, "urn:sightline:node-x", event).expect("made");
+        assert_eq!(message.id, "wh-02020202020202020202020202020202_1");
+        serde_json::from_slice(&message.body).expect("JSON")
+    }
+
+    #[test]
+    fn a_payload_is_sent_along_unless_it_is_large() {
+        let small = message(100);
+        assert_eq!(small["data"]["payload"]["frame_index"], 1);
+        assert_eq!(small.get("dataref"), None);
+        let large = message(PAYLOAD_BYTES_MAX as usize);
+        assert_eq!(large["data"].get("payload"), None);
+        let run = RunId::from_bytes([1; 16]);
+        assert_eq!(large["dataref"], format!("/v1/runs/{run}/events?from_seq=1&limit=1"));
+        assert_eq!(large["data"]["kind"], "vlm");
+    }
+}

@@ -1,0 +1,143 @@
+//! One attempt: the message, signed, to the webhook's URL, and what the answer means.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use media::WallTime;
+use transport::egress::Egress;
+
+use super::{Message, Webhook};
+use crate::base::clock::wall_now;
+
+/// A target cannot make us wait longer than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
+
+/// Outcome of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The target has it.
+    Delivered,
+    /// The target wants nothing more.
+    Gone,
+    /// Failure of this attempt.
+    Failed {
+        /// Reason, in words for the owner.
+        reason: String,
+        /// The target asked for this much time.
+        at_least: Duration,
+    },
+}
+
+fn failed(reason: impl Into<String>) -> Verdict {
+    Verdict::Failed { reason: reason.into(), at_least: Duration::ZERO }
+}
+
+/// Sends `message`; nothing of the answer is read beyond its head.
+pub async fn post(
+    egress: &Egress,
+    webhook: &Webhook,
+    message: &Message,
+    timeout: Duration,
+) -> Verdict {
+    let request = match request(webhook, message, wall_now().epoch_ms.div_euclid(1000)) {
+        Ok(request) => request,
+        Err(error) => return failed(error.to_string()),
+    };
+    match tokio::time::timeout(timeout, egress.request(&webhook.url, request, 0)).await {
+        Ok(Ok(response)) => verdict(response.status(), response.headers(), wall_now()),
+        Ok(Err(error)) => failed(error.to_string()),
+        Err(_) => failed(format!("timeout: no answer within {} s", timeout.as_secs_f32())),
+    }
+}
+
+fn request(
+    webhook: &Webhook,
+    message: &Message,
+    timestamp: i64,
+) -> Result<Request<Bytes>, http::Error> {
+    let signature = webhook.secret.sign(&message.id, timestamp, &message.body);
+    Request::builder()
+        .method(Method::POST)
+        .header(header::CONTENT_TYPE, "application/cloudevents+json; charset=utf-8")
+        .header("webhook-id", &message.id)
+        .header("webhook-timestamp", timestamp)
+        .header("webhook-signature", signature)
+        .body(message.body.clone())
+}
+
+fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> Verdict {
+    if status.is_success() {
+        return Verdict::Delivered;
+    }
+    if status == StatusCode::GONE {
+        return Verdict::Gone;
+    }
+    if status.is_redirection() {
+        return failed(format!("answered {}: redirects are not followed", status.as_u16()));
+    }
+    let asks = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let asked = headers.get(header::RETRY_AFTER).filter(|_| asks);
+    let at_least = asked.and_then(|value| retry_after(value, now)).unwrap_or_default();
+    let at_least = at_least.min(RETRY_AFTER_MAX);
+    Verdict::Failed { reason: format!("answered {}", status.as_u16()), at_least }
+}
+
+/// The time that a target asks for, in seconds or by a date (RFC 9110 10.2.3).
+fn retry_after(value: &HeaderValue, now: WallTime) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let now = Duration::from_millis(now.epoch_ms.try_into().ok()?);
+    Some(date.saturating_sub(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_mean_what_standard_webhooks_says() {
+        let secs = Duration::from_secs;
+        let table = [
+            (200, None, Verdict::Delivered),
+            (204, None, Verdict::Delivered),
+            (410, None, Verdict::Gone),
+            (301, None, failed("answered 301: redirects are not followed")),
+            (308, Some("9"), failed("answered 308: redirects are not followed")),
+            (404, Some("9"), failed("answered 404")),
+            (500, Some("9"), failed("answered 500")),
+            (429, None, failed("answered 429")),
+            (429, Some("soon"), failed("answered 429")),
+            (429, Some("-1"), failed("answered 429")),
+            (429, Some("9"), Verdict::Failed { reason: "answered 429".into(), at_least: secs(9) }),
+            (
+                503,
+                Some("Thu, 01 Jan 1970 00:01:07 GMT"),
+                Verdict::Failed { reason: "answered 503".into(), at_least: secs(5) },
+            ),
+            (503, Some("Thu, 01 Jan 1970 00:00:00 GMT"), failed("answered 503")),
+            (
+                429,
+                Some("Fri, 31 Dec 2100 23:59:59 GMT"),
+                Verdict::Failed { reason: "answered 429".into(), at_least: secs(86_400) },
+            ),
+            (
+                503,
+                Some("99999999"),
+                Verdict::Failed { reason: "answered 503".into(), at_least: secs(86_400) },
+            ),
+        ];
+        for (status, retry_after, expected) in table {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = retry_after {
+                headers.insert(header::RETRY_AFTER, value.parse().expect("a value"));
+            }
+            let status = StatusCode::from_u16(status).expect("a status");
+            let now = WallTime { epoch_ms: 62_000 };
+            assert_eq!(verdict(status, &headers, now), expected, "{status} {retry_after:?}");
+        }
+    }
+}

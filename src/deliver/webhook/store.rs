@@ -1,0 +1,330 @@
+//! Webhooks in the ledger: what they are, how far they have come, and their dead letters.
+
+use std::collections::HashMap;
+
+use media::{Seq, WallTime, WebhookId};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
+use timeline::EventKind;
+use transport::egress::Target;
+
+use super::{DEAD_LETTERS_MAX, Live, Secret, Webhook};
+use crate::{
+    base::{
+        keys::Principal,
+        ledger::{self, Ledger, LedgerError},
+    },
+    deliver::outbox::{Cursors, forget, move_to},
+};
+
+/// Id to a [`Record`] as JSON.
+const WEBHOOKS: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("webhooks");
+/// Id and seq to a [`Letter`] as JSON.
+const DEAD_LETTERS: TableDefinition<'_, ([u8; 16], u64), &[u8]> =
+    TableDefinition::new("webhook_dead_letters");
+
+/// An event that a target never took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The event.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: EventKind,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// Error of the last attempt.
+    pub error: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// None where it is of every run of its owner.
+    run: Option<String>,
+    owner: String,
+    url: String,
+    kinds: Option<Vec<String>>,
+    description: Option<String>,
+    secret: String,
+    created_at_ms: i64,
+    disabled: bool,
+    dropped: u64,
+    #[serde(default)]
+    attempts: u32,
+    #[serde(default)]
+    last_error: Option<(u64, String)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    kind: String,
+    attempts: u32,
+    error: String,
+    /// True where it is to be sent again.
+    #[serde(default)]
+    queued: bool,
+}
+
+impl Letter {
+    fn of(letter: &DeadLetter, queued: bool) -> Letter {
+        Letter {
+            kind: letter.kind.as_str().to_owned(),
+            attempts: letter.attempts,
+            error: letter.error.clone(),
+            queued,
+        }
+    }
+
+    fn at(self, seq: u64) -> Result<DeadLetter, redb::Error> {
+        let kind = EventKind::from_name(&self.kind).ok_or_else(foreign)?;
+        Ok(DeadLetter { seq: Seq(seq), kind, attempts: self.attempts, error: self.error })
+    }
+}
+
+/// Something in the ledger that this server did not write.
+fn foreign() -> redb::Error {
+    redb::Error::Corrupted("a webhook's record is not one of ours".to_owned())
+}
+
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("JSON with string keys is writable")
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, redb::Error> {
+    serde_json::from_slice(bytes).map_err(|_| foreign())
+}
+
+impl Record {
+    fn of(live: &Live) -> Record {
+        let webhook = &live.webhook;
+        let names =
+            |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
+        Record {
+            run: webhook.run.map(|run| run.to_string()),
+            owner: webhook.owner.as_str().to_owned(),
+            url: webhook.url.url().to_string(),
+            kinds: webhook.kinds.as_ref().map(names),
+            description: webhook.description.clone(),
+            secret: webhook.secret.reveal(),
+            created_at_ms: webhook.created_at.epoch_ms,
+            disabled: live.is_disabled,
+            dropped: live.dropped,
+            attempts: live.attempts,
+            last_error: live.last_error.as_ref().map(|(seq, text)| (seq.0, text.clone())),
+        }
+    }
+
+    fn webhook(self, id: [u8; 16]) -> Option<Webhook> {
+        let kinds = |names: Vec<String>| {
+            names.iter().map(|name| EventKind::from_name(name)).collect::<Option<Vec<_>>>()
+        };
+        Some(Webhook {
+            id: WebhookId::from_bytes(id),
+            run: match self.run {
+                Some(run) => Some(run.parse().ok()?),
+                None => None,
+            },
+            owner: Principal::named(&self.owner),
+            url: Target::parse(&self.url).ok()?,
+            kinds: match self.kinds {
+                Some(names) => Some(kinds(names)?),
+                None => None,
+            },
+            description: self.description,
+            secret: Secret::parse(&self.secret).ok()?,
+            created_at: WallTime { epoch_ms: self.created_at_ms },
+        })
+    }
+}
+
+/// The ledger's tables of webhooks; every call waits for the disk.
+pub struct Store {
+    ledger: Ledger,
+    cursors: Cursors,
+}
+
+impl Store {
+    pub fn new(ledger: Ledger) -> Store {
+        Store { cursors: Cursors::new(ledger.clone()), ledger }
+    }
+
+    /// Every webhook.
+    pub fn load(&self) -> Result<Vec<Live>, LedgerError> {
+        let found = self.ledger.read(|view| {
+            let Some(table) = ledger::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
+            let mut found = Vec::new();
+            for row in table.iter()? {
+                let (id, record) = row?;
+                let mut record: Record = decode(record.value())?;
+                let (is_disabled, dropped) = (record.disabled, record.dropped);
+                let (attempts, last_error) = (record.attempts, record.last_error.take());
+                let last_error = last_error.map(|(seq, text)| (Seq(seq), text));
+                let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
+                let fresh = Live::new(webhook, Seq(1));
+                // Its first turn looks up if letters are queued.
+                let has_queued = true;
+                found.push(Live {
+                    is_disabled,
+                    dropped,
+                    attempts,
+                    last_error,
+                    has_queued,
+                    ..fresh
+                });
+            }
+            Ok(found)
+        })?;
+        let place = |mut live: Live| {
+            live.next = self.cursors.of(&live.webhook.id.to_string())?.unwrap_or(live.next);
+            Ok(live)
+        };
+        found.into_iter().map(place).collect()
+    }
+
+    /// Keeps a new webhook.
+    pub fn create(&self, live: &Live) -> Result<(), LedgerError> {
+        self.ledger.write(|change| put(change, live))
+    }
+
+    /// Keeps how far a webhook has come, unless it was removed meanwhile.
+    pub fn keep(&self, live: &Live) -> Result<(), LedgerError> {
+        self.ledger.write(|change| {
+            let is_there = exists(change, live.webhook.id)?;
+            if is_there { put(change, live) } else { Ok(()) }
+        })
+    }
+
+    /// Keeps a dead letter and how far its webhook has come; the oldest letters make room, whose
+    /// number is returned.
+    pub fn bury(&self, mut live: Live, letter: &DeadLetter) -> Result<u64, LedgerError> {
+        let id = *live.webhook.id.as_bytes();
+        self.ledger.write(|change| {
+            if !exists(change, live.webhook.id)? {
+                return Ok(0);
+            }
+            let mut table = change.open_table(DEAD_LETTERS)?;
+            table.insert((id, letter.seq.0), encode(&Letter::of(letter, false)).as_slice())?;
+            let seqs = table.range((id, 0)..=(id, u64::MAX))?;
+            let seqs =
+                seqs.map(|row| Ok(row?.0.value().1)).collect::<Result<Vec<_>, redb::Error>>()?;
+            let excess = seqs.len().saturating_sub(DEAD_LETTERS_MAX);
+            for seq in &seqs[..excess] {
+                table.remove((id, *seq))?;
+            }
+            live.dropped += excess as u64;
+            drop(table);
+            put(change, &live)?;
+            Ok(excess as u64)
+        })
+    }
+
+    /// Dead letters of a webhook, the oldest first.
+    pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, LedgerError> {
+        self.ledger.read(|view| {
+            let found = letters(view, id)?;
+            found.into_iter().map(|(seq, letter)| letter.at(seq)).collect()
+        })
+    }
+
+    /// Number of dead letters of each of these webhooks.
+    pub fn count_letters(
+        &self,
+        ids: &[WebhookId],
+    ) -> Result<HashMap<WebhookId, usize>, LedgerError> {
+        self.ledger.read(|view| ids.iter().map(|id| Ok((*id, letters(view, *id)?.len()))).collect())
+    }
+
+    /// Has every dead letter of a webhook sent again, also of one that is disabled; returns how
+    /// many there are.
+    pub fn queue(&self, id: WebhookId) -> Result<usize, LedgerError> {
+        self.ledger.write(|change| {
+            let mut table = change.open_table(WEBHOOKS)?;
+            let record = table.get(*id.as_bytes())?.map(|record| decode(record.value()));
+            let Some(record) = record.transpose()? else { return Ok(0) };
+            let enabled = encode(&Record { disabled: false, ..record });
+            table.insert(*id.as_bytes(), enabled.as_slice())?;
+            set_queued(change, id, true)
+        })
+    }
+
+    /// The oldest dead letter that is to be sent again.
+    pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, LedgerError> {
+        self.ledger.read(|view| {
+            let mut found = letters(view, id)?.into_iter();
+            found.find(|(_, letter)| letter.queued).map(|(seq, letter)| letter.at(seq)).transpose()
+        })
+    }
+
+    /// Forgets a dead letter: its target has it now, or there is nothing left to tell.
+    pub fn exhume(&self, id: WebhookId, seq: Seq) -> Result<(), LedgerError> {
+        self.ledger.write(|change| {
+            change.open_table(DEAD_LETTERS)?.remove((*id.as_bytes(), seq.0))?;
+            Ok(())
+        })
+    }
+
+    /// Keeps what came of sending a dead letter again; no other is sent again either.
+    pub fn bury_again(&self, id: WebhookId, letter: &DeadLetter) -> Result<(), LedgerError> {
+        self.ledger.write(|change| {
+            set_queued(change, id, false)?;
+            let mut table = change.open_table(DEAD_LETTERS)?;
+            let key = (*id.as_bytes(), letter.seq.0);
+            // Unless it was removed meanwhile, with its webhook or to make room.
+            if table.get(key)?.is_some() {
+                table.insert(key, encode(&Letter::of(letter, false)).as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Forgets everything about a webhook.
+    pub fn remove(&self, id: WebhookId) -> Result<(), LedgerError> {
+        let key = *id.as_bytes();
+        self.ledger.write(|change| {
+            change.open_table(WEBHOOKS)?.remove(key)?;
+            change.open_table(DEAD_LETTERS)?.retain_in((key, 0)..=(key, u64::MAX), |_, _| false)?;
+            forget(change, &id.to_string())
+        })
+    }
+}
+
+fn exists(change: &WriteTransaction, id: WebhookId) -> Result<bool, redb::Error> {
+    Ok(change.open_table(WEBHOOKS)?.get(*id.as_bytes())?.is_some())
+}
+
+fn put(change: &WriteTransaction, live: &Live) -> Result<(), redb::Error> {
+    let id = live.webhook.id;
+    let record = encode(&Record::of(live));
+    change.open_table(WEBHOOKS)?.insert(*id.as_bytes(), record.as_slice())?;
+    move_to(change, &id.to_string(), live.next)
+}
+
+/// Marks every dead letter of a webhook; returns how many there are.
+fn set_queued(
+    change: &WriteTransaction,
+    id: WebhookId,
+    queued: bool,
+) -> Result<usize, redb::Error> {
+    let id = *id.as_bytes();
+    let mut table = change.open_table(DEAD_LETTERS)?;
+    let mut found: Vec<(u64, Letter)> = Vec::new();
+    for row in table.range((id, 0)..=(id, u64::MAX))? {
+        let (place, letter) = row?;
+        found.push((place.value().1, decode(letter.value())?));
+    }
+    for (seq, letter) in &mut found {
+        letter.queued = queued;
+        table.insert((id, *seq), encode(letter).as_slice())?;
+    }
+    Ok(found.len())
+}
+
+fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<(u64, Letter)>, redb::Error> {
+    let key = *id.as_bytes();
+    let Some(table) = ledger::table(view, DEAD_LETTERS)? else { return Ok(Vec::new()) };
+    let rows = table.range((key, 0)..=(key, u64::MAX))?;
+    rows.map(|row| {
+        let (place, letter) = row?;
+        Ok((place.value().1, decode(letter.value())?))
+    })
+    .collect()
+}

@@ -1,0 +1,199 @@
+//! Webhooks whose maker has left, and a ledger that refuses: memory and disk say the same.
+
+use std::{task::Poll, time::Instant};
+
+use media::RequestId;
+use redb::TableDefinition;
+use timeline::Options;
+use transport::egress::EgressConfig;
+
+use super::*;
+use crate::runs::registry::{JobToken, Origin, Run, RunLimits};
+
+/// Longest wait of a test, to end a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Setup {
+    webhooks: Arc<Webhooks>,
+    ledger: Ledger,
+    run: Arc<Run>,
+    _dir: tempfile::TempDir,
+}
+
+async fn setup() -> Setup {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("log");
+    std::fs::create_dir(&log).expect("made");
+    let (timeline, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600) };
+    let now = WallTime { epoch_ms: 0 };
+    let registry =
+        Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
+    let origin = Origin {
+        principal: Principal::named("alice"),
+        tenant: None,
+        mode: "balanced".to_owned(),
+        model: None,
+        session: None,
+    };
+    let run = registry.create(origin, RequestId::from_bytes([1; 8])).await.expect("created");
+    let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+    let egress = Egress::new(&EgressConfig::default()).expect("a way out");
+    let second = Duration::from_secs(1);
+    let settings = Settings { attempts: 3, retry: second, timeout: second };
+    let opened = Webhooks::open(registry, egress, ledger.clone(), Arc::default(), settings);
+    Setup { webhooks: opened.expect("opens"), ledger, run, _dir: dir }
+}
+
+fn webhook(run: &Run) -> Webhook {
+    Webhook {
+        id: WebhookId::from_bytes([2; 16]),
+        run: Some(run.id()),
+        owner: Principal::named("alice"),
+        url: Target::parse("https://example.com/hook").expect("a URL"),
+        kinds: None,
+        description: None,
+        secret: Secret::generate(),
+        created_at: WallTime { epoch_ms: 0 },
+    }
+}
+
+impl Setup {
+    /// Returns true where Alice finds the webhook `id` of her run.
+    fn has(&self, id: WebhookId) -> bool {
+        let found = self.webhooks.find(&Principal::named("alice"), Some(self.run.id()), id);
+        found.is_some()
+    }
+
+    /// Presence of the webhook in memory, and on the disk.
+    fn is_there(&self) -> (bool, bool) {
+        let id = WebhookId::from_bytes([2; 16]);
+        let kept = Store::new(self.ledger.clone()).load().expect("readable");
+        let is_kept = kept.iter().any(|live| live.webhook.id == id);
+        (self.has(id), is_kept)
+    }
+
+    async fn wait_for(&self, expected: (bool, bool)) {
+        let started = Instant::now();
+        while self.is_there() != expected {
+            let found = self.is_there();
+            assert!(started.elapsed() < PATIENCE, "{found:?}, expected {expected:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[test]
+fn of_webhooks_that_are_done_the_newest_stay() {
+    let table = Table::default();
+    let alice = Principal::named("alice");
+    let id = |at: u8| WebhookId::from_bytes([at; 16]);
+    // Five are finished, one is wanted no more though its run goes on, and one is another's.
+    for at in 0..7 {
+        let owner = if at == 6 { "bob" } else { "alice" };
+        let webhook = Webhook {
+            id: id(at),
+            run: Some(RunId::from_bytes([at; 16])),
+            owner: Principal::named(owner),
+            url: Target::parse("https://example.com/hook").expect("a URL"),
+            kinds: None,
+            description: None,
+            secret: Secret::generate(),
+            created_at: WallTime { epoch_ms: 100 - i64::from(at) },
+        };
+        let (is_finished, is_disabled) = (at != 5, at == 5);
+        table.insert(Live { is_finished, is_disabled, ..Live::new(webhook, Seq(1)) });
+    }
+    let goes = |has_ended: bool, kept| table.done(&alice, |_| has_ended, kept);
+    assert_eq!(goes(false, 5), []);
+    assert_eq!(goes(false, 2), [id(4), id(3), id(2)], "the oldest first");
+    assert_eq!(goes(true, 4), [id(5), id(4)]);
+}
+
+#[tokio::test]
+async fn whoever_gives_up_leaves_a_webhook_whole_or_not_at_all() {
+    let setup = setup().await;
+    let webhooks = &setup.webhooks;
+    give_up(webhooks.create(webhook(&setup.run))).await;
+    setup.wait_for((true, true)).await;
+    give_up(webhooks.remove(WebhookId::from_bytes([2; 16]))).await;
+    setup.wait_for((false, false)).await;
+}
+
+/// Polls once and drops, as when a client goes away.
+async fn give_up<T>(asked: impl Future<Output = T>) {
+    let mut asked = std::pin::pin!(asked);
+    let polled = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
+    assert!(polled.await.is_pending(), "answered at once");
+}
+
+#[tokio::test]
+async fn what_the_ledger_refuses_did_not_happen() {
+    /// The table of webhooks as no server makes it: every use of the real one fails.
+    const OTHER: TableDefinition<'_, &str, u64> = TableDefinition::new("webhooks");
+    let setup = setup().await;
+    let id = WebhookId::from_bytes([2; 16]);
+    setup.webhooks.create(webhook(&setup.run)).await.expect("made");
+    let spoil = setup.ledger.write(|change| {
+        change.delete_table(TableDefinition::<[u8; 16], &[u8]>::new("webhooks"))?;
+        change.open_table(OTHER)?.insert("a", 1)?;
+        Ok(())
+    });
+    spoil.expect("written");
+    let refused = setup.webhooks.remove(id).await;
+    assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
+    assert!(setup.has(id), "still there");
+    let other = Webhook { id: WebhookId::from_bytes([3; 16]), ..webhook(&setup.run) };
+    let refused = setup.webhooks.create(other).await;
+    assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
+    assert!(!setup.has(WebhookId::from_bytes([3; 16])));
+}
+
+#[tokio::test]
+async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
+    let setup = setup().await;
+    let (webhooks, run) = (&setup.webhooks, &setup.run);
+    let (stop, id) = (CancellationToken::new(), WebhookId::from_bytes([2; 16]));
+    let delivering = webhooks.start(stop.clone());
+    // Nothing that comes is of its kind: what counts is that it was looked at.
+    let kinds = Some(vec![EventKind::Vlm]);
+    webhooks.create(Webhook { kinds, ..webhook(run) }).await.expect("made");
+    let wait_for = async |what: &str, is_there: fn(&Live, Seq) -> bool| {
+        let (started, head) = (Instant::now(), webhooks.timeline().head());
+        while !is_there(&webhooks.table.get(id).expect("there"), head) {
+            assert!(started.elapsed() < PATIENCE, "{what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Shown::from(&webhooks.table.get(id).expect("there")).status
+    };
+    let job = run.begin_job(JobToken::default()).expect("free");
+    webhooks.registry.stop(run, RequestId::from_bytes([1; 8])).await.expect("active");
+    let status = wait_for("looks at the stop", |live, head| live.next > head).await;
+    assert_eq!(status, Status::Active, "its job may have something to tell");
+    drop(job);
+    let status = wait_for("is finished", |live, _| live.is_finished).await;
+    assert_eq!(status, Status::Finished);
+    stop.cancel();
+    delivering.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_redelivery_and_the_end_of_a_turn_leave_disk_and_memory_the_same() {
+    let setup = setup().await;
+    let (webhooks, id) = (&setup.webhooks, WebhookId::from_bytes([2; 16]));
+    webhooks.create(webhook(&setup.run)).await.expect("made");
+    for round in 0..40 {
+        let disabled = async {
+            // So that each comes first in some rounds.
+            for _ in 0..round % 4 {
+                tokio::task::yield_now().await;
+            }
+            webhooks.keep(id, |live| live.is_disabled = true).await
+        };
+        let (queued, kept) = tokio::join!(webhooks.redeliver(id), disabled);
+        (queued.map(drop).and(kept)).expect("written");
+        let kept = Store::new(setup.ledger.clone()).load().expect("readable");
+        let shown = webhooks.table.get(id).expect("there");
+        assert_eq!(kept[0].is_disabled, shown.is_disabled, "round {round}");
+    }
+}

@@ -1,0 +1,305 @@
+//! A turn of one webhook: what follows its cursor is read, sent, and what came of it is noted.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use media::{RunId, Seq, WebhookId};
+use timeline::{EventHead, EventKind, Timeline};
+
+use super::{
+    DeadLetter, Webhook, WebhookError, Webhooks,
+    message::Message,
+    post::{self, Verdict},
+    table::Live,
+};
+use crate::{
+    base::{blocking::blocking, metrics::Delivery},
+    deliver::outbox::{Consumer, Outcome, Turn},
+};
+
+/// A turn ends after so many events, or after this long: others wait for its slot.
+const TURN_EVENTS: usize = 16;
+const TURN_TIME: Duration = Duration::from_secs(2);
+/// Heads looked at in one step.
+const HEADS: usize = 256;
+
+/// Next thing that a webhook has to send.
+enum Next {
+    /// The event that follows its cursor.
+    Event(Message),
+    /// An event that became a dead letter and is to be sent again.
+    Again(Message, DeadLetter),
+    /// Nothing before this one.
+    Nothing(Seq),
+}
+
+/// Work that an attempt leaves.
+enum Settled {
+    /// The next event may follow.
+    Done,
+    /// Failure: the next attempt comes no sooner than this.
+    Failed { at_least: Duration },
+    /// The turn ends like this, and everything is noted.
+    Over(Outcome),
+}
+
+/// The events behind the cursor of a webhook, some at a time.
+struct Events {
+    run: Option<RunId>,
+    next: Seq,
+}
+
+impl Events {
+    /// Events that `live` has not looked at.
+    fn after(live: &Live) -> Events {
+        Events { run: live.webhook.run, next: live.next }
+    }
+
+    /// Heads of the next of them, of other owners' runs too; `None` once there are no more.
+    fn step(&mut self, timeline: &Timeline) -> Option<Vec<EventHead>> {
+        let Some(run) = self.run else {
+            let (from, head) = (self.next, timeline.head());
+            // Of purged events there are no heads: it goes on by numbers.
+            self.next = Seq((from.0 + HEADS as u64).min(head.0 + 1).max(from.0));
+            return (from <= head).then(|| timeline.heads(from, (self.next.0 - from.0) as usize));
+        };
+        let heads = timeline.heads_of(run, self.next, HEADS);
+        self.next = Seq(heads.last()?.seq.0 + 1);
+        Some(heads)
+    }
+}
+
+impl Webhooks {
+    /// The runs with events that a webhook which still delivers has not delivered.
+    pub fn behind(&self) -> HashSet<RunId> {
+        let mut behind = HashSet::new();
+        for live in self.table.all().into_iter().filter(|live| !live.is_disabled) {
+            match live.webhook.run {
+                Some(run) if self.timeline().heads_of(run, live.next, 1).is_empty() => {}
+                Some(run) => _ = behind.insert(run),
+                None => {
+                    let mut events = Events::after(&live);
+                    while let Some(heads) = events.step(self.timeline()) {
+                        let own =
+                            heads.into_iter().filter(|head| self.may_tell(&live.webhook, head));
+                        behind.extend(own.map(|head| head.run));
+                    }
+                }
+            }
+        }
+        behind
+    }
+
+    /// Returns true where the owner of `webhook` may be told of the event with this head: it is of
+    /// a run of its own that it can see, or the deletion of one.
+    fn may_tell(&self, webhook: &Webhook, head: &EventHead) -> bool {
+        match self.registry.find_any(head.run, &webhook.owner) {
+            Some(run) => run.lifecycle().is_visible() || head.kind == EventKind::RunDeleted,
+            None => false,
+        }
+    }
+
+    /// Next message; dead letters that are sent again come first.
+    fn next(&self, live: &Live) -> Result<Next, WebhookError> {
+        if live.has_queued
+            && let Some(again) = self.queued(&live.webhook)?
+        {
+            return Ok(again);
+        }
+        let (webhook, mut events) = (&live.webhook, Events::after(live));
+        let is_wanted = |head: &EventHead| {
+            let is_of_kind = webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&head.kind));
+            is_of_kind && (webhook.run.is_some() || self.may_tell(webhook, head))
+        };
+        while let Some(heads) = events.step(self.timeline()) {
+            for head in heads.iter().filter(|head| is_wanted(head)) {
+                // Retention may have removed it since: then there is nothing to tell.
+                if let Some(event) = self.timeline().get_parts(head.seq)? {
+                    return Ok(Next::Event(Message::new(webhook, &self.source, event)?));
+                }
+            }
+        }
+        Ok(Next::Nothing(events.next))
+    }
+
+    fn queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
+        let note = |has_queued| self.table.change(webhook.id, |live| live.has_queued = has_queued);
+        // Before looking: letters queued after the look are noted again as they are queued.
+        note(false);
+        while let Some(letter) = self.store.first_queued(webhook.id)? {
+            let event = self.timeline().get_parts(letter.seq)?;
+            if let Some(event) = event.filter(|event| self.may_tell(webhook, &event.head)) {
+                note(true);
+                let message = Message::new(webhook, &self.source, event)?;
+                return Ok(Some(Next::Again(message, letter)));
+            }
+            self.store.exhume(webhook.id, letter.seq)?;
+        }
+        Ok(None)
+    }
+
+    /// Delivers what follows the cursor of a webhook, and then notes durably how far it came.
+    async fn deliver(self: &Arc<Self>, key: WebhookId) -> Result<Outcome, WebhookError> {
+        let started = Instant::now();
+        let mut delivered = 0;
+        let outcome = loop {
+            let Some(live) = self.entitled(key).await? else { return Ok(Outcome::Ended) };
+            // Before reading: nothing follows once a run has ended, so that what is read now has
+            // all of it.
+            let has_ended = self.has_ended(live.webhook.run);
+            let (webhooks, looking) = (Arc::clone(self), live.clone());
+            let next = blocking(move || webhooks.next(&looking)).await??;
+            let (message, letter) = match next {
+                Next::Event(message) => (message, None),
+                Next::Again(message, letter) => (message, Some(letter)),
+                Next::Nothing(next) => {
+                    self.table.change(key, |live| {
+                        live.next = next;
+                        live.is_finished = has_ended;
+                    });
+                    break Outcome::Drained;
+                }
+            };
+            let timeout = self.settings.timeout;
+            let verdict = post::post(&self.egress, &live.webhook, &message, timeout).await;
+            match self.settle(live, &message, letter, verdict).await? {
+                Settled::Done => delivered += 1,
+                Settled::Failed { at_least } => {
+                    break Outcome::Failed { at_least, progressed: delivered > 0 };
+                }
+                Settled::Over(outcome) => return Ok(outcome),
+            }
+            if delivered == TURN_EVENTS || started.elapsed() > TURN_TIME {
+                break Outcome::More;
+            }
+        };
+        if delivered > 0 || matches!(outcome, Outcome::Failed { .. }) {
+            self.keep(key, |_| {}).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// The webhook `id` when it may be told anything; one whose run is gone goes too.
+    async fn entitled(self: &Arc<Self>, id: WebhookId) -> Result<Option<Live>, WebhookError> {
+        let Some(live) = self.table.get(id) else { return Ok(None) };
+        let is_gone = |run| self.registry.find(run, &live.webhook.owner).is_none();
+        if live.webhook.run.is_some_and(is_gone) {
+            self.remove(id).await?;
+            return Ok(None);
+        }
+        Ok((!live.is_disabled).then_some(live))
+    }
+
+    /// Notes what an attempt came to, at an event or at one that is sent again for its `letter`.
+    async fn settle(
+        self: &Arc<Self>,
+        live: Live,
+        message: &Message,
+        letter: Option<DeadLetter>,
+        verdict: Verdict,
+    ) -> Result<Settled, WebhookError> {
+        let (id, seq, attempt) = (live.webhook.id, message.seq, live.attempts + 1);
+        let count = |outcome| self.metrics.webhook_deliveries.of(outcome).inc();
+        match (verdict, letter) {
+            (Verdict::Delivered, letter) => {
+                count(Delivery::Delivered);
+                if letter.is_some() {
+                    let webhooks = Arc::clone(self);
+                    blocking(move || webhooks.store.exhume(id, seq)).await??;
+                }
+                self.table.change(id, |live| live.delivered(seq));
+                Ok(Settled::Done)
+            }
+            (Verdict::Gone, _) => {
+                count(Delivery::Gone);
+                let disabled = |live: &mut Live| {
+                    live.is_disabled = true;
+                    live.failed(seq, "answered 410: it wants no more".to_owned());
+                };
+                self.keep(id, disabled).await?;
+                Ok(Settled::Over(Outcome::Ended))
+            }
+            (Verdict::Failed { reason, at_least }, Some(mut letter)) => {
+                count(Delivery::Failed);
+                letter.attempts = letter.attempts.saturating_add(1);
+                letter.error = reason;
+                let webhooks = Arc::clone(self);
+                blocking(move || webhooks.store.bury_again(id, &letter)).await??;
+                Ok(Settled::Failed { at_least })
+            }
+            (Verdict::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
+                count(Delivery::Failed);
+                self.bury(live, message, attempt, reason).await?;
+                Ok(Settled::Over(Outcome::More))
+            }
+            (Verdict::Failed { reason, at_least }, None) => {
+                count(Delivery::Failed);
+                self.table.change(id, |live| {
+                    live.attempts = attempt;
+                    live.failed(seq, reason);
+                });
+                Ok(Settled::Failed { at_least })
+            }
+        }
+    }
+
+    /// Makes `change` of the webhook `id`, and notes it durably with how far it has come.
+    pub(super) async fn keep(
+        self: &Arc<Self>,
+        id: WebhookId,
+        change: impl FnOnce(&mut Live),
+    ) -> Result<(), WebhookError> {
+        let Some(Live { order, .. }) = self.table.get(id) else { return Ok(()) };
+        let order = order.lock_owned().await;
+        let Some(live) = self.table.change(id, change) else { return Ok(()) };
+        let webhooks = Arc::clone(self);
+        let kept = blocking(move || {
+            // Until the write is over: a turn may be dropped before.
+            let _order = order;
+            webhooks.store.keep(&live)
+        });
+        Ok(kept.await??)
+    }
+
+    /// Makes an event a dead letter and goes on after it, in one step.
+    async fn bury(
+        self: &Arc<Self>,
+        mut live: Live,
+        message: &Message,
+        attempts: u32,
+        error: String,
+    ) -> Result<(), WebhookError> {
+        self.metrics.webhook_deliveries.of(Delivery::Dead).inc();
+        let (id, seq) = (live.webhook.id, message.seq);
+        let letter = DeadLetter { seq, kind: message.kind, attempts, error };
+        tracing::warn!(webhook = %id, %seq, letter.error, "a dead letter");
+        let error = letter.error.clone();
+        let passed = move |live: &mut Live| {
+            live.failed(seq, error.clone());
+            live.pass(seq);
+        };
+        passed(&mut live);
+        let webhooks = Arc::clone(self);
+        let dropped = blocking(move || webhooks.store.bury(live, &letter)).await??;
+        self.table.change(id, |live| {
+            passed(live);
+            live.dropped += dropped;
+        });
+        Ok(())
+    }
+}
+
+impl Consumer for Webhooks {
+    type Key = WebhookId;
+
+    async fn turn(self: Arc<Self>, turn: Turn<WebhookId>) -> Outcome {
+        self.deliver(turn.key).await.unwrap_or_else(|error| {
+            // The ledger or the log: of this server, not of the target.
+            tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
+            Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+        })
+    }
+}

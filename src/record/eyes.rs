@@ -1,0 +1,166 @@
+//! Turns pictures into embeddings, by which callers tell whether one shows anything new.
+//!
+//! Every failure is counted, and answered by asking a model as if there were no embedder.
+
+use std::{io, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use embed::{
+    BatchLimits, CellMeans, EmbedError, Embedder, Embedding, Newness, OnnxConfig, OnnxError,
+    OnnxModel, Picture, Seen, Sidecar, SidecarError,
+};
+use media::Timestamp;
+use worker::NoveltyInput;
+
+use crate::{
+    base::metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision},
+    config::{EyesConfig, NoveltyConfig},
+};
+
+/// Reason that pictures cannot be embedded.
+#[derive(Debug, thiserror::Error)]
+pub enum EyesError {
+    /// The model does not run.
+    #[error("SERVICE_NOVELTY_MODEL_PATH: {0}")]
+    Model(#[from] OnnxError),
+    /// No thread can be started for it.
+    #[error("no thread for the embedding model: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Reason that a picture was not embedded.
+#[derive(Debug, thiserror::Error)]
+enum Unseen {
+    #[error(transparent)]
+    Model(#[from] EmbedError),
+    #[error(transparent)]
+    Sidecar(#[from] SidecarError),
+}
+
+/// Embedder of pictures.
+#[derive(Clone)]
+pub enum Eyes {
+    /// A model in this process.
+    Model(Arc<Embedder>),
+    /// A sidecar.
+    Sidecar(Arc<Sidecar>),
+}
+
+impl Eyes {
+    /// Starts the embedder of `config`, tries a model out, and sets the gauge of its provider.
+    pub fn open(config: &NoveltyConfig, metrics: &Metrics) -> Result<Option<Eyes>, EyesError> {
+        let eyes = Eyes::of(config)?;
+        let provider = eyes.as_ref().map(Eyes::provider);
+        for known in EmbeddingProvider::ALL {
+            let is_used = provider == Some(known.value());
+            metrics.embedding_provider.of(*known).set(i64::from(is_used));
+        }
+        Ok(eyes)
+    }
+
+    fn of(config: &NoveltyConfig) -> Result<Option<Eyes>, EyesError> {
+        Ok(match &config.eyes {
+            EyesConfig::Off => None,
+            EyesConfig::Sidecar(address) => {
+                Some(Eyes::Sidecar(Arc::new(Sidecar::new(address.clone(), config.timeout))))
+            }
+            EyesConfig::Model { model, runtime, provider } => {
+                let (runtime, model, provider) = (runtime.clone(), model.clone(), *provider);
+                let asked = OnnxConfig { runtime, model, provider, ..OnnxConfig::default() };
+                let model = OnnxModel::load(&asked)?;
+                let started = Embedder::start(model, BatchLimits::default(), config.timeout)?;
+                Some(Eyes::Model(Arc::new(started)))
+            }
+        })
+    }
+
+    /// Execution provider, or `sidecar`.
+    pub fn provider(&self) -> &'static str {
+        match self {
+            Eyes::Model(model) => model.provider(),
+            Eyes::Sidecar(_) => "sidecar",
+        }
+    }
+
+    /// Side of the picture that is wanted of a worker.
+    pub fn side(&self) -> u32 {
+        match self {
+            Eyes::Model(model) => model.side(),
+            Eyes::Sidecar(_) => worker::NoveltySpec::SIDE_MIN,
+        }
+    }
+
+    /// A frame shown at `at` as the reuse rule compares it; `None` where it cannot be embedded, which
+    /// is counted.
+    pub async fn see(
+        &self,
+        stream: u64,
+        at: Timestamp,
+        jpeg: &Bytes,
+        input: NoveltyInput,
+        metrics: &Metrics,
+    ) -> Option<Seen> {
+        let seen = self.seen(stream, at, jpeg, input, metrics).await;
+        if seen.is_none() {
+            metrics.novelty_decisions.of(NoveltyDecision::Failed).inc();
+        }
+        seen
+    }
+
+    async fn seen(
+        &self,
+        stream: u64,
+        at: Timestamp,
+        jpeg: &Bytes,
+        NoveltyInput { cells, picture }: NoveltyInput,
+        metrics: &Metrics,
+    ) -> Option<Seen> {
+        let cells = CellMeans::new(cells).ok()?;
+        let picture = Picture::new(picture.side, picture.rgb).ok()?;
+        let started = Instant::now();
+        let embedded = self.embed(stream, jpeg, picture).await;
+        metrics.embedding_seconds.observe(started.elapsed().as_secs_f64());
+        match embedded {
+            Ok(embedding) => Some(Seen { at, embedding, cells }),
+            Err(error) => {
+                tracing::debug!(%error, "a picture was not embedded");
+                None
+            }
+        }
+    }
+
+    async fn embed(
+        &self,
+        stream: u64,
+        jpeg: &Bytes,
+        picture: Picture,
+    ) -> Result<Embedding, Unseen> {
+        Ok(match self {
+            Eyes::Model(model) => model.embed(stream, picture).await?,
+            Eyes::Sidecar(sidecar) => sidecar.embed(jpeg.clone()).await?,
+        })
+    }
+}
+
+impl NoveltyDecision {
+    /// Decision under which `novelty` is counted.
+    pub fn of(novelty: &embed::Novelty) -> NoveltyDecision {
+        match novelty {
+            embed::Novelty::Reuse(_) => NoveltyDecision::Reuse,
+            embed::Novelty::New(newness) => NoveltyDecision::of_newness(*newness),
+        }
+    }
+
+    /// Decision under which a picture that is new for this reason is counted.
+    pub fn of_newness(newness: Newness) -> NoveltyDecision {
+        match newness {
+            Newness::First => NoveltyDecision::First,
+            Newness::Elapsed => NoveltyDecision::Elapsed,
+            Newness::Model => NoveltyDecision::Model,
+            Newness::Distance(_) => NoveltyDecision::Distance,
+            Newness::Cell(_) => NoveltyDecision::Cell,
+            Newness::Drift => NoveltyDecision::Drift,
+            Newness::Shadow(_) => NoveltyDecision::Shadow,
+        }
+    }
+}

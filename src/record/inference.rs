@@ -1,0 +1,355 @@
+//! Access to the models: admission, then the backends, counted, traced and paid for.
+//!
+//! Promises that no model is asked without a permit and a budget, that the permit is given back
+//! however the request ends, and that an owner is told once a day when its tokens run low, on the
+//! first of its runs that takes the event. Writes no event but that one: what an answer means is
+//! for those who ask.
+
+mod days;
+mod error;
+mod models;
+mod spans;
+mod waiting;
+
+use std::{
+    sync::{Arc, RwLock, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use infer::{
+    Admission, Answer, Chain, Described, InferError, Permit, Request, Tiered,
+    scheduler::{Ask, Class, Limits, Load, Refused, Use},
+};
+use media::{RequestId, Seq, WallTime};
+use timeline::{Event, TokenBudgetLow};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span, field::Empty};
+use transport::tls::{Trust, client_config, roots};
+
+use crate::{
+    base::{
+        catalog::{self, Catalog},
+        clock::wall_now,
+        keys::Principal,
+        ledger::Ledger,
+        metrics::{Metrics, RefusedAsk},
+        telemetry::SPANS,
+    },
+    config::Config,
+    runs::{
+        lifecycle::Lifecycle,
+        registry::{Registry, Run},
+    },
+};
+use days::TokenDays;
+pub use error::{InferenceError, InferenceStartError};
+pub use waiting::Waiting;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Requester of an inference, and its terms.
+#[derive(Clone)]
+pub struct Asker {
+    /// The request.
+    pub request_id: RequestId,
+    /// Principal that pays.
+    pub principal: Principal,
+    /// The run it is for; requests of one run take turns with those of others.
+    pub run: Option<Arc<Run>>,
+    /// Class of the requester: a caller that waits now, or a job.
+    pub class: Class,
+    /// Longest wait for a permit; the setting when `None`.
+    pub patience: Option<Duration>,
+    /// True to wait in that time also for backends that gave a retry-after or are on trial; where
+    /// false, such a failure is the requester's to handle.
+    pub waits_out: bool,
+}
+
+impl Asker {
+    fn ask(&self, image_bytes: u64, tokens: u64, patience: Duration, rest: Duration) -> Ask {
+        let stream = self.run.as_ref().map_or("direct".to_owned(), |run| run.id().to_string());
+        Ask {
+            principal: self.principal.as_str().into(),
+            stream: stream.into(),
+            class: self.class,
+            image_bytes,
+            tokens,
+            patience: Some(patience),
+            rest,
+        }
+    }
+}
+
+/// The backends and the way to them.
+pub struct Inference {
+    chain: Chain,
+    catalog: RwLock<Arc<Catalog>>,
+    admission: Admission,
+    days: Arc<TokenDays>,
+    limits: Limits,
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+}
+
+impl Inference {
+    /// Inference as `config` says.
+    pub fn open(
+        config: &Config,
+        registry: Arc<Registry>,
+        ledger: Ledger,
+        metrics: Arc<Metrics>,
+    ) -> Result<Inference, InferenceStartError> {
+        let (backends, limits) = (&config.inference.backends, config.inference.limits);
+        let tls = client_config(Trust::Roots(roots(config.egress.ca_path.as_deref())?))?;
+        metrics.inference.name_providers(backends.iter().map(|backend| Arc::clone(&backend.name)));
+        let curated = |name: &str| catalog::model(name).map(|model| model.id);
+        let chain = Chain::new(backends.clone(), (*tls).clone(), curated)?
+            .observed_by(Arc::new(metrics.inference.clone()));
+        let days = Arc::new(TokenDays::open(ledger, today())?);
+        let (heard, counted) = (Arc::clone(&days), Arc::clone(&metrics));
+        let on_use = move |found| note(&heard, &counted, &found);
+        let admission = Admission::new(limits, Box::new(today), Box::new(on_use));
+        for (principal, day, used) in days.used() {
+            admission.restore(principal, day, used);
+        }
+        let catalog = RwLock::new(Arc::new(models::known(&chain)));
+        Ok(Inference { chain, catalog, admission, days, limits, registry, metrics })
+    }
+
+    /// Keeps what is used of the day on disk, until `stop`, and logs what the backends have.
+    pub fn start(self: &Arc<Self>, stop: CancellationToken) {
+        tokio::spawn(Arc::clone(&self.days).run(stop.clone()));
+        let inference = Arc::clone(self);
+        let look = async move { inference.tell_models().await };
+        tokio::spawn(stop.run_until_cancelled_owned(look));
+    }
+
+    /// Writes what was used of the day; waits for the disk.
+    pub fn flush(&self) {
+        self.days.flush();
+    }
+
+    /// Some backend is configured.
+    pub fn is_configured(&self) -> bool {
+        self.chain.backends().next().is_some()
+    }
+
+    /// Names of the backends that serve `model`, in the order in which they are asked.
+    pub fn providers(&self, model: &str) -> Vec<Arc<str>> {
+        self.chain.candidates(model).map(|backend| Arc::clone(&backend.name)).collect()
+    }
+
+    /// Requests that wait, and those under way.
+    pub fn load(&self) -> Load {
+        self.admission.load()
+    }
+
+    /// Longest wait for a permit of a request that gives none.
+    pub fn wait(&self) -> Duration {
+        self.limits.wait
+    }
+
+    /// Principals have a budget of tokens a day: every question needs a bound.
+    pub fn has_day_limit(&self) -> bool {
+        self.limits.tokens_per_day > 0
+    }
+
+    /// Tokens of this day that `principal` has used, and the limit; `None` without one.
+    pub fn day(&self, principal: &Principal) -> Option<(u64, u64)> {
+        let limit = self.limits.tokens_per_day;
+        (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
+    }
+
+    /// Asks a model, and a second one where the first is unsure, with one permit; with another one
+    /// where a backend gives a retry-after meanwhile.
+    pub async fn describe(
+        &self,
+        asker: &Asker,
+        tiered: &Tiered,
+    ) -> Result<Described, InferenceError> {
+        let first = &tiered.first;
+        let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
+        self.check(first, bytes, tokens)?;
+        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.limits.wait), asker.waits_out);
+        loop {
+            let entered = self.enter(asker, &first.model, bytes, tokens, &waiting).await;
+            let permit = entered.map_err(|error| waiting.without_place(error))?;
+            let span = spans::begin(asker, first);
+            let described = self.chain.describe(tiered, &permit).instrument(span.clone()).await;
+            let answer = described.as_ref().map(|described| &described.answer);
+            self.end(asker, permit, answer, &span).await;
+            match described.map_err(|error| self.failed(asker, error, tokens)) {
+                Err(error) if waiting.goes_on(&error) => {}
+                Err(error) => return Err(waiting.failed_with_earlier(error)),
+                Ok(described) => {
+                    let answer = waiting.with_earlier(described.answer);
+                    return Ok(Described { answer, ..described });
+                }
+            }
+        }
+    }
+
+    /// Refuses a question that no backend could answer, now or later.
+    pub fn check(
+        &self,
+        request: &Request,
+        image_bytes: u64,
+        tokens: u64,
+    ) -> Result<(), InferenceError> {
+        self.chain.check(request)?;
+        self.limits.check(image_bytes, tokens).map_err(|refused| self.count(refused).into())
+    }
+
+    fn count(&self, refused: Refused) -> Refused {
+        self.metrics.inference_refusals.of(RefusedAsk::of(&refused)).inc();
+        refused
+    }
+
+    /// Waits for a permit of this size, for a request that has passed [`Inference::check`].
+    pub async fn enter(
+        &self,
+        asker: &Asker,
+        model: &str,
+        image_bytes: u64,
+        tokens: u64,
+        waiting: &Waiting,
+    ) -> Result<Permit, InferenceError> {
+        if waiting.is_on_trial() {
+            let ended = self.chain.wait_for_trials(model, asker.principal.as_str());
+            // The backend tells the result of its trial.
+            tokio::time::timeout(waiting.left(), ended).await.ok();
+        }
+        let rest = waiting.rest(self.chain.rest(model));
+        let ask = asker.ask(image_bytes, tokens, waiting.left(), rest);
+        let span = tracing::info_span!(target: SPANS, "admission", otel.status_code = Empty);
+        let entered = self.admission.enter(ask).instrument(span.clone()).await;
+        if entered.is_err() {
+            span.record("otel.status_code", "ERROR");
+        }
+        // Before the ask goes: it may be the one that spends the rest.
+        self.tell_if_low(asker).await;
+        let permit = entered.map_err(|refused| self.count(refused))?;
+        self.metrics.inference_wait_seconds.observe(permit.waited().as_secs_f64());
+        Ok(permit)
+    }
+
+    /// Asks a model with a permit.
+    pub async fn answer(
+        &self,
+        asker: &Asker,
+        permit: Permit,
+        request: &Request,
+    ) -> Result<Answer, InferenceError> {
+        let span = spans::begin(asker, request);
+        let answer = self.chain.infer(request, &permit).instrument(span.clone()).await;
+        self.end(asker, permit, answer.as_ref(), &span).await;
+        answer.map_err(|error| self.failed(asker, error, request.tokens_estimate()))
+    }
+
+    /// Gives a permit back.
+    async fn end(
+        &self,
+        asker: &Asker,
+        permit: Permit,
+        answer: Result<&Answer, &InferError>,
+        span: &Span,
+    ) {
+        spans::end(span, answer);
+        if let Ok(answer) = answer {
+            let work = self.metrics.owners.of(&asker.principal);
+            work.tokens.fetch_add(answer.tokens.total, Relaxed);
+        }
+        drop(permit);
+        self.tell_if_low(asker).await;
+    }
+
+    /// Failure that the caller gets for `error`: too few tokens left when it was about to be asked
+    /// is the same as before.
+    fn failed(&self, asker: &Asker, error: InferError, asked: u64) -> InferenceError {
+        let spent = match self.admission.used(&asker.principal.as_str().into()) {
+            Some(Use { used, limit, .. }) if error == InferError::NoBudget => {
+                Refused::DaySpent { used, asked, limit }
+            }
+            _ => return error.into(),
+        };
+        self.count(spent).into()
+    }
+
+    /// Records on a timeline that its owner's tokens of the day run low, once a day: on that of the
+    /// run that is asked for or, without one, of the owner's youngest that goes on. The event is
+    /// owed while there is none.
+    async fn tell_if_low(&self, asker: &Asker) {
+        let principal = &asker.principal;
+        let used = self.admission.used(&principal.as_str().into());
+        let Some(found) = used.filter(Use::is_low) else { return };
+        note(&self.days, &self.metrics, &found);
+        if self.days.was_told(principal, found.day) {
+            return;
+        }
+        let own = asker.run.clone().filter(|run| run.lifecycle().is_active());
+        let Some(run) = own.or_else(|| self.active_run(principal)) else { return };
+        if !self.days.tell(principal, found.day) {
+            return;
+        }
+        let low = Event::TokenBudgetLow(TokenBudgetLow {
+            request_id: asker.request_id,
+            principal_key: principal.as_str().to_owned(),
+            day: date(found.day),
+            used_tokens: found.used,
+            limit_tokens: found.limit,
+        });
+        if let Err(error) = self.registry.commit(&run, vec![low]).await {
+            self.days.untell(principal, found.day);
+            tracing::warn!(run = %run.id(), %error, "low tokens are not on the run's timeline");
+        }
+    }
+
+    /// The youngest run of `owner` that goes on.
+    fn active_run(&self, owner: &Principal) -> Option<Arc<Run>> {
+        let states = [Lifecycle::Processing, Lifecycle::Pending];
+        states.into_iter().find_map(|state| {
+            self.registry.list(owner, Some(state), Seq(u64::MAX), 1).0.into_iter().next()
+        })
+    }
+}
+
+/// Counts and logs that the tokens of a day run low, when they begin to.
+fn note(days: &TokenDays, metrics: &Metrics, found: &Use) {
+    if days.note(found) {
+        metrics.token_budgets_low.inc();
+        let Use { principal, used, reserved, limit, .. } = found;
+        tracing::warn!(%principal, used, reserved, limit, "the tokens of the day run low");
+    }
+}
+
+/// The number of the UTC day.
+fn today() -> u64 {
+    u64::try_from(wall_now().epoch_ms.div_euclid(DAY_MS)).unwrap_or_default()
+}
+
+fn date(day: u64) -> String {
+    let epoch_ms = i64::try_from(day).unwrap_or_default().saturating_mul(DAY_MS);
+    let mut text = WallTime { epoch_ms }.rfc3339();
+    text.truncate("2026-01-31".len());
+    text
+}
+
+fn until_midnight(now: WallTime) -> Duration {
+    let left = DAY_MS - now.epoch_ms.rem_euclid(DAY_MS);
+    Duration::from_millis(left.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_dates_and_ends() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(20_484), "2026-01-31");
+        let at = |epoch_ms| until_midnight(WallTime { epoch_ms });
+        assert_eq!(at(0), Duration::from_secs(86_400));
+        assert_eq!(at(DAY_MS - 1), Duration::from_millis(1));
+        assert_eq!(at(DAY_MS * 3 + 1000), Duration::from_secs(86_399));
+    }
+}

@@ -1,0 +1,248 @@
+//! Tokens that principals spent of a UTC day, on disk: a restart gives nobody a second budget.
+//!
+//! Uses are noted in memory and written by one task; an answer waits for no disk. A crash forgets
+//! at most what was noted while the last write was under way.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use infer::scheduler::Use;
+use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
+use tokio::{sync::Notify, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::{
+    backoff::{Backoff, jitter},
+    keys::Principal,
+    ledger::{Ledger, LedgerError},
+};
+
+/// Principal to day, tokens, and whether its owner was told that they run low.
+const TOKEN_DAYS: TableDefinition<'_, &str, (u64, u64, bool)> = TableDefinition::new("token_days");
+
+/// Delays of the attempts after a failed write.
+const AGAIN: Backoff =
+    Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(60) };
+
+/// Tokens that a principal has used of a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    day: u64,
+    used: u64,
+    /// True once the tokens were seen to run low.
+    low: bool,
+    told: bool,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// One for each principal, which the configuration bounds.
+    records: BTreeMap<Arc<str>, Record>,
+    /// Records that differ from the disk.
+    dirty: bool,
+}
+
+/// The days of all principals.
+pub struct TokenDays {
+    ledger: Ledger,
+    book: Mutex<Book>,
+    /// Held from the copy of the book to the end of its write: an older copy is never the last.
+    writing: Mutex<()>,
+    noted: Notify,
+}
+
+impl TokenDays {
+    /// Reads what was used of `today`; of other days nothing is kept.
+    pub fn open(ledger: Ledger, today: u64) -> Result<TokenDays, LedgerError> {
+        let records = ledger.read(|view| read(view, today))?;
+        let book = Mutex::new(Book { records, dirty: false });
+        Ok(TokenDays { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // Every change of the book is one insert: a panic leaves it whole.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every principal with its day and what it used of it.
+    pub fn used(&self) -> Vec<(Arc<str>, u64, u64)> {
+        let book = self.book();
+        let used = book.records.iter();
+        used.map(|(principal, record)| (Arc::clone(principal), record.day, record.used)).collect()
+    }
+
+    /// Notes what a principal has used; true when its tokens have just become low.
+    pub fn note(&self, found: &Use) -> bool {
+        let Use { principal, day, used, .. } = found;
+        let mut book = self.book();
+        let last = book.records.get(principal).copied();
+        // Of two that end around midnight, that of the day before may be heard last.
+        if last.is_some_and(|last| last.day > *day) {
+            return false;
+        }
+        let before = last.filter(|last| last.day == *day);
+        // Of two that end at once the later total stands.
+        let used = before.map_or(*used, |before| before.used.max(*used));
+        let told = before.is_some_and(|before| before.told);
+        let was_low = before.is_some_and(|before| before.low);
+        let low = was_low || found.is_low();
+        book.records.insert(Arc::clone(principal), Record { day: *day, used, low, told });
+        let is_news = before.is_none_or(|before| before.used != used);
+        book.dirty |= is_news;
+        drop(book);
+        if is_news {
+            self.noted.notify_one();
+        }
+        low && !was_low
+    }
+
+    /// The owner was told that its tokens of `day` run low.
+    pub fn was_told(&self, principal: &Principal, day: u64) -> bool {
+        let book = self.book();
+        book.records.get(principal.as_str()).is_some_and(|record| record.day >= day && record.told)
+    }
+
+    /// Returns true, once a day, where the owner is to be told that its tokens of `day` run low.
+    pub fn tell(&self, principal: &Principal, day: u64) -> bool {
+        let mut book = self.book();
+        let fresh = Record { day, used: 0, low: false, told: false };
+        let record = book.records.entry(principal.as_str().into()).or_insert(fresh);
+        if record.day < day {
+            *record = fresh;
+        }
+        let tells = !std::mem::replace(&mut record.told, true);
+        book.dirty |= tells;
+        drop(book);
+        self.noted.notify_one();
+        tells
+    }
+
+    /// Takes back a [`TokenDays::tell`] of `day` whose event was not recorded.
+    pub fn untell(&self, principal: &Principal, day: u64) {
+        let mut book = self.book();
+        let record = book.records.get_mut(principal.as_str()).filter(|record| record.day == day);
+        if let Some(record) = record {
+            record.told = false;
+            book.dirty = true;
+        }
+        drop(book);
+        self.noted.notify_one();
+    }
+
+    /// Tokens used of `day`, or of a later one where the clock was set back: there is one account.
+    pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
+        let book = self.book();
+        let record = book.records.get(principal.as_str()).filter(|record| record.day >= day);
+        record.map_or(0, |record| record.used)
+    }
+
+    /// Writes what was noted; waits for the disk. False where it is not written.
+    pub fn flush(&self) -> bool {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = {
+            let mut book = self.book();
+            if !std::mem::take(&mut book.dirty) {
+                return true;
+            }
+            book.records.clone()
+        };
+        let written = self.ledger.write(|change| {
+            let mut table = change.open_table(TOKEN_DAYS)?;
+            for (principal, Record { day, used, told, .. }) in &records {
+                table.insert(&**principal, (*day, *used, *told))?;
+            }
+            Ok(())
+        });
+        if let Err(error) = &written {
+            tracing::error!(%error, "the use of tokens is not written");
+            self.book().dirty = true;
+        }
+        written.is_ok()
+    }
+
+    /// Writes what is noted, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut failures = 0;
+        loop {
+            let due = async {
+                match failures {
+                    0 => self.noted.notified().await,
+                    _ => sleep(AGAIN.delay(failures, jitter())).await,
+                }
+            };
+            if stop.run_until_cancelled(due).await.is_none() {
+                return;
+            }
+            let days = Arc::clone(&self);
+            let written = tokio::task::spawn_blocking(move || days.flush()).await;
+            if written.is_err() {
+                tracing::error!("writing the use of tokens panicked");
+            }
+            failures = if written.unwrap_or(false) { 0 } else { failures + 1 };
+        }
+    }
+}
+
+fn read(view: &ReadTransaction, today: u64) -> Result<BTreeMap<Arc<str>, Record>, redb::Error> {
+    let table = match view.open_table(TOKEN_DAYS) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut records = BTreeMap::new();
+    for entry in table.iter()? {
+        let (principal, record) = entry?;
+        let (day, used, told) = record.value();
+        if day >= today {
+            let record = Record { day, used, low: told, told };
+            records.insert(principal.value().into(), record);
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_read_again_and_told_of_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ledger");
+        let open =
+            |today| TokenDays::open(Ledger::open(&path).expect("opens"), today).expect("readable");
+        let alice: Arc<str> = "alice".into();
+        let owner = Principal::named("alice");
+        let of = |day, used| {
+            let principal = Arc::clone(&alice);
+            Use { principal, day, used, reserved: 0, limit: 100 }
+        };
+        let days = open(7);
+        assert!(!days.note(&of(7, 50)));
+        assert!(days.note(&Use { reserved: 45, ..of(7, 50) }), "nine tenths may be spent");
+        assert!(!days.note(&of(7, 95)), "and then are");
+        assert!(!days.note(&of(7, 94)), "one that ended before, heard later");
+        assert!(!days.was_told(&owner, 7));
+        assert!(days.tell(&owner, 7) && !days.tell(&owner, 7) && days.was_told(&owner, 7));
+        days.flush();
+        drop(days);
+        let days = open(7);
+        assert_eq!(days.used(), [(Arc::clone(&alice), 7, 95)]);
+        assert_eq!((days.used_of(&owner, 7), days.used_of(&owner, 8)), (95, 0));
+        assert!(!days.tell(&owner, 7), "also after a start");
+        assert!(days.tell(&owner, 8), "a day has its own");
+        assert!(!days.note(&of(8, 10)) && days.note(&of(8, 90)));
+        assert!(!days.note(&of(7, 99)), "one of the day before, heard after midnight");
+        assert_eq!(days.used_of(&owner, 8), 90, "and the new day stands");
+        assert_eq!(days.used_of(&owner, 7), 90, "as admission counts when the clock is set back");
+        days.untell(&owner, 7);
+        assert!(!days.tell(&owner, 8), "that was of another day");
+        days.untell(&owner, 8);
+        assert!(days.tell(&owner, 8), "a word that did not arrive is said again");
+        drop(days);
+        assert_eq!(open(8).used(), [], "what is not of today is not read");
+    }
+}

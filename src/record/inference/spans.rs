@@ -1,0 +1,64 @@
+//! The span of a question, in the words of OpenTelemetry's conventions for generative models.
+//!
+//! Holds no word of a prompt or an answer.
+
+use infer::{Answer, InferError, Request, Tokens};
+use opentelemetry::{Array, StringValue, Value};
+use tracing::{Span, field::Empty};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::{Asker, error::class};
+use crate::base::telemetry::SPANS;
+
+/// The span of a question that is about to be asked.
+pub fn begin(asker: &Asker, request: &Request) -> Span {
+    tracing::info_span!(
+        target: SPANS,
+        "inference",
+        otel.name = format!("chat {}", request.model),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        "error.type" = Empty,
+        gen_ai.operation.name = "chat",
+        "gen_ai.output.type" = if request.schema.is_some() { "json" } else { "text" },
+        gen_ai.provider.name = Empty,
+        gen_ai.request.model = request.model,
+        gen_ai.request.max_tokens = request.max_tokens,
+        gen_ai.request.temperature = request.temperature,
+        gen_ai.response.model = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        images = request.images.len(),
+        principal = asker.principal.as_str(),
+        request_id = %asker.request_id,
+        run = asker.run.as_ref().map(|run| run.id().to_string()),
+    )
+}
+
+/// Records how the question ended.
+pub fn end(span: &Span, answer: Result<&Answer, &InferError>) {
+    match answer {
+        Ok(answer) => {
+            span.record("gen_ai.provider.name", &*answer.provider);
+            span.record("gen_ai.response.model", answer.model.as_str());
+            // The conventions have a list, which a field of `tracing` cannot be.
+            let reasons = vec![StringValue::from(answer.finish.as_str())];
+            let reasons = Value::Array(Array::String(reasons));
+            span.set_attribute("gen_ai.response.finish_reasons", reasons);
+            record_tokens(span, answer.tokens);
+        }
+        Err(error) => {
+            span.record("otel.status_code", "ERROR");
+            span.record("error.type", class(error));
+            if let Some(last) = error.failed().last() {
+                span.record("gen_ai.provider.name", &*last.provider);
+            }
+            record_tokens(span, error.tokens());
+        }
+    }
+}
+
+fn record_tokens(span: &Span, tokens: Tokens) {
+    span.record("gen_ai.usage.input_tokens", tokens.prompt);
+    span.record("gen_ai.usage.output_tokens", tokens.completion.saturating_add(tokens.thinking));
+}

@@ -1,0 +1,508 @@
+//! Live sessions: a publisher's offer becomes a run whose timeline fills while pictures come.
+//!
+//! Promises that memory is reserved before a run is created, that whatever ends a session gives
+//! everything back, and that sessions of one media worker share its fate and no others do. Knows
+//! no HTTP. Long because it puts the parts of a session together.
+
+mod allowance;
+mod budget;
+mod describe;
+mod health;
+mod inbox;
+mod intake;
+mod journal;
+mod memory;
+mod novelty;
+mod orders;
+mod overlap;
+mod port;
+mod session;
+mod shelf;
+mod tally;
+mod tape;
+mod turns;
+mod workers;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ::infer::{OutputSchema, finding::default_answer, scheduler::Class};
+use embed::ReuseRule;
+use gate::GateConfig;
+use media::{Codec, ErrorKind, Label, RequestId, SessionId};
+use timeline::{Event, RunFailed};
+use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument;
+use transport::webrtc::{Answer, OfferError, PortError, PortSettings};
+use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor, ViewSpec};
+
+use crate::{
+    base::{catalog::Mode, keys::Principal, labels::Words, metrics::Metrics},
+    config::LiveConfig,
+    record::{
+        eyes::Eyes,
+        inference::{Asker, Inference},
+        recording::{RunLog, Stores},
+        runner::INTERRUPTED,
+    },
+    runs::registry::{JobGuard, JobToken, Origin, Registry, Run, RunError},
+};
+use allowance::Allowance;
+use budget::Budget;
+use describe::{Describer, Models, Subject};
+use inbox::inbox;
+use intake::{Intake, Publisher};
+use journal::Journal;
+use novelty::Novelty;
+use orders::Orders;
+use port::LivePort;
+use session::{Describers, Inlets, Task};
+use tape::{Tape, TapeSpec};
+use turns::Turns;
+use workers::Workers;
+
+pub use budget::{NoRoom, SESSION_BYTES};
+pub use describe::Instruction;
+pub use health::{Health, Word};
+pub use orders::PromptError;
+pub use session::{End, PatchError, Session};
+
+/// Sessions on the port, offers that have not connected included.
+pub const SESSIONS_MAX: usize = 16_384;
+/// Longest wait of an answered offer for its publisher.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+/// Longest silence of a publisher.
+pub const LOST_AFTER: Duration = Duration::from_secs(10);
+/// Time for which an ended session is remembered, so that ending it again succeeds.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+/// Sessions that are remembered.
+const REMEMBERED_MAX: usize = 65_536;
+/// Longest edge of a picture that a model is shown.
+const VIEW_EDGE: u32 = 1280;
+
+/// Reason that there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The memory of sessions is reserved.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// The offer cannot be answered.
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    /// The session's run cannot be created.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl LiveError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            LiveError::NoRoom(_) => ErrorKind::Exhausted,
+            LiveError::Offer(error) => error.kind(),
+            LiveError::Run(error) => error.kind(),
+        }
+    }
+}
+
+/// Options that a publisher sends with its offer.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Prompt and schema for models.
+    pub instruction: Instruction,
+    /// Output tokens that descriptions may take in a second.
+    pub tokens_per_second: Option<u32>,
+    /// Clips are described too.
+    pub clips: Option<ClipSpec>,
+    /// The part of the picture that models are shown.
+    pub crop: Option<Crop>,
+    /// The model that describes.
+    pub model: Option<String>,
+    /// Kept in events, which can be filtered by it.
+    pub index_name: Option<Label>,
+    /// Thresholds in place of the server's.
+    pub gate: Option<GateConfig>,
+    /// Name that its owner gave the run.
+    pub label: Option<Label>,
+}
+
+/// Identity of a publisher and its request.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The request.
+    pub request_id: RequestId,
+    /// Owner of the run.
+    pub principal: Principal,
+    /// Its tenant, metadata only, and the names that it gives.
+    pub words: Words,
+}
+
+/// Dependencies of live sessions.
+pub struct LiveParts {
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// Places of recordings.
+    pub stores: Stores,
+    /// Starts media workers.
+    pub supervisor: Supervisor,
+    /// The way to the models.
+    pub inference: Arc<Inference>,
+    /// Counters and gauges of the service.
+    pub metrics: Arc<Metrics>,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// The settings.
+    pub config: LiveConfig,
+    /// Image embedder; `None` has every selected frame described.
+    pub eyes: Option<Eyes>,
+    /// Rule for reusing a description.
+    pub reuse: ReuseRule,
+    /// Cancelled when the server begins to shut down.
+    pub draining: CancellationToken,
+}
+
+/// Every live session.
+pub struct Live {
+    parts: LiveParts,
+    port: Arc<LivePort>,
+    budget: Arc<Budget>,
+    workers: Arc<Workers>,
+    schema: Arc<OutputSchema>,
+    tables: Mutex<Tables>,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Tables {
+    live: HashMap<SessionId, Arc<Session>>,
+    /// Sessions that have ended, the oldest first.
+    ended: VecDeque<(Instant, SessionId, Principal)>,
+}
+
+/// A session as its owner finds it.
+pub enum Found {
+    /// It is live.
+    Live(Arc<Session>),
+    /// It has ended, not long ago.
+    Ended,
+}
+
+impl Live {
+    /// Opens the port, which is opened anew where its thread ends; no session yet.
+    pub fn open(parts: LiveParts) -> Result<Arc<Live>, PortError> {
+        let LiveConfig { udp, public_ips, shares_workers, .. } = &parts.config;
+        let settings = PortSettings {
+            bind: *udp,
+            public_ips: public_ips.clone(),
+            sessions_max: SESSIONS_MAX,
+            connect_within: CONNECT_WITHIN,
+            lost_after: LOST_AFTER,
+        };
+        let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
+        let budget = Budget::new(parts.config.memory_budget, parts.config.memory_share);
+        let counted = Arc::clone(&parts.metrics);
+        let workers = Workers::new(parts.supervisor.clone(), *shares_workers, counted);
+        let schema = default_answer();
+        let (tables, tasks) = (Mutex::default(), TaskTracker::new());
+        let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
+        tasks.spawn(async move { kept.keep(draining).await });
+        let draining = parts.draining.clone();
+        let live = Arc::new(Live { parts, port, budget, workers, schema, tables, tasks });
+        let sampled = Arc::downgrade(&live);
+        live.tasks.spawn(async move {
+            let mut tick = tokio::time::interval(health::EVERY);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            while draining.run_until_cancelled(tick.tick()).await.is_some() {
+                let Some(live) = sampled.upgrade() else { return };
+                let sessions: Vec<_> = live.tables().live.values().cloned().collect();
+                sessions.iter().for_each(|session| session.sample());
+            }
+        });
+        Ok(live)
+    }
+
+    /// Image embedder of selected frames.
+    pub fn eyes(&self) -> Option<&Eyes> {
+        self.parts.eyes.as_ref()
+    }
+
+    /// Address on which packets are received.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.port.local_addr()
+    }
+
+    /// Returns true while offers can be answered and media can arrive.
+    pub fn receives(&self) -> bool {
+        self.port.is_open()
+    }
+
+    /// Ends the receiver and every session, as a fault of it does: another is then opened.
+    pub fn end_receiver(&self) {
+        self.port.end();
+    }
+
+    /// Begins a session; waits until its run is durable.
+    ///
+    /// A caller that goes away leaves a session whose publisher never comes, which ends by itself.
+    pub async fn publish(
+        self: &Arc<Self>,
+        who: Who,
+        offer: String,
+        wishes: Wishes,
+    ) -> Result<(Arc<Session>, Answer), LiveError> {
+        let live = Arc::clone(self);
+        let beginning = async move { live.begin(who, &offer, wishes).await };
+        let task = self.tasks.spawn(beginning.in_current_span());
+        task.await.unwrap_or(Err(LiveError::Run(RunError::Unfinished)))
+    }
+
+    async fn begin(
+        self: &Arc<Self>,
+        who: Who,
+        offer: &str,
+        wishes: Wishes,
+    ) -> Result<(Arc<Session>, Answer), LiveError> {
+        let LiveParts { registry, metrics, .. } = &self.parts;
+        let memory = self.budget.reserve(&who.principal)?;
+        let turns = Arc::<Turns>::default();
+        let (inbox, said) =
+            inbox(Arc::clone(metrics), metrics.owners.of(&who.principal), Arc::clone(&turns));
+        let shared = Arc::clone(inbox.shared());
+        let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
+        let (link, answer) = self.port.answer(offer, Box::new(Publisher(Arc::clone(&intake))))?;
+        if let Some(&codec) = answer.codecs.first() {
+            intake.expect(codec);
+        }
+        let id = SessionId::from_bytes(crate::base::random_bytes());
+        let (run, guard) = self.run_of(id, &who, wishes.label.clone()).await?;
+        inbox.shared().show_in(guard.token());
+        let journal = Journal {
+            registry: Arc::clone(registry),
+            run: Arc::clone(&run),
+            session: id,
+            index_name: wishes.index_name.clone(),
+        };
+        let tape = self.tape(&who, &wishes, &journal);
+        inbox.shared().record_by(tape.recorder());
+        let describers = self.describers(&who, &wishes, &journal);
+        let clips = describers.clips.iter();
+        let orders = std::iter::once(&describers.keyframes).chain(clips);
+        let orders = Orders::new(orders.map(|handle| handle.orders().clone()).collect());
+        let (session, ends, over) = Session::new(id, run, link, orders, Arc::clone(inbox.shared()));
+        let session = Arc::new(session);
+        let task = Task {
+            session: Arc::clone(&session),
+            tape: Tape::new(tape),
+            guard,
+            metrics: Arc::clone(metrics),
+            workers: Arc::clone(&self.workers),
+            spec: self.spec(&wishes),
+            inbox,
+            intake,
+            inlets: Inlets { said, turns, ends },
+            describers,
+            draining: self.parts.draining.clone(),
+            over,
+            memory,
+        };
+        self.tables().live.insert(id, Arc::clone(&session));
+        metrics.live_sessions.inc();
+        let live = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let _left = Left { live: &live, id, owner: &who.principal };
+            task.run().await;
+        });
+        Ok((session, answer))
+    }
+
+    fn tape(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> TapeSpec {
+        let (registry, run) = (Arc::clone(&journal.registry), Arc::clone(&journal.run));
+        TapeSpec {
+            log: RunLog { registry, run, runtime: Handle::current() },
+            stores: self.parts.stores.clone(),
+            session: journal.session,
+            request_id: who.request_id,
+            gate: wishes.gate.unwrap_or(self.parts.gate),
+            chosen_gate: wishes.gate,
+            index_name: wishes.index_name.clone(),
+            words: who.words.clone(),
+        }
+    }
+
+    /// A run for the session `id`, and its one place for a job.
+    async fn run_of(
+        &self,
+        id: SessionId,
+        who: &Who,
+        label: Option<Label>,
+    ) -> Result<(Arc<Run>, JobGuard), LiveError> {
+        let registry = &self.parts.registry;
+        let origin = Origin {
+            principal: who.principal.clone(),
+            tenant: who.words.tenant.clone(),
+            mode: Mode::default().as_str().to_owned(),
+            model: None,
+            session: Some(id),
+        };
+        let run = registry.create_labelled(origin, label, who.request_id).await?;
+        let begun = run.begin_job(JobToken::default()).and_then(|guard| {
+            // A stop or a delete came first; one that comes later finds the job.
+            run.check_active()?;
+            Ok(guard)
+        });
+        match begun {
+            Ok(guard) => Ok((run, guard)),
+            Err(error) => {
+                let reason = "another job of the run began before its session".to_owned();
+                let failed = Event::RunFailed(RunFailed { request_id: None, reason });
+                // A run that has ended is left as it is.
+                registry.wind_up(&run, Vec::new(), Some(failed)).await.ok();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The session of `owner` that is called `id`.
+    pub fn find(&self, owner: &Principal, id: SessionId) -> Option<Found> {
+        let tables = self.tables();
+        if let Some(session) = tables.live.get(&id) {
+            return (session.owner() == owner).then(|| Found::Live(Arc::clone(session)));
+        }
+        let ended = tables.ended.iter().rev().find(|(_, ended, _)| *ended == id);
+        let is_known =
+            ended.is_some_and(|(at, _, whose)| whose == owner && at.elapsed() < REMEMBERED_FOR);
+        is_known.then_some(Found::Ended)
+    }
+
+    /// The session that fills `run`, while it is live.
+    pub fn of(&self, run: &Run) -> Option<Arc<Session>> {
+        self.tables().live.get(&run.origin().session?).cloned()
+    }
+
+    /// Brings the series up to now that nothing else writes.
+    pub fn observe(&self) {
+        let metrics = &self.parts.metrics;
+        self.port.tell();
+        self.tables().live.values().for_each(|session| session.tell(metrics));
+        metrics.live_memory_reserved.set(self.budget.used() as i64);
+        metrics.live_workers.set(self.workers.count() as i64);
+    }
+
+    /// Waits until every session has ended; they begin to as soon as the server shuts down.
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) {
+        self.tasks.close();
+        tokio::select! {
+            () = self.tasks.wait() => {}
+            () = deadline => tracing::warn!("live sessions were cut off by the end of the drain"),
+        }
+    }
+
+    /// Ends the runs of sessions that were live when the server last ended without a word.
+    pub async fn tell_interrupted(&self) {
+        let registry = &self.parts.registry;
+        for run in registry.active_sessions() {
+            let reason = INTERRUPTED.to_owned();
+            let failed = Event::RunFailed(RunFailed { request_id: None, reason });
+            match registry.commit(&run, vec![failed]).await {
+                Ok(_) => {
+                    tracing::warn!(run = %run.id(), "a live session was cut off by the server's end")
+                }
+                Err(error) => {
+                    tracing::error!(run = %run.id(), %error, "cannot tell that it was cut off")
+                }
+            }
+        }
+    }
+
+    /// Session settings for a worker; the codec is replaced once there is a publisher.
+    fn spec(&self, wishes: &Wishes) -> SessionSpec {
+        SessionSpec {
+            stills: true,
+            crop: wishes.crop,
+            view: Some(ViewSpec { max_edge: Some(VIEW_EDGE) }),
+            clip: wishes.clips,
+            novelty: self.parts.eyes.as_ref().map(|eyes| NoveltySpec { side: eyes.side() }),
+            ..SessionSpec::new(Codec::H264, wishes.gate.unwrap_or(self.parts.gate))
+        }
+    }
+
+    fn describers(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> Describers {
+        let (end, cut) = (CancellationToken::new(), CancellationToken::new());
+        let mut tasks = JoinSet::new();
+        let allowance = Allowance::new(wishes.tokens_per_second, Instant::now());
+        let allowance = Arc::new(Mutex::new(allowance));
+        let mut start = |subject| {
+            let describer = Describer {
+                inference: Arc::clone(&self.parts.inference),
+                asker: Asker {
+                    request_id: who.request_id,
+                    principal: who.principal.clone(),
+                    run: Some(Arc::clone(&journal.run)),
+                    class: Class::Live,
+                    patience: None,
+                    waits_out: true,
+                },
+                models: self.models(wishes),
+                journal: journal.clone(),
+                metrics: Arc::clone(&self.parts.metrics),
+                subject,
+                instruction: wishes.instruction.clone(),
+                allowance: Arc::clone(&allowance),
+                novelty: self.novelty(subject, journal.session),
+            };
+            let (handle, work) = describer.start(end.clone(), cut.clone());
+            tasks.spawn(work);
+            handle
+        };
+        let keyframes = start(Subject::Keyframes);
+        let clips = wishes.clips.map(|_| start(Subject::Clips));
+        Describers { keyframes, clips, tasks, end, cut }
+    }
+
+    /// Novelty check of selected frames; `None` for clips, which are always described.
+    fn novelty(&self, subject: Subject, session: SessionId) -> Option<Novelty> {
+        let eyes = self.parts.eyes.clone().filter(|_| subject == Subject::Keyframes)?;
+        let rule = self.parts.reuse;
+        Some(Novelty::new(eyes, rule, session.seed(), Arc::clone(&self.parts.metrics)))
+    }
+
+    fn models(&self, wishes: &Wishes) -> Models {
+        let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
+        Models {
+            first: wishes.model.clone().or_else(|| model.clone()),
+            second: second_model.clone(),
+            threshold: *threshold,
+            schema: Arc::clone(&self.schema),
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change is one insert or remove: a panic leaves the tables usable.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a session off the table when its task ends, however it ends.
+struct Left<'a> {
+    live: &'a Live,
+    id: SessionId,
+    owner: &'a Principal,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        let mut tables = self.live.tables();
+        tables.live.remove(&self.id);
+        let is_old = |(at, ..): &(Instant, SessionId, Principal)| at.elapsed() >= REMEMBERED_FOR;
+        while tables.ended.len() >= REMEMBERED_MAX || tables.ended.front().is_some_and(is_old) {
+            tables.ended.pop_front();
+        }
+        tables.ended.push_back((Instant::now(), self.id, self.owner.clone()));
+        self.live.parts.metrics.live_sessions.dec();
+    }
+}

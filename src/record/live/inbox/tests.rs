@@ -1,0 +1,139 @@
+//! Worker output, and the part of it that reaches a session's task.
+
+use gate::{GateConfig, Reason};
+use media::{EventType, Extent, Score, Timestamp};
+use timeline::Finding;
+
+use super::*;
+use crate::{base::labels::Words, record::recorder::RecorderSpec};
+
+fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
+    let score = Score::ZERO;
+    Signal {
+        frame_index,
+        source_frame_index: None,
+        pts_ms: frame_index as i64 * 40,
+        perceptual_hash,
+        luma_mean: score,
+        flicker_score: score,
+        ghosting_score: score,
+        noise_variance_score: score,
+        scene_score: None,
+    }
+}
+
+/// Sends worker output about a selected frame with this hash.
+fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
+    say_weighing(inbox, frame_index, hash, 1);
+}
+
+/// The same, of a frame whose still has so many bytes.
+fn say_weighing(inbox: &Inbox, frame_index: u64, hash: u64, bytes: usize) {
+    let pts_ms = frame_index as i64 * 40;
+    let (reason, extent) = (Reason::SceneCut, Extent { width: 2, height: 2 });
+    inbox.take(SessionEvent::Still(Still {
+        frame_index,
+        pts_ms,
+        reason,
+        event_type: EventType::SceneCut,
+        confidence: Score::ONE,
+        extent,
+        jpeg: vec![frame_index as u8; bytes],
+    }));
+    let pts = Timestamp::from_millis(pts_ms);
+    let view = Some(SelectedView::Still);
+    let selected = SelectedFrame { frame_index, pts, reason, view, novelty: None };
+    inbox.take(SessionEvent::Selected(selected));
+    inbox.take(SessionEvent::Signals(vec![signal(frame_index, hash)]));
+}
+
+/// A queue whose frames are recorded.
+fn recorded(metrics: &Arc<Metrics>) -> (Inbox, Heard) {
+    let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default(), Arc::default());
+    inbox.shared().record_by(Recorder::new(RecorderSpec {
+        gate: GateConfig::default(),
+        words: Words::default(),
+        markers: None,
+        finding: Finding::default(),
+    }));
+    (inbox, queue)
+}
+
+/// Takes the batch that waits: its rows, stills and events.
+fn batch(inbox: &Inbox) -> (Vec<u64>, Vec<u64>, usize) {
+    let batch = inbox.shared().recorder().expect("set").take();
+    let rows = batch.signals.iter().map(|signal| signal.frame_index).collect();
+    let stills = batch.stills.iter().map(|still| still.frame_index).collect();
+    (rows, stills, batch.events.len())
+}
+
+fn heard(queue: &mut Heard) -> Vec<(&'static str, u64, bool)> {
+    let said = std::iter::from_fn(|| queue.try_recv());
+    let told = said.map(|said| match said {
+        Said::View(view) => ("view", view.frame_index, view.is_looping),
+        Said::Closed(_) => ("closed", 0, false),
+        Said::Behind => ("behind", 0, false),
+        _ => ("other", 0, false),
+    });
+    told.collect()
+}
+
+#[test]
+fn a_view_knows_whether_it_is_of_a_loop() {
+    let (inbox, mut queue) = recorded(&Arc::new(Metrics::new()));
+    [0, 0xffff, 0, 0xffff].iter().zip(0..).for_each(|(hash, frame)| say(&inbox, frame, *hash));
+    let expected = [("view", 0, false), ("view", 1, false), ("view", 2, false), ("view", 3, true)];
+    assert_eq!(heard(&mut queue), expected);
+    assert_eq!(batch(&inbox), (vec![0, 1, 2, 3], vec![0, 1, 2, 3], 1), "one loop is told");
+    assert_eq!(inbox.shared().frames(), 4);
+}
+
+#[test]
+fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
+    let (first, mut queue) = recorded(&Arc::new(Metrics::new()));
+    say(&first, 0, 0);
+    let second = first.renewed();
+    first.take(SessionEvent::Closed { frames: 1, decoder: String::new() });
+    first.worker_ended(&WorkerError::Ended);
+    say(&second, 0, 1);
+    assert_eq!(heard(&mut queue), [("view", 0, false), ("view", 1, false)]);
+    assert_eq!(batch(&second), (vec![0, 1], vec![0, 1], 0));
+}
+
+#[test]
+fn load_sheds_pictures_and_never_a_signal() {
+    // Bytes of each still, and how many of ten wait, with as many views.
+    for (bytes, waiting) in [(WAITING_BYTES * 2, 1), (WAITING_BYTES / 4, 4), (10, 10)] {
+        let metrics = Arc::new(Metrics::new());
+        let (inbox, mut queue) = recorded(&metrics);
+        for round in 0..2 {
+            let frames = inbox.shared().frames();
+            (0..10).for_each(|at| say_weighing(&inbox, frames + at, 0, bytes));
+            let views = heard(&mut queue).len();
+            let (rows, stills, _) = batch(&inbox);
+            assert_eq!((views, stills.len()), (waiting, waiting), "{bytes}, round {round}");
+            assert_eq!(rows, (frames..frames + 10).collect::<Vec<_>>(), "{bytes}");
+        }
+        let shed = [Shed::Stills, Shed::Keyframes].map(|shed| metrics.live_shed.of(shed).get());
+        assert_eq!(shed, [2 * (10 - waiting as u64); 2], "{bytes}");
+    }
+}
+
+#[test]
+fn a_full_queue_has_room_for_the_end() {
+    let metrics = Arc::new(Metrics::new());
+    let (inbox, mut queue) = recorded(&metrics);
+    (0..100).for_each(|frame| say(&inbox, frame, 0));
+    inbox.take(SessionEvent::Closed { frames: 100, decoder: String::new() });
+    assert_eq!(heard(&mut queue).last().map(|said| said.0), Some("closed"));
+    let shed = metrics.live_shed.of(Shed::Keyframes).get();
+    assert_eq!(shed, 100 - (WAITING - KEPT_FREE) as u64);
+}
+
+#[test]
+fn a_log_that_is_too_slow_ends_the_session() {
+    let (inbox, mut queue) = recorded(&Arc::new(Metrics::new()));
+    let signals: Vec<_> = (0..=SIGNALS_MAX as u64).map(|frame| signal(frame, 0)).collect();
+    inbox.take(SessionEvent::Signals(signals));
+    assert_eq!(heard(&mut queue), [("behind", 0, false)]);
+}

@@ -1,0 +1,257 @@
+//! Path from the port to a media worker: what a publisher sends, taken on the port's thread.
+//!
+//! A place in a worker is asked for as soon as the publisher is there, for the codec that it is
+//! most likely to send, and anew where it sends another. Pictures wait here, within bounds, only
+//! until there is one. What is not taken is counted, and then nothing is until the next picture
+//! that decoding can start with, which the publisher is asked for.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use media::Codec;
+use transport::{
+    rtp::Unit,
+    webrtc::{Failure, Sink, Told},
+};
+
+use super::{inbox::Shared, turns::Turns, workers::Seat};
+use crate::base::metrics::Metrics;
+
+/// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.
+const WAITING_UNITS: usize = 64;
+/// Their bytes.
+const WAITING_BYTES: usize = 2 << 20;
+
+/// Router of a session's access units to its worker.
+pub struct Intake {
+    metrics: Arc<Metrics>,
+    shared: Arc<Shared>,
+    turns: Arc<Turns>,
+    lane: Mutex<Lane>,
+}
+
+struct Lane {
+    /// Codec of a publisher that has sent nothing yet.
+    expected: Option<Codec>,
+    codec: Option<Codec>,
+    to: To,
+    /// A picture was not taken: those that follow refer to it.
+    is_broken: bool,
+}
+
+enum To {
+    Waiting { units: VecDeque<Unit>, bytes: usize },
+    Worker(Arc<Seat>),
+    Nowhere,
+}
+
+/// The port's end of an [`Intake`].
+pub struct Publisher(pub Arc<Intake>);
+
+impl Intake {
+    /// Router without a slot in a worker.
+    pub fn new(metrics: Arc<Metrics>, shared: Arc<Shared>, turns: Arc<Turns>) -> Arc<Intake> {
+        let lane = Lane { expected: None, codec: None, to: To::empty(), is_broken: false };
+        let lane = Mutex::new(lane);
+        Arc::new(Intake { metrics, shared, turns, lane })
+    }
+
+    /// The publisher most likely sends `codec`.
+    pub fn expect(&self, codec: Codec) {
+        self.lane().expected = Some(codec);
+    }
+
+    /// Sends what waits, and all that follows, to `seat`; it takes pictures of `codec`.
+    pub fn attach(&self, codec: Codec, seat: &Arc<Seat>) {
+        let mut lane = self.lane();
+        // Pictures of yet another codec have begun to come: a turn says so.
+        if lane.codec != Some(codec) || matches!(lane.to, To::Nowhere) {
+            return;
+        }
+        let before = std::mem::replace(&mut lane.to, To::Worker(Arc::clone(seat)));
+        // What was left out comes after all that waits.
+        let is_broken = std::mem::replace(&mut lane.is_broken, false);
+        if let To::Waiting { units, .. } = before {
+            units.into_iter().for_each(|unit| self.give(&mut lane, unit));
+        }
+        lane.is_broken |= is_broken;
+    }
+
+    /// Takes nothing from now on.
+    pub fn shut(&self) {
+        self.lane().to = To::Nowhere;
+    }
+
+    fn lane(&self) -> MutexGuard<'_, Lane> {
+        // A panic leaves a lane that is whole.
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give(&self, lane: &mut Lane, unit: Unit) {
+        let Unit { access_unit, last_packet_at, .. } = unit;
+        let is_start = access_unit.keyframe;
+        if lane.is_broken && !is_start {
+            self.shared.dropped();
+            return;
+        }
+        let is_taken = match &mut lane.to {
+            To::Worker(seat) => {
+                self.shared.sent(access_unit.pts.as_millis(), last_packet_at);
+                // The worker's end is told to the session by another way.
+                seat.push(access_unit).is_ok()
+            }
+            To::Waiting { units, bytes } => {
+                let after = *bytes + access_unit.data.len();
+                let fits = units.len() < WAITING_UNITS && after <= WAITING_BYTES;
+                if fits {
+                    *bytes = after;
+                    units.push_back(Unit { access_unit, ..unit });
+                }
+                fits
+            }
+            To::Nowhere => return,
+        };
+        let was_broken = std::mem::replace(&mut lane.is_broken, !is_taken);
+        if !is_taken {
+            self.shared.dropped();
+            // A start that was asked for and not taken has to be asked for again.
+            if is_start || !was_broken {
+                self.turns.broken();
+            }
+        }
+    }
+}
+
+impl To {
+    fn empty() -> To {
+        To::Waiting { units: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl Sink for Publisher {
+    fn reached(&mut self) {
+        let intake = &self.0;
+        let mut lane = intake.lane();
+        // A worker starts while the publisher still shakes hands.
+        if lane.codec.is_none()
+            && let Some(codec) = lane.expected
+        {
+            lane.codec = Some(codec);
+            intake.turns.coded(codec);
+        }
+    }
+
+    fn unit(&mut self, unit: Unit) {
+        let intake = &self.0;
+        let codec = unit.access_unit.codec;
+        intake.metrics.live_pictures.inc();
+        intake.shared.pictured(unit.last_packet_at);
+        let mut lane = intake.lane();
+        if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
+            (lane.codec, lane.to, lane.is_broken) = (Some(codec), To::empty(), false);
+            intake.turns.coded(codec);
+        }
+        intake.give(&mut lane, unit);
+    }
+
+    fn told(&mut self, what: Told) {
+        if what == Told::Connected {
+            self.0.shared.connected(Instant::now());
+        }
+        self.0.turns.told(what);
+    }
+}
+
+/// The port lets go of a session only when it is over.
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.0.turns.told(Told::Failed(Failure::PortEnded));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::{AccessUnit, Timebase, Timestamp};
+
+    use super::*;
+    use crate::base::metrics::Shed;
+    use crate::record::live::inbox::inbox;
+
+    fn unit(ticks: i64, keyframe: bool, bytes: usize) -> Unit {
+        let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
+        let access_unit = AccessUnit { codec: Codec::Vp8, pts, keyframe, data: vec![0; bytes] };
+        Unit { access_unit, last_packet_at: Instant::now(), captured_at: None }
+    }
+
+    fn intake() -> (Publisher, Arc<Turns>, Arc<Metrics>) {
+        let (metrics, turns) = (Arc::new(Metrics::new()), Arc::<Turns>::default());
+        let (inbox, _) = inbox(Arc::clone(&metrics), Arc::default(), Arc::clone(&turns));
+        let shared = Arc::clone(inbox.shared());
+        let intake = Intake::new(Arc::clone(&metrics), shared, Arc::clone(&turns));
+        (Publisher(intake), turns, metrics)
+    }
+
+    fn waiting(publisher: &Publisher) -> usize {
+        match &publisher.0.lane().to {
+            To::Waiting { units, .. } => units.len(),
+            _ => 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn after_one_that_was_not_taken_only_a_start_is() {
+        let (mut publisher, turns, metrics) = intake();
+        publisher.unit(unit(0, true, 10));
+        publisher.unit(unit(1, false, WAITING_BYTES));
+        publisher.unit(unit(2, false, 10));
+        assert_eq!((waiting(&publisher), metrics.live_shed.of(Shed::Pictures).get()), (1, 2));
+        let happened = turns.next().await;
+        assert!(happened.is_broken && happened.coded == Some(Codec::Vp8));
+        publisher.unit(unit(3, true, WAITING_BYTES));
+        assert!(turns.next().await.is_broken, "another start is asked for");
+        publisher.unit(unit(4, true, 10));
+        publisher.unit(unit(5, false, 10));
+        assert_eq!(waiting(&publisher), 3);
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_than_a_worker_takes() {
+        let (mut publisher, ..) = intake();
+        (0..1000).for_each(|at| publisher.unit(unit(at, at == 0, 1)));
+        assert_eq!(waiting(&publisher), WAITING_UNITS);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_asked_for_before_the_first_picture_and_once() {
+        let (mut publisher, turns, _) = intake();
+        publisher.reached();
+        publisher.0.expect(Codec::Vp8);
+        publisher.reached();
+        assert_eq!(turns.next().await.coded, Some(Codec::Vp8));
+        publisher.unit(unit(0, true, 10));
+        publisher.reached();
+        turns.broken();
+        assert_eq!(turns.next().await.coded, None, "there is one already, or will be");
+        assert_eq!(waiting(&publisher), 1);
+    }
+
+    #[tokio::test]
+    async fn another_codec_than_the_expected_asks_for_another_place() {
+        let (mut publisher, turns, _) = intake();
+        publisher.0.expect(Codec::H264);
+        publisher.reached();
+        publisher.unit(unit(0, true, 10));
+        assert_eq!(turns.next().await.coded, Some(Codec::Vp8));
+        assert_eq!(waiting(&publisher), 1);
+    }
+
+    #[tokio::test]
+    async fn a_port_that_lets_go_ends_the_session() {
+        let (publisher, turns, _) = intake();
+        drop(publisher);
+        assert_eq!(turns.next().await.end, Some(Told::Failed(Failure::PortEnded)));
+    }
+}

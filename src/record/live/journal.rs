@@ -1,0 +1,62 @@
+//! The way of a session's descriptions to its run's timeline.
+
+use std::{sync::Arc, time::Duration};
+
+use media::{ErrorKind, Label, SessionId};
+use timeline::{Appended, Event};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    base::patience::patiently,
+    runs::registry::{Registry, Run, RunError},
+};
+
+/// Longest wait of an event for room in the log.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reason that events are not on the timeline.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The run takes no more.
+    #[error("the run has ended")]
+    Over,
+    /// The log did not take them in time.
+    #[error("events cannot be stored: {0}")]
+    Lost(RunError),
+}
+
+/// The way to the timeline of one session.
+#[derive(Clone)]
+pub struct Journal {
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// The run of the session.
+    pub run: Arc<Run>,
+    /// The session.
+    pub session: SessionId,
+    /// Its index.
+    pub index_name: Option<Label>,
+}
+
+impl Journal {
+    /// Appends `events` together. A full log is waited for.
+    pub async fn write(&self, events: Vec<Event>) -> Result<Vec<Appended>, JournalError> {
+        self.patiently(|| self.registry.commit(&self.run, events.clone())).await
+    }
+
+    async fn patiently<Attempt: Future<Output = Result<Vec<Appended>, RunError>>>(
+        &self,
+        attempt: impl Fn() -> Attempt,
+    ) -> Result<Vec<Appended>, JournalError> {
+        let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
+        let never = CancellationToken::new();
+        let written = patiently(PATIENCE, &never, is_full, |_| attempt()).await;
+        written.map_err(|error| match error {
+            RunError::Terminal(_) | RunError::NotFound => JournalError::Over,
+            error => {
+                tracing::error!(run = %self.run.id(), %error, "events of a live session are lost");
+                JournalError::Lost(error)
+            }
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Novelty of a selected frame: its embedding, and the rule that compares it with the last frame
+//! that was described.
+//!
+//! Whatever goes wrong is answered by asking the model.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use embed::{Reuse, ReuseRule, Seen};
+use media::{Seq, Timestamp};
+use worker::NoveltyInput;
+
+use crate::{
+    base::metrics::{Metrics, NoveltyDecision},
+    record::eyes::Eyes,
+};
+
+/// The novelty of one session's frames.
+pub struct Novelty {
+    eyes: Eyes,
+    stream: u64,
+    reuse: Reuse,
+    metrics: Arc<Metrics>,
+    /// The last description and its event.
+    last: Option<(Seq, timeline::Finding)>,
+}
+
+/// Outcome of the novelty check of a frame.
+pub enum Verdict {
+    /// It does; what it is remembered by once it has one.
+    New(Option<Seen>),
+    /// The description of this event stands for it.
+    Reuse(Seq, Box<timeline::Finding>),
+}
+
+impl Novelty {
+    /// Novelty check of `stream`, of which nothing has been described.
+    pub fn new(eyes: Eyes, rule: ReuseRule, stream: u64, metrics: Arc<Metrics>) -> Novelty {
+        Novelty { eyes, stream, reuse: Reuse::new(rule, stream), metrics, last: None }
+    }
+
+    /// Judges the frame shown at `pts_ms`.
+    pub async fn judge(&mut self, pts_ms: i64, jpeg: &Bytes, input: NoveltyInput) -> Verdict {
+        let at = Timestamp::from_millis(pts_ms);
+        let seen = self.eyes.see(self.stream, at, jpeg, input, &self.metrics).await;
+        let Some(seen) = seen else { return Verdict::New(None) };
+        let novelty = self.reuse.judge(&seen);
+        self.metrics.novelty_decisions.of(NoveltyDecision::of(&novelty)).inc();
+        match (novelty, &self.last) {
+            (embed::Novelty::Reuse(_), Some((seq, finding))) => {
+                Verdict::Reuse(*seq, Box::new(finding.clone()))
+            }
+            _ => Verdict::New(Some(seen)),
+        }
+    }
+
+    /// The frame has a description, in the event `seq`.
+    pub fn described(&mut self, seen: Seen, seq: Seq, finding: timeline::Finding) {
+        self.reuse.described(seen);
+        self.last = Some((seq, finding));
+    }
+
+    /// The question changed: no description stands for another frame.
+    pub fn forget(&mut self) {
+        self.reuse.forget();
+        self.last = None;
+    }
+}

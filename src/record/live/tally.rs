@@ -1,0 +1,76 @@
+//! Counts of the endpoint and its sessions, added to the metrics as they grow.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use prometheus::IntCounter;
+use transport::webrtc::{PortCounts, Refused, SessionCounts};
+
+use crate::base::metrics::Metrics;
+
+/// Packet counts of one session that the metrics have already.
+#[derive(Debug, Default)]
+pub struct Packets(Mutex<SessionCounts>);
+
+/// Counts of dropped datagrams that the metrics have already.
+#[derive(Debug, Default)]
+pub struct Dropped(Mutex<[u64; Refused::ALL.len()]>);
+
+impl Packets {
+    /// Adds what has been counted since the last call.
+    pub fn tell(&self, now: SessionCounts, metrics: &Metrics) {
+        // Every change is one assignment: a panic leaves the counts usable.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut *known;
+        for (series, known, now) in [
+            (&metrics.live_packets, &mut known.packets, now.packets),
+            (&metrics.live_packets_asked, &mut known.nacks, now.nacks),
+            (&metrics.live_keyframes_asked, &mut known.keyframes_asked, now.keyframes_asked),
+            (&metrics.live_packets_lost, &mut known.lost, now.lost),
+        ] {
+            grow(series, known, now);
+        }
+    }
+}
+
+impl Dropped {
+    /// Adds what has been counted since the last call.
+    pub fn tell(&self, now: &PortCounts, metrics: &Metrics) {
+        for (known, why) in self.known().iter_mut().zip(Refused::ALL) {
+            grow(metrics.live_refused.of(why), known, now.refused(why));
+        }
+    }
+
+    /// Starts from zero again, as another port does.
+    pub fn begin_anew(&self) {
+        *self.known() = Default::default();
+    }
+
+    fn known(&self) -> MutexGuard<'_, [u64; Refused::ALL.len()]> {
+        // As above.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds the growth since `known`: a series never goes back.
+fn grow(series: &IntCounter, known: &mut u64, now: u64) {
+    series.inc_by(now.saturating_sub(*known));
+    *known = now.max(*known);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let (metrics, packets) = (Metrics::new(), Packets::default());
+        for (lost, told) in [(3, 3), (3, 3), (1, 3), (4, 4)] {
+            packets.tell(
+                SessionCounts { lost, packets: 10 * lost, ..SessionCounts::default() },
+                &metrics,
+            );
+            assert_eq!(metrics.live_packets_lost.get(), told);
+            assert_eq!(metrics.live_packets.get(), 10 * told);
+        }
+    }
+}

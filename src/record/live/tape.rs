@@ -1,0 +1,204 @@
+//! The recording of one live session: begins with its first frame, ends with the session.
+
+use std::sync::Arc;
+
+use gate::GateConfig;
+use media::{JobId, Label, RequestId, SessionId};
+use timeline::{
+    AnalysisKey, Event, Finding, FramesDecoded, MarkerConfig, MarkerDeriver, SamplingPolicy,
+    Signals,
+};
+
+use super::{inbox::Shared, session::End};
+use crate::{
+    base::{blocking::blocking, clock::wall_now, labels::Words},
+    record::{
+        recorder::{Recorder, RecorderSpec},
+        recording::{self, Head, RecordError, Recording, RunLog, Stores},
+    },
+    runs::registry::RunError,
+};
+
+/// Stream of live video.
+const STREAM: &str = "main";
+
+/// Settings of a recording.
+pub struct TapeSpec {
+    /// Log of the run.
+    pub log: RunLog,
+    /// Places of what is recorded.
+    pub stores: Stores,
+    /// The session.
+    pub session: SessionId,
+    /// Request that began it.
+    pub request_id: RequestId,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Thresholds that its publisher chose, where it did.
+    pub chosen_gate: Option<GateConfig>,
+    /// Index of its events.
+    pub index_name: Option<Label>,
+    /// Names of the tenant.
+    pub words: Words,
+}
+
+/// Recording of a session, before its first frame too.
+pub struct Tape {
+    spec: TapeSpec,
+    recording: Option<Recording>,
+    head: Option<Head>,
+    decoder: Option<String>,
+}
+
+impl TapeSpec {
+    /// Recorder of the session's frames, whose markers are the first analysis of its run.
+    pub fn recorder(&self) -> Recorder {
+        let markers = MarkerDeriver::new(self.analysis(), MarkerConfig::default());
+        Recorder::new(RecorderSpec {
+            gate: self.gate,
+            words: self.words.clone(),
+            markers: Some(markers),
+            finding: Finding {
+                session_id: Some(self.session),
+                index_name: self.index_name.clone(),
+                ..Finding::default()
+            },
+        })
+    }
+
+    fn analysis(&self) -> AnalysisKey {
+        let stream = STREAM.parse().expect("a valid stream id");
+        AnalysisKey { run: self.log.run.id(), stream, ordinal: 0 }
+    }
+
+    /// Events that close it, as they are known with the first frame.
+    fn head(&self, shared: &Shared) -> Head {
+        let extent = shared.extent();
+        let key = self.analysis();
+        let decoded = FramesDecoded {
+            request_id: self.request_id,
+            source_uri: format!("whip:{}", self.session),
+            stream_id: key.stream.clone(),
+            sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+            source_fps: None,
+            sample_fps: None,
+            decoded_frames: 0,
+            width: extent.map_or(0, |extent| extent.width),
+            height: extent.map_or(0, |extent| extent.height),
+            pixel_format: "unknown".to_owned(),
+            decoder: None,
+            decoder_fallback: None,
+            truncated: false,
+            reason: None,
+            gate: self.chosen_gate,
+            wall_start_ms: Some(Some(wall_now())),
+            signals: Signals::Inline(Vec::new()),
+        };
+        let analysis = recording::analysis(&key, &decoded, self.gate, &self.log.run);
+        Head { received: None, decoded, analysis: Some(analysis) }
+    }
+}
+
+impl Tape {
+    /// Nothing is recorded yet.
+    pub fn new(spec: TapeSpec) -> Tape {
+        Tape { spec, recording: None, head: None, decoder: None }
+    }
+
+    /// Index of its events.
+    pub fn index_name(&self) -> Option<&Label> {
+        self.spec.index_name.as_ref()
+    }
+
+    /// Notes the decoder that was really used.
+    pub fn decoded_by(&mut self, decoder: String) {
+        self.decoder = Some(decoder).filter(|decoder| !decoder.is_empty());
+    }
+
+    /// Closes the open segment; returns the numbers of frames and markers.
+    pub fn end(&self, shared: &Shared) -> (u64, u64) {
+        shared.recorder().map_or((0, 0), |mut recorder| {
+            recorder.end();
+            (recorder.frames(), recorder.markers())
+        })
+    }
+
+    /// Writes what is decided; returns an end where it ends the session.
+    pub async fn write(&mut self, shared: &Shared) -> Option<End> {
+        let batch = shared.recorder()?.take();
+        if batch.is_empty() {
+            return None;
+        }
+        let begun = match self.recording.take() {
+            Some(recording) => Ok(recording),
+            None => {
+                let head = self.spec.head(shared);
+                self.head = Some(head.clone());
+                let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
+                let job = JobId::from_bytes(*self.spec.session.as_bytes());
+                Err(move || Recording::begin(log, stores, job, head))
+            }
+        };
+        let written = blocking(move || {
+            let mut recording = begun.or_else(|begin| begin())?;
+            let outcome = recording.write(batch);
+            Ok((recording, outcome))
+        });
+        match written.await {
+            Ok(Ok((recording, outcome))) => {
+                self.recording = Some(recording);
+                outcome.err().map(refused)
+            }
+            Ok(Err(error)) => Some(refused(error)),
+            Err(_) => Some(End::Failed("its frames cannot be recorded".to_owned())),
+        }
+    }
+
+    /// Writes the rest, closes the recording, cut off by `cut`, and ends the run with `last`.
+    pub async fn close(&mut self, shared: &Shared, cut: Option<&str>, last: Option<Event>) {
+        let run = Arc::clone(&self.spec.log.run);
+        let numbers = self.end(shared);
+        // A run that takes no more has ended by itself; anything else is logged.
+        drop(self.write(shared).await);
+        let (log, head) = (self.spec.log.clone(), self.head.take());
+        let (recording, decoder) = (self.recording.take(), self.decoder.take());
+        let reason = cut.map(str::to_owned);
+        let closed = blocking(move || {
+            let (Some(recording), Some(mut head)) = (recording, head) else {
+                return log.append_all(std::iter::empty(), last).map_err(RecordError::Run);
+            };
+            let sealed = recording.seal()?;
+            head.decoded.decoder = decoder;
+            head.decoded.truncated = reason.is_some();
+            head.decoded.reason = reason;
+            head.decoded.signals = sealed.signals().clone();
+            Ok(sealed.close(head.events(numbers.0, numbers.1), last)?)
+        });
+        match closed.await {
+            Ok(Ok(_) | Err(RecordError::Run(RunError::Terminal(_) | RunError::NotFound))) => {}
+            Ok(Err(error)) => {
+                tracing::error!(run = %run.id(), %error, "the end of a live session is not recorded");
+            }
+            Err(died) => {
+                tracing::error!(run = %run.id(), error = %died, "recording a session died")
+            }
+        }
+    }
+}
+
+fn refused(error: RecordError) -> End {
+    match error {
+        RecordError::Run(RunError::Terminal(_) | RunError::NotFound) => End::RunOver,
+        RecordError::Quota(_) | RecordError::DiskLow(_) => {
+            End::Failed(format!("stills cannot be kept: {error}"))
+        }
+        RecordError::Run(_) => {
+            tracing::error!(%error, "events of a live session are lost");
+            End::Failed("events cannot be stored".to_owned())
+        }
+        RecordError::Store(_) => {
+            tracing::error!(%error, "frames of a live session cannot be stored");
+            End::Failed("stills cannot be kept: they cannot be written".to_owned())
+        }
+    }
+}

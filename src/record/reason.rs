@@ -1,0 +1,91 @@
+//! Reasoning: a source's chunks described by models while it is decoded.
+//!
+//! What is asked and in which order is decided in `ledger` without a clock or a socket; `driver`
+//! does the asking and records the answers. Knows no backend: whoever asks is a [`Describer`].
+
+mod describer;
+mod driver;
+mod ledger;
+mod model;
+mod outage;
+mod reuse;
+
+pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
+pub use driver::{Driver, RAW_BYTES_MAX, Subject, Told};
+pub use ledger::{Inquiry, Question, Span, Totals};
+pub use model::{Ask, Models};
+pub use outage::{Outage, Try};
+pub use reuse::{Judge, Novelty};
+
+use std::sync::Arc;
+
+use media::{Label, Marker};
+use timeline::{MarkerConfig, SemanticOutcome};
+use worker::ViewOptions;
+
+use super::runner::{Ingest, Ingested};
+use crate::record::analysis::{FrameResult, Windowing};
+
+/// A checked request to reason over a source.
+pub struct Reason {
+    /// The source, and how it is decoded.
+    pub ingest: Ingest,
+    /// Questions to models.
+    pub semantics: Semantics,
+    /// Settings of the events and the answer.
+    pub terms: Terms,
+}
+
+/// Settings of the events and the answer of a reasoning.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Mode of the analysis.
+    pub mode: String,
+    /// Model asked for.
+    pub model: Label,
+    /// Rule by which frames are grouped into windows.
+    pub windowing: Windowing,
+    /// Rule by which a marker is exact or confirmed.
+    pub markers: MarkerConfig,
+    /// The caller's index.
+    pub index_name: Option<Label>,
+    /// The caller's own schema says what an answer holds: events carry its object.
+    pub keeps_output: bool,
+}
+
+/// Questions to models about a source.
+pub enum Semantics {
+    /// Nothing: the gate decides alone.
+    Off,
+    /// Nothing, for want of a model; the reason is told.
+    Missing(String),
+    /// Questions to describe each chunk.
+    Chunks(Description),
+}
+
+/// Settings by which the chunks of a source are described.
+pub struct Description {
+    /// Settings of chunks and their images.
+    pub views: ViewOptions,
+    /// Question about each chunk.
+    pub inquiry: Inquiry,
+    /// Way to the models.
+    pub describer: Arc<dyn Describer>,
+    /// Novelty check; `None` has every chunk described.
+    pub novelty: Option<Novelty>,
+}
+
+/// Result of a reasoning.
+#[derive(Debug)]
+pub struct Reasoned {
+    /// The decoding.
+    pub ingested: Ingested,
+    /// Every frame.
+    pub frames: Vec<FrameResult>,
+    /// The markers that were emitted.
+    pub markers: Vec<Marker>,
+    /// The figures over all chunks.
+    pub totals: Totals,
+    /// Outcome of asking models.
+    pub semantic: SemanticOutcome,
+}

@@ -1,0 +1,367 @@
+//! Asks models about chunks as they come, and records what they say as they say it.
+//!
+//! Holds the pictures of as many chunks as are asked about, and of a few that wait for an answer:
+//! whoever sends the next one waits. Ends at once when it is cancelled; asks under way are dropped with it.
+
+use std::{
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use embed::Newness;
+use gate::Reason;
+use infer::{Finding, Tokens};
+use media::{EventType, Label, RequestId, StreamId};
+use timeline::{SemanticChunkGenerated, SemanticChunkInferred, SemanticOutcome};
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+use worker::Chunk;
+
+use super::{
+    describer::{Answered, Describer, Unanswered},
+    ledger::{Inquiry, Ledger, Question, Span, Totals},
+    reuse::{Answer, Judge, Judged, Judging, Standing, Turn},
+};
+use crate::{
+    base::{
+        labels::Words,
+        metrics::{Metrics, NoveltyDecision},
+        telemetry::SPANS,
+    },
+    record::analysis::Insight,
+    runs::registry::{JobToken, Registry, Run, RunError},
+};
+pub use record::RAW_BYTES_MAX;
+use writing::Unwritten;
+
+mod record;
+mod writing;
+
+/// Chunks that wait for the answer to another, beside those that are asked about.
+const WAITING_MAX: usize = 16;
+/// Chunks that wait for the log.
+const UNWRITTEN_MAX: usize = 16;
+
+/// Fields that the events of a reasoning share.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The request.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// The caller's index.
+    pub index_name: Option<Label>,
+    /// The tenant's words.
+    pub words: Words,
+    /// The caller's own schema says what an answer holds: events carry its object.
+    pub keeps_output: bool,
+}
+
+/// Result of all questions.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Outcomes by the frames of each chunk, not in order.
+    pub insights: Vec<(Span, Arc<Insight>)>,
+    /// The figures.
+    pub totals: Totals,
+    /// Number of chunks with an answer, and the error of the first without one.
+    pub semantic: SemanticOutcome,
+    /// Chunks were left out because it was cancelled.
+    pub is_cut: bool,
+    /// Error that ended it early; answers until then are on the timeline.
+    pub failed: Option<RunError>,
+}
+
+impl Told {
+    /// Something of it is on the timeline.
+    pub fn has_said(&self) -> bool {
+        !self.insights.is_empty()
+    }
+}
+
+/// The asks of one reasoning.
+pub struct Driver {
+    /// The log.
+    pub registry: Arc<Registry>,
+    /// The run.
+    pub run: Arc<Run>,
+    /// Counters and gauges of the service.
+    pub metrics: Arc<Metrics>,
+    /// Way to the models.
+    pub describer: Arc<dyn Describer>,
+    /// Fields that the events share.
+    pub subject: Subject,
+    /// Job that shows the progress.
+    pub token: JobToken,
+}
+
+/// A chunk about to be described.
+struct Asking {
+    question: Question,
+    /// Event type of the chunk by the gate.
+    event_type: EventType,
+}
+
+/// A chunk of which it is known what is said.
+struct Done {
+    chunk_index: u64,
+    event_type: EventType,
+    prompt_version: String,
+    outcome: Outcome,
+}
+
+/// Outcome of a chunk.
+enum Outcome {
+    /// A model answered, and this is in its answer.
+    Answered(Box<(Answered, Finding)>),
+    /// No model answered.
+    Unanswered(Unanswered),
+    /// The answer to another chunk stands for it.
+    Reused(Arc<Answer>),
+}
+
+/// Result of a chunk, to be written.
+struct Closed {
+    span: Span,
+    insight: Arc<Insight>,
+    inferred: SemanticChunkInferred,
+    generated: SemanticChunkGenerated,
+    /// A model answered.
+    is_answered: bool,
+}
+
+/// State of all questions in progress.
+struct Work {
+    ledger: Ledger,
+    started: Instant,
+    insights: Vec<(Span, Arc<Insight>)>,
+    asks: JoinSet<Done>,
+    /// More chunks may come.
+    is_open: bool,
+    judge: Option<Judge>,
+    judging: Option<Judging>,
+    standing: Standing<Asking>,
+    unwritten: Unwritten,
+    /// Error of the first chunk without an answer.
+    first_error: Option<String>,
+}
+
+impl Work {
+    fn new(ledger: Ledger, judge: Option<Judge>) -> Work {
+        Work {
+            ledger,
+            started: Instant::now(),
+            insights: Vec::new(),
+            asks: JoinSet::new(),
+            is_open: true,
+            judge,
+            judging: None,
+            standing: Standing::default(),
+            unwritten: Unwritten::default(),
+            first_error: None,
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        let is_at_work = self.judging.is_some() || !self.asks.is_empty();
+        self.is_open || is_at_work || self.unwritten.len() > 0
+    }
+
+    /// Answers may be repeated: there is a judge, at work or not.
+    fn reuses(&self) -> bool {
+        self.judge.is_some() || self.judging.is_some()
+    }
+
+    fn takes_more(&self) -> bool {
+        let waiting = self.standing.waiting();
+        let has_room = waiting < WAITING_MAX
+            && self.unwritten.len() < UNWRITTEN_MAX
+            && self.ledger.has_room(waiting);
+        self.is_open && self.judging.is_none() && has_room
+    }
+}
+
+impl Outcome {
+    fn cost(&self) -> (Tokens, Duration) {
+        match self {
+            Outcome::Answered(answered) => (answered.0.tokens, answered.0.latency),
+            Outcome::Unanswered(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
+            _ => (Tokens::default(), Duration::ZERO),
+        }
+    }
+}
+
+/// Reason that questions end early.
+enum End {
+    /// They were cancelled, or their run has ended.
+    Cut,
+    /// An ask panicked.
+    Lost,
+    /// This failed.
+    Failed(RunError),
+}
+
+impl From<RunError> for End {
+    fn from(error: RunError) -> End {
+        match error {
+            RunError::Terminal(_) | RunError::NotFound => End::Cut,
+            error => End::Failed(error),
+        }
+    }
+}
+
+/// Awaits the judging under way; never returns where there is none.
+async fn judged(judging: &mut Option<Judging>) -> Judged {
+    match judging {
+        Some(judging) => judging.await,
+        None => pending().await,
+    }
+}
+
+impl Driver {
+    /// Asks about every chunk until the sender is gone and all is answered, or until `cancel`; where
+    /// `judge` finds nothing new in one, an earlier answer stands for it.
+    pub async fn run(
+        self,
+        inquiry: Inquiry,
+        judge: Option<Judge>,
+        mut chunks: mpsc::Receiver<Chunk>,
+        cancel: CancellationToken,
+    ) -> Told {
+        let mut work = Work::new(Ledger::new(inquiry), judge);
+        let ended = loop {
+            self.write(&mut work, &cancel);
+            self.token.tell_chunks(work.ledger.progress());
+            if !work.goes_on() {
+                break Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break Err(End::Cut),
+                Some(done) = work.asks.join_next() => {
+                    // A panic in an ask is our bug, and the job's end.
+                    let Ok(done) = done else { break Err(End::Lost) };
+                    self.settle(&mut work, done);
+                }
+                written = work.unwritten.written() => {
+                    if let Err(error) = self.take_in(&mut work, written) {
+                        break Err(error.into());
+                    }
+                }
+                judged = judged(&mut work.judging) => {
+                    work.judging = None;
+                    work.judge = Some(judged.judge);
+                    self.take(&mut work, judged.chunk, judged.same_as);
+                }
+                chunk = chunks.recv(), if work.takes_more() => match chunk {
+                    Some(chunk) => match work.judge.take() {
+                        Some(judge) => work.judging = Some(judge.judging(chunk)),
+                        None => self.take(&mut work, chunk, None),
+                    },
+                    None => work.is_open = false,
+                },
+            }
+        };
+        let ended = match ended {
+            Err(end) => Err(self.wind_up(&mut work, end, &cancel).await),
+            Ok(()) => Ok(()),
+        };
+        let (is_cut, failed) = match ended {
+            Ok(()) => (false, None),
+            Err(End::Cut) => (true, None),
+            Err(End::Lost) => (false, Some(RunError::Unfinished)),
+            Err(End::Failed(error)) => (false, Some(error)),
+        };
+        let Work { insights, mut ledger, first_error, .. } = work;
+        let progress = ledger.progress();
+        let semantic = SemanticOutcome {
+            requested: true,
+            chunks_asked: progress.asked,
+            chunks_failed: progress.unanswered,
+            error: first_error,
+            fallback_used: progress.unanswered > 0,
+        };
+        Told { insights, totals: ledger.totals(), semantic, is_cut, failed }
+    }
+
+    /// Closes a chunk of which it is known what is said. What waited for an answer that it has not got
+    /// goes on at once, before another chunk takes its place.
+    fn settle(&self, work: &mut Work, done: Done) {
+        let Some(closed) = self.close(work, done) else { return };
+        if !closed.is_answered {
+            for (asking, answer) in work.standing.close(closed.span.chunk_index, None) {
+                self.stand(work, asking, answer);
+            }
+        }
+        work.unwritten.push(closed);
+    }
+
+    /// Takes up a chunk, which shows nothing that chunk `same_as` does not.
+    fn take(&self, work: &mut Work, chunk: Chunk, same_as: Option<u64>) {
+        let chosen = chunk.views.iter().filter(|view| view.reason.is_some()).count();
+        self.metrics.keyframes.inc_by(chosen as u64);
+        let strongest = chunk.views.iter().filter_map(|view| view.reason).min_by_key(priority);
+        let event_type = strongest.map_or(EventType::ContextObservation, Reason::event_type);
+        let chunk_index = chunk.index;
+        let turn = same_as.map(|other| {
+            let is_asked = work.ledger.is_asked(other) || work.unwritten.answers(other);
+            (other, work.standing.turn(chunk_index, other, is_asked))
+        });
+        let question = work.ledger.ask(chunk, work.started.elapsed());
+        let asking = Asking { question, event_type };
+        match turn {
+            None => self.begin(work, asking, None),
+            Some((_, Turn::Answered(answer))) => self.stand(work, asking, Some(answer)),
+            Some((other, Turn::Waits)) => work.standing.wait(chunk_index, other, asking),
+            Some((_, Turn::Deputy)) => self.stand(work, asking, None),
+        }
+    }
+
+    /// Lets `answer` stand for a chunk that shows nothing new; where there is none, asks.
+    fn stand(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
+        let decision = match answer {
+            Some(_) => NoveltyDecision::Reuse,
+            // Of what it shows nothing has been described.
+            None => NoveltyDecision::of_newness(Newness::First),
+        };
+        self.metrics.novelty_decisions.of(decision).inc();
+        self.begin(work, asking, answer);
+    }
+
+    /// Asks, unless there is an answer.
+    fn begin(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
+        let Asking { question, event_type } = asking;
+        let chunk_index = question.chunk_index;
+        let prompt_version = question.prompt.version.to_string();
+        let span = tracing::info_span!(target: SPANS, "chunk", chunk_index);
+        let described = match answer {
+            Some(answer) => Err(answer),
+            None => Ok(self.describer.describe(question)),
+        };
+        let ask = async move {
+            let outcome = match described {
+                Ok(describing) => match describing.await {
+                    Ok(answer) => {
+                        let words = || Finding::of_words(&answer.text);
+                        let found = answer.json.as_ref().map_or_else(words, Finding::read);
+                        Outcome::Answered(Box::new((answer, found)))
+                    }
+                    Err(unanswered) => Outcome::Unanswered(unanswered),
+                },
+                Err(answer) => Outcome::Reused(answer),
+            };
+            Done { chunk_index, event_type, prompt_version, outcome }
+        };
+        work.asks.spawn(ask.instrument(span));
+    }
+}
+
+/// Strongest first.
+fn priority(reason: &Reason) -> usize {
+    Reason::ALL.iter().position(|known| known == reason).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! The two events of a chunk, and what its frames get.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use infer::{Finding, Tokens};
+use media::EventType;
+use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
+
+use super::{
+    super::{
+        describer::{Answered, Unanswered},
+        ledger::{Span, Timing},
+    },
+    Closed, Done, Driver, Outcome, Subject, Work,
+};
+use crate::{
+    base::metrics::ChunkEnd,
+    record::analysis::{Insight, Said},
+};
+
+/// Bytes of a model's text that an event repeats.
+pub const RAW_BYTES_MAX: usize = 64 << 10;
+
+impl Driver {
+    /// Closes a chunk: writes the outcome of its frames into its two events.
+    pub(super) fn close(&self, work: &mut Work, done: Done) -> Option<Closed> {
+        let Done { chunk_index, event_type, prompt_version, outcome } = done;
+        let said = match &outcome {
+            Outcome::Answered(answered) => Some(answered.1.description.as_str()),
+            Outcome::Reused(answer) => Some(answer.said.description.as_str()),
+            Outcome::Unanswered(_) => None,
+        };
+        let (tokens, latency) = outcome.cost();
+        let now = work.started.elapsed();
+        let (span, timing) = work.ledger.close(chunk_index, said, tokens, latency, now)?;
+        let generated = self.generated(span, timing, counted(tokens), latency);
+        let mut inferred = self.inferred(span, self.subject.words.event_type(event_type), latency);
+        inferred.tokens = counted(tokens);
+        let is_answered = matches!(outcome, Outcome::Answered(_));
+        self.metrics.reason_chunks.of(ChunkEnd::of(&outcome)).inc();
+        if !matches!(outcome, Outcome::Unanswered(_)) {
+            let work = self.metrics.owners.of(&self.run.origin().principal);
+            work.descriptions.fetch_add(1, Relaxed);
+        }
+        let insight = match outcome {
+            Outcome::Reused(answer) => answer.stand_for(&mut inferred),
+            Outcome::Answered(answered) => {
+                inferred.prompt_version = Some(prompt_version);
+                let (answer, found) = *answered;
+                Arc::new(Insight::Said(self.answered(&mut inferred, answer, found)))
+            }
+            Outcome::Unanswered(Unanswered { reason, error, sent }) => {
+                self.note_failure(work, chunk_index, error);
+                if let Some(sent) = sent {
+                    inferred.prompt_version = Some(prompt_version);
+                    inferred.provider = sent.provider;
+                    inferred.provider_fallback_used = sent.provider_fallback_used;
+                    inferred.tier = Some(Pass::First);
+                    inferred.model = Some(sent.model);
+                    inferred.attempts = Some(sent.attempts);
+                }
+                inferred.semantic_fallback_used = true;
+                inferred.semantic_error = Some(reason.clone());
+                Arc::new(Insight::Unsaid(reason))
+            }
+        };
+        Some(Closed { span, insight, inferred, generated, is_answered })
+    }
+
+    /// Counts a chunk without an answer, and says the first one of the run.
+    fn note_failure(&self, work: &mut Work, chunk_index: u64, error: String) {
+        if work.first_error.is_none() {
+            let (run, request_id) = (self.run.id(), self.subject.request_id);
+            tracing::warn!(%run, %request_id, chunk_index, error, "no model answers for a chunk of the run: the gate decides for it");
+            work.first_error = Some(error);
+        }
+    }
+
+    /// Puts a model's answer into the chunk's event.
+    fn answered(
+        &self,
+        inferred: &mut SemanticChunkInferred,
+        answer: Answered,
+        found: Finding,
+    ) -> Said {
+        let said = Said { model: Some(answer.model.clone()), ..self.subject.said(&found) };
+        inferred.provider = Some(answer.provider);
+        inferred.semantic_error = answer.second_failed;
+        inferred.provider_fallback_used = answer.provider_fallback_used;
+        if let Some(spoken) = &said.event_type {
+            inferred.event_type = spoken.clone();
+        }
+        inferred.object_label = said.object_label.clone();
+        inferred.summary = found.summary;
+        inferred.description = found.description;
+        inferred.confidence = said.confidence;
+        let json = answer.json.filter(|json| self.subject.keeps_output && json.is_object());
+        let output = json.map(|json| json.to_string()).filter(|text| text.len() <= RAW_BYTES_MAX);
+        inferred.output = output.and_then(JsonText::parse);
+        let said_bytes = answer.text.len();
+        inferred.raw_output = cut(answer.text);
+        inferred.truncated = found.truncated || inferred.raw_output.len() < said_bytes;
+        inferred.tier = Some(answer.pass);
+        inferred.model = Some(answer.model);
+        inferred.attempts = Some(answer.attempts);
+        said
+    }
+
+    /// Fields of the event where no model answered.
+    fn inferred(
+        &self,
+        span: Span,
+        event_type: EventType,
+        latency: Duration,
+    ) -> SemanticChunkInferred {
+        SemanticChunkInferred {
+            request_id: self.subject.request_id,
+            stream_id: self.subject.stream_id.clone(),
+            chunk_index: span.chunk_index,
+            provider: None,
+            provider_fallback_used: false,
+            semantic_fallback_used: false,
+            semantic_error: None,
+            event_type,
+            object_label: None,
+            summary: String::new(),
+            description: String::new(),
+            confidence: None,
+            raw_output: String::new(),
+            output: None,
+            tokens: timeline::Tokens::default(),
+            inference_latency_ms: latency.as_millis() as u64,
+            tier: None,
+            model: None,
+            attempts: None,
+            prompt_version: None,
+            start_pts_ms: Some(span.start_pts_ms),
+            end_pts_ms: Some(span.end_pts_ms),
+            reused_from_seq: None,
+            index_name: self.subject.index_name.clone(),
+            truncated: false,
+        }
+    }
+
+    fn generated(
+        &self,
+        span: Span,
+        timing: Timing,
+        tokens: timeline::Tokens,
+        latency: Duration,
+    ) -> SemanticChunkGenerated {
+        SemanticChunkGenerated {
+            request_id: self.subject.request_id,
+            stream_id: self.subject.stream_id.clone(),
+            chunk_index: span.chunk_index,
+            chunk_frames: span.frames,
+            process_ms: timing.process_ms,
+            source_span_ms: span.end_pts_ms.saturating_sub(span.start_pts_ms).max(0) as u64,
+            lag_ms: timing.lag_ms,
+            index_name: self.subject.index_name.clone(),
+            tokens,
+            inference_latency_ms: latency.as_millis() as u64,
+        }
+    }
+}
+
+impl ChunkEnd {
+    fn of(outcome: &Outcome) -> ChunkEnd {
+        match outcome {
+            Outcome::Answered(answered) if answered.0.json.is_none() => ChunkEnd::PlainText,
+            Outcome::Answered(_) => ChunkEnd::Answered,
+            Outcome::Reused(_) => ChunkEnd::Repeated,
+            Outcome::Unanswered(_) => ChunkEnd::Failed,
+        }
+    }
+}
+
+impl Subject {
+    /// Finding of a model, in the tenant's words.
+    fn said(&self, found: &Finding) -> Said {
+        let event_type = found.event_type.clone();
+        Said {
+            is_scene_cut: event_type == Some(EventType::SceneCut),
+            event_type: event_type.map(|event_type| self.words.event_type(event_type)),
+            confidence: found.confidence,
+            object_label: found.object_label.as_deref().map(|label| self.words.object_label(label)),
+            summary: found.summary.clone(),
+            model: None,
+        }
+    }
+}
+
+fn counted(tokens: Tokens) -> timeline::Tokens {
+    timeline::Tokens {
+        prompt_tokens: tokens.prompt,
+        completion_tokens: tokens.completion,
+        thinking_tokens: tokens.thinking,
+        total_tokens: tokens.total,
+    }
+}
+
+/// The start of a model's text, as much as an event holds beside everything else.
+pub(super) fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(RAW_BYTES_MAX));
+    text
+}

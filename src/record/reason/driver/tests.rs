@@ -1,0 +1,315 @@
+//! Asks on a real log: what is recorded, how much is in hand, and how it all ends.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use gate::Reason;
+use media::{Extent, Timestamp, WallTime};
+use serde_json::{Value, json};
+use timeline::{Event, Options, Pass, Timeline};
+use tokio::sync::Semaphore;
+use worker::View;
+
+use super::{record::cut, *};
+use crate::{
+    base::keys::Principal,
+    record::reason::{Describing, Sent},
+    runs::registry::{Origin, RunLimits},
+};
+
+mod ends;
+mod repeats;
+
+/// Error of a question for which there was no place.
+const FULL: &str = "too many wait";
+const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
+
+/// Error of a question whose describer has a bug.
+const BUG: &str = "panics";
+
+/// Answers a question once it has a permit, as its script says.
+struct Scripted {
+    script: Box<dyn Fn(u64) -> Result<Value, &'static str> + Send + Sync>,
+    permits: Arc<Semaphore>,
+    under_way: Arc<AtomicUsize>,
+    /// Questions that have an answer.
+    answered: Arc<AtomicUsize>,
+    most: AtomicUsize,
+    seen: Mutex<Vec<Question>>,
+}
+
+/// Counts itself down, also when it is given up.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Scripted {
+    fn new(
+        permits: usize,
+        script: impl Fn(u64) -> Result<Value, &'static str> + Send + Sync + 'static,
+    ) -> Arc<Scripted> {
+        Arc::new(Scripted {
+            script: Box::new(script),
+            permits: Arc::new(Semaphore::new(permits)),
+            under_way: Arc::default(),
+            answered: Arc::default(),
+            most: AtomicUsize::new(0),
+            seen: Mutex::default(),
+        })
+    }
+}
+
+impl Describer for Scripted {
+    fn describe(&self, question: Question) -> Describing {
+        let said = (self.script)(question.chunk_index);
+        self.seen.lock().expect("whole").push(question);
+        let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        let (permits, under_way) = (Arc::clone(&self.permits), UnderWay(self.under_way.clone()));
+        let answered = Arc::clone(&self.answered);
+        Box::pin(async move {
+            let _under_way = under_way;
+            permits.acquire().await.expect("open").forget();
+            assert_ne!(said, Err(BUG), "as the script says");
+            answered.fetch_add(1, Ordering::SeqCst);
+            let tokens = Tokens { prompt: 10, completion: 2, thinking: 0, total: 12 };
+            match said {
+                Ok(json) => Ok(Answered {
+                    provider: "scripted".to_owned(),
+                    model: "m".to_owned(),
+                    pass: Pass::First,
+                    provider_fallback_used: false,
+                    text: json.to_string(),
+                    second_failed: json.get("second_failed").map(Value::to_string),
+                    json: Some(json),
+                    tokens,
+                    latency: Duration::from_millis(5),
+                    attempts: 1,
+                }),
+                Err(reason) => {
+                    let sent = (reason != FULL).then(|| Sent {
+                        provider: Some("scripted".to_owned()),
+                        provider_fallback_used: false,
+                        model: "m".to_owned(),
+                        tokens,
+                        latency: Duration::from_millis(7),
+                        attempts: 2,
+                    });
+                    let error = format!("scripted: {reason}");
+                    Err(Unanswered { reason: reason.to_owned(), error, sent })
+                }
+            }
+        })
+    }
+}
+
+fn chunk(index: u64) -> Chunk {
+    let start = index as i64 * 1000;
+    let view = View {
+        frame_index: index * 30,
+        pts: Timestamp::from_millis(start),
+        reason: (index == 0).then_some(Reason::SceneCut),
+        extent: Extent { width: 2, height: 2 },
+        jpeg: vec![0xff; 64],
+        novelty: None,
+    };
+    let (start_pts_ms, end_pts_ms, first_frame) = (start, start + 967, index * 30);
+    Chunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
+}
+
+fn said(index: u64) -> Value {
+    json!({
+        "event_type": format!("Van {index}"), "object_label": "Van", "summary": "s",
+        "description": format!("d {index}"), "confidence": 0.5,
+    })
+}
+
+struct Stage {
+    driver: Driver,
+    _dir: tempfile::TempDir,
+}
+
+async fn stage(describer: Arc<Scripted>) -> Stage {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
+    let limits = RunLimits { active: 3, ttl: Duration::from_secs(3600) };
+    let registry = Registry::open(
+        timeline,
+        limits,
+        Arc::default(),
+        WallTime { epoch_ms: 0 },
+        &Default::default(),
+    );
+    let registry = registry.expect("rebuilt");
+    let origin = Origin {
+        principal: Principal::named("a"),
+        tenant: None,
+        mode: "balanced".to_owned(),
+        model: None,
+        session: None,
+    };
+    let run = registry.create(origin, REQUEST).await.expect("created");
+    let subject = Subject {
+        request_id: REQUEST,
+        stream_id: "main".parse().expect("an id"),
+        index_name: "door".parse().ok(),
+        words: Words::default(),
+        keeps_output: false,
+    };
+    let metrics = Arc::new(Metrics::new());
+    let token = JobToken::default();
+    Stage { driver: Driver { registry, run, metrics, describer, subject, token }, _dir: dir }
+}
+
+fn inquiry(concurrency: usize) -> Inquiry {
+    Inquiry { task: String::new(), is_clip: false, is_chained: false, compares: false, concurrency }
+}
+
+fn chunks_of(registry: &Registry, run: &Run) -> Vec<Event> {
+    let stored = registry.timeline().read(run.id(), media::Seq(0), 1000, None).expect("readable");
+    let events = stored.into_iter().map(|stored| stored.decode().expect("ours"));
+    events
+        .filter(|event| !matches!(event, Event::RunCreated(_) | Event::StopRequested(_)))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
+    let describer = Scripted::new(100, |index| match index {
+        1 => Err("the backend a is rate limited"),
+        _ => Ok(said(index)),
+    });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let metrics = Arc::clone(&driver.metrics);
+    let (to, taken) = mpsc::channel(1);
+    let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
+    for index in 0..3 {
+        to.send(chunk(index)).await.expect("taken");
+    }
+    drop(to);
+    let told = told.await.expect("no panic");
+    assert!(!told.is_cut);
+    assert_eq!(told.totals.chunks_analyzed, 2);
+    assert_eq!(told.totals.tokens.total, 36, "failed asks cost too");
+    assert_eq!(metrics.keyframes.get(), 1, "pictures of selected frames");
+    let insights: Vec<_> =
+        told.insights.iter().map(|(span, what)| (span.first_frame, what)).collect();
+    assert!(matches!(&**insights[0].1, Insight::Said(said) if said.summary == "s"));
+    assert_eq!(insights[1].0, 30);
+    assert_eq!(**insights[1].1, Insight::Unsaid("the backend a is rate limited".to_owned()));
+
+    let events = chunks_of(&registry, &run);
+    assert_eq!(events.len(), 6, "{events:?}");
+    let Event::SemanticChunkInferred(first) = &events[0] else { panic!("{:?}", events[0]) };
+    assert_eq!((first.event_type.as_str(), first.object_label.as_deref()), ("van_0", Some("van")));
+    assert_eq!((first.provider.as_deref(), first.tier), (Some("scripted"), Some(Pass::First)));
+    assert_eq!(first.prompt_version.as_deref(), Some("describe-1"));
+    assert_eq!((first.start_pts_ms, first.end_pts_ms), (Some(0), Some(967)));
+    assert_eq!((first.tokens.total_tokens, first.inference_latency_ms), (12, 5));
+    assert_eq!((first.semantic_fallback_used, &first.semantic_error), (false, &None));
+    let Event::SemanticChunkGenerated(generated) = &events[1] else { panic!("{:?}", events[1]) };
+    assert_eq!((generated.chunk_frames, generated.source_span_ms), (30, 967));
+    assert_eq!(generated.index_name, "door".parse().ok());
+    let Event::SemanticChunkInferred(failed) = &events[2] else { panic!("{:?}", events[2]) };
+    assert_eq!(failed.semantic_error.as_deref(), Some("the backend a is rate limited"));
+    assert!(failed.semantic_fallback_used);
+    let asked = (failed.provider.as_deref(), failed.tier, failed.model.as_deref());
+    assert_eq!(asked, (Some("scripted"), Some(Pass::First), Some("m")), "who failed");
+    let cost = (failed.attempts, failed.tokens.total_tokens, failed.inference_latency_ms);
+    assert_eq!(cost, (Some(2), 12, 7), "without the wait for a place");
+    assert_eq!(failed.event_type, EventType::ContextObservation, "the gate's");
+    assert_eq!((failed.description.as_str(), failed.confidence), ("", None));
+}
+
+#[tokio::test]
+async fn no_more_is_in_hand_than_is_asked_about_and_two() {
+    let describer = Scripted::new(0, |index| Ok(said(index)));
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (to, taken) = mpsc::channel(1);
+    let told = tokio::spawn(driver.run(inquiry(4), None, taken, CancellationToken::new()));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let sending = tokio::spawn(async move {
+        for index in 0..20 {
+            to.send(chunk(index)).await.expect("taken");
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    while describer.under_way.load(Ordering::SeqCst) < 4 || sent.load(Ordering::SeqCst) < 5 {
+        tokio::task::yield_now().await;
+    }
+    // Whatever could go on has gone on: four are asked, one waits, one is being sent.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 5);
+    describer.permits.add_permits(100);
+    sending.await.expect("all taken");
+    let told = told.await.expect("no panic");
+    assert_eq!((told.insights.len(), told.totals.chunks_analyzed), (20, 20));
+    assert_eq!(describer.most.load(Ordering::SeqCst), 4);
+    assert_eq!(describer.under_way.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_chain_is_told_what_was_said_before() {
+    let describer = Scripted::new(100, |index| Ok(said(index)));
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (to, taken) = mpsc::channel(1);
+    let chained = Inquiry { is_chained: true, ..inquiry(8) };
+    let told = tokio::spawn(driver.run(chained, None, taken, CancellationToken::new()));
+    for index in 0..3 {
+        to.send(chunk(index)).await.expect("taken");
+    }
+    drop(to);
+    told.await.expect("no panic");
+    let seen = describer.seen.lock().expect("whole");
+    assert!(!seen[0].prompt.text.contains("<previous>"));
+    for index in 1..3 {
+        let before = format!("<previous>\nd {}\n</previous>", index - 1);
+        assert!(seen[index].prompt.text.contains(&before), "{}", seen[index].prompt.text);
+    }
+    assert_eq!(describer.most.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_model_that_says_much_is_cut_between_characters() {
+    let long = "語".repeat(RAW_BYTES_MAX);
+    let kept = cut(long.clone());
+    assert!(kept.len() <= RAW_BYTES_MAX && kept.len() > RAW_BYTES_MAX - 4);
+    assert!(long.starts_with(&kept));
+    assert_eq!(cut("short".to_owned()), "short");
+}
+
+#[tokio::test]
+async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
+    let describer = Scripted::new(100, |index| match index {
+        0 => Err(FULL),
+        _ => Ok(json!({ "summary": "s", "second_failed": "timeout" })),
+    });
+    let Stage { driver, _dir } = stage(describer).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
+    for index in 0..2 {
+        to.send(chunk(index)).await.expect("taken");
+    }
+    drop(to);
+    assert!(told.await.expect("no panic").failed.is_none());
+    let events = chunks_of(&registry, &run);
+    let Event::SemanticChunkInferred(unsent) = &events[0] else { panic!("{:?}", events[0]) };
+    assert_eq!((&unsent.prompt_version, unsent.inference_latency_ms), (&None, 0));
+    assert_eq!((&unsent.provider, unsent.tier, unsent.tokens.total_tokens), (&None, None, 0));
+    assert_eq!(unsent.semantic_error.as_deref(), Some(FULL));
+    let Event::SemanticChunkInferred(once) = &events[2] else { panic!("{:?}", events[2]) };
+    assert_eq!((once.semantic_fallback_used, once.summary.as_str()), (false, "s"));
+    assert_eq!(once.confidence, None, "nothing was said of it");
+    assert_eq!(once.semantic_error.as_deref(), Some("\"timeout\""));
+}

@@ -1,0 +1,186 @@
+//! Chunks that repeat the answer to another.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{base::metrics::NoveltyDecision, record::reason::reuse};
+
+/// Chunk `index` with one view of this colour, half a second after the one before.
+fn coloured(index: u64, colour: [u8; 3]) -> Chunk {
+    let mut chunk = chunk(index);
+    chunk.views[0].pts = Timestamp::from_millis(index as i64 * 500);
+    chunk.views[0].novelty = Some(reuse::tests::input(colour));
+    chunk
+}
+
+const RED: [u8; 3] = [200, 50, 50];
+const BLUE: [u8; 3] = [50, 50, 200];
+
+/// Chunk events as recorded: each chunk's index, description and the event it repeats.
+fn descriptions(registry: &Registry, run: &Run) -> BTreeMap<u64, (String, Option<u64>)> {
+    let stored = registry.timeline().read(run.id(), media::Seq(0), 1000, None).expect("readable");
+    let mut inferred = stored.into_iter().filter_map(|stored| {
+        let seq = stored.head.seq;
+        match stored.decode().expect("ours") {
+            Event::SemanticChunkInferred(chunk) => Some((seq, chunk)),
+            _ => None,
+        }
+    });
+    let mut chunk_of = BTreeMap::new();
+    inferred
+        .by_ref()
+        .map(|(seq, chunk)| {
+            chunk_of.insert(seq, chunk.chunk_index);
+            let repeats = chunk.reused_from_seq.map(|seq| chunk_of[&seq]);
+            if repeats.is_some() {
+                let asked = (&chunk.provider, &chunk.model, chunk.tier, &chunk.prompt_version);
+                assert_eq!(asked, (&None, &None, None, &None), "nobody was asked");
+                assert_eq!((chunk.tokens.total_tokens, chunk.inference_latency_ms), (0, 0));
+                assert!(!chunk.semantic_fallback_used && chunk.semantic_error.is_none());
+            }
+            (chunk.chunk_index, (chunk.description, repeats))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
+    // The answer is there before the next chunk, or comes after all of them.
+    for permits in [100, 0] {
+        let describer = Scripted::new(permits, |index| Ok(said(index)));
+        let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+        let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+        let (to, taken) = mpsc::channel(1);
+        let judge = Some(reuse::tests::judge());
+        let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
+        for (index, colour) in [RED, RED, BLUE, BLUE, RED].into_iter().enumerate() {
+            to.send(coloured(index as u64, colour)).await.expect("taken");
+        }
+        drop(to);
+        while describer.seen.lock().expect("whole").len() < 3 {
+            tokio::task::yield_now().await;
+        }
+        describer.permits.add_permits(100);
+        let told = told.await.expect("no panic");
+        let expected = [
+            (0, ("d 0".to_owned(), None)),
+            (1, ("d 0".to_owned(), Some(0))),
+            (2, ("d 2".to_owned(), None)),
+            (3, ("d 2".to_owned(), Some(2))),
+            (4, ("d 4".to_owned(), None)),
+        ];
+        assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected), "{permits}");
+        assert_eq!((told.totals.chunks_analyzed, told.totals.tokens.total), (5, 36), "{permits}");
+        assert_eq!(told.insights.len(), 5, "{permits}");
+    }
+}
+
+#[tokio::test]
+async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
+    let describer =
+        Scripted::new(0, |index| if index == 0 { Err("lost") } else { Ok(said(index)) });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let metrics = Arc::clone(&driver.metrics);
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
+    for index in 0..2 {
+        to.send(coloured(index, RED)).await.expect("taken");
+    }
+    while describer.seen.lock().expect("whole").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    describer.permits.add_permits(100);
+    while descriptions(&registry, &run).len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // It came after the failure was known.
+    to.send(coloured(2, RED)).await.expect("taken");
+    drop(to);
+    assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 2);
+    let expected = [
+        (0, (String::new(), None)),
+        (1, ("d 1".to_owned(), None)),
+        (2, ("d 1".to_owned(), Some(1))),
+    ];
+    assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected));
+    let counted = [NoveltyDecision::First, NoveltyDecision::Reuse]
+        .map(|decision| metrics.novelty_decisions.of(decision).get());
+    assert_eq!(counted, [1, 1], "what was asked is no reuse");
+}
+
+/// All that fail are asked one after the other, and each of them once.
+#[tokio::test]
+async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
+    let describer = Scripted::new(0, |index| if index < 3 { Err("lost") } else { Ok(said(index)) });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
+    for index in 0..5 {
+        to.send(coloured(index, RED)).await.expect("taken");
+    }
+    drop(to);
+    while describer.seen.lock().expect("whole").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    describer.permits.add_permits(100);
+    told.await.expect("no panic");
+    let lost = |index| (index, (String::new(), None));
+    let expected = [
+        lost(0),
+        lost(1),
+        lost(2),
+        (3, ("d 3".to_owned(), None)),
+        (4, ("d 3".to_owned(), Some(3))),
+    ];
+    assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected));
+    let asked: Vec<_> =
+        describer.seen.lock().expect("whole").iter().map(|q| q.chunk_index).collect();
+    assert_eq!(asked, [0, 1, 2, 3]);
+}
+
+/// A still scene must not hold up the next one.
+#[tokio::test]
+async fn one_that_is_asked_in_place_of_another_has_its_place() {
+    let describer =
+        Scripted::new(100, |index| if index == 0 { Err(FULL) } else { Ok(said(index)) });
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let chained = Inquiry { is_chained: true, ..inquiry(1) };
+    let told = tokio::spawn(driver.run(chained, judge, taken, CancellationToken::new()));
+    for (index, colour) in [RED, RED, BLUE, BLUE].into_iter().enumerate() {
+        to.send(coloured(index as u64, colour)).await.expect("taken");
+    }
+    drop(to);
+    told.await.expect("no panic");
+    assert_eq!(describer.most.load(Ordering::SeqCst), 1, "one at a time");
+    let order: Vec<u64> =
+        describer.seen.lock().expect("whole").iter().map(|seen| seen.chunk_index).collect();
+    assert_eq!(order, [0, 1, 2], "and in their order");
+    let said: Vec<_> = descriptions(&registry, &run).into_values().collect();
+    let expected = [("", None), ("d 1", None), ("d 2", None), ("d 2", Some(2))];
+    assert_eq!(said, expected.map(|(said, from)| (said.to_owned(), from)));
+}
+
+#[tokio::test]
+async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
+    let describer = Scripted::new(0, |index| Ok(said(index)));
+    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
+    let (to, taken) = mpsc::channel(1);
+    let judge = Some(reuse::tests::judge());
+    let told = tokio::spawn(driver.run(inquiry(2), judge, taken, CancellationToken::new()));
+    for (index, colour) in [RED, RED, RED, BLUE].into_iter().enumerate() {
+        to.send(coloured(index as u64, colour)).await.expect("taken");
+    }
+    drop(to);
+    while describer.seen.lock().expect("whole").len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    describer.permits.add_permits(100);
+    assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 4);
+}

@@ -1,0 +1,180 @@
+//! Asks the configured backends, in the place that admission gives a job.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use infer::{
+    Image, InferError, OutputSchema, Prompt, Request, Tiered, Tokens, finding::default_answer,
+    scheduler::Refused,
+};
+use timeline::Pass;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::describer::{Answered, Describer, Describing, Sent, Unanswered};
+use super::ledger::Question;
+use super::outage::{Outage, Try};
+use crate::{
+    base::patience::patiently,
+    record::inference::{Asker, Inference, InferenceError},
+};
+
+/// Tokens that a description may take; a model that thinks needs most of them for that.
+const TOKENS_MAX: u32 = 2048;
+
+/// Fields that every question of a reasoning shares.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The model that is asked of everything.
+    pub first: String,
+    /// The one that is asked where the first is not sure.
+    pub second: Option<String>,
+    /// Least confidence of the first model's answer; below it the second is asked.
+    pub threshold: f64,
+    /// Time for an answer, once it has a place.
+    pub timeout: Duration,
+    /// Schema that an answer must match.
+    pub schema: Arc<OutputSchema>,
+}
+
+/// Models behind the one way to them.
+pub struct Models {
+    /// The way.
+    pub inference: Arc<Inference>,
+    /// Requester.
+    pub asker: Asker,
+    /// Fields that all questions share.
+    pub ask: Ask,
+    /// State of the backends' outages.
+    pub outage: Arc<Outage>,
+}
+
+/// Costs of questions about a chunk that failed.
+#[derive(Default)]
+struct Spent {
+    tokens: Tokens,
+    latency: Duration,
+    attempts: u32,
+}
+
+impl Spent {
+    fn add(&mut self, error: &InferError) {
+        self.tokens = self.tokens + error.tokens();
+        self.latency += error.latency();
+        self.attempts += error.attempts();
+    }
+}
+
+impl Describer for Models {
+    fn describe(&self, question: Question) -> Describing {
+        let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
+        let outage = Arc::clone(&self.outage);
+        let mut chunk = Try { chunk: question.chunk_index, again: 0, since: Instant::now() };
+        let tiered = self.ask.tiered(question.prompt, question.images);
+        Box::pin(async move {
+            let (inference, tiered) = (&*inference, &tiered);
+            let attempt = |left| {
+                let patience = asker.patience.map(|_| left);
+                let asker = Asker { patience, ..asker.clone() };
+                async move { inference.describe(&asker, tiered).await }
+            };
+            let lacks_room = |error: &InferenceError| {
+                matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
+            };
+            let patience = asker.patience.unwrap_or_default();
+            // Whoever gives the ask up drops it.
+            let never = CancellationToken::new();
+            let mut spent = Spent::default();
+            let described = loop {
+                let error = match patiently(patience, &never, lacks_room, attempt).await {
+                    Ok(described) => break described,
+                    Err(error) => error,
+                };
+                let failed = match &error {
+                    InferenceError::Infer(error) => error.failed(),
+                    InferenceError::Refused(_) => &[],
+                };
+                let pause = outage.pause(failed, chunk, Instant::now());
+                if let InferenceError::Infer(error) = &error {
+                    spent.add(error);
+                }
+                let Some(pause) = pause else {
+                    return Err(unanswered(&error, &tiered.first.model, spent));
+                };
+                tracing::info!(chunk.chunk, %error, ?pause, "a chunk is asked about again");
+                // Without a place: others ask meanwhile.
+                sleep(pause).await;
+                chunk.again += 1;
+            };
+            outage.answered(Instant::now());
+            let mut answer = described.answer;
+            answer.tokens = answer.tokens + spent.tokens;
+            answer.latency += spent.latency;
+            answer.attempts += spent.attempts;
+            let second_failed = described.second_failed.map(|error| {
+                let model = tiered.second_model.as_deref();
+                tracing::warn!(model, %error, "a second pass has no answer");
+                format!("the second pass has no answer: {error}")
+            });
+            let pass = match described.tier {
+                infer::Tier::First => Pass::First,
+                infer::Tier::Second => Pass::Second,
+            };
+            Ok(Answered {
+                provider: answer.provider.to_string(),
+                model: answer.model,
+                pass,
+                provider_fallback_used: answer.fallback_used,
+                text: answer.text,
+                json: answer.json,
+                second_failed,
+                tokens: answer.tokens,
+                latency: answer.latency,
+                attempts: answer.attempts,
+            })
+        })
+    }
+}
+
+impl Ask {
+    /// The caller says what an answer holds.
+    pub fn has_own_schema(&self) -> bool {
+        !Arc::ptr_eq(&self.schema, &default_answer())
+    }
+
+    /// A question about `images`, and the one that follows where its answer is not sure.
+    pub fn tiered(&self, prompt: Prompt, images: Vec<Image>) -> Tiered {
+        let first = Request {
+            model: self.first.clone(),
+            prompt: prompt.text,
+            images,
+            max_tokens: Some(TOKENS_MAX),
+            // The same pictures are to give the same words.
+            temperature: Some(0.0),
+            timeout: Some(self.timeout),
+            schema: Some(Arc::clone(&self.schema)),
+            primary: None,
+            allow_fallback: true,
+        };
+        Tiered { first, second_model: self.second.clone(), threshold: self.threshold }
+    }
+}
+
+/// A second pass that fails leaves the first one's answer: what failed is the first.
+fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> Unanswered {
+    let failed = match error {
+        InferenceError::Infer(error) => error.failed(),
+        InferenceError::Refused(_) => &[],
+    };
+    let provider = failed.last().map(|one| one.provider.to_string());
+    let provider_fallback_used = failed.len() > 1;
+    // What was never let in was never sent.
+    let is_sent = provider.is_some() || spent.attempts > 0;
+    let Spent { tokens, latency, attempts } = spent;
+    let model = model.to_owned();
+    let sent = Sent { provider, provider_fallback_used, model, tokens, latency, attempts };
+    let sent = is_sent.then_some(sent);
+    Unanswered { reason: error.to_string(), error: error.brief(), sent }
+}

@@ -1,0 +1,241 @@
+//! Chunks that show nothing new: the answer to an earlier one stands for them.
+//!
+//! Judged in the order of the chunks and before answers are there, so that a source is judged alike
+//! however long its models take. A chunk is compared with the last frame of the last chunk that is
+//! asked about, and only where that chunk stands still in itself; all of its own views must show
+//! nothing new. Whatever goes wrong is answered by asking.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use embed::{Newness, Reuse, ReuseRule, Seen};
+use media::Seq;
+use timeline::SemanticChunkInferred;
+use worker::{Chunk, View};
+
+use crate::{
+    base::metrics::{Metrics, NoveltyDecision},
+    record::{
+        analysis::{Insight, Said},
+        eyes::Eyes,
+    },
+};
+
+/// Parts of the novelty check of chunks.
+#[derive(Clone)]
+pub struct Novelty {
+    /// Image embedder.
+    pub eyes: Eyes,
+    /// Rule for reusing an answer.
+    pub rule: ReuseRule,
+    /// Counters and gauges of the service.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Judges the chunks of one source, one after the other.
+pub struct Judge {
+    novelty: Novelty,
+    stream: u64,
+    reuse: Reuse,
+    /// The chunk whose answer may stand for others.
+    anchor: Option<u64>,
+}
+
+/// A chunk that was judged.
+pub(super) struct Judged {
+    pub judge: Judge,
+    pub chunk: Chunk,
+    /// The chunk that shows all that this one does.
+    pub same_as: Option<u64>,
+}
+
+/// A judgement to come; dropping it gives it up.
+pub(super) type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
+
+/// A model's answer, as it is recorded.
+pub(super) struct Answer {
+    /// The event that records it.
+    pub seq: Seq,
+    /// Event as recorded.
+    pub said: SemanticChunkInferred,
+    /// Outcome for the chunk's frames.
+    pub insight: Arc<Insight>,
+}
+
+/// Answers that may stand for other chunks, and the chunks that wait for one. Where a chunk gets no
+/// answer, the next one that shows the same is asked about in its place.
+pub(super) struct Standing<T> {
+    /// The answer to the latest chunk that was asked about.
+    latest: Option<(u64, Arc<Answer>)>,
+    /// Chunks and what is known of them, by the one whose answer they wait for.
+    waiting: BTreeMap<u64, VecDeque<(u64, T)>>,
+    /// Chunks that are asked about, by the one in whose place they are.
+    deputies: BTreeMap<u64, u64>,
+}
+
+/// Decision about a chunk that shows all that an earlier one does.
+pub(super) enum Turn {
+    /// The earlier one's answer stands for it.
+    Answered(Arc<Answer>),
+    /// The chunk waits for that answer.
+    Waits,
+    /// No answer is to come: the chunk is asked about in the earlier one's place.
+    Deputy,
+}
+
+impl Judge {
+    /// Novelty check of `stream`, of which no chunk has been asked about.
+    pub fn new(novelty: Novelty, stream: u64) -> Judge {
+        let reuse = Reuse::new(novelty.rule, stream);
+        Judge { novelty, stream, reuse, anchor: None }
+    }
+
+    /// Judges `chunk`, and comes back with it.
+    pub(super) fn judging(mut self, mut chunk: Chunk) -> Judging {
+        Box::pin(async move {
+            let same_as = self.judge(&mut chunk).await;
+            Judged { judge: self, chunk, same_as }
+        })
+    }
+
+    async fn judge(&mut self, chunk: &mut Chunk) -> Option<u64> {
+        let Some(seen) = self.see(&mut chunk.views).await else {
+            self.forget();
+            return None;
+        };
+        let newness = seen.iter().find_map(|seen| newness(self.reuse.judge(seen)));
+        // What shows nothing new is counted once it is known whether there is an answer.
+        let Some(newness) = newness else { return self.anchor };
+        let decision = NoveltyDecision::of_newness(newness);
+        self.novelty.metrics.novelty_decisions.of(decision).inc();
+        self.forget();
+        if self.stands_still(&seen) {
+            self.anchor = seen.into_iter().next_back().map(|last| {
+                self.reuse.described(last);
+                chunk.index
+            });
+        }
+        None
+    }
+
+    /// Embeds all views for the rule; `None` where one cannot be.
+    async fn see(&self, views: &mut [View]) -> Option<Vec<Seen>> {
+        let Novelty { eyes, metrics, .. } = &self.novelty;
+        let mut seen = Vec::with_capacity(views.len());
+        for view in views {
+            let input = view.novelty.take()?;
+            let jpeg = Bytes::from(std::mem::take(&mut view.jpeg));
+            let one = eyes.see(self.stream, view.pts, &jpeg, input, metrics).await;
+            // Not copied where the eyes kept none of it.
+            view.jpeg = jpeg.into();
+            seen.push(one?);
+        }
+        Some(seen)
+    }
+
+    /// Returns true if none of the views shows anything that the first does not.
+    fn stands_still(&mut self, seen: &[Seen]) -> bool {
+        let Some((first, others)) = seen.split_first() else { return false };
+        self.reuse.described(first.clone());
+        let is_new = |newness| !matches!(newness, Newness::Shadow(_));
+        let stands = !others.iter().filter_map(|seen| newness(self.reuse.judge(seen))).any(is_new);
+        self.reuse.forget();
+        stands
+    }
+
+    fn forget(&mut self) {
+        self.reuse.forget();
+        self.anchor = None;
+    }
+}
+
+fn newness(judged: embed::Novelty) -> Option<Newness> {
+    match judged {
+        embed::Novelty::New(newness) => Some(newness),
+        embed::Novelty::Reuse(_) => None,
+    }
+}
+
+impl Answer {
+    /// Makes the event of another chunk say the same, and tells what its frames get. What the gate
+    /// says of the other chunk stands where a model said nothing of the kind, or said a cut: that
+    /// was the first chunk's.
+    pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) -> Arc<Insight> {
+        let insight = match &*self.insight {
+            Insight::Said(said) if said.is_scene_cut => Arc::new(Insight::Said(Said {
+                is_scene_cut: false,
+                event_type: None,
+                ..said.clone()
+            })),
+            _ => Arc::clone(&self.insight),
+        };
+        if let Insight::Said(Said { event_type: Some(event_type), .. }) = &*insight {
+            inferred.event_type = event_type.clone();
+        }
+        inferred.object_label = self.said.object_label.clone();
+        inferred.summary = self.said.summary.clone();
+        inferred.description = self.said.description.clone();
+        inferred.confidence = self.said.confidence;
+        inferred.output.clone_from(&self.said.output);
+        inferred.truncated = self.said.truncated;
+        inferred.reused_from_seq = Some(self.seq);
+        insight
+    }
+}
+
+impl<T> Default for Standing<T> {
+    fn default() -> Standing<T> {
+        Standing { latest: None, waiting: BTreeMap::new(), deputies: BTreeMap::new() }
+    }
+}
+
+impl<T> Standing<T> {
+    /// Number of chunks that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.values().map(VecDeque::len).sum()
+    }
+
+    /// Decides about `chunk`, which shows all that `other` does; `other` is asked about and not
+    /// closed where it `is_asked`.
+    pub fn turn(&mut self, chunk: u64, other: u64, is_asked: bool) -> Turn {
+        let latest = self.latest.as_ref().filter(|(index, _)| *index == other);
+        if let Some((_, answer)) = latest {
+            return Turn::Answered(Arc::clone(answer));
+        }
+        if is_asked || self.deputies.contains_key(&other) {
+            return Turn::Waits;
+        }
+        self.deputies.insert(other, chunk);
+        Turn::Deputy
+    }
+
+    /// Makes `chunk` wait for the answer to `other`.
+    pub fn wait(&mut self, chunk: u64, other: u64, one: T) {
+        self.waiting.entry(other).or_default().push_back((chunk, one));
+    }
+
+    /// Closes `chunk`: whatever waited for it goes on with its answer, or the first of it without.
+    pub fn close(&mut self, chunk: u64, answer: Option<Answer>) -> Vec<(T, Option<Arc<Answer>>)> {
+        let stood_for = self.deputies.iter().find(|(_, deputy)| **deputy == chunk);
+        let other = stood_for.map_or(chunk, |(other, _)| *other);
+        self.deputies.remove(&other);
+        let Some(answer) = answer.map(Arc::new) else {
+            let Some(waiting) = self.waiting.get_mut(&other) else { return Vec::new() };
+            let Some((deputy, one)) = waiting.pop_front() else { return Vec::new() };
+            self.deputies.insert(other, deputy);
+            return vec![(one, None)];
+        };
+        if self.latest.as_ref().is_none_or(|(index, _)| *index < other) {
+            self.latest = Some((other, Arc::clone(&answer)));
+        }
+        let waited = self.waiting.remove(&other).unwrap_or_default();
+        waited.into_iter().map(|(_, one)| (one, Some(Arc::clone(&answer)))).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,388 @@
+//! Sources on other hosts for a media worker: resources through a pipe, RTSP through a socket.
+//!
+//! Everything is fetched by `transport::egress`; a task a connection copies with one buffer, and
+//! all of them end with the [`Feed`]. Why bytes ended early is known here, and explains whatever
+//! the decoder made of it.
+
+mod copy;
+mod line;
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use media::ErrorKind;
+use tokio::{
+    net::{UnixStream, unix::pipe},
+    runtime::Handle,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use transport::egress::{Body, Budget, Download, Egress, EgressError, Fetcher, Target, Wait};
+use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
+
+use crate::{config::RemoteConfig, runs::admission::Lender};
+use line::Line;
+pub use line::{GRACE, RATE_MIN, WAIT_MAX};
+
+/// Requests of one job, redirects included.
+pub const FETCHES_MAX: u64 = 4096;
+/// Time of a source without an end: ten years.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Longest time for which a file or playlist may send bytes without a frame in them.
+const FIRST_FRAME: Duration = Duration::from_secs(30);
+
+/// Reason that a remote source was not read to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// Failure of the other host, or of the way to it.
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    /// A playlist, and the operator has not enabled them.
+    #[error("scheme not enabled: HLS playlists need SERVICE_ALLOW_REMOTE_HLS=true on this server")]
+    Playlist,
+    /// Bytes come, and too few of them.
+    #[error("timeout: the source sent too little to decode a frame within {} s", .0.as_secs())]
+    Slow(Duration),
+    /// Bytes come, and fewer than are waited for.
+    #[error(
+        "timeout: the source sent less than {RATE_MIN} bytes a second: ingest a copy of it that is \
+         uploaded, or beneath an ingest root"
+    )]
+    Dripping,
+    /// Bytes come, and have been waited for too long.
+    #[error("timeout: the source was waited for during {} s in all", WAIT_MAX.as_secs())]
+    Late,
+    /// No pipe or socket could be made.
+    #[error("no pipe to the media worker: {0}")]
+    Pipe(Arc<io::Error>),
+    /// The job was cancelled.
+    #[error("the work was cancelled")]
+    Cancelled,
+}
+
+impl RemoteError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RemoteError::Pipe(_) => ErrorKind::Unavailable,
+            RemoteError::Cancelled => ErrorKind::Cancelled,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// The source ended where it should not, or fell silent: what came before is worth keeping.
+    pub fn is_cut(&self) -> bool {
+        use EgressError::{Cut, Timeout};
+        match self {
+            RemoteError::Dripping | RemoteError::Late => true,
+            RemoteError::Egress(error) => {
+                matches!(error, Cut { .. } | Timeout { wait: Wait::Idle, .. })
+            }
+            _ => false,
+        }
+    }
+}
+
+fn pipe_failed(error: io::Error) -> RemoteError {
+    RemoteError::Pipe(Arc::new(error))
+}
+
+/// A source behind a URL that may be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoteSource {
+    /// A file or a playlist over HTTP.
+    Url(Target),
+    /// A live RTSP stream.
+    Rtsp(Target),
+}
+
+impl RemoteSource {
+    /// Resource limits of its worker: a file that drips must not keep a place as long as a camera
+    /// may that sends whole pictures rarely.
+    pub fn limits(&self) -> Limits {
+        let limits = Limits::remote();
+        match self {
+            RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..limits },
+            RemoteSource::Rtsp(_) => Limits::camera(),
+        }
+    }
+}
+
+/// Opens remote sources; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RemoteSources {
+    /// The way to other hosts.
+    pub egress: Egress,
+    /// Settings of the operator.
+    pub config: RemoteConfig,
+}
+
+/// The first reason for which bytes did not come.
+#[derive(Clone, Debug, Default)]
+struct Cause(Arc<Mutex<Option<RemoteError>>>);
+
+impl Cause {
+    fn note(&self, error: impl Into<RemoteError>) {
+        let mut cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cause.get_or_insert(error.into());
+    }
+
+    fn take(&self) -> Option<RemoteError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Means of a job for reading its source.
+pub struct Errand<'a> {
+    /// Time for all of it.
+    pub wall: Duration,
+    /// Lends the job's place while it waits.
+    pub lender: Lender,
+    /// Ends it.
+    pub cancel: &'a CancellationToken,
+    /// Runtime of its connections.
+    pub runtime: &'a Handle,
+}
+
+/// A job's connections, until dropped.
+pub struct Feed {
+    cause: Cause,
+    budget: Arc<Budget>,
+    _end: DropGuard,
+}
+
+impl Feed {
+    /// Reason that bytes did not come, if they did not.
+    pub fn cause(&self) -> Option<RemoteError> {
+        self.cause.take()
+    }
+
+    /// Bytes fetched so far.
+    pub fn bytes(&self) -> u64 {
+        self.budget.used()
+    }
+}
+
+impl RemoteSources {
+    /// Prepares `source` for a worker; blocks, and not on a thread of the runtime.
+    pub fn open(
+        &self,
+        source: &RemoteSource,
+        errand: Errand<'_>,
+    ) -> Result<(JobInput, Feed), RemoteError> {
+        let Errand { wall, lender, cancel, runtime } = errand;
+        let end = cancel.child_token();
+        let cause = Cause::default();
+        // A camera goes on for as long as it is wanted.
+        let (bytes_max, wall) = match source {
+            RemoteSource::Url(_) => (self.config.bytes_max, wall),
+            RemoteSource::Rtsp(_) => (u64::MAX, FOR_EVER),
+        };
+        let budget = Budget::new(bytes_max, FETCHES_MAX, wall);
+        let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
+        let feed = Feed { cause: cause.clone(), budget: counted, _end };
+        let input = match source {
+            RemoteSource::Url(target) => {
+                let playlists = self.config.hls;
+                let fetches = Fetches {
+                    fetcher: Fetcher::new(self.egress.clone(), budget),
+                    playlists,
+                    first: Some(target.clone()),
+                    is_playlist: false,
+                    line: Line::new(lender),
+                    runtime: runtime.clone(),
+                    end,
+                    cause: cause.clone(),
+                };
+                let (url, resources) = (target.url().to_string(), Box::new(fetches));
+                JobInput::Remote(Remote { url, resources, playlists })
+            }
+            RemoteSource::Rtsp(target) => {
+                let dialled = self.dial(target, budget, &end, &cause, lender.clone());
+                let dialled = lender.lend_while(end.run_until_cancelled(dialled));
+                let dialled = runtime.block_on(dialled);
+                let socket = dialled.ok_or(RemoteError::Cancelled)??;
+                let url = target.url().to_string();
+                let named = target.credentials().cloned();
+                let credentials = named.map(|named| (named.user, named.password));
+                JobInput::Rtsp(Rtsp { socket, url, credentials })
+            }
+        };
+        Ok((input, feed))
+    }
+
+    async fn dial(
+        &self,
+        target: &Target,
+        budget: Arc<Budget>,
+        end: &CancellationToken,
+        cause: &Cause,
+        lender: Lender,
+    ) -> Result<OwnedFd, RemoteError> {
+        let stream = self.egress.dial(target).await?;
+        let (ours, theirs) = UnixStream::pair().map_err(pipe_failed)?;
+        let theirs = theirs.into_std().map_err(pipe_failed)?;
+        theirs.set_nonblocking(false).map_err(pipe_failed)?;
+        let host = target.host().to_owned();
+        let (end, cause) = (end.clone(), cause.clone());
+        tokio::spawn(async move {
+            let relay = copy::relay(stream, ours, &host, &budget, &lender);
+            if let Some(Err(error)) = end.run_until_cancelled(relay).await {
+                cause.note(error);
+            }
+        });
+        Ok(theirs.into())
+    }
+}
+
+/// The resources of one job.
+struct Fetches {
+    fetcher: Fetcher,
+    playlists: bool,
+    /// First target, with its credentials.
+    first: Option<Target>,
+    /// True of a playlist and its parts, which may come as slowly as they are made.
+    is_playlist: bool,
+    line: Line,
+    runtime: Handle,
+    end: CancellationToken,
+    cause: Cause,
+}
+
+impl Resources for Fetches {
+    fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal> {
+        let (runtime, end) = (self.runtime.clone(), self.end.clone());
+        let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
+        opened.unwrap_or(Err(RemoteError::Cancelled)).map_err(|error| {
+            let refusal = Refusal(error.to_string());
+            self.cause.note(error);
+            refusal
+        })
+    }
+}
+
+impl Fetches {
+    async fn fetch(&mut self, url: &str, from: u64) -> Result<Resource, RemoteError> {
+        let target = match self.first.take() {
+            Some(first) => first,
+            None => Target::parse(url)?,
+        };
+        let got = self.line.wait(self.fetcher.get(&target, from)).await?;
+        let Download { url, size, seekable, mut body } = got;
+        if from == 0 {
+            let head = self.line.wait(head(&mut body)).await?;
+            self.line.took(head.len());
+            if decode::is_playlist(&head) {
+                self.is_playlist = true;
+                if !self.playlists {
+                    return Err(RemoteError::Playlist);
+                }
+                // A live one is another one each time.
+                self.fetcher.forget(target.url());
+                self.fetcher.forget(&url);
+            }
+            body.unread(head);
+        }
+        let (reader, writer) = io::pipe().map_err(pipe_failed)?;
+        let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(pipe_failed)?;
+        let (end, cause) = (self.end.clone(), self.cause.clone());
+        let (line, is_playlist) = (self.line.clone(), self.is_playlist);
+        tokio::spawn(async move {
+            let pouring = copy::pour(&mut body, &mut writer, &line);
+            let copied = end.run_until_cancelled(pouring).await;
+            if is_playlist {
+                // Its worker waits for the next part to be made.
+                line.lend();
+            }
+            if let Some(Err(error)) = copied {
+                // Before the pipe closes: what the worker makes of the end comes after its reason.
+                cause.note(error);
+            }
+            drop(writer);
+        });
+        Ok(Resource { bytes: reader.into(), url: url.into(), size, seekable })
+    }
+}
+
+/// The first bytes of `body`, enough of them to know a playlist by, however they come.
+async fn head(body: &mut Body) -> Result<Bytes, EgressError> {
+    let mut head = body.next().await?.unwrap_or_default();
+    while head.len() < decode::PLAYLIST_HEAD_BYTES {
+        let Some(more) = body.next().await? else { break };
+        head = [head, more].concat().into();
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use transport::egress::{AllowedNetworks, EgressConfig};
+
+    use super::*;
+    use crate::runs::admission::Admission;
+
+    /// A host that sends a body piece by piece, each by itself.
+    async fn host(pieces: &'static [&'static [u8]]) -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a client");
+            socket.set_nodelay(true).expect("a socket");
+            let read = socket.read(&mut [0; 4096]).await.expect("a request");
+            assert!(read > 0);
+            socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("sent");
+            for piece in pieces {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                socket.write_all(piece).await.expect("sent");
+            }
+        });
+        port
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_playlist_is_one_however_its_bytes_come() {
+        let networks = AllowedNetworks(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let config = EgressConfig { networks, insecure_http: true, ..EgressConfig::default() };
+        let egress = Egress::new(&config).expect("a way out");
+        let config = RemoteConfig { hls: false, plain_rtsp: false, bytes_max: 1 << 20 };
+        let sources = RemoteSources { egress, config };
+        let alice = crate::base::keys::Principal::named("alice");
+        let place = Admission::new(1, 1).enter(&alice).await.expect("free");
+        let rows: [(&[&[u8]], bool); 5] = [
+            (&[b"#EXTM3U\n"], true),
+            (&[b"#", b"EXT", b"M3U\n"], true),
+            (&[b"\xef", b"\xbb\xbf#EXT", b"M3", b"U\n"], true),
+            (&[b"#EXT", b"M3"], false),
+            (&[b"G", b"IF89a is none"], false),
+        ];
+        for (pieces, expected) in rows {
+            let url = format!("http://127.0.0.1:{}/a", host(pieces).await);
+            let source = RemoteSource::Url(Target::parse(&url).expect("a URL"));
+            let (sources, runtime) = (sources.clone(), Handle::current());
+            let wall = source.limits().wall;
+            let lender = place.lender();
+            let opened = tokio::task::spawn_blocking(move || {
+                let cancel = CancellationToken::new();
+                let errand = Errand { wall, lender, cancel: &cancel, runtime: &runtime };
+                let opened = sources.open(&source, errand);
+                let (JobInput::Remote(mut remote), _feed) = opened.expect("prepared") else {
+                    panic!("not a URL");
+                };
+                let resource = remote.resources.open(&url, 0).map_err(|refusal| refusal.0)?;
+                let mut bytes = Vec::new();
+                io::Read::read_to_end(&mut std::fs::File::from(resource.bytes), &mut bytes)
+                    .expect("a pipe");
+                Ok::<_, String>(bytes)
+            });
+            match opened.await.expect("no panic") {
+                Ok(bytes) => assert!(!expected && bytes == pieces.concat(), "{pieces:?}"),
+                Err(told) => assert!(expected && told.contains("HLS playlists"), "{told}"),
+            }
+        }
+    }
+}

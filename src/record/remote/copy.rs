@@ -1,0 +1,91 @@
+//! Copies between another host and a media worker, one buffer a direction, until either is done.
+
+use std::io;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    net::{UnixStream, unix::pipe},
+    time::{Duration, Instant, timeout_at},
+};
+use transport::egress::{Body, Budget, EgressError, Stream, Wait};
+
+use super::{RemoteError, line::Line};
+use crate::runs::admission::Lender;
+
+/// Longest silence of an RTSP server.
+const IDLE: Duration = Duration::from_secs(10);
+/// Bytes copied at a time.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// Pours `body` into `pipe` until its end; a worker that reads no further is no error.
+pub(super) async fn pour(
+    body: &mut Body,
+    pipe: &mut pipe::Sender,
+    line: &Line,
+) -> Result<(), RemoteError> {
+    loop {
+        let next = tokio::select! {
+            next = line.wait(body.next()) => next?,
+            () = closed(pipe) => return Ok(()),
+        };
+        let Some(bytes) = next else { return Ok(()) };
+        line.took(bytes.len());
+        if pipe.write_all(&bytes).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Resolves when nobody reads from `pipe` any more.
+async fn closed(pipe: &pipe::Sender) {
+    // Whatever else this says, writing will say it too.
+    pipe.ready(Interest::ERROR).await.ok();
+}
+
+/// Copies both ways until the worker closes its end.
+pub(super) async fn relay(
+    server: Stream,
+    worker: UnixStream,
+    host: &str,
+    budget: &Budget,
+    lender: &Lender,
+) -> Result<(), EgressError> {
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let (mut from_worker, mut to_worker) = worker.into_split();
+    let up = tokio::io::copy(&mut from_worker, &mut to_server);
+    let down = async {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let until = budget.end().min(Instant::now() + IDLE);
+            let read = timeout_at(until, from_server.read(&mut buffer));
+            let read = lender.lend_while(read).await.map_err(|_| {
+                let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
+                if until < budget.end() { idle } else { budget.late() }
+            })?;
+            let len = match read {
+                Ok(0) => return Ok(()),
+                Ok(len) => len,
+                Err(error) => return Err(broken(host, &error)),
+            };
+            budget.take(len as u64)?;
+            if to_worker.write_all(&buffer[..len]).await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    tokio::pin!(up, down);
+    tokio::select! {
+        outcome = &mut down => outcome,
+        // Nothing more to say to the server, or it does not listen: what it said counts.
+        _ = &mut up => down.await,
+    }
+}
+
+fn broken(host: &str, error: &io::Error) -> EgressError {
+    let host = host.to_owned();
+    match error.kind() {
+        // A server that ends TLS without saying so, as many do.
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => EgressError::Cut { host },
+        _ => EgressError::Connect { host, reason: error.to_string() },
+    }
+}

@@ -1,0 +1,398 @@
+//! Runs jobs, ingests and reasonings: a place, a worker, then the events that say what came of it.
+//!
+//! A job lives on a thread of its own and does not end with the request that asked for it; stop,
+//! delete and shutdown end it. Stills are durable before the events that name them.
+
+mod answers;
+mod error;
+mod excerpt;
+mod held;
+mod job;
+mod probe;
+mod reason;
+mod record;
+mod records;
+mod recovered;
+mod under_way;
+
+use std::sync::Arc;
+
+use gate::GateConfig;
+use media::{Label, Rate, RequestId, Rotation, StreamId};
+use timeline::{Event, JsonText, OpenColumns, RunFailed, SamplingPolicy};
+use tokio::{runtime::Handle, sync::oneshot};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument, Span};
+use worker::{Supervisor, WorkerError};
+
+use super::{
+    reason::{Reason, Reasoned},
+    remote::RemoteSources,
+};
+use crate::{
+    base::{
+        clock::AgeClock, keys::Principal, labels::Words, ledger::Ledger, metrics::Metrics,
+        telemetry::SPANS,
+    },
+    record::recording::Stores,
+    runs::{
+        admission::{Admission, Place, QueueFull},
+        registry::{JobGuard, JobKind, JobToken, Registry, Run},
+        source::Source,
+    },
+};
+use job::Job;
+use under_way::{Jobs, in_background, stay};
+
+pub use answers::{Answers, Writing};
+pub use error::IngestError;
+pub use excerpt::{
+    EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
+};
+pub use held::Held;
+pub use job::RECONNECT_WITHIN;
+pub use under_way::INTERRUPTED;
+
+/// The reason of a `run_failed` that a shutdown caused.
+pub const SHUTDOWN: &str = "shutdown";
+
+/// A checked request to ingest a source.
+#[derive(Debug)]
+pub struct Ingest {
+    /// The request.
+    pub request_id: RequestId,
+    /// Source to read.
+    pub source: Source,
+    /// Name of the source in the request, credentials masked.
+    pub source_uri: String,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Rule that chooses frames.
+    pub policy: SamplingPolicy,
+    /// The rate frames are chosen at; `None` takes every frame.
+    pub rate: Option<Rate>,
+    /// Most frames analysed.
+    pub max_frames: u64,
+    /// Thresholds in place of the server's.
+    pub gate: Option<GateConfig>,
+    /// The model asked for, where one is.
+    pub model: Option<Label>,
+    /// The tenant's words.
+    pub words: Words,
+    /// The request body.
+    pub echo: JsonText,
+}
+
+/// Result of an ingest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ingested {
+    /// Frames analysed.
+    pub decoded_frames: u64,
+    /// Frames a second of the source.
+    pub source_fps: Option<Rate>,
+    /// Analysed frames a second.
+    pub sample_fps: Option<Rate>,
+    /// Columns of the first picture.
+    pub width: u32,
+    /// Rows of the first picture.
+    pub height: u32,
+    /// Rotation that makes its pictures upright.
+    pub rotation: Rotation,
+    /// The decoder really used.
+    pub decoder: String,
+    /// The source ended early or is damaged.
+    pub truncated: bool,
+    /// The source is longer than `max_frames`.
+    pub more_frames: bool,
+}
+
+/// Dependencies of jobs.
+pub struct RunnerParts {
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// Places of recordings.
+    pub stores: Stores,
+    /// Store of their long answers.
+    pub answers: Answers,
+    /// Store of the records of jobs.
+    pub ledger: Ledger,
+    /// Clock of the records' ages.
+    pub clock: AgeClock,
+    /// Starts media workers.
+    pub supervisor: Supervisor,
+    /// Opens remote sources.
+    pub remote: RemoteSources,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
+    /// Jobs store stills.
+    pub stills: bool,
+    /// Jobs at once, and decoding threads of each.
+    pub threads: usize,
+    /// Counters and gauges of the service.
+    pub metrics: Arc<Metrics>,
+}
+
+/// State of a job when it begins.
+struct Begun {
+    runner: Arc<Runner>,
+    guard: Arc<JobGuard>,
+    /// Held for as long as it decodes.
+    places: Decoding,
+    runtime: Handle,
+}
+
+/// The places of a job that decodes.
+struct Decoding {
+    /// Lent while its source waits for the network.
+    slot: Place,
+    /// Among the jobs with a source behind a URL.
+    _remote: Option<Place>,
+}
+
+/// Runner of jobs.
+pub struct Runner {
+    parts: RunnerParts,
+    records: Jobs,
+    admission: Admission,
+    /// Places of reasonings, kept until their models have answered.
+    reasonings: Admission,
+    /// Places of jobs with a source behind a URL: each has a worker, also while it waits.
+    remotes: Admission,
+    /// Places of looks into files, which wait for no job.
+    looks: Admission,
+    /// Places of excerpts, which wait for no job either.
+    excerpts: Admission,
+    jobs: TaskTracker,
+    closing: CancellationToken,
+}
+
+/// File jobs that may wait for a place.
+pub const QUEUE_MAX: usize = 64;
+/// Reasonings at once, of which most wait for their models: each keeps the pictures that it asks
+/// about.
+pub const REASONINGS_MAX: usize = 64;
+
+/// Jobs at once with sources behind URLs, and those of one principal, where `jobs` may decode.
+pub fn remotes_max(jobs: usize) -> (usize, usize) {
+    let own = jobs.max(2);
+    (2 * own, own)
+}
+
+impl Runner {
+    /// A runner of as many jobs at once as `parts` says.
+    pub fn new(parts: RunnerParts) -> Arc<Runner> {
+        let [admission, looks] = [(); 2].map(|()| Admission::new(parts.threads, QUEUE_MAX));
+        let reasonings = Admission::new(REASONINGS_MAX, QUEUE_MAX);
+        let (all, own) = remotes_max(parts.threads);
+        let remotes = Admission::shared(all, own, QUEUE_MAX);
+        let (all, own) = excerpts_max(parts.threads);
+        let excerpts = Admission::shared(all, own, QUEUE_MAX);
+        let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
+        let records = Jobs::new(parts.ledger.clone());
+        Arc::new(Runner {
+            parts,
+            records,
+            admission,
+            reasonings,
+            remotes,
+            looks,
+            excerpts,
+            jobs,
+            closing,
+        })
+    }
+
+    /// Columns of recordings in progress.
+    pub fn columns(&self) -> &OpenColumns {
+        &self.parts.stores.columns
+    }
+
+    /// Jobs that wait for a place.
+    pub fn waiting(&self) -> usize {
+        [&self.admission, &self.reasonings, &self.remotes].map(Admission::waiting).iter().sum()
+    }
+
+    /// Runs `ingest` on `run` as the job of `token` and returns once its events are durable.
+    pub async fn ingest(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        ingest: Ingest,
+        token: JobToken,
+    ) -> Result<Ingested, IngestError> {
+        let (request_id, id) = (ingest.request_id, run.id());
+        let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
+        let is_remote = ingest.source.is_remote();
+        let job = |begun: Begun| {
+            let Begun { runner, guard, places, runtime } = begun;
+            let ingested = Job::new(runner, guard, ingest, runtime, &places).ingest();
+            drop(places);
+            ingested
+        };
+        self.run_job(run, token, is_remote, job).instrument(span).await
+    }
+
+    /// Reasons over a source on `run` as the job of `token` and returns once its events are
+    /// durable.
+    pub async fn reason(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        reason: Reason,
+        token: JobToken,
+    ) -> Result<Reasoned, IngestError> {
+        let (request_id, id) = (reason.ingest.request_id, run.id());
+        let span = tracing::info_span!(target: SPANS, "reason", %request_id, run = %id);
+        let is_remote = reason.ingest.source.is_remote();
+        let job = |begun| reason::run(begun, reason);
+        self.run_job(run, token, is_remote, job).instrument(span).await
+    }
+
+    /// Runs `job` on a thread of its own as the one job of `run`.
+    async fn run_job<T: Send + 'static>(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        token: JobToken,
+        is_remote: bool,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
+        let guard = run.begin_job(token)?;
+        run.check_active()?;
+        let (tell, told) = oneshot::channel();
+        let runner = Arc::clone(self);
+        let driven = async move {
+            let outcome = runner.drive(guard, is_remote, job).await;
+            // Whoever asked may be gone; the events are there all the same.
+            drop(tell.send(outcome));
+        };
+        self.jobs.spawn(driven.in_current_span());
+        told.await.map_err(|_| IngestError::Lost)?
+    }
+
+    /// Drives a job that is recorded before it begins, and forgotten where it is refused.
+    async fn drive<T: Send + 'static>(
+        self: &Arc<Self>,
+        guard: JobGuard,
+        is_remote: bool,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
+        let token = guard.token().clone();
+        let view = token.view().ok_or(IngestError::Lost)?;
+        self.begin_job(view).await?;
+        let outcome = self.drive_recorded(guard, view.order.request, is_remote, job).await;
+        if !token.is_accepted() {
+            self.end_job(view.order, None).await;
+        }
+        outcome
+    }
+
+    async fn drive_recorded<T: Send + 'static>(
+        self: &Arc<Self>,
+        guard: JobGuard,
+        request_id: RequestId,
+        is_remote: bool,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
+        // The run is busy until the last of the job is on its timeline.
+        let guard = Arc::new(guard);
+        let (run, token) = (Arc::clone(guard.run()), guard.token().clone());
+        let places = if self.closing.is_cancelled() {
+            None
+        } else {
+            let entering = self.places(&run.origin().principal, &token, is_remote);
+            token.waiting.run_until_cancelled(entering).await.transpose()?
+        };
+        let outcome = match places {
+            Some((_asks, places)) => self.on_thread(Arc::clone(&guard), places, job).await,
+            None => Err(IngestError::Worker(WorkerError::Cancelled)),
+        };
+        match outcome {
+            Err(IngestError::Worker(WorkerError::Cancelled)) => {
+                Err(self.cancelled(&run, &token, request_id).await)
+            }
+            Err(error) if error.ends_the_run() => {
+                tracing::warn!(%request_id, run = %run.id(), %error, "a media worker failed");
+                Err(error)
+            }
+            Err(IngestError::Remote(error)) => {
+                self.parts.metrics.remote_failures.of((&error).into()).inc();
+                Err(IngestError::Remote(error))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Waits for the places of a job: one to ask in, for a reasoning, and those to decode in.
+    async fn places(
+        &self,
+        owner: &Principal,
+        token: &JobToken,
+        is_remote: bool,
+    ) -> Result<(Option<Place>, Decoding), QueueFull> {
+        let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
+        let entering = async {
+            let asks = match kind {
+                JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
+                JobKind::Ingest | JobKind::Analysis => None,
+            };
+            let _remote = if is_remote { Some(self.remotes.enter(owner).await?) } else { None };
+            let slot = self.admission.enter_for(owner, stay(kind)).await?;
+            Ok((asks, Decoding { slot, _remote }))
+        };
+        token.enter(entering).await
+    }
+
+    /// A stop and a delete have said why in an event of their own, and a job that was called off
+    /// leaves its run as it is; a shutdown says it here.
+    async fn cancelled(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        token: &JobToken,
+        request_id: RequestId,
+    ) -> IngestError {
+        if let Err(error) = run.check_active() {
+            return error.into();
+        }
+        if token.is_called_off() {
+            return IngestError::CalledOff;
+        }
+        let failed = RunFailed { request_id: Some(request_id), reason: SHUTDOWN.to_owned() };
+        match self.parts.registry.commit(run, vec![Event::RunFailed(failed)]).await {
+            Ok(_) => IngestError::Shutdown,
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        self: &Arc<Self>,
+        guard: Arc<JobGuard>,
+        places: Decoding,
+        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
+    ) -> Result<T, IngestError> {
+        let (tell, told) = oneshot::channel();
+        let (runner, runtime) = (Arc::clone(self), Handle::current());
+        guard.token().begin_work();
+        let begun = Begun { runner, guard, places, runtime };
+        let span = Span::current();
+        std::thread::Builder::new()
+            .name("file-job".to_owned())
+            .spawn(move || {
+                let outcome = span.in_scope(|| job(begun));
+                // The receiver waits in `drive`, which nothing gives up on but a runtime's end.
+                drop(tell.send(outcome));
+            })
+            .map_err(IngestError::Thread)?;
+        told.await.map_err(|_| IngestError::Lost)?
+    }
+
+    /// Takes no further job, gives those under way until `deadline` resolves, then cancels them.
+    pub async fn drain(&self, deadline: impl Future<Output = ()>) {
+        self.jobs.close();
+        tokio::select! {
+            () = self.jobs.wait() => {}
+            () = deadline => {}
+        }
+        self.closing.cancel();
+        self.parts.registry.cancel_jobs();
+        self.jobs.wait().await;
+        self.settle().await;
+    }
+}

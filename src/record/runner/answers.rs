@@ -1,0 +1,140 @@
+//! Results of jobs that are too long for the ledger: a file each, as long as the job is recorded and
+//! its run is there, charged to its owner.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use media::{JobId, RunId};
+use timeline::held::{HeldDir, Links};
+
+use super::Runner;
+use crate::base::{ledger::LedgerError, quota::Hold};
+
+const UNFINISHED: &str = ".tmp";
+
+/// Run and job.
+type Key = (RunId, JobId);
+
+/// The files of long answers.
+pub struct Answers {
+    dir: HeldDir,
+    /// Charges to their owners.
+    kept: Mutex<HashMap<Key, Hold>>,
+}
+
+/// A long answer that is being written.
+pub struct Writing {
+    key: Key,
+    path: PathBuf,
+    file: File,
+    hold: Hold,
+    bytes: u64,
+}
+
+impl Answers {
+    /// Opens the answers in `dir`, which is created when there is none.
+    pub fn open(dir: &Path) -> io::Result<Answers> {
+        fs::create_dir_all(dir)?;
+        Ok(Answers { dir: HeldDir::open(dir)?, kept: Mutex::default() })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<Key, Hold>> {
+        // Every change is one insert or remove: a panic leaves the table usable.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name((run, job): Key) -> String {
+    format!("{run}.{job}")
+}
+
+fn named(name: &str) -> Option<Key> {
+    let (run, job) = name.split_once('.')?;
+    Some((run.parse().ok()?, job.parse().ok()?))
+}
+
+impl Writing {
+    /// Takes the next part of the answer.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hold.grow(bytes.len() as u64).map_err(io::Error::other)?;
+        self.file.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The file, and how much of the answer is in it.
+    pub fn file(&self) -> io::Result<(File, u64)> {
+        Ok((self.file.try_clone()?, self.bytes))
+    }
+}
+
+impl Runner {
+    /// Begins to keep the long answer of a job of a run that is there.
+    pub fn begin_answer(&self, run: RunId, job: JobId) -> io::Result<Writing> {
+        let registry = &self.parts.registry;
+        let found = registry.run(run).ok_or(io::ErrorKind::NotFound)?;
+        let hold = registry.quota().hold(&found.origin().principal);
+        let path = self.parts.answers.dir.path().join(name((run, job)) + UNFINISHED);
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        Ok(Writing { key: (run, job), path, file, hold, bytes: 0 })
+    }
+
+    /// Keeps an answer that is written whole, durably.
+    pub fn keep_answer(&self, writing: Writing) -> io::Result<()> {
+        let Writing { key, path, file, hold, .. } = writing;
+        let dir = self.parts.answers.dir.path();
+        file.sync_data()?;
+        fs::rename(&path, dir.join(name(key)))?;
+        File::open(dir)?.sync_all()?;
+        self.parts.answers.kept().insert(key, hold);
+        Ok(())
+    }
+
+    /// Gives up an answer that cannot be kept.
+    pub fn drop_answer(&self, writing: &Writing) -> io::Result<()> {
+        fs::remove_file(&writing.path)
+    }
+
+    /// The long answer of a job, where one is kept, and its size.
+    pub fn answer(&self, run: RunId, job: JobId) -> Option<(File, u64)> {
+        let file = self.parts.answers.dir.file(Path::new(&name((run, job))), Links::Never).ok()?;
+        let bytes = file.metadata().ok()?.len();
+        Some((file, bytes))
+    }
+
+    /// Removes the answers of jobs that are recorded no more and of runs that are gone; charges the owners
+    /// of the others. At the start, with `unfinished`, what was not written whole goes too.
+    pub(super) fn sweep_answers(&self, unfinished: bool) -> Result<(), LedgerError> {
+        let answers = &self.parts.answers;
+        let Ok(entries) = fs::read_dir(answers.dir.path()) else { return Ok(()) };
+        for entry in entries.flatten() {
+            let file = entry.file_name();
+            let text = file.to_str().unwrap_or_default();
+            if text.ends_with(UNFINISHED) && !unfinished {
+                continue;
+            }
+            let key = named(text);
+            let run = key.and_then(|(run, _)| self.parts.registry.run(run));
+            let run = run.filter(|run| run.lifecycle().is_visible());
+            let recorded = key.map(|(run, job)| self.find_job(run, job)).transpose()?.flatten();
+            let (Some(key), Some(run), Some(_)) = (key, run, recorded) else {
+                if let Err(error) = fs::remove_file(entry.path()) {
+                    tracing::warn!(%error, "a long answer stays until the next sweep");
+                }
+                key.and_then(|key| answers.kept().remove(&key));
+                continue;
+            };
+            answers.kept().entry(key).or_insert_with(|| {
+                let mut hold = self.parts.registry.quota().hold(&run.origin().principal);
+                hold.record(entry.metadata().map_or(0, |file| file.len()));
+                hold
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,352 @@
+//! One job on its thread: a worker's events in, a recording out.
+//!
+//! Tells first that its source was accepted, then what is decided about its frames as they come. Whatever ends a
+//! decoding, what came before is kept. What models say meanwhile is another's to append.
+
+mod source;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use decode::{FileReport, StreamInfo};
+use media::{Rate, Signal};
+use timeline::{AnalysisGenerated, Finding, MarkerConfig, MarkerDeriver};
+use tokio::runtime::Handle;
+use tracing::{Span, field::Empty};
+use worker::{JobEvent, MeasuredBy, ProtocolError, Spent, Still};
+
+use super::{
+    Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
+    reason::Chunks,
+    record::{Decoded, Tail, Undone},
+};
+use crate::{
+    base::{clock::wall_now, telemetry::SPANS},
+    record::{
+        recorder::{Kept, Recorder, RecorderSpec},
+        recording::{self, Head, Recording, RunLog},
+        remote::RemoteSource,
+    },
+    runs::{admission::Lender, registry::RunError, source::Source},
+};
+
+use source::Gap;
+
+pub use source::RECONNECT_WITHIN;
+
+/// Longest time from one write of a file's recording to the next.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// Events and stills in a batch, and bytes of its stills, past which it is written at once.
+const EVENTS_MAX: usize = 256;
+const PICTURE_BYTES_MAX: usize = 8 << 20;
+
+pub(super) struct Job {
+    runner: Arc<Runner>,
+    guard: Arc<JobGuard>,
+    ingest: Ingest,
+    log: RunLog,
+    /// Description of the source once it is opened, and the recording of its frames.
+    opened: Option<Opened>,
+    /// Since when no frame comes, where one is to come again.
+    gap: Option<Gap>,
+    /// Span from the opened container to the worker's report.
+    decoding: Span,
+    /// Sink of chunks, where they are wanted.
+    chunks: Option<Chunks>,
+    /// Lender that lets others decode while the source waits for the network.
+    lender: Lender,
+}
+
+/// A source of which frames come.
+struct Opened {
+    stream: StreamInfo,
+    recorder: Recorder,
+    recording: Recording,
+    /// Its markers are told as their segments close.
+    analysis: Option<AnalysisGenerated>,
+    /// Time of the last write; none before the first, which shows at once that something comes.
+    written_at: Option<Instant>,
+    /// Last signal, and the time at which it came.
+    last: Option<(Signal, Instant)>,
+}
+
+impl Opened {
+    /// Adds the rows so far, and writes what follows from them if enough of it waits; of live media, whatever tells
+    /// something.
+    fn write_due(&mut self, is_live: bool) -> Result<(), IngestError> {
+        let batch = self.recorder.pending();
+        let is_full = batch.stills.len() + batch.events.len() >= EVENTS_MAX
+            || batch.picture_bytes() >= PICTURE_BYTES_MAX;
+        let is_due = self.written_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY);
+        if is_full || is_due || is_live && batch.tells() {
+            self.write()
+        } else {
+            Ok(self.recording.push(self.recorder.take_rows())?)
+        }
+    }
+
+    fn write(&mut self) -> Result<(), IngestError> {
+        self.written_at = Some(Instant::now());
+        Ok(self.recording.write(self.recorder.take())?)
+    }
+}
+
+/// End of a decoding.
+struct Ended {
+    report: FileReport,
+    /// Reason that no more came, where something cut it off.
+    reason: Option<String>,
+    /// Error that ends more than the decoding.
+    cut: Option<IngestError>,
+}
+
+impl Job {
+    pub(super) fn new(
+        runner: Arc<Runner>,
+        guard: Arc<JobGuard>,
+        ingest: Ingest,
+        runtime: Handle,
+        places: &Decoding,
+    ) -> Job {
+        let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
+        let log = RunLog { registry, run, runtime };
+        Job {
+            runner,
+            guard,
+            ingest,
+            log,
+            opened: None,
+            gap: None,
+            decoding: Span::none(),
+            chunks: None,
+            lender: places.slot.lender(),
+        }
+    }
+
+    /// Decodes the source onto the run's timeline.
+    pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
+        let mut decoded = self.decode().map_err(|undone| undone.error)?;
+        let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
+        let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
+        let (ingested, _) = decoded.record(Tail { events: Vec::new(), last })?;
+        cut.map_or(Ok(ingested), Err)
+    }
+
+    /// Decodes the source, its chunks going to `chunks`.
+    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Undone> {
+        self.chunks = chunks;
+        self.decode()
+    }
+
+    /// Decodes the source; what remains to be told is how it ended.
+    fn decode(mut self) -> Result<Decoded, Undone> {
+        let job = self.guard.token().order().map(|order| order.id);
+        let accepted = self.ingest.accept(job, &self.log);
+        match accepted.and_then(|()| self.work()) {
+            Ok(ended) => self.decoded(ended),
+            Err(error) if self.frames() > 0 => {
+                let ended = self.cut(error);
+                self.decoded(ended)
+            }
+            Err(error) => Err(self.undone(error)),
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.opened.as_ref().map_or(0, |opened| opened.recorder.frames())
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)))
+    }
+
+    /// Part of the source that the worker had decoded when it was ended.
+    fn cut(&self, error: IngestError) -> Ended {
+        let report = FileReport {
+            decoder: String::new(),
+            fallback: None,
+            frames: self.frames(),
+            source_frames: self.frames(),
+            source_rate: None,
+            truncated: true,
+            more_frames: false,
+            damaged_packets: 0,
+            first_extent: None,
+        };
+        let reason = Some(error.why_cut());
+        // A source that may go on for ever has ended as well as it can.
+        let cut = Some(error).filter(|error| !error.is_out_of_time());
+        Ended { report, reason, cut }
+    }
+
+    /// Records on the timeline that it failed, where that ends the run.
+    fn undone(self, error: IngestError) -> Undone {
+        let Job { log, ingest, opened, .. } = self;
+        let is_opened = opened.is_some();
+        if let Some(opened) = opened {
+            opened.recording.discard();
+        }
+        let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));
+        let error = told.and_then(Result::err).map_or(error, IngestError::Run);
+        Undone { error, is_opened }
+    }
+
+    fn decoded(self, ended: Ended) -> Result<Decoded, Undone> {
+        let Ended { report, reason, mut cut } = ended;
+        if let Some(reason) = &report.fallback {
+            let (decoder, run) = (&report.decoder, self.log.run.id());
+            self.runner.parts.metrics.decode_fallbacks.inc();
+            tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
+        }
+        let Some(mut opened) = self.opened else {
+            return Err(Undone { error: IngestError::Lost, is_opened: false });
+        };
+        opened.recorder.end();
+        let rest = opened.write();
+        let Opened { stream, recorder, recording, analysis, .. } = opened;
+        let sealed = match rest {
+            // Nobody reads it any more.
+            Err(IngestError::Run(error @ (RunError::NotFound | RunError::Terminal(_)))) => {
+                recording.discard();
+                Err(error.into())
+            }
+            Err(error @ IngestError::Run(_)) => Err(error),
+            // What a quota or the disk refuses is left out.
+            rest => {
+                cut = cut.or(rest.err());
+                recording.seal().map_err(IngestError::from)
+            }
+        };
+        let sealed = sealed.map_err(|error| Undone { error, is_opened: true })?;
+        let analysis = analysis.map(|analysis| (analysis, recorder.markers()));
+        Ok(Decoded { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
+    }
+
+    fn take(&mut self, event: JobEvent) -> Result<(), IngestError> {
+        match event {
+            JobEvent::Opened(stream) => {
+                self.decoding = tracing::info_span!(
+                    target: SPANS,
+                    "decode",
+                    codec = stream.codec.name(),
+                    frames = Empty,
+                    decode_us = Empty,
+                    gate_us = Empty,
+                );
+                if let Some(chunks) = &self.chunks {
+                    chunks.check(&stream)?;
+                }
+                if let Some(frames) = expected(&stream, self.ingest.rate) {
+                    self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
+                }
+                let wall_start = if self.is_live() { Some(wall_now()) } else { stream.wall_start };
+                if self.opened.is_none() {
+                    self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
+                }
+            }
+            JobEvent::Signals(signals) => self.push(&signals)?,
+            JobEvent::Still(still) => self.keep(still)?,
+            JobEvent::Chunk(chunk) => match (&mut self.chunks, &mut self.opened) {
+                (Some(chunks), Some(opened)) => {
+                    // What is said of its frames comes behind them.
+                    opened.write()?;
+                    chunks.send(chunk, opened.recorder.frames())?;
+                }
+                _ => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
+            },
+            JobEvent::Progress { frames, pts_ms } => {
+                self.guard.token().advance(frames.min(self.ingest.max_frames), pts_ms);
+            }
+            JobEvent::Measured(MeasuredBy { measurer, lost, late }) => {
+                self.runner.parts.metrics.gate_batches_late.inc_by(u64::from(late));
+                if let Some(reason) = lost {
+                    self.runner.parts.metrics.gate_devices_lost.inc();
+                    let run = self.log.run.id();
+                    tracing::warn!(%run, measurer, reason, "the gate's device was given up");
+                }
+            }
+            JobEvent::Spent(Spent { decode_us, gate_us }) => {
+                self.decoding.record("decode_us", decode_us).record("gate_us", gate_us);
+                let metrics = &self.runner.parts.metrics;
+                metrics.decode_seconds.observe(decode_us as f64 / 1e6);
+                metrics.gate_seconds.observe(gate_us as f64 / 1e6);
+            }
+            JobEvent::Done(report) => {
+                self.decoding.record("frames", report.frames);
+                self.decoding = Span::none();
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the recording of the frames of `stream`.
+    fn begin(&self, stream: StreamInfo) -> Result<Opened, IngestError> {
+        let job = self.guard.token().order().ok_or(IngestError::Lost)?.id;
+        let stream_id = &self.ingest.stream_id;
+        let gate = self.ingest.gate.unwrap_or(self.runner.parts.gate);
+        let key = if self.is_live() {
+            Some(self.log.run.next_analysis(self.log.registry.timeline(), stream_id)?)
+        } else {
+            None
+        };
+        let recorder = Recorder::new(RecorderSpec {
+            gate,
+            words: self.ingest.words.clone(),
+            markers: key.clone().map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
+            finding: Finding::default(),
+        });
+        let decoded = self.ingest.opened(&stream);
+        let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));
+        let received = Some(self.ingest.received(decoded.sample_fps));
+        let head = Head { received, decoded, analysis: analysis.clone() };
+        let stores = self.runner.parts.stores.clone();
+        let recording = Recording::begin(self.log.clone(), stores, job, head)?;
+        Ok(Opened { stream, recorder, recording, analysis, written_at: None, last: None })
+    }
+
+    fn opened(&mut self) -> Result<&mut Opened, IngestError> {
+        let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
+        self.opened.as_mut().ok_or_else(|| IngestError::Worker(unexpected().into()))
+    }
+
+    fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
+        let is_live = self.is_live();
+        let came_back = signals.first().and_then(|first| Some((*first, self.gap.take()?)));
+        let came_back = came_back.map(|(first, gap)| self.came_back(&first, gap));
+        let opened = self.opened()?;
+        opened.last = signals.last().map(|last| (*last, Instant::now())).or(opened.last);
+        let decisions = signals.iter().map(|signal| opened.recorder.frame(*signal));
+        let selected = decisions.filter(|decision| decision.selected).count() as u64;
+        let (count, frames) = (signals.len() as u64, opened.recorder.frames());
+        if let Some((frame_index, event)) = came_back {
+            opened.recorder.tell(frame_index, event);
+        }
+        let written = opened.write_due(is_live);
+        let metrics = &self.runner.parts.metrics;
+        metrics.decided(count, selected);
+        metrics.owners.of(&self.guard.run().origin().principal).decided(count, selected);
+        if let Some(last) = signals.last() {
+            self.guard.token().advance(frames, last.pts_ms);
+        }
+        written
+    }
+
+    fn keep(&mut self, still: Still) -> Result<(), IngestError> {
+        let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
+        let still = Kept { frame_index, pts_ms, event_type, reason, jpeg: jpeg.into() };
+        self.opened()?.recorder.still(still);
+        Ok(())
+    }
+}
+
+/// Frames that a source has by its own account, chosen at `rate` where one is asked for.
+fn expected(stream: &StreamInfo, rate: Option<Rate>) -> Option<u64> {
+    let seconds = stream.duration?.as_millis().max(0) as f64 / 1e3;
+    let counted = stream.source_rate.map(|rate| seconds * rate.as_f64());
+    let in_source = stream.declared_frames.map(|frames| frames as f64).or(counted);
+    let chosen = rate.map(|rate| seconds * rate.as_f64());
+    let least = [in_source, chosen].into_iter().flatten().reduce(f64::min)?;
+    Some((least.ceil() as u64).max(1))
+}

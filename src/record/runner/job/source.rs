@@ -1,0 +1,209 @@
+//! Workers of a job, one after the other: a live source that is lost is tried again, and goes on behind a gap.
+
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
+
+use decode::{FileReport, Sampling};
+use media::Signal;
+use timeline::{Event, SourceReconnected};
+use worker::{JobInput, JobSpec, Limits, LiveEnd, Resume, WorkerError};
+
+use super::{
+    super::{
+        IngestError,
+        reason::{Chunks, WALL},
+    },
+    Ended, Job,
+};
+use crate::{
+    base::telemetry::SPANS,
+    record::remote::{Errand, Feed, RemoteError},
+    runs::source::Source,
+};
+
+/// Wait before a live source that is lost is tried again: the first, and the longest that doubling makes of it.
+const RECONNECT_FIRST: Duration = Duration::from_secs(1);
+const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// Longest time without a frame after which a live source is still tried again.
+pub const RECONNECT_WITHIN: Duration = Duration::from_secs(600);
+
+/// A live source that is lost.
+pub(super) struct Gap {
+    reason: String,
+    /// Connections that were tried.
+    attempts: u32,
+}
+
+impl Job {
+    /// Makes workers decode the source: one, and another each time that a live one is lost.
+    pub(super) fn work(&mut self) -> Result<Ended, IngestError> {
+        loop {
+            let (end, outcome) = self.connect();
+            let is_lost = matches!(end, LiveEnd::Lost | LiveEnd::Refused);
+            if !(is_lost && self.is_live() && self.waits_to_reconnect(&outcome)?) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Waits until the source is tried again; returns false where it has been lost for too long.
+    fn waits_to_reconnect(
+        &mut self,
+        outcome: &Result<Ended, IngestError>,
+    ) -> Result<bool, IngestError> {
+        let Some(opened) = &mut self.opened else { return Ok(false) };
+        let Some((_, came)) = opened.last else { return Ok(false) };
+        if came.elapsed() >= RECONNECT_WITHIN {
+            return Ok(false);
+        }
+        opened.write()?;
+        let gap = self.gap.get_or_insert_with(|| {
+            let reason = match outcome {
+                Ok(ended) => ended.reason.clone(),
+                Err(error) => Some(error.told()),
+            };
+            let reason = reason.unwrap_or_else(|| "its connection ended".to_owned());
+            tracing::warn!(run = %self.log.run.id(), reason, "a live source is lost: it is tried again");
+            Gap { reason, attempts: 0 }
+        });
+        let pause = RECONNECT_FIRST.saturating_mul(1 << gap.attempts.min(10)).min(RECONNECT_MAX);
+        gap.attempts += 1;
+        let waiting = &self.guard.token().waiting;
+        // A sleep begins where there is a runtime.
+        let paused = waiting.run_until_cancelled(async { tokio::time::sleep(pause).await });
+        // A job that is cancelled meanwhile ends by its next worker.
+        self.log.runtime.block_on(self.lender.lend_while(paused));
+        Ok(true)
+    }
+
+    /// The way on behind the last frame, where one came.
+    fn resume(&self) -> Option<Resume> {
+        let (last, came) = self.opened.as_ref()?.last?;
+        let chunks = self.chunks.as_ref().map_or(0, Chunks::sent);
+        let gap_ms = i64::try_from(came.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Some(Resume { last, chunks, begins_at_ms: last.pts_ms.saturating_add(gap_ms.max(1)) })
+    }
+
+    /// Makes one worker decode the source, from where it was lost.
+    fn connect(&mut self) -> (LiveEnd, Result<Ended, IngestError>) {
+        let limits = self.limits();
+        let (input, feed) = match self.open(limits.wall) {
+            Ok(opened) => opened,
+            Err(error @ IngestError::Remote(_)) => return (LiveEnd::Refused, Err(error)),
+            Err(error) => return (LiveEnd::Failed, Err(error)),
+        };
+        let spec = JobSpec {
+            resume: self.resume(),
+            input,
+            sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
+            max_frames: self.ingest.max_frames,
+            stills: self.runner.parts.stills,
+            views: self.chunks.as_ref().map(|chunks| chunks.views),
+            gate: self.ingest.gate.unwrap_or(self.runner.parts.gate),
+            threads: self.runner.parts.threads,
+            limits,
+        };
+        let cancel = self.guard.token().running.clone();
+        let _timer = self.runner.parts.metrics.job_seconds.start_timer();
+        let runner = Arc::clone(&self.runner);
+        let mut failed = None;
+        let mut take = |event| match self.take(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let outcome = tracing::info_span!(target: SPANS, "worker")
+            .in_scope(|| runner.parts.supervisor.run_job(spec, &cancel, &mut take));
+        let max_frames = self.ingest.max_frames;
+        let end = match &failed {
+            Some(_) => LiveEnd::Failed,
+            None => LiveEnd::of(&outcome, max_frames),
+        };
+        let outcome = failed.map_or(outcome.map_err(IngestError::Worker), Err);
+        if let Some(feed) = &feed {
+            runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
+        }
+        (end, explained(outcome, feed, max_frames))
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = match &self.ingest.source {
+            Source::File(_) => Limits::default(),
+            Source::Remote(source) => source.limits(),
+        };
+        let waits_for_models = self.chunks.is_some() && !self.is_live();
+        if waits_for_models { Limits { wall: WALL, ..limits } } else { limits }
+    }
+
+    /// Input of the worker, and the feed of a remote one for as long as `wall`.
+    fn open(&self, wall: Duration) -> Result<(JobInput, Option<Feed>), IngestError> {
+        match &self.ingest.source {
+            Source::File(file) => {
+                let file = file.try_clone();
+                let file = file.map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?;
+                Ok((file.into(), None))
+            }
+            Source::Remote(source) => {
+                let errand = Errand {
+                    wall,
+                    lender: self.lender.clone(),
+                    cancel: &self.guard.token().waiting,
+                    runtime: &self.log.runtime,
+                };
+                let opened = self.runner.parts.remote.open(source, errand);
+                let (input, feed) = opened.map_err(told_by_host)?;
+                Ok((input, Some(feed)))
+            }
+        }
+    }
+
+    /// Event that the source is there again, and its frame.
+    pub(super) fn came_back(&self, first: &Signal, gap: Gap) -> (u64, Event) {
+        let came = self.opened.as_ref().and_then(|opened| opened.last);
+        let silent = came.map_or(Duration::ZERO, |(_, came)| came.elapsed());
+        let Gap { reason, attempts } = gap;
+        let event = Event::SourceReconnected(SourceReconnected {
+            request_id: self.ingest.request_id,
+            stream_id: self.ingest.stream_id.clone(),
+            frame_index: first.frame_index,
+            pts_ms: first.pts_ms,
+            gap_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+            attempts,
+            reason,
+        });
+        (first.frame_index, event)
+    }
+}
+
+fn told_by_host(error: RemoteError) -> IngestError {
+    match error {
+        RemoteError::Cancelled => IngestError::Worker(WorkerError::Cancelled),
+        error => IngestError::Remote(error),
+    }
+}
+
+/// Outcome of a job, where a failure of its source explains the worker's.
+fn explained(
+    outcome: Result<FileReport, IngestError>,
+    feed: Option<Feed>,
+    max_frames: u64,
+) -> Result<Ended, IngestError> {
+    use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
+    let whole = |report| Ended { report, reason: None, cut: None };
+    let Some(feed) = feed else { return outcome.map(whole) };
+    match (outcome, feed.cause()) {
+        // All that was asked for was there.
+        (Ok(report), _) if report.frames >= max_frames => Ok(whole(report)),
+        (Ok(report), Some(cause)) if cause.is_cut() => {
+            let report = FileReport { truncated: true, ..report };
+            Ok(Ended { report, reason: Some(cause.to_string()), cut: None })
+        }
+        (Err(IngestError::Worker(Cancelled)), _) => Err(IngestError::Worker(Cancelled)),
+        (Ok(_) | Err(IngestError::Worker(_)), Some(cause)) => Err(told_by_host(cause)),
+        (Err(IngestError::Worker(FirstFrameTimeout { after } | Stalled { after })), None) => {
+            Err(IngestError::Remote(RemoteError::Slow(after)))
+        }
+        (outcome, _) => outcome.map(whole),
+    }
+}

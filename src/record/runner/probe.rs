@@ -1,0 +1,52 @@
+//! A look into a file: the smallest job, ended as the others are.
+//!
+//! It has places of its own: a job may take hours, and an upload holds its place and its bytes
+//! until its file was looked into.
+
+use std::{fs::File, pin::pin, sync::Arc};
+
+use decode::StreamInfo;
+use tracing::Instrument;
+use worker::{CancelToken, WorkerError};
+
+use super::{IngestError, Runner, in_background};
+use crate::base::keys::Principal;
+
+impl Runner {
+    /// Describes the media of a file of `owner`; waits for other looks and for no job.
+    ///
+    /// Dropping the future ends the job.
+    pub async fn probe(
+        self: &Arc<Self>,
+        owner: &Principal,
+        file: File,
+    ) -> Result<StreamInfo, IngestError> {
+        let ended = self.closing.child_token();
+        let _end = ended.clone().drop_guard();
+        let (runner, owner) = (Arc::clone(self), owner.clone());
+        let probed = async move {
+            let entering = ended.run_until_cancelled(runner.looks.enter(&owner)).await;
+            let place = entering.ok_or(IngestError::Shutdown)??;
+            let (cancel, supervisor) = (CancelToken::new(), runner.parts.supervisor.clone());
+            let token = cancel.clone();
+            let probing = in_background(move || {
+                let _place = place;
+                supervisor.probe(file, &token)
+            });
+            let mut probing = pin!(probing);
+            let probed = tokio::select! {
+                probed = &mut probing => probed,
+                () = ended.cancelled() => {
+                    cancel.cancel();
+                    probing.await
+                }
+            };
+            match probed {
+                Ok(Err(WorkerError::Cancelled)) => Err(IngestError::Shutdown),
+                probed => probed?.map_err(IngestError::Worker),
+            }
+        };
+        let task = self.jobs.spawn(probed.in_current_span());
+        task.await.map_err(|_| IngestError::Lost)?
+    }
+}

@@ -1,0 +1,292 @@
+//! A reasoning job: its source is ingested, models are asked meanwhile, and both make markers.
+//!
+//! What models say is on the timeline before the decoding is: a job that fails once its source is
+//! opened ends its run, so that none says it again.
+
+use std::{sync::Arc, time::Duration};
+
+use decode::StreamInfo;
+use gate::GateConfig;
+use media::{Extent, RequestId, RunId};
+use timeline::{
+    AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
+};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
+
+use super::{
+    Begun, IngestError, JobGuard, Runner,
+    job::Job,
+    record::{Decoded, Tail},
+};
+use crate::record::{
+    analysis::{self, FrameResult, Insight},
+    reason::{Description, Driver, Judge, Reason, Reasoned, Semantics, Span, Subject, Terms, Told},
+};
+
+/// Chunks between the one that is handed over and those that are asked about: with these two, a
+/// job has two chunks in memory more than it asks about.
+const CHUNKS_WAITING: usize = 1;
+/// Least side of a picture that models take: two patches of Qwen's, whose processors refuse less.
+pub(super) const SIDE_MIN: u32 = 28;
+/// Time for the worker of a job whose models hold it back: a slow model takes seconds a chunk.
+pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
+
+/// Sink of a job's chunks.
+pub(super) struct Chunks {
+    pub views: ViewOptions,
+    to: mpsc::Sender<Chunk>,
+    next_index: u64,
+    next_frame: u64,
+}
+
+impl Chunks {
+    /// Refuses what would show models less of a picture than they take.
+    pub fn check(&self, stream: &StreamInfo) -> Result<(), IngestError> {
+        let least = |extent: Extent| extent.width.min(extent.height);
+        let picture = stream.extent.rotated(stream.rotation);
+        let (_, shown) = self.views.shown(picture);
+        if least(shown) < SIDE_MIN && least(picture) >= SIDE_MIN {
+            return Err(IngestError::Crop { shown });
+        }
+        Ok(())
+    }
+
+    /// Number of the chunks that were handed over.
+    pub fn sent(&self) -> u64 {
+        self.next_index
+    }
+
+    /// Hands a chunk over, of whose frames `frames` are recorded; waits until there is room.
+    pub fn send(&mut self, chunk: Chunk, frames: u64) -> Result<(), IngestError> {
+        let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);
+        let end = chunk.first_frame.checked_add(chunk.frames).filter(|end| *end <= frames);
+        let Some(end) = end.filter(|_| follows) else {
+            return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into()));
+        };
+        (self.next_index, self.next_frame) = (chunk.index + 1, end);
+        // The job is cancelled, or its asks have failed.
+        let sent = self.to.blocking_send(chunk);
+        sent.map_err(|_| IngestError::Worker(WorkerError::Cancelled))
+    }
+}
+
+/// The asks of a job, which end with this.
+struct Asks {
+    told: JoinHandle<Told>,
+    cancel: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Asks {
+    fn begin(
+        runner: &Runner,
+        guard: &JobGuard,
+        subject: Subject,
+        description: Description,
+        runtime: &Handle,
+    ) -> (Asks, Chunks) {
+        let (to, taken) = mpsc::channel(CHUNKS_WAITING);
+        let cancel = guard.token().waiting.child_token();
+        let Description { views, inquiry, describer, novelty } = description;
+        let judge = novelty.map(|novelty| Judge::new(novelty, guard.run().id().seed()));
+        let driver = Driver {
+            registry: Arc::clone(&runner.parts.registry),
+            run: Arc::clone(guard.run()),
+            metrics: Arc::clone(&runner.parts.metrics),
+            describer,
+            subject,
+            token: guard.token().clone(),
+        };
+        let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
+        let _end = cancel.clone().drop_guard();
+        (Asks { told, cancel, _end }, Chunks { views, to, next_index: 0, next_frame: 0 })
+    }
+
+    /// Result once all have ended; those under way are given up unless `finishes`.
+    fn end(self, finishes: bool, runtime: &Handle) -> Result<Told, IngestError> {
+        if !finishes {
+            self.cancel.cancel();
+        }
+        runtime.block_on(self.told).map_err(|_| IngestError::Lost)
+    }
+}
+
+/// Decodes the source, has models describe it meanwhile, and records what came of both.
+pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError> {
+    let Begun { runner, guard, places, runtime } = begun;
+    let Reason { ingest, semantics, terms } = reason;
+    let subject = Subject {
+        request_id: ingest.request_id,
+        stream_id: ingest.stream_id.clone(),
+        index_name: terms.index_name.clone(),
+        words: ingest.words.clone(),
+        keeps_output: terms.keeps_output,
+    };
+    let (missing, begun) = match semantics {
+        Semantics::Off => (None, None),
+        Semantics::Missing(why) => (Some(why), None),
+        Semantics::Chunks(description) => {
+            (None, Some(Asks::begin(&runner, &guard, subject, description, &runtime)))
+        }
+    };
+    let (asks, chunks) = begun.unzip();
+    let gate = ingest.gate.unwrap_or(runner.parts.gate);
+    let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
+    let run = Arc::clone(guard.run());
+    let decoded = Job::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
+    // What models have still to say takes no part in the decoding of others.
+    drop(places);
+    let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
+    let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
+    let semantic = match (&told, &missing) {
+        (Ok(Some(told)), _) => told.semantic.clone(),
+        (_, Some(why)) => missed(run.id(), why),
+        _ => SemanticOutcome::default(),
+    };
+    run.set_semantic(semantic.clone());
+    let (is_opened, decoded) = match decoded {
+        Ok(decoded) => (true, Ok(decoded)),
+        Err(undone) => (undone.is_opened, Err(undone.error)),
+    };
+    // Where the asks themselves are lost, nobody knows what was said.
+    let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
+    let is_told = is_opened || has_said;
+    let outcome = both(decoded, told)
+        .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), gate, terms));
+    match outcome {
+        Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
+            if run.check_active().is_ok() {
+                let failed = failed(request_id, &error);
+                runtime.block_on(failing.parts.registry.commit(&run, vec![failed]))?;
+            }
+            Err(error)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Outcome where there was no model to ask; logs it.
+fn missed(run: RunId, why: &str) -> SemanticOutcome {
+    tracing::warn!(%run, error = why, "no model describes the chunks of the run: the gate decides");
+    let error = Some(why.to_owned());
+    SemanticOutcome { requested: true, error, fallback_used: true, ..SemanticOutcome::default() }
+}
+
+/// A decoding and what models said of it, where both are whole; why the asks ended explains why
+/// the decoding did.
+fn both(
+    decoded: Result<Decoded, IngestError>,
+    told: Result<Option<Told>, IngestError>,
+) -> Result<(Decoded, Told), IngestError> {
+    let told = told.map(Option::unwrap_or_default).and_then(|mut told| match told.failed.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(told),
+    });
+    match (decoded, told) {
+        (Ok(decoded), Ok(told)) => Ok((decoded, told)),
+        (Ok(decoded), Err(error)) => Err(given_up(decoded, error)),
+        (Err(IngestError::Worker(WorkerError::Cancelled)), Err(error)) | (Err(error), _) => {
+            Err(error)
+        }
+    }
+}
+
+fn failed(request_id: RequestId, error: &IngestError) -> Event {
+    Event::RunFailed(RunFailed { request_id: Some(request_id), reason: error.told() })
+}
+
+/// Closes the recording of a reasoning that `error` ends.
+fn given_up(decoded: Decoded, error: IngestError) -> IngestError {
+    let last = Some(failed(decoded.ingest.request_id, &error));
+    // The first error explains the second.
+    drop(decoded.record(Tail { events: Vec::new(), last }));
+    error
+}
+
+/// Records the decoding, what models said of it, and the markers of both.
+fn conclude(
+    mut decoded: Decoded,
+    told: Told,
+    (semantic, missing): (SemanticOutcome, Option<String>),
+    gate: GateConfig,
+    terms: Terms,
+) -> Result<Reasoned, IngestError> {
+    let cut = decoded.cut.take();
+    let is_cut = cut.is_some() || told.is_cut;
+    let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
+    let log = decoded.sealed.log().clone();
+    let timeline = log.registry.timeline();
+    // Until all of it is on the timeline.
+    let _turn = log.runtime.block_on(log.run.analysis_turn());
+    let signals = timeline.signals(decoded.sealed.signals());
+    let read =
+        signals.and_then(|signals| Ok((signals, log.run.next_analysis(timeline, &stream_id)?)));
+    let (signals, analysis) = match read {
+        Ok(read) => read,
+        Err(error) => return Err(given_up(decoded, error.into())),
+    };
+    let words = decoded.ingest.words.clone();
+    let mut frames = analysis::replay(&signals, gate, |name| words.event_type(name));
+    spread(&mut frames, told.insights);
+    let fallback = missing.map(|why| {
+        let insight = Arc::new(Insight::Unsaid(why.clone()));
+        frames.iter_mut().for_each(|frame| frame.insight = Some(Arc::clone(&insight)));
+        let stream_id = stream_id.clone();
+        let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
+        Event::SemanticFallbackActivated(fallback)
+    });
+    let markers = analysis::markers(&analysis, &frames, terms.markers);
+    let beside = analysis::markers_beside(&analysis, &frames, terms.markers, &markers);
+    let generated = AnalysisGenerated {
+        request_id,
+        stream_id: stream_id.clone(),
+        frames: frames.len() as u64,
+        window_size: terms.windowing.frames,
+        segment_ms: terms.windowing.span_ms,
+        sampling_policy: decoded.ingest.policy,
+        sample_fps: decoded.sample_fps().or_else(|| Some(analysis::rate_of(&frames))),
+        mode: Some(terms.mode),
+        model: terms.model.as_str().to_owned(),
+        markers: markers.len() as u64,
+        analysis_id: Some(analysis.id()),
+        gate: Some(gate),
+    };
+    let completed = RunCompleted {
+        request_id: Some(request_id),
+        stream_id: Some(stream_id),
+        frames: frames.len() as u64,
+        markers: markers.len() as u64,
+        index_name: terms.index_name,
+        semantic: Some(semantic.clone()),
+        reason: None,
+    };
+    let emitted = markers.iter().cloned().chain(beside);
+    let events = fallback.into_iter().chain(emitted.map(Event::MarkerEmitted));
+    let tail = Tail {
+        events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
+        last: match &cut {
+            Some(error) => error.end_of_run(request_id),
+            None => (!is_cut).then_some(Event::RunCompleted(completed)),
+        },
+    };
+    let (ingested, is_whole) = decoded.record(tail)?;
+    if let Some(error) = cut {
+        return Err(error);
+    }
+    if is_cut || !is_whole {
+        return Err(IngestError::Worker(WorkerError::Cancelled));
+    }
+    Ok(Reasoned { ingested, frames, markers, totals: told.totals, semantic })
+}
+
+/// Gives the frames of each chunk what came of asking about it.
+fn spread(frames: &mut [FrameResult], insights: Vec<(Span, Arc<Insight>)>) {
+    for (span, insight) in insights {
+        let of_chunk = frames.iter_mut().skip(span.first_frame as usize);
+        of_chunk
+            .take(span.frames as usize)
+            .for_each(|frame| frame.insight = Some(Arc::clone(&insight)));
+    }
+}

@@ -1,0 +1,137 @@
+//! The records of jobs in the ledger, by run and job.
+
+use media::{JobId, RequestId, RunId, WallTime};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+
+use crate::{
+    base::ledger,
+    runs::registry::{JobKind, JobOrder, JobStatus, JobView},
+};
+
+type Result<T> = std::result::Result<T, redb::Error>;
+
+/// Run and job.
+type Key = ([u8; 16], [u8; 16]);
+/// Kind, status, request, start and end in epoch ms, frames done and in all, ms of work.
+type Value = (u8, u8, [u8; 8], i64, Option<i64>, u64, Option<u64>, u64);
+const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("jobs_of_runs");
+
+/// Records of ended jobs that a run has; the oldest go first.
+pub(super) const ENDED_MAX: usize = 1000;
+
+const KINDS: [JobKind; 3] = [JobKind::Ingest, JobKind::Analysis, JobKind::Reasoning];
+const STATUSES: [JobStatus; 6] = [
+    JobStatus::Queued,
+    JobStatus::Running,
+    JobStatus::Succeeded,
+    JobStatus::Failed,
+    JobStatus::Cancelled,
+    JobStatus::Interrupted,
+];
+
+fn code<T: PartialEq>(all: &[T], one: T) -> u8 {
+    all.iter().position(|known| *known == one).unwrap_or(0) as u8
+}
+
+fn key(order: &JobOrder) -> Key {
+    (*order.run.as_bytes(), *order.id.as_bytes())
+}
+
+fn view((run, id): Key, value: Value) -> Option<JobView> {
+    let (kind, status, request, started, ended, frames_done, frames_total, worked_ms) = value;
+    Some(JobView {
+        order: JobOrder {
+            id: JobId::from_bytes(id),
+            kind: *KINDS.get(usize::from(kind))?,
+            run: RunId::from_bytes(run),
+            request: RequestId::from_bytes(request),
+            started_at: WallTime { epoch_ms: started },
+        },
+        status: *STATUSES.get(usize::from(status))?,
+        frames_done,
+        frames_total,
+        worked_ms,
+        ended_at: ended.map(|epoch_ms| WallTime { epoch_ms }),
+    })
+}
+
+/// Writes the record of a job.
+pub(super) fn put(change: &WriteTransaction, job: &JobView) -> Result<()> {
+    let order = &job.order;
+    let value = (
+        code(&KINDS, order.kind),
+        code(&STATUSES, job.status),
+        *order.request.as_bytes(),
+        order.started_at.epoch_ms,
+        job.ended_at.map(|at| at.epoch_ms),
+        job.frames_done,
+        job.frames_total,
+        job.worked_ms,
+    );
+    change.open_table(RECORDS)?.insert(key(order), value)?;
+    Ok(())
+}
+
+/// Forgets a job.
+pub(super) fn remove(change: &WriteTransaction, order: &JobOrder) -> Result<()> {
+    change.open_table(RECORDS)?.remove(key(order))?;
+    Ok(())
+}
+
+/// Forgets the oldest of the ended jobs of a run that are too many.
+pub(super) fn bound(change: &WriteTransaction, run: RunId) -> Result<()> {
+    let mut records = change.open_table(RECORDS)?;
+    let mut ended = Vec::new();
+    for entry in records.range(range(run))? {
+        let (key, value) = entry?;
+        if let Some(at) = value.value().4 {
+            ended.push((at, key.value()));
+        }
+    }
+    ended.sort_unstable();
+    for (_, key) in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
+        records.remove(key)?;
+    }
+    Ok(())
+}
+
+fn range(run: RunId) -> std::ops::RangeInclusive<Key> {
+    let run = *run.as_bytes();
+    (run, [0; 16])..=(run, [255; 16])
+}
+
+/// The jobs of a run.
+pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobView>> {
+    let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in records.range(range(run))? {
+        let (key, value) = entry?;
+        found.extend(view(key.value(), value.value()));
+    }
+    Ok(found)
+}
+
+/// Job of a run, if it is recorded.
+pub(super) fn find(view_of: &ReadTransaction, run: RunId, id: JobId) -> Result<Option<JobView>> {
+    let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(None) };
+    let key = (*run.as_bytes(), *id.as_bytes());
+    Ok(records.get(key)?.and_then(|value| view(key, value.value())))
+}
+
+/// Up to `limit` jobs of any run of which `is_wanted` holds.
+pub(super) fn all(
+    view_of: &ReadTransaction,
+    limit: usize,
+    is_wanted: impl Fn(&JobView) -> bool,
+) -> Result<Vec<JobView>> {
+    let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in records.iter()? {
+        let (key, value) = entry?;
+        found.extend(view(key.value(), value.value()).filter(&is_wanted));
+        if found.len() == limit {
+            break;
+        }
+    }
+    Ok(found)
+}

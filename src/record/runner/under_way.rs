@@ -1,0 +1,304 @@
+//! Records of jobs: those that a crash cuts off are told of at the next start.
+//!
+//! A job is recorded before it begins and again behind its last event. A crash between those two
+//! leaves a record of a job that is over: its last event in the log tells. A record that the disk
+//! does not take is written as soon as it does, and nothing new is recorded before.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use media::{JobId, RunId, Seq, WallTime};
+use timeline::{Event, EventKind, Timeline, TimelineError};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::{IngestError, Runner, records, recovered::interrupted};
+use crate::{
+    base::{
+        blocking::{Died, blocking},
+        clock::wall_now,
+        labels::LabelMaps,
+        ledger::{Ledger, LedgerError},
+    },
+    runs::{
+        admission::Stay,
+        idempotency,
+        registry::{JobKind, JobOrder, JobStatus, JobView},
+    },
+};
+
+/// The reason of a `run_failed` of a job whose server ended without one: it was killed, or the
+/// machine was.
+pub const INTERRUPTED: &str = "interrupted";
+/// Heads of events looked at in one step.
+const STEP: usize = 4096;
+/// Time from one look for records that wait for the disk to the next.
+const SETTLE_EVERY: Duration = Duration::from_secs(10);
+/// Looks between two for records that are too old.
+const LOOKS_TO_EXPIRE: u32 = 60;
+/// Records forgotten in one step.
+const EXPIRED_AT_ONCE: usize = 1000;
+
+/// Models decide how long a reasoning decodes: it waits for their answers.
+pub(super) fn stay(kind: JobKind) -> Stay {
+    if kind == JobKind::Reasoning { Stay::Long } else { Stay::Short }
+}
+
+/// Kind of the last event of a job that was not cut off.
+fn last_event(kind: JobKind) -> EventKind {
+    match kind {
+        JobKind::Ingest => EventKind::FramesDecoded,
+        JobKind::Analysis => EventKind::AnalysisGenerated,
+        JobKind::Reasoning => EventKind::RunCompleted,
+    }
+}
+
+/// Record of a job that is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Ended(JobView),
+    Forgotten(JobOrder),
+}
+
+/// The records of jobs; every call waits for the disk.
+#[derive(Clone)]
+pub(super) struct Jobs {
+    ledger: Ledger,
+    /// Records that the disk has not taken; no more than were in progress when it failed.
+    pending: Arc<Mutex<HashMap<(RunId, JobId), Pending>>>,
+}
+
+impl Jobs {
+    /// Jobs that are recorded in `ledger`.
+    pub(super) fn new(ledger: Ledger) -> Jobs {
+        Jobs { ledger, pending: Arc::default() }
+    }
+
+    /// Records that a job begins; it must not where this fails.
+    pub(super) fn begin(&self, job: &JobView) -> Result<(), LedgerError> {
+        self.settle()?;
+        let begun = self.ledger.write(|change| records::put(change, job));
+        if begun.is_err() {
+            // It may be there later all the same.
+            self.note(Pending::Forgotten(job.order));
+        }
+        begun
+    }
+
+    /// Records how a job ended, now or once the disk takes it.
+    pub(super) fn end(&self, job: JobView) -> Result<(), LedgerError> {
+        self.note(Pending::Ended(job));
+        self.settle()
+    }
+
+    /// Forgets a job that was refused.
+    pub(super) fn forget(&self, order: JobOrder) -> Result<(), LedgerError> {
+        self.note(Pending::Forgotten(order));
+        self.settle()
+    }
+
+    fn note(&self, pending: Pending) {
+        let (Pending::Ended(JobView { order, .. }) | Pending::Forgotten(order)) = pending;
+        self.pending().insert((order.run, order.id), pending);
+    }
+
+    /// Writes everything that the disk has not taken.
+    fn settle(&self) -> Result<(), LedgerError> {
+        let pending: Vec<Pending> = self.pending().values().copied().collect();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        self.ledger.write(|change| {
+            pending.iter().try_for_each(|pending| match pending {
+                Pending::Ended(job) => {
+                    records::put(change, job)?;
+                    records::bound(change, job.order.run)
+                }
+                Pending::Forgotten(order) => records::remove(change, order),
+            })
+        })?;
+        let mut left = self.pending();
+        left.retain(|_, one| !pending.contains(one));
+        Ok(())
+    }
+
+    /// Every job that is recorded as under way.
+    fn under_way(&self) -> Result<Vec<JobView>, LedgerError> {
+        self.ledger.read(|view| records::all(view, usize::MAX, |job| !job.status.is_over()))
+    }
+
+    /// Forgets jobs that ended before `oldest`.
+    fn expire(&self, oldest: WallTime) -> Result<(), LedgerError> {
+        loop {
+            let is_old = |job: &JobView| job.ended_at.is_some_and(|at| at < oldest);
+            let over = self.ledger.read(|view| records::all(view, EXPIRED_AT_ONCE, is_old))?;
+            if over.is_empty() {
+                return Ok(());
+            }
+            self.ledger.write(|change| {
+                over.iter().try_for_each(|job| records::remove(change, &job.order))
+            })?;
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<(RunId, JobId), Pending>> {
+        // Every change is one insert or retain: a panic leaves the map usable.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns true if the last event of a job that was not cut off is on the timeline.
+fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError> {
+    let mut from = Seq(1);
+    loop {
+        let heads = timeline.heads_of(order.run, from, STEP);
+        let Some(last) = heads.last() else { return Ok(false) };
+        from = Seq(last.seq.0 + 1);
+        for head in heads.iter().filter(|head| head.kind == last_event(order.kind)) {
+            let Some(parts) = timeline.get_parts(head.seq)? else { continue };
+            let request = match parts.decode()? {
+                // A start told of it that was cut off itself.
+                Event::FramesDecoded(decoded) if decoded.reason.as_deref() == Some(INTERRUPTED) => {
+                    None
+                }
+                Event::FramesDecoded(decoded) => Some(decoded.request_id),
+                Event::AnalysisGenerated(generated) => Some(generated.request_id),
+                Event::RunCompleted(completed) => completed.request_id,
+                _ => None,
+            };
+            if request == Some(order.request) {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Runs what waits for the disk where it holds nobody up.
+pub(super) async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, IngestError> {
+    blocking(work).await.map_err(|Died| IngestError::Lost)
+}
+
+impl Runner {
+    /// The job `id` of `run`, under way or over.
+    pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, LedgerError> {
+        self.records.ledger.read(|view| records::find(view, run, id))
+    }
+
+    /// The jobs of `run` that are recorded, in the order in which they were asked for.
+    pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, LedgerError> {
+        let mut jobs = self.records.ledger.read(|view| records::of_run(view, run))?;
+        jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
+        Ok(jobs)
+    }
+
+    /// Records that a job begins; it must not where this fails.
+    pub async fn begin_job(&self, job: JobView) -> Result<(), IngestError> {
+        let jobs = self.records.clone();
+        Ok(in_background(move || jobs.begin(&job)).await??)
+    }
+
+    /// Records how a job ended; forgets one that was refused, which `ended` tells by its absence.
+    pub async fn end_job(&self, order: JobOrder, ended: Option<JobView>) {
+        let jobs = self.records.clone();
+        let write = move || match ended {
+            Some(job) => jobs.end(job),
+            None => jobs.forget(order),
+        };
+        if let Err(error) = in_background(write).await.and_then(|written| Ok(written?)) {
+            let JobOrder { id, run, .. } = order;
+            tracing::warn!(%run, job = %id, %error, "a job that is over stays recorded as under way");
+        }
+    }
+
+    /// Writes now and then what the disk did not take, and forgets what is old, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(SETTLE_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = 0;
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            self.settle().await;
+            self.sweep(false).await;
+            if looks % LOOKS_TO_EXPIRE == 0 {
+                let (jobs, now) = (self.records.clone(), self.parts.clock.now());
+                let expired = in_background(move || jobs.expire(idempotency::oldest_kept(now)));
+                if let Err(error) = expired.await.and_then(|expired| Ok(expired?)) {
+                    tracing::error!(%error, "records of jobs stay longer");
+                }
+            }
+            looks += 1;
+        }
+    }
+
+    /// Writes the records of jobs that are over and that the disk did not take.
+    pub(super) async fn settle(&self) {
+        let jobs = self.records.clone();
+        let settled = in_background(move || jobs.settle()).await;
+        if let Err(error) = settled.and_then(|settled| Ok(settled?)) {
+            tracing::warn!(%error, "jobs that are over stay recorded as under way");
+        }
+    }
+
+    async fn sweep(self: &Arc<Self>, unfinished: bool) {
+        let runner = Arc::clone(self);
+        let swept = in_background(move || runner.sweep_answers(unfinished)).await;
+        if let Err(error) = swept.and_then(|swept| Ok(swept?)) {
+            tracing::warn!(%error, "long answers of jobs are looked for later");
+        }
+    }
+
+    /// Closes what was recorded and ends the runs whose jobs were under way when the server last ended without a
+    /// word; before there are new jobs.
+    pub async fn tell_interrupted(
+        self: &Arc<Self>,
+        labels: Arc<LabelMaps>,
+    ) -> Result<(), IngestError> {
+        let runner = Arc::clone(self);
+        let recovered = in_background(move || runner.recover_all(&labels)).await??;
+        let jobs = self.records.clone();
+        for job in in_background(move || jobs.under_way()).await?? {
+            let JobOrder { id, run, request, kind, .. } = job.order;
+            let (runner, registry) = (Arc::clone(self), &self.parts.registry);
+            let recorded = recovered.get(&id).copied();
+            let over = move || is_over(runner.parts.registry.timeline(), &job.order);
+            let is_over = recorded.is_none() && in_background(over).await??;
+            // An analysis appends all or nothing.
+            let cut_off = !is_over && kind != JobKind::Analysis;
+            if let Some(run) = registry.run(run).filter(|_| cut_off) {
+                if run.lifecycle().is_active() {
+                    registry.commit(&run, vec![interrupted(request)]).await?;
+                }
+                tracing::warn!(request_id = %request, run = %run.id(), "a job was cut off by the server's end");
+            }
+            let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
+            let frames_done = recorded.unwrap_or(job.frames_done);
+            let ended = JobView { status, frames_done, ended_at: Some(wall_now()), ..job };
+            let jobs = self.records.clone();
+            in_background(move || jobs.end(ended)).await??;
+        }
+        self.sweep(true).await;
+        Ok(())
+    }
+
+    /// Closes every recording that a server began that ended; returns the frames of each job.
+    fn recover_all(&self, labels: &Arc<LabelMaps>) -> Result<HashMap<JobId, u64>, IngestError> {
+        let mut recovered = HashMap::new();
+        for (run, job) in self.parts.stores.columns.all()? {
+            match self.recover((run, job), labels) {
+                Ok(0) => {}
+                Ok(frames) => _ = recovered.insert(job, frames),
+                Err(error) => {
+                    tracing::error!(%run, %job, %error, "what a job had recorded cannot be told of");
+                }
+            }
+        }
+        Ok(recovered)
+    }
+}
+
+#[cfg(test)]
+mod tests;

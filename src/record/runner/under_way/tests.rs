@@ -1,0 +1,173 @@
+//! Records on a disk that fails, how many are kept, and which events say that a job is over.
+
+use std::path::Path;
+
+use media::{Rate, RequestId};
+use timeline::{FramesDecoded, NewEvent, Options, RunCompleted, SamplingPolicy, Signals};
+
+use super::*;
+use crate::base::ledger::Fault;
+
+const RUN: RunId = RunId::from_bytes([1; 16]);
+const OTHER: RunId = RunId::from_bytes([2; 16]);
+
+fn request(at: u8) -> RequestId {
+    RequestId::from_bytes([at; 8])
+}
+
+fn order(at: u8, kind: JobKind) -> JobOrder {
+    let started_at = WallTime { epoch_ms: i64::from(at) };
+    JobOrder { id: JobId::from_bytes([at; 16]), kind, run: RUN, request: request(at), started_at }
+}
+
+fn job(at: u8) -> JobView {
+    JobView {
+        order: order(at, JobKind::Ingest),
+        status: JobStatus::Queued,
+        frames_done: 7,
+        frames_total: Some(9),
+        worked_ms: 3,
+        ended_at: None,
+    }
+}
+
+fn ended(at: u8, ms: i64) -> JobView {
+    JobView { status: JobStatus::Failed, ended_at: Some(WallTime { epoch_ms: ms }), ..job(at) }
+}
+
+fn open(dir: &Path) -> Jobs {
+    Jobs::new(Ledger::open(&dir.join("ledger")).expect("opens"))
+}
+
+/// Jobs that the next start finds.
+fn under_way(jobs: &Jobs) -> Vec<JobView> {
+    Jobs::new(jobs.ledger.clone()).under_way().expect("readable")
+}
+
+#[test]
+fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
+    for fault in [Fault::Lost, Fault::Unclear] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let jobs = open(dir.path());
+        jobs.begin(&job(1)).expect("written");
+        let reasoning = JobView { order: order(2, JobKind::Reasoning), ..job(2) };
+        jobs.begin(&reasoning).expect("written");
+        assert_eq!(under_way(&jobs), [job(1), reasoning]);
+        // The first is over, which fails to be written, and so does the next job's try at it.
+        jobs.ledger.fail_next(&[fault, Fault::Lost]);
+        jobs.end(ended(1, 5)).expect_err("the disk fails");
+        jobs.begin(&job(3)).expect_err("the disk fails");
+        jobs.begin(&job(3)).expect("written");
+        assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
+        // A record that is there although it could not be told.
+        jobs.ledger.fail_next(&[Fault::Unclear]);
+        jobs.begin(&job(4)).expect_err("the disk fails");
+        assert_eq!(under_way(&jobs), [reasoning, job(3), job(4)], "{fault:?}");
+        jobs.settle().expect("written");
+        assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
+        jobs.end(ended(3, 5)).expect("written");
+        jobs.forget(reasoning.order).expect("written");
+        assert_eq!(under_way(&jobs), [], "{fault:?}");
+    }
+}
+
+#[test]
+fn a_record_reads_back_as_it_was_written_until_it_is_old() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = open(dir.path());
+    let kinds = JobKind::ALL.into_iter().zip(1..);
+    let written: Vec<_> = kinds
+        .map(|(kind, at)| JobView { order: order(at, kind), ..ended(at, 10 * i64::from(at)) })
+        .collect();
+    written.iter().for_each(|job| jobs.end(*job).expect("written"));
+    let read = || jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
+    assert_eq!(read(), written);
+    let found = jobs.ledger.read(|view| records::find(view, OTHER, written[0].order.id));
+    assert_eq!(found.expect("readable"), None, "another run's");
+    jobs.expire(WallTime { epoch_ms: 20 }).expect("written");
+    assert_eq!(read(), written[1..]);
+}
+
+#[test]
+fn a_run_keeps_so_many_records_and_every_job_under_way() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = open(dir.path());
+    jobs.begin(&job(1)).expect("written");
+    let numbered = |at: u64| {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&at.to_be_bytes());
+        let order = JobOrder { id: JobId::from_bytes(id), ..order(9, JobKind::Ingest) };
+        JobView { order, ..ended(9, at as i64) }
+    };
+    let most = records::ENDED_MAX as u64;
+    let fill = |change: &redb::WriteTransaction| {
+        (0..most).try_for_each(|at| records::put(change, &numbered(at)))
+    };
+    jobs.ledger.write(fill).expect("written");
+    jobs.end(numbered(most)).expect("written");
+    let left = jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
+    assert_eq!(left.len() as u64, most + 1);
+    let has = |job: &JobView| left.iter().any(|known| known.order.id == job.order.id);
+    assert_eq!([has(&job(1)), has(&numbered(0)), has(&numbered(1))], [true, false, true]);
+}
+
+fn decoded(at: u8) -> Event {
+    Event::FramesDecoded(FramesDecoded {
+        request_id: request(at),
+        source_uri: "a.mp4".to_owned(),
+        stream_id: "main".parse().expect("a label"),
+        sampling_policy: SamplingPolicy::Fixed,
+        source_fps: None,
+        sample_fps: Rate::new(1, 1),
+        decoded_frames: 0,
+        width: 2,
+        height: 2,
+        pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
+        truncated: false,
+        reason: None,
+        gate: None,
+        wall_start_ms: None,
+        signals: Signals::Inline(Vec::new()),
+    })
+}
+
+fn completed(at: u8) -> Event {
+    Event::RunCompleted(RunCompleted {
+        request_id: Some(request(at)),
+        stream_id: None,
+        frames: 0,
+        markers: 0,
+        index_name: None,
+        semantic: None,
+        reason: None,
+    })
+}
+
+#[test]
+fn a_job_is_over_where_its_own_last_event_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
+    log.append_wait(vec![NewEvent { run: RUN, event: decoded(1) }]).expect("durable");
+    // More than is looked at in one step.
+    for _ in 0..5 {
+        let filler = (0..1000).map(|_| NewEvent { run: RUN, event: Event::RunExpired });
+        log.append_wait(filler.collect()).expect("durable");
+    }
+    let rest = [(RUN, decoded(2)), (OTHER, decoded(3)), (RUN, completed(4))];
+    let rest = rest.map(|(run, event)| NewEvent { run, event });
+    log.append_wait(rest.into()).expect("durable");
+    let rows = [
+        (1, JobKind::Ingest, true, "an ingest before the latest"),
+        (2, JobKind::Ingest, true, "the latest ingest"),
+        (3, JobKind::Ingest, false, "another run's"),
+        (9, JobKind::Ingest, false, "cut off before its events"),
+        (2, JobKind::Reasoning, false, "cut off behind its frames"),
+        (4, JobKind::Reasoning, true, "a whole reasoning"),
+    ];
+    for (at, kind, expected, case) in rows {
+        let over = is_over(&log, &order(at, kind)).expect("readable");
+        assert_eq!(over, expected, "{case}");
+    }
+}

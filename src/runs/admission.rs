@@ -1,0 +1,273 @@
+//! Admission to work that is bounded: so many at once, so many waiting, the rest refused.
+//!
+//! Places go round the principals that wait, each principal's in the order it asked. One may fill
+//! the queue while nobody else waits; in a full queue whoever waits for most loses its newest
+//! place in the queue to one that would still wait for less than it does after that. Work whose
+//! length others decide leaves one place to the rest.
+
+mod place;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+use crate::base::keys::Principal;
+pub use place::{Lender, Place};
+
+/// Places for work and a bounded queue before them.
+#[derive(Clone)]
+pub struct Admission(Arc<Shared>);
+
+struct Shared {
+    queue_max: usize,
+    /// Places that one principal may hold.
+    own_max: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Below zero where work has taken back places that it had lent.
+    free: isize,
+    /// Number of free slots for short work, and for long work.
+    free_for: [isize; 2],
+    held: HashMap<Principal, usize>,
+    waiting: usize,
+    next_id: u64,
+    /// Waiters by owner, in the order in which they get a place; no queue is empty.
+    queues: VecDeque<Queue>,
+}
+
+struct Queue {
+    owner: Principal,
+    waiters: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    id: u64,
+    stay: Stay,
+    /// Signal that the slot is its own; dropped when it has to leave.
+    tell: oneshot::Sender<()>,
+}
+
+/// Length of stay, by who decides about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It does.
+    Short,
+    /// Others, for hours maybe: it never holds the last place.
+    Long,
+}
+
+/// Error of a full queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{queue_max} file jobs are waiting already")]
+pub struct QueueFull {
+    /// The limit.
+    pub queue_max: usize,
+}
+
+impl Admission {
+    /// `places` at once, `queue_max` waiting. Where there is one place, long work has one of its own
+    /// beside it.
+    pub fn new(places: usize, queue_max: usize) -> Admission {
+        Admission::shared(places, usize::MAX, queue_max)
+    }
+
+    /// The same, of which one principal may hold `own_max`.
+    pub fn shared(places: usize, own_max: usize, queue_max: usize) -> Admission {
+        let places = isize::try_from(places).unwrap_or(isize::MAX);
+        let state = State {
+            free: places.max(2),
+            free_for: [places, (places - 1).max(1)],
+            held: HashMap::new(),
+            waiting: 0,
+            next_id: 0,
+            queues: VecDeque::new(),
+        };
+        Admission(Arc::new(Shared { queue_max, own_max, state: Mutex::new(state) }))
+    }
+
+    /// Number of waiters for a place.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// Waits for a place for short work; dropping the future leaves the queue.
+    pub async fn enter(&self, owner: &Principal) -> Result<Place, QueueFull> {
+        self.enter_for(owner, Stay::Short).await
+    }
+
+    /// Waits for a place; dropping the future leaves the queue.
+    pub async fn enter_for(&self, owner: &Principal, stay: Stay) -> Result<Place, QueueFull> {
+        if let Some(mut waiting) = self.take_or_wait(owner, stay)? {
+            let told = (&mut waiting.told).await;
+            waiting.is_over = true;
+            // Without a word it had to make room for another principal's.
+            told.map_err(|_| self.full())?;
+        }
+        Ok(Place::new(self.clone(), owner.clone(), stay))
+    }
+
+    /// A place in the queue; `None` where none is needed.
+    fn take_or_wait(&self, owner: &Principal, stay: Stay) -> Result<Option<Waiting>, QueueFull> {
+        let mut state = self.state();
+        // Whoever waits although a place is free waits for one of another kind.
+        if state.has_place(owner, stay, self.0.own_max) {
+            state.take(owner, stay);
+            return Ok(None);
+        }
+        if state.waiting >= self.0.queue_max && !state.make_room(owner) {
+            return Err(self.full());
+        }
+        let (tell, told) = oneshot::channel();
+        let id = state.push(owner, stay, tell);
+        Ok(Some(Waiting {
+            admission: self.clone(),
+            owner: owner.clone(),
+            stay,
+            id,
+            told,
+            is_over: false,
+        }))
+    }
+
+    fn full(&self) -> QueueFull {
+        QueueFull { queue_max: self.0.queue_max }
+    }
+
+    /// Gives a place to whoever is next, or back.
+    fn release(&self, owner: &Principal, stay: Stay) {
+        let mut given = (owner.clone(), stay);
+        loop {
+            let next = {
+                let mut state = self.state();
+                state.give(&given.0, given.1);
+                state.pop(self.0.own_max)
+            };
+            let Some((owner, Waiter { stay, tell, .. })) = next else { return };
+            if tell.send(()).is_ok() {
+                return;
+            }
+            // One that leaves at this moment does not take it.
+            given = (owner, stay);
+        }
+    }
+
+    /// Takes a place that there may not be: whoever lent one does not wait for it.
+    fn take_back(&self, owner: &Principal, stay: Stay) {
+        self.state().take(owner, stay);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that changes the state panics halfway.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn queue(&mut self, owner: &Principal) -> Option<&mut Queue> {
+        self.queues.iter_mut().find(|queue| queue.owner == *owner)
+    }
+
+    fn has_place(&self, owner: &Principal, stay: Stay, own_max: usize) -> bool {
+        let held = self.held.get(owner).copied().unwrap_or(0);
+        self.free > 0 && self.free_for[stay as usize] > 0 && held < own_max
+    }
+
+    fn take(&mut self, owner: &Principal, stay: Stay) {
+        self.free -= 1;
+        self.free_for[stay as usize] -= 1;
+        *self.held.entry(owner.clone()).or_default() += 1;
+    }
+
+    fn give(&mut self, owner: &Principal, stay: Stay) {
+        self.free += 1;
+        self.free_for[stay as usize] += 1;
+        let Some(held) = self.held.get_mut(owner) else { return };
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(owner);
+        }
+    }
+
+    fn push(&mut self, owner: &Principal, stay: Stay, tell: oneshot::Sender<()>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.waiting += 1;
+        let waiter = Waiter { id, stay, tell };
+        match self.queue(owner) {
+            Some(queue) => queue.waiters.push_back(waiter),
+            None => {
+                let (owner, waiters) = (owner.clone(), VecDeque::from([waiter]));
+                self.queues.push_back(Queue { owner, waiters });
+            }
+        }
+        id
+    }
+
+    /// The next to get a place that is free for it; its principal's next one waits for all others'
+    /// turns.
+    fn pop(&mut self, own_max: usize) -> Option<(Principal, Waiter)> {
+        let (at, place) = self.queues.iter().enumerate().find_map(|(at, queue)| {
+            let goes = |waiter: &Waiter| self.has_place(&queue.owner, waiter.stay, own_max);
+            queue.waiters.iter().position(goes).map(|place| (at, place))
+        })?;
+        let mut queue = self.queues.remove(at)?;
+        let waiter = queue.waiters.remove(place)?;
+        let owner = queue.owner.clone();
+        self.take(&owner, waiter.stay);
+        self.waiting -= 1;
+        if !queue.waiters.is_empty() {
+            self.queues.push_back(queue);
+        }
+        Some((owner, waiter))
+    }
+
+    /// Makes the owner with the most waiters give up its newest, where `owner` stays below it.
+    fn make_room(&mut self, owner: &Principal) -> bool {
+        let own = self.queue(owner).map_or(0, |queue| queue.waiters.len());
+        let most = self.queues.iter_mut().max_by_key(|queue| queue.waiters.len());
+        let Some(most) = most.filter(|most| most.waiters.len() > own + 1) else { return false };
+        self.waiting -= usize::from(most.waiters.pop_back().is_some());
+        true
+    }
+
+    fn leave(&mut self, owner: &Principal, id: u64) {
+        let Some(queue) = self.queue(owner) else { return };
+        let before = queue.waiters.len();
+        queue.waiters.retain(|waiter| waiter.id != id);
+        self.waiting -= before - queue.waiters.len();
+        self.queues.retain(|queue| !queue.waiters.is_empty());
+    }
+}
+
+/// A place in the queue, left when dropped.
+struct Waiting {
+    admission: Admission,
+    owner: Principal,
+    stay: Stay,
+    id: u64,
+    told: oneshot::Receiver<()>,
+    is_over: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.told.close();
+        if self.told.try_recv().is_ok() {
+            // The place came when nobody waited for it any more.
+            self.admission.release(&self.owner, self.stay);
+        } else {
+            self.admission.state().leave(&self.owner, self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! A place that work has, and may lend to others while it waits for what is not here.
+
+use std::{
+    future::ready,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Admission, Stay};
+use crate::base::keys::Principal;
+
+/// The right to run, until dropped.
+pub struct Place(Lender);
+
+impl Place {
+    pub(super) fn new(admission: Admission, owner: Principal, stay: Stay) -> Place {
+        let state = Mutex::new(State::Held);
+        Place(Lender(Arc::new(Seat { admission, owner, stay, state })))
+    }
+
+    /// Handle that lends the place while its work waits.
+    pub fn lender(&self) -> Lender {
+        self.0.clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let seat = &self.0.0;
+        let before = std::mem::replace(&mut *seat.state(), State::Left);
+        if before == State::Held {
+            seat.admission.release(&seat.owner, seat.stay);
+        }
+    }
+}
+
+/// Lends a place; clones lend the same one, and none that was left.
+#[derive(Clone)]
+pub struct Lender(Arc<Seat>);
+
+struct Seat {
+    admission: Admission,
+    owner: Principal,
+    stay: Stay,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Held,
+    Lent,
+    Left,
+}
+
+impl Seat {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is one assignment: a panic leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lender {
+    /// Awaits `wait` and returns its output; others have the place while it is not ready.
+    pub async fn lend_while<T>(&self, wait: impl Future<Output = T>) -> T {
+        let _back = Back(self);
+        let mut wait = pin!(wait);
+        tokio::select! {
+            biased;
+            at_once = &mut wait => return at_once,
+            () = ready(()) => {}
+        }
+        self.lend();
+        wait.await
+    }
+
+    /// Lets others use the slot until [`Lender::lend_while`] takes it back.
+    pub fn lend(&self) {
+        let seat = &self.0;
+        let mut state = seat.state();
+        if *state == State::Held {
+            *state = State::Lent;
+            seat.admission.release(&seat.owner, seat.stay);
+        }
+    }
+}
+
+/// Takes a lent place back when dropped, at once: who has it meanwhile keeps it, and the next who
+/// waits does so for longer.
+struct Back<'a>(&'a Lender);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        let seat = &self.0.0;
+        let mut state = seat.state();
+        if *state == State::Lent {
+            *state = State::Held;
+            seat.admission.take_back(&seat.owner, seat.stay);
+        }
+    }
+}

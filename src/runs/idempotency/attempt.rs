@@ -1,0 +1,85 @@
+//! A request under its key, from its beginning to its answer.
+
+use std::sync::Arc;
+
+use media::{RequestId, RunId, Seq, WallTime};
+use redb::WriteTransaction;
+use timeline::{Timeline, TimelineError};
+
+use super::{
+    Answer, Fingerprint, Idempotency, Interrupted, Scope, Trace,
+    records::{self, State},
+};
+use crate::base::ledger::LedgerError;
+
+/// A request that is being carried out under its key, until dropped.
+///
+/// Dropped without an answer it stays "begun", as after a crash.
+pub struct Attempt {
+    pub(super) keys: Arc<Idempotency>,
+    pub(super) scope: Scope,
+    pub(super) request_id: RequestId,
+    pub(super) at: WallTime,
+    pub(super) after: Seq,
+}
+
+impl Attempt {
+    /// Says durably that the request begins; what was said of an earlier one is forgotten.
+    pub fn write(
+        &mut self,
+        fingerprint: Option<Fingerprint>,
+        head: Seq,
+    ) -> Result<(), LedgerError> {
+        self.after = head;
+        let request_id = self.request_id.to_string();
+        let begun = State::Begun(Interrupted { fingerprint, request_id, after: head });
+        self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))?;
+        self.settle()
+    }
+
+    /// Keeps what was answered.
+    pub fn answered(&self, fingerprint: Fingerprint, answer: Answer) -> Result<(), LedgerError> {
+        self.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))?;
+        self.settle()
+    }
+
+    /// Charges its owner for what is kept; see [`Attempt::answered_with`].
+    pub fn settle(&self) -> Result<(), LedgerError> {
+        self.keys.settle(&self.scope.owner)
+    }
+
+    /// Does as [`Attempt::answered`], together with other changes: all of them happen or none, and
+    /// are charged with the next [`Attempt::settle`].
+    pub fn answered_with(
+        &self,
+        change: &WriteTransaction,
+        fingerprint: Fingerprint,
+        answer: Answer,
+    ) -> Result<(), redb::Error> {
+        records::put(change, &self.scope, self.at, &State::Answered(fingerprint, answer))
+    }
+
+    /// Forgets a request that did nothing.
+    pub fn refused(&self) -> Result<(), LedgerError> {
+        self.keys.ledger.write(|change| records::remove(change, &self.scope))?;
+        self.settle()
+    }
+
+    /// Effect of the request as the log tells it, found as [`Interrupted::trace`] does.
+    pub fn trace(
+        &self,
+        timeline: &Timeline,
+        run: Option<RunId>,
+        reads_max: usize,
+    ) -> Result<Trace, TimelineError> {
+        let request_id = self.request_id.to_string();
+        let begun = Interrupted { fingerprint: None, request_id, after: self.after };
+        begun.trace(timeline, run, reads_max)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.keys.under_way().remove(&self.scope);
+    }
+}

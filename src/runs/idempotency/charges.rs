@@ -1,0 +1,42 @@
+//! Charges of owners for the answers that are kept for them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::records;
+use crate::base::{
+    keys::Principal,
+    ledger::{Ledger, LedgerError},
+    quota::Quota,
+};
+
+/// Bytes that have been charged, by owner.
+pub(super) struct Charges {
+    ledger: Ledger,
+    quota: Arc<Quota>,
+    charged: Mutex<HashMap<Principal, u64>>,
+}
+
+impl Charges {
+    /// Nothing yet.
+    pub(super) fn new(ledger: Ledger, quota: Arc<Quota>) -> Charges {
+        Charges { ledger, quota, charged: Mutex::default() }
+    }
+
+    /// Charges `owner` for what its records take now, whatever the quotas say.
+    pub(super) fn settle(&self, owner: &Principal) -> Result<(), LedgerError> {
+        // Held while looking, so that what is charged is what was there last; every change is one
+        // insert or remove: a panic leaves the map usable.
+        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.ledger.read(|view| records::bytes_of(view, owner))?;
+        let before = charged.remove(owner).unwrap_or(0);
+        if now > 0 {
+            charged.insert(owner.clone(), now);
+        }
+        self.quota.record(owner, now.saturating_sub(before));
+        self.quota.release(owner, before.saturating_sub(now));
+        Ok(())
+    }
+}

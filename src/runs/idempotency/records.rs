@@ -1,0 +1,216 @@
+//! The records of used keys in the ledger, and the bounds on them.
+
+use media::{Seq, WallTime};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+
+use super::{Answer, BYTES_MAX, Fingerprint, Interrupted, RECORDS_MAX, Scope};
+use crate::base::{keys::Principal, ledger};
+
+type Result<T> = std::result::Result<T, redb::Error>;
+
+/// Owner and scope.
+type Key = (&'static str, [u8; 32]);
+/// Time in epoch ms, fingerprint, request, head of the log, status (0 is begun), headers, body.
+type Value = (
+    i64,
+    Option<[u8; 32]>,
+    &'static str,
+    u64,
+    u16,
+    Vec<(&'static str, &'static str)>,
+    &'static [u8],
+);
+const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("idempotency");
+/// Owner, time and scope to the bytes of the record: which are the oldest, and how large.
+const AGES: TableDefinition<'static, (&str, i64, [u8; 32]), u64> =
+    TableDefinition::new("idempotency_ages");
+
+/// Record of a key.
+pub(super) struct Record {
+    pub at: WallTime,
+    pub state: State,
+}
+
+/// State of its request.
+pub(super) enum State {
+    Begun(Interrupted),
+    Answered(Fingerprint, Answer),
+}
+
+/// The record of `scope`.
+pub(super) fn find(view: &ReadTransaction, scope: &Scope) -> Result<Option<Record>> {
+    let Some(table) = ledger::table(view, RECORDS)? else { return Ok(None) };
+    let found = table.get((scope.owner.as_str(), scope.digest))?;
+    Ok(found.map(|value| {
+        let (epoch_ms, fingerprint, request_id, head, status, headers, body) = value.value();
+        let fingerprint = fingerprint.map(Fingerprint);
+        let state = match fingerprint.filter(|_| status > 0) {
+            Some(fingerprint) => {
+                let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+                let headers = headers.into_iter().map(owned).collect();
+                State::Answered(fingerprint, Answer { status, headers, body: body.to_owned() })
+            }
+            None => {
+                let request_id = request_id.to_owned();
+                State::Begun(Interrupted { fingerprint, request_id, after: Seq(head) })
+            }
+        };
+        Record { at: WallTime { epoch_ms }, state }
+    }))
+}
+
+/// Writes the record of `scope`.
+pub(super) fn put(
+    change: &WriteTransaction,
+    scope: &Scope,
+    at: WallTime,
+    state: &State,
+) -> Result<()> {
+    remove(change, scope)?;
+    let bytes = {
+        let mut records = change.open_table(RECORDS)?;
+        let (key, at) = ((scope.owner.as_str(), scope.digest), at.epoch_ms);
+        match state {
+            State::Begun(Interrupted { fingerprint, request_id, after }) => {
+                let fingerprint = fingerprint.map(|fingerprint| fingerprint.0);
+                let value = (at, fingerprint, &**request_id, after.0, 0, Vec::new(), &[][..]);
+                records.insert(key, value)?;
+                0
+            }
+            State::Answered(fingerprint, answer) => {
+                let headers = answer.headers.iter().map(|(name, value)| (&**name, &**value));
+                let (headers, body) = (headers.collect::<Vec<_>>(), answer.body.as_slice());
+                let value = (at, Some(fingerprint.0), "", 0, answer.status, headers, body);
+                records.insert(key, value)?;
+                body.len() as u64
+            }
+        }
+    };
+    change.open_table(AGES)?.insert((scope.owner.as_str(), at.epoch_ms, scope.digest), bytes)?;
+    Ok(())
+}
+
+/// Forgets the record of `scope`.
+pub(super) fn remove(change: &WriteTransaction, scope: &Scope) -> Result<()> {
+    let owner = scope.owner.as_str();
+    let mut records = change.open_table(RECORDS)?;
+    let removed = records.remove((owner, scope.digest))?.map(|value| value.value().0);
+    if let Some(at) = removed {
+        change.open_table(AGES)?.remove((owner, at, scope.digest))?;
+    }
+    Ok(())
+}
+
+/// Removes the record of `scope` if it is still that of `request_id`, begun and not answered; tells
+/// whether it was.
+pub(super) fn remove_begun(
+    change: &WriteTransaction,
+    scope: &Scope,
+    request_id: &str,
+) -> Result<bool> {
+    let found = change.open_table(RECORDS)?.get((scope.owner.as_str(), scope.digest))?.is_some_and(
+        |value| {
+            let (_, _, request, _, status, ..) = value.value();
+            status == 0 && request == request_id
+        },
+    );
+    if found {
+        remove(change, scope)?;
+    }
+    Ok(found)
+}
+
+/// Time at which the oldest record of `owner` since `oldest` was begun, where they are as many or
+/// as large as they may be.
+pub(super) fn oldest_of_full(
+    view: &ReadTransaction,
+    owner: &Principal,
+    oldest: WallTime,
+) -> Result<Option<WallTime>> {
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(None) };
+    let owner = owner.as_str();
+    let (mut count, mut bytes, mut first) = (0, 0, None);
+    for entry in ages.range((owner, oldest.epoch_ms, [0; 32])..=(owner, i64::MAX, [255; 32]))? {
+        let (key, size) = entry?;
+        (count, bytes) = (count + 1, bytes + size.value());
+        first.get_or_insert(WallTime { epoch_ms: key.value().1 });
+    }
+    Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
+}
+
+/// Bytes of a record on disk beside its answer, about.
+const RECORD_BYTES: u64 = 256;
+
+/// Bytes that the records of `owner` take on disk.
+pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64> {
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(0) };
+    let owner = owner.as_str();
+    let own = ages.range((owner, i64::MIN, [0; 32])..=(owner, i64::MAX, [255; 32]))?;
+    own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
+}
+
+/// Every owner of a record.
+pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
+    let (mut owners, mut from) = (Vec::<Principal>::new(), String::new());
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(owners) };
+    // Past all of each: no name holds a NUL.
+    while let Some(entry) = ages.range((from.as_str(), i64::MIN, [0; 32])..)?.next() {
+        let owner = entry?.0.value().0.to_owned();
+        from = format!("{owner}\0");
+        owners.push(Principal::named(&owner));
+    }
+    Ok(owners)
+}
+
+/// The requests of `owner` that have begun and were not answered, [`RECORDS_MAX`] at most.
+pub(super) fn begun_of(
+    view: &ReadTransaction,
+    owner: &Principal,
+) -> Result<Vec<(Scope, Interrupted)>> {
+    let mut begun = Vec::new();
+    let Some(records) = ledger::table(view, RECORDS)? else { return Ok(begun) };
+    for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
+        let (key, value) = entry?;
+        let (_, fingerprint, request_id, head, status, ..) = value.value();
+        if status == 0 && begun.len() < RECORDS_MAX {
+            let scope = Scope { owner: owner.clone(), digest: key.value().1 };
+            let (fingerprint, request_id) = (fingerprint.map(Fingerprint), request_id.to_owned());
+            let past = Interrupted { fingerprint, request_id, after: Seq(head) };
+            begun.push((scope, past));
+        }
+    }
+    Ok(begun)
+}
+
+/// A record in the order of ages: its owner, time and scope.
+pub(super) type Aged = (String, i64, [u8; 32]);
+
+/// Up to `limit` records from before `oldest`.
+pub(super) fn before(view: &ReadTransaction, oldest: WallTime, limit: usize) -> Result<Vec<Aged>> {
+    let mut over = Vec::new();
+    let Some(ages) = ledger::table(view, AGES)? else { return Ok(over) };
+    for entry in ages.iter()? {
+        let key = entry?.0;
+        let (owner, at, digest) = key.value();
+        if at < oldest.epoch_ms {
+            over.push((owner.to_owned(), at, digest));
+        }
+        if over.len() == limit {
+            break;
+        }
+    }
+    Ok(over)
+}
+
+/// Forgets these records, but for those that have begun anew since.
+pub(super) fn forget(change: &WriteTransaction, over: &[Aged]) -> Result<()> {
+    let mut ages = change.open_table(AGES)?;
+    let mut records = change.open_table(RECORDS)?;
+    for (owner, at, digest) in over {
+        // A record that began anew has another age, under which it stays.
+        if ages.remove((&**owner, *at, *digest))?.is_some() {
+            records.remove((&**owner, *digest))?;
+        }
+    }
+    Ok(())
+}

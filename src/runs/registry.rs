@@ -1,0 +1,423 @@
+//! Runs by id: each a fold over its published events, rebuilt from the log at start.
+//!
+//! Promises that the changes of one run are ordered: a change is checked against a state that
+//! contains every earlier change, so two stops at once make one event. What readers see is
+//! durable. Does not decide who may see a run beyond its owner's name. Long because everything that
+//! changes a run holds its lock.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use media::{Label, RequestId, RunId, Seq, WallTime};
+use timeline::{
+    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, RunLabelled, Timeline,
+    TimelineError,
+};
+use tokio::sync::{Notify, oneshot};
+use tracing::Instrument;
+
+use crate::{
+    base::{keys::Principal, quota::Quota, telemetry::SPANS},
+    runs::lifecycle::Lifecycle,
+};
+
+mod account;
+mod all_jobs;
+mod analyses;
+mod change;
+mod chunks;
+mod ends;
+mod error;
+mod growing;
+mod job;
+mod lookup;
+mod origin;
+mod reclaim;
+mod run;
+mod snapshot;
+mod walls;
+
+use all_jobs::AllJobs;
+pub use analyses::Made;
+use change::Change;
+pub use chunks::NoSuchChunk;
+pub use error::RunError;
+pub use growing::Growing;
+pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
+pub use lookup::readable;
+pub use origin::Origin;
+pub use run::{JobGuard, Run};
+pub use snapshot::Snapshot;
+
+/// Limits on runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLimits {
+    /// Most runs of a principal that wait for work or have some under way.
+    pub active: usize,
+    /// Idle time after which an active run ends.
+    pub ttl: Duration,
+}
+
+/// Every run of the log.
+pub struct Registry {
+    timeline: Timeline,
+    limits: RunLimits,
+    quota: Arc<Quota>,
+    tables: Mutex<Tables>,
+    jobs: Arc<AllJobs>,
+    deletions: Notify,
+}
+
+#[derive(Default)]
+struct Tables {
+    runs: HashMap<RunId, Arc<Run>>,
+    /// Number of runs in each of the shown states.
+    by_state: [usize; Lifecycle::SHOWN.len()],
+    owners: HashMap<Principal, Owner>,
+}
+
+#[derive(Default)]
+struct Owner {
+    /// Visible runs by the place of their creation in the log.
+    runs: BTreeMap<Seq, Arc<Run>>,
+    active: HashSet<RunId>,
+    /// Active runs in which nothing was done, and those being created: the slot is taken before the
+    /// event is durable.
+    untouched: HashSet<RunId>,
+}
+
+impl Registry {
+    /// Follows `timeline` from now on; principals recorded by a name in `former` have another now.
+    pub fn open(
+        timeline: Timeline,
+        limits: RunLimits,
+        quota: Arc<Quota>,
+        wall_now: WallTime,
+        former: &HashMap<Principal, Principal>,
+    ) -> Result<Arc<Registry>, TimelineError> {
+        let (tables, jobs, deletions) = (Mutex::default(), Arc::default(), Notify::new());
+        let registry = Arc::new(Registry { timeline, limits, quota, tables, jobs, deletions });
+        registry.rebuild(wall_now, former)?;
+        let follower = Arc::downgrade(&registry);
+        registry.timeline.on_publish(Box::new(move |heads| {
+            if let Some(registry) = follower.upgrade() {
+                registry.fold(heads, Instant::now());
+            }
+        }));
+        let follower = Arc::downgrade(&registry);
+        registry.on_job_end(move |run| {
+            let Some(registry) = follower.upgrade() else { return };
+            if registry.run(run).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted) {
+                registry.deletions.notify_one();
+            }
+        });
+        Ok(registry)
+    }
+
+    fn rebuild(
+        &self,
+        wall_now: WallTime,
+        former: &HashMap<Principal, Principal>,
+    ) -> Result<(), TimelineError> {
+        let mut created = Vec::new();
+        let mut told: HashMap<(RunId, EventKind), Seq> = HashMap::new();
+        self.timeline.scan(|head| match head.kind {
+            EventKind::RunCreated => created.push(head),
+            // Of both, the later one.
+            EventKind::IngestStarted | EventKind::IngestReceived => {
+                told.insert((head.run, EventKind::IngestReceived), head.seq);
+            }
+            EventKind::RunCompleted | EventKind::RunLabelled => {
+                told.insert((head.run, head.kind), head.seq);
+            }
+            _ => {}
+        });
+        let mut tables = self.tables();
+        for head in created {
+            let Some(stored) = self.timeline.get_parts(head.seq)? else { continue };
+            if let Some(mut origin) = readable(&stored).as_ref().and_then(Origin::of) {
+                origin.principal =
+                    former.get(&origin.principal).cloned().unwrap_or(origin.principal);
+                let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
+                tables.runs.insert(head.run, Arc::new(run));
+            }
+        }
+        let now = Instant::now();
+        let ttl = self.limits.ttl;
+        self.timeline.scan(|head| {
+            let idle_ms = wall_now.epoch_ms.saturating_sub(head.at.epoch_ms).max(0) as u64;
+            let left = ttl.saturating_sub(Duration::from_millis(idle_ms));
+            tables.fold(&head, now + left);
+        });
+        for ((id, _), seq) in told {
+            let (Some(run), Some(stored)) = (tables.runs.get(&id), self.timeline.get_parts(seq)?)
+            else {
+                continue;
+            };
+            match readable(&stored) {
+                Some(Event::IngestStarted(started)) => run.take_up(&started.ingest),
+                Some(Event::IngestReceived(received)) => run.take_up(&received.ingest),
+                Some(Event::RunLabelled(labelled)) => run.set_label(labelled.label),
+                Some(Event::RunCompleted(completed)) => {
+                    completed.semantic.into_iter().for_each(|semantic| run.set_semantic(semantic));
+                }
+                _ => {}
+            }
+        }
+        tables.runs.values().for_each(|run| self.account(run));
+        Ok(())
+    }
+
+    /// Called on the log's writer thread: short, and never back into the log.
+    fn fold(&self, heads: &[EventHead], now: Instant) {
+        let mut tables = self.tables();
+        for head in heads {
+            tables.fold(head, now + self.limits.ttl);
+        }
+        let mut changed: Vec<RunId> = heads.iter().map(|head| head.run).collect();
+        changed.dedup();
+        let runs: Vec<_> = changed.iter().filter_map(|id| tables.runs.get(id).cloned()).collect();
+        drop(tables);
+        runs.iter().for_each(|run| self.account(run));
+        if heads.iter().any(|head| head.kind == EventKind::RunDeleted) {
+            self.deletions.notify_one();
+        }
+    }
+
+    /// Resolves when runs were deleted, or the last job of a deleted one has ended, since it did so
+    /// last.
+    pub async fn deletions(&self) {
+        self.deletions.notified().await;
+    }
+
+    /// Counts what the events of `run` take in the log.
+    fn account(&self, run: &Run) {
+        run.account(self.timeline.run_bytes(run.id()), &self.quota);
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change of the tables is one insert or remove: a panic leaves them usable.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log behind the runs.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The accounts that what runs store is charged to.
+    pub fn quota(&self) -> &Arc<Quota> {
+        &self.quota
+    }
+
+    /// The limits on runs.
+    pub fn limits(&self) -> RunLimits {
+        self.limits
+    }
+
+    /// Creates a run once its slot is free and its `run_created` is durable.
+    pub async fn create(
+        self: &Arc<Self>,
+        origin: Origin,
+        request_id: RequestId,
+    ) -> Result<Arc<Run>, RunError> {
+        self.create_labelled(origin, None, request_id).await
+    }
+
+    /// Works as [`Registry::create`], with the label that the owner gives the run.
+    pub async fn create_labelled(
+        self: &Arc<Self>,
+        origin: Origin,
+        label: Option<Label>,
+        request_id: RequestId,
+    ) -> Result<Arc<Run>, RunError> {
+        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.jobs)));
+        // Before anybody sees it.
+        run.set_label(label.clone());
+        let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
+        let created = std::iter::once(run.origin().created(request_id));
+        let created = created.chain(labelled.map(Event::RunLabelled)).collect();
+        self.take_slot(&run)?;
+        self.change(&run, Change::Create(created)).await.map(|_| run)
+    }
+
+    fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
+        let mut tables = self.tables();
+        let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
+        // A run that rests holds nothing that others could lack.
+        let counts = |run: &RunId| owner.active.contains(run) && !owner.untouched.contains(run);
+        let busy = self.jobs.count(&run.origin().principal, counts);
+        let (active, limit) = (owner.untouched.len() + busy, self.limits.active);
+        if active >= limit {
+            return Err(RunError::ActiveLimit { limit, active });
+        }
+        owner.untouched.insert(run.id());
+        tables.runs.insert(run.id(), Arc::clone(run));
+        Ok(())
+    }
+
+    fn release_slot(&self, run: &Run) {
+        let mut tables = self.tables();
+        tables.runs.remove(&run.id());
+        if let Some(owner) = tables.owners.get_mut(&run.origin().principal) {
+            owner.untouched.remove(&run.id());
+        }
+    }
+
+    /// Appends `events` in one batch when the run is active; returns once they are durable.
+    pub async fn commit(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        events: Vec<Event>,
+    ) -> Result<Vec<Appended>, RunError> {
+        self.change(run, Change::Active(events)).await
+    }
+
+    /// As [`Registry::commit`], with `last` after `events`; of a run that was stopped without it:
+    /// what its job had come to by then.
+    pub async fn wind_up(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        events: Vec<Event>,
+        last: Option<Event>,
+    ) -> Result<Vec<Appended>, RunError> {
+        self.change(run, Change::WindUp(events, last)).await
+    }
+
+    /// Ends an active run on request and its job with it.
+    pub async fn stop(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        self.commit(run, vec![Event::StopRequested(Requested { request_id })]).await?;
+        run.cancel_job();
+        Ok(())
+    }
+
+    /// Gives a run another label, also one that has ended.
+    pub async fn label(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        label: Option<Label>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        self.change(run, Change::Label(RunLabelled { request_id, label })).await.map(drop)
+    }
+
+    /// Refreshes the idle TTL of an active run.
+    pub async fn keep_alive(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        let refreshed = Event::KeepaliveRefreshed(Requested { request_id });
+        self.commit(run, vec![refreshed]).await.map(drop)
+    }
+
+    /// Soft-deletes a run and ends its job; one that is already deleted is not there.
+    pub async fn delete(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        let deleted = RunDeleted { request_id: Some(request_id), reclaim: None };
+        self.change(run, Change::Delete(Event::RunDeleted(deleted))).await?;
+        run.cancel_job();
+        Ok(())
+    }
+
+    /// Cancels every job; their runs end as failed by the shutdown.
+    pub fn cancel_jobs(&self) {
+        for run in self.tables().runs.values() {
+            run.cancel_job();
+        }
+    }
+
+    async fn change(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        change: Change,
+    ) -> Result<Vec<Appended>, RunError> {
+        let (registry, run) = (Arc::clone(self), Arc::clone(run));
+        // A task of its own: a caller that goes away must not give up the run's order between
+        // the append and its answer, or the next change would be checked against an old state.
+        // Nor may it keep the slot of a run that was not created.
+        let changed = async move {
+            let creates = matches!(change, Change::Create(_));
+            let outcome = registry.apply(&run, change).await;
+            if creates && outcome.is_err() {
+                registry.release_slot(&run);
+            }
+            outcome
+        };
+        let task = tokio::spawn(changed.in_current_span());
+        task.await.map_err(|_| RunError::Unfinished)?
+    }
+
+    async fn apply(&self, run: &Run, change: Change) -> Result<Vec<Appended>, RunError> {
+        let _order = run.order().await;
+        let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
+        let (id, events_count) = (run.id(), events.len());
+        let labelled = events.iter().find_map(|event| match event {
+            Event::RunLabelled(labelled) => Some(labelled.label.clone()),
+            _ => None,
+        });
+        let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
+        let (tell, told) = oneshot::channel();
+        self.timeline.append(batch, move |outcome| {
+            // The receiver is gone only while the runtime shuts down.
+            drop(tell.send(outcome));
+        });
+        let appending =
+            tracing::info_span!(target: SPANS, "append", events = events_count, run = %id);
+        let outcome = told.instrument(appending).await;
+        let appended = outcome.map_err(|_| RunError::Unfinished)?.map_err(RunError::Log)?;
+        labelled.into_iter().for_each(|label| run.set_label(label));
+        Ok(appended)
+    }
+}
+
+impl Tables {
+    fn fold(&mut self, head: &EventHead, idle_until: Instant) {
+        let Some(run) = self.runs.get(&head.run) else { return };
+        let (before, state) = (run.lifecycle(), run.fold(head, idle_until));
+        count_move(&mut self.by_state, before, state);
+        let owner = self.owners.entry(run.origin().principal.clone()).or_default();
+        if state.is_active() {
+            owner.active.insert(head.run);
+        } else {
+            owner.active.remove(&head.run);
+        }
+        if state.is_active() && run.is_untouched() {
+            owner.untouched.insert(head.run);
+        } else {
+            owner.untouched.remove(&head.run);
+        }
+        if state.is_visible() {
+            owner.runs.entry(run.created_seq()).or_insert_with(|| Arc::clone(run));
+        } else {
+            owner.runs.remove(&run.created_seq());
+        }
+    }
+}
+
+fn count_move(counts: &mut [usize; Lifecycle::SHOWN.len()], from: Lifecycle, to: Lifecycle) {
+    let place = |state| Lifecycle::SHOWN.iter().position(|shown| *shown == state);
+    if let Some(left) = place(from) {
+        counts[left] -= 1;
+    }
+    if let Some(entered) = place(to) {
+        counts[entered] += 1;
+    }
+}
+
+fn new_run_id() -> RunId {
+    RunId::from_bytes(crate::base::random_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Ends of runs that completed: on request, or by themselves once nothing happens for too long.
+
+use std::{sync::Arc, time::Instant};
+
+use media::{RequestId, RunId, StreamId};
+use timeline::{Event, EventKind, RunCompleted, Timeline};
+
+use super::{Registry, Run, RunError, change::Change};
+use crate::base::blocking::{Died, blocking};
+
+/// The reason of a `run_completed` of a run in which nothing happened for too long.
+pub const IDLE: &str = "idle";
+
+impl Registry {
+    /// Completes an active run on request and ends its job.
+    pub async fn finish(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        run.check_active()?;
+        let completed = self.completed(run, Some(request_id), None).await?;
+        self.commit(run, vec![completed]).await?;
+        run.cancel_job();
+        Ok(())
+    }
+
+    /// Ends the active runs whose idle time is over at `now`: completes those that were analysed, and
+    /// has the others expire. Returns how many.
+    pub async fn end_idle(self: &Arc<Self>, now: Instant) -> usize {
+        let idle: Vec<Arc<Run>> = {
+            let tables = self.tables();
+            let active = tables.owners.values().flat_map(|owner| &owner.active);
+            let runs = active.filter_map(|id| tables.runs.get(id));
+            runs.filter(|run| run.is_idle(now)).cloned().collect()
+        };
+        let mut ended = 0;
+        for run in idle {
+            match self.end_if_idle(&run, now).await {
+                Ok(count) => ended += count,
+                Err(error) => tracing::warn!(run = %run.id(), %error, "cannot end an idle run"),
+            }
+        }
+        ended
+    }
+
+    async fn end_if_idle(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        now: Instant,
+    ) -> Result<usize, RunError> {
+        let end = if run.is_analysed() {
+            self.completed(run, None, Some(IDLE)).await?
+        } else {
+            Event::RunExpired
+        };
+        // One in which something happened meanwhile is not idle, and what was read of it is not told.
+        Ok(self.change(run, Change::EndIdle(now, end)).await?.len())
+    }
+
+    /// Event of the normal end of `run`, with the figures of its newest analysis or else its newest
+    /// decoding.
+    async fn completed(
+        &self,
+        run: &Run,
+        request_id: Option<RequestId>,
+        reason: Option<&str>,
+    ) -> Result<Event, RunError> {
+        let (timeline, id) = (self.timeline.clone(), run.id());
+        let read = move || {
+            let kinds = [EventKind::AnalysisGenerated, EventKind::FramesDecoded];
+            kinds.into_iter().find_map(|kind| figures(&timeline, id, kind))
+        };
+        let read = blocking(read).await.map_err(|Died| RunError::Unfinished)?;
+        let (stream_id, frames, markers) = match read {
+            Some((stream_id, frames, markers)) => (Some(stream_id), frames, markers),
+            None => (None, 0, 0),
+        };
+        let (index_name, semantic, reason) = (None, None, reason.map(str::to_owned));
+        Ok(Event::RunCompleted(RunCompleted {
+            request_id,
+            stream_id,
+            frames,
+            markers,
+            index_name,
+            semantic,
+            reason,
+        }))
+    }
+}
+
+/// The stream, the frames and the markers that the newest event of `kind` tells of; one that cannot be
+/// read keeps no run from its end.
+fn figures(timeline: &Timeline, run: RunId, kind: EventKind) -> Option<(StreamId, u64, u64)> {
+    let head = timeline.latest(run, kind)?;
+    let parts = timeline.get_parts(head.seq).ok()??;
+    match parts.decode().ok()? {
+        Event::AnalysisGenerated(last) => Some((last.stream_id, last.frames, last.markers)),
+        Event::FramesDecoded(last) => Some((last.stream_id, last.decoded_frames, 0)),
+        _ => None,
+    }
+}

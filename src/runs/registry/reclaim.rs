@@ -1,0 +1,46 @@
+//! Changes that retention makes: delete runs that ended long ago, forget those that are purged.
+
+use std::{collections::HashSet, sync::Arc};
+
+use media::{RunId, WallTime};
+use tokio_util::sync::CancellationToken;
+
+use super::{Registry, Run, change::Change};
+use crate::runs::lifecycle::Lifecycle;
+
+impl Registry {
+    /// Deletes the runs that ended, and had their last event, before `before`, all but `kept`;
+    /// returns how many.
+    pub async fn delete_ended_before(
+        self: &Arc<Self>,
+        before: WallTime,
+        kept: &HashSet<RunId>,
+        stop: &CancellationToken,
+    ) -> u64 {
+        let ended: Vec<Arc<Run>> = {
+            let tables = self.tables();
+            let ended = tables.runs.values().filter(|run| run.ended_before(before));
+            ended.filter(|run| !kept.contains(&run.id())).cloned().collect()
+        };
+        let mut deleted = 0;
+        for run in ended.iter().take_while(|_| !stop.is_cancelled()) {
+            match self.change(run, Change::Reclaim(before)).await {
+                Ok(appended) => deleted += appended.len() as u64,
+                Err(error) => tracing::warn!(run = %run.id(), %error, "cannot delete an old run"),
+            }
+        }
+        deleted
+    }
+
+    /// Forgets deleted runs whose records are gone, and charges their owners no more.
+    pub fn forget(&self, purged: &HashSet<RunId>) {
+        let mut tables = self.tables();
+        for id in purged {
+            if tables.runs.get(id).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted)
+                && let Some(run) = tables.runs.remove(id)
+            {
+                run.release_all(self.quota());
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! One run: its folded state, its order of changes and its job.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use media::{BlobHash, Label, RunId, Seq, WallTime};
+use timeline::{Event, EventHead, EventKind, JsonText, SemanticOutcome, Timeline, TimelineError};
+use tokio::sync::{Notify, futures::Notified};
+
+use super::{
+    AllJobs, Origin, RunError, Snapshot,
+    account::Charged,
+    analyses::Analyses,
+    chunks::ChunkOrder,
+    growing::Growing,
+    job::{JobProgress, JobToken, JobView, Jobs},
+    readable,
+    walls::Walls,
+};
+use crate::{base::json, runs::lifecycle::Lifecycle};
+
+/// Events read at a time while the stills of a run are indexed.
+const STILLS_PAGE: usize = 1000;
+
+/// A run.
+pub struct Run {
+    id: RunId,
+    origin: Origin,
+    state: Mutex<State>,
+    order: tokio::sync::Mutex<()>,
+    published: Notify,
+    jobs: Mutex<Jobs>,
+    all_jobs: Arc<AllJobs>,
+    stills: Mutex<Stills>,
+    pub(super) walls: Mutex<Walls>,
+    pub(super) chunks: Mutex<ChunkOrder>,
+    pub(super) analyses: Mutex<Analyses>,
+    pub(super) growing: Mutex<Option<Arc<Growing>>>,
+    pub(super) charged: Mutex<Charged>,
+}
+
+struct State {
+    lifecycle: Lifecycle,
+    /// True if nothing was done in it but to keep it alive.
+    untouched: bool,
+    analysed: bool,
+    created_seq: Seq,
+    created_at: WallTime,
+    updated_at: WallTime,
+    idle_until: Option<Instant>,
+    source_uri: Option<Arc<str>>,
+    model: Option<Label>,
+    label: Option<Label>,
+    semantic: Option<Arc<SemanticOutcome>>,
+}
+
+/// Sizes of the stills among the events before `next`.
+#[derive(Default)]
+struct Stills {
+    next: Seq,
+    bytes: HashMap<BlobHash, u64>,
+}
+
+/// A job of a run, until dropped.
+pub struct JobGuard {
+    run: Arc<Run>,
+    token: JobToken,
+}
+
+impl JobGuard {
+    /// Token that ends the job.
+    pub fn token(&self) -> &JobToken {
+        &self.token
+    }
+
+    /// The run of the job.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+}
+
+impl Drop for JobGuard {
+    fn drop(&mut self) {
+        let Run { id, origin, jobs, all_jobs, .. } = &*self.run;
+        let mut jobs = lock(jobs);
+        *jobs.place(&self.token) = None;
+        if jobs.all().next().is_none() {
+            all_jobs.rests(&origin.principal, *id);
+        }
+        drop(jobs);
+        all_jobs.tell(*id);
+    }
+}
+
+impl Run {
+    pub(super) fn new(id: RunId, origin: Origin, all_jobs: Arc<AllJobs>) -> Run {
+        let epoch = WallTime { epoch_ms: 0 };
+        let state = State {
+            lifecycle: Lifecycle::Unborn,
+            untouched: true,
+            analysed: false,
+            created_seq: Seq(0),
+            created_at: epoch,
+            updated_at: epoch,
+            idle_until: None,
+            source_uri: None,
+            model: None,
+            label: None,
+            semantic: None,
+        };
+        Run {
+            id,
+            origin,
+            state: Mutex::new(state),
+            order: tokio::sync::Mutex::default(),
+            published: Notify::new(),
+            jobs: Mutex::default(),
+            all_jobs,
+            stills: Mutex::default(),
+            walls: Mutex::default(),
+            chunks: Mutex::default(),
+            analyses: Mutex::default(),
+            growing: Mutex::default(),
+            charged: Mutex::default(),
+        }
+    }
+
+    /// The run's name.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Fields that were fixed at its creation.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// State of the run.
+    pub fn lifecycle(&self) -> Lifecycle {
+        lock(&self.state).lifecycle
+    }
+
+    /// Returns true if no event follows but labels and its deletion: the job of a run that was
+    /// stopped or finished still appends its result.
+    pub fn has_ended(&self) -> bool {
+        // In this order: a job that begins once the run is terminal appends nothing.
+        self.lifecycle().is_terminal() && lock(&self.jobs).work.is_none()
+    }
+
+    /// Fails with the reason that it takes no action, if it takes none.
+    pub fn check_active(&self) -> Result<(), RunError> {
+        match self.lifecycle() {
+            state if state.is_active() => Ok(()),
+            state if state.is_terminal() => Err(RunError::Terminal(state)),
+            _ => Err(RunError::NotFound),
+        }
+    }
+
+    /// Copy of the fields that a record shows.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = lock(&self.state);
+        Snapshot {
+            lifecycle: state.lifecycle,
+            created_at: state.created_at,
+            updated_at: state.updated_at,
+            source_uri: state.source_uri.clone(),
+            semantic: state.semantic.clone(),
+            label: state.label.clone(),
+            model: self.origin.model.clone().or_else(|| {
+                let asked = state.model.as_ref();
+                asked.map(|model| model.as_str().to_owned())
+            }),
+        }
+    }
+
+    /// Resolves when the next event of the run is readable; enable it before looking.
+    pub fn published(&self) -> Notified<'_> {
+        self.published.notified()
+    }
+
+    /// Sets the source of the run's frames.
+    pub fn set_source(&self, uri: Option<&str>) {
+        lock(&self.state).source_uri = uri.map(Arc::from);
+    }
+
+    /// Sets the model that is asked about them, where one is.
+    pub fn set_model(&self, model: Option<&Label>) {
+        let mut state = lock(&self.state);
+        state.model = model.cloned().or(state.model.take());
+    }
+
+    /// Name that its owner gave it, if any.
+    pub(super) fn label(&self) -> Option<Label> {
+        lock(&self.state).label.clone()
+    }
+
+    /// Sets the label that its owner gave it.
+    pub(super) fn set_label(&self, label: Option<Label>) {
+        lock(&self.state).label = label;
+    }
+
+    /// Sets the outcome of the models that a reasoning asked.
+    pub fn set_semantic(&self, semantic: SemanticOutcome) {
+        lock(&self.state).semantic = Some(Arc::new(semantic));
+    }
+
+    /// Takes up what the body of an ingest of an earlier start says of the run.
+    pub(super) fn take_up(&self, body: &JsonText) {
+        let body = json::parse(body.as_str().as_bytes()).ok();
+        let field = |name| body.as_ref().and_then(|body| body.get(name));
+        self.set_source(field("source_uri").and_then(|uri| uri.as_str()));
+        // The body of a reasoning names a model; that of an ingest has no such field, and one that an
+        // older server wrote in another shape names none.
+        let model = field("model").and_then(|model| json::parsed(model).ok());
+        self.set_model(model.as_ref());
+    }
+
+    /// Takes the run's one place for a job of this kind.
+    pub fn begin_job(self: &Arc<Self>, token: JobToken) -> Result<JobGuard, RunError> {
+        let mut jobs = lock(&self.jobs);
+        let place = jobs.place(&token);
+        if let Some(other) = place {
+            return Err(RunError::Busy { job: other.order().map(|order| order.id) });
+        }
+        *place = Some(token.clone());
+        self.all_jobs.began(&self.origin.principal, self.id);
+        Ok(JobGuard { run: Arc::clone(self), token })
+    }
+
+    /// Progress of the run's job, if there is one.
+    pub fn progress(&self) -> Option<JobProgress> {
+        lock(&self.jobs).work.as_ref().map(JobToken::progress)
+    }
+
+    /// The job that is under way, if one was asked for: the one that decodes before an analysis.
+    pub fn active_job(&self) -> Option<JobView> {
+        lock(&self.jobs).all().find_map(JobToken::view)
+    }
+
+    /// Ends the run's jobs.
+    pub(super) fn cancel_job(&self) {
+        lock(&self.jobs).all().for_each(JobToken::cancel);
+    }
+
+    /// The recorded size of the run's still that has this hash; reads only events that are new to it.
+    pub fn still_bytes(
+        &self,
+        timeline: &Timeline,
+        hash: &BlobHash,
+    ) -> Result<Option<u64>, TimelineError> {
+        let mut stills = lock(&self.stills);
+        loop {
+            if let Some(bytes) = stills.bytes.get(hash) {
+                return Ok(Some(*bytes));
+            }
+            let kind = Some(EventKind::KeyframeStored);
+            let page = timeline.read_parts(self.id, stills.next, STILLS_PAGE, kind)?;
+            let Some(last) = page.last() else { return Ok(None) };
+            let next = Seq(last.head.seq.0 + 1);
+            for stored in page {
+                if let Some(Event::KeyframeStored(still)) = readable(&stored) {
+                    stills.bytes.insert(still.image_sha256, still.image_bytes);
+                }
+            }
+            stills.next = next;
+        }
+    }
+
+    pub(super) async fn order(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.order.lock().await
+    }
+
+    /// Returns true if it has no job.
+    pub fn is_at_rest(&self) -> bool {
+        lock(&self.jobs).all().next().is_none()
+    }
+
+    pub(super) fn created_seq(&self) -> Seq {
+        lock(&self.state).created_seq
+    }
+
+    /// Returns true if nothing was done in it yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        lock(&self.state).untouched
+    }
+
+    /// Returns true if there is an analysis of it.
+    pub(super) fn is_analysed(&self) -> bool {
+        lock(&self.state).analysed
+    }
+
+    pub(super) fn ended_before(&self, before: WallTime) -> bool {
+        // In this order: the time of the last event is final once the run has ended.
+        self.has_ended() && lock(&self.state).updated_at < before
+    }
+
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let state = lock(&self.state);
+        let over = state.idle_until.is_some_and(|until| until <= now);
+        over && state.lifecycle.is_active() && self.is_at_rest()
+    }
+
+    pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> Lifecycle {
+        let mut state = lock(&self.state);
+        if state.lifecycle == Lifecycle::Unborn {
+            state.created_seq = head.seq;
+            state.created_at = head.at;
+        }
+        state.lifecycle = state.lifecycle.after(head.kind);
+        state.untouched &= !is_work(head.kind);
+        state.analysed |= head.kind == EventKind::AnalysisGenerated;
+        state.updated_at = head.at;
+        state.idle_until = Some(idle_until);
+        self.published.notify_waiters();
+        state.lifecycle
+    }
+}
+
+/// An event of this kind tells that something was done in its run.
+fn is_work(kind: EventKind) -> bool {
+    use EventKind::{KeepaliveRefreshed, RunCreated, RunLabelled, TokenBudgetLow};
+    !matches!(kind, RunCreated | RunLabelled | KeepaliveRefreshed | TokenBudgetLow)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that holds one of these locks leaves a value half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

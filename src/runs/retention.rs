@@ -1,0 +1,400 @@
+//! Removal of what has aged: old runs, records of deleted runs, stills past their age, and files
+//! that no event names.
+//!
+//! One sweep at start, every hour and soon after a deletion, slow on purpose. Stills that nobody can
+//! fetch go with the next sweep, records and columns of a deleted run after its age, or where they
+//! take too much of what its owner may store; runs whose readers have not been told all stay. Ages end at the log's last event and move as an [`AgeClock`]
+//! does: a clock that runs ahead removes nothing. A sweep that fails is counted; the next one does
+//! what it left.
+
+mod hashes;
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use media::{BlobHash, RunId, WallTime};
+use timeline::{BlobStore, Compaction, Event, EventHead, EventKind, Swept, TimelineError};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::registry::{Registry, Run};
+use crate::base::{
+    blocking::{Died, blocking},
+    clock::AgeClock,
+    ledger::LedgerError,
+    metrics::{Metrics, StoredFile},
+};
+use hashes::Hashes;
+
+/// Time from one sweep to the next.
+const EVERY: Duration = Duration::from_secs(3600);
+/// Time from a deletion to the sweep that it asks for, for others to come with it.
+const SOON: Duration = Duration::from_secs(1);
+/// Least pause before the sweep that a deletion starts, as a multiple of the last sweep's duration.
+const REST_FACTOR: u32 = 10;
+/// Bytes that a sweep writes in a second.
+const BYTES_PER_SECOND: u32 = 32 << 20;
+/// Events that a sweep reads before it rests.
+const EVENTS_A_STEP: usize = 256;
+/// Pause after a step of a sweep.
+const REST: Duration = Duration::from_millis(1);
+
+/// Ages after which things go; `None` is never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ages {
+    /// Age of a still, counted from its event.
+    pub stills: Option<Duration>,
+    /// Age of the records of a deleted run, counted from its deletion.
+    pub deleted_runs: Option<Duration>,
+    /// Age of a run that has ended, counted from its last event.
+    pub runs: Option<Duration>,
+}
+
+/// Function that returns the runs with events that a reader of the log has not been given yet.
+pub type Behind = Box<dyn Fn() -> Result<HashSet<RunId>, LedgerError> + Send + Sync>;
+
+/// Reason that a sweep, or a part of it, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RetentionError {
+    /// The log or a file store refused.
+    #[error(transparent)]
+    Store(#[from] TimelineError),
+    /// It is not known what readers of the log have been given.
+    #[error("cannot tell what readers of the log were given: {0}")]
+    Behind(#[from] LedgerError),
+    /// Our own bug.
+    #[error(transparent)]
+    Died(#[from] Died),
+}
+
+/// Removes what is old or unused.
+pub struct Retention {
+    ages: Ages,
+    registry: Arc<Registry>,
+    blobs: BlobStore,
+    metrics: Arc<Metrics>,
+    readers: Vec<Behind>,
+    clock: AgeClock,
+    /// Stills of events before this count to no account any more.
+    released_before: Mutex<Option<WallTime>>,
+}
+
+/// Result of one sweep.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sweep {
+    runs_deleted: u64,
+    log: Compaction,
+    stills: Swept,
+    columns: Swept,
+}
+
+impl Retention {
+    /// Retention by `ages`.
+    pub fn new(
+        ages: Ages,
+        registry: Arc<Registry>,
+        blobs: BlobStore,
+        metrics: Arc<Metrics>,
+        readers: Vec<Behind>,
+        clock: AgeClock,
+    ) -> Arc<Retention> {
+        let released_before = Mutex::default();
+        Arc::new(Retention { ages, registry, blobs, metrics, readers, clock, released_before })
+    }
+
+    /// Charges the owners of runs for the stills and columns that were stored before this start.
+    pub fn count_stored(&self) -> Result<(), TimelineError> {
+        let kept_from = self.blobs.removed_before()?;
+        let kinds = [EventKind::KeyframeStored, EventKind::FramesDecoded];
+        *self.released_before() = kept_from;
+        let unreadable = self.read(
+            &kinds,
+            || ControlFlow::Continue(()),
+            |head, event| {
+                let Some(run) = self.registry.run(head.run) else { return };
+                // The stills of a deleted run went with a sweep, or are to go with the next.
+                let is_shown = run.lifecycle().is_visible();
+                let (column_bytes, still_bytes) = match event {
+                    Event::KeyframeStored(still)
+                        if kept_from.is_none_or(|from| head.at >= from)
+                            && (is_shown || self.blobs.has(&still.image_sha256)) =>
+                    {
+                        (0, still.image_bytes)
+                    }
+                    Event::FramesDecoded(decoded) => (decoded.signals.column_bytes(), 0),
+                    _ => return,
+                };
+                run.record_stored(column_bytes, still_bytes, self.registry.quota());
+            },
+        );
+        if unreadable > 0 {
+            tracing::error!(unreadable, "what these events name is charged to nobody");
+        }
+        Ok(())
+    }
+
+    fn released_before(&self) -> MutexGuard<'_, Option<WallTime>> {
+        // Replaced whole: a panic leaves what was there.
+        self.released_before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sweeps now, then every hour and soon after deletions, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(EVERY);
+        // After a machine's sleep one sweep does what several would have done.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut rest = SOON;
+        loop {
+            let after_a_deletion = async {
+                self.registry.deletions().await;
+                tokio::time::sleep(rest).await;
+            };
+            let is_due = tokio::select! {
+                _ = tick.tick() => true,
+                () = after_a_deletion => self.registry.has_leftovers(),
+                () = stop.cancelled() => return,
+            };
+            if !is_due {
+                continue;
+            }
+            let started = Instant::now();
+            let swept = self.sweep(&stop).await;
+            self.metrics.retention_seconds.observe(started.elapsed().as_secs_f64());
+            rest = SOON.max(started.elapsed() * REST_FACTOR);
+            match swept {
+                Ok(swept) => self.tell(&swept, started.elapsed()),
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    fn failed(&self, error: &RetentionError) {
+        self.metrics.retention_failures.inc();
+        tracing::error!(%error, "a retention sweep failed, the next one goes on");
+    }
+
+    fn tell(&self, swept: &Sweep, took: Duration) {
+        let Sweep { runs_deleted, log, stills, columns } = swept;
+        let counted = &self.metrics;
+        counted.retention_runs.inc_by(*runs_deleted);
+        counted.retention_events.inc_by(log.events_removed);
+        for (kind, swept) in [(StoredFile::Still, stills), (StoredFile::Column, columns)] {
+            counted.retention_files.of(kind).inc_by(swept.files);
+            counted.retention_bytes.of(kind).inc_by(swept.bytes);
+        }
+        tracing::info!(
+            runs_deleted,
+            events_purged = log.events_removed,
+            log_files = log.files_before,
+            stills = stills.files,
+            columns = columns.files,
+            bytes = stills.bytes + columns.bytes,
+            ?took,
+            "retention swept"
+        );
+    }
+
+    async fn sweep(self: &Arc<Self>, stop: &CancellationToken) -> Result<Sweep, RetentionError> {
+        let retention = Arc::clone(self);
+        let looked = move || (retention.until(retention.clock.now()), retention.behind());
+        let (now, behind) = blocking(looked).await?;
+        let mut swept = Sweep::default();
+        if let (Some(age), Ok(behind)) = (self.ages.runs, &behind) {
+            let before = ago(now, age);
+            swept.runs_deleted = self.registry.delete_ended_before(before, behind, stop).await;
+        }
+        let (retention, stop) = (Arc::clone(self), stop.clone());
+        blocking(move || {
+            // Each part whatever became of the others: one damaged file keeps none but its own.
+            let purged = behind
+                .map_err(RetentionError::from)
+                .and_then(|behind| Ok(retention.purge(now, &behind, &stop)?));
+            let stills = retention.sweep_stills(now, &stop);
+            let columns = retention.registry.timeline().sweep_columns();
+            swept.stills = retention.done(stills.map_err(RetentionError::from));
+            swept.columns = retention.done(columns.map_err(RetentionError::from));
+            swept.log = purged?;
+            Ok(swept)
+        })
+        .await?
+    }
+
+    fn done(&self, part: Result<Swept, RetentionError>) -> Swept {
+        part.unwrap_or_else(|error| {
+            self.failed(&error);
+            Swept::default()
+        })
+    }
+
+    /// The time that ages are counted to: `now`, but not past the log's last event.
+    fn until(&self, now: WallTime) -> WallTime {
+        let mut last = None;
+        self.registry.timeline().scan(|head| last = Some(head.at));
+        last.map_or(now, |last| now.min(last))
+    }
+
+    /// The runs with events that some reader has not been given.
+    fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+        let mut runs = HashSet::new();
+        for behind in &self.readers {
+            runs.extend(behind()?);
+        }
+        Ok(runs)
+    }
+
+    /// Removes the records of runs that were deleted long enough ago, `behind` left out.
+    fn purge(
+        &self,
+        now: WallTime,
+        behind: &HashSet<RunId>,
+        stop: &CancellationToken,
+    ) -> Result<Compaction, TimelineError> {
+        let timeline = self.registry.timeline();
+        let deleted = self
+            .ages
+            .deleted_runs
+            .map(|age| timeline.deleted_before(stepped(ago(now, age), age)))
+            .unwrap_or_default();
+        let rests = |run: &RunId| self.registry.run(*run).is_none_or(|run| run.is_at_rest());
+        let old = deleted.into_iter().filter(rests);
+        let purged = old.chain(self.registry.deleted_in_the_way());
+        let purged = purged.filter(|run| !behind.contains(run)).collect();
+        let pace = |bytes: usize| {
+            thread::sleep(Duration::from_secs(1) * bytes as u32 / BYTES_PER_SECOND);
+            going(stop)
+        };
+        let done = timeline.compact(&purged, &mut { pace })?;
+        if !done.stopped {
+            self.registry.forget(&purged);
+        }
+        Ok(done)
+    }
+
+    /// Removes the stills that are past their age, and those that no run to be seen names.
+    fn sweep_stills(
+        &self,
+        now: WallTime,
+        stop: &CancellationToken,
+    ) -> Result<Swept, TimelineError> {
+        // Before the sweep begins: it spares what is stored, and charged, after that.
+        let deleted = self.registry.deleted_stills();
+        let Some(sweep) = self.blobs.sweep() else { return Ok(Swept::default()) };
+        let before = self.blobs.removed_before()?;
+        let kept_from = self.ages.stills.map(|age| ago(now, age)).max(before);
+        if let Some(from) = kept_from.filter(|_| kept_from > before) {
+            self.blobs.remember_removed_before(from)?;
+        }
+        let released = *self.released_before();
+        let mut named = Hashes::default();
+        let mut releases: HashMap<RunId, (Arc<Run>, u64)> = HashMap::new();
+        let unreadable = self.read_stills(stop, |head, hash, bytes| {
+            let Some(run) = self.shown(head.run) else { return };
+            if kept_from.is_none_or(|from| head.at >= from) {
+                named.insert(hash);
+            } else if released.is_none_or(|released| head.at >= released) {
+                releases.entry(head.run).or_insert((run, 0)).1 += bytes;
+            }
+        });
+        // What an unreadable event names is not known: then only those go that another named.
+        let mut over = Hashes::default();
+        if unreadable > 0 {
+            tracing::error!(unreadable, "stills that no event names stay where they are");
+            self.read_stills(stop, |_, hash, _| over.insert(hash));
+        }
+        if stop.is_cancelled() {
+            return Ok(Swept::default());
+        }
+        // Only now that all of them are known, and once, whatever fails after this.
+        for (run, bytes) in releases.into_values() {
+            run.release_stills(bytes, self.registry.quota());
+        }
+        *self.released_before() = kept_from;
+        let stays =
+            |hash: &BlobHash| named.contains(hash) || unreadable > 0 && !over.contains(hash);
+        let swept = sweep.finish(stays, || thread::sleep(REST))?;
+        for (run, bytes) in deleted {
+            run.release_stills(bytes, self.registry.quota());
+        }
+        Ok(swept)
+    }
+
+    /// Calls `visit` with every readable event that names a still, until `stop`; returns how
+    /// many are not readable.
+    fn read_stills(
+        &self,
+        stop: &CancellationToken,
+        mut visit: impl FnMut(EventHead, &BlobHash, u64),
+    ) -> u64 {
+        let step = || {
+            thread::sleep(REST);
+            going(stop)
+        };
+        self.read(&[EventKind::KeyframeStored], step, |head, event| {
+            if let Event::KeyframeStored(still) = event {
+                visit(head, &still.image_sha256, still.image_bytes);
+            }
+        })
+    }
+
+    /// The run `id`, unless it is deleted.
+    fn shown(&self, id: RunId) -> Option<Arc<Run>> {
+        self.registry.run(id).filter(|run| run.lifecycle().is_visible())
+    }
+
+    /// Calls `visit` with every readable event of `kinds`, and `step` now and then; returns how
+    /// many are not readable, each of which is logged and counted.
+    fn read(
+        &self,
+        kinds: &[EventKind],
+        mut step: impl FnMut() -> ControlFlow<()>,
+        mut visit: impl FnMut(EventHead, Event),
+    ) -> u64 {
+        let timeline = self.registry.timeline();
+        let (mut seqs, mut unreadable) = (Vec::new(), 0);
+        timeline.scan(|head| seqs.extend(kinds.contains(&head.kind).then_some(head.seq)));
+        for seqs in seqs.chunks(EVENTS_A_STEP) {
+            for seq in seqs {
+                let read = timeline.get_parts(*seq).and_then(|parts| match parts {
+                    Some(parts) => Ok(Some((parts.head, parts.decode()?))),
+                    None => Ok(None),
+                });
+                match read {
+                    Ok(Some((head, event))) => visit(head, event),
+                    Ok(None) => {}
+                    Err(error) => {
+                        unreadable += 1;
+                        self.metrics.retention_unreadable.inc();
+                        tracing::error!(%seq, %error, "retention passes over an event");
+                    }
+                }
+            }
+            if step().is_break() {
+                break;
+            }
+        }
+        unreadable
+    }
+}
+
+fn going(stop: &CancellationToken) -> ControlFlow<()> {
+    if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn ago(now: WallTime, age: Duration) -> WallTime {
+    let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    WallTime { epoch_ms: now.epoch_ms.saturating_sub(age_ms) }
+}
+
+/// `at` moved back to a multiple of an eighth of `age`: a log file is rewritten no more often.
+fn stepped(at: WallTime, age: Duration) -> WallTime {
+    let step = i64::try_from(age.as_millis() / 8).unwrap_or(i64::MAX).max(1);
+    WallTime { epoch_ms: at.epoch_ms.div_euclid(step) * step }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! Opening of a `source_uri` as a file, beneath an ingest root and nowhere else, or to a URL.
+//!
+//! The kernel resolves the path (`openat2` with `RESOLVE_BENEATH`), so no link and no race leads
+//! out. Promises a regular file with at least one byte, or says what it found instead.
+
+pub mod remote;
+
+use std::{
+    fs::File,
+    io,
+    path::{Component, Path, PathBuf},
+};
+
+use media::ErrorKind;
+use timeline::held::{FileError, HeldDir, Links};
+use transport::egress::EgressError;
+
+use crate::record::remote::RemoteSource;
+
+/// Reason that a source is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// No directory is open to ingest.
+    #[error("no ingest root is configured")]
+    NoRoots,
+    /// The text is neither a path nor a URL that can be read.
+    #[error("is not a path or file URL: {0}")]
+    Malformed(&'static str),
+    /// A URL that is not read.
+    #[error(transparent)]
+    Remote(EgressError),
+    /// The path has a `..` in it.
+    #[error("must not contain \"..\"")]
+    ParentComponent,
+    /// The path lies beneath no ingest root.
+    #[error("is outside the ingest roots")]
+    OutsideRoots,
+    /// A symbolic link on the path leads out of its root.
+    #[error("leads out of its ingest root through a symbolic link")]
+    LinkOut,
+    /// No file is there.
+    #[error("not found")]
+    NotFound,
+    /// The server may not read it.
+    #[error("is not readable by the server")]
+    Denied,
+    /// There, and not a file.
+    #[error("is {0}, not a regular file")]
+    NotAFile(&'static str),
+    /// A file without a byte.
+    #[error("is empty")]
+    Empty,
+    /// An upload whose file is another one by now.
+    #[error("is not the file that was uploaded: it {0}")]
+    Replaced(#[source] FileError),
+    /// The system refused otherwise.
+    #[error("cannot be opened: {0}")]
+    Io(#[source] io::Error),
+}
+
+impl SourceError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            SourceError::Io(_) => ErrorKind::Internal,
+            SourceError::Replaced(_) => ErrorKind::DataLoss,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// Source of an ingest.
+#[derive(Debug)]
+pub enum Source {
+    /// An opened file.
+    File(File),
+    /// A URL that may be read.
+    Remote(RemoteSource),
+}
+
+impl Source {
+    /// It comes over a network.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Source::Remote(_))
+    }
+}
+
+/// The directories beneath which sources are opened.
+#[derive(Debug)]
+pub struct Roots(Vec<Root>);
+
+#[derive(Debug)]
+struct Root {
+    /// Path in the settings, and the one that it led to: a caller may use either.
+    names: [PathBuf; 2],
+    directory: HeldDir,
+}
+
+impl Root {
+    fn open(path: &Path) -> io::Result<Root> {
+        let directory = HeldDir::open(path)?;
+        Ok(Root { names: [path.to_owned(), path.canonicalize()?], directory })
+    }
+
+    /// `path` as seen from the root; `None` when it lies elsewhere.
+    fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        if path.is_relative() {
+            return Some(path);
+        }
+        self.names.iter().find_map(|name| path.strip_prefix(name).ok())
+    }
+}
+
+impl Roots {
+    /// Holds `paths` open, so that a root that is replaced later changes nothing.
+    pub fn open(paths: &[PathBuf]) -> io::Result<Roots> {
+        paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
+    }
+
+    /// Number of them that can no longer be read, or have another directory at their path by now.
+    pub fn lost(&self) -> usize {
+        let is_lost = |root: &&Root| {
+            let is_there = root.directory.is_there().is_ok_and(|is_there| is_there);
+            !is_there || std::fs::read_dir(root.directory.path()).is_err()
+        };
+        self.0.iter().filter(is_lost).count()
+    }
+
+    /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
+    pub fn open_source(&self, uri: &str) -> Result<File, SourceError> {
+        self.open_with(uri, Links::Beneath)
+    }
+
+    /// The same to send its bytes: no link is followed, and what is hidden is not found.
+    pub fn open_served(&self, uri: &str) -> Result<File, SourceError> {
+        self.open_with(uri, Links::Never)
+    }
+
+    fn open_with(&self, uri: &str, links: Links) -> Result<File, SourceError> {
+        let path = path_of(uri)?;
+        if self.0.is_empty() {
+            return Err(SourceError::NoRoots);
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(SourceError::ParentComponent);
+        }
+        let mut outcome = Err(SourceError::OutsideRoots);
+        for root in &self.0 {
+            let Some(beneath) = root.beneath(&path) else { continue };
+            if links == Links::Never && is_hidden(beneath) {
+                return Err(SourceError::NotFound);
+            }
+            outcome = open_beneath(&root.directory, beneath, links);
+            if !matches!(outcome, Err(SourceError::NotFound)) {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
+/// The path that `uri` names: a path itself, or a file URL.
+pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
+    let path = match uri.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => {
+            let start = rest.find('/').ok_or(SourceError::Malformed("the URL has no path"))?;
+            if !matches!(&rest[..start], "" | "localhost") {
+                return Err(SourceError::Malformed("a file URL names no other host"));
+            }
+            percent_decoded(&rest[start..])?
+        }
+        _ => uri.to_owned(),
+    };
+    if path.is_empty() || path.contains('\0') {
+        return Err(SourceError::Malformed("the path is empty or has a NUL byte"));
+    }
+    Ok(path.into())
+}
+
+/// A part of the path begins with a dot.
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(
+        |part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")),
+    )
+}
+
+fn percent_decoded(text: &str) -> Result<String, SourceError> {
+    crate::base::percent::decode(text.as_bytes())
+        .ok_or(SourceError::Malformed("its percent-encoding is broken"))
+}
+
+/// Opens the regular file at `path`, which must not lead out of `root` and has a byte at least.
+fn open_beneath(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
+    let file = open_file(root, path, links)?;
+    match file.metadata() {
+        Ok(stat) if stat.len() == 0 => Err(SourceError::Empty),
+        Ok(_) => Ok(file),
+        Err(error) => Err(SourceError::Io(error)),
+    }
+}
+
+fn open_file(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
+    root.file(path, links).map_err(|error| match error {
+        FileError::LinkOut => SourceError::LinkOut,
+        FileError::Link => SourceError::Malformed("symbolic links go in circles"),
+        FileError::NotFound => SourceError::NotFound,
+        FileError::NotAFile(found) => SourceError::NotAFile(found),
+        FileError::Io(error) => match error.kind() {
+            io::ErrorKind::InvalidFilename => SourceError::Malformed("the path is too long"),
+            io::ErrorKind::PermissionDenied => SourceError::Denied,
+            _ => SourceError::Io(error),
+        },
+        error => SourceError::Io(error.into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_files_with_bytes_beneath_a_root_are_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("there");
+        let root = dir.join("root");
+        std::fs::create_dir_all(root.join("sub")).expect("made");
+        let write = |path: PathBuf, text: &str| std::fs::write(path, text).expect("written");
+        write(root.join("a b.mp4"), "x");
+        write(root.join("empty.mp4"), "");
+        write(dir.join("secret.mp4"), "x");
+        symlink(dir.join("secret.mp4"), root.join("out.mp4")).expect("linked");
+        symlink("../secret.mp4", root.join("up.mp4")).expect("linked");
+        symlink("a b.mp4", root.join("in.mp4")).expect("linked");
+        symlink("loop.mp4", root.join("loop.mp4")).expect("linked");
+        let fifo = root.join("fifo.mp4");
+        let cwd = rustix::fs::CWD;
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(cwd, &fifo, kind, mode, 0).expect("a FIFO");
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("s.mp4")).expect("a socket");
+        let at = |name: &str| root.join(name).display().to_string();
+        let cases = [
+            (at("a b.mp4"), "opened"),
+            (format!("file://{}", at("a%20b.mp4")), "opened"),
+            (format!("FILE://localhost{}", at("a%20b.mp4")), "opened"),
+            ("a b.mp4".into(), "opened"),
+            (at("in.mp4"), "opened"),
+            (at("nothing.mp4"), "not found"),
+            (at("a b.mp4/x"), "not found"),
+            (at("empty.mp4"), "is empty"),
+            (at("sub"), "is a directory, not a regular file"),
+            (at(""), "is a directory, not a regular file"),
+            (at("fifo.mp4"), "is a FIFO, not a regular file"),
+            (at("s.mp4"), "is a socket or device, not a regular file"),
+            (at("out.mp4"), "leads out of its ingest root through a symbolic link"),
+            (at("up.mp4"), "leads out of its ingest root through a symbolic link"),
+            (at("loop.mp4"), "is not a path or file URL: symbolic links go in circles"),
+            (at("../secret.mp4"), "must not contain \"..\""),
+            ("../secret.mp4".into(), "must not contain \"..\""),
+            (dir.join("secret.mp4").display().to_string(), "is outside the ingest roots"),
+            ("/dev/null".into(), "is outside the ingest roots"),
+            ("".into(), "is not a path or file URL: the path is empty or has a NUL byte"),
+            ("a\0b".into(), "is not a path or file URL: the path is empty or has a NUL byte"),
+            ("file:///%zz".into(), "is not a path or file URL: its percent-encoding is broken"),
+            ("file://host/x".into(), "is not a path or file URL: a file URL names no other host"),
+            ("file://host".into(), "is not a path or file URL: the URL has no path"),
+        ];
+        let roots = Roots::open(&[root]).expect("opened");
+        for (uri, expected) in cases {
+            let found = match roots.open_source(&uri) {
+                Ok(_) => "opened".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, expected, "{uri}");
+        }
+        write(roots.0[0].directory.path().join(".hidden.mp4"), "x");
+        for (uri, is_served) in [
+            ("a b.mp4", true),
+            ("./a b.mp4", true),
+            ("in.mp4", false),
+            ("out.mp4", false),
+            ("fifo.mp4", false),
+            (".hidden.mp4", false),
+            (".sub/a.mp4", false),
+        ] {
+            assert_eq!(roots.open_served(uri).is_ok(), is_served, "{uri}");
+        }
+        assert!(roots.open_source(".hidden.mp4").is_ok(), "an ingest may read it");
+        let none = Roots::open(&[]).expect("nothing to open");
+        assert!(matches!(none.open_source("a b.mp4"), Err(SourceError::NoRoots)));
+    }
+
+    #[test]
+    fn a_root_named_by_a_link_opens_under_both_names() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("there");
+        let (real, link) = (dir.join("real"), dir.join("link"));
+        std::fs::create_dir(&real).expect("made");
+        std::fs::write(real.join("a.mp4"), "x").expect("written");
+        symlink(&real, &link).expect("linked");
+        let roots = Roots::open(std::slice::from_ref(&link)).expect("opened");
+        for path in [link.join("a.mp4"), real.join("a.mp4"), "a.mp4".into()] {
+            let opened = roots.open_source(path.to_str().expect("UTF-8"));
+            assert!(opened.is_ok(), "{}: {opened:?}", path.display());
+        }
+        let elsewhere = roots.open_source("/etc/passwd");
+        assert!(matches!(elsewhere, Err(SourceError::OutsideRoots)), "{elsewhere:?}");
+    }
+}

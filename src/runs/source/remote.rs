@@ -1,0 +1,168 @@
+//! URLs that are sources, and their display: never with their credentials, nor with the values of
+//! their query, which are as often secrets.
+
+use transport::egress::{EgressError, Target};
+
+use super::SourceError;
+use crate::{config::Config, record::remote::RemoteSource};
+
+/// Kind of the source of a run's frames.
+pub fn kind(source_uri: &str) -> &'static str {
+    match scheme(source_uri).as_deref() {
+        Some("http" | "https") => "url",
+        Some("rtsp" | "rtsps") => "rtsp",
+        _ => "file",
+    }
+}
+
+/// The remote source that `uri` names and the operator allows; `None` when it names a file.
+pub fn read(uri: &str, config: &Config) -> Result<Option<RemoteSource>, SourceError> {
+    let not_enabled = |scheme: &str, setting| {
+        SourceError::Remote(EgressError::NotEnabled { scheme: scheme.to_owned(), setting })
+    };
+    let target = || {
+        // They would be read without: what is fetched would not be what is shown.
+        if uri.chars().any(char::is_control) {
+            return Err(SourceError::Remote(EgressError::Malformed(
+                "it holds a control character",
+            )));
+        }
+        Target::parse(uri).map_err(SourceError::Remote)
+    };
+    // What is called a playlist is one: nobody has to be asked to refuse it.
+    let web = || match target()? {
+        target if !config.remote.hls && is_called_playlist(target.url().path()) => {
+            Err(not_enabled("HLS", "SERVICE_ALLOW_REMOTE_HLS"))
+        }
+        target => Ok(RemoteSource::Url(target)),
+    };
+    match scheme(uri).as_deref() {
+        Some("https") => web().map(Some),
+        Some("http") if !config.egress.insecure_http => {
+            Err(not_enabled("http", "SERVICE_ALLOW_INSECURE_HTTP"))
+        }
+        Some("http") => web().map(Some),
+        Some("rtsps") => target().map(RemoteSource::Rtsp).map(Some),
+        Some("rtsp") if !config.remote.plain_rtsp => {
+            Err(not_enabled("rtsp", "SERVICE_ALLOW_UNENCRYPTED_RTSP"))
+        }
+        Some("rtsp") => target().map(RemoteSource::Rtsp).map(Some),
+        Some("file") | None => Ok(None),
+        Some(other) => Err(SourceError::Remote(EgressError::Scheme(other.to_owned()))),
+    }
+}
+
+/// `uri` as events, records and answers show it.
+pub fn shown(uri: &str, source: &RemoteSource) -> String {
+    let (RemoteSource::Url(target) | RemoteSource::Rtsp(target)) = source;
+    if target.credentials().is_none() && !uri.contains(['?', '#']) {
+        return uri.to_owned();
+    }
+    let url = target.url().as_str();
+    let shown = match url.split_once('?') {
+        Some((place, query)) => format!("{place}?{}", masked(query)),
+        None => url.to_owned(),
+    };
+    match target.credentials() {
+        Some(_) => shown.replacen("://", "://***@", 1),
+        None => shown,
+    }
+}
+
+/// A query with the names of its parameters and without their values.
+fn masked(query: &str) -> String {
+    let mask = |part: &str| match part.split_once('=') {
+        Some((name, _)) => format!("{name}={MASK}"),
+        None if part.is_empty() => String::new(),
+        // A value without a name.
+        None => MASK.to_owned(),
+    };
+    query.split('&').map(mask).collect::<Vec<_>>().join("&")
+}
+
+/// Stands for what is not shown.
+const MASK: &str = "***";
+
+/// The path ends as those of HLS playlists do (RFC 8216 4).
+fn is_called_playlist(path: &str) -> bool {
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    matches!(ending.as_deref(), Some("m3u8" | "m3u"))
+}
+
+/// The scheme of a URL, in lower case.
+fn scheme(uri: &str) -> Option<String> {
+    let (scheme, _) = uri.split_once("://")?;
+    let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_scheme =
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(rest);
+    is_scheme.then(|| scheme.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> Config {
+        let pairs = [&[("SERVICE_API_KEYS", "0123456789abcdef")], pairs].concat();
+        let pairs = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        Config::resolve(pairs).expect("valid")
+    }
+
+    #[test]
+    fn toggles_open_their_scheme_and_no_other() {
+        let rows = [
+            ("https://host/a", None),
+            ("rtsps://host/a", None),
+            ("HTTPS://host/a", None),
+            ("http://host/a", Some("SERVICE_ALLOW_INSECURE_HTTP")),
+            ("rtsp://host/a", Some("SERVICE_ALLOW_UNENCRYPTED_RTSP")),
+            ("https://host/live/a.M3U8?b=c", Some("SERVICE_ALLOW_REMOTE_HLS")),
+            ("https://host/a.m3u", Some("SERVICE_ALLOW_REMOTE_HLS")),
+            ("https://host/a.m3u8/a.ts", None),
+            ("https://host/m3u8", None),
+        ];
+        for (uri, setting) in rows {
+            let closed = read(uri, &config(&[]));
+            match setting {
+                None => assert!(closed.expect(uri).is_some(), "{uri}"),
+                Some(setting) => {
+                    let error = closed.expect_err(uri).to_string();
+                    assert!(error.contains(&format!("{setting}=true")), "{uri}: {error}");
+                    assert!(read(uri, &config(&[(setting, "true")])).expect(uri).is_some());
+                }
+            }
+        }
+        for uri in ["a.mp4", "/a.mp4", "file:///a.mp4", "https:/host/a", " https://host/a"] {
+            assert_eq!(read(uri, &config(&[])).expect(uri), None, "{uri}");
+        }
+        let refused = ["ftp://host/a", "gopher://host/", "concat://a", "https://", "https://:80/"];
+        for uri in refused.into_iter().chain(["https://ho\nst/a", "rtsps://host/a\t"]) {
+            assert!(read(uri, &config(&[])).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_has_no_credentials_and_no_values() {
+        let rows = [
+            ("HTTPS://host/a//b%2f", "HTTPS://host/a//b%2f"),
+            ("https://host/a?b=c", "https://host/a?b=***"),
+            ("https://host/a?b=c&d=e=f&secret&=x&", "https://host/a?b=***&d=***&***&=***&"),
+            ("https://host/a?", "https://host/a?"),
+            ("https://host/a#token=c", "https://host/a"),
+            ("https://host/a?b=c#d", "https://host/a?b=***"),
+            ("rtsps://host/live?user=admin&password=p", "rtsps://host/live?user=***&password=***"),
+            ("https://user:pass@host/a?b=c", "https://***@host/a?b=***"),
+            ("https://user@host", "https://***@host/"),
+            ("https://:pass@host/", "https://***@host/"),
+            ("rtsps://a:b@host/live", "rtsps://***@host/live"),
+            ("https:\\\\user:pass@host/", "https:\\\\user:pass@host/"),
+        ];
+        for (uri, expected) in rows {
+            let Some(source) = read(uri, &config(&[])).expect(uri) else {
+                assert_eq!(kind(uri), "file", "{uri}");
+                continue;
+            };
+            assert_eq!(shown(uri, &source), expected, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Tickets: each opens the media of one run to a reader that cannot send a key, for ten minutes.
+//!
+//! Kept in memory as digests, so many of each principal and of all; a restart forgets them. Whoever
+//! looks one up sees to it that the run is still there.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use media::RunId;
+use sha2::{Digest, Sha256};
+
+use crate::base::{
+    keys::Principal,
+    per_owner::{PerOwner, Whose},
+};
+
+/// Time for which a ticket opens its run.
+pub const LIFE: Duration = Duration::from_secs(600);
+/// Tickets of all principals: about 4 MiB.
+pub const ALL_MAX: usize = 16_384;
+/// Tickets of one principal.
+pub const OWN_MAX: usize = 1024;
+
+/// Every ticket that is not used up.
+#[derive(Default)]
+pub struct Tickets(Mutex<Issued>);
+
+type Hash = [u8; 32];
+
+#[derive(Default)]
+struct Issued {
+    by_digest: HashMap<Hash, Ticket>,
+    /// Tickets in the order in which they end.
+    order: VecDeque<Hash>,
+    open: PerOwner,
+}
+
+struct Ticket {
+    run: RunId,
+    owner: Principal,
+    until: Instant,
+}
+
+impl Tickets {
+    /// Makes a ticket for `run` of `owner`, unless as many are open as may be.
+    pub fn issue(&self, owner: &Principal, run: RunId, now: Instant) -> Result<String, Whose> {
+        let mut issued = self.issued();
+        issued.drop_ended(now);
+        issued.open.enter(owner, ALL_MAX, OWN_MAX)?;
+        let secret: [u8; 32] = crate::base::random_bytes();
+        let ticket = format!("tk-{}", crate::base::hex(&secret));
+        let digest = digest(&ticket);
+        issued.order.push_back(digest);
+        let kept = Ticket { run, owner: owner.clone(), until: now + LIFE };
+        issued.by_digest.insert(digest, kept);
+        Ok(ticket)
+    }
+
+    /// The owner of `run`, where `ticket` opens it.
+    pub fn owner(&self, ticket: &str, run: RunId, now: Instant) -> Option<Principal> {
+        let issued = self.issued();
+        // Found by a digest: how long it takes tells nothing of a ticket.
+        let found = issued.by_digest.get(&digest(ticket))?;
+        (found.run == run && found.until > now).then(|| found.owner.clone())
+    }
+
+    fn issued(&self) -> MutexGuard<'_, Issued> {
+        // A ticket that a panic left half made opens nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Issued {
+    fn drop_ended(&mut self, now: Instant) {
+        while let Some(digest) = self.order.front() {
+            if self.by_digest.get(digest).is_some_and(|ticket| ticket.until > now) {
+                return;
+            }
+            if let Some(ended) = self.by_digest.remove(digest) {
+                self.open.leave(&ended.owner);
+            }
+            self.order.pop_front();
+        }
+    }
+}
+
+fn digest(ticket: &str) -> Hash {
+    Sha256::digest(ticket).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_opens_its_run_until_it_ends() {
+        let (tickets, start) = (Tickets::default(), Instant::now());
+        let [alice, bob] = ["alice", "bob"].map(Principal::named);
+        let [one, other] = [1, 2].map(|byte| RunId::from_bytes([byte; 16]));
+        let ticket = tickets.issue(&alice, one, start).expect("room");
+        let second = tickets.issue(&bob, other, start).expect("room");
+        assert_ne!(ticket, second);
+        let last = start + LIFE - Duration::from_nanos(1);
+        let owner = |ticket: &str, run, now| tickets.owner(ticket, run, now);
+        for now in [start, last] {
+            assert_eq!(owner(&ticket, one, now), Some(alice.clone()));
+            assert_eq!(owner(&second, other, now), Some(bob.clone()));
+        }
+        assert_eq!(owner(&ticket, other, start), None, "another run");
+        assert_eq!(owner(&ticket, one, start + LIFE), None, "it has ended");
+        assert_eq!(owner("", one, start), None);
+        assert_eq!(owner(&ticket[..66], one, start), None);
+    }
+
+    #[test]
+    fn tickets_are_bounded_and_ended_ones_leave_nothing() {
+        let (tickets, start) = (Tickets::default(), Instant::now());
+        let run = RunId::from_bytes([1; 16]);
+        let mut made = 0;
+        let owners = (0..).map(|number| Principal::named(&format!("owner-{number}")));
+        for owner in owners.take(ALL_MAX / OWN_MAX + 1) {
+            let issued = (0..OWN_MAX).filter(|_| tickets.issue(&owner, run, start).is_ok()).count();
+            made += issued;
+            let refused = tickets.issue(&owner, run, start).expect_err("no room");
+            assert_eq!(refused, if made == ALL_MAX { Whose::All } else { Whose::Own });
+        }
+        assert_eq!(made, ALL_MAX);
+        let later = start + LIFE;
+        assert!(tickets.issue(&Principal::named("late"), run, later).is_ok());
+        let issued = tickets.issued();
+        assert_eq!((issued.by_digest.len(), issued.order.len(), issued.open.all()), (1, 1, 1));
+    }
+}

@@ -1,0 +1,391 @@
+//! Uploaded files: a folder for each owner, a record in the ledger, nothing by halves.
+//!
+//! A record is made after its file is durable and removed before it, so that a crash leaves at
+//! most a file without a record, which opening removes. An owner reaches only its own folder.
+//! Knows neither HTTP nor what is in a file.
+
+mod doubt;
+mod folder;
+mod incoming;
+mod kind;
+mod name;
+mod under_way;
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use media::{BlobHash, ErrorKind, WallTime};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use timeline::held::{FileError, HeldDir, Links, check_size};
+
+use crate::{
+    base::{
+        keys::Principal,
+        ledger::{self, Ledger, LedgerError},
+        per_owner::Whose,
+        quota::{Quota, QuotaError},
+    },
+    runs::source::SourceError,
+};
+
+use folder::{folder_of, is_folder, list, sync_parent};
+use name::last_name;
+
+pub use incoming::Incoming;
+pub use kind::{extension, media_type};
+pub use name::StoredName;
+use under_way::told;
+pub use under_way::{ALL_MAX, OWN_MAX, Place, UnderWay};
+
+/// Folder and name to bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
+type Table = TableDefinition<
+    'static,
+    (&'static str, &'static str),
+    (u64, [u8; 32], i64, &'static str, &'static str),
+>;
+const UPLOADS: Table = TableDefinition::new("uploads");
+
+/// Folder of unfinished uploads; no owner's folder has this name.
+const INCOMING: &str = "incoming";
+
+/// Reason that a file is not stored, found or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    /// More bytes than an upload may have.
+    #[error("the file is larger than {max} bytes, the most that is accepted")]
+    TooLarge {
+        /// The limit.
+        max: u64,
+    },
+    /// The limit of uploads in progress is reached.
+    #[error("{limit} uploads {} are under way already: send this one again later", told(*whose))]
+    Busy {
+        /// The limit.
+        limit: usize,
+        /// Scope of the limit.
+        whose: Whose,
+    },
+    /// The disk has no room left.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The file system refused otherwise.
+    #[error("cannot {what} at {}: {source}", path.display())]
+    Io {
+        /// Action that failed, as the message has it.
+        what: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The bytes would pass a quota.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// The records cannot be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl UploadError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            UploadError::TooLarge { .. } => ErrorKind::InvalidInput,
+            UploadError::Busy { .. } | UploadError::DiskFull => ErrorKind::Exhausted,
+            UploadError::Io { .. } => ErrorKind::Internal,
+            UploadError::Quota(error) => error.kind(),
+            UploadError::Ledger(error) => error.kind(),
+        }
+    }
+
+    fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> UploadError {
+        let path = path.to_owned();
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => UploadError::DiskFull,
+            _ => UploadError::Io { what, path, source },
+        }
+    }
+}
+
+/// A stored file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// Its name, by which it is served.
+    pub name: StoredName,
+    /// Its owner.
+    pub owner: Principal,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of its bytes.
+    pub sha256: BlobHash,
+    /// Time at which it was stored.
+    pub at: WallTime,
+    /// Name given by the uploader; no path, no control characters.
+    pub original_name: String,
+}
+
+/// Fields of an upload to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    /// Owner of the upload.
+    pub owner: &'a Principal,
+    /// The extension of its name.
+    pub extension: &'a str,
+    /// Name given by the uploader.
+    pub file_name: &'a str,
+    /// Time of its arrival.
+    pub at: WallTime,
+}
+
+/// Every uploaded file.
+pub struct Uploads {
+    /// Path in the settings, and the one that it leads to: a caller may use either.
+    dirs: [PathBuf; 2],
+    root: HeldDir,
+    ledger: Ledger,
+    quota: Arc<Quota>,
+    under_way: Arc<UnderWay>,
+}
+
+impl Uploads {
+    /// Opens the files in `dir`, made when there is none; removes what a crash left there and
+    /// counts the rest to their owners' accounts.
+    pub fn open(dir: &Path, ledger: Ledger, quota: Arc<Quota>) -> Result<Uploads, UploadError> {
+        let failed = |what| UploadError::io(what, dir);
+        fs::create_dir_all(dir.join(INCOMING)).map_err(failed("make the upload directory"))?;
+        let absolute = std::path::absolute(dir).map_err(failed("find the upload directory"))?;
+        let real = dir.canonicalize().map_err(failed("find the upload directory"))?;
+        sync_parent(&real)?;
+        let root = HeldDir::open(&real).map_err(failed("open the upload directory"))?;
+        let under_way = Arc::default();
+        let uploads = Uploads { dirs: [absolute, real], root, ledger, quota, under_way };
+        let swept = uploads.sweep()?;
+        if swept > 0 {
+            tracing::warn!(swept, "unfinished uploads removed");
+        }
+        uploads.look((), |table| {
+            for entry in table.iter()? {
+                let value = entry?.1;
+                let (bytes, .., owner) = value.value();
+                uploads.quota.record(&Principal::named(owner), bytes);
+            }
+            Ok(())
+        })?;
+        Ok(uploads)
+    }
+
+    /// Removes files that have no record, which only a crash leaves; returns how many.
+    ///
+    /// Only while no upload is under way: at start. What is not ours stays.
+    fn sweep(&self) -> Result<usize, UploadError> {
+        let mut swept = 0;
+        for folder in list(&self.dirs[1])? {
+            let name = folder.file_name().and_then(|name| name.to_str());
+            let known = match name.filter(|_| folder.is_dir() && !folder.is_symlink()) {
+                Some(INCOMING) => HashSet::new(),
+                Some(owner) if is_folder(owner) => self.names(owner)?,
+                _ => {
+                    tracing::warn!(path = %folder.display(), "not an upload folder, left alone");
+                    continue;
+                }
+            };
+            for path in list(&folder)? {
+                let name = path.file_name().and_then(|name| name.to_str());
+                if name.is_some_and(|name| known.contains(name)) {
+                    continue;
+                }
+                if path.is_dir() && !path.is_symlink() {
+                    tracing::warn!(path = %path.display(), "not an upload, left alone");
+                    continue;
+                }
+                fs::remove_file(&path)
+                    .map_err(UploadError::io("remove an unfinished upload", &path))?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
+    fn names(&self, folder: &str) -> Result<HashSet<String>, UploadError> {
+        self.look(HashSet::new(), |table| {
+            let range = table.range((folder, "")..(folder, "~"))?;
+            range.map(|entry| Ok(entry?.0.value().1.to_owned())).collect()
+        })
+    }
+
+    /// Runs `look` on the records, or returns `nothing` before there is a first one.
+    fn look<T>(
+        &self,
+        nothing: T,
+        look: impl FnOnce(&Records) -> Result<T, redb::Error>,
+    ) -> Result<T, UploadError> {
+        let found = self.ledger.read(|view| match ledger::table(view, UPLOADS)? {
+            Some(table) => look(&table),
+            None => Ok(nothing),
+        });
+        Ok(found?)
+    }
+
+    /// Takes one of the owner's places for an upload.
+    pub fn enter(&self, owner: &Principal) -> Result<Place, UploadError> {
+        self.under_way.enter(owner)
+    }
+
+    /// An empty file that takes up to `bytes_max` bytes, and charges `owner` for them.
+    pub fn receive(&self, owner: &Principal, bytes_max: u64) -> Result<Incoming, UploadError> {
+        self.quota.check(owner)?;
+        Incoming::create(&self.dirs[1].join(INCOMING), bytes_max, self.quota.hold(owner))
+    }
+
+    /// Keeps `incoming` as `new` says; durable on return, in one step with what `also` writes.
+    pub fn keep(
+        &self,
+        incoming: Incoming,
+        new: New<'_>,
+        also: impl FnOnce(&WriteTransaction, &Upload) -> Result<(), redb::Error>,
+    ) -> Result<Upload, UploadError> {
+        let upload = Upload {
+            name: StoredName::new(new.at, new.extension),
+            owner: new.owner.clone(),
+            bytes: incoming.bytes(),
+            sha256: incoming.sha256(),
+            at: new.at,
+            original_name: last_name(new.file_name),
+        };
+        let folder = folder_of(new.owner);
+        let dir = self.dirs[1].join(&folder);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(UploadError::io("make an upload folder", &dir)(error));
+            }
+            // Whoever made it may not have synced its name yet.
+            Ok(()) | Err(_) => sync_parent(&dir)?,
+        }
+        let path = dir.join(upload.name.as_str());
+        let hold = incoming.publish(&path)?;
+        let recorded = self.ledger.write(|change| {
+            let Upload { name, owner, bytes, sha256, original_name, .. } = &upload;
+            let key = (folder.as_str(), name.as_str());
+            let (sha256, epoch_ms) = (*sha256.as_bytes(), new.at.epoch_ms);
+            let value = (*bytes, sha256, epoch_ms, original_name.as_str(), owner.as_str());
+            change.open_table(UPLOADS)?.insert(key, value)?;
+            also(change, &upload)
+        });
+        let hold = match recorded {
+            Ok(()) => hold,
+            Err(error) => self.kept_all_the_same(&upload, &path, hold, error)?,
+        };
+        let charged = hold.keep();
+        debug_assert_eq!(charged, upload.bytes, "every byte was charged");
+        Ok(upload)
+    }
+
+    /// The owner's file of this name.
+    pub fn find(
+        &self,
+        owner: &Principal,
+        name: &StoredName,
+    ) -> Result<Option<Upload>, UploadError> {
+        let folder = folder_of(owner);
+        self.look(None, |table| {
+            let found = table.get((folder.as_str(), name.as_str()))?;
+            Ok(found.map(|value| upload(name.clone(), value.value())))
+        })
+    }
+
+    /// The owner's files before `before`, newest first, one more than `limit` where there are more.
+    pub fn list(
+        &self,
+        owner: &Principal,
+        before: Option<&StoredName>,
+        limit: usize,
+    ) -> Result<Vec<Upload>, UploadError> {
+        let folder = folder_of(owner);
+        let before = before.map_or("~", StoredName::as_str);
+        self.look(Vec::new(), |table| {
+            let range = table.range((folder.as_str(), "")..(folder.as_str(), before))?;
+            let mut files = Vec::new();
+            for entry in range.rev().take(limit + 1) {
+                let (key, value) = entry?;
+                // A name that we did not give is nobody's.
+                let Ok(name) = key.value().1.parse() else { continue };
+                files.push(upload(name, value.value()));
+            }
+            Ok(files)
+        })
+    }
+
+    /// Removes the owner's file of this name; whoever reads it reads on. False when there is none.
+    pub fn remove(&self, owner: &Principal, name: &StoredName) -> Result<bool, UploadError> {
+        let folder = folder_of(owner);
+        let removed = self.ledger.write(|change| {
+            let mut table = change.open_table(UPLOADS)?;
+            let removed = table.remove((folder.as_str(), name.as_str()))?;
+            Ok(removed.map(|value| value.value().0))
+        })?;
+        let Some(bytes) = removed else { return Ok(false) };
+        let path = self.dirs[1].join(folder).join(name.as_str());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, %name, "a removed upload stays, charged, until the next start");
+            }
+            Ok(()) | Err(_) => self.quota.release(owner, bytes),
+        }
+        Ok(true)
+    }
+
+    /// Opens the upload, which is as long as it was recorded to be.
+    pub fn open_file(&self, upload: &Upload) -> Result<File, SourceError> {
+        let beneath = Path::new(&folder_of(&upload.owner)).join(upload.name.as_str());
+        let opened = self.root.file(&beneath, Links::Never).and_then(|file| {
+            check_size(&file, upload.bytes)?;
+            Ok(file)
+        });
+        opened.map_err(|error| match error {
+            FileError::NotFound => SourceError::NotFound,
+            error => SourceError::Replaced(error),
+        })
+    }
+
+    /// The upload that `path` names: by its path on this server, or by its name alone.
+    ///
+    /// `None` when it names something else; what is another owner's is not found.
+    pub fn named(&self, owner: &Principal, path: &Path) -> Option<Result<StoredName, SourceError>> {
+        let beneath = self.dirs.iter().find_map(|dir| path.strip_prefix(dir).ok());
+        let Some(beneath) = beneath else {
+            return path.to_str()?.parse().ok().map(Ok);
+        };
+        let own = beneath.strip_prefix(folder_of(owner)).ok().and_then(Path::to_str);
+        Some(own.and_then(|name| name.parse().ok()).ok_or(SourceError::NotFound))
+    }
+
+    /// Path of the file on this server.
+    pub fn path(&self, upload: &Upload) -> PathBuf {
+        self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())
+    }
+}
+
+type Records = redb::ReadOnlyTable<
+    (&'static str, &'static str),
+    (u64, [u8; 32], i64, &'static str, &'static str),
+>;
+
+fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> Upload {
+    let (bytes, sha256, epoch_ms, original_name, owner) = value;
+    Upload {
+        name,
+        owner: Principal::named(owner),
+        bytes,
+        sha256: BlobHash::from_bytes(sha256),
+        at: WallTime { epoch_ms },
+        original_name: original_name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! A file on its way in: written, counted, charged and hashed; gone again unless it is kept.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use media::BlobHash;
+use sha2::{Digest, Sha256};
+
+use super::{UploadError, folder::sync_parent};
+use crate::base::quota::Hold;
+
+/// An unfinished upload; dropping it removes what was written.
+#[derive(Debug)]
+pub struct Incoming {
+    path: Unnamed,
+    file: File,
+    digest: Sha256,
+    bytes: u64,
+    bytes_max: u64,
+    hold: Hold,
+}
+
+impl Incoming {
+    /// An empty file in `dir` that takes up to `bytes_max` bytes, as far as `hold` can grow.
+    pub(super) fn create(dir: &Path, bytes_max: u64, hold: Hold) -> Result<Incoming, UploadError> {
+        let random: [u8; 16] = crate::base::random_bytes();
+        let path = dir.join(format!("{:032x}", u128::from_le_bytes(random)));
+        let file = File::options().write(true).create_new(true).open(&path);
+        let file = file.map_err(UploadError::io("create an upload", &path))?;
+        let (path, digest) = (Unnamed(path), Sha256::new());
+        Ok(Incoming { path, file, digest, bytes: 0, bytes_max, hold })
+    }
+
+    /// Adds `bytes`; refuses the first one past the limit or the quota.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), UploadError> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > self.bytes_max {
+            return Err(UploadError::TooLarge { max: self.bytes_max });
+        }
+        self.hold.grow(bytes.len() as u64)?;
+        self.digest.update(bytes);
+        self.file.write_all(bytes).map_err(UploadError::io("write an upload", &self.path.0))
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// SHA-256 of the bytes so far.
+    pub fn sha256(&self) -> BlobHash {
+        BlobHash::from_bytes(self.digest.clone().finalize().into())
+    }
+
+    /// Opens the written bytes for reading from their start.
+    pub fn reopen(&self) -> Result<File, UploadError> {
+        File::open(&self.path.0).map_err(UploadError::io("open an upload", &self.path.0))
+    }
+
+    /// Gives the file its name, durable on return; what it was charged is still to be kept.
+    pub(super) fn publish(self, target: &Path) -> Result<Hold, UploadError> {
+        let Incoming { mut path, file, hold, .. } = self;
+        // The bytes before the name: a name must never stand for less than its content.
+        file.sync_data().map_err(UploadError::io("sync an upload", &path.0))?;
+        fs::rename(&path.0, target).map_err(UploadError::io("name an upload", target))?;
+        path.0 = PathBuf::new();
+        sync_parent(target)?;
+        Ok(hold)
+    }
+}
+
+/// The path of an unfinished file, removed when dropped; empty once the file has its name.
+#[derive(Debug)]
+struct Unnamed(PathBuf);
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            // Best effort: what stays is removed at the next start.
+            drop(fs::remove_file(&self.0));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The name of an uploaded file: random and ordered by time, never what a caller made up.
+
+use std::{fmt, str::FromStr};
+
+use media::WallTime;
+
+/// Hexadecimal digits of a name: 12 of the time, 20 of chance.
+const DIGITS: usize = 32;
+/// Longest extension.
+const EXTENSION_MAX: usize = 5;
+/// Longest file name of an uploader's that is remembered, in bytes.
+const ORIGINAL_NAME_MAX: usize = 255;
+
+/// 32 hexadecimal digits, a dot and an extension; later names sort after earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredName(Box<str>);
+
+impl StoredName {
+    /// A new name for a file that came at `at`.
+    pub fn new(at: WallTime, extension: &str) -> StoredName {
+        let time = u64::try_from(at.epoch_ms).unwrap_or(0) & 0xffff_ffff_ffff;
+        let chance: [u8; 10] = crate::base::random_bytes();
+        let chance = chance.iter().fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
+        StoredName(format!("{time:012x}{chance:020x}.{extension}").into())
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StoredName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for StoredName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<StoredName, ()> {
+        let (digits, extension) = text.split_once('.').ok_or(())?;
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let fits = digits.len() == DIGITS
+            && digits.bytes().all(is_hex)
+            && (1..=EXTENSION_MAX).contains(&extension.len())
+            && extension.bytes().all(is_plain);
+        if fits { Ok(StoredName(text.into())) } else { Err(()) }
+    }
+}
+
+/// The last component of what an uploader calls a file, at most so many bytes of it.
+pub(super) fn last_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    last[..last.floor_char_boundary(ORIGINAL_NAME_MAX)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_are_names() {
+        let at = |epoch_ms| StoredName::new(WallTime { epoch_ms }, "mp4");
+        let (early, late) = (at(1_700_000_000_000), at(1_700_000_000_001));
+        assert!(early < late, "{early} {late}");
+        assert_eq!(early.as_str().parse(), Ok(early.clone()));
+        let hex = "0".repeat(32);
+        let cases = [
+            ("", false),
+            ("a.mp4", false),
+            (&hex, false),
+            (&format!("{hex}."), false),
+            (&format!("{hex}.mp4"), true),
+            (&format!("{hex}.MP4"), false),
+            (&format!("{hex}.mp4.x"), false),
+            (&format!("{hex}.toolong"), false),
+            (&format!("../{hex}.mp4"), false),
+            (&format!("{}g.mp4", &hex[1..]), false),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<StoredName>().is_ok(), expected, "{text}");
+        }
+    }
+}

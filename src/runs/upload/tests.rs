@@ -1,0 +1,177 @@
+//! The store alone: what is kept, who sees it, what a crash leaves.
+
+use std::num::NonZeroU64;
+
+use super::*;
+use crate::base::{ledger::Fault, quota::QuotaLimits};
+
+fn open(dir: &Path) -> Uploads {
+    let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };
+    let ledger = Ledger::open(&dir.join("ledger")).expect("opens");
+    Uploads::open(&dir.join("uploads"), ledger, Quota::new(limits)).expect("opens")
+}
+
+fn put(uploads: &Uploads, owner: &Principal, bytes: &[u8], at: i64) -> Upload {
+    let mut incoming = uploads.receive(owner, 100).expect("made");
+    incoming.write(bytes).expect("written");
+    let at = WallTime { epoch_ms: at };
+    let new = New { owner, extension: "mp4", file_name: "C:\\clips\\a.mp4", at };
+    uploads.keep(incoming, new, |_, _| Ok(())).expect("kept")
+}
+
+/// Every file beneath `dir`.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let (dirs, mut files): (Vec<_>, Vec<_>) =
+        list(dir).expect("readable").into_iter().partition(|path| path.is_dir());
+    files.extend(dirs.iter().flat_map(|dir| self::files(dir)));
+    files
+}
+
+#[test]
+fn only_its_owner_finds_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let (alice, bob) = (Principal::named("alice"), Principal::named("bob"));
+    let kept = put(&uploads, &alice, b"abc", 1);
+    assert_eq!((kept.bytes, kept.original_name.as_str()), (3, "a.mp4"));
+    let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(kept.sha256.to_string(), digest);
+    let path = uploads.path(&kept);
+    assert!(!path.display().to_string().contains("alice"), "{}", path.display());
+    assert_eq!(fs::read(&path).expect("there"), b"abc");
+    assert_eq!(uploads.find(&alice, &kept.name).expect("readable"), Some(kept.clone()));
+    assert_eq!(uploads.find(&bob, &kept.name).expect("readable"), None);
+    let missing = uploads.dirs[0].join(folder_of(&alice)).join("x.mp4");
+    let name = Path::new(kept.name.as_str());
+    let cases: [(&Principal, &Path, Option<bool>); 6] = [
+        (&alice, &path, Some(true)),
+        (&alice, name, Some(true)),
+        (&alice, &missing, Some(false)),
+        (&bob, &path, Some(false)),
+        (&alice, Path::new("/etc/passwd"), None),
+        (&alice, Path::new("clip.mp4"), None),
+    ];
+    for (owner, path, expected) in cases {
+        let found = uploads.named(owner, path).map(|named| named.is_ok());
+        assert_eq!(found, expected, "{} {}", owner.as_str(), path.display());
+    }
+    assert!(uploads.open_file(&kept).is_ok());
+    fs::write(&path, b"more than was kept").expect("written");
+    let replaced = uploads.open_file(&kept);
+    assert!(matches!(replaced, Err(SourceError::Replaced(_))), "{replaced:?}");
+    fs::remove_file(&path).expect("removed");
+    std::os::unix::fs::symlink("/dev/zero", &path).expect("linked");
+    let linked = uploads.open_file(&kept);
+    assert!(matches!(linked, Err(SourceError::Replaced(_))), "{linked:?}");
+    assert!(!uploads.remove(&bob, &kept.name).expect("writable"));
+    assert!(uploads.remove(&alice, &kept.name).expect("writable"));
+    assert!(!uploads.remove(&alice, &kept.name).expect("writable"));
+    assert_eq!(files(&dir.path().join("uploads")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn lists_are_newest_first_and_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let (alice, bob) = (Principal::named("alice"), Principal::named("bob"));
+    let mut kept: Vec<_> = (1..=5).map(|at| put(&uploads, &alice, b"x", at).name).collect();
+    put(&uploads, &bob, b"x", 9);
+    kept.reverse();
+    let page = |before| {
+        let files = uploads.list(&alice, before, 2).expect("readable");
+        files.into_iter().map(|file| file.name).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None), kept[..3], "one more than asked for");
+    assert_eq!(page(Some(&kept[3])), kept[4..]);
+    assert_eq!(page(Some(&kept[4])), []);
+}
+
+#[test]
+fn what_is_not_kept_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let alice = Principal::named("alice");
+    let mut large = uploads.receive(&alice, 3).expect("made");
+    large.write(b"abc").expect("fits");
+    let refused = large.write(b"d").expect_err("one too many");
+    assert!(matches!(refused, UploadError::TooLarge { max: 3 }), "{refused}");
+    drop(large);
+    assert_eq!(files(&dir.path().join("uploads")), Vec::<PathBuf>::new());
+    // What a killed process leaves: an unfinished file, and one whose record never followed.
+    let kept = put(&uploads, &alice, b"kept", 1);
+    std::mem::forget(uploads.receive(&alice, 9).expect("made"));
+    let orphan = uploads.path(&kept).with_file_name("0123456789abcdef0123456789abcdef.mp4");
+    fs::write(orphan, "x").expect("written");
+    assert_eq!(files(&dir.path().join("uploads")).len(), 3);
+    drop(uploads);
+    let again = open(dir.path());
+    assert_eq!(files(&dir.path().join("uploads")), [again.path(&kept)]);
+    assert_eq!(again.quota.used(&alice), 4, "counted again at start");
+    assert_eq!(again.find(&alice, &kept.name).expect("readable"), Some(kept.clone()));
+    assert!(again.remove(&alice, &kept.name).expect("writable"));
+    assert_eq!(again.quota.used(&alice), 0);
+}
+
+#[test]
+fn a_record_that_failed_to_be_written_is_there_with_its_file_or_not_at_all() {
+    for (fault, is_kept) in [(Fault::Unclear, true), (Fault::Lost, false)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let uploads = open(dir.path());
+        let alice = Principal::named("alice");
+        let mut incoming = uploads.receive(&alice, 100).expect("made");
+        incoming.write(b"abc").expect("written");
+        let at = WallTime { epoch_ms: 1 };
+        let new = New { owner: &alice, extension: "mp4", file_name: "a.mp4", at };
+        uploads.ledger.fail_next(&[fault]);
+        let kept = uploads.keep(incoming, new, |_, _| Ok(()));
+        assert_eq!(kept.is_ok(), is_kept, "{fault:?}: {kept:?}");
+        let records = uploads.list(&alice, None, 9).expect("readable");
+        assert_eq!(records, Vec::from_iter(kept.ok()), "{fault:?}");
+        let paths: Vec<_> = records.iter().map(|upload| uploads.path(upload)).collect();
+        assert_eq!(files(&dir.path().join("uploads")), paths, "{fault:?}");
+        assert_eq!(uploads.quota.used(&alice), 3 * u64::from(is_kept), "{fault:?}");
+    }
+}
+
+#[test]
+fn what_is_not_ours_stays_and_does_not_stop_a_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let kept = put(&uploads, &Principal::named("alice"), b"kept", 1);
+    let root = dir.path().join("uploads");
+    let own = uploads.path(&kept).parent().expect("a folder").to_owned();
+    drop(uploads);
+    let foreign = [
+        root.join("notes.txt"),
+        root.join("lost+found/a"),
+        root.join("0123456789ABCDEF0123456789ABCDEF/a"),
+        own.join("folder/a"),
+        root.join("incoming/folder/a"),
+    ];
+    for path in &foreign {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, "x").expect("written");
+    }
+    let stray = own.join("stray");
+    fs::write(&stray, "x").expect("written");
+    let again = open(dir.path());
+    for path in foreign.iter().chain([&again.path(&kept)]) {
+        assert!(path.exists(), "{}", path.display());
+    }
+    assert!(!stray.exists(), "an upload without a record goes");
+}
+
+#[test]
+fn a_quota_stops_an_upload_midway_and_is_given_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let alice = Principal::named("alice");
+    let mut incoming = uploads.receive(&alice, u64::MAX).expect("room");
+    incoming.write(&[0; 1000]).expect("fits");
+    let refused = incoming.write(&[0]).expect_err("past the quota");
+    assert!(matches!(refused, UploadError::Quota(QuotaError::Principal { .. })), "{refused}");
+    assert!(uploads.receive(&alice, 1).is_err(), "nothing is left");
+    drop(incoming);
+    assert_eq!(uploads.quota.used(&alice), 0);
+    assert_eq!(files(&dir.path().join("uploads")), Vec::<PathBuf>::new());
+}

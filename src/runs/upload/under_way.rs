@@ -1,0 +1,75 @@
+//! Limits of uploads in progress: so many of one owner, so many in all, the rest refused.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::UploadError;
+use crate::base::{
+    keys::Principal,
+    per_owner::{PerOwner, Whose},
+};
+
+/// Uploads of one owner at once.
+pub const OWN_MAX: usize = 4;
+/// Uploads at once.
+pub const ALL_MAX: usize = 16;
+
+/// Scope of the limit, in words for the caller.
+pub(super) fn told(whose: Whose) -> &'static str {
+    match whose {
+        Whose::All => "of all callers",
+        Whose::Own => "of yours",
+    }
+}
+
+/// Counts uploads.
+#[derive(Debug, Default)]
+pub struct UnderWay(Mutex<PerOwner>);
+
+/// The right to upload, until dropped.
+#[derive(Debug)]
+pub struct Place {
+    under_way: Arc<UnderWay>,
+    owner: Principal,
+}
+
+impl UnderWay {
+    /// Takes a place for an upload of `owner`.
+    pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<Place, UploadError> {
+        self.counts().enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
+            let limit = if whose == Whose::All { ALL_MAX } else { OWN_MAX };
+            UploadError::Busy { limit, whose }
+        })?;
+        Ok(Place { under_way: Arc::clone(self), owner: owner.clone() })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, PerOwner> {
+        // Every change is one number: a panic leaves them usable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.under_way.counts().leave(&self.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_and_come_back() {
+        let under_way = Arc::new(UnderWay::default());
+        let owner = |at: usize| Principal::named(&format!("owner-{at}"));
+        let mut places: Vec<_> =
+            (0..ALL_MAX).map(|at| under_way.enter(&owner(at / OWN_MAX)).expect("free")).collect();
+        let told = |outcome: Result<Place, UploadError>| outcome.expect_err("full").to_string();
+        assert!(told(under_way.enter(&owner(99))).starts_with("16 uploads of all callers"));
+        places.truncate(OWN_MAX);
+        assert!(told(under_way.enter(&owner(0))).starts_with("4 uploads of yours"));
+        assert!(under_way.enter(&owner(1)).is_ok());
+        places.clear();
+        assert_eq!(under_way.counts().all(), 0);
+    }
+}
