@@ -6,6 +6,9 @@
 #[path = "support/skip.rs"]
 mod skip;
 
+#[path = "tidy/layers.rs"]
+mod layers;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
