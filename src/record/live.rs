@@ -16,10 +16,10 @@ mod novelty;
 mod orders;
 mod overlap;
 mod port;
+mod recording;
 mod session;
 mod shelf;
 mod tally;
-mod tape;
 mod turns;
 mod workers;
 
@@ -61,8 +61,8 @@ use journal::Journal;
 use novelty::Novelty;
 use orders::Orders;
 use port::LivePort;
+use recording::{LiveRecording, LiveRecordingSpec};
 use session::{Describers, Inlets, Task};
-use tape::{Tape, TapeSpec};
 use turns::Turns;
 use workers::Workers;
 
@@ -287,8 +287,8 @@ impl Live {
             session: id,
             index_name: wishes.index_name.clone(),
         };
-        let tape = self.tape(&who, &wishes, &journal);
-        inbox.shared().record_by(tape.recorder());
+        let recorded = self.recording(&who, &wishes, &journal);
+        inbox.shared().record_by(recorded.recorder());
         let describers = self.describers(&who, &wishes, &journal);
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
@@ -297,7 +297,7 @@ impl Live {
         let session = Arc::new(session);
         let task = Task {
             session: Arc::clone(&session),
-            tape: Tape::new(tape),
+            recording: LiveRecording::new(recorded),
             guard,
             metrics: Arc::clone(metrics),
             workers: Arc::clone(&self.workers),
@@ -320,9 +320,9 @@ impl Live {
         Ok((session, answer))
     }
 
-    fn tape(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> TapeSpec {
+    fn recording(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> LiveRecordingSpec {
         let (registry, run) = (Arc::clone(&journal.registry), Arc::clone(&journal.run));
-        TapeSpec {
+        LiveRecordingSpec {
             log: RunLog { registry, run, runtime: Handle::current() },
             stores: self.parts.stores.clone(),
             session: journal.session,

@@ -23,7 +23,7 @@ use crate::{
 const STREAM: &str = "main";
 
 /// Settings of a recording.
-pub struct TapeSpec {
+pub struct LiveRecordingSpec {
     /// Log of the run.
     pub log: RunLog,
     /// Places of what is recorded.
@@ -43,14 +43,14 @@ pub struct TapeSpec {
 }
 
 /// Recording of a session, before its first frame too.
-pub struct Tape {
-    spec: TapeSpec,
+pub struct LiveRecording {
+    spec: LiveRecordingSpec,
     recording: Option<Recording>,
     head: Option<Head>,
     decoder: Option<String>,
 }
 
-impl TapeSpec {
+impl LiveRecordingSpec {
     /// Recorder of the session's frames, whose markers are the first analysis of its run.
     pub fn recorder(&self) -> Recorder {
         let markers = MarkerDeriver::new(self.analysis(), MarkerConfig::default());
@@ -99,10 +99,10 @@ impl TapeSpec {
     }
 }
 
-impl Tape {
+impl LiveRecording {
     /// Nothing is recorded yet.
-    pub fn new(spec: TapeSpec) -> Tape {
-        Tape { spec, recording: None, head: None, decoder: None }
+    pub fn new(spec: LiveRecordingSpec) -> LiveRecording {
+        LiveRecording { spec, recording: None, head: None, decoder: None }
     }
 
     /// Index of its events.

@@ -28,8 +28,8 @@ use super::{
     inbox::{Heard, Inbox, Said, Shared, View},
     intake::Intake,
     orders::{Orders, PromptError},
+    recording::LiveRecording,
     tally::Packets,
-    tape::Tape,
     turns::{Happened, Turns},
     workers::{Seat, Workers},
 };
@@ -112,7 +112,7 @@ pub struct Session {
 /// Parts of a session's task.
 pub struct Task {
     pub(super) session: Arc<Session>,
-    pub(super) tape: Tape,
+    pub(super) recording: LiveRecording,
     pub(super) guard: JobGuard,
     pub(super) metrics: Arc<Metrics>,
     pub(super) workers: Arc<Workers>,
@@ -306,7 +306,7 @@ impl Task {
                     }
                 }
                 () = async { tokio::select! { () = shared.recordable() => {}, _ = tick.tick() => {} } } => {
-                    if let Some(end) = self.tape.write(&shared).await {
+                    if let Some(end) = self.recording.write(&shared).await {
                         return end;
                     }
                 }
@@ -361,7 +361,7 @@ impl Task {
         match said {
             Said::View(view) => {
                 // What is said of the frame comes behind it.
-                let end = self.tape.write(self.inbox.shared()).await;
+                let end = self.recording.write(self.inbox.shared()).await;
                 self.show(view);
                 end
             }
@@ -412,7 +412,7 @@ impl Task {
         let all = async {
             loop {
                 match self.inlets.said.recv().await {
-                    Some(Said::Closed(decoder)) => return self.tape.decoded_by(decoder),
+                    Some(Said::Closed(decoder)) => return self.recording.decoded_by(decoder),
                     Some(Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
                     // Whatever ends it now, it is ending already.
                     Some(said) => drop(self.hear(said).await),
@@ -438,8 +438,8 @@ impl Task {
 
     /// Closes the recording with the event that says how the session ended.
     async fn record(&mut self, end: &End) {
-        let (frames, markers) = self.tape.end(self.inbox.shared());
-        let index_name = self.tape.index_name().cloned();
+        let (frames, markers) = self.recording.end(self.inbox.shared());
+        let index_name = self.recording.index_name().cloned();
         let completed = |request_id| {
             Event::RunCompleted(RunCompleted {
                 request_id,
@@ -474,7 +474,7 @@ impl Task {
             End::Shutdown => Some(SHUTDOWN),
             End::Failed(reason) => Some(reason.as_str()),
         };
-        self.tape.close(self.inbox.shared(), cut, last).await;
+        self.recording.close(self.inbox.shared(), cut, last).await;
     }
 }
 
