@@ -277,6 +277,7 @@ pub struct Sealed {
     job: JobId,
     hold: Hold,
     signals: Signals,
+    frames: u64,
     column_bytes: u64,
     /// Until an event names the column.
     _lease: Lease,
@@ -291,16 +292,23 @@ impl Sealed {
         hold: Hold,
     ) -> Result<Sealed, TimelineError> {
         let mut column = log.registry.timeline().column_writer();
-        let rows = stores.columns.read(log.run.id(), job)?;
-        rows.into_iter().flatten().try_for_each(|row| column.push(&row))?;
-        let column_bytes = column.column_bytes();
+        if let Some(mut rows) = stores.columns.read(log.run.id(), job)? {
+            rows.by_ref().try_for_each(|row| column.push(&row))?;
+            rows.end()?;
+        }
+        let (frames, column_bytes) = (column.count(), column.column_bytes());
         let (signals, _lease) = column.finish()?;
-        Ok(Sealed { log, stores, job, hold, signals, column_bytes, _lease })
+        Ok(Sealed { log, stores, job, hold, signals, frames, column_bytes, _lease })
     }
 
     /// Log of its run.
     pub fn log(&self) -> &RunLog {
         &self.log
+    }
+
+    /// Number of its rows.
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// Its rows, as an event names them.

@@ -157,7 +157,7 @@ impl LiveRecording {
     /// Writes the rest, closes the recording, cut off by `cut`, and ends the run with `last`.
     pub async fn close(&mut self, shared: &Shared, cut: Option<&str>, last: Option<Event>) {
         let run = Arc::clone(&self.spec.log.run);
-        let numbers = self.end(shared);
+        let (_, markers) = self.end(shared);
         // A run that takes no more has ended by itself; anything else is logged.
         drop(self.write(shared).await);
         let (log, head) = (self.spec.log.clone(), self.head.take());
@@ -172,7 +172,8 @@ impl LiveRecording {
             head.decoded.truncated = reason.is_some();
             head.decoded.reason = reason;
             head.decoded.signals = sealed.signals().clone();
-            Ok(sealed.close(head.events(numbers.0, numbers.1), last)?)
+            let frames = sealed.frames();
+            Ok(sealed.close(head.events(frames, markers), last)?)
         });
         match closed.await {
             Ok(Ok(_) | Err(RecordError::Run(RunError::Terminal(_) | RunError::NotFound))) => {}

@@ -116,10 +116,11 @@ impl Decoded {
         let received = Some(ingest.received(sample_fps));
         let (analysis, markers) = self.analysis.unzip();
         let head = Head { received, decoded, analysis };
-        let events = head.events(report.frames, markers.unwrap_or(0)).chain(tail.events);
+        let frames = sealed.frames();
+        let events = head.events(frames, markers.unwrap_or(0)).chain(tail.events);
         let is_whole = sealed.close(events, tail.last)?;
         let ingested = Ingested {
-            decoded_frames: report.frames,
+            decoded_frames: frames,
             source_fps,
             sample_fps,
             width: extent.width,

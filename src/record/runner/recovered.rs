@@ -33,7 +33,17 @@ impl Runner {
         let run = registry.run(id).filter(|run| run.lifecycle().is_visible());
         let Some(mut rows) = stores.columns.read(id, job)? else { return Ok(0) };
         let head = Head::read(rows.head());
-        let frames = rows.count() as u64;
+        let frames = rows.by_ref().count() as u64;
+        // A disk that does not give the rest removes nothing.
+        let cut = rows.end()?;
+        if cut.is_damaged {
+            let (bytes, most) = (cut.bytes, cut.rows_max());
+            tracing::error!(run = %id, %job, bytes, rows = most, "the end of a recording is damaged");
+        }
+        if run.is_some() && head.is_none() && cut.bytes > 0 {
+            tracing::error!(run = %id, %job, "a recording does not say what it is of: it stays");
+            return Ok(0);
+        }
         let (Some(run), Some(head), 1..) = (run, head, frames) else {
             stores.remove(id, job);
             return Ok(0);
@@ -94,9 +104,12 @@ impl Runner {
                 _ => None,
             }));
         };
-        for row in self.parts.stores.columns.read(run.id(), job)?.into_iter().flatten() {
-            recorder.frame(row);
-            keep(&mut recorder);
+        if let Some(mut rows) = self.parts.stores.columns.read(run.id(), job)? {
+            for row in rows.by_ref() {
+                recorder.frame(row);
+                keep(&mut recorder);
+            }
+            rows.end()?;
         }
         recorder.end();
         keep(&mut recorder);
