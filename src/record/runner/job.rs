@@ -88,8 +88,9 @@ impl Opened {
     }
 
     fn write(&mut self) -> Result<(), IngestError> {
+        self.recording.write(self.recorder.take())?;
         self.written_at = Some(Instant::now());
-        Ok(self.recording.write(self.recorder.take())?)
+        Ok(())
     }
 }
 
@@ -146,12 +147,17 @@ impl Job {
         let accepted = self.ingest.accept(job, &self.log);
         match accepted.and_then(|()| self.work()) {
             Ok(ended) => self.decoded(ended),
-            Err(error) if self.frames() > 0 => {
+            Err(error) if self.has_recorded() => {
                 let ended = self.cut(error);
                 self.decoded(ended)
             }
             Err(error) => Err(self.undone(error)),
         }
+    }
+
+    /// Returns true if something of the source is told: of one whose first picture is refused nothing is.
+    fn has_recorded(&self) -> bool {
+        self.opened.as_ref().is_some_and(|opened| opened.written_at.is_some())
     }
 
     fn frames(&self) -> u64 {
