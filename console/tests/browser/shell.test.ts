@@ -115,7 +115,8 @@ test('a run that ended early is said to need a look, the list takes an order, an
   await page.getByRole('menuitemradio', { name: 'Most cuts' }).click();
   await expect(page).toHaveURL(/sort=cuts/);
   await page.goto(`${site}runs?sort=name`);
-  await expect(page.getByRole('row').nth(1)).toContainText('a cut one');
+  // Runs of other tests stand among them.
+  await expect(page.getByRole('row').filter({ hasText: /a (cut|whole) one/ }).first()).toContainText('a cut one');
   await expect(rowOf(page, 'a whole one')).toContainText(/in [\d.]+ s, [\d,]+ fps/);
 });
 
