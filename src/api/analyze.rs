@@ -30,6 +30,7 @@ use super::{
     thresholds::{self, GateChange, GateFields},
     wire::MarkerRecord,
 };
+use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     base::{
         catalog::{Catalog, Mode},
@@ -50,8 +51,6 @@ pub const FRAMES_MAX: usize = 4096;
 pub type WindowSize = Int<2, 256>;
 /// Milliseconds of a segment.
 pub type SegmentMs = Int<50, 60_000>;
-/// Window and segment where a caller gives none.
-pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
 /// The caller's trace.
 pub type TraceId = Text<1, 64>;
 /// Number of a frame.

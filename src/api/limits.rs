@@ -43,6 +43,7 @@ use super::{
     webhooks::{Description, WebhookUrl},
     wire::shown,
 };
+use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     app,
     base::keys::KEY_BYTES_MIN,
@@ -169,11 +170,11 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ("analyze.fixed_fps", Limit::within(rates(), "frames a second")),
         (
             "analyze.window_size",
-            Limit::within(WindowSize::RANGE, "frames").default(analyze::WINDOWING_DEFAULT.0),
+            Limit::within(WindowSize::RANGE, "frames").default(WINDOWING_DEFAULT.0),
         ),
         (
             "analyze.segment_ms",
-            Limit::within(SegmentMs::RANGE, "milliseconds").default(analyze::WINDOWING_DEFAULT.1),
+            Limit::within(SegmentMs::RANGE, "milliseconds").default(WINDOWING_DEFAULT.1),
         ),
         (
             "analyze.marker_correction_window_frames",

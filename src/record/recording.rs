@@ -6,7 +6,7 @@
 use std::{iter, sync::Arc, time::Duration};
 
 use gate::GateConfig;
-use media::{BlobHash, ErrorKind, JobId, RunId, Signal};
+use media::{ErrorKind, JobId, RunId, Signal};
 use prometheus::Histogram;
 use timeline::{
     AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, FramesDecoded, IngestReceived,
@@ -27,8 +27,8 @@ use crate::{
 
 /// Events appended at a time, about 2 MiB; a recording that has no more is closed by one append.
 const BATCH: usize = 4096;
-/// Frames of a window and its span in ms, for metadata that is made later; as an analysis has them by default.
-const WINDOWING: (u32, u32) = (16, 250);
+/// Frames of a window of metadata and its span in ms, where nobody says otherwise.
+pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
 /// Model that an analysis names where nobody named one.
 const BY_GATE: &str = "gate";
 /// Longest wait of events for room in the log.
@@ -177,11 +177,6 @@ impl Recording {
         Ok(Recording { log, stores, job, column, hold })
     }
 
-    /// Log of its run.
-    pub fn log(&self) -> &RunLog {
-        &self.log
-    }
-
     /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same.
     pub fn write(&mut self, batch: Batch) -> Result<(), RecordError> {
         let tells = batch.tells();
@@ -198,7 +193,9 @@ impl Recording {
             let put = self.charge(&mut hold, &still).and_then(|()| Ok(lease.put(&still.jpeg)?));
             drop(timer);
             match put {
-                Ok(hash) => stored.push((still.frame_index, self.named(&still, hash))),
+                Ok(hash) => {
+                    stored.push((still.frame_index, still.stored(self.log.run.id(), hash)));
+                }
                 Err(error) => {
                     refused.get_or_insert(error);
                     break;
@@ -242,10 +239,6 @@ impl Recording {
             return Err(RecordError::DiskLow(low));
         }
         Ok(hold.grow(still.jpeg.len() as u64)?)
-    }
-
-    fn named(&self, still: &Kept, hash: BlobHash) -> Event {
-        still.stored(self.log.run.id(), hash)
     }
 
     /// Copies its rows to where an event can name them; what remains is to append those events.
@@ -366,8 +359,8 @@ pub fn analysis(
         request_id: decoded.request_id,
         stream_id: key.stream.clone(),
         frames: 0,
-        window_size: WINDOWING.0,
-        segment_ms: WINDOWING.1,
+        window_size: WINDOWING_DEFAULT.0 as u32,
+        segment_ms: WINDOWING_DEFAULT.1 as u32,
         sampling_policy: decoded.sampling_policy,
         sample_fps: decoded.sample_fps,
         mode: Some(run.origin().mode.clone()),
