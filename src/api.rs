@@ -1,5 +1,6 @@
 //! The HTTP API: one route table; handlers translate and nothing more.
 
+mod activity;
 mod analyze;
 mod auth;
 mod checks;
@@ -36,8 +37,10 @@ mod rate;
 mod reason;
 mod runs;
 mod search;
+mod settings;
 mod signals;
 mod source;
+mod state;
 mod stats;
 mod stream;
 mod thresholds;
@@ -47,6 +50,7 @@ mod upload;
 mod webhooks;
 mod whip;
 mod wire;
+mod zones;
 
 use std::sync::Arc;
 
@@ -58,20 +62,16 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{
-    app::App,
-    base::{
-        blocking::{Died, blocking},
-        keys::Principal,
-    },
-};
-
 pub use checks::Growth;
+pub use cors::Origins;
 pub use envelope::refusal_headers;
 pub use error::ApiError;
 pub use health::reasons;
 pub use jobs::Desk;
 pub use rate::{FAILURES_MAX, Rates};
+pub use settings::{Settings, Tool};
+pub use state::{ANALYSES_WAITING, App, DRAIN, READERS_WAITING};
+pub use thresholds::KEEPALIVE_FRAMES_MAX;
 pub use unsent::accounts as unsent_accounts;
 
 type ApiResult = Result<Response, ApiError>;
@@ -95,6 +95,7 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(jobs::list))
         .routes(routes!(jobs::fetch, jobs::cancel))
         .routes(routes!(events::list))
+        .routes(routes!(activity::list))
         .routes(routes!(markers::list))
         .routes(routes!(interactions::list))
         .routes(routes!(signals::list))
@@ -166,7 +167,7 @@ pub fn router(app: Arc<App>) -> Router {
     let acting_once = Router::from(acting_once()).merge(working).route_layer(once);
     let protected = Router::from(protected()).merge(acting_once).route_layer(keyed).merge(streamed);
     let protected = protected.route_layer(map_request(linger::linger));
-    let console = if app.config.console { console::routes() } else { Router::new() };
+    let console = if app.settings.console { console::routes() } else { Router::new() };
     Router::from(open())
         .merge(protected)
         .merge(console)
@@ -190,53 +191,4 @@ pub fn document() -> utoipa::openapi::OpenApi {
 /// The text of [`document`], for people to read and `schemas/openapi.json` to hold.
 pub fn document_text() -> String {
     serde_json::to_string_pretty(&document()).expect("our own types with string keys are writable")
-}
-
-impl App {
-    /// Refuses new work while the server shuts down or the disk is almost full.
-    fn check_open(&self) -> Result<(), ApiError> {
-        if self.draining.is_cancelled() {
-            return Err(ApiError::Draining);
-        }
-        self.check_disk()
-    }
-
-    /// Refuses to write more while the disk is almost full.
-    fn check_disk(&self) -> Result<(), ApiError> {
-        match self.reserve.check() {
-            Ok(Some(low)) => Err(ApiError::DiskLow(low)),
-            // A disk that cannot be examined is for the log to refuse.
-            Ok(None) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Runs what reads the disk away from the threads that serve sockets.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        blocking(work).await.map_err(|Died| ApiError::Bug("blocking work panicked"))
-    }
-
-    /// Makes a long answer for `owner`, as many at a time as there are processors: however many
-    /// are asked for, the threads that serve sockets have their share.
-    async fn reading<T: Send + 'static>(
-        &self,
-        owner: &Principal,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let turn = self.readers.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
-        let turn = Arc::new(turn);
-        // Requests before it in the queue may have filled the account.
-        unsent::check(self, owner)?;
-        // Kept until the work is over, and until the waiting caller has its result.
-        let held = Arc::clone(&turn);
-        let in_turn = move || {
-            let _held = held;
-            work()
-        };
-        let made = self.blocking(in_turn).await;
-        drop(turn);
-        made
-    }
 }

@@ -1,39 +1,32 @@
 //! The composition root: opens every part in start order; long because it names each, and its failure.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use ::search::SearchError;
 use timeline::{BlobStore, OpenColumns, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
-use transport::{Certificate, CertificateError, CertificateFiles, Crowd, TransportError};
-use transport::{egress::Egress, tls::TrustError, webrtc::PortError};
-use worker::{Supervisor, WorkerError, WorkerProgram};
+use transport::{egress::Egress, tls::TrustError, webrtc::EndpointError};
+use worker::WorkerProgram;
 
 use crate::{
-    api::{ApiError, Desk, Growth, Rates, unsent_accounts},
+    api::{ANALYSES_WAITING, App, Desk, Growth, READERS_WAITING, Rates, unsent_accounts},
     base::{
         clock::{AgeClock, wall_now},
         database::Database,
         descriptors,
         disk::Reserve,
-        keys::{KeyRing, Principal},
-        labels::{LabelError, LabelMaps},
+        keys::KeyRing,
+        labels::{CurrentLabels, LabelError},
         ledger::{Ledger, LedgerError},
         metrics::{Metrics, StoredFile},
         quota::Quota,
         secret,
         stats::Stats,
     },
-    config::{Config, Serving},
+    config::Config,
     deliver::{mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
     record::{
-        backend::Workers,
+        backend::{Workers, WorkersError},
         eyes::{Eyes, EyesError},
         inference::{Inference, InferenceStartError},
         live::{Live, LiveParts},
@@ -47,18 +40,13 @@ use crate::{
         idempotency::Idempotency,
         registry::{Registry, RunLimits},
         retention::{Behind, Retention},
-        source::{Roots, SourceError, path_of},
+        source::Roots,
         summary::Summaries,
         tickets::Tickets,
         upload::{UploadError, Uploads},
     },
+    server::{ListenError, Server, certificates},
 };
-
-/// Analyses that may wait for a processor.
-pub(crate) const ANALYSES_WAITING: usize = 64;
-
-/// Long answers that may wait for a processor.
-pub(crate) const READERS_WAITING: usize = 4096;
 
 /// Reason for which the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -86,22 +74,9 @@ pub enum StartError {
     /// No thread can be started that keeps a media worker ready.
     #[error("cannot start a thread: {0}")]
     Spare(#[source] io::Error),
-    /// A backend that is asked for by name does not decode.
-    #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
-    Backend {
-        /// Its name.
-        backend: &'static str,
-        /// Error of the worker.
-        source: WorkerError,
-    },
-    /// A backend that is asked for by name does not measure.
-    #[error("SERVICE_GATE_BACKEND asks for {backend}: {source}")]
-    Gate {
-        /// Its name.
-        backend: &'static str,
-        /// Error of the worker.
-        source: WorkerError,
-    },
+    /// A backend that is asked for by name does not do its work.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
     /// The log or the blobs do not open.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
@@ -125,26 +100,10 @@ pub enum StartError {
     Eyes(#[from] EyesError),
     /// Live video cannot be received.
     #[error("SERVICE_WEBRTC_UDP_PORT: {0}")]
-    Port(#[from] PortError),
-    /// The address is not ours, or is taken.
-    #[error("{setting}: {source}")]
-    Transport {
-        /// The setting that names it.
-        setting: &'static str,
-        /// Error of the system.
-        source: TransportError,
-    },
-    /// A certificate cannot be shown.
-    #[error("{settings}: {source}")]
-    Certificate {
-        /// The settings that name its files.
-        settings: &'static str,
-        /// Fault of the files.
-        source: CertificateError,
-    },
-    /// The socket has no address.
-    #[error("cannot tell the listening address: {0}")]
-    Address(#[source] io::Error),
+    Port(#[from] EndpointError),
+    /// The site cannot be served.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
 }
 
 /// Stores on disk, and the quota that counts them.
@@ -161,7 +120,7 @@ impl Stores {
         metrics: &Arc<Metrics>,
         reserve: &Arc<Reserve>,
     ) -> Result<Stores, StartError> {
-        let former = config.keys.as_ref().map(KeyRing::former).unwrap_or_default();
+        let former = config.api.keys.as_ref().map(KeyRing::former).unwrap_or_default();
         let log_dir = config.data_dir.join("log");
         let (timeline, recovery) = Timeline::open(&log_dir, log_options(metrics))?;
         tracing::info!(?recovery, "log opened");
@@ -172,11 +131,11 @@ impl Stores {
         let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
-        let is_shared = config.keys.as_ref().is_some_and(KeyRing::is_shared);
+        let is_shared = config.api.keys.as_ref().is_some_and(KeyRing::is_shared);
         let quota = if is_shared {
-            Quota::shared(config.quotas, Arc::clone(reserve))
+            Quota::shared(config.api.quotas, Arc::clone(reserve))
         } else {
-            Quota::new(config.quotas)
+            Quota::new(config.api.quotas)
         };
         let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();
@@ -185,246 +144,152 @@ impl Stores {
     }
 }
 
-/// Everything a handler reaches.
-pub struct App {
-    /// The configuration.
-    pub config: Config,
-    /// Every run.
-    pub registry: Arc<Registry>,
-    /// Runner of jobs.
-    pub runner: Arc<Runner>,
-    /// Stored stills.
-    pub blobs: BlobStore,
-    /// Small durable records.
-    pub ledger: Ledger,
-    /// Database in PostgreSQL, where one is configured.
-    pub database: Option<Database>,
-    /// The way to other hosts.
-    pub egress: Egress,
-    /// Delivery of events to their owners.
-    pub webhooks: Arc<Webhooks>,
-    /// Copying of descriptions to the database.
-    pub mirror: Option<Arc<Mirror>>,
-    /// Directories beneath which sources may lie.
-    pub roots: Arc<Roots>,
-    /// Requests that must not be carried out twice.
-    pub idempotency: Arc<Idempotency>,
-    /// Uploaded files.
-    pub uploads: Arc<Uploads>,
-    /// Starts media workers.
-    pub supervisor: Supervisor,
-    /// Room that new work leaves on disk.
-    pub reserve: Arc<Reserve>,
-    /// Bytes that each principal stores.
-    pub quota: Arc<Quota>,
-    /// Growth of the bytes stored, by the quarter of an hour.
-    pub growth: Growth,
-    /// Open connections.
-    pub crowd: Arc<Crowd>,
-    /// Removes what is old or unused.
-    pub retention: Arc<Retention>,
-    /// Counters and timings.
-    pub metrics: Arc<Metrics>,
-    /// Rate limits.
-    pub rates: Rates,
-    /// Stills scaled down.
-    pub small_stills: SmallStills,
-    /// Runs in short.
-    pub summaries: Summaries,
-    /// The last hour.
-    pub stats: Stats,
-    /// Tickets for the media of runs.
-    pub tickets: Tickets,
-    /// Bytes of answers that were made and are not yet sent.
-    pub unsent: Arc<Quota>,
-    /// Permits to read and write out long answers.
-    pub readers: Admission,
-    /// Cancelled when the server begins to shut down.
-    pub draining: CancellationToken,
-    /// Capabilities and isolation of media workers.
-    pub workers: Workers,
-    /// File jobs at once.
-    pub jobs: usize,
-    /// The jobs under way, and who waits for them.
-    pub desk: Desk,
-    /// Permits of analyses; each may take the memory of half a million frames.
-    pub analyses: Admission,
-    /// The way to the models.
-    pub inference: Arc<Inference>,
-    /// Live sessions.
-    pub live: Arc<Live>,
-    /// Open event streams.
-    pub streams: Arc<Streams>,
-    /// Search over descriptions.
-    pub search: Search,
-    labels: RwLock<Arc<LabelMaps>>,
+/// Opens the log and everything that rests on it, and serves.
+pub async fn start(
+    config: Config,
+    worker: WorkerProgram,
+    metrics: Arc<Metrics>,
+) -> Result<Server, StartError> {
+    let serving = config.serving.clone();
+    Ok(Server::start(open(config, worker, metrics)?, &serving).await?)
 }
 
-impl App {
-    /// Opens the log and everything that rests on it.
-    pub fn open(
-        mut config: Config,
-        worker: WorkerProgram,
-        metrics: Arc<Metrics>,
-    ) -> Result<Arc<App>, StartError> {
-        let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
-        fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
-        let secret = secret::open(&config.data_dir).map_err(data_dir)?;
-        config.keys.iter_mut().chain(&mut config.metrics_keys).for_each(|ring| ring.seal(&secret));
-        tracing::info!(path = %config.data_dir.display(), "data directory");
-        let labels = load_labels(&config)?;
-        let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
-        let egress = Egress::new(&config.egress)?;
-        let (supervisor, workers) =
-            Workers::choose(worker.with_sandbox(config.sandbox), &config.decode)?;
-        let counted = Arc::clone(&metrics);
-        let supervisor = supervisor
-            .with_spare(move |start, ailment| {
-                counted.worker_starts.of(start).inc();
-                if let Some(error) = ailment {
-                    tracing::warn!(%error, "the worker that waited for a job was of no use");
-                }
-            })
-            .map_err(StartError::Spare)?;
-        let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.disk_reserve));
-        let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
-        let log = registry.timeline();
-        let last = log.heads(log.head(), 1).first().map(|head| head.at);
-        let clock = AgeClock::starting(wall_now(), last);
-        let webhooks = Webhooks::open(
-            Arc::clone(&registry),
-            egress.clone(),
-            ledger.clone(),
-            Arc::clone(&metrics),
-            config.webhooks,
-        )?;
-        let database = config.database.as_ref().map(Database::new);
-        let mirror = database.clone().map(|database| {
-            let timeline = registry.timeline().clone();
-            Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
-        });
-        let mirror = mirror.transpose()?;
-        let readers = readers(&webhooks, mirror.as_ref());
-        let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
-        let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);
-        retention.count_stored()?;
-        let (runs, counted) = (Arc::clone(&registry), Arc::clone(&metrics));
-        let inference = Arc::new(Inference::open(&config, runs, ledger.clone(), counted)?);
-        let streams = Streams::new(Arc::clone(&registry), config.streams);
-        let cache = config.data_dir.join("search-cache");
-        let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
-        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = recording::Stores {
-            blobs: blobs.clone(),
-            columns: OpenColumns::open(&config.data_dir.join("open-columns"))?,
-            reserve: Arc::clone(&reserve),
-            still_seconds: metrics.still_seconds.clone(),
-        };
-        let runner = Runner::new(RunnerParts {
-            registry: Arc::clone(&registry),
-            stores: places.clone(),
-            answers: Answers::open(&config.data_dir.join("answers"))
-                .map_err(StartError::Answers)?,
-            ledger: ledger.clone(),
-            clock,
-            supervisor: supervisor.clone(),
-            remote: RemoteSources { egress: egress.clone(), config: config.remote.clone() },
-            gate: config.gate,
-            stills: config.ingest_stills,
-            threads: jobs,
-            metrics: Arc::clone(&metrics),
-        });
-        let crowd = descriptors::crowd(&config)?;
-        let rates = Rates::new(config.rate_global, config.rate_principal);
-        let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
-        let uploads = config.data_dir.join("uploads");
-        let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
-        let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
-        let draining = CancellationToken::new();
-        let labels = RwLock::new(Arc::new(labels));
-        let live = Live::open(LiveParts {
-            registry: Arc::clone(&registry),
-            stores: places,
-            supervisor: supervisor.clone(),
-            inference: Arc::clone(&inference),
-            metrics: Arc::clone(&metrics),
-            gate: config.gate,
-            config: config.live.clone(),
-            draining: draining.clone(),
-            eyes: Eyes::open(&config.novelty, &metrics)?,
-            reuse: config.novelty.rule,
-        })?;
-        Ok(Arc::new(App {
-            config,
-            registry,
-            runner,
-            blobs,
-            ledger,
-            database,
-            egress,
-            webhooks,
-            mirror,
-            roots,
-            idempotency,
-            uploads: Arc::new(uploads),
-            supervisor,
-            reserve,
-            quota,
-            growth: Growth::default(),
-            crowd,
-            retention,
-            metrics,
-            rates,
-            small_stills,
-            summaries: Summaries::default(),
-            stats: Stats::default(),
-            tickets: Tickets::default(),
-            unsent: unsent_accounts(),
-            readers: Admission::new(jobs, READERS_WAITING),
-            draining,
-            workers,
-            jobs,
-            desk: Desk::default(),
-            analyses: Admission::new(jobs, ANALYSES_WAITING),
-            inference,
-            live,
-            streams,
-            search,
-            labels,
-        }))
-    }
-
-    /// Opens the file that `uri` names: an upload of the caller's, or one beneath a root.
-    pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, ApiError> {
-        match self.uploads.named(caller, &path_of(uri)?) {
-            Some(name) => {
-                let upload = self.uploads.find(caller, &name?)?;
-                Ok(self.uploads.open_file(&upload.ok_or(SourceError::NotFound)?)?)
+/// Opens the log and everything that rests on it.
+pub fn open(
+    mut config: Config,
+    worker: WorkerProgram,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<App>, StartError> {
+    let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
+    fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
+    let secret = secret::open(&config.data_dir).map_err(data_dir)?;
+    let rings = &mut config.api;
+    rings.keys.iter_mut().chain(&mut rings.metrics_keys).for_each(|ring| ring.seal(&secret));
+    tracing::info!(path = %config.data_dir.display(), "data directory");
+    let labels = CurrentLabels::open(config.label_maps_path.clone())?;
+    let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
+    let egress = Egress::new(&config.egress)?;
+    let (supervisor, workers) =
+        Workers::choose(worker.with_sandbox(config.sandbox), &config.decode)?;
+    let counted = Arc::clone(&metrics);
+    let supervisor = supervisor
+        .with_spare(move |start, ailment| {
+            counted.worker_starts.of(start).inc();
+            if let Some(error) = ailment {
+                tracing::warn!(%error, "the worker that waited for a job was of no use");
             }
-            None => Ok(self.roots.open_source(uri)?),
-        }
-    }
-
-    /// Columns of recordings in progress.
-    pub fn columns(&self) -> &OpenColumns {
-        self.runner.columns()
-    }
-
-    /// The label maps in force.
-    pub fn labels(&self) -> Arc<LabelMaps> {
-        Arc::clone(&self.labels.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Reads the label maps again; a file that does not hold changes nothing.
-    pub fn reload_labels(&self) {
-        match load_labels(&self.config) {
-            Ok(maps) => {
-                *self.labels.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(maps);
-                tracing::info!("label maps read again");
-            }
-            Err(error) => tracing::error!(%error, "label maps kept as they are"),
-        }
-    }
+        })
+        .map_err(StartError::Spare)?;
+    let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.api.disk_reserve));
+    let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
+    let log = registry.timeline();
+    let last = log.heads(log.head(), 1).first().map(|head| head.at);
+    let clock = AgeClock::starting(wall_now(), last);
+    let webhooks = Webhooks::open(
+        Arc::clone(&registry),
+        egress.clone(),
+        ledger.clone(),
+        Arc::clone(&metrics),
+        config.api.webhooks,
+    )?;
+    let database = config.database.as_ref().map(Database::new);
+    let mirror = database.clone().map(|database| {
+        let timeline = registry.timeline().clone();
+        Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
+    });
+    let mirror = mirror.transpose()?;
+    let readers = readers(&webhooks, mirror.as_ref());
+    let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
+    let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);
+    retention.count_stored()?;
+    let (runs, counted) = (Arc::clone(&registry), Arc::clone(&metrics));
+    let inference = Arc::new(Inference::open(
+        &config.api.inference,
+        config.egress.ca_path.as_deref(),
+        runs,
+        ledger.clone(),
+        counted,
+    )?);
+    let streams = Streams::new(Arc::clone(&registry), config.streams);
+    let cache = config.data_dir.join("search-cache");
+    let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let places = recording::Stores {
+        blobs: blobs.clone(),
+        columns: OpenColumns::open(&config.data_dir.join("open-columns"))?,
+        reserve: Arc::clone(&reserve),
+        still_seconds: metrics.still_seconds.clone(),
+    };
+    let runner = Runner::new(RunnerParts {
+        registry: Arc::clone(&registry),
+        stores: places.clone(),
+        answers: Answers::open(&config.data_dir.join("answers")).map_err(StartError::Answers)?,
+        ledger: ledger.clone(),
+        clock,
+        supervisor: supervisor.clone(),
+        remote: RemoteSources { egress: egress.clone(), config: config.api.remote.clone() },
+        gate: config.api.gate,
+        stills: config.ingest_stills,
+        threads: jobs,
+        metrics: Arc::clone(&metrics),
+    });
+    let limiter = descriptors::limiter(config.connections_max, config.api.connections_per_address)?;
+    let rates = Rates::new(config.api.rate_global, config.api.rate_principal);
+    let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
+    let uploads = config.data_dir.join("uploads");
+    let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
+    let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
+    let draining = CancellationToken::new();
+    let live = Live::open(LiveParts {
+        registry: Arc::clone(&registry),
+        stores: places,
+        supervisor: supervisor.clone(),
+        inference: Arc::clone(&inference),
+        metrics: Arc::clone(&metrics),
+        gate: config.api.gate,
+        config: config.api.live.clone(),
+        draining: draining.clone(),
+        eyes: Eyes::open(&config.api.novelty, &metrics)?,
+        reuse: config.api.novelty.rule,
+    })?;
+    Ok(Arc::new(App {
+        settings: config.api,
+        registry,
+        runner,
+        blobs,
+        ledger,
+        database,
+        egress,
+        webhooks,
+        mirror,
+        roots,
+        idempotency,
+        uploads: Arc::new(uploads),
+        supervisor,
+        reserve,
+        quota,
+        growth: Growth::default(),
+        limiter,
+        retention,
+        metrics,
+        rates,
+        small_stills,
+        summaries: Summaries::default(),
+        stats: Stats::default(),
+        tickets: Tickets::default(),
+        unsent: unsent_accounts(),
+        readers: Admission::new(jobs, READERS_WAITING),
+        draining,
+        workers,
+        jobs,
+        desk: Desk::default(),
+        analyses: Admission::new(jobs, ANALYSES_WAITING),
+        inference,
+        live,
+        streams,
+        search,
+        labels,
+    }))
 }
 
 /// Readers that must be given an event before retention may remove it.
@@ -441,20 +306,7 @@ fn readers(webhooks: &Arc<Webhooks>, mirror: Option<&Arc<Mirror>>) -> Vec<Behind
 pub fn check(config: &Config) -> Result<(), StartError> {
     drop(certificates(&config.serving)?);
     Egress::new(&config.egress)?;
-    Ok(load_labels(config).map(drop)?)
-}
-
-/// Reads every pair that is to be shown.
-pub fn certificates(serving: &Serving) -> Result<Vec<Arc<Certificate>>, StartError> {
-    let open = |(files, settings): (&CertificateFiles, _)| {
-        Certificate::open(files.clone())
-            .map_err(|source| StartError::Certificate { settings, source })
-    };
-    serving.certificates().map(open).collect()
-}
-
-fn load_labels(config: &Config) -> Result<LabelMaps, LabelError> {
-    config.label_maps_path.as_deref().map_or_else(|| Ok(LabelMaps::default()), LabelMaps::load)
+    Ok(CurrentLabels::open(config.label_maps_path.clone()).map(drop)?)
 }
 
 fn log_options(metrics: &Arc<Metrics>) -> Options {

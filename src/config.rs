@@ -30,48 +30,26 @@ use timeline::held::{FileError, read_named};
 use transport::egress::EgressConfig;
 
 use crate::{
-    base::{database, json::Problem, keys::KeyRing, quota::QuotaLimits},
-    deliver::{sse::StreamLimits, webhook},
+    api::{KEEPALIVE_FRAMES_MAX, Origins, Settings},
+    base::{database, json::Problem, keys::KeyRing, labels::FILE_BYTES_MAX, quota::QuotaLimits},
+    deliver::sse::StreamLimits,
     runs::retention::Ages,
+    server::Serving,
 };
 use vars::Vars;
 
 pub use collector::Collector;
-pub use inference::InferenceConfig;
-pub use live::{IceServer, LiveConfig};
-pub use novelty::{EyesConfig, NoveltyConfig};
-pub use remote::RemoteConfig;
-pub use serving::{H3, Serving};
-pub use tools::Tool;
 pub use vars::{Shown, VarError};
-
-/// Most bytes of a file that a setting names.
-pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// Browser origins that may read answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origins {
-    /// These, exactly.
-    Listed(Vec<HeaderValue>),
-    /// Every one; only while keys are off.
-    Any,
-}
 
 /// Every setting of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address at which HTTP/1.1 and HTTP/2 are served.
-    pub bind_addr: SocketAddr,
-    /// Certificate of that address, and HTTP/3.
+    /// Settings that handlers look at.
+    pub api: Settings,
+    /// Certificate of the address of HTTP, and HTTP/3.
     pub serving: Serving,
     /// Log, blobs and columns; absolute.
     pub data_dir: PathBuf,
-    /// Accepted keys; `None` lets every caller act as one principal.
-    pub keys: Option<KeyRing>,
-    /// Keys accepted for the metrics; `None` shows them to every caller.
-    pub metrics_keys: Option<KeyRing>,
-    /// Requests must say a tenant.
-    pub require_tenant_id: bool,
     /// Directories beneath which sources are opened.
     pub ingest_roots: Vec<PathBuf>,
     /// Most active runs of a principal.
@@ -84,50 +62,20 @@ pub struct Config {
     pub decode: worker::Wanted,
     /// Isolation that media workers must have.
     pub sandbox: worker::SandboxPolicy,
-    /// Thresholds of the gate.
-    pub gate: GateConfig,
     /// Ingest stores the stills of selected frames.
     pub ingest_stills: bool,
-    /// Free bytes on disk below which no new work is taken.
-    pub disk_reserve: u64,
-    /// Most bytes kept on disk.
-    pub quotas: QuotaLimits,
-    /// Attempts and timeout of webhook deliveries.
-    pub webhooks: webhook::Settings,
     /// Ages after which things are removed.
     pub retention: Ages,
     /// The database; `None` turns feedback and mirror off.
     pub database: Option<database::Settings>,
-    /// Most bytes of an uploaded file.
-    pub upload_bytes_max: u64,
     /// Open event streams.
     pub streams: StreamLimits,
     /// Memory of the search index, bytes.
     pub search_memory: usize,
-    /// Programs looked for at start.
-    pub tools: [Tool; 2],
-    /// Browser origins.
-    pub cors_origins: Origins,
-    /// The console is served at `/`.
-    pub console: bool,
     /// Most open connections.
     pub connections_max: usize,
-    /// Most of them of one address.
-    pub connections_per_address: Option<NonZeroU32>,
-    /// Requests a second, all together.
-    pub rate_global: Option<NonZeroU32>,
-    /// Requests a second of one principal.
-    pub rate_principal: Option<NonZeroU32>,
     /// Access to other hosts.
     pub egress: EgressConfig,
-    /// Remote sources that are ingested.
-    pub remote: RemoteConfig,
-    /// The model backends and admission to them.
-    pub inference: InferenceConfig,
-    /// Live sessions.
-    pub live: LiveConfig,
-    /// Rules that tell whether a live picture shows anything new.
-    pub novelty: NoveltyConfig,
     /// Endpoint to which spans are exported.
     pub traces_endpoint: Option<Collector>,
     /// Filter of the log.
@@ -183,65 +131,100 @@ impl Config {
         let principals = if require_keys { ring.len() } else { 1 };
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let (data_dir, ingest_roots) = places::places(&mut vars);
-        let mut config = Config {
+        let serving = serving::serving(&mut vars, cfg!(feature = "h3-experimental"));
+        let metrics_keys = metrics_need_key.then_some(metrics_ring);
+        let keys = require_keys.then_some(ring);
+        let require_tenant_id = vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag);
+        let active_limit = vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)) as usize;
+        let run_ttl =
+            Duration::from_secs(vars.read("SERVICE_STREAM_TTL_SECS", "3600", whole(60, 86_400)));
+        let label_maps_path = vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path);
+        let sandbox = vars.read("SERVICE_SANDBOX", "require", decoding::sandbox);
+        let gate = gate(&mut vars);
+        let ingest_stills = vars.read("SERVICE_INGEST_STILLS", "selected", stills);
+        let disk_reserve = vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20;
+        let quotas = QuotaLimits {
+            global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
+            principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
+        };
+        let retention = Ages {
+            stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
+            deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
+            runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
+        };
+        let webhooks = delivery::webhooks(&mut vars);
+        let database = delivery::database(&mut vars);
+        let upload_bytes_max =
+            vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40));
+        let streams = StreamLimits {
+            all: vars.read("SERVICE_MAX_STREAMS", "12288", whole(1, 1 << 20)) as usize,
+            principal: vars.read("SERVICE_MAX_PRINCIPAL_STREAMS", "10240", whole(1, 1 << 20))
+                as usize,
+        };
+        let search_memory =
+            (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20) as usize;
+        let cors_origins = vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins);
+        let console = vars.read("SERVICE_CONSOLE", "on", switch);
+        let connections_max =
+            vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000)) as usize;
+        let connections_per_address = vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate);
+        let rate_global = vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate);
+        let rate_principal = vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate);
+        let egress = remote::egress(&mut vars);
+        let remote = remote::remote(&mut vars, &egress);
+        let inference = inference::inference(&mut vars);
+        let live = live::live(&mut vars, bind_addr, names_device, principals);
+        let novelty = novelty::novelty(&mut vars);
+        let traces_endpoint = vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector);
+        let log_filter = vars.read("RUST_LOG", "info,rtc_dtls=error", collector::filter);
+        let log_format = vars.read("SERVICE_LOG_FORMAT", "both", collector::format);
+        let api = Settings {
             bind_addr,
-            serving: serving::serving(&mut vars, cfg!(feature = "h3-experimental")),
-            data_dir,
-            metrics_keys: metrics_need_key.then_some(metrics_ring),
-            keys: require_keys.then_some(ring),
-            require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
-            ingest_roots,
-            active_limit: vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)) as usize,
-            run_ttl: Duration::from_secs(vars.read(
-                "SERVICE_STREAM_TTL_SECS",
-                "3600",
-                whole(60, 86_400),
-            )),
-            label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
-            decode,
-            sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
-            gate: gate(&mut vars),
-            ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
-            disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
-            quotas: QuotaLimits {
-                global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
-                principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
-            },
-            retention: Ages {
-                stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
-                deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
-                runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
-            },
-            webhooks: delivery::webhooks(&mut vars),
-            database: delivery::database(&mut vars),
-            upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
-            streams: StreamLimits {
-                all: vars.read("SERVICE_MAX_STREAMS", "12288", whole(1, 1 << 20)) as usize,
-                principal: vars.read("SERVICE_MAX_PRINCIPAL_STREAMS", "10240", whole(1, 1 << 20))
-                    as usize,
-            },
-            search_memory: (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20)
-                as usize,
+            tls: serving.tls.is_some(),
+            h3: serving.h3.as_ref().map(|h3| h3.bind_addr),
+            keys,
+            metrics_keys,
+            require_tenant_id,
+            gate,
+            disk_reserve,
+            quotas,
+            webhooks,
+            upload_bytes_max,
             tools,
-            cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
-            console: vars.read("SERVICE_CONSOLE", "on", switch),
-            connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000))
-                as usize,
-            connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
-            rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate),
-            rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate),
-            egress: remote::egress(&mut vars),
-            remote: remote::remote(&mut vars),
-            inference: inference::inference(&mut vars),
-            live: live::live(&mut vars, bind_addr, names_device, principals),
-            novelty: novelty::novelty(&mut vars),
-            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
-            log_filter: vars.read("RUST_LOG", "info,rtc_dtls=error", collector::filter),
-            log_format: vars.read("SERVICE_LOG_FORMAT", "both", collector::format),
+            cors_origins,
+            console,
+            connections_per_address,
+            rate_global,
+            rate_principal,
+            remote,
+            inference,
+            live,
+            novelty,
+        };
+        let mut config = Config {
+            api,
+            serving,
+            data_dir,
+            ingest_roots,
+            active_limit,
+            run_ttl,
+            label_maps_path,
+            decode,
+            sandbox,
+            ingest_stills,
+            retention,
+            database,
+            streams,
+            search_memory,
+            connections_max,
+            egress,
+            traces_endpoint,
+            log_filter,
+            log_format,
             shown: Vec::new(),
             warnings: Vec::new(),
         };
-        if require_keys && config.cors_origins == Origins::Any {
+        if require_keys && config.api.cors_origins == Origins::Any {
             vars.refuse(
                 "SERVICE_CORS_ALLOWED_ORIGINS",
                 "must list origins while keys are required, not *",
@@ -289,15 +272,19 @@ fn text_of(path: &Path) -> Result<String, FileError> {
     text.map_err(|error| FileError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-/// Most frames from one that is kept for its distance to the next.
-pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;
-
 fn gate(vars: &mut Vars) -> GateConfig {
-    let frames = whole(0, KEEPALIVE_FRAMES_MAX);
+    let frames = |text: &str| match text {
+        "" => Ok(None),
+        text => whole(0, KEEPALIVE_FRAMES_MAX)(text).map(|frames| Some(frames as u32)),
+    };
+    let frames = vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "", frames);
+    let default = GateConfig::default();
     GateConfig {
-        keepalive_frames: vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "30", frames) as u32,
-        keepalive_ms: None,
+        keepalive_frames: frames.unwrap_or(default.keepalive_frames),
+        keepalive_ms: default.keepalive_ms.filter(|_| frames.is_none()),
         scene_cut: vars.read("SERVICE_GATE_SCENE_CUT", "0.5", fraction),
+        activity_on: vars.read("SERVICE_GATE_ACTIVITY_ON", "0.0035", fraction),
+        activity_off: vars.read("SERVICE_GATE_ACTIVITY_OFF", "0.0015", fraction),
         luma_shift: vars.read("SERVICE_GATE_LUMA_SHIFT", "0.15", fraction),
         flicker: vars.read("SERVICE_GATE_FLICKER", "0.55", fraction),
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),

@@ -1,6 +1,6 @@
 //! The server: joins worker, timeline and transport behind the HTTP API.
 //!
-//! Layers, each of which names only those before it: base, runs, record, deliver, api; then app and server.
+//! Layers, each of which names only those before it: base, runs, record, deliver, api; then server, config and app.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -5,13 +5,11 @@ use std::{io::Write, process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use sightline::{
-    app::{self, App},
+    app,
     base::{metrics::Metrics, telemetry},
     config::{Collector, Config},
-    server::Server,
+    server::Signals,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 use worker::WorkerProgram;
 
 /// Video analysis server. Settings come from SERVICE_* environment variables.
@@ -67,7 +65,7 @@ fn main() -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    for tool in config.tools.iter().filter(|tool| tool.path.is_none()) {
+    for tool in config.api.tools.iter().filter(|tool| tool.path.is_none()) {
         let (name, variable, searched) = (tool.name, tool.variable, &tool.searched);
         tracing::warn!(name, variable, searched, "a program is missing");
     }
@@ -98,46 +96,9 @@ type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn serve(config: Config, metrics: Arc<Metrics>) -> Result<ExitCode, Failure> {
-    let mut ends = Ends(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let hangup = signal(SignalKind::hangup())?;
-    let app = App::open(config, WorkerProgram::current(), metrics)?;
-    let server = Server::start(app).await?;
-    tokio::select! {
-        name = ends.next() => tracing::info!("{name}: draining"),
-        () = server.poisoned() => {}
-        () = reload(&server, hangup) => {}
-    }
-    let hurry = CancellationToken::new();
-    let again = async {
-        let name = ends.next().await;
-        tracing::warn!("{name} again: ending jobs now");
-        hurry.cancel();
-        std::future::pending().await
-    };
-    let intact = tokio::select! {
-        intact = server.drain(hurry.clone()) => intact,
-        never = again => never,
-    };
-    tracing::info!(intact, "stopped");
+    // A signal during the start ends the server in order once it stands.
+    let signals = Signals::catch()?;
+    let server = app::start(config, WorkerProgram::current(), metrics).await?;
+    let intact = server.run(signals).await;
     Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The signals that end the server.
-struct Ends(Signal, Signal);
-
-impl Ends {
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.0.recv() => "SIGTERM",
-            _ = self.1.recv() => "SIGINT",
-        }
-    }
-}
-
-/// Reads the label maps again at every SIGHUP, and never ends.
-async fn reload(server: &Server, mut hangup: Signal) {
-    while hangup.recv().await.is_some() {
-        server.app().reload_labels();
-    }
-    std::future::pending().await
 }

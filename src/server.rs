@@ -1,6 +1,8 @@
 //! The running server: accepts connections, and closes every part in reverse order.
 
 mod listening;
+mod serving;
+mod signals;
 
 use std::{
     sync::Arc,
@@ -13,16 +15,17 @@ use tokio::{
     time::MissedTickBehavior,
 };
 use tokio_util::sync::CancellationToken;
-use transport::{Drained, Ends};
+use transport::{DrainReport, ShutdownSignals};
 
 use crate::{
-    app::{App, StartError},
+    api::{App, DRAIN},
     base::{blocking::blocking, stats},
 };
 use listening::Listening;
 
-/// Time for requests and jobs to finish after a stop.
-pub(crate) const DRAIN: Duration = Duration::from_secs(10);
+pub use serving::{H3, ListenError, Serving, certificates};
+pub use signals::Signals;
+
 /// After that, how long the answers of cancelled jobs may take.
 const ANSWERS: Duration = Duration::from_secs(3);
 /// Interval at which idle runs are looked for.
@@ -31,24 +34,24 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// A server that accepts connections.
 pub struct Server {
     app: Arc<App>,
-    accepting: Vec<JoinHandle<Drained>>,
+    accepting: Vec<JoinHandle<DrainReport>>,
     sweeping: JoinHandle<()>,
     /// Ends what tells others of events.
     telling: CancellationToken,
-    ends: Ends,
+    ends: ShutdownSignals,
 }
 
 impl Server {
     /// Listens, and serves from then on.
-    pub async fn start(app: Arc<App>) -> Result<Server, StartError> {
-        let listening = Listening::bind(&app.config)?;
+    pub async fn start(app: Arc<App>, serving: &Serving) -> Result<Server, ListenError> {
+        let listening = Listening::bind(app.settings.bind_addr, serving)?;
         if let Err(error) = app.runner.tell_interrupted(app.labels()).await {
             // Their runs expire, or the next start tells.
             tracing::error!(%error, "jobs that were cut off cannot be told");
         }
         app.live.tell_interrupted().await;
         tracing::info!(udp = %app.live.local_addr(), "live video is received");
-        let ends = Ends::default();
+        let ends = ShutdownSignals::default();
         let accepting = listening.serve(&app, &ends);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app)));
         tokio::spawn(Arc::clone(&app.streams).run());
@@ -123,11 +126,6 @@ impl Server {
                 return;
             }
         }
-    }
-
-    /// State that handlers use.
-    pub fn app(&self) -> &Arc<App> {
-        &self.app
     }
 }
 

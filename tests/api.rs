@@ -5,6 +5,8 @@ mod support;
 
 #[path = "api/abuse.rs"]
 mod abuse;
+#[path = "api/activity.rs"]
+mod activity;
 #[path = "api/analyses.rs"]
 mod analyses;
 #[path = "api/analyze.rs"]
@@ -17,6 +19,8 @@ mod assistant;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/camera.rs"]
+mod camera;
 #[path = "api/charges.rs"]
 mod charges;
 #[path = "api/clip.rs"]
@@ -125,12 +129,16 @@ mod reason_novelty;
 mod reason_stills;
 #[path = "api/recordings.rs"]
 mod recordings;
+#[path = "api/recordings_killed.rs"]
+mod recordings_killed;
 #[path = "api/remote.rs"]
 mod remote;
 #[path = "api/remote_ends.rs"]
 mod remote_ends;
 #[path = "api/remote_hls.rs"]
 mod remote_hls;
+#[path = "api/remote_live.rs"]
+mod remote_live;
 #[path = "api/remote_playlists.rs"]
 mod remote_playlists;
 #[path = "api/remote_rtsp.rs"]

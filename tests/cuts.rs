@@ -13,6 +13,7 @@ use std::{
 use clips::{pick, pick_with, rendered_from, with_known_cuts};
 use decode::Sampling;
 use gate::{Gate, GateConfig, Reason};
+use media::Zones;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 
 #[path = "support/sandbox.rs"]
@@ -32,6 +33,7 @@ fn cuts(path: &Path) -> Vec<u64> {
         stills: false,
         views: None,
         gate: GateConfig::default(),
+        zones: Zones::default(),
         threads: 2,
         resume: None,
         limits: Limits::default(),

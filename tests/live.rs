@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "live/activity.rs"]
+mod activity;
 #[path = "live/addresses.rs"]
 mod addresses;
 #[path = "live/apart.rs"]

@@ -201,6 +201,8 @@ fn what_a_real_analysis_answers_is_valid() {
     server.events(&run).iter().for_each(|event| assert_valid(&component("Match"), event));
     let kinds: BTreeSet<String> = server.kinds(&run).into_iter().collect();
     let expected = [
+        "activity_ended",
+        "activity_started",
         "analysis_generated",
         "frames_decoded",
         "ingest_received",

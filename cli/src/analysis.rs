@@ -8,12 +8,15 @@ use std::{
 };
 
 use decode::{FileReport, Sampling, StreamInfo};
-use gate::{Decision, Gate, GateConfig, Reason};
-use media::{MarkerOrigin, Rotation, RunId, Signal};
+use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, Reason};
+use media::{MarkerOrigin, Rotation, RunId, Signal, Zones};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
 
-use crate::{error::CliError, output::grouped, progress::Through, wire::MarkerRecord};
+use crate::{
+    activity::EpisodeRecord, error::CliError, output::grouped, progress::Through,
+    wire::MarkerRecord,
+};
 
 /// The run id of analyses that belong to no run: marker ids then depend on the media alone.
 pub const NO_RUN: RunId = RunId::from_bytes([0; 16]);
@@ -32,6 +35,7 @@ pub struct Job {
     pub threads: usize,
     pub stills: bool,
     pub gate: GateConfig,
+    pub zones: Zones,
 }
 
 /// Result of an analysis.
@@ -41,7 +45,13 @@ pub struct Analysis {
     pub report: FileReport,
     pub gate: GateConfig,
     pub signals: Vec<Signal>,
+    pub decided: Decided,
+}
+
+/// Results that the signals alone determine.
+pub struct Decided {
     pub decisions: Vec<Decision>,
+    pub episodes: Vec<EpisodeRecord>,
     pub markers: Vec<MarkerRecord>,
 }
 
@@ -61,6 +71,7 @@ pub fn analyze(
         stills: job.stills,
         views: None,
         gate,
+        zones: job.zones.clone(),
         threads: job.threads,
         resume: None,
         limits: Limits { wall: WALL, output_bytes: OUTPUT_BYTES, ..Limits::default() },
@@ -92,7 +103,10 @@ pub fn analyze(
                     eprintln!("warning: the gate's device was given up: {reason}");
                 }
             }
-            JobEvent::Chunk(_) | JobEvent::Spent(_) | JobEvent::Done(_) => {}
+            JobEvent::Segment { .. }
+            | JobEvent::Chunk(_)
+            | JobEvent::Spent(_)
+            | JobEvent::Done(_) => {}
         }
         ControlFlow::Continue(())
     });
@@ -109,8 +123,8 @@ pub fn analyze(
     let failed = |source| CliError::Analysis { path: job.path.clone(), source };
     let report = outcome.map_err(failed)?;
     let stream = stream.ok_or_else(|| failed(WorkerError::Ended))?;
-    let (decisions, markers) = decide(gate, &signals);
-    Ok(Analysis { bytes, stream, report, gate, signals, decisions, markers })
+    let decided = decide(gate, &job.zones.names(), &signals);
+    Ok(Analysis { bytes, stream, report, gate, signals, decided })
 }
 
 /// A regular file: opening anything else may wait forever.
@@ -123,10 +137,21 @@ fn open(path: &Path) -> Result<(File, u64), CliError> {
     Ok((File::open(path).map_err(failed)?, metadata.len()))
 }
 
-/// Decisions and markers, which the signals alone determine.
-pub fn decide(config: GateConfig, signals: &[Signal]) -> (Vec<Decision>, Vec<MarkerRecord>) {
+/// Decisions, episodes in zones of these names, and markers.
+pub fn decide(config: GateConfig, zones: &[String], signals: &[Signal]) -> Decided {
     let mut gate = Gate::new(config);
     let decisions: Vec<Decision> = signals.iter().map(|signal| gate.offer(signal)).collect();
+    let mut open = Episodes::default();
+    let pairs = signals.iter().zip(&decisions);
+    let mut episodes: Vec<_> = pairs
+        .filter_map(|(signal, decision)| open.push(signal, decision, config.activity_off))
+        .filter_map(|change| match change {
+            EpisodeChange::Started(_) => None,
+            EpisodeChange::Ended(episode) => Some(episode),
+        })
+        .collect();
+    episodes.extend(open.end());
+    let episodes = episodes.iter().map(|it| EpisodeRecord::of(it, STREAM, zones)).collect();
     let findings = signals.iter().zip(&decisions).map(|(signal, decision)| FrameFinding {
         frame_index: signal.frame_index,
         pts_ms: signal.pts_ms,
@@ -138,7 +163,7 @@ pub fn decide(config: GateConfig, signals: &[Signal]) -> (Vec<Decision>, Vec<Mar
     let stream = STREAM.parse().expect("the constant is a valid stream id");
     let analysis = AnalysisKey { run: NO_RUN, stream, ordinal: 0 };
     let markers = derive_markers(&analysis, findings, MarkerConfig::default());
-    (decisions, markers.iter().map(MarkerRecord::from).collect())
+    Decided { decisions, episodes, markers: markers.iter().map(MarkerRecord::from).collect() }
 }
 
 /// `(what, value)` of a source, for people.

@@ -17,6 +17,7 @@ use serde::Serialize;
 use worker::{CancelToken, Supervisor};
 
 use crate::{
+    activity::{self, EpisodeRecord},
     analysis::{self, Analysis, Job},
     environment,
     error::CliError,
@@ -25,6 +26,7 @@ use crate::{
     report::{Report, Shelf, Still},
     thresholds::GateArgs,
     wire::{MarkerRecord, SignalRecord},
+    zones::ZoneArgs,
 };
 
 /// Help on the output of `--json`, at the end of the long help.
@@ -35,9 +37,11 @@ The object that --json prints:
   decoder   the decoder really used, such as \"software:h264\"
   sampling  policy (\"source_fps_adaptive\" or \"fixed\") and fixed_fps
   frames    analysed, source, more (the source goes on), truncated, damaged_packets
+  episodes  in which something moves, as GET /v1/runs/{id}/activity gives them, without stills
+  kept      one a frame that the gate keeps: frame_index, pts_ms, reason
   markers   as GET /v1/runs/{id}/markers gives them
   signals   one a frame, as in the event frames_decoded, with the gate's reason, selected and
-            loop_entered
+            loop_entered; not with --no-signals
   stills    with --stills, one a selected frame: frame_index, pts_ms, reason, width, height,
             bytes, path
 Scores lie in 0 to 1; the same file gives the same output.
@@ -53,13 +57,16 @@ pub struct AnalyzeArgs {
     /// Print everything as one JSON object (see the end of --help)
     #[arg(long)]
     json: bool,
+    /// Leave the signals of the frames out of the JSON
+    #[arg(long, requires = "json")]
+    no_signals: bool,
     /// Write a self-contained HTML report
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Write the JPEG of each selected frame into this directory
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
-    /// Write frames.parquet and markers.parquet into this directory
+    /// Write frames.parquet, episodes.parquet and markers.parquet into this directory
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     /// Analyse so many frames a second, 0.2 to 120, instead of all
@@ -73,6 +80,8 @@ pub struct AnalyzeArgs {
     all: bool,
     #[command(flatten)]
     gate: GateArgs,
+    #[command(flatten)]
+    zones: ZoneArgs,
     /// Decoding threads, 16 at most [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -91,8 +100,11 @@ struct Document<'a> {
     decoder: &'a str,
     sampling: SamplingRecord,
     frames: Frames,
+    episodes: &'a [EpisodeRecord],
+    kept: Vec<KeptRecord>,
     markers: &'a [MarkerRecord],
-    signals: Vec<FrameRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signals: Option<Vec<FrameRecord>>,
     stills: &'a [StillRecord],
 }
 
@@ -136,6 +148,13 @@ struct FrameRecord {
 }
 
 #[derive(Serialize)]
+struct KeptRecord {
+    frame_index: u64,
+    pts_ms: i64,
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
 struct StillRecord {
     frame_index: u64,
     pts_ms: i64,
@@ -170,6 +189,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         threads: args.threads.map_or(cores, NonZeroUsize::get),
         stills: args.stills.is_some() || args.report.is_some(),
         gate: args.gate.config(),
+        zones: args.zones.zones()?,
     };
     let mut shelf = Shelf::default();
     let mut stills = Vec::new();
@@ -231,7 +251,8 @@ fn write_report(
         facts: analysis::facts(analysis),
         warning: analysis::warning(&analysis.report),
         signals: &analysis.signals,
-        markers: &analysis.markers,
+        episodes: &analysis.decided.episodes,
+        markers: &analysis.decided.markers,
         stills,
         gate: analysis.gate,
         made_at: now(),
@@ -253,8 +274,9 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
     let seconds = started.elapsed().as_secs_f64();
     eprintln!("{}", line.join(", "));
     eprintln!(
-        "{} markers, {seconds:.2} s, {:.0} frames/s",
-        grouped(analysis.markers.len() as u64),
+        "{} episodes, {} markers, {seconds:.2} s, {:.0} frames/s",
+        grouped(analysis.decided.episodes.len() as u64),
+        grouped(analysis.decided.markers.len() as u64),
         analysis.report.frames as f64 / seconds.max(1e-9)
     );
     if let Some(warning) = analysis::warning(&analysis.report) {
@@ -275,7 +297,8 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
 fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Result<(), CliError> {
     let mut out = Out::stdout();
     if !args.json {
-        markers::print(&mut out, &analysis.markers, args.all)?;
+        activity::print(&mut out, &analysis.decided.episodes)?;
+        markers::print(&mut out, &analysis.decided.markers, args.all)?;
         return out.finish();
     }
     let Analysis { stream, report, .. } = analysis;
@@ -306,16 +329,30 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
             truncated: report.truncated,
             damaged_packets: report.damaged_packets,
         },
-        markers: &analysis.markers,
-        signals: frames(analysis),
+        episodes: &analysis.decided.episodes,
+        kept: kept(analysis),
+        markers: &analysis.decided.markers,
+        signals: (!args.no_signals).then(|| frames(analysis)),
         stills,
     })?;
     out.finish()
 }
 
+fn kept(analysis: &Analysis) -> Vec<KeptRecord> {
+    let pairs = analysis.signals.iter().zip(&analysis.decided.decisions);
+    pairs
+        .filter(|(_, decision)| decision.selected)
+        .map(|(signal, decision)| KeptRecord {
+            frame_index: signal.frame_index,
+            pts_ms: signal.pts_ms,
+            reason: decision.reason.as_str(),
+        })
+        .collect()
+}
+
 fn frames(analysis: &Analysis) -> Vec<FrameRecord> {
     let mut loops = Loops::default();
-    let pairs = analysis.signals.iter().zip(&analysis.decisions);
+    let pairs = analysis.signals.iter().zip(&analysis.decided.decisions);
     pairs
         .map(|(signal, decision)| FrameRecord {
             signal: SignalRecord::from(signal),

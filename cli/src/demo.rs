@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use worker::{CancelToken, SandboxPolicy, Supervisor, WorkerError, WorkerProgram};
 
 use crate::{
-    analysis, analyze,
+    activity, analysis, analyze,
     client::{Client, LONG, QUICK},
     environment,
     error::CliError,
@@ -184,7 +184,7 @@ fn work(
         reason: "a signal is out of range".to_owned(),
     })?;
     let gate = gate::GateConfig::default();
-    let (decisions, _) = analysis::decide(gate, &signals);
+    let analysis::Decided { decisions, episodes, .. } = analysis::decide(gate, &[], &signals);
     let reason = |frame: u64| {
         let decision = usize::try_from(frame).ok().and_then(|frame| decisions.get(frame));
         decision.map_or("selected", |decision| decision.reason.as_str())
@@ -199,6 +199,7 @@ fn work(
         facts: facts(stream.as_ref(), &ingested, decoded.pixel_format, &run.run_id),
         warning: ingested.truncated.then(|| "The source ends early.".to_owned()),
         signals: &signals,
+        episodes: &episodes,
         markers: &markers,
         stills: &stills,
         gate,
@@ -207,6 +208,7 @@ fn work(
     .write(&report)?;
 
     let mut out = Out::stdout();
+    activity::print(&mut out, &episodes)?;
     markers::print(&mut out, &markers, false)?;
     out.finish()?;
     eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());

@@ -9,9 +9,10 @@ use media::WallTime;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use crate::{
+    activity,
     client::{Client, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, printable},
+    output::{Out, Table, clock, printable},
     wire::{EventRecord, QueryReply},
     words,
 };
@@ -193,7 +194,7 @@ impl Printer {
             event.seq.to_string(),
             WallTime { epoch_ms: event.pts_ms }.rfc3339(),
             event.kind.clone(),
-            brief(event.payload.get()),
+            told(&event.kind, event.payload.get()),
         ]);
         if table.len() < PAGE as usize { Ok(()) } else { self.out.grow(table) }
     }
@@ -202,6 +203,15 @@ impl Printer {
     pub fn flush(&mut self) -> Result<(), CliError> {
         self.table.as_mut().map_or(Ok(()), |table| self.out.grow(table))?;
         self.out.flush()
+    }
+}
+
+/// A payload in words where there are some for its kind.
+fn told(kind: &str, payload: &str) -> String {
+    let words = kind.starts_with("activity_").then(|| serde_json::from_str(payload).ok()).flatten();
+    match words.and_then(|payload| activity::words(kind, &payload)) {
+        Some((at_ms, words)) => format!("{} {}", clock(at_ms), printable(&words)),
+        None => brief(payload),
     }
 }
 

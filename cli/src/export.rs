@@ -1,4 +1,4 @@
-//! `sightline export`: a run's frames, markers and events as Parquet files, as docs/PARQUET.md says.
+//! `sightline export`: a run's frames, episodes, markers and events as Parquet files, as docs/PARQUET.md says.
 //!
 //! The answers are read and written row by row, whatever their length. The files appear once all are
 //! whole; until then those that were there stay.
@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use worker::CancelToken;
 
 use crate::{
+    activity,
     analysis::{self, Analysis},
     client::{Client, ServerArgs},
     error::CliError,
@@ -21,13 +22,14 @@ use crate::{
     output::{self, Out, grouped},
     wire::MarkerRecord,
 };
-use records::{EVENTS, EventRow, FRAMES, FrameRow, MARKERS, marker_cells};
+use records::{EPISODES, EVENTS, EventRow, FRAMES, FrameRow, MARKERS, marker_cells, push_episode};
 use table::Folder;
 
 /// Told at the end of the long help.
 const FILES_HELP: &str = "\
 Files:
   frames.parquet   one row a frame: its signals and what the gate decided
+  episodes.parquet one row a time in which something moves
   markers.parquet  one row a marker of the newest analysis
   events.parquet   one row an event, its payload as JSON
 docs/PARQUET.md has every column. DuckDB, Polars and pandas open them as they are.";
@@ -56,6 +58,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     let mut folder = Folder::open(&args.out)?;
     let streams = export.events(&mut folder, events)?;
     export.frames(&mut folder, streams)?;
+    export.episodes(&mut folder)?;
     export.markers(&mut folder)?;
     let files = folder.keep()?;
     let mut table = output::Table::new(&["FILE", ">ROWS", ">BYTES"]);
@@ -72,12 +75,15 @@ pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
     let run = analysis::NO_RUN.to_string();
     let mut folder = Folder::open(dir)?;
     let mut frames = folder.table(&FRAMES, &run)?;
-    for (signal, decision) in found.signals.iter().zip(&found.decisions) {
+    for (signal, decision) in found.signals.iter().zip(&found.decided.decisions) {
         FrameRow::from((signal, decision)).push(&mut frames, &run, analysis::STREAM)?;
     }
     folder.add(frames)?;
+    let mut episodes = folder.table(&EPISODES, &run)?;
+    found.decided.episodes.iter().try_for_each(|it| push_episode(&mut episodes, &run, it))?;
+    folder.add(episodes)?;
     let mut markers = folder.table(&MARKERS, &run)?;
-    found.markers.iter().try_for_each(|marker| markers.push(&marker_cells(marker)))?;
+    found.decided.markers.iter().try_for_each(|marker| markers.push(&marker_cells(marker)))?;
     folder.add(markers)?;
     folder.keep().map(drop)
 }
@@ -138,6 +144,13 @@ impl Export<'_> {
                 frame.push(&mut table, self.run, stream)
             })?;
         }
+        folder.add(table)
+    }
+
+    fn episodes(&self, folder: &mut Folder) -> Result<(), CliError> {
+        let mut table = folder.table(&EPISODES, self.run)?;
+        let found = activity::fetch(self.client, self.run)?;
+        found.iter().try_for_each(|it| push_episode(&mut table, self.run, it))?;
         folder.add(table)
     }
 

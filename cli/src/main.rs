@@ -4,6 +4,7 @@
 //! re-executed with the hidden argument that [`worker::is_worker_invocation`] looks for.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod analysis;
 mod analyze;
 mod bench;
@@ -42,6 +43,7 @@ mod whip;
 mod wire;
 mod words;
 mod work;
+mod zones;
 
 use std::process::ExitCode;
 
@@ -71,9 +73,11 @@ enum Command {
     Interactions(interactions::InteractionsArgs),
     /// Find descriptions that have a text in them
     Search(search::SearchArgs),
+    /// Show the episodes of a run in which something moves
+    Activity(activity::ActivityArgs),
     /// Show the markers of a run
     Markers(markers::MarkersArgs),
-    /// Write a run's frames, markers and events as Parquet files
+    /// Write a run's frames, episodes, markers and events as Parquet files
     Export(export::ExportArgs),
     /// List the stills of a run
     Keyframes(keyframes::KeyframesArgs),
@@ -124,6 +128,7 @@ fn main() -> ExitCode {
         Command::Events(args) => events::run(&args),
         Command::Interactions(args) => interactions::run(&args),
         Command::Search(args) => search::run(&args),
+        Command::Activity(args) => activity::run(&args),
         Command::Markers(args) => markers::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Keyframes(args) => keyframes::list(&args),

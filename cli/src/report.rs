@@ -1,4 +1,4 @@
-//! A self-contained HTML page about one analysis: stills on a time axis, curves, markers.
+//! A self-contained HTML page about one analysis: stills on a time axis, curves, episodes of activity, markers.
 //!
 //! Promises: one file, no request to anywhere, a content security policy that only its own
 //! script and style satisfy, and no text from outside that is markup.
@@ -17,7 +17,7 @@ use media::{EventType, Signal};
 
 pub use shelf::{Shelf, Still};
 
-use crate::{error::CliError, wire::MarkerRecord};
+use crate::{activity::EpisodeRecord, error::CliError, wire::MarkerRecord};
 
 /// Content of the page.
 pub struct Report<'a> {
@@ -29,6 +29,8 @@ pub struct Report<'a> {
     pub warning: Option<String>,
     /// One signal a frame, ascending.
     pub signals: &'a [Signal],
+    /// Episodes of activity, ascending.
+    pub episodes: &'a [EpisodeRecord],
     /// Markers in the order of the API.
     pub markers: &'a [MarkerRecord],
     /// Stills to show, and counts of the rest.

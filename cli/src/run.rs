@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use worker::CancelToken;
 
 use crate::{
+    activity,
     client::{Client, QUICK, ServerArgs},
     error::CliError,
     events::{self, Printer},
@@ -21,6 +22,7 @@ use crate::{
     upload,
     wire::{EventRecord, MarkerRecord},
     work::{self, Cursor, Ended, explained, post_nothing},
+    zones::ZoneArgs,
 };
 
 /// Arguments of `run`.
@@ -58,6 +60,8 @@ pub struct RunArgs {
     json: bool,
     #[command(flatten)]
     gate: GateArgs,
+    #[command(flatten)]
+    zones: ZoneArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -124,6 +128,7 @@ fn carry_out(
         fixed_fps: args.fps,
         max_frames: Some(args.max_frames),
         gate: args.gate.chosen(),
+        zones: args.zones.fields()?,
         ..IngestBody::default()
     };
     let mut cursor = Cursor::start(run);
@@ -177,6 +182,9 @@ fn carry_out(
 /// Prints the findings of an event, if it has any; a failure like the last one, `told`, only once.
 fn found(event: &EventRecord, told: &mut String) {
     let Ok(payload) = serde_json::from_str::<Value>(event.payload.get()) else { return };
+    if let Some((at_ms, words)) = activity::words(&event.kind, &payload) {
+        return say(&clock(at_ms), &words);
+    }
     let text = |name: &str| payload[name].as_str().unwrap_or_default();
     let said = match event.kind.as_str() {
         "semantic_chunk_inferred" if !text("description").is_empty() => text("description"),
@@ -195,8 +203,12 @@ fn found(event: &EventRecord, told: &mut String) {
     let at = ["pts_ms", "start_pts_ms"].iter().find_map(|name| payload[*name].as_i64());
     let at = at.map_or_else(|| "-".to_owned(), clock);
     if !said.is_empty() {
-        eprintln!("{at:>12}  {}", printable(said));
+        say(&at, said);
     }
+}
+
+fn say(at: &str, words: &str) {
+    eprintln!("{at:>12}  {}", printable(words));
 }
 
 /// Ends the run, or deletes it where nothing came of it, as of a source that is refused; answers its
@@ -217,18 +229,22 @@ fn end(client: &Client, run: &str, is_refused: bool) -> Result<Value, CliError> 
 
 /// Prints what was found.
 fn tell(args: &RunArgs, client: &Client, run: &str, record: &Value) -> Result<(), CliError> {
+    let episodes = activity::fetch(client, run)?;
     let all = markers::fetch(client, run, &[])?;
     let said = interactions::fetch(client, run, None)?;
     let mut out = Out::stdout();
     match (args.follow, args.json) {
         (true, _) => {}
         (false, true) => {
-            out.json(&json!({ "run": record, "markers": all, "interactions": said }))?;
+            out.json(&json!({ "run": record, "episodes": episodes, "markers": all, "interactions": said }))?;
         }
         (false, false) if args.prompt.is_some() && !said.is_empty() => {
             out.table(&interactions::table(&said))?;
         }
-        (false, false) => markers::print(&mut out, &all, args.all)?,
+        (false, false) => {
+            activity::print(&mut out, &episodes)?;
+            markers::print(&mut out, &all, args.all)?;
+        }
     }
     out.finish()?;
     let status = record["status"].as_str().unwrap_or("ended");

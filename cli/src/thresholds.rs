@@ -7,16 +7,17 @@ use serde::Serialize;
 const KEEPALIVE_FRAMES_MAX: i64 = 1_000_000;
 const KEEPALIVE_MS_MAX: i64 = 3_600_000;
 
-/// Thresholds in place of the defaults, which are 30 frames and the scores named here, or what the
+/// Thresholds in place of the defaults, which are 2 s and the scores named here, or what the
 /// server is set to; it knows each by the same name in `gate`.
 #[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[command(next_help_heading = "Thresholds")]
 pub struct GateArgs {
-    /// Keep a frame at least every so many frames; 0 is never [default: 30, or the server's]
+    /// Keep a frame at least every so many frames; 0 is never
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=KEEPALIVE_FRAMES_MAX))]
     #[serde(skip_serializing_if = "Option::is_none")]
     keepalive_frames: Option<u32>,
     /// Keep the first frame at or after each multiple of so many milliseconds, in place of one every so many frames
+    /// [default: 2000, or the server's]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=KEEPALIVE_MS_MAX))]
     #[serde(skip_serializing_if = "Option::is_none")]
     keepalive_ms: Option<u32>,
@@ -24,6 +25,14 @@ pub struct GateArgs {
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
     scene_cut: Option<f64>,
+    /// Least activity score that starts an episode, 0 to 1 [default: 0.0035]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity_on: Option<f64>,
+    /// An episode ends where the activity score stays below this, 0 to 1 [default: 0.0015]
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity_off: Option<f64>,
     /// Least change of mean luma that is an exposure shift, 0 to 1 [default: 0.15]
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,6 +78,8 @@ impl GateArgs {
             keepalive_frames: frames,
             keepalive_ms: ms,
             scene_cut: or(self.scene_cut, base.scene_cut),
+            activity_on: or(self.activity_on, base.activity_on),
+            activity_off: or(self.activity_off, base.activity_off),
             luma_shift: or(self.luma_shift, base.luma_shift),
             flicker: or(self.flicker, base.flicker),
             ghosting: or(self.ghosting, base.ghosting),

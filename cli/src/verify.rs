@@ -25,6 +25,7 @@ use crate::{
     error::CliError,
     interrupt,
     output::{Out, grouped},
+    zones::ZoneArgs,
 };
 
 /// Arguments of `verify`.
@@ -46,6 +47,8 @@ pub struct VerifyArgs {
     decode: DecodeArgs,
     #[command(flatten)]
     gate: GateArgs,
+    #[command(flatten)]
+    zones: ZoneArgs,
 }
 
 /// The server's thresholds, which decide what is selected where the recording has none of its own.
@@ -54,13 +57,21 @@ pub struct VerifyArgs {
     next_help_heading = "Thresholds of the server, for recordings that have none of their own"
 )]
 struct GateArgs {
-    /// Keepalive interval in frames; 0 disables it
-    #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES", default_value_t = 30)]
-    keepalive_frames: u32,
+    /// Keepalive interval in frames; 0 disables it [default: 2 s]
+    #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES")]
+    keepalive_frames: Option<u32>,
     /// Scene score of a cut
     #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_SCENE_CUT", default_value = "0.5",
         value_parser = score)]
     scene_cut: Score,
+    /// Activity score that starts an episode
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_ACTIVITY_ON", default_value = "0.0035",
+        value_parser = score)]
+    activity_on: Score,
+    /// Activity score below which an episode ends
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_ACTIVITY_OFF", default_value = "0.0015",
+        value_parser = score)]
+    activity_off: Score,
     /// Change of mean luma
     #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_LUMA_SHIFT", default_value = "0.15",
         value_parser = score)]
@@ -86,15 +97,21 @@ fn score(text: &str) -> Result<Score, String> {
 
 impl From<&GateArgs> for GateConfig {
     fn from(args: &GateArgs) -> GateConfig {
-        let GateArgs { keepalive_frames, scene_cut, luma_shift, flicker, ghosting, noise } = *args;
+        let &GateArgs {
+            keepalive_frames, scene_cut, activity_on, activity_off, luma_shift, ..
+        } = args;
+        let &GateArgs { flicker, ghosting, noise, .. } = args;
+        let default = GateConfig::default();
         GateConfig {
-            keepalive_frames,
+            keepalive_frames: keepalive_frames.unwrap_or(default.keepalive_frames),
+            keepalive_ms: default.keepalive_ms.filter(|_| keepalive_frames.is_none()),
             scene_cut,
+            activity_on,
+            activity_off,
             luma_shift,
             flicker,
             ghosting,
             noise,
-            ..GateConfig::default()
         }
     }
 }
@@ -149,7 +166,16 @@ fn prove(
         None => local_path(&pass.source_uri)?,
     };
     let gate = pass.gate.unwrap_or_else(|| (&args.gate).into());
-    let proof = compare::prove(supervisor, pass, &path, gate, cancel)?;
+    let zones = args.zones.zones()?;
+    if zones.names() != pass.zones {
+        let told = format!(
+            "event {}: it was recorded with the zones [{}], whose corners no log has: name the same by --zone",
+            pass.seq.0,
+            pass.zones.join(", ")
+        );
+        return Err(CliError::Usage(told));
+    }
+    let proof = compare::prove(supervisor, pass, &path, (gate, zones), cancel)?;
     let Proof { decoder, frames, stills, divergence } = proof;
     let source = path.display().to_string();
     Ok(PassRecord { seq: pass.seq.0, source, decoder, frames, stills, divergence })

@@ -2,7 +2,7 @@
 //!
 //! Unknown fields are ignored, as the contract asks of every consumer.
 
-use media::{EventType, Marker, Score, Signal};
+use media::{Activity, CellBox, EventType, Marker, Score, Signal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -68,6 +68,36 @@ pub struct SignalRecord {
     pub noise_variance_score: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene_score: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity_score: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity_region: Option<Region>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activity_zones: Vec<u16>,
+}
+
+/// Part of the picture, in fractions of its sides.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Region {
+    pub x: f64,
+    pub y: f64,
+    pub width: f64,
+    pub height: f64,
+}
+
+impl From<CellBox> for Region {
+    fn from(cells: CellBox) -> Region {
+        let [x, y, width, height] = cells.fractions().map(Score::as_f64);
+        Region { x, y, width, height }
+    }
+}
+
+impl Region {
+    fn cells(&self) -> Option<CellBox> {
+        let side = |value| Score::from_f64(value).ok();
+        let sides = [side(self.x)?, side(self.y)?, side(self.width)?, side(self.height)?];
+        CellBox::from_fractions(sides).ok()
+    }
 }
 
 impl From<&Signal> for SignalRecord {
@@ -82,6 +112,15 @@ impl From<&Signal> for SignalRecord {
             ghosting_score: signal.ghosting_score.as_f64(),
             noise_variance_score: signal.noise_variance_score.as_f64(),
             scene_score: signal.scene_score.map(Score::as_f64),
+            activity_score: signal.activity.map(|activity| activity.score.as_f64()),
+            activity_region: signal
+                .activity
+                .map(|activity| activity.region)
+                .filter(|cells| !cells.is_empty())
+                .map(Region::from),
+            activity_zones: signal.activity.map_or(Vec::new(), |activity| {
+                Activity::zone_indices(activity.zones).collect()
+            }),
         }
     }
 }
@@ -102,6 +141,17 @@ impl SignalRecord {
             noise_variance_score: score(self.noise_variance_score)?,
             scene_score: match self.scene_score {
                 Some(value) => Some(score(value)?),
+                None => None,
+            },
+            activity: match self.activity_score {
+                Some(value) => Some(Activity {
+                    score: score(value)?,
+                    region: match &self.activity_region {
+                        Some(region) => region.cells()?,
+                        None => CellBox::default(),
+                    },
+                    zones: Activity::zone_bits(&self.activity_zones)?,
+                }),
                 None => None,
             },
         })

@@ -6,7 +6,8 @@
 use std::{error::Error, fs::File, ops::ControlFlow, path::PathBuf, thread, time::Instant};
 
 use decode::{
-    Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, Stop, decode_file,
+    Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, SinkStop,
+    decode_file,
 };
 use media::{Frame, PixelsLost, Rate};
 
@@ -19,7 +20,7 @@ impl FrameSink for Times {
         self.0.clear();
     }
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         self.0.push(frame.pts.ticks);
         ControlFlow::Continue(())
     }

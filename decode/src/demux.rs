@@ -13,11 +13,11 @@ use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp, Wal
 
 use crate::{
     DecodeError, Sampling,
-    continuity::Continuity,
     ffi::{Format, Packet, Parameters, StreamFacts},
+    random_access::RandomAccessDetector,
     sampling::Position,
-    segment::{Segment, Segmenter, Unit},
-    start::Inspector,
+    segment::{CodedPacket, Segment, Segmenter},
+    timestamp_offset::TimestampRebaser,
 };
 pub use earlier::Earlier;
 pub use excerpt::{ExcerptContainer, ExcerptStart};
@@ -54,6 +54,8 @@ pub struct StreamInfo {
     pub declared_frames: Option<u64>,
     /// Wall time of its start, as the container says.
     pub wall_start: Option<WallTime>,
+    /// It is made while it is read, and nothing says when that ends.
+    pub is_endless: bool,
 }
 
 /// Demuxers that read media from the one input they are given.
@@ -121,7 +123,7 @@ pub struct Demuxer {
     stream: StreamInfo,
     parameters: Arc<Parameters>,
     limits: Limits,
-    inspector: Inspector,
+    inspector: RandomAccessDetector,
     segmenter: Segmenter<Packet>,
     /// Earliest and latest instant of the packets read.
     seen: Option<(Timestamp, Timestamp)>,
@@ -132,7 +134,7 @@ pub struct Demuxer {
     /// It comes as it is shown, and each picture is wanted at once.
     is_camera: bool,
     /// The input is made of parts that each count time anew.
-    continuity: Option<Continuity>,
+    continuity: Option<TimestampRebaser>,
     /// Number of packets within which its output is wanted.
     hurry: Option<usize>,
     /// Frames that it goes on from.
@@ -171,7 +173,7 @@ impl Demuxer {
     /// For an input made of parts that may each count time anew: times go on from part to part.
     #[must_use]
     pub fn joined(self) -> Demuxer {
-        Demuxer { continuity: Some(Continuity::new(self.stream.timebase)), ..self }
+        Demuxer { continuity: Some(TimestampRebaser::new(self.stream.timebase)), ..self }
     }
 
     /// For outputs that are wanted as soon as so many packets are decoded: a longer first GOP, which
@@ -230,13 +232,14 @@ impl Demuxer {
             declared_frames: facts.frames,
             wall_start: format.wall_start(stream_index),
             container,
+            is_endless: false,
         };
         let mut segmenter = Segmenter::new();
         if !can_start_anew(codec, parameters) {
             segmenter.stop_cutting();
         }
         Ok(Demuxer {
-            inspector: Inspector::new(codec, parameters.extradata()),
+            inspector: RandomAccessDetector::new(codec, parameters.extradata()),
             format,
             stream_index,
             stream,
@@ -338,7 +341,7 @@ impl Demuxer {
         if !is_ours {
             return;
         }
-        self.segmenter.push(Unit {
+        self.segmenter.push(CodedPacket {
             pts: packet.pts(),
             is_discarded: packet.is_discarded(),
             reconfigures: packet.reconfigures(),

@@ -5,35 +5,35 @@
 #![expect(unsafe_code, reason = "libav is a C library")]
 
 mod aes;
+mod av_frame;
+mod callbacks;
 mod codec;
 mod cuda;
 mod device;
+mod device_frame;
 mod driver;
 mod error;
 mod format;
-mod guard;
-mod holes;
 mod io;
-mod kept;
 mod mux;
+mod nut_reader;
 mod packet;
 mod parameters;
-mod picture;
 mod place;
-mod raw;
 mod size;
+mod undecoded_blocks;
 
 pub use aes::CbcDecryptor;
+pub(crate) use av_frame::{DecodedFrame, RawFrame};
 pub(crate) use codec::{Context, OnDamage, Output, decoder_name};
 pub use device::{Device, DeviceSpec};
 pub(crate) use error::AvError;
 pub(crate) use format::{Format, StreamFacts};
 pub(crate) use mux::Muxer;
+pub(crate) use nut_reader::NutFrames;
 pub(crate) use packet::Packet;
 pub(crate) use parameters::Parameters;
-pub(crate) use picture::{RawFrame, Shown};
 pub(crate) use place::Place;
-pub(crate) use raw::RawPictures;
 
 use std::sync::Once;
 
@@ -44,5 +44,5 @@ use ffmpeg_next::ffi;
 fn silence_log() {
     static ONCE: Once = Once::new();
     // SAFETY: sets one process-wide function, which may be called from any thread.
-    ONCE.call_once(|| unsafe { ffi::av_log_set_callback(Some(guard::note_complaint)) });
+    ONCE.call_once(|| unsafe { ffi::av_log_set_callback(Some(callbacks::note_complaint)) });
 }

@@ -6,8 +6,8 @@
 //! that alone gives the same pictures on every run. A camera's pictures are decoded one at a time on the
 //! calling thread, and each is delivered before more is waited for.
 
-mod feed;
-mod first;
+mod decode_pass;
+mod preferred_decoder;
 mod schedule;
 mod worker;
 
@@ -15,11 +15,13 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
 use media::{Extent, Frame, PixelsLost, Rate};
 
-use crate::{DecodeError, Decoders, Demuxer, Sampling, engine::OpenEngine, sampling::Position};
-use first::First;
+use crate::{
+    DecodeError, Decoders, Demuxer, Sampling, decoder::DecoderFactory, sampling::Position,
+};
+use preferred_decoder::PreferredDecoderState;
 pub(crate) use schedule::frame_ticks;
-use schedule::{Job, Round, Schedule, StopOnPanic};
-use worker::{Decoded, Halt, Outcome, Worker};
+use schedule::{DecodeRound, Job, Schedule, StopOnPanic};
+use worker::{Decoded, Outcome, SegmentAbort, Worker};
 
 /// Options of decoding a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub trait FrameSink: Send {
     fn begin(&mut self, segment: SegmentInfo);
 
     /// The next sampled frame in presentation order; `index` counts sampled frames of the file.
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop>;
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop>;
 
     /// A picture was decoded that is not sampled: a sign of life between sparse samples.
     fn passed_over(&mut self) {}
@@ -69,7 +71,7 @@ pub trait FrameSink: Send {
 
 /// Reason that a sink takes no more frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum SinkStop {
     /// The decoding of the whole file ends.
     Ended,
     /// A frame that it was given has lost its pixels with the device: the segment starts over, decoded
@@ -128,14 +130,17 @@ pub fn decode_file_by<S: FrameSink>(
     let mut collector = Collector { position: begin, ..Collector::default() };
     let mut conceals = demuxer.is_live();
     let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live());
-    let first = First::new(asked);
+    let first = PreferredDecoderState::new(asked);
     let facts = loop {
         // Without it the reference cuts as ever: what it makes of damage depends on its cuts.
-        if first.engines().is_some_and(OpenEngine::is_continuous) {
+        if first.engines().is_some_and(DecoderFactory::is_continuous) {
             demuxer = demuxer.uncut();
         }
-        let round =
-            Round { conceals, is_accelerated: first.engines().is_some(), given: collector.given };
+        let round = DecodeRound {
+            conceals,
+            is_accelerated: first.engines().is_some(),
+            given: collector.given,
+        };
         let decode = if demuxer.is_camera() { decode_as_it_comes } else { decode_once };
         let schedule = Schedule::new(demuxer, options, round);
         let ending = decode(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
@@ -176,7 +181,7 @@ enum Ending {
 
 fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
     schedule: &Schedule,
-    first: &First<'_>,
+    first: &PreferredDecoderState<'_>,
     collector: &mut Collector,
     make_sink: &M,
     deliver: &mut D,
@@ -214,7 +219,7 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
 /// The same on this thread: no output waits for what a read waits for.
 fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
     schedule: &Schedule,
-    first: &First<'_>,
+    first: &PreferredDecoderState<'_>,
     collector: &mut Collector,
     make_sink: &M,
     deliver: &mut D,
@@ -283,10 +288,10 @@ impl Collector {
                 let flow = self.accept(schedule, &job, decoded, deliver);
                 flow.map_break(|()| Ok(Ending::Final))
             }
-            Err(Halt::SinkEnded) => ControlFlow::Break(Ok(Ending::Final)),
-            Err(Halt::Damaged) => ControlFlow::Break(Ok(Ending::Damaged)),
-            Err(Halt::Lost(_)) => ControlFlow::Break(Ok(Ending::Lost)),
-            Err(Halt::Error(error)) => ControlFlow::Break(Err(error)),
+            Err(SegmentAbort::SinkEnded) => ControlFlow::Break(Ok(Ending::Final)),
+            Err(SegmentAbort::Damaged) => ControlFlow::Break(Ok(Ending::Damaged)),
+            Err(SegmentAbort::Lost(_)) => ControlFlow::Break(Ok(Ending::Lost)),
+            Err(SegmentAbort::Error(error)) => ControlFlow::Break(Err(error)),
         }
     }
 

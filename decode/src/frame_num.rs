@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use media::Bits;
+
 use crate::nal::{Framing, Nals};
 
 /// Follows the numbers of one stream with start codes, in decode order.
@@ -42,8 +44,8 @@ impl FrameNumbers {
                     self.sequences.extend(sequence);
                 }
                 8 => {
-                    let mut bits = Bits::new(payload);
-                    if let (Some(id), Some(of)) = (bits.unsigned(), bits.unsigned())
+                    let mut bits = Bits::of_nal(payload);
+                    if let (Some(id), Some(of)) = (unsigned(&mut bits), unsigned(&mut bits))
                         && id < 256
                     {
                         self.pictures.insert(id, of);
@@ -62,11 +64,11 @@ impl FrameNumbers {
 
     /// The picture with this slice (7.3.3); `None` where its sets are not known.
     fn follows(&mut self, is_reference: bool, slice: &[u8]) -> Option<bool> {
-        let mut bits = Bits::new(slice);
+        let mut bits = Bits::of_nal(slice);
         // first_mb_in_slice, slice_type.
-        bits.unsigned()?;
-        bits.unsigned()?;
-        let sequence = self.sequences.get(self.pictures.get(&bits.unsigned()?)?)?;
+        unsigned(&mut bits)?;
+        unsigned(&mut bits)?;
+        let sequence = self.sequences.get(self.pictures.get(&unsigned(&mut bits)?)?)?;
         if sequence.separate_planes {
             bits.take(2)?;
         }
@@ -83,42 +85,42 @@ impl FrameNumbers {
 
 /// The number and the contents of a sequence parameter set (7.3.2.1.1).
 fn sequence(payload: &[u8]) -> Option<(u32, Sequence)> {
-    let mut bits = Bits::new(payload);
+    let mut bits = Bits::of_nal(payload);
     let profile = bits.take(8)?;
     // Constraints and level.
     bits.take(16)?;
-    let id = bits.unsigned().filter(|&id| id < 32)?;
+    let id = unsigned(&mut bits).filter(|&id| id < 32)?;
     let mut separate_planes = false;
     if matches!(profile, 100 | 110 | 122 | 244 | 44 | 83 | 86 | 118 | 128 | 138 | 139 | 134 | 135) {
-        let chroma_format = bits.unsigned()?;
+        let chroma_format = unsigned(&mut bits)?;
         if chroma_format == 3 {
             separate_planes = bits.take(1)? == 1;
         }
         // Bit depths of luma and chroma, qpprime_y_zero_transform_bypass_flag.
-        bits.unsigned()?;
-        bits.unsigned()?;
+        unsigned(&mut bits)?;
+        unsigned(&mut bits)?;
         bits.take(1)?;
         if bits.take(1)? == 1 {
             skip_scaling_lists(&mut bits, if chroma_format == 3 { 12 } else { 8 })?;
         }
     }
-    let frame_num_bits = bits.unsigned().filter(|&minus_4| minus_4 <= 12)? + 4;
-    match bits.unsigned()? {
-        0 => drop(bits.unsigned()?),
+    let frame_num_bits = unsigned(&mut bits).filter(|&minus_4| minus_4 <= 12)? + 4;
+    match unsigned(&mut bits)? {
+        0 => drop(unsigned(&mut bits)?),
         1 => {
             // delta_pic_order_always_zero_flag, offset_for_non_ref_pic,
             // offset_for_top_to_bottom_field and the cycle; a signed value is as long as an unsigned.
             bits.take(1)?;
-            bits.unsigned()?;
-            bits.unsigned()?;
-            for _ in 0..bits.unsigned().filter(|&count| count < 256)? {
-                bits.unsigned()?;
+            unsigned(&mut bits)?;
+            unsigned(&mut bits)?;
+            for _ in 0..unsigned(&mut bits).filter(|&count| count < 256)? {
+                unsigned(&mut bits)?;
             }
         }
         _ => {}
     }
     // max_num_ref_frames
-    bits.unsigned()?;
+    unsigned(&mut bits)?;
     let allows_gaps = bits.take(1)? == 1;
     Some((id, Sequence { frame_num_bits, allows_gaps, separate_planes }))
 }
@@ -131,7 +133,7 @@ fn skip_scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
         }
         let mut next_scale = 8;
         for _ in 0..if list < 6 { 16 } else { 64 } {
-            next_scale = (next_scale + bits.signed()?).rem_euclid(256);
+            next_scale = (next_scale + signed(bits)?).rem_euclid(256);
             if next_scale == 0 {
                 break;
             }
@@ -140,56 +142,15 @@ fn skip_scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
     Some(())
 }
 
-/// The bits of a NAL unit without its emulation prevention bytes (7.4.1).
-struct Bits<'a> {
-    rest: &'a [u8],
-    zeros: usize,
-    byte: u8,
-    left: u32,
+/// se(v), 9.1.1.
+fn signed(bits: &mut Bits<'_>) -> Option<i32> {
+    let value = unsigned(bits)?;
+    let half = (value / 2 + value % 2) as i32;
+    Some(if value % 2 == 1 { half } else { -half })
 }
 
-impl<'a> Bits<'a> {
-    fn new(payload: &'a [u8]) -> Bits<'a> {
-        Bits { rest: payload, zeros: 0, byte: 0, left: 0 }
-    }
-
-    fn bit(&mut self) -> Option<u32> {
-        if self.left == 0 {
-            let (mut byte, mut rest) = self.rest.split_first()?;
-            if self.zeros >= 2 && *byte == 3 {
-                self.zeros = 0;
-                (byte, rest) = rest.split_first()?;
-            }
-            self.zeros = if *byte == 0 { self.zeros + 1 } else { 0 };
-            (self.byte, self.rest, self.left) = (*byte, rest, 8);
-        }
-        self.left -= 1;
-        Some(u32::from(self.byte >> self.left & 1))
-    }
-
-    /// The next `count` bits, at most 32.
-    fn take(&mut self, count: u32) -> Option<u32> {
-        (0..count).try_fold(0, |value, _| Some(value << 1 | self.bit()?))
-    }
-
-    /// ue(v), 9.1.
-    fn unsigned(&mut self) -> Option<u32> {
-        let mut zeros = 0;
-        while self.bit()? == 0 {
-            zeros += 1;
-            if zeros > 31 {
-                return None;
-            }
-        }
-        Some((1 << zeros) - 1 + self.take(zeros)?)
-    }
-
-    /// se(v), 9.1.1.
-    fn signed(&mut self) -> Option<i32> {
-        let value = self.unsigned()?;
-        let half = (value / 2 + value % 2) as i32;
-        Some(if value % 2 == 1 { half } else { -half })
-    }
+fn unsigned(bits: &mut Bits<'_>) -> Option<u32> {
+    bits.ue(31)
 }
 
 #[cfg(test)]
@@ -197,39 +158,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-
-    /// Bits as they are written, then bytes.
-    #[derive(Default)]
-    struct Writer(Vec<bool>);
-
-    impl Writer {
-        fn bits(mut self, count: u32, value: u32) -> Writer {
-            self.0.extend((0..count).rev().map(|at| value >> at & 1 == 1));
-            self
-        }
-
-        fn unsigned(self, value: u32) -> Writer {
-            let len = (value + 1).ilog2();
-            self.bits(len, 0).bits(len + 1, value + 1)
-        }
-
-        /// A NAL unit behind a start code.
-        fn nal(mut self, header: u8) -> Vec<u8> {
-            // The stop bit, so that no unit ends in a zero.
-            self.0.push(true);
-            let mut unit = vec![0, 0, 1, header];
-            for bits in self.0.chunks(8) {
-                let byte = (0..8).fold(0, |byte, at| {
-                    byte << 1 | u8::from(bits.get(at).copied().unwrap_or(false))
-                });
-                if byte <= 3 && unit.ends_with(&[0, 0]) {
-                    unit.push(3);
-                }
-                unit.push(byte);
-            }
-            unit
-        }
-    }
+    use crate::bit_writer::Writer;
 
     /// Parameter sets with numbers of five bits.
     fn sets(high: bool, allows_gaps: bool) -> Vec<u8> {
@@ -297,19 +226,6 @@ mod tests {
                 numbers.misses(&framed);
             }
             numbers.misses(&slice(0x41, 31));
-        }
-
-        #[test]
-        fn integers_are_read_as_they_are_written(values in vec(any::<u16>(), 1..40)) {
-            let written = values.iter().fold(Writer::default(), |writer, &value| {
-                writer.unsigned(value.into()).bits(16, value.into())
-            });
-            let unit = written.nal(0x67);
-            let mut bits = Bits::new(&unit[4..]);
-            for value in values {
-                prop_assert_eq!(bits.unsigned(), Some(value.into()));
-                prop_assert_eq!(bits.take(16), Some(value.into()));
-            }
         }
     }
 }

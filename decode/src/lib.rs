@@ -7,38 +7,41 @@
 #![deny(unsafe_code)]
 
 mod backend;
-mod continuity;
+#[cfg(test)]
+#[path = "tests/bit_writer.rs"]
+mod bit_writer;
+mod decoder;
 mod demux;
-mod engine;
 mod error;
 mod ffi;
+mod ffmpeg_cli;
 mod file;
 mod frame_num;
-mod gop;
+mod keyframe_gate;
 mod live;
 mod nal;
 mod plan;
 mod probe;
-mod program;
 mod pts_pairing;
+mod random_access;
 mod sampling;
 mod segment;
-mod start;
+mod timestamp_offset;
 mod units;
 
 pub use backend::{Backend, BackendError};
+pub use decoder::Decoders;
 pub use demux::{
     Demuxer, Earlier, ExcerptContainer, ExcerptStart, Input, Limits, PLAYLIST_HEAD_BYTES,
     StreamInfo, is_playlist,
 };
-pub use engine::Decoders;
 pub use error::DecodeError;
 pub use ffi::{CbcDecryptor, Device, DeviceSpec};
+pub use ffmpeg_cli::{FfmpegPipes, ProgramInput, SpawnFn, arguments as program_arguments};
 pub use file::{
-    FileOptions, FileReport, FrameSink, SegmentInfo, Stop, decode_file, decode_file_by,
+    FileOptions, FileReport, FrameSink, SegmentInfo, SinkStop, decode_file, decode_file_by,
 };
 pub use live::{Decoder, LiveOptions, open_decoder, open_decoder_by};
-pub use probe::{Tried, try_clips};
-pub use program::{Conversation, ProgramInput, Start, arguments as program_arguments};
+pub use probe::{CodecProbeResult, try_clips};
 pub use sampling::Sampling;
 pub use units::{CodedPicture, CodedPictures};

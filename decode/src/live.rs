@@ -12,10 +12,10 @@ use media::{AccessUnit, Codec, Frame};
 
 use crate::{
     DecodeError, Decoders, Limits,
+    decoder::{FrameDecoder, open_software},
     demux::check_extent,
-    engine::{Engine, open_software},
-    ffi::{AvError, OnDamage, Output, Packet, Place, RawFrame, Shown},
-    gop::Gop,
+    ffi::{AvError, DecodedFrame, OnDamage, Output, Packet, Place, RawFrame},
+    keyframe_gate::KeyframeGate,
     pts_pairing::PtsPairing,
 };
 
@@ -71,14 +71,14 @@ pub fn open_decoder_by(
         limits,
         name: engine.name(),
         engine,
-        gop: Gop::new(codec),
+        gop: KeyframeGate::new(codec),
         pairing: PtsPairing::default(),
         ready: VecDeque::new(),
         frames: 0,
     }))
 }
 
-fn open_discarding(codec: Codec, limits: Limits) -> Result<Box<dyn Engine>, DecodeError> {
+fn open_discarding(codec: Codec, limits: Limits) -> Result<Box<dyn FrameDecoder>, DecodeError> {
     open_software(codec, None, 1, OnDamage::Discard, limits)
 }
 
@@ -86,8 +86,8 @@ struct LiveDecoder {
     codec: Codec,
     limits: Limits,
     name: String,
-    engine: Box<dyn Engine>,
-    gop: Gop,
+    engine: Box<dyn FrameDecoder>,
+    gop: KeyframeGate,
     pairing: PtsPairing,
     /// Out of the decoder and not polled yet, each with the key of its unit.
     ready: VecDeque<(i64, Frame)>,
@@ -175,7 +175,7 @@ impl LiveDecoder {
     fn pair(&mut self, frame: RawFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
-        let Shown { extent, layout, pixels } = frame.into_shown(&mut Place::default())?;
+        let DecodedFrame { extent, layout, pixels } = frame.into_shown(&mut Place::default())?;
         check_extent(extent, self.limits)?;
         Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
     }

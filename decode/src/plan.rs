@@ -7,16 +7,16 @@ use crate::segment::Segment;
 
 /// Packets to send to the decoder, and frames that must come out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct SkipPlan {
     /// For each unit of the segment: it is needed.
     pub(crate) needed: Vec<bool>,
     /// Presentation times of the samples, in order.
     pub(crate) targets: Vec<i64>,
 }
 
-impl Plan {
+impl SkipPlan {
     /// The packets needed for the frames at `targets`, which are in order.
-    pub(crate) fn new<P>(segment: &Segment<P>, targets: Vec<i64>) -> Plan {
+    pub(crate) fn new<P>(segment: &Segment<P>, targets: Vec<i64>) -> SkipPlan {
         let is_target =
             |pts: Option<i64>| pts.is_some_and(|pts| targets.binary_search(&pts).is_ok());
         let units = &segment.units;
@@ -29,28 +29,28 @@ impl Plan {
                 unit.coded.is_unreferenced && Some(unit.coded.temporal_layer) == top_layer;
             last.is_some_and(|last| index <= last) && (!is_free || is_target(unit.pts))
         });
-        Plan { needed: needed.collect(), targets }
+        SkipPlan { needed: needed.collect(), targets }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{segment::Unit, start::Coded};
+    use crate::{random_access::PacketInfo, segment::CodedPacket};
 
     /// A digit per packet, its temporal layer; lower-case letters a, b, c for unreferenced
     /// pictures of layers 0, 1, 2.
     fn segment(kinds: &str, times: &[i64]) -> Segment<()> {
         let unit = |(kind, &pts): (char, &i64)| {
             let layer = kind.to_digit(16).expect("a digit or a letter") as u8;
-            Unit {
+            CodedPacket {
                 pts: Some(pts),
                 is_discarded: false,
                 reconfigures: false,
-                coded: Coded {
+                coded: PacketInfo {
                     is_unreferenced: layer >= 10,
                     temporal_layer: layer % 10,
-                    ..Coded::default()
+                    ..PacketInfo::default()
                 },
                 bytes: 1,
                 payload: (),
@@ -76,7 +76,7 @@ mod tests {
             ("no top layer to leave out", "0a01", &[0, 1, 2, 3], &[3], "####"),
         ];
         for (name, kinds, times, targets, expected) in cases {
-            let plan = Plan::new(&segment(kinds, times), targets.to_vec());
+            let plan = SkipPlan::new(&segment(kinds, times), targets.to_vec());
             let drawn: String =
                 plan.needed.iter().map(|&needed| if needed { '#' } else { '.' }).collect();
             assert_eq!(drawn, expected, "{name}");

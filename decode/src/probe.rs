@@ -1,6 +1,6 @@
 //! Test of a decoder: sixteen pictures of every codec, bit for bit.
 //!
-//! What a device or a library says of itself proves nothing; libav falls back without a word. The clips
+//! The words of a device or a library about itself prove nothing; libav falls back without a word. The clips
 //! are ours, rendered by `probe/render.py`.
 
 use std::{io::Cursor, ops::ControlFlow};
@@ -8,7 +8,8 @@ use std::{io::Cursor, ops::ControlFlow};
 use media::{Codec, Frame, PixelsLost, Plane, Sample};
 
 use crate::{
-    Decoders, Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, Stop, decode_file_by,
+    Decoders, Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, SinkStop,
+    decode_file_by,
 };
 
 /// Pictures of each clip.
@@ -16,7 +17,7 @@ const FRAMES: u64 = 16;
 
 /// Result of one clip.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct CodecProbeResult {
     /// Its codec.
     pub codec: Codec,
     /// Bits of its samples.
@@ -60,15 +61,15 @@ const CLIPS: [Clip; 10] = [
 ];
 
 /// Has `decoders` decode every clip.
-pub fn try_clips(decoders: &Decoders) -> Vec<Tried> {
+pub fn try_clips(decoders: &Decoders) -> Vec<CodecProbeResult> {
     CLIPS.iter().map(|clip| clip.tried_by(decoders)).collect()
 }
 
 impl Clip {
     /// Tries the decoder that is asked first; and where that fails, libav's own.
-    fn tried_by(&self, decoders: &Decoders) -> Tried {
+    fn tried_by(&self, decoders: &Decoders) -> CodecProbeResult {
         let Clip { codec, bits, .. } = *self;
-        let tried = |decoder, reason| Tried { codec, bits, decoder, reason };
+        let tried = |decoder, reason| CodecProbeResult { codec, bits, decoder, reason };
         match self.decode(decoders) {
             Ok((decoder, None)) => tried(Some(decoder), None),
             Ok((decoder, Some(reason))) => tried(Some(decoder), Some(reason)),
@@ -153,10 +154,10 @@ impl FrameSink for Digests {
         self.0.clear();
     }
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         let picture = match frame.pixels.host() {
             Ok(picture) => picture,
-            Err(lost) => return ControlFlow::Break(Stop::PixelsLost(lost)),
+            Err(lost) => return ControlFlow::Break(SinkStop::PixelsLost(lost)),
         };
         let mut digest = Digest::default();
         digest.add_plane(picture.luma());
@@ -177,9 +178,10 @@ mod tests {
     #[test]
     fn the_reference_decodes_every_clip() {
         let tried = try_clips(&Decoders::software());
-        let failed: Vec<&Tried> = tried.iter().filter(|tried| tried.reason.is_some()).collect();
+        let failed: Vec<&CodecProbeResult> =
+            tried.iter().filter(|tried| tried.reason.is_some()).collect();
         assert!(failed.is_empty(), "{failed:#?}");
-        for Tried { codec, decoder, .. } in tried {
+        for CodecProbeResult { codec, decoder, .. } in tried {
             assert!(decoder.is_some_and(|name| name.starts_with("software:")), "{codec:?}");
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::start::Coded;
+use crate::random_access::PacketInfo;
 
 /// Most packets held while a cut is looked for: two GOPs of 10 s at 50 frames a second.
 pub(crate) const SEGMENT_PACKETS_MAX: usize = 1024;
@@ -17,7 +17,7 @@ const PIECE_PACKETS: usize = 64;
 
 /// One packet with what is known about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit<P> {
+pub(crate) struct CodedPacket<P> {
     /// Presentation time in stream ticks.
     pub(crate) pts: Option<i64>,
     /// The container's edit list hides its picture.
@@ -25,14 +25,14 @@ pub(crate) struct Unit<P> {
     /// It changes the decoder's configuration out of band.
     pub(crate) reconfigures: bool,
     /// Facts about its picture from its bytes.
-    pub(crate) coded: Coded,
+    pub(crate) coded: PacketInfo,
     /// Size of the coded bytes.
     pub(crate) bytes: usize,
     /// The packet itself.
     pub(crate) payload: P,
 }
 
-impl<P> Unit<P> {
+impl<P> CodedPacket<P> {
     /// It gives one picture of the output.
     pub(crate) fn is_shown(&self) -> bool {
         !self.is_discarded && !self.coded.is_hidden
@@ -42,7 +42,7 @@ impl<P> Unit<P> {
 /// Packets in decode order that are decoded in one go.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment<P> {
-    pub(crate) units: Vec<Unit<P>>,
+    pub(crate) units: Vec<CodedPacket<P>>,
     /// Goes on with the decoder of the segment before.
     pub(crate) continues_previous: bool,
     /// The next segment goes on with this one's decoder.
@@ -61,7 +61,7 @@ impl<P> Segment<P> {
     }
 }
 
-fn sorted_times<P>(units: &[Unit<P>]) -> Option<Vec<i64>> {
+fn sorted_times<P>(units: &[CodedPacket<P>]) -> Option<Vec<i64>> {
     let shown = units.iter().filter(|unit| unit.is_shown());
     let mut times = shown.map(|unit| unit.pts).collect::<Option<Vec<i64>>>()?;
     times.sort_unstable();
@@ -70,7 +70,7 @@ fn sorted_times<P>(units: &[Unit<P>]) -> Option<Vec<i64>> {
 
 /// Gathers packets and hands out segments.
 pub(crate) struct Segmenter<P> {
-    gathered: Vec<Unit<P>>,
+    gathered: Vec<CodedPacket<P>>,
     gathered_bytes: usize,
     /// Index in `gathered` of the clean start whose GOP is not complete yet; never 0.
     candidate: Option<usize>,
@@ -120,7 +120,7 @@ impl<P> Segmenter<P> {
     }
 
     /// Takes the next packet in decode order.
-    pub(crate) fn push(&mut self, unit: Unit<P>) {
+    pub(crate) fn push(&mut self, unit: CodedPacket<P>) {
         if unit.reconfigures {
             self.stop_cutting();
         }
@@ -220,16 +220,16 @@ mod tests {
 
     /// A letter per packet: S start, p other, h hidden start-less, r needs earlier pictures,
     /// x reconfigures; then its time.
-    fn unit(kind: char, pts: Option<i64>) -> Unit<()> {
-        Unit {
+    fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
+        CodedPacket {
             pts,
             is_discarded: false,
             reconfigures: kind == 'x',
-            coded: Coded {
+            coded: PacketInfo {
                 is_start: kind == 'S',
                 needs_earlier: kind == 'r',
                 is_hidden: kind == 'h',
-                ..Coded::default()
+                ..PacketInfo::default()
             },
             bytes: 1,
             payload: (),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     /// Lengths of the segments; `+` after one that the next continues.
-    fn cuts(units: impl IntoIterator<Item = Unit<()>>) -> Vec<String> {
+    fn cuts(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<String> {
         let mut segmenter = Segmenter::new();
         let mut found: Vec<Segment<()>> = Vec::new();
         for unit in units {
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn big_packets_are_bounded_too() {
         let mut segmenter = Segmenter::new();
-        segmenter.push(Unit { bytes: SEGMENT_BYTES_MAX, ..unit('S', Some(0)) });
+        segmenter.push(CodedPacket { bytes: SEGMENT_BYTES_MAX, ..unit('S', Some(0)) });
         let piece = segmenter.pop().expect("handed out at once");
         assert!(piece.is_continued);
         assert_eq!(segmenter.pending_packets(), 0);

@@ -11,8 +11,8 @@ use crate::{
     Demuxer,
     ffi::Packet,
     nal::{Framing, Nals},
-    segment::Unit,
-    start::framing,
+    random_access::framing,
+    segment::CodedPacket,
 };
 
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
@@ -35,7 +35,7 @@ pub struct CodedPictures {
     framing: Framing,
     /// Parameter sets of the container, framed as its packets.
     described: Vec<u8>,
-    pending: VecDeque<Unit<Packet>>,
+    pending: VecDeque<CodedPacket<Packet>>,
     /// Pictures so far that came without a time.
     untimed: i64,
 }
@@ -69,7 +69,7 @@ impl Iterator for CodedPictures {
 }
 
 impl CodedPictures {
-    fn picture(&mut self, unit: &Unit<Packet>) -> CodedPicture {
+    fn picture(&mut self, unit: &CodedPacket<Packet>) -> CodedPicture {
         let pts = match unit.pts.or(unit.payload.dts()) {
             Some(pts) => pts,
             None => self.next_untimed(),

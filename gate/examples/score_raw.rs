@@ -22,7 +22,7 @@ fn main() {
     let mut window = SignalWindow::new(AHEAD);
     let mut gate = Gate::new(GateConfig::default());
     let mut measured = Vec::new();
-    println!("frame pts_ms luma scene flicker ghosting noise hash reason selected");
+    println!("frame pts_ms luma scene flicker ghosting noise activity hash reason selected");
     for index in 0.. {
         let frame = raw::read_frame(&mut source, extent, raw::PLANAR, index);
         match &frame {
@@ -38,7 +38,7 @@ fn main() {
         while let Some(signal) = window.poll() {
             let decision = gate.offer(&signal);
             println!(
-                "{} {} {:.3} {:.3} {:.3} {:.3} {:.3} {:016x} {} {}",
+                "{} {} {:.3} {:.3} {:.3} {:.3} {:.3} {:.6} {:016x} {} {}",
                 signal.frame_index,
                 signal.pts_ms,
                 signal.luma_mean.as_f64(),
@@ -46,6 +46,7 @@ fn main() {
                 signal.flicker_score.as_f64(),
                 signal.ghosting_score.as_f64(),
                 signal.noise_variance_score.as_f64(),
+                signal.activity.unwrap_or_default().score.as_f64(),
                 signal.perceptual_hash,
                 decision.reason.as_str(),
                 decision.selected,

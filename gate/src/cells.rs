@@ -3,10 +3,12 @@
 //! One rule for every size, plane and backend. A side of at least as many samples as cells is cut
 //! into parts without gap or overlap; on a shorter side each cell is the one sample below it.
 
+use media::CellBox;
+
 /// Columns of luma cells; eight of them nest in each column of the perceptual hash.
-pub const LUMA_COLUMNS: usize = 64;
+pub const LUMA_COLUMNS: usize = CellBox::COLUMNS as usize;
 /// Rows of luma cells; five of them nest in each row of the perceptual hash.
-pub const LUMA_ROWS: usize = 40;
+pub const LUMA_ROWS: usize = CellBox::ROWS as usize;
 /// Columns of cells of each chroma plane.
 pub const CHROMA_COLUMNS: usize = 32;
 /// Rows of cells of each chroma plane.

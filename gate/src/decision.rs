@@ -1,11 +1,15 @@
 //! Decision of the gate about a frame, from its signal and the signals before it.
 //!
-//! A decision depends on the frame's own signal, the one before it and the distance from the
-//! first frame's index, so a gate resumed anywhere agrees with one that saw everything.
+//! A decision depends on the frame's own signal, the one before it, the distance from the first
+//! frame's index and the episode that is open: a gate resumed anywhere agrees with one that saw
+//! everything, or says that it is unsure.
 
 use media::{EventType, Score, Signal};
 
-use crate::GateConfig;
+use crate::{
+    GateConfig,
+    activity::{ActivityState, Change, Outcome, Tracker},
+};
 
 /// Reason that a frame is remarkable; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +18,12 @@ pub enum Reason {
     InitialFrame,
     /// `scene_score` at or above its threshold.
     SceneCut,
+    /// An episode of activity starts.
+    ActivityStarted,
+    /// Half as much activity again as in the frames of the episode that are kept.
+    ActivityPeak,
+    /// An episode of activity is over and the picture at rest.
+    ActivitySettled,
     /// The distance from the first frame's index is a multiple of the keepalive interval, or the frame is
     /// the first at or after a multiple of its time.
     PeriodicKeepalive,
@@ -31,9 +41,12 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, highest priority first.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 11] = [
         Reason::InitialFrame,
         Reason::SceneCut,
+        Reason::ActivityStarted,
+        Reason::ActivityPeak,
+        Reason::ActivitySettled,
         Reason::PeriodicKeepalive,
         Reason::ExposureShift,
         Reason::FlickerSuspected,
@@ -47,6 +60,9 @@ impl Reason {
         match self {
             Reason::InitialFrame => "initial_frame",
             Reason::SceneCut => "scene_cut",
+            Reason::ActivityStarted => "activity_started",
+            Reason::ActivityPeak => "activity_peak",
+            Reason::ActivitySettled => "activity_settled",
             Reason::PeriodicKeepalive => "periodic_keepalive",
             Reason::ExposureShift => "exposure_shift",
             Reason::FlickerSuspected => "flicker_suspected",
@@ -63,9 +79,12 @@ impl Reason {
             Reason::FlickerSuspected | Reason::GhostingSuspected | Reason::NoiseVarianceSpike => {
                 EventType::ArtifactSuspected
             }
-            Reason::InitialFrame | Reason::PeriodicKeepalive | Reason::ExposureShift => {
-                EventType::KeyframeKeep
-            }
+            Reason::InitialFrame
+            | Reason::ActivityStarted
+            | Reason::ActivityPeak
+            | Reason::ActivitySettled
+            | Reason::PeriodicKeepalive
+            | Reason::ExposureShift => EventType::KeyframeKeep,
             Reason::NoTrigger => EventType::ContextObservation,
         }
     }
@@ -82,6 +101,10 @@ pub struct Decision {
     pub event_type: EventType,
     /// Confidence of the event type.
     pub confidence: Score,
+    /// Change of the episode of activity, whatever the reason is.
+    pub activity: Option<Change>,
+    /// Of a gate that did not see the start: another past might give this frame another reason.
+    pub is_unsure: bool,
 }
 
 /// Decides frame by frame; pure, and a function of the signals alone.
@@ -90,27 +113,40 @@ pub struct Gate {
     config: GateConfig,
     first_index: Option<u64>,
     previous: Option<Signal>,
+    activity: Option<Tracker>,
 }
 
 impl Gate {
     /// A gate whose next frame is the first.
     pub fn new(config: GateConfig) -> Gate {
-        Gate { config, first_index: None, previous: None }
+        Gate { config, first_index: None, previous: None, activity: Some(Tracker::new()) }
     }
 
     /// A gate in the middle of a sequence that began at `first_index`.
     ///
     /// Its decisions equal those of a gate that saw every frame once it has been offered one
-    /// signal, whose own decision is to be ignored.
+    /// signal, whose own decision is to be ignored, but for those that it is unsure about.
     pub fn resume(config: GateConfig, first_index: u64) -> Gate {
-        Gate { first_index: Some(first_index), ..Gate::new(config) }
+        Gate { first_index: Some(first_index), activity: None, ..Gate::new(config) }
+    }
+
+    /// A gate that goes on behind `last`, at which the episodes stood so.
+    pub fn after(config: GateConfig, first_index: u64, last: Signal, state: ActivityState) -> Gate {
+        let activity = Some(Tracker::resume(state, last.pts_ms));
+        Gate { config, first_index: Some(first_index), previous: Some(last), activity }
+    }
+
+    /// State of the episodes behind the last frame.
+    pub fn activity(&self) -> ActivityState {
+        self.activity.as_ref().map(Tracker::state).unwrap_or_default()
     }
 
     /// Decides about the next frame.
     pub fn offer(&mut self, signal: &Signal) -> Decision {
         let first_index = *self.first_index.get_or_insert(signal.frame_index);
         let scene_score = signal.scene_score.unwrap_or_else(|| self.scene_from_hash(signal));
-        let reason = self.reason(signal, scene_score, first_index);
+        let outcome = self.track(signal, scene_score);
+        let reason = self.reason(signal, scene_score, first_index, outcome.change);
         let artifact = artifact_score(reason, signal);
         let selected = match artifact {
             Some(_) => !self.previous.is_some_and(|previous| self.holds(reason, &previous)),
@@ -123,15 +159,47 @@ impl Gate {
             None => highest(signal, scene_score).complement(),
         };
         self.previous = Some(*signal);
-        Decision { reason, selected, event_type: reason.event_type(), confidence }
+        let Outcome { change: activity, is_unsure } = outcome;
+        Decision {
+            reason,
+            selected,
+            event_type: reason.event_type(),
+            confidence,
+            activity,
+            is_unsure,
+        }
     }
 
-    fn reason(&self, signal: &Signal, scene_score: Score, first_index: u64) -> Reason {
+    fn track(&mut self, signal: &Signal, scene_score: Score) -> Outcome {
+        match &mut self.activity {
+            Some(tracker) => {
+                tracker.offer(&self.config, signal, scene_score >= self.config.scene_cut)
+            }
+            None => {
+                self.activity = Some(Tracker::after(signal.pts_ms));
+                Outcome { change: None, is_unsure: true }
+            }
+        }
+    }
+
+    fn reason(
+        &self,
+        signal: &Signal,
+        scene_score: Score,
+        first_index: u64,
+        activity: Option<Change>,
+    ) -> Reason {
         if signal.frame_index == first_index && self.previous.is_none() {
             return Reason::InitialFrame;
         }
         if scene_score >= self.config.scene_cut {
             return Reason::SceneCut;
+        }
+        match activity {
+            Some(Change::Started) => return Reason::ActivityStarted,
+            Some(Change::Peaked) => return Reason::ActivityPeak,
+            Some(Change::Settled) => return Reason::ActivitySettled,
+            None => {}
         }
         let distance = signal.frame_index.saturating_sub(first_index);
         let is_due = distance.checked_rem(u64::from(self.config.keepalive_frames)) == Some(0);

@@ -5,6 +5,7 @@
 //! Reads no clock, no environment, no file; starts no thread.
 #![deny(unsafe_code)]
 
+mod activity;
 mod artifact;
 mod cells;
 #[cfg(any(test, feature = "conformance"))]
@@ -13,6 +14,7 @@ mod cpu;
 mod decision;
 #[cfg(any(test, feature = "device"))]
 pub mod device;
+mod episodes;
 mod fallback;
 mod loops;
 mod measure;
@@ -26,9 +28,11 @@ mod simd;
 mod thumb;
 mod window;
 
+pub use activity::{ActivityState, Change, ZoneMask, cells_of};
 pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span};
 pub use cpu::{CpuMeasurer, ReferenceMeasurer};
 pub use decision::{Decision, Gate, Reason};
+pub use episodes::{Episode, EpisodeChange, Episodes};
 pub use fallback::FallbackMeasurer;
 pub use loops::{LoopEntered, Loops};
 pub use measure::{MAX_SIDE, MeasureError, Measurements, Measurer};

@@ -95,6 +95,7 @@ mod tests {
             ghosting_score: score,
             noise_variance_score: score,
             scene_score: None,
+            activity: None,
         }
     }
 

@@ -230,15 +230,13 @@ fn nearest_each<C: Cell>(
         wide[REACH_X..][..LUMA_COLUMNS].copy_from_slice(row);
         wide[REACH_X + LUMA_COLUMNS..].fill(row[LUMA_COLUMNS - 1]);
     }
-    for (y, row) in new.chunks_exact(LUMA_COLUMNS).enumerate() {
+    for (y, row) in new.as_chunks::<LUMA_COLUMNS>().0.iter().enumerate() {
         let mut nearest = [C::MAX; LUMA_COLUMNS];
         for wide in &padded[y.saturating_sub(REACH_Y)..(y + REACH_Y + 1).min(LUMA_ROWS)] {
-            for shift in 0..=2 * REACH_X {
-                let shifted = &wide[shift..shift + LUMA_COLUMNS];
-                for ((nearest, &cell), &other) in nearest.iter_mut().zip(row).zip(shifted) {
-                    *nearest = cell.nearer(other, *nearest);
-                }
-            }
+            nearest = std::array::from_fn(|x| {
+                (x..=x + 2 * REACH_X)
+                    .fold(nearest[x], |nearest, at| row[x].nearer(wide[at], nearest))
+            });
         }
         take(y, &nearest);
     }

@@ -1,17 +1,25 @@
 //! Measurements to signals over a short window of neighbouring frames.
 //!
-//! The signal of a frame depends on the [`BACK`] frames before it and the [`AHEAD`] after it and
-//! on nothing else, so windows started anywhere agree after [`BACK`] frames. All memory is taken
-//! when a window is made.
+//! The signal of a frame depends on at most the [`BACK`] frames before it and the [`AHEAD`] after it
+//! and on nothing else, so windows started anywhere agree after [`BACK`] frames, and mostly before.
+//! All memory is taken when a window is made.
 
 use std::collections::VecDeque;
 
 use media::Signal;
 
-use crate::{Measurements, artifact, scene, thumb::Thumb};
+use crate::{
+    Measurements, ZoneMask,
+    activity::{self, REACH_FRAMES, REACH_MS},
+    artifact, scene,
+    thumb::Thumb,
+};
 
-/// Frames before a frame on which its signal may depend.
-pub const BACK: usize = 8;
+/// Frames before a frame on which its signal may depend: eight and, of those no older than a fifth
+/// of a second, as many more.
+pub const BACK: usize = REACH_FRAMES as usize;
+/// Frames before a frame on which its signal depends whatever their age.
+const RECENT: u64 = 8;
 /// Frames after a frame on which its signal may depend.
 pub const AHEAD: usize = 2;
 
@@ -41,6 +49,8 @@ pub(crate) struct Slot {
     pub(crate) step: u32,
     /// [`artifact::brightness_change`] from the frame before; 0 for the first.
     pub(crate) brightness_change: i32,
+    /// [`activity::step_noise`] from the frame before; 0 for the first.
+    pub(crate) step_noise: i16,
     /// [`artifact::noise_variance`], once the frame's own turn has come.
     pub(crate) noise: u32,
 }
@@ -51,9 +61,12 @@ pub struct SignalWindow {
     ring: Box<[Slot]>,
     /// Frames taken; frame `i` lies in slot `i % RING` until [`RING`] later ones came.
     pushed: u64,
+    /// The first frame.
+    first: FrameStamp,
     /// Frames whose signal is made.
     done: u64,
     lookahead: u64,
+    zones: ZoneMask,
     ready: VecDeque<Signal>,
 }
 
@@ -69,31 +82,58 @@ impl SignalWindow {
             thumb: Thumb::blank(),
             step: 0,
             brightness_change: 0,
+            step_noise: 0,
             noise: 0,
         };
         SignalWindow {
             ring: std::iter::repeat_with(slot).take(RING).collect(),
             pushed: 0,
+            first: blank,
             done: 0,
             lookahead: lookahead.min(AHEAD) as u64,
+            zones: ZoneMask::default(),
             ready: VecDeque::with_capacity(RING),
         }
     }
 
+    /// The same, with these zones.
+    pub fn with_zones(self, zones: ZoneMask) -> SignalWindow {
+        SignalWindow { zones, ..self }
+    }
+
+    /// Forgets every frame.
+    pub fn restart(&mut self) {
+        (self.pushed, self.done) = (0, 0);
+        self.ready.clear();
+    }
+
+    /// Returns true once a signal depends on no frame before the first that was pushed; `signal` is one that was
+    /// polled.
+    pub fn knows_past_of(&self, signal: &Signal) -> bool {
+        let first = &self.first;
+        signal.frame_index.saturating_sub(first.frame_index) >= BACK as u64
+            || (signal.frame_index.saturating_sub(first.frame_index) >= RECENT
+                && signal.pts_ms.saturating_sub(first.pts_ms) > REACH_MS)
+    }
+
     /// Takes the next frame.
     pub fn push(&mut self, stamp: FrameStamp, measurements: &Measurements) {
+        if self.pushed == 0 {
+            self.first = stamp;
+        }
         let at = (self.pushed % RING as u64) as usize;
         let previous = (at + RING - 1) % RING;
         self.ring[at].thumb.derive(measurements);
-        let (step, brightness_change) = if self.pushed == 0 {
-            (0, 0)
+        let (step, brightness_change, step_noise) = if self.pushed == 0 {
+            (0, 0, 0)
         } else {
             let (old, new) = (&self.ring[previous].thumb, &self.ring[at].thumb);
-            (scene::step(old, new), artifact::brightness_change(old, new))
+            let noise = activity::step_noise(old, new);
+            (scene::step(old, new), artifact::brightness_change(old, new), noise)
         };
         let slot = &mut self.ring[at];
-        (slot.stamp, slot.step, slot.brightness_change, slot.noise) =
-            (stamp, step, brightness_change, 0);
+        (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
+        (slot.step_noise, slot.noise) = (step_noise, 0);
         self.pushed += 1;
         if self.pushed - self.done > self.lookahead {
             self.finish_next();
@@ -126,6 +166,7 @@ impl SignalWindow {
             ghosting_score: artifact::ghosting(&frames),
             noise_variance_score: artifact::noise_score(&frames, noise),
             scene_score: Some(scene::score(&frames)),
+            activity: Some(activity::activity(&frames, &self.zones)),
         };
         self.ring[(self.done % RING as u64) as usize].noise = noise;
         self.ready.push_back(signal);

@@ -13,6 +13,10 @@ pub struct GateConfig {
     pub scene_cut: Score,
     /// Least change of `luma_mean` against the previous frame that is an exposure shift.
     pub luma_shift: Score,
+    /// Least `activity_score` that starts an episode.
+    pub activity_on: Score,
+    /// An episode ends where `activity_score` stays below this.
+    pub activity_off: Score,
     /// Least `flicker_score` of suspected flicker.
     pub flicker: Score,
     /// Least `ghosting_score` of suspected ghosting.
@@ -25,10 +29,12 @@ impl Default for GateConfig {
     fn default() -> GateConfig {
         let artifact = Score::from_millionths(550_000);
         GateConfig {
-            keepalive_frames: 30,
-            keepalive_ms: None,
+            keepalive_frames: 0,
+            keepalive_ms: Some(2000),
             scene_cut: Score::from_millionths(500_000),
             luma_shift: Score::from_millionths(150_000),
+            activity_on: Score::from_millionths(3_500),
+            activity_off: Score::from_millionths(1_500),
             flicker: artifact,
             ghosting: artifact,
             noise: artifact,

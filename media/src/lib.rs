@@ -5,6 +5,8 @@
 #![deny(unsafe_code)]
 
 mod access_unit;
+mod activity;
+mod bits;
 mod codec;
 mod error;
 mod frame;
@@ -20,6 +22,8 @@ mod text;
 mod time;
 
 pub use access_unit::AccessUnit;
+pub use activity::{Activity, CellBox, Zone, Zones};
+pub use bits::{Bits, Obu, leb128, to_leb128};
 pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};
 pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};

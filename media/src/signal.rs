@@ -1,6 +1,6 @@
 //! The normalised per-frame record on which every decision of the gate rests.
 
-use crate::Score;
+use crate::{Activity, Score};
 
 /// Signal of the gate about one analysed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,4 +23,6 @@ pub struct Signal {
     pub noise_variance_score: Score,
     /// Strength of a hard transition at this frame; `None` where a caller gave none.
     pub scene_score: Option<Score>,
+    /// Movement; `None` where a caller, or an older recording, gave none.
+    pub activity: Option<Activity>,
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::DryRun;
 use gate::{GateConfig, Reason};
-use media::{Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
+use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
@@ -62,7 +62,7 @@ pub type Index = Int<0, { (1 << 53) - 1 }>;
 struct AnalyzeRequest {
     /// The model that the results are meant for, as elsewhere; none is asked.
     model: terms::ModelId,
-    /// The run's own when missing.
+    /// The run's own when missing, and the thresholds that the frames were recorded with.
     mode: Option<terms::Mode>,
     /// `main` when missing, or the stream that was decoded last.
     stream_id: Option<terms::Label>,
@@ -87,7 +87,7 @@ struct AnalyzeRequest {
     /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
     #[schema(inline)]
     marker_correction_window_frames: Option<Index>,
-    /// Thresholds of this analysis alone.
+    /// Thresholds of this analysis alone, in place of those of the mode or of the recording.
     gate: Option<GateFields>,
     /// True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended.
     dry_run: Option<bool>,
@@ -112,6 +112,8 @@ pub struct FrameSignals {
     noise_variance_score: terms::Fraction,
     /// Strength of a hard transition; derived from the hashes when missing.
     scene_score: Option<terms::Fraction>,
+    /// Share of the picture that moves; without it no frame is kept for activity.
+    activity_score: Option<terms::Fraction>,
 }
 
 /// Result of an analysis.
@@ -203,6 +205,7 @@ fn frame(fields: &mut Fields<'_>) -> Option<Signal> {
     let (luma_mean, flicker_score) = (level("luma_mean"), level("flicker_score"));
     let (ghosting_score, noise) = (level("ghosting_score"), level("noise_variance_score"));
     let scene_score = fields.optional("scene_score", score);
+    let activity_score = fields.optional("activity_score", score);
     Some(Signal {
         frame_index: frame_index?,
         source_frame_index,
@@ -213,6 +216,7 @@ fn frame(fields: &mut Fields<'_>) -> Option<Signal> {
         ghosting_score: ghosting_score?,
         noise_variance_score: noise?,
         scene_score,
+        activity: activity_score.map(|score| Activity { score, ..Activity::default() }),
     })
 }
 
@@ -269,6 +273,8 @@ struct Input {
     source: &'static str,
     /// Thresholds that they were recorded with, where those were not the server's.
     gate: Option<GateConfig>,
+    /// Names of the zones that were watched.
+    zones: Vec<String>,
 }
 
 /// The frames of the request, or those that the last ingest of `run` decoded.
@@ -281,7 +287,9 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
             policy,
             sample_fps: request.fixed_fps.filter(|_| policy == SamplingPolicy::Fixed),
             source: "request",
-            gate: None,
+            gate: Mode::from_name(&run.origin().mode)
+                .map(|mode| thresholds::preset(mode, app.settings.gate)),
+            zones: Vec::new(),
         });
     }
     let timeline = app.registry.timeline();
@@ -307,6 +315,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
         sample_fps: decoded.sample_fps,
         source: "ingest",
         gate: decoded.gate,
+        zones: decoded.zones,
     })
 }
 
@@ -350,8 +359,15 @@ fn analysis(
     let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
-    let recorded = input.gate.unwrap_or(app.config.gate);
-    let gate = request.gate.of(recorded);
+    let recorded = input.gate.unwrap_or(app.settings.gate);
+    let gate = request.gate.of(match request.mode {
+        None | Some(Mode::Custom) => recorded,
+        Some(mode) => {
+            let GateConfig { keepalive_frames, keepalive_ms, .. } =
+                thresholds::preset(mode, app.settings.gate);
+            GateConfig { keepalive_frames, keepalive_ms, ..recorded }
+        }
+    });
     let frames = analysis::replay(&input.signals, gate, rename);
     if !request.is_dry {
         let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
@@ -372,7 +388,9 @@ fn analysis(
         let mut newest = run.newest_analyses(timeline, timeline.head())?;
         let newest = newest.remove(&input.stream_id);
         let before = newest.and_then(|made| Some((made.id, made.gate?)));
-        Some(DryRun::of(&input.signals, before.unwrap_or((None, recorded)), gate, &markers))
+        let before = before.unwrap_or((None, recorded));
+        let watched = (&input.stream_id, &*input.zones);
+        Some(DryRun::of(&input.signals, before, gate, &markers, watched))
     } else {
         None
     };

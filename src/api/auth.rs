@@ -55,7 +55,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     let (extensions, headers) = (request.extensions(), request.headers());
     // A key that is given as well is what counts.
     let shown = Shown::of(request).filter(|_| matches!(credential(headers), Ok(None)));
-    let principal = match (&shown, &app.config.keys) {
+    let principal = match (&shown, &app.settings.keys) {
         (Some(shown), _) => counted(app, extensions, shown.owner(app).ok_or(UNKNOWN))?,
         (None, None) => Principal::anonymous(),
         (None, Some(keys)) => principal(app, keys, extensions, headers)?,
@@ -67,7 +67,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     });
     within.inspect_err(|_| count_refusal(app, &principal))?;
     // A client that cannot send a key cannot send a tenant.
-    let tenant = tenant(headers, app.config.require_tenant_id && shown.is_none())?;
+    let tenant = tenant(headers, app.settings.require_tenant_id && shown.is_none())?;
     let request_id = *request
         .extensions()
         .get::<RequestId>()
@@ -81,7 +81,7 @@ pub fn check_scraper(
     extensions: &Extensions,
     headers: &HeaderMap,
 ) -> Result<(), ApiError> {
-    let Some(keys) = &app.config.metrics_keys else { return Ok(()) };
+    let Some(keys) = &app.settings.metrics_keys else { return Ok(()) };
     if keys.is_empty() {
         return Err(ApiError::MetricsUnavailable);
     }

@@ -10,7 +10,7 @@ mod store;
 
 use std::sync::Arc;
 
-use crate::{app::App, base::blocking::blocking};
+use crate::{api::App, base::blocking::blocking};
 
 pub use growth::Growth;
 
@@ -78,7 +78,7 @@ pub async fn checks(app: &Arc<App>) -> Vec<Check> {
     let probes = app.inference.probe().await;
     let work = Arc::clone(app);
     let looked = blocking(move || {
-        let mut checks = vec![network::keys(&work.config), network::address(&work.config)];
+        let mut checks = vec![network::keys(&work.settings), network::address(&work.settings)];
         checks.extend(store::checks(&work));
         checks.extend(backends::checks(&work, &probes));
         checks.push(network::webrtc(&work));

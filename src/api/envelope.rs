@@ -84,7 +84,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         headers.entry(name).or_insert(value);
     }
     prefix.lead(headers);
-    headers.extend(cors::readable(&app.config.cors_origins, origin.as_ref()));
+    headers.extend(cors::readable(&app.settings.cors_origins, origin.as_ref()));
     // An answer that is given again names the request that it was given to first, as its body.
     headers.entry(REQUEST_ID).or_insert_with(|| id_value(request_id));
     let (status, took) = (response.status().as_u16(), started.elapsed());
@@ -127,7 +127,7 @@ fn refused(app: &App, request: &Request) -> Option<Response> {
     if let Err(error) = app.rates.of_all() {
         return Some(error.into_response());
     }
-    if let Err(error) = keyless::check(&app.config, request) {
+    if let Err(error) = keyless::check(&app.settings, request) {
         return Some(error.into_response());
     }
     let uri = request.uri();
@@ -136,7 +136,7 @@ fn refused(app: &App, request: &Request) -> Option<Response> {
         let text = "broken percent-encoding in the request target".to_owned();
         return Some(ApiError::Plain(StatusCode::BAD_REQUEST, text).into_response());
     }
-    cors::preflight(&app.config.cors_origins, request)
+    cors::preflight(&app.settings.cors_origins, request)
 }
 
 /// A panic below is our bug; it answers 500 and takes nothing else with it.

@@ -2,32 +2,23 @@
 //!
 //! A handler's error travels to the outermost layer as a response extension and becomes the
 //! envelope there, where the request id is known. Sources are logged there, and only there.
-//! Long because it is every failure of the API.
 
-use std::{sync::Arc, time::Duration};
+mod answer;
+mod sources;
+
+use std::time::Duration;
 
 use ::infer::scheduler::Refused;
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header};
-use media::{ErrorKind, JobId, RequestId, RunId};
-use serde::Serialize;
+use http::StatusCode;
+use media::{ErrorKind, JobId, RunId};
 use timeline::TimelineError;
-use utoipa::ToSchema;
 use worker::WorkerError;
 
-use super::{infer, openapi::terms};
+use super::infer;
 use crate::{
     base::{
-        database::DatabaseError,
-        disk::Low,
-        json::{Detail, JsonError},
-        ledger::LedgerError,
-        metrics::Refusal,
-        per_owner::Whose,
-        quota::QuotaError,
+        database::DatabaseError, disk::Low, json::Detail, ledger::LedgerError, metrics::Refusal,
+        per_owner::Whose, quota::QuotaError,
     },
     deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},
     record::{
@@ -38,8 +29,7 @@ use crate::{
     runs::{registry::RunError, source::SourceError, upload::UploadError},
 };
 
-/// Seconds a caller is asked to wait when no better figure is known.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub use answer::{Carried, Envelope, ErrorBody, is_refused};
 
 /// Reason of a failed request.
 #[derive(Debug, thiserror::Error)]
@@ -367,129 +357,6 @@ impl ApiError {
             _ => Vec::new(),
         }
     }
-
-    /// The envelope, or plain text where the contract says so.
-    pub fn envelope(&self, request_id: RequestId) -> Response {
-        let (status, _) = self.status_and_code();
-        if let ApiError::Plain(_, text) = self {
-            return (status, text.clone()).into_response();
-        }
-        let mut response =
-            (status, Json(Envelope { error: self.body(request_id) })).into_response();
-        self.add_headers(status, &mut response);
-        response
-    }
-
-    /// Plain text, for the routes whose failures are all of it.
-    pub fn plain(&self, request_id: RequestId) -> Response {
-        let (status, _) = self.status_and_code();
-        let text = match self {
-            ApiError::Plain(_, text) => text.clone(),
-            _ => {
-                let ErrorBody { message, details, .. } = self.body(request_id);
-                let named = details.iter().map(|one| format!("{}: {}", one.field, one.message));
-                let more = named.filter(|one| *one != message);
-                more.fold(message.clone(), |text, one| text + "; " + &one)
-            }
-        };
-        let mut response = (status, text).into_response();
-        self.add_headers(status, &mut response);
-        response
-    }
-
-    /// Body of the envelope; logs the failure where the status is 500 or 503.
-    pub fn body(&self, request_id: RequestId) -> ErrorBody {
-        let (status, code) = self.status_and_code();
-        let mut details = self.details();
-        let message = match status {
-            StatusCode::INTERNAL_SERVER_ERROR => {
-                tracing::error!(%request_id, error = %self, "request failed");
-                details.clear();
-                match self {
-                    // The contract wants these said; they hold nothing of ours.
-                    ApiError::DatabaseMissing | ApiError::Inference(_) => self.to_string(),
-                    ApiError::Database(_) => "the database does not answer now".to_owned(),
-                    _ => "internal error".to_owned(),
-                }
-            }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                tracing::warn!(%request_id, error = %self, "request refused");
-                match self {
-                    // The log's own errors name files of ours.
-                    ApiError::Log(_) => "events cannot be stored now".to_owned(),
-                    ApiError::Ledger(_) => "records cannot be stored now".to_owned(),
-                    ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {
-                        "descriptions cannot be read now".to_owned()
-                    }
-                    _ => self.to_string(),
-                }
-            }
-            StatusCode::UNPROCESSABLE_ENTITY if matches!(self, ApiError::Live(_)) => {
-                self.to_string()
-            }
-            // All that many clients print.
-            StatusCode::UNPROCESSABLE_ENTITY => match details.first() {
-                Some(Detail { field, message }) => format!("{field}: {message}"),
-                None => self.to_string(),
-            },
-            _ => self.to_string(),
-        };
-        let request_id = request_id.to_string();
-        let details =
-            details.into_iter().map(|Detail { field, message }| DetailRecord { field, message });
-        ErrorBody { code, message, request_id, details: details.collect() }
-    }
-
-    fn add_headers(&self, status: StatusCode, response: &mut Response) {
-        let retry_after = match self {
-            ApiError::RateLimited { retry_after, .. } => Some(*retry_after),
-            ApiError::KeysFull { frees_in } => Some(*frees_in),
-            ApiError::UnderWay => Some(RETRY_AFTER),
-            ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_) | ApiError::Unsent(_) | ApiError::TicketsFull(_) => {
-                Some(RETRY_AFTER)
-            }
-            _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
-            _ => None,
-        };
-        if let Some(after) = retry_after {
-            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
-            response.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            let bearer = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
-        }
-    }
-}
-
-/// A failure as callers see it.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
-pub struct Envelope {
-    error: ErrorBody,
-}
-
-/// A failure.
-#[derive(Serialize, ToSchema)]
-pub struct ErrorBody {
-    /// The kind of failure, for programs.
-    code: &'static str,
-    /// The failure in words, for people; of fields that are not acceptable, the first of `details`.
-    message: String,
-    #[schema(value_type = terms::RequestId)]
-    request_id: String,
-    /// The fields that are not acceptable.
-    details: Vec<DetailRecord>,
-}
-
-/// A field that is not acceptable, or a figure of the failure, such as `limit`.
-#[derive(Serialize, ToSchema)]
-struct DetailRecord {
-    /// Path of the field, such as `frames[3].pts_ms`.
-    field: String,
-    /// Fault of the field, or the figure.
-    message: String,
 }
 
 fn tickets_full(whose: Whose) -> &'static str {
@@ -503,151 +370,5 @@ fn unsent(whose: Whose) -> &'static str {
     match whose {
         Whose::Own => "too many bytes of your answers wait to be read: read them first",
         Whose::All => "too many bytes of answers wait to be read by others: ask again later",
-    }
-}
-
-/// Carries an error from a handler to the layer that writes it.
-#[derive(Clone)]
-pub struct Carried(pub Arc<ApiError>);
-
-/// The answer says that the request met a limit.
-pub fn is_refused(response: &Response) -> bool {
-    let carried = response.extensions().get::<Carried>();
-    carried.is_some_and(|Carried(error)| error.refusal().is_some())
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        Carried(Arc::new(self)).into_response()
-    }
-}
-
-impl IntoResponse for Carried {
-    fn into_response(self) -> Response {
-        let mut response = self.0.status_and_code().0.into_response();
-        response.extensions_mut().insert(self);
-        response
-    }
-}
-
-impl From<Vec<Detail>> for ApiError {
-    fn from(details: Vec<Detail>) -> ApiError {
-        ApiError::Invalid(details)
-    }
-}
-
-impl From<JsonError> for ApiError {
-    fn from(error: JsonError) -> ApiError {
-        match error {
-            JsonError::Malformed(text) => {
-                ApiError::Plain(StatusCode::BAD_REQUEST, format!("malformed JSON: {text}"))
-            }
-            JsonError::Invalid(details) => ApiError::Invalid(details),
-        }
-    }
-}
-
-impl From<UploadError> for ApiError {
-    fn from(error: UploadError) -> ApiError {
-        match error {
-            UploadError::Quota(error) => ApiError::Quota(error),
-            UploadError::Ledger(error) => ApiError::Ledger(error),
-            UploadError::TooLarge { .. } => {
-                ApiError::Plain(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
-            }
-            error => ApiError::Upload(error),
-        }
-    }
-}
-
-impl From<WebhookError> for ApiError {
-    fn from(error: WebhookError) -> ApiError {
-        match error {
-            WebhookError::Log(error) => ApiError::Log(error),
-            WebhookError::Ledger(error) => ApiError::Ledger(error),
-            error => ApiError::Webhook(error),
-        }
-    }
-}
-
-impl From<RunError> for ApiError {
-    fn from(error: RunError) -> ApiError {
-        match error {
-            RunError::NotFound => ApiError::RUN_NOT_FOUND,
-            RunError::Log(error) => ApiError::Log(error),
-            error => ApiError::Run(error),
-        }
-    }
-}
-
-impl From<IngestError> for ApiError {
-    fn from(error: IngestError) -> ApiError {
-        match error {
-            IngestError::Run(error) => error.into(),
-            IngestError::Store(error) => ApiError::Log(error),
-            IngestError::Quota(error) => ApiError::Quota(error),
-            IngestError::DiskLow(low) => ApiError::DiskLow(low),
-            IngestError::Ledger(error) => ApiError::Ledger(error),
-            error => ApiError::Ingest(error),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{io, path::PathBuf};
-
-    use super::*;
-
-    const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
-
-    fn full() -> TimelineError {
-        TimelineError::DiskFull { file: PathBuf::from("/srv/secret/journal") }
-    }
-
-    fn damaged() -> TimelineError {
-        let file = PathBuf::from("/srv/secret/journal");
-        TimelineError::Damaged { file, offset: 7, what: "a bad checksum" }
-    }
-
-    fn failed_write() -> TimelineError {
-        TimelineError::Poisoned { reason: "cannot sync /srv/secret/journal".to_owned() }
-    }
-
-    #[test]
-    fn a_failure_of_ours_tells_nothing_of_the_disk() {
-        let records = || LedgerError::from(redb::Error::Io(io::Error::other("/srv/secret/ledger")));
-        let upload = UploadError::Io {
-            what: "write",
-            path: PathBuf::from("/srv/secret/uploads"),
-            source: io::Error::other("no"),
-        };
-        const EVENTS: &str = "events cannot be stored now";
-        const RECORDS: &str = "records cannot be stored now";
-        let rows: [(ApiError, u16, &str); 13] = [
-            (full().into(), 503, EVENTS),
-            (failed_write().into(), 503, EVENTS),
-            (TimelineError::Closed.into(), 503, EVENTS),
-            (RunError::Log(failed_write()).into(), 503, EVENTS),
-            (IngestError::Store(full()).into(), 503, EVENTS),
-            (IngestError::Run(RunError::Log(full())).into(), 503, EVENTS),
-            (WebhookError::Log(full()).into(), 503, EVENTS),
-            (damaged().into(), 500, "internal error"),
-            (RunError::Log(damaged()).into(), 500, "internal error"),
-            (upload.into(), 500, "internal error"),
-            (WebhookError::Ledger(records()).into(), 503, RECORDS),
-            (UploadError::Ledger(records()).into(), 503, RECORDS),
-            (IngestError::Ledger(records()).into(), 503, RECORDS),
-        ];
-        for (error, status, message) in rows {
-            let name = format!("{error:?}");
-            assert_eq!(error.status_and_code().0, status, "{name}");
-            let body = error.body(REQUEST);
-            assert_eq!((body.message.as_str(), body.details.len()), (message, 0), "{name}");
-            for response in [error.envelope(REQUEST), error.plain(REQUEST)] {
-                let waits = response.headers().contains_key(header::RETRY_AFTER);
-                assert_eq!(waits, status == 503, "{name}");
-            }
-        }
     }
 }

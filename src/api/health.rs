@@ -69,7 +69,7 @@ struct MissingTool {
 pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
     let work = Arc::clone(&app);
     let reasons = app.blocking(move || reasons(&work)).await?;
-    let missing = app.config.tools.iter().filter(|tool| tool.path.is_none());
+    let missing = app.settings.tools.iter().filter(|tool| tool.path.is_none());
     let missing_tools = missing.map(|tool| MissingTool {
         name: tool.name,
         variable: tool.variable,

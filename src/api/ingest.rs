@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use gate::GateConfig;
-use media::{Rate, RequestId, RunId, StreamId};
+use media::{Rate, RequestId, RunId, StreamId, Zones};
 use serde::Serialize;
 use timeline::SamplingPolicy;
 use utoipa::ToSchema;
@@ -17,9 +17,11 @@ use super::{
     openapi::{Closed, Fails, terms},
     thresholds::{self, GateFields},
     wire::{fps, shown},
+    zones::{ZoneFields, zones},
 };
 use crate::{
     base::{
+        catalog::Mode,
         json::{Fields, Int, Problem, Text, name, number, parsed},
         keys::Principal,
         labels::Words,
@@ -90,8 +92,14 @@ struct IngestRequest {
     max_frames: Option<MaxFrames>,
     /// `main` when missing.
     stream_id: Option<terms::Label>,
-    /// Thresholds of this recording, which an analysis of it uses unless it has its own.
+    /// Thresholds of this recording in place of those of the run's mode; an analysis of it uses them unless it has
+    /// its own.
     gate: Option<GateFields>,
+    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    #[schema(max_items = 16)]
+    zones: Option<Vec<ZoneFields>>,
+    /// True to take no notice of what moves outside of the zones.
+    activity_zones_only: Option<bool>,
 }
 
 type IngestBody = Closed<IngestRequest>;
@@ -103,20 +111,22 @@ struct Request<'a> {
     max_frames: u64,
     stream_id: StreamId,
     gate: Option<GateConfig>,
+    zones: Zones,
 }
 
-fn read(body: &Body, server: GateConfig) -> Result<Request<'_>, ApiError> {
+fn read(body: &Body, mode: Option<Mode>, server: GateConfig) -> Result<Request<'_>, ApiError> {
     let mut fields = body.fields()?;
     let source_uri = fields.required("source_uri", SourceUri::read);
     let (policy, fixed_fps) = sampling(&mut fields);
     let sample_fps = fields.optional("sample_fps", rate);
     let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
     let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
-    let gate = thresholds::change(&mut fields).map(|change| change.of(server));
+    let gate = thresholds::chosen(&mut fields, mode, server);
+    let zones = zones(&mut fields);
     fields.refuse_unknown();
     let rate = fixed_fps.or(sample_fps);
     let read = fields.finish(|| {
-        Some(Request { source_uri: source_uri?, policy, rate, max_frames, stream_id, gate })
+        Some(Request { source_uri: source_uri?, policy, rate, max_frames, stream_id, gate, zones })
     });
     read.map_err(ApiError::Invalid)
 }
@@ -181,7 +191,7 @@ pub async fn ingest(
     body: Body,
 ) -> Result<Json<IngestAnswer>, ApiError> {
     run.check_active()?;
-    let request = read(&body, app.config.gate)?;
+    let request = read(&body, Mode::from_name(&run.origin().mode), app.settings.gate)?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let ingest = Ingest {
@@ -190,6 +200,7 @@ pub async fn ingest(
         rate: request.rate,
         max_frames: request.max_frames,
         gate: request.gate,
+        zones: request.zones,
         words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
         ..opened(&app, &caller, &body, request.source_uri).await?
     };
@@ -235,6 +246,7 @@ pub async fn opened(
         rate: None,
         max_frames: MAX_FRAMES_DEFAULT,
         gate: None,
+        zones: Zones::default(),
         model: None,
         words: Words::default(),
         echo,
@@ -247,7 +259,7 @@ async fn source(
     caller: &Principal,
     uri: &str,
 ) -> Result<(Source, String), ApiError> {
-    if let Some(remote) = source::remote::read(uri, &app.config)? {
+    if let Some(remote) = source::remote::read(uri, &app.settings.remote)? {
         let shown = source::remote::shown(uri, &remote);
         return Ok((Source::Remote(remote), shown));
     }

@@ -7,8 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::Request;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, uri::Authority};
 
-use super::error::ApiError;
-use crate::config::Config;
+use super::{error::ApiError, settings::Settings};
 
 const HEALTH: &str = "/v1/health";
 
@@ -31,16 +30,17 @@ const OF_A_FORM: &str = "keys are off (SERVICE_REQUIRE_API_KEY=false), so a POST
     without a body the header x-requested-with with any value";
 
 /// Refuses what a page of another site may have sent.
-pub fn check(config: &Config, request: &Request) -> Result<(), ApiError> {
-    if config.keys.is_some() || request.uri().path() == HEALTH {
+pub fn check(settings: &Settings, request: &Request) -> Result<(), ApiError> {
+    if settings.keys.is_some() || request.uri().path() == HEALTH {
         return Ok(());
     }
     let headers = request.headers();
     let named =
         headers.get_all(header::HOST).iter().map(|host| Authority::try_from(host.as_bytes()));
     let mut named = named.chain(request.uri().authority().cloned().map(Ok));
-    let is_ours =
-        |host: Result<Authority, _>| host.is_ok_and(|host| is_local(host.host(), config.bind_addr));
+    let is_ours = |host: Result<Authority, _>| {
+        host.is_ok_and(|host| is_local(host.host(), settings.bind_addr))
+    };
     if !named.all(is_ours) {
         return Err(ApiError::Plain(StatusCode::MISDIRECTED_REQUEST, NOT_LOCAL.to_owned()));
     }

@@ -23,7 +23,7 @@ use timeline::MarkerConfig;
 use utoipa::ToSchema;
 
 use super::{
-    App, FAILURES_MAX,
+    ANALYSES_WAITING, App, DRAIN, FAILURES_MAX, READERS_WAITING,
     analyze::{self, SegmentMs, WindowSize},
     events::{self, QueryLimit, WaitMs},
     extract::{BODY_BYTES_MAX, Caller},
@@ -45,12 +45,10 @@ use super::{
 };
 use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
-    app,
     base::keys::KEY_BYTES_MIN,
     deliver::webhook,
     record::runner,
     runs::{idempotency as keys, upload},
-    server,
 };
 
 /// The limits of a server.
@@ -240,8 +238,9 @@ fn of_reason() -> BTreeMap<&'static str, Limit> {
 
 /// Limits of the server on connections, requests, work and storage.
 fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
-    let (config, runs) = (&app.config, app.registry.limits());
-    let (transport, crowd) = (transport::Limits::default(), app.crowd.limits());
+    let (settings, runs) = (&app.settings, app.registry.limits());
+    let streams = app.streams.limits();
+    let (transport, limiter) = (transport::Limits::default(), app.limiter.limits());
     let rate =
         |rate: Option<NonZeroU32>| Limit::switched(rate.map(NonZeroU32::get), "requests a second");
     let quota = |bytes: Option<NonZeroU64>| Limit::switched(bytes.map(NonZeroU64::get), "bytes");
@@ -255,38 +254,44 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("request_header", seconds(transport.header)),
         ("tls_handshake_and_header", seconds(transport.handshake)),
         ("request_idle", Limit::most(transport.idle.as_secs(), "seconds")),
-        ("connections", Limit::most(crowd.total, "connections").by("SERVICE_MAX_CONNECTIONS")),
+        ("connections", Limit::most(limiter.total, "connections").by("SERVICE_MAX_CONNECTIONS")),
         (
             "connections_per_address",
-            Limit::switched(config.connections_per_address.map(NonZeroU32::get), "connections")
+            Limit::switched(settings.connections_per_address.map(NonZeroU32::get), "connections")
                 .by("SERVICE_MAX_CONNECTIONS_PER_ADDRESS"),
         ),
         ("requests_per_connection", Limit::most(transport.streams_max, "requests at once")),
         ("active_runs", Limit::most(runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT")),
         ("run_idle", Limit::most(runs.ttl.as_secs(), "seconds").by("SERVICE_STREAM_TTL_SECS")),
-        ("requests", rate(config.rate_global).by("SERVICE_RATE_LIMIT_GLOBAL_RPS")),
-        ("principal_requests", rate(config.rate_principal).by("SERVICE_RATE_LIMIT_TENANT_RPS")),
+        ("requests", rate(settings.rate_global).by("SERVICE_RATE_LIMIT_GLOBAL_RPS")),
+        ("principal_requests", rate(settings.rate_principal).by("SERVICE_RATE_LIMIT_TENANT_RPS")),
         ("failed_authentications", Limit::most(FAILURES_MAX, "of an address, then one a second")),
         ("api_key", least(KEY_BYTES_MIN, "characters")),
-        ("stored", quota(config.quotas.global).by("SERVICE_QUOTA_BYTES")),
-        ("disk_reserve", Limit::most(config.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB")),
+        ("stored", quota(settings.quotas.global).by("SERVICE_QUOTA_BYTES")),
+        (
+            "disk_reserve",
+            Limit::most(settings.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB"),
+        ),
         ("readers", Limit::most(app.jobs, "long answers made at once")),
-        ("readers_waiting", Limit::most(app::READERS_WAITING, "waiting")),
+        ("readers_waiting", Limit::most(READERS_WAITING, "waiting")),
         ("unsent", Limit::most(unsent::ALL_BYTES_MAX, "bytes of answers that wait to be taken")),
         (
             "principal_unsent",
             Limit::most(unsent::OWN_BYTES_MAX, "bytes of answers that wait to be taken"),
         ),
-        ("event_streams", Limit::most(config.streams.all, "at once").by("SERVICE_MAX_STREAMS")),
+        ("event_streams", Limit::most(streams.all, "at once").by("SERVICE_MAX_STREAMS")),
         (
             "principal_event_streams",
-            Limit::most(config.streams.principal, "at once").by("SERVICE_MAX_PRINCIPAL_STREAMS"),
+            Limit::most(streams.principal, "at once").by("SERVICE_MAX_PRINCIPAL_STREAMS"),
         ),
         ("file_jobs", Limit::most(app.jobs, "at once")),
         // One place is left to jobs that no model holds up.
         ("reasonings_decoding", Limit::most(app.jobs.saturating_sub(1).max(1), "at once")),
         ("reasonings", Limit::most(runner::REASONINGS_MAX, "at once")),
-        ("reasoning_outage", milliseconds(config.inference.outage).by("SERVICE_REASON_OUTAGE_MS")),
+        (
+            "reasoning_outage",
+            milliseconds(settings.inference.outage).by("SERVICE_REASON_OUTAGE_MS"),
+        ),
         ("description", Limit::most(DESCRIPTION_BYTES_MAX, "bytes; what is longer is cut")),
         ("summary", Limit::most(SUMMARY_BYTES_MAX, "bytes; what is longer is cut")),
         (
@@ -295,10 +300,10 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ),
         ("file_jobs_waiting", Limit::most(runner::QUEUE_MAX, "waiting")),
         ("analyses", Limit::most(app.jobs, "at once")),
-        ("analyses_waiting", Limit::most(app::ANALYSES_WAITING, "waiting")),
+        ("analyses_waiting", Limit::most(ANALYSES_WAITING, "waiting")),
         ("searches", Limit::most(crate::deliver::search::RUNNING_MAX, "at once")),
         ("searches_waiting", Limit::most(crate::deliver::search::WAITING_MAX, "waiting")),
-        ("upload", Limit::most(config.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
+        ("upload", Limit::most(settings.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES")),
         ("upload_form", Limit::most(FORM_BYTES_MAX, "bytes beside the file")),
         ("uploads", Limit::most(upload::ALL_MAX, "at once")),
         ("principal_uploads", Limit::most(upload::OWN_MAX, "at once")),
@@ -311,16 +316,19 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ("dead_letters", Limit::most(webhook::DEAD_LETTERS_MAX, "events of a webhook")),
         (
             "webhook_attempts",
-            Limit::most(config.webhooks.attempts, "attempts").by("SERVICE_WEBHOOK_ATTEMPTS"),
+            Limit::most(settings.webhooks.attempts, "attempts").by("SERVICE_WEBHOOK_ATTEMPTS"),
         ),
-        ("webhook_attempt", milliseconds(config.webhooks.timeout).by("SERVICE_WEBHOOK_TIMEOUT_MS")),
+        (
+            "webhook_attempt",
+            milliseconds(settings.webhooks.timeout).by("SERVICE_WEBHOOK_TIMEOUT_MS"),
+        ),
         ("idempotency_key", Limit::within(idempotency::KEY_BYTES, "bytes")),
         ("idempotency_kept", Limit::most(keys::KEPT.as_secs(), "seconds")),
         ("idempotency_answer", Limit::most(keys::ANSWER_BYTES_MAX, "bytes")),
         ("idempotency_answers", Limit::most(keys::BYTES_MAX, "bytes of a principal")),
         ("idempotency_keys", Limit::most(keys::RECORDS_MAX, "of a principal")),
         ("event_payload", Limit::most(timeline::PAYLOAD_BYTES_MAX, "bytes")),
-        ("drain", Limit::most(server::DRAIN.as_secs(), "seconds")),
+        ("drain", Limit::most(DRAIN.as_secs(), "seconds")),
     ])
 }
 
@@ -339,7 +347,7 @@ fn of_workers() -> BTreeMap<&'static str, Limit> {
 
 /// Limits of inference, and of the tokens of a principal.
 fn of_inference(app: &App, caller: &Caller) -> BTreeMap<&'static str, Limit> {
-    let limits = &app.config.inference.limits;
+    let limits = &app.settings.inference.limits;
     let mut day = Limit::switched(
         (limits.tokens_per_day > 0).then_some(limits.tokens_per_day),
         "tokens of a UTC day",

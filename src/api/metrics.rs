@@ -8,7 +8,7 @@ use infer::scheduler::Class;
 use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
-use crate::base::metrics::{Admitted, CONTENT_TYPE, Queue};
+use crate::base::metrics::{Admitted, CONTENT_TYPE, Queue, RunState};
 
 /// Tell every series, for a scraper.
 ///
@@ -43,18 +43,18 @@ impl App {
     fn look(&self) {
         let metrics = &self.metrics;
         for (state, count) in self.registry.count_by_state() {
-            metrics.runs.of(state).set(count as i64);
+            metrics.runs.of(RunState(state.as_str())).set(count as i64);
         }
         metrics.waiting.of(Queue::FileJobs).set(self.runner.waiting() as i64);
         metrics.streams.set(self.streams.open() as i64);
         metrics.search_bytes.set(self.search.memory_bytes() as i64);
         raise(&metrics.search_chunks, self.search.examined());
         metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
-        metrics.connections.set(self.crowd.open() as i64);
+        metrics.connections.set(self.limiter.open() as i64);
         for (outcome, count) in [
-            (Admitted::Accepted, self.crowd.accepted()),
-            (Admitted::GaveWay, self.crowd.gave_way()),
-            (Admitted::Refused, self.crowd.refused()),
+            (Admitted::Accepted, self.limiter.accepted()),
+            (Admitted::GaveWay, self.limiter.gave_way()),
+            (Admitted::Refused, self.limiter.refused()),
         ] {
             raise(metrics.admitted.of(outcome), count);
         }

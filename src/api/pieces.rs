@@ -295,6 +295,7 @@ mod tests {
             ghosting_score: Score::ONE,
             noise_variance_score: Score::ONE,
             scene_score: None,
+            activity: None,
         }
     }
 
@@ -315,6 +316,7 @@ mod tests {
             truncated: false,
             reason: None,
             gate: None,
+            zones: Vec::new(),
             wall_start_ms: None,
             signals,
         })

@@ -21,7 +21,7 @@ use super::{
     wire::{MarkerRecord, SemanticRecord, fps},
 };
 use crate::{
-    base::labels::Words,
+    base::{catalog::Mode, labels::Words},
     record::{
         analysis::rate_of,
         inference::Asker,
@@ -123,7 +123,7 @@ fn asked(
         return Err(ApiError::field("second_pass_model", why));
     }
     // More could not be under way, and would hold pictures and places in the queue.
-    let most = app.config.inference.limits.in_flight_per_principal;
+    let most = app.settings.inference.limits.in_flight_per_principal;
     inquiry.concurrency = inquiry.concurrency.min(most).max(1);
     let asker = Asker {
         request_id: caller.request_id,
@@ -134,10 +134,10 @@ fn asked(
         // By the outage, and without a place.
         waits_out: false,
     };
-    let outage = Arc::new(Outage::new(app.config.inference.outage));
+    let outage = Arc::new(Outage::new(app.settings.inference.outage));
     let describer = Arc::new(Models { inference, asker, ask, outage });
     // A comparison with the picture before makes each chunk another question: none is repeated.
-    let rule = app.config.novelty.rule;
+    let rule = app.settings.novelty.rule;
     let repeats = !inquiry.compares && !outlasts(views.chunks, rate, rule.elapsed_ms_max);
     let eyes = app.live.eyes().filter(|_| repeats);
     let novelty =
@@ -186,9 +186,10 @@ pub async fn reason(
     run.check_active()?;
     let body = Arc::new(body);
     let (catalog, text) = (app.inference.catalog_for(&body.models()).await, Arc::clone(&body));
-    let gate = app.config.gate;
+    let gate = app.settings.gate;
     // A schema is compiled: work for a thread that serves no socket.
-    let request = app.blocking(move || read(&text, &catalog, gate)).await??;
+    let own = Mode::from_name(&run.origin().mode);
+    let request = app.blocking(move || read(&text, &catalog, own, gate)).await??;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let keeps_output = request.semantics.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
@@ -209,6 +210,7 @@ pub async fn reason(
         rate: request.rate,
         max_frames: request.max_frames,
         gate: request.gate,
+        zones: request.zones,
         model: Some(model.clone()),
         words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
         ..opened(&app, &caller, &body, &request.source_uri).await?

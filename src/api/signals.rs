@@ -27,7 +27,7 @@ use super::{
     openapi::{Fails, terms},
     pieces::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
-    wire::{fraction, fraction_or_null, shown},
+    wire::{Region, fraction, fraction_or_null, shown},
 };
 use crate::{
     base::json::{Int, parsed},
@@ -68,6 +68,13 @@ struct FrameRecord {
     #[serde(serialize_with = "fraction_or_null")]
     #[schema(value_type = Option<terms::Fraction>, required = true)]
     scene_score: Option<Score>,
+    /// Share of the picture's cells that changed within a fifth of a second; null of recordings of older servers.
+    #[serde(serialize_with = "fraction_or_null")]
+    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    activity_score: Option<Score>,
+    /// Box around them; absent where none changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity_region: Option<Region>,
     /// The gate keeps the frame as a still. Of an artifact that lasts it keeps the first frame only.
     kept: bool,
     /// The first reason that holds, in the gate's order.
@@ -87,6 +94,8 @@ impl From<(Signal, Decision)> for FrameRecord {
             ghosting_score: signal.ghosting_score,
             noise_variance_score: signal.noise_variance_score,
             scene_score: signal.scene_score,
+            activity_score: signal.activity.map(|activity| activity.score),
+            activity_region: signal.activity.and_then(|activity| Region::of(activity.region)),
             kept: decision.selected,
             reason: decision.reason.as_str(),
         }
@@ -112,7 +121,7 @@ impl Recorded {
     ) -> Result<Option<Recorded>, ApiError> {
         let found = Frames::find(app.registry.timeline(), app.columns(), &run, stream)?;
         Ok(found.map(|frames| {
-            let gate = frames.decoded.gate.unwrap_or(app.config.gate);
+            let gate = frames.decoded.gate.unwrap_or(app.settings.gate);
             Recorded { run, frames, gate }
         }))
     }
@@ -219,7 +228,7 @@ pub async fn list(
     let as_arrow = columns::wants_arrow(&headers);
     let reader = Arc::clone(&app);
     let made = app.reading(&caller.principal, move || {
-        let (request_id, run_id, gate) = (caller.request_id, run.id(), reader.config.gate);
+        let (request_id, run_id, gate) = (caller.request_id, run.id(), reader.settings.gate);
         let recorded = Recorded::find(&reader, run, stream.as_ref())?;
         let count = recorded.as_ref().map_or(Ok(0), |recorded| recorded.count(&(from..=to)))?;
         let head = serde_json::json!({

@@ -6,17 +6,20 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{openapi::terms, wire::fraction};
-use crate::{
-    base::json::{Fields, Int, score},
-    config::KEEPALIVE_FRAMES_MAX,
+use crate::base::{
+    catalog::Mode,
+    json::{Fields, Int, score},
 };
+
+/// Most frames from one that is kept for its distance to the next.
+pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;
 
 /// Frames from one that is kept for its distance to the next.
 pub type KeepaliveFrames = Int<0, KEEPALIVE_FRAMES_MAX>;
 /// Media time from one frame that is kept for it to the next.
 pub type KeepaliveMs = Int<1, 3_600_000>;
 
-/// Thresholds in place of the server's, or of those that frames were recorded with; what is missing
+/// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
 /// stays as it is. Other fields are refused.
 #[derive(ToSchema)]
 #[schema(as = GateRequest)]
@@ -31,6 +34,10 @@ pub struct GateFields {
     keepalive_ms: Option<KeepaliveMs>,
     /// Least `scene_score` of a scene cut.
     scene_cut: Option<terms::Fraction>,
+    /// Least `activity_score` that starts an episode.
+    activity_on: Option<terms::Fraction>,
+    /// An episode ends where `activity_score` stays below this for a second.
+    activity_off: Option<terms::Fraction>,
     /// Least change of `luma_mean` against the frame before that is an exposure shift.
     luma_shift: Option<terms::Fraction>,
     /// Least `flicker_score` of suspected flicker.
@@ -47,6 +54,8 @@ pub struct GateChange {
     keepalive_frames: Option<u32>,
     keepalive_ms: Option<u32>,
     scene_cut: Option<Score>,
+    activity_on: Option<Score>,
+    activity_off: Option<Score>,
     luma_shift: Option<Score>,
     flicker: Option<Score>,
     ghosting: Option<Score>,
@@ -65,11 +74,36 @@ impl GateChange {
             keepalive_frames: frames,
             keepalive_ms: ms,
             scene_cut: self.scene_cut.unwrap_or(base.scene_cut),
+            activity_on: self.activity_on.unwrap_or(base.activity_on),
+            activity_off: self.activity_off.unwrap_or(base.activity_off),
             luma_shift: self.luma_shift.unwrap_or(base.luma_shift),
             flicker: self.flicker.unwrap_or(base.flicker),
             ghosting: self.ghosting.unwrap_or(base.ghosting),
             noise: self.noise.unwrap_or(base.noise),
         }
+    }
+}
+
+/// Thresholds of `mode` on a server with these: its own but for the keepalive.
+pub fn preset(mode: Mode, server: GateConfig) -> GateConfig {
+    let (keepalive_frames, keepalive_ms) = match mode {
+        Mode::Balanced | Mode::Custom => (server.keepalive_frames, server.keepalive_ms),
+        Mode::Detailed => (30, None),
+        Mode::Efficiency => (0, Some(10_000)),
+    };
+    GateConfig { keepalive_frames, keepalive_ms, ..server }
+}
+
+/// Thresholds of a recording by its mode and the field `gate`; `None` where they are the server's.
+pub fn chosen(
+    fields: &mut Fields<'_>,
+    mode: Option<Mode>,
+    server: GateConfig,
+) -> Option<GateConfig> {
+    let preset = preset(mode.unwrap_or_default(), server);
+    match change(fields) {
+        Some(change) => Some(change.of(preset)),
+        None => (preset != server).then_some(preset),
     }
 }
 
@@ -82,6 +116,8 @@ pub fn change(fields: &mut Fields<'_>) -> Option<GateChange> {
                 .map(|frames| frames as u32),
             keepalive_ms: fields.optional("keepalive_ms", KeepaliveMs::read).map(|ms| ms as u32),
             scene_cut: fields.optional("scene_cut", score),
+            activity_on: fields.optional("activity_on", score),
+            activity_off: fields.optional("activity_off", score),
             luma_shift: fields.optional("luma_shift", score),
             flicker: fields.optional("flicker", score),
             ghosting: fields.optional("ghosting", score),
@@ -106,6 +142,14 @@ pub struct GateRecord {
     #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
     scene_cut: Score,
+    /// Least `activity_score` that starts an episode.
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    activity_on: Score,
+    /// An episode ends where `activity_score` stays below this for a second.
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    activity_off: Score,
     /// Least change of `luma_mean` against the frame before that is an exposure shift.
     #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
@@ -130,6 +174,8 @@ impl From<GateConfig> for GateRecord {
             keepalive_frames,
             keepalive_ms,
             scene_cut,
+            activity_on,
+            activity_off,
             luma_shift,
             flicker,
             ghosting,
@@ -139,6 +185,8 @@ impl From<GateConfig> for GateRecord {
             keepalive_frames,
             keepalive_ms,
             scene_cut,
+            activity_on,
+            activity_off,
             luma_shift,
             flicker,
             ghosting,

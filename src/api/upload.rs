@@ -111,7 +111,7 @@ pub async fn upload(
     mut request: Request,
 ) -> ApiResult {
     let ticket = request.extensions_mut().remove::<Ticket>();
-    check_head(request.headers(), app.config.upload_bytes_max)?;
+    check_head(request.headers(), app.settings.upload_bytes_max)?;
     app.check_open()?;
     // An upload that has begun may end within the drain.
     let held = app.runner.hold();
@@ -183,7 +183,7 @@ async fn receive(
             return Err(ApiError::field(FIELD, "has a file name with a control character in it"));
         }
         let (uploads, owner) = (Arc::clone(&app.uploads), owner.clone());
-        let bytes_max = app.config.upload_bytes_max;
+        let bytes_max = app.settings.upload_bytes_max;
         let incoming = app.blocking(move || uploads.receive(&owner, bytes_max)).await??;
         let timer = app.metrics.upload_seconds.start_timer();
         let incoming = store(app, &mut part, incoming).await?;

@@ -28,8 +28,7 @@ use super::{
 };
 use crate::{
     base::{keys::Principal, labels::Words},
-    config::IceServer,
-    record::live::{End, Found, Instruction, LiveError, PromptError, Session, Who},
+    record::live::{End, Found, IceServer, Instruction, LiveError, PromptError, Session, Who},
 };
 
 pub use attach::AttachConfig;
@@ -96,7 +95,7 @@ pub async fn offer(
     }
     let named = attached.as_ref().and_then(|attached| attached.get("model")?.as_str());
     let catalog = app.inference.catalog_for(named.as_slice()).await;
-    let gate = app.config.gate;
+    let gate = app.settings.gate;
     // A schema takes a while to compile.
     let wishes = app.blocking(move || attach::read(attached.as_ref(), &catalog, gate)).await??;
     app.check_open()?;
@@ -114,7 +113,7 @@ pub async fn offer(
     headers.insert(header::ETAG, value(&answer.etag));
     headers.insert(RUN_ID, value(&session.run().id().to_string()));
     headers.insert(ACCEPT_PATCH, FRAGMENT_TYPE);
-    for server in &app.config.live.ice_servers {
+    for server in &app.settings.live.ice_servers {
         headers.append(header::LINK, value(&link(server)));
     }
     Ok(response)

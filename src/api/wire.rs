@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use media::{Marker, MarkerOrigin, Rate, RequestId, RunId, Score, WallTime};
+use media::{CellBox, Marker, MarkerOrigin, Rate, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
@@ -29,6 +29,33 @@ pub fn fraction_or_null<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     value.map(Score::as_f64).serialize(serializer)
+}
+
+/// Part of the picture, in fractions of its sides from its upper left corner.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+pub struct Region {
+    /// Left edge.
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    x: Score,
+    /// Top edge.
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    y: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    width: Score,
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    height: Score,
+}
+
+impl Region {
+    /// `None` where no cell lies in it.
+    pub fn of(cells: CellBox) -> Option<Region> {
+        let [x, y, width, height] = cells.fractions();
+        (!cells.is_empty()).then_some(Region { x, y, width, height })
+    }
 }
 
 /// Frames a second as a number, or null.

@@ -23,9 +23,13 @@ impl Backoff {
     ///
     /// Between three quarters and five quarters of the exact delay.
     pub fn delay(self, failures: u32, jitter: u32) -> Duration {
+        self.exact(failures).mul_f64(0.75 + 0.5 * f64::from(jitter) / f64::from(u32::MAX))
+    }
+
+    /// The delay after `failures` failures in a row, for one caller that meets no other.
+    pub fn exact(self, failures: u32) -> Duration {
         let factor = self.factor.saturating_pow(failures.saturating_sub(1));
-        let exact = self.first.saturating_mul(factor).min(self.longest);
-        exact.mul_f64(0.75 + 0.5 * f64::from(jitter) / f64::from(u32::MAX))
+        self.first.saturating_mul(factor).min(self.longest)
     }
 }
 

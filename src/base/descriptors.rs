@@ -1,11 +1,9 @@
 //! File descriptors: the server takes as many as the system gives, and fits its connections in.
 
-use std::{io, sync::Arc};
+use std::{io, num::NonZeroU32, sync::Arc};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use transport::{Crowd, CrowdLimits};
-
-use crate::config::Config;
+use transport::{ConnectionLimiter, ConnectionLimits};
 
 /// Descriptors that are for no connection: the log, stills, workers, the database.
 const RESERVED: u64 = 512;
@@ -24,9 +22,11 @@ pub struct TooFew {
     given: u64,
 }
 
-/// Limiter of the connections that are asked for and that the system has descriptors for.
-pub fn crowd(config: &Config) -> Result<Arc<Crowd>, TooFew> {
-    let asked = config.connections_max;
+/// Limiter of the connections, of those `asked` for, that the system has descriptors for.
+pub fn limiter(
+    asked: usize,
+    per_address: Option<NonZeroU32>,
+) -> Result<Arc<ConnectionLimiter>, TooFew> {
     let total = match raise() {
         Ok(most) => connections(asked, most)?,
         Err(error) => {
@@ -42,8 +42,8 @@ pub fn crowd(config: &Config) -> Result<Arc<Crowd>, TooFew> {
              connections are taken"
         );
     }
-    let per_address = config.connections_per_address.map_or(total, |most| most.get() as usize);
-    Ok(Crowd::new(CrowdLimits { total, per_address }))
+    let per_address = per_address.map_or(total, |most| most.get() as usize);
+    Ok(ConnectionLimiter::new(ConnectionLimits { total, per_address }))
 }
 
 /// Raises the limit of the process as far as it may; tells how many descriptors that is.

@@ -2,17 +2,22 @@
 //!
 //! Exact match on the normalised label; `*` speaks for tenants without an entry of their own.
 
-use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use infer::finding::normalised;
 use media::EventType;
 use serde_json::Value;
 use timeline::held::{FileError, read_named};
 
-use crate::{
-    base::json::{self, Detail, JsonError, Problem},
-    config::FILE_BYTES_MAX,
-};
+use crate::base::json::{self, Detail, JsonError, Problem};
+
+/// Most bytes of a file that a setting names, such as that of the maps.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Reason for which a label map file is not used.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +48,41 @@ pub struct LabelMaps(HashMap<String, Labels>);
 struct Labels {
     event_types: HashMap<String, String>,
     object_labels: HashMap<String, String>,
+}
+
+/// The label maps in force, and the file that they are read from.
+#[derive(Debug)]
+pub struct CurrentLabels {
+    path: Option<PathBuf>,
+    maps: RwLock<Arc<LabelMaps>>,
+}
+
+impl CurrentLabels {
+    /// The maps of the file at `path`; none without one.
+    pub fn open(path: Option<PathBuf>) -> Result<CurrentLabels, LabelError> {
+        let maps = RwLock::new(Arc::new(read(path.as_deref())?));
+        Ok(CurrentLabels { path, maps })
+    }
+
+    /// The maps in force.
+    pub fn get(&self) -> Arc<LabelMaps> {
+        Arc::clone(&self.maps.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the maps again; a file that does not hold changes nothing.
+    pub fn reload(&self) {
+        match read(self.path.as_deref()) {
+            Ok(maps) => {
+                *self.maps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(maps);
+                tracing::info!("label maps read again");
+            }
+            Err(error) => tracing::error!(%error, "label maps kept as they are"),
+        }
+    }
+}
+
+fn read(path: Option<&Path>) -> Result<LabelMaps, LabelError> {
+    path.map_or_else(|| Ok(LabelMaps::default()), LabelMaps::load)
 }
 
 impl LabelMaps {

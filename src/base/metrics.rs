@@ -15,10 +15,8 @@ mod remote;
 use ::infer::scheduler::Class;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::EventKind;
-use transport::webrtc::Refused;
+use transport::webrtc::DropReason;
 use worker::Start as WorkerStart;
-
-use crate::runs::lifecycle::Lifecycle;
 
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
@@ -90,7 +88,7 @@ series! {
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
     /// Runs that can be read.
-    runs: Gauges<Lifecycle> = Gauges::new, "service_runs", "state";
+    runs: Gauges<RunState> = Gauges::new, "service_runs", "state";
     /// Requests by route, method and status of their answers.
     http: Http = Http::new, "service_http_requests_total", SHORT;
     /// Time from the first byte of a client's file to its last, kept or not.
@@ -194,7 +192,7 @@ series! {
     /// Failures of the WebRTC endpoint, each of which ends every session.
     live_receiver_ends: IntCounter = family::counter, "service_live_receiver_ends_total";
     /// Datagrams of live video that were dropped, whole or in part, by reason.
-    live_refused: Counters<Refused> = Counters::new, "service_live_datagrams_refused_total", "reason";
+    live_refused: Counters<DropReason> = Counters::new, "service_live_datagrams_refused_total", "reason";
     /// Items that live sessions dropped to keep a bound.
     live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
     /// Time from the last packet of a picture to its decision.
@@ -439,11 +437,22 @@ impl Label for EventKind {
     }
 }
 
-impl Label for Lifecycle {
-    const ALL: &'static [Lifecycle] = &Lifecycle::SHOWN;
+/// State of a run that can be read, by its name on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunState(pub &'static str);
+
+impl Label for RunState {
+    const ALL: &'static [RunState] = &[
+        RunState("pending"),
+        RunState("processing"),
+        RunState("completed"),
+        RunState("failed"),
+        RunState("cancelled"),
+        RunState("expired"),
+    ];
 
     fn value(self) -> &'static str {
-        self.as_str()
+        self.0
     }
 }
 

@@ -6,21 +6,10 @@ use infer::{BackendConfig, Backends, BaseUrl, scheduler::Limits};
 use timeline::held::FileError;
 
 use super::{Vars, text_of, whole};
-use crate::base::json::Problem;
+use crate::{base::json::Problem, record::inference::InferenceConfig};
 
 /// The file that is read where none is named; it need not be there.
 const FILE_DEFAULT: &str = "sightline.toml";
-
-/// The model backends and admission to them.
-#[derive(Clone, Debug)]
-pub struct InferenceConfig {
-    /// The backends; none turns inference off.
-    pub backends: Vec<BackendConfig>,
-    /// Limits of the requests to them, and of tokens.
-    pub limits: Limits,
-    /// Longest wait of a reasoning for backends that are away.
-    pub outage: Duration,
-}
 
 pub(super) fn inference(vars: &mut Vars) -> InferenceConfig {
     let outage = vars.read("SERVICE_REASON_OUTAGE_MS", "60000", whole(0, 3_600_000));

@@ -1,43 +1,17 @@
 //! Settings of novelty: what embeds pictures, and when a description is used again.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use embed::{Provider, ReuseRule};
 
 use super::{Vars, fraction, optional_path, whole};
-use crate::base::json::Problem;
+use crate::{
+    base::json::Problem,
+    record::eyes::{EyesConfig, NoveltyConfig},
+};
 
 /// Name of the model that comes with the server.
 const BUILT_IN: &str = "built-in";
-
-/// Embedder of pictures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EyesConfig {
-    /// Nothing: every selected frame is described.
-    Off,
-    /// A model in this process.
-    Model {
-        /// The ONNX file; the one that comes with the server when `None`.
-        model: Option<PathBuf>,
-        /// ONNX Runtime's library; the loader's search when `None`.
-        runtime: Option<PathBuf>,
-        /// Execution provider that it is to run on.
-        provider: Provider,
-    },
-    /// A sidecar at `host:port`.
-    Sidecar(String),
-}
-
-/// Novelty.
-#[derive(Clone, Debug)]
-pub struct NoveltyConfig {
-    /// Embedder of pictures.
-    pub eyes: EyesConfig,
-    /// Most time that an embedding may take.
-    pub timeout: Duration,
-    /// Rule by which a description is used again.
-    pub rule: ReuseRule,
-}
 
 pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
     let rule = ReuseRule {

@@ -3,22 +3,13 @@
 use transport::egress::{AllowedNetworks, EgressConfig};
 
 use super::{flag, optional_path, vars::Vars, whole};
-use crate::base::json::Problem;
+use crate::{base::json::Problem, runs::source::remote::RemoteConfig};
 
-/// Remote sources that are ingested, and their limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteConfig {
-    /// HLS playlists are followed.
-    pub hls: bool,
-    /// RTSP may be unencrypted.
-    pub plain_rtsp: bool,
-    /// Most bytes that one job fetches.
-    pub bytes_max: u64,
-}
-
-pub(super) fn remote(vars: &mut Vars) -> RemoteConfig {
+/// Remote sources; the way to them is that of `egress`.
+pub(super) fn remote(vars: &mut Vars, egress: &EgressConfig) -> RemoteConfig {
     RemoteConfig {
         hls: vars.read("SERVICE_ALLOW_REMOTE_HLS", "false", flag),
+        plain_http: egress.insecure_http,
         plain_rtsp: vars.read("SERVICE_ALLOW_UNENCRYPTED_RTSP", "false", flag),
         bytes_max: vars.read("SERVICE_REMOTE_MAX_BYTES", "4294967296", whole(1, 1 << 50)),
     }

@@ -1,41 +1,12 @@
 //! Settings of how the site is served: with TLS or without, on HTTP/3 or not.
 
-use std::net::SocketAddr;
-
 use transport::CertificateFiles;
 
 use super::{address, optional_path, vars::Vars};
-use crate::base::json::Problem;
-
-/// Protocols and certificates of the site.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Serving {
-    /// Certificate of HTTP/1.1 and HTTP/2; `None` serves them in clear text.
-    pub tls: Option<CertificateFiles>,
-    /// HTTP/3 beside them.
-    pub h3: Option<H3>,
-}
-
-/// Address and certificate of HTTP/3.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct H3 {
-    /// UDP address and port.
-    pub bind_addr: SocketAddr,
-    /// Certificate that it shows.
-    pub certificate: CertificateFiles,
-}
-
-impl Serving {
-    /// The pairs that are shown, and the settings that name them: first that of HTTP/1.1 and HTTP/2,
-    /// then that of HTTP/3 where it is another.
-    pub fn certificates(&self) -> impl Iterator<Item = (&CertificateFiles, &'static str)> {
-        let tls =
-            self.tls.iter().map(|files| (files, "SERVICE_TLS_CERT_PATH, SERVICE_TLS_KEY_PATH"));
-        let h3 = self.h3.iter().map(|h3| &h3.certificate);
-        let h3 = h3.filter(|files| self.tls.as_ref() != Some(files));
-        tls.chain(h3.map(|files| (files, "SERVICE_H3_TLS_CERT_PATH, SERVICE_H3_TLS_KEY_PATH")))
-    }
-}
+use crate::{
+    base::json::Problem,
+    server::{H3, Serving},
+};
 
 /// Reads the settings; `has_h3` says that this build serves HTTP/3.
 pub(super) fn serving(vars: &mut Vars, has_h3: bool) -> Serving {

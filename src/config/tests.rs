@@ -11,13 +11,19 @@ fn resolve(pairs: &[(&str, &str)]) -> Result<Config, Vec<VarError>> {
 #[test]
 fn defaults_are_those_of_the_contract() {
     let config = resolve(&[("SERVICE_API_KEYS", KEY)]).expect("valid");
-    assert_eq!(config.bind_addr.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.api.bind_addr.to_string(), "127.0.0.1:8080");
     assert!(config.data_dir.is_absolute() && config.data_dir.ends_with(".sightline-data"));
     assert_eq!((config.active_limit, config.run_ttl.as_secs()), (5, 3600));
-    assert_eq!(config.gate, GateConfig::default());
-    assert!(config.ingest_stills && !config.require_tenant_id);
+    assert_eq!(config.api.gate, GateConfig::default());
+    for frames in [0, 30] {
+        let text = frames.to_string();
+        let set = [("SERVICE_API_KEYS", KEY), ("SERVICE_GATE_KEEPALIVE_FRAMES", text.as_str())];
+        let gate = resolve(&set).expect("valid").api.gate;
+        assert_eq!((gate.keepalive_frames, gate.keepalive_ms), (frames, None));
+    }
+    assert!(config.ingest_stills && !config.api.require_tenant_id);
     assert_eq!(
-        (config.rate_global, config.rate_principal),
+        (config.api.rate_global, config.api.rate_principal),
         (NonZeroU32::new(2000), NonZeroU32::new(400))
     );
     assert!(config.warnings.is_empty());
@@ -120,7 +126,7 @@ fn principals_share_a_worker_where_a_device_is_named_or_somebody_says_so() {
     ];
     for (values, expected) in rows {
         let config = resolve(&[values, &[("SERVICE_API_KEYS", KEY)]].concat()).expect("resolves");
-        assert_eq!(config.live.shares_workers, expected, "{values:?}");
+        assert_eq!(config.api.live.shares_workers, expected, "{values:?}");
     }
 }
 
@@ -132,7 +138,7 @@ fn without_a_key_the_server_says_how_to_set_one_or_turn_keys_off() {
         text.contains("SERVICE_API_KEYS ") && text.contains("SERVICE_REQUIRE_API_KEY=false"),
         "{text}"
     );
-    assert!(resolve(&[("SERVICE_REQUIRE_API_KEY", "false")]).expect("open").keys.is_none());
+    assert!(resolve(&[("SERVICE_REQUIRE_API_KEY", "false")]).expect("open").api.keys.is_none());
 }
 
 #[test]
@@ -196,8 +202,8 @@ fn backends_come_from_explicit_urls_or_from_the_file_and_never_both() {
     let keys = ("SERVICE_API_KEYS", KEY);
     let names = |pairs: &[(&str, &str)]| {
         let config = resolve(pairs).expect("valid");
-        let names = config.inference.backends.iter().map(|backend| backend.name.to_string());
-        (names.collect::<Vec<_>>(), config.warnings, format!("{:?}", config.inference))
+        let names = config.api.inference.backends.iter().map(|backend| backend.name.to_string());
+        (names.collect::<Vec<_>>(), config.warnings, format!("{:?}", config.api.inference))
     };
     assert_eq!(names(&[keys]).0, [""; 0], "the default file need not be there");
     let secret = ("SERVICE_HOUSE_KEY", "hush-hush");

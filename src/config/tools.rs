@@ -3,19 +3,7 @@
 use std::{env, path::PathBuf};
 
 use super::Vars;
-
-/// A program that some work needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tool {
-    /// Name of the program.
-    pub name: &'static str,
-    /// The variable that says where it is.
-    pub variable: &'static str,
-    /// Places in which it was looked for.
-    pub searched: String,
-    /// Path of the program; `None` when it is missing.
-    pub path: Option<PathBuf>,
-}
+use crate::api::Tool;
 
 /// Looks for every program.
 pub(super) fn tools(vars: &mut Vars) -> [Tool; 2] {

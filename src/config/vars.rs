@@ -145,26 +145,11 @@ pub(super) fn without_credentials(url: &str) -> String {
 fn warning(name: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
-        .map(|candidate| (distance(name, candidate), *candidate))
+        .map(|candidate| (strsim::levenshtein(name, candidate), *candidate))
         .filter(|(distance, _)| *distance <= 3 + (name.len() - PREFIX.len()) / 8)
         .min();
     match nearest {
         Some((_, nearest)) => format!("{name} is not a setting and is ignored: meant {nearest}?"),
         None => format!("{name} is not a setting and is ignored"),
     }
-}
-
-/// Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -6,7 +6,26 @@ use worker::{
     WorkerError, WorkerProgram,
 };
 
-use crate::app::StartError;
+/// Reason that media workers are not as the settings ask.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkersError {
+    /// A backend that is asked for by name does not decode.
+    #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
+    Decode {
+        /// Its name.
+        backend: &'static str,
+        /// Error of the worker.
+        source: WorkerError,
+    },
+    /// A backend that is asked for by name does not measure.
+    #[error("SERVICE_GATE_BACKEND asks for {backend}: {source}")]
+    Gate {
+        /// Its name.
+        backend: &'static str,
+        /// Error of the worker.
+        source: WorkerError,
+    },
+}
 
 /// Capabilities and isolation of media workers.
 #[derive(Debug)]
@@ -65,18 +84,18 @@ impl Workers {
     pub(crate) fn choose(
         program: WorkerProgram,
         wanted: &Wanted,
-    ) -> Result<(Supervisor, Workers), StartError> {
+    ) -> Result<(Supervisor, Workers), WorkersError> {
         let error = match Supervisor::select(&program, wanted) {
             Ok((supervisor, selection)) => return Ok((supervisor, Workers::of(selection))),
             Err(SelectError::Gate { backend, source }) => {
-                return Err(StartError::Gate { backend: backend.as_str(), source });
+                return Err(WorkersError::Gate { backend: backend.as_str(), source });
             }
             Err(SelectError::Decode(error)) => error,
         };
         if let Choice::Named(backend) = wanted.choice
             && backend != Backend::Software
         {
-            return Err(StartError::Backend { backend: backend.as_str(), source: error });
+            return Err(WorkersError::Decode { backend: backend.as_str(), source: error });
         }
         tracing::error!(%error, "no media worker starts: no media is read");
         let workers = Workers {

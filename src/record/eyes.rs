@@ -2,20 +2,51 @@
 //!
 //! Every failure is counted, and answered by asking a model as if there were no embedder.
 
-use std::{io, sync::Arc, time::Instant};
+use std::{
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use embed::{
     BatchLimits, CellMeans, EmbedError, Embedder, Embedding, Newness, OnnxConfig, OnnxError,
-    OnnxModel, Picture, Seen, Sidecar, SidecarError,
+    OnnxModel, Picture, Provider, ReuseRule, Seen, Sidecar, SidecarError,
 };
 use media::Timestamp;
 use worker::NoveltyInput;
 
-use crate::{
-    base::metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision},
-    config::{EyesConfig, NoveltyConfig},
-};
+use crate::base::metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision};
+
+/// Setting of what embeds pictures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EyesConfig {
+    /// Nothing: every selected frame is described.
+    Off,
+    /// A model in this process.
+    Model {
+        /// The ONNX file; the one that comes with the server when `None`.
+        model: Option<PathBuf>,
+        /// ONNX Runtime's library; the loader's search when `None`.
+        runtime: Option<PathBuf>,
+        /// Execution provider that it is to run on.
+        provider: Provider,
+    },
+    /// A sidecar at `host:port`.
+    Sidecar(String),
+}
+
+/// Settings of novelty.
+#[derive(Clone, Debug)]
+pub struct NoveltyConfig {
+    /// Embedder of pictures.
+    pub eyes: EyesConfig,
+    /// Most time that an embedding may take.
+    pub timeout: Duration,
+    /// Rule by which a description is used again.
+    pub rule: ReuseRule,
+}
 
 /// Reason that pictures cannot be embedded.
 #[derive(Debug, thiserror::Error)]

@@ -12,12 +12,13 @@ mod spans;
 mod waiting;
 
 use std::{
+    path::Path,
     sync::{Arc, RwLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use infer::{
-    Admission, Answer, Chain, Described, InferError, Permit, Request, Tiered,
+    Admission, Answer, BackendConfig, Chain, Described, InferError, Permit, Request, Tiered,
     scheduler::{Ask, Class, Limits, Load, Refused, Use},
 };
 use media::{RequestId, Seq, WallTime};
@@ -35,7 +36,6 @@ use crate::{
         metrics::{Metrics, RefusedAsk},
         telemetry::SPANS,
     },
-    config::Config,
     runs::{
         lifecycle::Lifecycle,
         registry::{Registry, Run},
@@ -44,6 +44,17 @@ use crate::{
 use days::TokenDays;
 pub use error::{InferenceError, InferenceStartError};
 pub use waiting::Waiting;
+
+/// The model backends and admission to them.
+#[derive(Clone, Debug)]
+pub struct InferenceConfig {
+    /// The backends; none turns inference off.
+    pub backends: Vec<BackendConfig>,
+    /// Limits of the requests to them, and of tokens.
+    pub limits: Limits,
+    /// Longest wait of a reasoning for backends that are away.
+    pub outage: Duration,
+}
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -92,15 +103,16 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Inference as `config` says.
+    /// Inference as `config` says; backends are trusted by the certificates in `ca_path` as well.
     pub fn open(
-        config: &Config,
+        config: &InferenceConfig,
+        ca_path: Option<&Path>,
         registry: Arc<Registry>,
         ledger: Ledger,
         metrics: Arc<Metrics>,
     ) -> Result<Inference, InferenceStartError> {
-        let (backends, limits) = (&config.inference.backends, config.inference.limits);
-        let tls = client_config(Trust::Roots(roots(config.egress.ca_path.as_deref())?))?;
+        let (backends, limits) = (&config.backends, config.limits);
+        let tls = client_config(Trust::Roots(roots(ca_path)?))?;
         metrics.inference.name_providers(backends.iter().map(|backend| Arc::clone(&backend.name)));
         let curated = |name: &str| catalog::model(name).map(|model| model.id);
         let chain = Chain::new(backends.clone(), (*tls).clone(), curated)?

@@ -18,6 +18,7 @@ mod overlap;
 mod port;
 mod recording;
 mod session;
+mod settings;
 mod shelf;
 mod tally;
 mod turns;
@@ -33,17 +34,16 @@ use std::{
 use ::infer::{OutputSchema, finding::default_answer, scheduler::Class};
 use embed::ReuseRule;
 use gate::GateConfig;
-use media::{Codec, ErrorKind, Label, RequestId, SessionId};
+use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
 use timeline::{Event, RunFailed};
 use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
-use transport::webrtc::{Answer, OfferError, PortError, PortSettings};
+use transport::webrtc::{EndpointConfig, EndpointError, OfferError, SdpAnswer};
 use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor, ViewSpec};
 
 use crate::{
     base::{catalog::Mode, keys::Principal, labels::Words, metrics::Metrics},
-    config::LiveConfig,
     record::{
         eyes::Eyes,
         inference::{Asker, Inference},
@@ -71,6 +71,7 @@ pub use describe::Instruction;
 pub use health::{Health, Word};
 pub use orders::PromptError;
 pub use session::{End, PatchError, Session};
+pub use settings::{IceServer, LiveConfig};
 
 /// Sessions on the port, offers that have not connected included.
 pub const SESSIONS_MAX: usize = 16_384;
@@ -127,6 +128,8 @@ pub struct Wishes {
     pub index_name: Option<Label>,
     /// Thresholds in place of the server's.
     pub gate: Option<GateConfig>,
+    /// Zones of the picture that are watched.
+    pub zones: Zones,
     /// Name that its owner gave the run.
     pub label: Option<Label>,
 }
@@ -194,9 +197,9 @@ pub enum Found {
 
 impl Live {
     /// Opens the port, which is opened anew where its thread ends; no session yet.
-    pub fn open(parts: LiveParts) -> Result<Arc<Live>, PortError> {
+    pub fn open(parts: LiveParts) -> Result<Arc<Live>, EndpointError> {
         let LiveConfig { udp, public_ips, shares_workers, .. } = &parts.config;
-        let settings = PortSettings {
+        let settings = EndpointConfig {
             bind: *udp,
             public_ips: public_ips.clone(),
             sessions_max: SESSIONS_MAX,
@@ -254,7 +257,7 @@ impl Live {
         who: Who,
         offer: String,
         wishes: Wishes,
-    ) -> Result<(Arc<Session>, Answer), LiveError> {
+    ) -> Result<(Arc<Session>, SdpAnswer), LiveError> {
         let live = Arc::clone(self);
         let beginning = async move { live.begin(who, &offer, wishes).await };
         let task = self.tasks.spawn(beginning.in_current_span());
@@ -266,7 +269,7 @@ impl Live {
         who: Who,
         offer: &str,
         wishes: Wishes,
-    ) -> Result<(Arc<Session>, Answer), LiveError> {
+    ) -> Result<(Arc<Session>, SdpAnswer), LiveError> {
         let LiveParts { registry, metrics, .. } = &self.parts;
         let memory = self.budget.reserve(&who.principal)?;
         let turns = Arc::<Turns>::default();
@@ -329,6 +332,7 @@ impl Live {
             request_id: who.request_id,
             gate: wishes.gate.unwrap_or(self.parts.gate),
             chosen_gate: wishes.gate,
+            zones: wishes.zones.names(),
             index_name: wishes.index_name.clone(),
             words: who.words.clone(),
         }
@@ -422,6 +426,7 @@ impl Live {
     /// Session settings for a worker; the codec is replaced once there is a publisher.
     fn spec(&self, wishes: &Wishes) -> SessionSpec {
         SessionSpec {
+            zones: wishes.zones.clone(),
             stills: true,
             crop: wishes.crop,
             view: Some(ViewSpec { max_edge: Some(VIEW_EDGE) }),

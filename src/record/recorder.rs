@@ -6,9 +6,13 @@
 use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
-use gate::{Decision, Gate, GateConfig, Loops, Reason};
-use media::{BlobHash, EventType, MarkerOrigin, RunId, Signal};
-use timeline::{Event, Finding, FindingKind, FrameFinding, KeyframeStored, MarkerDeriver};
+use gate::{
+    ActivityState, Decision, Episode, EpisodeChange, Episodes, Gate, GateConfig, Loops, Reason,
+};
+use media::{BlobHash, EventType, MarkerOrigin, RequestId, RunId, Score, Signal, StreamId};
+use timeline::{
+    ActivityEpisode, Event, Finding, FindingKind, FrameFinding, KeyframeStored, MarkerDeriver,
+};
 
 use crate::base::labels::Words;
 
@@ -82,6 +86,19 @@ pub struct RecorderSpec {
     pub markers: Option<MarkerDeriver>,
     /// Fields that the findings of the recording share.
     pub finding: Finding,
+    /// Fields that the episodes of the recording share.
+    pub watch: Watch,
+}
+
+/// Recording whose episodes of activity are told.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// The request.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// Names of the zones, in the order of the signals' bits.
+    pub zones: Vec<String>,
 }
 
 /// Recorder of the frames of one source, in order and without gaps.
@@ -89,9 +106,12 @@ pub struct RecorderSpec {
 pub struct Recorder {
     gate: Gate,
     loops: Loops,
+    episodes: Episodes,
+    quiet_below: Score,
     words: Words,
     markers: Option<MarkerDeriver>,
     finding: Finding,
+    watch: Watch,
     frames: u64,
     marker_count: u64,
     waiting: VecDeque<Kept>,
@@ -101,13 +121,16 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder whose next frame is the first.
     pub fn new(spec: RecorderSpec) -> Recorder {
-        let RecorderSpec { gate, words, markers, finding } = spec;
+        let RecorderSpec { gate, words, markers, finding, watch } = spec;
         Recorder {
             gate: Gate::new(gate),
             loops: Loops::default(),
+            episodes: Episodes::default(),
+            quiet_below: gate.activity_off,
             words,
             markers,
             finding,
+            watch,
             frames: 0,
             marker_count: 0,
             waiting: VecDeque::new(),
@@ -138,6 +161,15 @@ impl Recorder {
             let entered = Event::Found(FindingKind::LoopDetected, finding);
             self.batch.events.push((frame_index, entered));
         }
+        if let Some(change) = self.episodes.push(&signal, &decision, self.quiet_below) {
+            let event = match change {
+                EpisodeChange::Started(episode) => {
+                    Event::ActivityStarted(self.told(episode, false))
+                }
+                EpisodeChange::Ended(episode) => Event::ActivityEnded(self.told(episode, true)),
+            };
+            self.batch.events.push((frame_index, event));
+        }
         if let Some(markers) = &mut self.markers {
             let closed = markers.push(FrameFinding {
                 frame_index,
@@ -157,9 +189,31 @@ impl Recorder {
         decision
     }
 
+    fn told(&self, episode: Episode, is_over: bool) -> ActivityEpisode {
+        let Watch { request_id, stream_id, zones } = &self.watch;
+        ActivityEpisode {
+            request_id: *request_id,
+            stream_id: stream_id.clone(),
+            session_id: self.finding.session_id,
+            start_frame: episode.start_frame,
+            end_frame: is_over.then_some(episode.end_frame),
+            start_pts_ms: episode.start_pts_ms,
+            end_pts_ms: is_over.then_some(episode.end_pts_ms),
+            peak_score: episode.peak_score,
+            peak_frame: episode.peak_frame,
+            region: episode.region,
+            zones: episode.touched(zones),
+        }
+    }
+
     /// Adds an event about a frame that is the last, or one before it.
     pub fn tell(&mut self, frame_index: u64, event: Event) {
         self.batch.events.push((frame_index, event));
+    }
+
+    /// State of the episodes of activity behind the last frame.
+    pub fn activity(&self) -> ActivityState {
+        self.gate.activity()
     }
 
     /// Frames so far.
@@ -199,10 +253,14 @@ impl Recorder {
         mem::take(&mut self.batch.signals)
     }
 
-    /// Closes the open segment: its markers are in the next batch. Stills without a signal are dropped.
+    /// Closes the open episode and segment: the events are in the next batch. Stills without a signal are dropped.
     pub fn end(&mut self) {
         self.waiting.clear();
         let last = self.frames.saturating_sub(1);
+        if let Some(episode) = self.episodes.end() {
+            let event = Event::ActivityEnded(self.told(episode, true));
+            self.batch.events.push((last, event));
+        }
         for marker in self.markers.take().into_iter().flat_map(MarkerDeriver::finish) {
             self.marker_count += 1;
             self.batch.events.push((last, Event::MarkerEmitted(marker)));

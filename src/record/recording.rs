@@ -6,7 +6,7 @@
 use std::{iter, sync::Arc, time::Duration};
 
 use gate::GateConfig;
-use media::{ErrorKind, JobId, RunId, Signal};
+use media::{ErrorKind, JobId, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
     AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, FramesDecoded, IngestReceived,
@@ -134,6 +134,12 @@ impl Head {
             }
         }
         Some(Head { received, decoded: decoded?, analysis })
+    }
+
+    /// The live session that it is of, where it is of one.
+    pub fn session(&self) -> Option<SessionId> {
+        // A path may look like one and is none.
+        self.decoded.source_uri.strip_prefix("whip:").and_then(|id| id.parse().ok())
     }
 
     /// The events of a recording of so many frames and markers, in their order.

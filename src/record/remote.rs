@@ -5,6 +5,7 @@
 //! the decoder made of it.
 
 mod copy;
+mod failure;
 mod line;
 
 use std::{
@@ -21,10 +22,15 @@ use tokio::{
     runtime::Handle,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use transport::egress::{Body, Budget, Download, Egress, EgressError, Fetcher, Target, Wait};
+use transport::egress::{
+    Body, Budget, Download, Egress, EgressError, Fetcher, Target, TimeoutPhase,
+};
 use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
 
-use crate::{config::RemoteConfig, runs::admission::Lender};
+use crate::runs::{
+    admission::Lender,
+    source::remote::{RemoteConfig, RemoteSource},
+};
 use line::Line;
 pub use line::{GRACE, RATE_MIN, WAIT_MAX};
 
@@ -80,7 +86,7 @@ impl RemoteError {
         match self {
             RemoteError::Dripping | RemoteError::Late => true,
             RemoteError::Egress(error) => {
-                matches!(error, Cut { .. } | Timeout { wait: Wait::Idle, .. })
+                matches!(error, Cut { .. } | Timeout { wait: TimeoutPhase::Idle, .. })
             }
             _ => false,
         }
@@ -91,21 +97,13 @@ fn pipe_failed(error: io::Error) -> RemoteError {
     RemoteError::Pipe(Arc::new(error))
 }
 
-/// A source behind a URL that may be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RemoteSource {
-    /// A file or a playlist over HTTP.
-    Url(Target),
-    /// A live RTSP stream.
-    Rtsp(Target),
-}
-
 impl RemoteSource {
     /// Resource limits of its worker: a file that drips must not keep a place as long as a camera
-    /// may that sends whole pictures rarely.
-    pub fn limits(&self) -> Limits {
+    /// or a playlist that grows may that sends whole pictures rarely.
+    pub fn limits(&self, is_endless: bool) -> Limits {
         let limits = Limits::remote();
         match self {
+            RemoteSource::Url(_) if is_endless => Limits::camera(),
             RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..limits },
             RemoteSource::Rtsp(_) => Limits::camera(),
         }
@@ -138,6 +136,8 @@ impl Cause {
 
 /// Means of a job for reading its source.
 pub struct Errand<'a> {
+    /// It is a playlist that is known to grow.
+    pub is_endless: bool,
     /// Time for all of it.
     pub wall: Duration,
     /// Lends the job's place while it waits.
@@ -174,15 +174,18 @@ impl RemoteSources {
         source: &RemoteSource,
         errand: Errand<'_>,
     ) -> Result<(JobInput, Feed), RemoteError> {
-        let Errand { wall, lender, cancel, runtime } = errand;
+        let Errand { is_endless, wall, lender, cancel, runtime } = errand;
         let end = cancel.child_token();
         let cause = Cause::default();
-        // A camera goes on for as long as it is wanted.
-        let (bytes_max, wall) = match source {
-            RemoteSource::Url(_) => (self.config.bytes_max, wall),
-            RemoteSource::Rtsp(_) => (u64::MAX, FOR_EVER),
+        let budget = match source {
+            RemoteSource::Url(_) if !is_endless => {
+                Budget::new(self.config.bytes_max, FETCHES_MAX, wall)
+            }
+            // A camera goes on for as long as it is wanted.
+            RemoteSource::Url(_) | RemoteSource::Rtsp(_) => {
+                Budget::new(u64::MAX, u64::MAX, FOR_EVER)
+            }
         };
-        let budget = Budget::new(bytes_max, FETCHES_MAX, wall);
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
         let feed = Feed { cause: cause.clone(), budget: counted, _end };
         let input = match source {
@@ -193,13 +196,14 @@ impl RemoteSources {
                     playlists,
                     first: Some(target.clone()),
                     is_playlist: false,
-                    line: Line::new(lender),
+                    is_endless,
+                    line: if is_endless { Line::endless(lender) } else { Line::new(lender) },
                     runtime: runtime.clone(),
                     end,
                     cause: cause.clone(),
                 };
                 let (url, resources) = (target.url().to_string(), Box::new(fetches));
-                JobInput::Remote(Remote { url, resources, playlists })
+                JobInput::Remote(Remote { url, resources, playlists, is_endless })
             }
             RemoteSource::Rtsp(target) => {
                 let dialled = self.dial(target, budget, &end, &cause, lender.clone());
@@ -247,6 +251,8 @@ struct Fetches {
     first: Option<Target>,
     /// True of a playlist and its parts, which may come as slowly as they are made.
     is_playlist: bool,
+    /// Its worker hears of a failure as of an end, and says first what it has.
+    is_endless: bool,
     line: Line,
     runtime: Handle,
     end: CancellationToken,
@@ -257,10 +263,13 @@ impl Resources for Fetches {
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal> {
         let (runtime, end) = (self.runtime.clone(), self.end.clone());
         let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
-        opened.unwrap_or(Err(RemoteError::Cancelled)).map_err(|error| {
+        opened.unwrap_or(Err(RemoteError::Cancelled)).or_else(|error| {
             let refusal = Refusal(error.to_string());
             self.cause.note(error);
-            refusal
+            match cut(url) {
+                Ok(nothing) if self.is_endless => Ok(nothing),
+                _ => Err(refusal),
+            }
         })
     }
 }
@@ -308,6 +317,12 @@ impl Fetches {
     }
 }
 
+/// Resource of which nothing comes.
+fn cut(url: &str) -> io::Result<Resource> {
+    let (reader, _) = io::pipe()?;
+    Ok(Resource { bytes: reader.into(), url: url.to_owned(), size: Some(1), seekable: false })
+}
+
 /// The first bytes of `body`, enough of them to know a playlist by, however they come.
 async fn head(body: &mut Body) -> Result<Bytes, EgressError> {
     let mut head = body.next().await?.unwrap_or_default();
@@ -319,70 +334,4 @@ async fn head(body: &mut Body) -> Result<Bytes, EgressError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use transport::egress::{AllowedNetworks, EgressConfig};
-
-    use super::*;
-    use crate::runs::admission::Admission;
-
-    /// A host that sends a body piece by piece, each by itself.
-    async fn host(pieces: &'static [&'static [u8]]) -> u16 {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        tokio::spawn(async move {
-            let (mut socket, _) = listener.accept().await.expect("a client");
-            socket.set_nodelay(true).expect("a socket");
-            let read = socket.read(&mut [0; 4096]).await.expect("a request");
-            assert!(read > 0);
-            socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("sent");
-            for piece in pieces {
-                tokio::time::sleep(Duration::from_millis(30)).await;
-                socket.write_all(piece).await.expect("sent");
-            }
-        });
-        port
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_playlist_is_one_however_its_bytes_come() {
-        let networks = AllowedNetworks(vec!["127.0.0.0/8".parse().expect("a network")]);
-        let config = EgressConfig { networks, insecure_http: true, ..EgressConfig::default() };
-        let egress = Egress::new(&config).expect("a way out");
-        let config = RemoteConfig { hls: false, plain_rtsp: false, bytes_max: 1 << 20 };
-        let sources = RemoteSources { egress, config };
-        let alice = crate::base::keys::Principal::named("alice");
-        let place = Admission::new(1, 1).enter(&alice).await.expect("free");
-        let rows: [(&[&[u8]], bool); 5] = [
-            (&[b"#EXTM3U\n"], true),
-            (&[b"#", b"EXT", b"M3U\n"], true),
-            (&[b"\xef", b"\xbb\xbf#EXT", b"M3", b"U\n"], true),
-            (&[b"#EXT", b"M3"], false),
-            (&[b"G", b"IF89a is none"], false),
-        ];
-        for (pieces, expected) in rows {
-            let url = format!("http://127.0.0.1:{}/a", host(pieces).await);
-            let source = RemoteSource::Url(Target::parse(&url).expect("a URL"));
-            let (sources, runtime) = (sources.clone(), Handle::current());
-            let wall = source.limits().wall;
-            let lender = place.lender();
-            let opened = tokio::task::spawn_blocking(move || {
-                let cancel = CancellationToken::new();
-                let errand = Errand { wall, lender, cancel: &cancel, runtime: &runtime };
-                let opened = sources.open(&source, errand);
-                let (JobInput::Remote(mut remote), _feed) = opened.expect("prepared") else {
-                    panic!("not a URL");
-                };
-                let resource = remote.resources.open(&url, 0).map_err(|refusal| refusal.0)?;
-                let mut bytes = Vec::new();
-                io::Read::read_to_end(&mut std::fs::File::from(resource.bytes), &mut bytes)
-                    .expect("a pipe");
-                Ok::<_, String>(bytes)
-            });
-            match opened.await.expect("no panic") {
-                Ok(bytes) => assert!(!expected && bytes == pieces.concat(), "{pieces:?}"),
-                Err(told) => assert!(expected && told.contains("HLS playlists"), "{told}"),
-            }
-        }
-    }
-}
+mod tests;

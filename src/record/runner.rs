@@ -18,7 +18,7 @@ mod under_way;
 use std::sync::Arc;
 
 use gate::GateConfig;
-use media::{Label, Rate, RequestId, Rotation, StreamId};
+use media::{Label, Rate, RequestId, Rotation, StreamId, Zones};
 use timeline::{Event, JsonText, OpenColumns, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -75,6 +75,8 @@ pub struct Ingest {
     pub max_frames: u64,
     /// Thresholds in place of the server's.
     pub gate: Option<GateConfig>,
+    /// Zones of the picture that are watched.
+    pub zones: Zones,
     /// The model asked for, where one is.
     pub model: Option<Label>,
     /// The tenant's words.

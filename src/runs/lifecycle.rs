@@ -64,6 +64,8 @@ impl Lifecycle {
             EventKind::IngestStarted
             | EventKind::IngestReceived
             | EventKind::SourceReconnected
+            | EventKind::ActivityStarted
+            | EventKind::ActivityEnded
             | EventKind::FramesDecoded
             | EventKind::MarkerEmitted
             | EventKind::AnalysisGenerated

@@ -15,7 +15,7 @@ use media::ErrorKind;
 use timeline::held::{FileError, HeldDir, Links};
 use transport::egress::EgressError;
 
-use crate::record::remote::RemoteSource;
+use remote::RemoteSource;
 
 /// Reason that a source is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +115,11 @@ impl Roots {
     /// Holds `paths` open, so that a root that is replaced later changes nothing.
     pub fn open(paths: &[PathBuf]) -> io::Result<Roots> {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
+    }
+
+    /// Number of them.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Number of them that can no longer be read, or have another directory at their path by now.

@@ -6,13 +6,12 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinHandle;
-use transport::{Certificate, CertificateFiles, Drained, Ends, Limits, Listener, Site};
-
-use crate::{
-    api::{refusal_headers, router},
-    app::{App, StartError, certificates},
-    config::Config,
+use transport::{
+    Certificate, CertificateFiles, DrainReport, Limits, Listener, ServiceConfig, ShutdownSignals,
 };
+
+use super::serving::{ListenError, Serving, certificates};
+use crate::api::{App, refusal_headers, router};
 
 /// Sockets that are bound and not yet served.
 pub(super) struct Listening {
@@ -24,47 +23,54 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Binds what `config` names.
-    pub fn bind(config: &Config) -> Result<Listening, StartError> {
-        let certificates = certificates(&config.serving)?;
-        let refused = |source| StartError::Transport { setting: "SERVICE_BIND_ADDR", source };
-        let mut tcp = Listener::bind(config.bind_addr).map_err(refused)?;
-        if let Some(files) = &config.serving.tls {
+    /// Binds `addr`, and serves there and beside it as `serving` says.
+    pub fn bind(addr: SocketAddr, serving: &Serving) -> Result<Listening, ListenError> {
+        let certificates = certificates(serving)?;
+        let refused = |source| ListenError::Transport { setting: "SERVICE_BIND_ADDR", source };
+        let mut tcp = Listener::bind(addr).map_err(refused)?;
+        if let Some(files) = &serving.tls {
             tcp = tcp.with_tls(find(files, &certificates)).map_err(refused)?;
         }
-        let addr = tcp.local_addr().map_err(StartError::Address)?;
+        let addr = tcp.local_addr().map_err(ListenError::Address)?;
         Ok(Listening {
             tcp,
             addr,
             #[cfg(feature = "h3-experimental")]
-            quic: quic::Quic::bind(config, &certificates)?,
+            quic: quic::Quic::bind(serving, &certificates)?,
             certificates,
         })
     }
 
     /// Serves on them from now on.
-    pub fn serve(self, app: &Arc<App>, ends: &Ends) -> Vec<JoinHandle<Drained>> {
+    pub fn serve(self, app: &Arc<App>, ends: &ShutdownSignals) -> Vec<JoinHandle<DrainReport>> {
         for certificate in self.certificates {
             let stop = ends.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(certificate.watch()).await });
         }
-        let (limits, crowd) = (Limits::default(), Arc::clone(&app.crowd));
-        let site = Site { router: router(Arc::clone(app)), elsewhere: None, refusal_headers };
+        let (limits, limiter) = (Limits::default(), Arc::clone(&app.limiter));
+        let site =
+            ServiceConfig { router: router(Arc::clone(app)), elsewhere: None, refusal_headers };
         let mut accepting = Vec::new();
         #[cfg(feature = "h3-experimental")]
         let site = match self.quic {
             None => site,
             Some(quic) => {
-                let (crowd, ends) = (Arc::clone(&crowd), ends.clone());
+                let (limiter, ends) = (Arc::clone(&limiter), ends.clone());
                 tracing::info!(addr = %quic.addr, "listening for HTTP/3");
                 let serving =
-                    transport::serve_quic(quic.listener, site.clone(), limits, crowd, ends);
+                    transport::serve_quic(quic.listener, site.clone(), limits, limiter, ends);
                 accepting.push(tokio::spawn(serving));
-                Site { elsewhere: Some(quic.elsewhere), ..site }
+                ServiceConfig { elsewhere: Some(quic.elsewhere), ..site }
             }
         };
         tracing::info!(addr = %self.addr, "listening");
-        accepting.push(tokio::spawn(transport::serve(self.tcp, site, limits, crowd, ends.clone())));
+        accepting.push(tokio::spawn(transport::serve(
+            self.tcp,
+            site,
+            limits,
+            limiter,
+            ends.clone(),
+        )));
         accepting
     }
 }
@@ -93,16 +99,16 @@ mod quic {
 
     impl Quic {
         pub fn bind(
-            config: &Config,
+            serving: &Serving,
             opened: &[Arc<Certificate>],
-        ) -> Result<Option<Quic>, StartError> {
-            let Some(h3) = &config.serving.h3 else { return Ok(None) };
+        ) -> Result<Option<Quic>, ListenError> {
+            let Some(h3) = &serving.h3 else { return Ok(None) };
             let certificate = find(&h3.certificate, opened);
             let listener = QuicListener::bind(h3.bind_addr, certificate, Limits::default());
             let refused =
-                |source| StartError::Transport { setting: "SERVICE_H3_BIND_ADDR", source };
+                |source| ListenError::Transport { setting: "SERVICE_H3_BIND_ADDR", source };
             let listener = listener.map_err(refused)?;
-            let addr = listener.local_addr().map_err(StartError::Address)?;
+            let addr = listener.local_addr().map_err(ListenError::Address)?;
             let told = format!("h3=\":{}\"; ma={REMEMBERED}", addr.port());
             let elsewhere = HeaderValue::from_str(&told).expect("digits and ASCII signs");
             Ok(Some(Quic { listener, addr, elsewhere }))

@@ -28,13 +28,17 @@ fn read(bin: &Path, bytes: &[u8]) -> Value {
 /// A bucket as its columns have it: every reason counted, and a spread of nulls where there is none.
 fn as_columns(mut record: Value) -> Value {
     if record.get("reasons").is_some() {
-        if record["scene_score"].is_null() {
-            record["scene_score"] = json!({"min": null, "max": null, "mean": null});
+        for spread in ["scene_score", "activity_score"] {
+            if record[spread].is_null() {
+                record[spread] = json!({"min": null, "max": null, "mean": null});
+            }
         }
         for reason in gate::Reason::ALL {
             let count = record["reasons"][reason.as_str()].as_u64().unwrap_or(0);
             record["reasons"][reason.as_str()] = count.into();
         }
+    } else if record.get("activity_region").is_none() {
+        record["activity_region"] = json!({"x": null, "y": null, "width": null, "height": null});
     }
     record
 }

@@ -19,6 +19,7 @@ use crate::{
     support::{
         Server, Setup, clips,
         host::{Answer, Certificate, Host},
+        is_of_frames,
         model::{self, Model},
         whip::eventually,
     },
@@ -76,7 +77,7 @@ fn told(server: &Server, run: &str) -> String {
 fn outline(server: &Server, run: &str) -> String {
     let mut kinds = server.kinds(run);
     let all = kinds.len();
-    kinds.retain(|kind| !["keyframe_stored", "loop_detected"].contains(&kind.as_str()));
+    kinds.retain(|kind| !is_of_frames(kind));
     assert!(kinds.len() < all, "{kinds:?}");
     kinds.join(" ") + "\n"
 }

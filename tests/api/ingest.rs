@@ -5,7 +5,7 @@ use std::{os::unix::fs::symlink, path::Path, time::Duration};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::support::{Server, Setup, clips, shared, whip::eventually};
+use crate::support::{Server, Setup, clips, is_of_frames, shared, whip::eventually};
 
 fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
     server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
@@ -105,10 +105,12 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant() {
     let kinds: Vec<_> =
         events.iter().map(|event| event["kind"].as_str().expect("a kind")).collect();
     let expected = ["run_created", "ingest_started", "ingest_received", "frames_decoded"];
-    assert_eq!(kinds, expected, "stills are off");
+    let others: Vec<_> = kinds.into_iter().filter(|kind| !kind.starts_with("activity_")).collect();
+    assert_eq!(others, expected, "stills are off");
     let text = server.get(&format!("/v1/runs/{run}/events")).text;
     assert!(text.contains(body), "the body is echoed byte for byte: {text}");
-    let signals = events[3]["payload"]["signals"].as_array().expect("an array");
+    let decoded = events.last().expect("events");
+    let signals = decoded["payload"]["signals"].as_array().expect("an array");
     let times: Vec<_> =
         signals.iter().map(|signal| signal["pts_ms"].as_i64().expect("ms")).collect();
     for (k, time) in times.iter().enumerate() {
@@ -317,7 +319,7 @@ fn a_worker_that_dies_is_one_clear_error() {
     let kinds = server.kinds(&next);
     let (last, stills) = (kinds.len() - 2, &kinds[2..kinds.len() - 2]);
     assert_eq!(kinds[..2], ["run_created", "ingest_started"]);
-    assert!(!stills.is_empty() && stills.iter().all(|kind| kind == "keyframe_stored"), "{kinds:?}");
+    assert!(!stills.is_empty() && stills.iter().all(|kind| is_of_frames(kind)), "{kinds:?}");
     assert_eq!(kinds[last..], ["ingest_received", "frames_decoded"]);
 }
 

@@ -24,8 +24,11 @@ pub fn setup(dir: &Path, certificate: &Certificate) -> Setup {
         .var("SERVICE_EGRESS_CA_PATH", certificate.path.to_str().expect("UTF-8"))
 }
 
+/// Ingests `source`, of which frames are kept whatever time it begins at.
 pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
-    server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
+    let gate = json!({ "keepalive_frames": 30, "activity_on": 1 });
+    let body = json!({ "source_uri": source, "gate": gate });
+    server.post(&format!("/v1/runs/{run}/ingest"), &body)
 }
 
 /// Results of an ingest of `source`: its signals and the hashes of its stills.

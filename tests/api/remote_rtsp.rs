@@ -35,10 +35,16 @@ impl Drop for Camera {
 impl Camera {
     /// Shows every `path=pipeline`; `auth` is none, basic or digest.
     pub fn start(auth: &str, media: &[String]) -> Camera {
+        Camera::start_on(0, auth, media)
+    }
+
+    /// As [`Camera::start`], on the port of one that is gone.
+    pub fn start_on(port: u16, auth: &str, media: &[String]) -> Camera {
         let script = "worker/tests/worker/rtsp-server.py";
         let mut child = Command::new("/usr/bin/python3")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
             .arg(auth)
+            .arg(format!("port={port}"))
             .args(media)
             .stdout(Stdio::piped())
             .spawn()

@@ -123,7 +123,7 @@ fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
     let kept = server.kinds(&second).iter().filter(|kind| *kind == "keyframe_stored").count();
     assert_eq!(files(&dir.path().join("data/blobs")).len(), blobs.len() + kept);
     let mut kinds = server.kinds(&second);
-    kinds.retain(|kind| kind != "keyframe_stored");
+    kinds.retain(|kind| kind != "keyframe_stored" && !kind.starts_with("activity_"));
     let told: &[&str] = if kept == 0 { &[] } else { &["ingest_received", "frames_decoded"] };
     assert_eq!(kinds, [&["run_created", "ingest_started"], told].concat());
 
@@ -135,7 +135,8 @@ fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
     for run in [&first, &second] {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
-    wait_for("what is gone counts no more", || used(&server) < 20_000);
+    // What the log says of them is there until it is compacted.
+    wait_for("what is gone counts no more", || used(&server) < before / 2);
     ingested(&server, "motion.mp4");
 }
 

@@ -63,7 +63,9 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         ("getEvents" | "getInteractions" | "getKeyframe" | "getKeyframes" | "listRuns", 503) => {
             true
         }
-        ("getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => true,
+        ("getActivity" | "getFrame" | "getMarkers" | "getSignals" | "getSource" | "query", 503) => {
+            true
+        }
         // Thousands of tickets would have to be open.
         ("createMediaTicket", 503) => true,
         // Dozens of excerpts would have to wait.
@@ -243,6 +245,7 @@ fn ordinary(server: &Server, book: &mut Book) {
             422,
             "validation_error",
         ),
+        ("GET", format!("/v1/runs/{live}/activity"), none.clone(), 200, ""),
         ("GET", format!("/v1/runs/{live}/signals?max_points=2"), none.clone(), 200, ""),
         (
             "GET",

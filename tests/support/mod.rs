@@ -360,6 +360,11 @@ pub fn setting(name: &str) -> Option<std::ffi::OsString> {
 }
 
 /// The folder of the clips that tests of the server ask for by name.
+/// Returns true for the kinds of events that a recording tells as its frames come.
+pub fn is_of_frames(kind: &str) -> bool {
+    ["keyframe_stored", "activity_started", "activity_ended", "loop_detected"].contains(&kind)
+}
+
 pub fn clips() -> PathBuf {
     clips::folder()
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use decode::{
-    Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, Stop,
+    Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, SinkStop,
     decode_file_by,
 };
 use media::{Frame, PixelsLost, Plane, Sample, Timestamp};
@@ -53,7 +53,7 @@ impl FrameSink for Keeper {
         self.0.clear();
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         self.0.push((index, frame));
         ControlFlow::Continue(())
     }

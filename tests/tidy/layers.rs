@@ -1,35 +1,27 @@
-//! Layers of the server: which module may name which.
+//! Layers of the server: which module names which, exactly.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{files, read, relative};
 
-/// Layers of the server's modules: each names only those before it.
-const LAYERS: [&str; 7] = ["base", "runs", "record", "deliver", "api", "app", "server"];
-
-/// Files that name a later layer, and that layer: each is to go, none may come.
-const UPWARD: [(&str, &str); 14] = [
-    ("src/api.rs", "app"),
-    ("src/api/checks.rs", "app"),
-    ("src/api/checks/backends.rs", "app"),
-    ("src/api/checks/machine.rs", "app"),
-    ("src/api/checks/network.rs", "app"),
-    ("src/api/checks/store.rs", "app"),
-    ("src/api/limits.rs", "app"),
-    ("src/api/limits.rs", "server"),
-    ("src/base/metrics.rs", "runs"),
-    ("src/base/metrics/live.rs", "record"),
-    ("src/base/metrics/remote.rs", "record"),
-    ("src/record/backend.rs", "app"),
-    ("src/runs/source.rs", "record"),
-    ("src/runs/source/remote.rs", "record"),
+/// Every module of the server and all that it names, in an order in which each names only those before it.
+const MODULE_EDGES: [(&str, &[&str]); 9] = [
+    ("base", &[]),
+    ("runs", &["base"]),
+    ("record", &["base", "runs"]),
+    ("deliver", &["base", "runs"]),
+    ("api", &["base", "deliver", "record", "runs"]),
+    ("server", &["api", "base"]),
+    ("config", &["api", "base", "deliver", "record", "runs", "server"]),
+    ("app", &["api", "base", "config", "deliver", "record", "runs", "server"]),
+    ("main", &["api", "app", "base", "config", "server"]),
 ];
 
-/// Modules of the crate's root that `source` names: in a path, or in the braces of a `use`.
-fn named_modules(source: &str) -> BTreeSet<&str> {
+/// Modules of the crate `krate` that `source` names: in a path, or in the braces of a `use`.
+fn named_modules<'a>(source: &'a str, krate: &str) -> BTreeSet<&'a str> {
     let mut named = BTreeSet::new();
-    for (at, _) in source.match_indices("crate::") {
-        let rest = &source[at + "crate::".len()..];
+    for (at, _) in source.match_indices(krate) {
+        let rest = &source[at + krate.len()..];
         let Some(group) = rest.strip_prefix('{') else {
             named.extend(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
             continue;
@@ -58,19 +50,29 @@ fn named_modules(source: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn layers_of_the_server_name_only_those_before_them() {
-    let rank = |name: &str| LAYERS.iter().position(|layer| *layer == name);
-    let mut upward = BTreeSet::new();
+fn modules_of_the_server_name_exactly_those_listed_and_no_later_one() {
+    let is_module = |name: &&str| MODULE_EDGES.iter().any(|(module, _)| module == name);
+    let mut found = BTreeMap::<String, BTreeSet<String>>::new();
     for path in files(".rs") {
-        let name = relative(&path);
-        let Some(inside) = name.strip_prefix("src/") else { continue };
-        let own = inside.split(['/', '.']).next().and_then(rank);
-        for layer in named_modules(&read(&path)) {
-            if own.zip(rank(layer)).is_some_and(|(own, other)| other > own) {
-                upward.insert((name.clone(), layer.to_owned()));
-            }
+        let file = relative(&path);
+        let Some(inside) = file.strip_prefix("src/") else { continue };
+        let own = inside.split(['/', '.']).next().unwrap_or_default();
+        if own == "lib" {
+            continue;
         }
+        // The binary names the library as any other crate does.
+        let krate = if own == "main" { "sightline::" } else { "crate::" };
+        let text = read(&path);
+        let named = named_modules(&text, krate);
+        let others = named.into_iter().filter(is_module).filter(|other| *other != own);
+        found.entry(own.to_owned()).or_default().extend(others.map(str::to_owned));
     }
-    let known = UPWARD.map(|(file, layer)| (file.to_owned(), layer.to_owned()));
-    assert_eq!(upward, BTreeSet::from(known), "edges that run upwards");
+    let listed = MODULE_EDGES.map(|(module, named)| {
+        (module.to_owned(), named.iter().map(|n| (*n).to_owned()).collect())
+    });
+    assert_eq!(found, BTreeMap::from(listed), "edges among the modules of src/");
+    for (rank, (module, named)) in MODULE_EDGES.iter().enumerate() {
+        let is_before = |other: &&str| MODULE_EDGES[..rank].iter().any(|(known, _)| known == other);
+        assert!(named.iter().all(is_before), "{module} names a later module");
+    }
 }

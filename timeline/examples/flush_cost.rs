@@ -93,5 +93,6 @@ fn signal(frame_index: u64) -> Signal {
         ghosting_score: Score::ZERO,
         noise_variance_score: Score::ZERO,
         scene_score: None,
+        activity: None,
     }
 }

@@ -174,6 +174,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
             ghosting_score: Score::ZERO,
             noise_variance_score: Score::from_millionths(1_000),
             scene_score: Some(Score::from_millionths(frame_index as u32)),
+            activity: None,
         })?;
     }
     let (signals, _lease) = writer.finish()?;
@@ -194,6 +195,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
         truncated: false,
         reason: None,
         gate: None,
+        zones: Vec::new(),
         wall_start_ms: None,
         signals: signals.clone(),
     });

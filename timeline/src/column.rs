@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use media::{BlobHash, Score, Signal};
+use media::{Activity, BlobHash, CellBox, Score, Signal};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -26,9 +26,13 @@ use crate::{
 /// JSON text from which an array goes to a column.
 pub const INLINE_JSON_BYTES_MAX: usize = 64 << 10;
 pub(crate) const MAGIC_BYTES: usize = 8;
-const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x01";
-/// Two indices, the time, the hash, five scores.
-pub(crate) const ROW_BYTES: usize = 4 * 8 + 5 * 4;
+const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x03";
+/// Columns without activity.
+const MAGIC_PLAIN: [u8; MAGIC_BYTES] = *b"SLSIGNL\x01";
+/// Two indices, the time, the hash, five scores: a row of columns that were written before there was activity.
+pub(crate) const PLAIN_ROW_BYTES: usize = 4 * 8 + 5 * 4;
+/// The same with the activity: its score, its box, its zones, two bytes of 0.
+pub(crate) const ROW_BYTES: usize = PLAIN_ROW_BYTES + 4 + 4 + 2 + 2;
 /// Rows under one checksum.
 pub(crate) const BLOCK_ROWS: usize = 1024;
 pub(crate) const CHECKSUM_BYTES: usize = 4;
@@ -72,18 +76,22 @@ impl Columns {
             Err(FileError::NotFound) => return Err(damaged("the column file is missing")),
             opened => opened.map_err(unread("open a column", &path))?,
         };
-        let size = file_bytes(column.count).ok_or(damaged("no column has so many signals"))?;
-        check_size(&file, size).map_err(unread("measure a column", &path))?;
         let mut file = BufReader::new(file);
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(TimelineError::io("read a column", &path))?;
-        if magic != MAGIC {
-            return Err(damaged("not a column file"));
-        }
+        let row_bytes = match magic {
+            MAGIC => ROW_BYTES,
+            MAGIC_PLAIN => PLAIN_ROW_BYTES,
+            _ => return Err(damaged("not a column file")),
+        };
+        let size = bytes_of(column.count, row_bytes);
+        let size = size.ok_or(damaged("no column has so many signals"))?;
+        check_size(file.get_ref(), size).map_err(unread("measure a column", &path))?;
         Ok(ColumnReader {
             file,
             path,
             left: column.count,
+            row_bytes,
             offset: MAGIC.len() as u64,
             block: Vec::new(),
             at: 0,
@@ -92,11 +100,11 @@ impl Columns {
 
     /// Checks every byte of a column against its name.
     pub(crate) fn verify(&self, column: &ColumnRef) -> Result<()> {
-        for signal in self.read(column)? {
-            signal?;
-        }
+        let mut rows = self.read(column)?;
+        let size = bytes_of(column.count, rows.row_bytes).unwrap_or_default();
+        rows.try_for_each(|signal| signal.map(drop))?;
         let path = self.path(&column.hash);
-        let size = Size::Recorded(file_bytes(column.count).unwrap_or_default());
+        let size = Size::Recorded(size);
         let bytes = self.dir.read(Path::new(&column.hash.to_string()), size);
         if blob::hash(&bytes.map_err(unread("read a column", &path))?) == column.hash {
             return Ok(());
@@ -104,9 +112,7 @@ impl Columns {
         let what = "the column file does not match its name";
         Err(TimelineError::Damaged { file: path, offset: 0, what })
     }
-}
 
-impl Columns {
     /// Begins a sweep, before its caller reads what events name; `None` while there is one.
     pub(crate) fn sweep(&self) -> Option<Sweeping> {
         self.pins.sweep()
@@ -126,8 +132,12 @@ impl Columns {
 
 /// Size of the file of a column; `None` when no file is that large.
 pub(crate) fn file_bytes(count: u64) -> Option<u64> {
+    bytes_of(count, ROW_BYTES)
+}
+
+fn bytes_of(count: u64, row_bytes: usize) -> Option<u64> {
     let blocks = count.div_ceil(BLOCK_ROWS as u64) * CHECKSUM_BYTES as u64;
-    count.checked_mul(ROW_BYTES as u64)?.checked_add(blocks + MAGIC.len() as u64)
+    count.checked_mul(row_bytes as u64)?.checked_add(blocks + MAGIC.len() as u64)
 }
 
 /// Collects the signals of a decode pass: few stay in memory, many go to a column file.
@@ -297,8 +307,15 @@ pub(crate) fn put_row(out: &mut Vec<u8>, signal: &Signal) {
     scores.iter().for_each(|score| out.extend_from_slice(&score.millionths().to_le_bytes()));
     let scene = signal.scene_score.map_or(NONE_SCORE, Score::millionths);
     out.extend_from_slice(&scene.to_le_bytes());
+    let score = signal.activity.map_or(NONE_SCORE, |activity| activity.score.millionths());
+    let Activity { region, zones, .. } = signal.activity.unwrap_or_default();
+    out.extend_from_slice(&score.to_le_bytes());
+    out.extend([region.left, region.top, region.right, region.bottom]);
+    out.extend_from_slice(&zones.to_le_bytes());
+    out.extend([0; 2]);
 }
 
+/// The signal of a row of either kind.
 pub(crate) fn row(bytes: &[u8]) -> Signal {
     let source = u64_at(bytes, 8);
     let score = |at| Score::from_millionths(u32_at(bytes, at));
@@ -312,7 +329,17 @@ pub(crate) fn row(bytes: &[u8]) -> Signal {
         ghosting_score: score(40),
         noise_variance_score: score(44),
         scene_score: (u32_at(bytes, 48) != NONE_SCORE).then(|| score(48)),
+        activity: bytes.get(PLAIN_ROW_BYTES..).and_then(activity),
     }
+}
+
+fn activity(bytes: &[u8]) -> Option<Activity> {
+    let &[_, _, _, _, left, top, right, bottom, low, high, ..] = bytes else { return None };
+    (u32_at(bytes, 0) != NONE_SCORE).then(|| Activity {
+        score: Score::from_millionths(u32_at(bytes, 0)),
+        region: CellBox { left, top, right, bottom }.within_picture(),
+        zones: u16::from_le_bytes([low, high]),
+    })
 }
 
 /// The signals of a column in order; ends after the first error.
@@ -321,6 +348,7 @@ pub(crate) struct ColumnReader {
     path: PathBuf,
     /// Signals not yet returned.
     left: u64,
+    row_bytes: usize,
     offset: u64,
     block: Vec<u8>,
     /// Position in the block.
@@ -335,7 +363,7 @@ impl ColumnReader {
 
     fn next_block(&mut self) -> Result<()> {
         let rows = self.left.min(BLOCK_ROWS as u64) as usize;
-        self.block.resize(rows * ROW_BYTES + CHECKSUM_BYTES, 0);
+        self.block.resize(rows * self.row_bytes + CHECKSUM_BYTES, 0);
         self.file
             .read_exact(&mut self.block)
             .map_err(TimelineError::io("read a column", &self.path))?;
@@ -344,7 +372,7 @@ impl ColumnReader {
             return Err(TimelineError::Damaged { file, offset: self.offset, what });
         }
         self.offset += self.block.len() as u64;
-        self.block.truncate(rows * ROW_BYTES);
+        self.block.truncate(rows * self.row_bytes);
         self.at = 0;
         Ok(())
     }
@@ -363,8 +391,8 @@ impl Iterator for ColumnReader {
             self.left = 0;
             return Some(Err(error));
         }
-        let signal = row(&self.block[self.at..]);
-        self.at += ROW_BYTES;
+        let signal = row(&self.block[self.at..][..self.row_bytes]);
+        self.at += self.row_bytes;
         self.left -= 1;
         Some(Ok(signal))
     }

@@ -144,6 +144,7 @@ fn payload_text(event: &Event) -> Vec<u8> {
         Event::TokenBudgetLow(payload) => Object::of(payload),
         Event::SourceReconnected(payload) => Object::of(payload),
         Event::RunLabelled(payload) => Object::of(payload),
+        Event::ActivityStarted(payload) | Event::ActivityEnded(payload) => Object::of(payload),
         Event::Found(_, payload) => Object::of(payload),
     }
 }
@@ -180,6 +181,8 @@ fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'st
         EventKind::TokenBudgetLow => Payload::read(fields).map(Event::TokenBudgetLow),
         EventKind::SourceReconnected => Payload::read(fields).map(Event::SourceReconnected),
         EventKind::RunLabelled => Payload::read(fields).map(Event::RunLabelled),
+        EventKind::ActivityStarted => Payload::read(fields).map(Event::ActivityStarted),
+        EventKind::ActivityEnded => Payload::read(fields).map(Event::ActivityEnded),
         EventKind::Vlm => found(FindingKind::Vlm),
         EventKind::VlmTiered => found(FindingKind::VlmTiered),
         EventKind::ClipVlm => found(FindingKind::ClipVlm),

@@ -10,8 +10,8 @@ pub use kind::{EventKind, FindingKind};
 
 use crate::column;
 use media::{
-    AnalysisId, BlobHash, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId, RunId,
-    Score, Seq, SessionId, Signal, StreamId, WallTime,
+    AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId,
+    RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -57,6 +57,10 @@ pub enum Event {
     TokenBudgetLow(TokenBudgetLow),
     /// A live source that was lost is there again.
     SourceReconnected(SourceReconnected),
+    /// Something begins to move.
+    ActivityStarted(ActivityEpisode),
+    /// The picture is at rest again.
+    ActivityEnded(ActivityEpisode),
     /// The run was given another label.
     RunLabelled(RunLabelled),
     /// A worker's finding; the finding's kind is the event's kind.
@@ -86,6 +90,8 @@ impl Event {
             Event::KeyframeStored(_) => EventKind::KeyframeStored,
             Event::TokenBudgetLow(_) => EventKind::TokenBudgetLow,
             Event::SourceReconnected(_) => EventKind::SourceReconnected,
+            Event::ActivityStarted(_) => EventKind::ActivityStarted,
+            Event::ActivityEnded(_) => EventKind::ActivityEnded,
             Event::RunLabelled(_) => EventKind::RunLabelled,
             Event::Found(kind, _) => kind.event_kind(),
         }
@@ -258,6 +264,8 @@ pub struct FramesDecoded {
     pub reason: Option<String>,
     /// Thresholds that its caller chose for it; absent where they were the server's.
     pub gate: Option<GateConfig>,
+    /// Names of the zones that are watched, in the order of the signals' bits.
+    pub zones: Vec<String>,
     /// Time of its first picture, taken or received: null where unknown, absent from older logs.
     pub wall_start_ms: Option<Option<WallTime>>,
     /// One signal a frame.
@@ -559,6 +567,33 @@ pub struct TokenBudgetLow {
     pub used_tokens: u64,
     /// Tokens that it may spend.
     pub limit_tokens: u64,
+}
+
+/// Payload of `activity_started` and `activity_ended`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActivityEpisode {
+    /// The request of the recording.
+    pub request_id: RequestId,
+    /// The stream of the run.
+    pub stream_id: StreamId,
+    /// The live session, where the source is one.
+    pub session_id: Option<SessionId>,
+    /// First frame.
+    pub start_frame: u64,
+    /// Last frame that is not quiet; absent while the episode lasts.
+    pub end_frame: Option<u64>,
+    /// Presentation time of the first frame.
+    pub start_pts_ms: i64,
+    /// Presentation time of the last frame; absent while the episode lasts.
+    pub end_pts_ms: Option<i64>,
+    /// Highest score of the frames that are kept for the episode, so far.
+    pub peak_score: Score,
+    /// The first of them that has it.
+    pub peak_frame: u64,
+    /// Box around all that moved, so far.
+    pub region: CellBox,
+    /// Names of the zones in which something moved, so far.
+    pub zones: Vec<String>,
 }
 
 /// Payload of `source_reconnected`: a live source that was lost is there again.

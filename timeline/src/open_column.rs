@@ -17,7 +17,9 @@ use media::{JobId, RunId, Seq, Signal, WallTime};
 use crate::{
     Result, TimelineError,
     blob::{self, Temporary},
-    column::{BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, ROW_BYTES, is_intact, row},
+    column::{
+        BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
+    },
     disk::open_dir_durably,
     entry::{Draft, HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, u32_at},
     error::unread,
@@ -26,7 +28,9 @@ use crate::{
 };
 
 /// Differs in its last byte, the version, from that of a column whose rows an event names.
-const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x02";
+const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x04";
+/// Rows without activity.
+const MAGIC_PLAIN: [u8; MAGIC_BYTES] = *b"SLSIGNL\x02";
 const SIGNALS: u8 = 1;
 const EVENT: u8 = 2;
 /// Kind of a block and the number of its rows, under its checksum as they are.
@@ -209,6 +213,7 @@ pub struct OpenRows {
     file: BufReader<File>,
     path: PathBuf,
     head: Vec<Event>,
+    row_bytes: usize,
     /// End of what was read and is whole.
     offset: u64,
     /// The current block, or an event.
@@ -235,13 +240,18 @@ impl OpenRows {
             let what = "not an open column";
             return Err(TimelineError::Damaged { file: path, offset: 0, what });
         }
-        if magic != MAGIC {
-            let version = u32::from(magic[MAGIC_BYTES - 1]);
-            return Err(TimelineError::UnknownFormat { file: path, version });
-        }
+        let row_bytes = match magic {
+            MAGIC => ROW_BYTES,
+            MAGIC_PLAIN => PLAIN_ROW_BYTES,
+            _ => {
+                let version = u32::from(magic[MAGIC_BYTES - 1]);
+                return Err(TimelineError::UnknownFormat { file: path, version });
+            }
+        };
         let (head, part, offset) = (Vec::new(), Vec::new(), MAGIC_BYTES as u64);
         let (at, rows_end, is_over, error) = (0, 0, false, None);
-        let mut rows = OpenRows { file, path, head, offset, part, at, rows_end, is_over, error };
+        let mut rows =
+            OpenRows { file, path, head, row_bytes, offset, part, at, rows_end, is_over, error };
         while rows.rows_end == 0 && !rows.is_over {
             rows.advance();
         }
@@ -265,13 +275,15 @@ impl OpenRows {
         let file = self.file.get_ref();
         let size = file.metadata().map_err(io(&self.path))?.len();
         let bytes = size.saturating_sub(self.offset);
+        let block_bytes = |rows| block_bytes(rows, self.row_bytes);
         if bytes > block_bytes(BLOCK_ROWS) as u64 {
             return Ok(Cut { bytes, is_damaged: true });
         }
         let mut rest = vec![0; bytes as usize];
         file.read_exact_at(&mut rest, self.offset).map_err(io(&self.path))?;
         let mut next = (1..=BLOCK_ROWS).filter_map(|rows| rest.get(block_bytes(rows)..));
-        Ok(Cut { bytes, is_damaged: next.any(begins_with_block) })
+        let is_damaged = next.any(|bytes| begins_with_block(bytes, self.row_bytes));
+        Ok(Cut { bytes, is_damaged })
     }
 
     fn advance(&mut self) {
@@ -296,7 +308,7 @@ impl OpenRows {
         match kind {
             SIGNALS if self.fill(BLOCK_HEADER_BYTES)? => {
                 let Some(rows) = rows_of(&self.part) else { return Ok(None) };
-                if !self.fill(block_bytes(rows))? || !is_intact(&self.part) {
+                if !self.fill(block_bytes(rows, self.row_bytes))? || !is_intact(&self.part) {
                     return Ok(None);
                 }
                 self.at = BLOCK_HEADER_BYTES;
@@ -327,8 +339,8 @@ impl OpenRows {
     }
 }
 
-const fn block_bytes(rows: usize) -> usize {
-    BLOCK_HEADER_BYTES + rows * ROW_BYTES + CHECKSUM_BYTES
+const fn block_bytes(rows: usize, row_bytes: usize) -> usize {
+    BLOCK_HEADER_BYTES + rows * row_bytes + CHECKSUM_BYTES
 }
 
 /// Number of rows of the block that begins with `header`; `None` where there is no such block.
@@ -338,9 +350,9 @@ fn rows_of(header: &[u8]) -> Option<usize> {
 }
 
 /// Returns true where a whole block begins `bytes`.
-fn begins_with_block(bytes: &[u8]) -> bool {
+fn begins_with_block(bytes: &[u8], row_bytes: usize) -> bool {
     let rows = bytes.get(..BLOCK_HEADER_BYTES).and_then(rows_of);
-    rows.and_then(|rows| bytes.get(..block_bytes(rows))).is_some_and(is_intact)
+    rows.and_then(|rows| bytes.get(..block_bytes(rows, row_bytes))).is_some_and(is_intact)
 }
 
 impl Iterator for OpenRows {
@@ -350,8 +362,8 @@ impl Iterator for OpenRows {
         if self.at == self.rows_end && !self.is_over {
             self.advance();
         }
-        let bytes = self.part[..self.rows_end].get(self.at..self.at + ROW_BYTES)?;
-        self.at += ROW_BYTES;
+        let bytes = self.part[..self.rows_end].get(self.at..self.at + self.row_bytes)?;
+        self.at += self.row_bytes;
         Some(row(bytes))
     }
 }

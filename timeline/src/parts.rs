@@ -17,7 +17,7 @@ use crate::{
 /// Signals in one piece of text; about 64 KiB of it.
 const PIECE_SIGNALS: usize = 256;
 /// Bytes of JSON that a signal takes, about.
-const SIGNAL_JSON_BYTES: u64 = 250;
+const SIGNAL_JSON_BYTES: u64 = 380;
 /// The end of a payload that could not be read whole.
 const DAMAGED: &str = r#""damaged":true}"#;
 

@@ -17,8 +17,8 @@ use std::{
 };
 
 use transport::{
-    rtp::Unit,
-    webrtc::{Port, PortSettings, Refused, Sink, Told},
+    rtp::ReceivedUnit,
+    webrtc::{DropReason, EndpointConfig, SessionEvent, SessionHandler, WebRtcEndpoint},
 };
 
 struct Print {
@@ -28,8 +28,8 @@ struct Print {
     is_quiet: bool,
 }
 
-impl Sink for Print {
-    fn unit(&mut self, unit: Unit) {
+impl SessionHandler for Print {
+    fn unit(&mut self, unit: ReceivedUnit) {
         self.units += 1;
         if self.units == 1 && !self.is_quiet {
             let (after, access_unit) = (self.answered_at.elapsed(), &unit.access_unit);
@@ -41,8 +41,8 @@ impl Sink for Print {
         }
     }
 
-    fn told(&mut self, what: Told) {
-        if !self.is_quiet || what != Told::Connected {
+    fn told(&mut self, what: SessionEvent) {
+        if !self.is_quiet || what != SessionEvent::Connected {
             let (after, units) = (self.answered_at.elapsed(), self.units);
             eprintln!("session {}: {what:?} after {after:?}, {units} units", self.number);
         }
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let bind: SocketAddr = arguments.next().unwrap_or("127.0.0.1:0".to_owned()).parse()?;
     let public_ips = arguments.map(|ip| ip.parse()).collect::<Result<Vec<IpAddr>, _>>()?;
-    let port = Port::open(PortSettings {
+    let port = WebRtcEndpoint::open(EndpointConfig {
         bind,
         public_ips,
         sessions_max: 1000,
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{} datagrams, {} wakeups, {} replies",
         counts.datagrams, counts.wakeups, counts.replies
     );
-    for why in Refused::ALL {
+    for why in DropReason::ALL {
         if counts.refused(why) > 0 {
             println!("refused: {} {}", why.name(), counts.refused(why));
         }

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 pub use address::{AllowedNetworks, is_global};
 pub use dial::{CONNECT, Socket, Stream};
-pub use error::{Amount, EgressError, Wait};
+pub use error::{DownloadLimit, EgressError, TimeoutPhase};
 pub use fetch::{Body, Budget, Download, Fetcher, REDIRECTS_MAX};
 pub use http1::{FIRST_BYTE, IDLE};
 pub use target::{Credentials, Target};

@@ -18,12 +18,12 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    answer::{HEADERS_MAX, answer},
-    crowd::{Crowd, Place},
+    connection_limit::{ConnectionLimiter, ConnectionPermit},
     idle::{IdleStream, Times},
     listener::Listener,
     preface::{Version, greet},
     refusal::{self, Headers},
+    respond::{HEADERS_MAX, answer},
 };
 
 /// Bytes of one request body on HTTP/2 that may come before somebody reads them.
@@ -40,7 +40,7 @@ const TLS_HANDSHAKE: u8 = 22;
 
 /// Site that is served.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct ServiceConfig {
     /// Answers requests.
     pub router: Router,
     /// Other endpoints of the site (`Alt-Svc`, RFC 7838), told in answers on TCP.
@@ -51,7 +51,7 @@ pub struct Site {
 
 /// Signals that end serving.
 #[derive(Clone, Debug, Default)]
-pub struct Ends {
+pub struct ShutdownSignals {
     /// Accepts no further connection, and lets those that are open finish.
     pub stop: CancellationToken,
     /// After `stop`, closes those that have not finished.
@@ -87,24 +87,24 @@ impl Default for Limits {
 
 /// Outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainReport {
     /// Connections that were still open at the deadline and were cut.
     pub cut: usize,
 }
 
-/// Serves `site` on `listener` to `crowd` until stopped, then lets open requests finish until cut.
+/// Serves `site` on `listener` to `limiter` until stopped, then lets open requests finish until cut.
 pub async fn serve(
     listener: Listener,
-    site: Site,
+    site: ServiceConfig,
     limits: Limits,
-    crowd: Arc<Crowd>,
-    ends: Ends,
-) -> Drained {
+    limiter: Arc<ConnectionLimiter>,
+    ends: ShutdownSignals,
+) -> DrainReport {
     let stop = ends.stop;
     // Not `ends.cut` itself: those that are left are counted before they are closed.
     let cut = CancellationToken::new();
     let connections = TaskTracker::new();
-    while let Some((stream, place)) = accept(&listener, &crowd, &site, &stop).await {
+    while let Some((stream, place)) = accept(&listener, &limiter, &site, &stop).await {
         let leave = place.leave.clone();
         let tls = listener.tls.clone();
         // Boxed: each of the layers around it would hold its kilobytes twice.
@@ -118,33 +118,33 @@ pub async fn serve(
     drop(listener);
     connections.close();
     if ends.cut.run_until_cancelled(connections.wait()).await.is_some() {
-        return Drained { cut: 0 };
+        return DrainReport { cut: 0 };
     }
     let left = connections.len();
     cut.cancel();
     connections.wait().await;
-    Drained { cut: left }
+    DrainReport { cut: left }
 }
 
 /// The next connection with the place it takes; `None` once stopped.
 async fn accept(
     listener: &Listener,
-    crowd: &Arc<Crowd>,
-    site: &Site,
+    limiter: &Arc<ConnectionLimiter>,
+    site: &ServiceConfig,
     stop: &CancellationToken,
-) -> Option<(TcpStream, Place)> {
+) -> Option<(TcpStream, ConnectionPermit)> {
     let next = async {
         loop {
             match listener.socket.accept().await {
-                Ok((stream, peer)) => match crowd.enter(peer.ip()) {
+                Ok((stream, peer)) => match limiter.enter(peer.ip()) {
                     Some(place) => return (stream, place),
                     // Behind TLS the words would cost a handshake, which is what there is no room for.
                     None if listener.tls.is_some() => {}
-                    None => refuse(stream, crowd, site.refusal_headers),
+                    None => refuse(stream, limiter, site.refusal_headers),
                 },
                 Err(error) if is_peer_fault(&error) => {}
                 Err(error) => {
-                    let made_room = crowd.give_way();
+                    let made_room = limiter.give_way();
                     tracing::warn!(%error, made_room, "cannot accept a connection");
                     // Out of descriptors: trying again at once would spin until one is free.
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -156,8 +156,8 @@ async fn accept(
 }
 
 /// Tells a peer that speaks HTTP/1.1 why there is no room for it, unless many are being told.
-fn refuse(stream: TcpStream, crowd: &Crowd, headers: Headers) {
-    let Ok(permit) = Arc::clone(&crowd.refusing).try_acquire_owned() else { return };
+fn refuse(stream: TcpStream, limiter: &ConnectionLimiter, headers: Headers) {
+    let Ok(permit) = Arc::clone(&limiter.refusing).try_acquire_owned() else { return };
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let answer = refusal::bytes(status, "too many connections", headers);
     tokio::spawn(async move {
@@ -186,10 +186,10 @@ fn is_peer_fault(error: &io::Error) -> bool {
 async fn connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    site: Site,
+    site: ServiceConfig,
     limits: Limits,
     stop: CancellationToken,
-    place: Place,
+    place: ConnectionPermit,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -226,11 +226,11 @@ async fn shake_hands(
 /// Answers the requests of one connection; the first head must be whole at `first_header`.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    site: Site,
+    site: ServiceConfig,
     limits: Limits,
     first_header: Option<Instant>,
     stop: CancellationToken,
-    place: Place,
+    place: ConnectionPermit,
 ) {
     let (activity, peer) = (Arc::clone(&place.activity), place.peer);
     // Also cancelled by the socket, of a peer that keeps it open for nothing.

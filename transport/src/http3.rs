@@ -29,15 +29,15 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Crowd, Drained, Ends, Limits, Peer, Site, TransportError,
-    activity::Activity,
-    answer::{CountedBody, answer},
+    ConnectionLimiter, DrainReport, Limits, Peer, ServiceConfig, ShutdownSignals, TransportError,
     certificate::{Certificate, CertificateError},
+    connection_state::Activity,
     idle::LEAST_BYTES,
+    respond::{CountedBody, answer},
 };
 use body::RequestBody;
 use congestion::ForgivingConfig;
-use quic::{Accepted, Held, Outgoing, Quic, code};
+use quic::{Accepted, BufferedBytes, Quic, SendStream, code};
 
 /// Bytes of one request body that may come before somebody reads them.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -61,7 +61,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 type Connection = server::Connection<Quic, Bytes>;
 type Resolver = server::RequestResolver<Quic, Bytes>;
-type Sending = server::RequestStream<Outgoing, Bytes>;
+type Sending = server::RequestStream<SendStream, Bytes>;
 
 /// A UDP socket that QUIC connections come to.
 #[derive(Debug)]
@@ -120,14 +120,14 @@ fn transport(limits: Limits) -> TransportConfig {
     transport
 }
 
-/// Serves `site` on `listener` to `crowd` until stopped, then lets open requests finish until cut.
+/// Serves `site` on `listener` to `limiter` until stopped, then lets open requests finish until cut.
 pub async fn serve_quic(
     listener: QuicListener,
-    site: Site,
+    site: ServiceConfig,
     limits: Limits,
-    crowd: Arc<Crowd>,
-    ends: Ends,
-) -> Drained {
+    limiter: Arc<ConnectionLimiter>,
+    ends: ShutdownSignals,
+) -> DrainReport {
     let endpoint = listener.endpoint;
     let cut = CancellationToken::new();
     let connections = TaskTracker::new();
@@ -144,12 +144,12 @@ pub async fn serve_quic(
             }
             continue;
         }
-        let (site, crowd, stop, cut) =
-            (site.clone(), Arc::clone(&crowd), ends.stop.clone(), cut.clone());
+        let (site, limiter, stop, cut) =
+            (site.clone(), Arc::clone(&limiter), ends.stop.clone(), cut.clone());
         connections.spawn(async move {
             let Some(connection) = shake_hands(incoming).await else { return };
             drop(permit);
-            let conversation = converse(connection.clone(), site, limits, crowd, stop);
+            let conversation = converse(connection.clone(), site, limits, limiter, stop);
             cut.run_until_cancelled(conversation).await;
             connection.close(code(Code::H3_NO_ERROR), b"");
         });
@@ -163,7 +163,7 @@ pub async fn serve_quic(
     if timeout(LEAVING, endpoint.wait_idle()).await.is_err() {
         tracing::debug!("some peers did not confirm the end of their connections");
     }
-    Drained { cut: left }
+    DrainReport { cut: left }
 }
 
 async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
@@ -184,12 +184,12 @@ async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
 /// Answers the requests of one connection, whose peer has proven its address.
 async fn converse(
     quic: quinn::Connection,
-    site: Site,
+    site: ServiceConfig,
     limits: Limits,
-    crowd: Arc<Crowd>,
+    limiter: Arc<ConnectionLimiter>,
     stop: CancellationToken,
 ) {
-    let Some(place) = crowd.enter(quic.remote_address().ip()) else {
+    let Some(place) = limiter.enter(quic.remote_address().ip()) else {
         quic.close(code(Code::H3_EXCESSIVE_LOAD), b"too many connections");
         return;
     };
@@ -256,7 +256,7 @@ async fn converse(
 async fn exchange(
     resolver: Resolver,
     accepted: Accepted,
-    site: Site,
+    site: ServiceConfig,
     limits: Limits,
     activity: (Peer, Arc<Activity>),
 ) {
@@ -269,8 +269,8 @@ async fn exchange(
 
 async fn respond(
     resolver: Resolver,
-    held: Arc<Held>,
-    site: Site,
+    held: Arc<BufferedBytes>,
+    site: ServiceConfig,
     limits: Limits,
     (peer, activity): (Peer, Arc<Activity>),
 ) {

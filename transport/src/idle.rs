@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    activity::Activity,
+    connection_state::Activity,
     heads::{Ambiguous, Heads},
     refusal::{self, Headers},
 };

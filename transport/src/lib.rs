@@ -5,10 +5,9 @@
 //! address that was not checked. Knows no route and no run.
 #![forbid(unsafe_code)]
 
-mod activity;
-mod answer;
 mod certificate;
-mod crowd;
+mod connection_limit;
+mod connection_state;
 pub mod egress;
 mod error;
 mod heads;
@@ -20,14 +19,15 @@ mod listener;
 pub mod percent;
 mod preface;
 mod refusal;
+mod respond;
 pub mod rtp;
 pub mod tls;
 pub mod webrtc;
 
 pub use certificate::{Certificate, CertificateError, CertificateFiles};
-pub use crowd::{Crowd, CrowdLimits, Peer};
+pub use connection_limit::{ConnectionLimiter, ConnectionLimits, Peer};
 pub use error::TransportError;
-pub use http::{Drained, Ends, Limits, Site, serve};
+pub use http::{DrainReport, Limits, ServiceConfig, ShutdownSignals, serve};
 #[cfg(feature = "http3")]
 pub use http3::{QuicListener, serve_quic};
 pub use listener::Listener;

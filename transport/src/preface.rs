@@ -22,7 +22,7 @@ pub(crate) enum Version {
 }
 
 /// A connection whose first bytes have been looked at.
-pub(crate) struct Greeted<S> {
+pub(crate) struct SniffedStream<S> {
     first: [u8; PREFACE.len()],
     /// Bytes of `first` that have been read again, and those that there are.
     again: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Greeted<S> {
 /// Reads until it is clear what `stream` speaks: no more than the preface is long.
 pub(crate) async fn greet<S: AsyncRead + Unpin>(
     mut stream: S,
-) -> io::Result<(Version, Greeted<S>)> {
+) -> io::Result<(Version, SniffedStream<S>)> {
     let (mut first, mut read) = ([0; PREFACE.len()], 0);
     let version = loop {
         let more = stream.read(&mut first[read..]).await?;
@@ -45,16 +45,16 @@ pub(crate) async fn greet<S: AsyncRead + Unpin>(
             break Version::Http2;
         }
     };
-    Ok((version, Greeted { first, again: 0, read, stream }))
+    Ok((version, SniffedStream { first, again: 0, read, stream }))
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for SniffedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Greeted { first, again, read, stream } = &mut *self;
+        let SniffedStream { first, again, read, stream } = &mut *self;
         if again == read {
             return Pin::new(stream).poll_read(cx, buf);
         }
@@ -69,7 +69,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for SniffedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -5,12 +5,12 @@
 //! out at once; only what is missing is waited for. Every buffer has a bound, and what happens at
 //! it is counted. Opens no socket and reads no clock: packets and instants come in.
 
-mod assemble;
 mod clock;
 mod depacketize;
+mod frame_assembler;
 pub mod fuzz;
-mod interarrival;
-mod jitter;
+mod jitter_buffer;
+mod jitter_estimate;
 mod packet;
 mod receiver;
 mod sequence;
@@ -22,7 +22,7 @@ use std::time::Instant;
 use media::{AccessUnit, WallTime};
 
 pub use depacketize::parameter_sets;
-pub(crate) use interarrival::Interarrival;
+pub(crate) use jitter_estimate::Interarrival;
 pub use packet::{Packet, PacketError, extension};
 pub use receiver::{Counts, Receiver, Settings};
 
@@ -31,7 +31,7 @@ pub const UNIT_BYTES_MAX: usize = 4 << 20;
 
 /// An access unit, and when it was whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct ReceivedUnit {
     /// The coded picture. Its time counts 90 kHz ticks from the first unit of the source.
     pub access_unit: AccessUnit,
     /// Arrival of the packet of the unit that came last.
@@ -44,7 +44,7 @@ pub struct Unit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// The next picture in decode order.
-    Unit(Unit),
+    Unit(ReceivedUnit),
     /// Packets to ask for again (RFC 4585 6.2.1), by sequence number, at most 128.
     Nack(Vec<u16>),
     /// Nothing can be decoded until the sender codes a picture on its own (RFC 4585 6.3.1).

@@ -1,59 +1,62 @@
 //! WebRTC receiving: an SDP offer in, access units of one video stream out.
 //!
 //! One UDP socket and one thread serve every session. The parts are values (`ice`, `dtls`, `srtp`,
-//! `rtcp`, `peer`): bytes and `now` go in, replies and units come out; only `driver` reads a clock
+//! `rtcp`, `session`): bytes and `now` go in, replies and units come out; only `event_loop` reads a clock
 //! and a socket. Promises that an address is learned only from an authenticated STUN request, that
 //! nothing a peer sends grows without a bound, and that a session ends exactly once.
 //! Deliberately sends no media, opens no data channel and gathers no candidates of a peer.
 
-mod answer;
-mod arrivals;
+mod auth_failure_limiter;
 mod bucket;
-#[cfg(test)]
-mod client;
 mod codecs;
-mod counts;
-mod driver;
+mod command_queue;
 mod dtls;
+mod endpoint;
 mod error;
-mod feedback;
+mod event_loop;
 mod fingerprint;
 pub mod fuzz;
-mod guarded;
 mod ice;
-mod intake;
 mod interfaces;
-mod outbox;
-mod peer;
-mod port;
+#[cfg(test)]
+#[path = "webrtc/tests/oracles.rs"]
+mod oracles;
+mod panic_guard;
 mod random;
-mod reception;
+mod receiver_report;
 mod rtcp;
+mod rtcp_feedback;
 mod sdp;
+mod sdp_answer;
 mod sdpfrag;
-mod sessions;
-mod shared;
+mod send_buffer;
+mod session;
+mod session_table;
 mod socket;
-mod sources;
 mod srtp;
+mod stats;
 mod stun;
+#[cfg(test)]
+mod test_publisher;
 mod timers;
+mod twcc;
+mod video_track;
 
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
-pub use counts::{PortCounts, Refused, SessionCounts};
-pub use error::{Failure, FragmentError, OfferError, PortError};
-pub use peer::PEER_BYTES_A_SECOND;
-pub use port::{Port, Session};
+pub use endpoint::{SessionHandle, WebRtcEndpoint};
+pub use error::{EndpointError, Failure, FragmentError, OfferError};
+pub use session::PEER_BYTES_A_SECOND;
+pub use stats::{DropReason, EndpointStats, SessionCounts};
 
-use crate::rtp::Unit;
+use crate::rtp::ReceivedUnit;
 
 /// Settings of the port of all sessions, and limits of each session.
 #[derive(Clone, Debug)]
-pub struct PortSettings {
+pub struct EndpointConfig {
     /// Address of the UDP socket; port 0 takes any. An unspecified IPv6 address serves IPv4 too.
     pub bind: SocketAddr,
     /// Addresses that peers are told to send to; empty: the bound address, or those that the
@@ -69,7 +72,7 @@ pub struct PortSettings {
 
 /// Response to the client that offered.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct SdpAnswer {
     /// The answer, `application/sdp`.
     pub sdp: String,
     /// Entity tag of the ICE session, quotes included (RFC 9725 4.3.1).
@@ -88,19 +91,19 @@ pub struct Restarted {
 }
 
 /// Receiver of a session's media and events. Called on the port's thread: must not block.
-pub trait Sink: Send {
+pub trait SessionHandler: Send {
     /// The peer has the answer: its first authentic check came. It has no keys yet, and may never
     /// have; a handshake is what there is time for to get ready.
     fn reached(&mut self) {}
     /// An access unit that can be decoded after those before it.
-    fn unit(&mut self, unit: Unit);
-    /// Takes an event of the session. After anything but [`Told::Connected`] the sink is dropped.
-    fn told(&mut self, what: Told);
+    fn unit(&mut self, unit: ReceivedUnit);
+    /// Takes an event of the session. After anything but [`SessionEvent::Connected`] the sink is dropped.
+    fn told(&mut self, what: SessionEvent);
 }
 
 /// Event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SessionEvent {
     /// The keys are there: media can arrive.
     Connected,
     /// A connected peer fell silent.

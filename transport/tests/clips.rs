@@ -15,11 +15,11 @@ use std::{
 use clips::{pick, rendered};
 use decode::{
     CodedPicture, Demuxer, FileOptions, FrameSink, Limits, LiveOptions, Sampling, SegmentInfo,
-    Stop, decode_file, open_decoder,
+    SinkStop, decode_file, open_decoder,
 };
 use media::{Codec, Frame, PixelsLost, Plane, Timestamp};
 use packetize::Packetizer;
-use transport::rtp::{Output, Packet, Receiver, Settings, Unit};
+use transport::rtp::{Output, Packet, ReceivedUnit, Receiver, Settings};
 
 /// Frames compared of each clip; every clip has its second keyframe, or none, in them.
 const FRAMES: usize = 90;
@@ -53,7 +53,7 @@ impl FrameSink for Recorder {
         self.0.clear();
     }
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         self.0.push((frame.pts, digest(&frame)));
         ControlFlow::Continue(())
     }
@@ -93,7 +93,7 @@ fn shuffled(payloads: Vec<Vec<u8>>) -> Vec<(usize, Vec<u8>)> {
 }
 
 /// The first pictures through packets of 1200 bytes.
-fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Unit> {
+fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<ReceivedUnit> {
     let mut packetizer = Packetizer::new(codec, 1200).expect("is served");
     let mut receiver = Receiver::new(codec, &Settings::default()).expect("is served");
     let (mut now, mut sequence, mut units) = (Instant::now(), 65_000_u16, Vec::new());
@@ -129,7 +129,7 @@ fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Unit
 }
 
 /// The frames of units, in the order of presentation.
-fn decoded(units: &[Unit], codec: Codec) -> Vec<Seen> {
+fn decoded(units: &[ReceivedUnit], codec: Codec) -> Vec<Seen> {
     let mut decoder = open_decoder(codec, LiveOptions::default()).expect("opens");
     let mut seen = Vec::new();
     for unit in units {

@@ -12,7 +12,7 @@ use std::{
 
 use decode::Sampling;
 use gate::GateConfig;
-use media::Rate;
+use media::{Rate, Zones};
 use worker::{
     CancelToken, Chunking, JobEvent, JobOptions, JobSpec, Limits, Supervisor, ViewOptions,
     WorkerProgram, analyze,
@@ -115,6 +115,7 @@ fn run(given: &Arguments, tally: &Mutex<Tally>) -> Result<u64, Box<dyn std::erro
             stills,
             views,
             gate,
+            zones: Zones::default(),
             threads,
             resume: None,
             limits,
@@ -122,8 +123,16 @@ fn run(given: &Arguments, tally: &Mutex<Tally>) -> Result<u64, Box<dyn std::erro
         let supervisor = Supervisor::new(WorkerProgram::current());
         supervisor.run_job(spec, &CancelToken::new(), &mut |event| count(event))?
     } else {
-        let options =
-            JobOptions { sampling, max_frames, stills, views, gate, threads, resume: None };
+        let options = JobOptions {
+            sampling,
+            max_frames,
+            stills,
+            views,
+            gate,
+            zones: Zones::default(),
+            threads,
+            resume: None,
+        };
         analyze(BufReader::new(input), &options, &count)?
     };
     Ok(report.frames)

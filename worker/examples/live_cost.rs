@@ -132,7 +132,7 @@ impl Tally {
 
 fn run(given: &Arguments) -> Result<(), Box<dyn Error>> {
     let (units, length) = pictures(&given.file)?;
-    let spec = SessionSpec { codec: units[0].codec, ..given.spec };
+    let spec = SessionSpec { codec: units[0].codec, ..given.spec.clone() };
     let sessions = given.workers * given.each;
     let tally = Arc::new(Mutex::new(Tally::default()));
     lock(&tally).sessions.resize_with(sessions as usize, Session::default);
@@ -142,7 +142,7 @@ fn run(given: &Arguments) -> Result<(), Box<dyn Error>> {
         let tally = Arc::clone(&tally);
         let listen = move |event| lock(&tally).take(first, event);
         let live = supervisor.start_live(Limits::default(), listen)?;
-        (0..given.each).try_for_each(|session| live.open(session, spec))?;
+        (0..given.each).try_for_each(|session| live.open(session, spec.clone()))?;
         workers.push(live);
     }
     let (started, busy) = (Instant::now(), busy_seconds() - own_seconds());

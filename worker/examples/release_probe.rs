@@ -21,6 +21,7 @@ use gate::{
     AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, SignalWindow,
     conformance::{Fill, Picture},
 };
+use media::Zones;
 use worker::{JobEvent, JobOptions, analyze};
 
 /// Counts the allocations of every thread.
@@ -71,6 +72,7 @@ fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
         stills: false,
         views: None,
         gate,
+        zones: Zones::default(),
         threads: 2,
         resume: None,
     };

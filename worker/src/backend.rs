@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use decode::{Backend, BackendError, DeviceSpec, Tried};
+use decode::{Backend, BackendError, CodecProbeResult, DeviceSpec};
 use media::{Codec, ErrorKind};
 
 use crate::{
@@ -270,8 +270,8 @@ fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, 
 }
 
 /// The codecs of which every clip was decoded by `backend` alone.
-fn decoded_by(backend: Backend, tried: &[Tried]) -> Result<Vec<Codec>, Fault> {
-    let is_right = |tried: &&Tried| tried.reason.is_none() && is_of(backend, tried);
+fn decoded_by(backend: Backend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, Fault> {
+    let is_right = |tried: &&CodecProbeResult| tried.reason.is_none() && is_of(backend, tried);
     let codecs: Vec<Codec> = tried
         .iter()
         .filter(is_right)
@@ -286,7 +286,7 @@ fn decoded_by(backend: Backend, tried: &[Tried]) -> Result<Vec<Codec>, Fault> {
     Err(Fault::Backend(BackendError::DecodesNothing { reason }))
 }
 
-fn is_of(backend: Backend, tried: &Tried) -> bool {
+fn is_of(backend: Backend, tried: &CodecProbeResult) -> bool {
     let decoder = tried.decoder.as_deref().and_then(|name| name.split_once(':'));
     decoder.is_some_and(|(name, _)| name == backend.as_str())
 }

@@ -8,7 +8,7 @@ use crate::measuring::Measuring;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Results of a clip of every codec, and of those of ten bits where there are any.
-    pub codecs: Vec<decode::Tried>,
+    pub codecs: Vec<decode::CodecProbeResult>,
     /// Name of the measurer of frames, such as `cpu-avx2`, or a backend and its device.
     pub measurer: String,
 }

@@ -244,6 +244,7 @@ mod tests {
 
     use decode::Sampling;
     use gate::GateConfig;
+    use media::Zones;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
@@ -266,6 +267,7 @@ mod tests {
             stills: true,
             views: None,
             gate,
+            zones: Zones::default(),
             threads: 2,
             resume: None,
         };

@@ -41,6 +41,7 @@ impl LiveEnd {
         match error {
             WorkerError::Fault(Fault::Source { is_refused: true, .. })
             | WorkerError::Refused(_) => LiveEnd::Refused,
+            WorkerError::Fault(Fault::Over) => LiveEnd::Over,
             WorkerError::Fault(Fault::Source { .. })
             | WorkerError::FirstFrameTimeout { .. }
             | WorkerError::Stalled { .. } => LiveEnd::Lost,
@@ -89,6 +90,7 @@ mod tests {
             (Ok(report(9, true)), LiveEnd::Enough),
             (Ok(report(8, true)), LiveEnd::Lost),
             (Ok(report(8, false)), LiveEnd::Over),
+            (Err(Fault::Over.into()), LiveEnd::Over),
             (source(false), LiveEnd::Lost),
             (source(true), LiveEnd::Refused),
             (Err(WorkerError::Refused(Refusal(String::new()))), LiveEnd::Refused),

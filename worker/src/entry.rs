@@ -19,7 +19,7 @@ use crate::{
     protocol::{Reply, Request, Source},
     sandbox::{self, Asked, Confinement},
     session::Sessions,
-    source::{self, Trouble},
+    source::{self, Place, Trouble},
     still::StillEncoder,
     wire::ProtocolError,
 };
@@ -146,16 +146,23 @@ fn run_job(
     tools: (&Decoders, &Measuring),
     line: &Arc<Line<Stdin>>,
 ) -> io::Result<()> {
-    let emit = |event: JobEvent| match line.send(&Reply::Job(event)) {
+    let place = Place::of(options.resume.as_ref());
+    let say = |event: JobEvent| {
+        if let Some(next) = place.news() {
+            line.send(&Reply::Job(JobEvent::Segment { next }))?;
+        }
+        line.send(&Reply::Job(event))
+    };
+    let emit = |event: JobEvent| match say(event) {
         Ok(()) => ControlFlow::Continue(()),
         // The supervisor is gone, or will see what is wrong with the socket itself.
         Err(_) => ControlFlow::Break(()),
     };
     let trouble = Trouble::default();
-    let outcome = source::open(source, line, &trouble)
+    let outcome = source::open(source, line, &trouble, &place)
         .and_then(|demuxer| job::analyze_opened(demuxer, options, tools, &emit));
     match trouble.explain(outcome) {
-        Ok(report) => line.send(&Reply::Job(JobEvent::Done(report))),
+        Ok(report) => say(JobEvent::Done(report)),
         Err(Fault::Stopped) => Ok(()),
         Err(fault) => line.send(&Reply::Failed(fault)),
     }

@@ -45,6 +45,9 @@ pub enum Fault {
         /// The selected frame.
         frame_index: u64,
     },
+    /// The source that was gone on with has ended: nothing follows what was read of it before.
+    #[error("the playlist has ended")]
+    Over,
     /// The receiver of the events asked to stop.
     #[error("stopped")]
     Stopped,
@@ -58,7 +61,7 @@ impl Fault {
             Fault::Backend(error) => error.kind(),
             Fault::Gate(error) => error.kind,
             Fault::PixelsLost(_) => ErrorKind::Unavailable,
-            Fault::Source { .. } => ErrorKind::InvalidInput,
+            Fault::Source { .. } | Fault::Over => ErrorKind::InvalidInput,
             Fault::Other { kind, .. } => *kind,
             Fault::Unforeseen { .. } => ErrorKind::Internal,
             Fault::Stopped => ErrorKind::Cancelled,

@@ -19,7 +19,7 @@ use crate::{
     line::Line,
     process::{Life, Line as Link, Process},
     protocol::{Reply, Request, Source},
-    source::{self, Trouble},
+    source::{self, Place, Trouble},
     watchdog::Watchdog,
     wire::ProtocolError,
 };
@@ -55,7 +55,7 @@ pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<Line<Stdin>>) -> io::Re
         out
     };
     let trouble = Trouble::default();
-    let opened = source::open(Source::File { len }, line, &trouble);
+    let opened = source::open(Source::File { len }, line, &trouble, &Place::of(None));
     let cut = opened.and_then(|demuxer| Ok(demuxer.excerpt(span, begin)?));
     match trouble.explain(cut) {
         Ok(()) => line.send(&Reply::Excerpt(ExcerptEvent::Ended)),

@@ -31,6 +31,7 @@ pub(crate) struct Feed {
     /// The connection of a camera, to see its end by.
     camera: Option<OwnedFd>,
     resources: Option<Box<dyn Resources>>,
+    is_endless: bool,
 }
 
 impl Feed {
@@ -42,11 +43,12 @@ impl Feed {
                     return Err(WorkerError::NotAFile);
                 }
                 let source = Source::File { len: metadata.len() };
-                Ok(Feed { source, descriptor: Some(file.into()), camera: None, resources: None })
+                let descriptor = Some(file.into());
+                Ok(Feed { source, descriptor, camera: None, resources: None, is_endless: false })
             }
-            JobInput::Remote(Remote { url, resources, playlists }) => {
-                let source = Source::Remote { url, playlists };
-                Ok(Feed { source, descriptor: None, camera: None, resources: Some(resources) })
+            JobInput::Remote(Remote { url, resources, playlists, is_endless }) => {
+                let (source, resources) = (Source::Remote { url, playlists }, Some(resources));
+                Ok(Feed { source, descriptor: None, camera: None, resources, is_endless })
             }
             JobInput::Rtsp(Rtsp { socket, url, credentials }) => {
                 prepare_connection(&socket).map_err(|error| WorkerError::Io(error.into()))?;
@@ -54,14 +56,15 @@ impl Feed {
                     credentials.map(|(user, password)| Credentials { user, password });
                 let source = Source::Rtsp { url, credentials };
                 let camera = Some(socket.try_clone().map_err(WorkerError::Io)?);
-                Ok(Feed { source, descriptor: Some(socket), camera, resources: None })
+                let descriptor = Some(socket);
+                Ok(Feed { source, descriptor, camera, resources: None, is_endless: true })
             }
         }
     }
 
     /// The source is one that shows pictures for as long as it likes.
-    pub fn is_camera(&self) -> bool {
-        self.camera.is_some()
+    pub fn is_endless(&self) -> bool {
+        self.is_endless
     }
 
     /// The other end of a camera's connection sends no more.
@@ -125,7 +128,7 @@ mod tests {
         let feed = Feed::new(JobInput::Rtsp(Rtsp { socket, url, credentials: None }));
         let feed = feed.expect("a socket");
         (&ours).write_all(b"packet").expect("room");
-        assert!(feed.is_camera() && !feed.has_ended());
+        assert!(feed.is_endless() && !feed.has_ended());
         ours.shutdown(Shutdown::Write).expect("open");
         assert!(feed.has_ended());
     }

@@ -30,6 +30,8 @@ pub struct Remote {
     pub resources: Box<dyn Resources>,
     /// A playlist is followed; otherwise it is refused.
     pub playlists: bool,
+    /// It is known to go on for as long as somebody wants it.
+    pub is_endless: bool,
 }
 
 impl fmt::Debug for Remote {

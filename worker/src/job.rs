@@ -8,6 +8,7 @@
 mod chunks;
 mod pictures;
 mod predict;
+mod progress;
 mod sequence;
 mod sink;
 
@@ -15,23 +16,23 @@ use std::{
     fmt,
     io::{Read, Seek},
     ops::ControlFlow,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use decode::{
     Decoders, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
 };
-use gate::{Decision, Gate, GateConfig, Measurements, Reason};
-use media::{EventType, Extent, Rotation, Score, Signal, Timestamp};
+use gate::{
+    AHEAD, ActivityState, Decision, Gate, GateConfig, Measurements, Reason, SignalWindow, ZoneMask,
+};
+use media::{EventType, Extent, Rotation, Score, Signal, Timestamp, Zones};
 
 use crate::{
     Chunk, Chunking, Fault, MeasuredBy, View, ViewOptions, measuring::Measuring, still::Picture,
 };
 pub(crate) use predict::bytes_to_send;
+use progress::{Clocks, Progress};
 
 /// Options of the analysis of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +47,8 @@ pub struct JobOptions {
     pub views: Option<ViewOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
+    /// Zones of the picture that are watched.
+    pub zones: Zones,
     /// Decoding threads, at least 1.
     pub threads: usize,
     /// The source goes on from an earlier job.
@@ -59,11 +62,15 @@ pub struct JobOptions {
 pub struct Resume {
     /// Signal that was said last.
     pub last: Signal,
+    /// State of the episodes of activity behind it.
+    pub activity: ActivityState,
     /// Chunks that were said, where views are asked for.
     pub chunks: u64,
     /// Presentation time of the first picture, in milliseconds: that of the last signal, and the time
     /// in which nothing came.
     pub begins_at_ms: i64,
+    /// Number of the segment that follows the last one that was read, of a playlist.
+    pub segment: Option<u64>,
 }
 
 impl Resume {
@@ -165,6 +172,11 @@ pub enum JobEvent {
         /// Latest presentation time measured so far, 0 before the first.
         pts_ms: i64,
     },
+    /// Another segment of a playlist is being read.
+    Segment {
+        /// Number of the one behind it.
+        next: u64,
+    },
     /// Signals of the next frames, in order and without gaps.
     Signals(Vec<Signal>),
     /// A selected frame, in order, before the signals that contain it.
@@ -258,6 +270,7 @@ struct Job<'a> {
     stills: bool,
     views: Option<ViewOptions>,
     gate: GateConfig,
+    zones: ZoneMask,
     resume: Option<Resume>,
     rotation: Rotation,
     measuring: &'a Measuring,
@@ -280,6 +293,7 @@ impl<'a> Job<'a> {
             stills: options.stills,
             views: options.views,
             gate: options.gate,
+            zones: ZoneMask::new(&options.zones),
             resume: options.resume,
             rotation,
             measuring,
@@ -291,12 +305,15 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// A window before its first frame.
+    fn window(&self) -> SignalWindow {
+        SignalWindow::new(AHEAD).with_zones(self.zones.clone())
+    }
+
     /// The gate before the job's first frame.
     fn first_gate(&self) -> Gate {
         let Some(resume) = &self.resume else { return Gate::new(self.gate) };
-        let mut gate = Gate::resume(self.gate, 0);
-        gate.offer(&resume.last);
-        gate
+        Gate::after(self.gate, 0, resume.last, resume.activity)
     }
 
     fn say(&self, event: JobEvent) -> Result<(), Fault> {
@@ -330,67 +347,6 @@ impl<'a> Job<'a> {
 
     fn spare_records(&self) -> MutexGuard<'_, Vec<Vec<Measurements>>> {
         self.spare_records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Time that the threads of a job have spent, added up a segment at a time.
-#[derive(Default)]
-struct Clocks {
-    decode_us: AtomicU64,
-    gate_us: AtomicU64,
-}
-
-impl Clocks {
-    fn add(&self, decode: Duration, gate: Duration) {
-        self.decode_us.fetch_add(decode.as_micros() as u64, Relaxed);
-        self.gate_us.fetch_add(gate.as_micros() as u64, Relaxed);
-    }
-
-    fn spent(&self) -> Spent {
-        Spent { decode_us: self.decode_us.load(Relaxed), gate_us: self.gate_us.load(Relaxed) }
-    }
-}
-
-/// Counts frames and says so now and then.
-struct Progress {
-    started: Instant,
-    frames: AtomicU64,
-    pts_ms: AtomicI64,
-    due_ms: AtomicU64,
-}
-
-/// Time between two signs of life: a fiftieth of the watchdog's patience.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-
-impl Progress {
-    /// Goes on from so many frames.
-    fn new(frames: u64) -> Progress {
-        Progress {
-            started: Instant::now(),
-            frames: AtomicU64::new(frames),
-            pts_ms: AtomicI64::new(0),
-            due_ms: AtomicU64::new(0),
-        }
-    }
-
-    /// Counts a frame; gives what to say when it is time.
-    fn frame(&self, pts_ms: i64) -> Option<JobEvent> {
-        self.frames.fetch_add(1, Relaxed);
-        self.pts_ms.fetch_max(pts_ms, Relaxed);
-        self.alive()
-    }
-
-    /// Says the same again when it is time.
-    fn alive(&self) -> Option<JobEvent> {
-        let now_ms = self.started.elapsed().as_millis() as u64;
-        let due_ms = self.due_ms.load(Relaxed);
-        let next_ms = now_ms + PROGRESS_EVERY.as_millis() as u64;
-        let first_to_notice = now_ms >= due_ms
-            && self.due_ms.compare_exchange(due_ms, next_ms, Relaxed, Relaxed).is_ok();
-        first_to_notice.then(|| JobEvent::Progress {
-            frames: self.frames.load(Relaxed),
-            pts_ms: self.pts_ms.load(Relaxed),
-        })
     }
 }
 

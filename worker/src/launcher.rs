@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{BackendError, Conversation, ProgramInput, program_arguments};
+use decode::{BackendError, FfmpegPipes, ProgramInput, program_arguments};
 use media::Codec;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
@@ -171,10 +171,10 @@ impl Launch {
 }
 
 /// The worker's ends of a program: its input and output, and what it says, which no reading waits for.
-pub(crate) fn conversation((socket, said): (OwnedFd, OwnedFd)) -> Conversation {
+pub(crate) fn conversation((socket, said): (OwnedFd, OwnedFd)) -> FfmpegPipes {
     let end = Arc::new(socket);
     let ends = Arc::clone(&end);
-    Conversation {
+    FfmpegPipes {
         input: Box::new(Input(Arc::clone(&end))),
         output: Box::new(Output(end)),
         said: Box::new(File::from(said)),

@@ -8,10 +8,10 @@
 use std::fmt;
 
 use decode::{
-    Backend, BackendError, DecodeError, DeviceSpec, ExcerptContainer, ExcerptStart, FileReport,
-    Sampling, StreamInfo, Tried,
+    Backend, BackendError, CodecProbeResult, DecodeError, DeviceSpec, ExcerptContainer,
+    ExcerptStart, FileReport, Sampling, StreamInfo,
 };
-use gate::{GateConfig, Reason};
+use gate::{ActivityState, GateConfig, Reason};
 use media::{Codec, EventType, PixelsLost, Timestamp, WallTime};
 
 use crate::{
@@ -172,6 +172,7 @@ wire_enum!(JobEvent, "job event", {
     6 => Spent(spent),
     7 => Chunk(chunk),
     8 => Measured(by),
+    9 => Segment { next },
 });
 wire_enum!(ExcerptEvent, "excerpt event", {
     1 => Begins(start),
@@ -201,6 +202,7 @@ wire_enum!(Fault, "fault", {
     6 => Gate(error),
     7 => PixelsLost(lost),
     8 => Source { is_refused, message },
+    9 => Over,
 });
 wire_struct!(PixelsLost { reason });
 wire_struct!(Picture { extent, jpeg });
@@ -256,16 +258,22 @@ wire_enum!(Reason, "reason", {
     5 => GhostingSuspected,
     6 => NoiseVarianceSpike,
     7 => NoTrigger,
+    8 => ActivityStarted,
+    9 => ActivityPeak,
+    10 => ActivitySettled,
 });
 wire_struct!(Capabilities { codecs, measurer });
 wire_struct!(DeviceSpec { backend, device, capabilities });
 wire_struct!(Spent { decode_us, gate_us });
-wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, threads, resume });
-wire_struct!(Resume { last, chunks, begins_at_ms });
+wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume });
+wire_struct!(Resume { last, activity, chunks, begins_at_ms, segment });
+wire_struct!(ActivityState { level, loud_ms, cut_ms });
 wire_struct!(GateConfig {
     keepalive_frames,
     keepalive_ms,
     scene_cut,
+    activity_on,
+    activity_off,
     luma_shift,
     flicker,
     ghosting,
@@ -287,6 +295,7 @@ wire_struct!(StreamInfo {
     pixel_format,
     declared_frames,
     wall_start,
+    is_endless,
 });
 wire_struct!(WallTime { epoch_ms });
 wire_struct!(FileReport {
@@ -315,18 +324,18 @@ impl Wire for &'static str {
     }
 }
 
-impl Wire for Tried {
+impl Wire for CodecProbeResult {
     fn put(&self, out: &mut Vec<u8>) {
-        let Tried { codec, bits, decoder, reason } = self;
+        let CodecProbeResult { codec, bits, decoder, reason } = self;
         codec.put(out);
         out.push(*bits);
         decoder.put(out);
         reason.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Tried, ProtocolError> {
+    fn get(from: &mut Reader<'_>) -> Result<CodecProbeResult, ProtocolError> {
         let (codec, bits) = (Wire::get(from)?, from.byte("bits")?);
-        Ok(Tried { codec, bits, decoder: Wire::get(from)?, reason: Wire::get(from)? })
+        Ok(CodecProbeResult { codec, bits, decoder: Wire::get(from)?, reason: Wire::get(from)? })
     }
 }
 

@@ -101,6 +101,7 @@ impl JobCheck {
                 (true, *decode_us.max(gate_us) <= self.spent_max_us, "time")
             }
             JobEvent::Done(report) => (true, self.agrees(report), "report"),
+            JobEvent::Segment { next } => (true, *next <= COUNT_MAX, "segment"),
             JobEvent::Chunk(_) | JobEvent::Progress { .. } | JobEvent::Measured(_) => {
                 (true, true, "")
             }

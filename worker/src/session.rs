@@ -16,7 +16,7 @@ mod tools;
 use std::collections::VecDeque;
 
 use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
-use gate::{AHEAD, Decision, FrameStamp, Gate, Measurements, SignalWindow};
+use gate::{AHEAD, Decision, FrameStamp, Gate, Measurements, SignalWindow, ZoneMask};
 use media::{AccessUnit, Codec, Frame, Signal};
 
 use crate::{
@@ -89,13 +89,13 @@ struct Session {
 impl Session {
     fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, Fault> {
         Ok(Session {
-            spec,
             decoder: open_decoder_by(decoders, spec.codec, LiveOptions { limits: LIMITS })?,
-            window: SignalWindow::new(AHEAD),
+            window: SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones)),
             gate: Gate::new(spec.gate),
             clipper: spec.clip.map(Clipper::new),
             frames: 0,
             undecided: VecDeque::with_capacity(AHEAD + 1),
+            spec,
         })
     }
 

@@ -16,7 +16,10 @@ mod rtsp;
 use std::{
     io,
     os::fd::AsFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use decode::{Demuxer, Limits};
@@ -25,7 +28,7 @@ pub use hls::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX};
 pub use playlist::SEGMENTS_MAX;
 
 use crate::{
-    Fault,
+    Fault, Resume,
     line::{Line, Opened},
     protocol::Source,
 };
@@ -84,11 +87,44 @@ impl Trouble {
     }
 }
 
+/// Place in a playlist, which is told as it moves; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Number of the segment to go on with, from an earlier job.
+    begin: Option<u64>,
+    next: Arc<AtomicU64>,
+    told: Arc<AtomicU64>,
+}
+
+impl Place {
+    /// None that is known.
+    const NOWHERE: u64 = u64::MAX;
+
+    /// Place behind an earlier job.
+    pub fn of(resume: Option<&Resume>) -> Place {
+        let begin = resume.and_then(|resume| resume.segment);
+        let [next, told] = [(); 2].map(|()| Arc::new(AtomicU64::new(Place::NOWHERE)));
+        Place { begin, next, told }
+    }
+
+    /// The segment before `next` is being read.
+    fn is_before(&self, next: u64) {
+        self.next.store(next, Relaxed);
+    }
+
+    /// Returns the number of the next segment if it was not told.
+    pub fn news(&self) -> Option<u64> {
+        let next = self.next.load(Relaxed);
+        (self.told.swap(next, Relaxed) != next).then_some(next)
+    }
+}
+
 /// The container in `source`, whose descriptor, if it has one, is the next on the line.
 pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
     source: Source,
     line: &Arc<Line<S>>,
     trouble: &Trouble,
+    place: &Place,
 ) -> Result<Demuxer, Fault> {
     let limits = Limits::default();
     match source {
@@ -100,13 +136,16 @@ pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
             let opener: Arc<dyn Opener> = Arc::clone(line) as Arc<dyn Opener>;
             let mut input = remote::RemoteInput::open(Arc::clone(&opener), &url, trouble.clone())?;
             if playlists && input.is_playlist()? {
-                let media = hls::Hls::open(opener, input, trouble.clone())?;
+                let media = hls::Hls::open(opener, input, trouble.clone(), place.clone())?;
                 let demuxer = if media.is_live() {
-                    Demuxer::open_live(Box::new(media), limits)?
+                    Demuxer::open_live(Box::new(media), limits)?.endless()
                 } else {
                     Demuxer::open(Box::new(media), limits)?
                 };
                 return Ok(demuxer.joined());
+            }
+            if place.begin.is_some() {
+                return Err(SourceError::Gone.into());
             }
             if input.is_endless() {
                 return Ok(Demuxer::open_live(Box::new(input), limits)?);

@@ -16,7 +16,7 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
-use media::Extent;
+use media::{Extent, Zones};
 
 use crate::{
     Attempt, Capabilities, JobEvent, JobInput, JobOptions, Resume, SandboxReport, ViewOptions,
@@ -85,7 +85,7 @@ impl Limits {
         }
     }
 
-    /// For a camera, which is recorded until it ends, is stopped, or has shown as many frames as are
+    /// For a camera or a playlist that grows, which is recorded until it ends, is stopped, or has shown as many frames as are
     /// wanted: no time for the whole, which those frames bound. Once its connection has ended, the
     /// worker has the time of a stall for what is left.
     pub fn camera() -> Limits {
@@ -109,6 +109,8 @@ pub struct JobSpec {
     pub views: Option<ViewOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
+    /// Zones of the picture that are watched, within their bounds.
+    pub zones: Zones,
     /// Decoding threads, from 1 to [`JOB_THREADS_MAX`]; a number beyond is taken for the nearest.
     pub threads: usize,
     /// The source is a live one that goes on from an earlier job.
@@ -234,6 +236,7 @@ impl Supervisor {
             stills: false,
             views: None,
             gate: GateConfig::default(),
+            zones: Zones::default(),
             threads: 1,
             resume: None,
             limits: Limits::default(),
@@ -276,16 +279,17 @@ impl Supervisor {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
-        let JobSpec { input, sampling, max_frames, stills, views, gate, threads, resume, limits } =
-            spec;
+        let JobSpec { input, sampling, max_frames, stills, views, gate, zones, .. } = spec;
+        let JobSpec { threads, resume, limits, .. } = spec;
         let threads = threads.clamp(1, JOB_THREADS_MAX);
         let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let is_endless = views.is_some() || feed.is_camera();
+        let is_endless = views.is_some() || feed.is_endless();
         let life = Life::Job { threads, cpu_seconds, is_endless };
         let mut process = self.process(&self.program, &limits, life)?;
-        let options = JobOptions { sampling, max_frames, stills, views, gate, threads, resume };
+        let options =
+            JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };
         let mut check = JobCheck::new(&options, &limits);
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);

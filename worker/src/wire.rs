@@ -4,8 +4,8 @@
 //! justifies, whatever the bytes say. Knows single values; `protocol` knows the messages.
 
 use media::{
-    Codec, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal,
-    Subsampling, Timebase, Timestamp, escaped,
+    Activity, CellBox, Codec, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange,
+    Score, Signal, Subsampling, Timebase, Timestamp, Zone, Zones, escaped,
 };
 
 /// Reason that bytes are not a message of this protocol.
@@ -106,7 +106,7 @@ macro_rules! wire_integers {
     )*};
 }
 
-wire_integers!(u32, u64, i32, i64);
+wire_integers!(u16, u32, u64, i32, i64);
 
 /// Byte form of a struct: its fields in the order given.
 macro_rules! wire_struct {
@@ -284,7 +284,62 @@ wire_struct!(Signal {
     ghosting_score,
     noise_variance_score,
     scene_score,
+    activity,
 });
+wire_struct!(Activity { score, region, zones });
+
+impl Wire for Zones {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Zones { zones, only } = self;
+        zones.put(out);
+        only.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Zones, ProtocolError> {
+        let zones = Zones { zones: Wire::get(from)?, only: Wire::get(from)? };
+        let fits = zones.zones.len() <= Zone::MAX;
+        if fits { Ok(zones) } else { Err(ProtocolError::Invalid("number of zones")) }
+    }
+}
+
+impl Wire for Zone {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Zone { name, polygon } = self;
+        name.put(out);
+        (polygon.len() as u32).put(out);
+        for (x, y) in polygon {
+            x.put(out);
+            y.put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Zone, ProtocolError> {
+        let (name, corners) = (String::get(from)?, u32::get(from)? as usize);
+        if name.len() > Zone::NAME_BYTES_MAX
+            || !(Zone::CORNERS_MIN..=Zone::CORNERS_MAX).contains(&corners)
+        {
+            return Err(ProtocolError::Invalid("zone"));
+        }
+        let mut corner = || Ok((Score::get(from)?, Score::get(from)?));
+        let polygon = (0..corners).map(|_| corner()).collect::<Result<_, ProtocolError>>()?;
+        Ok(Zone { name, polygon })
+    }
+}
+
+impl Wire for CellBox {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend([self.left, self.top, self.right, self.bottom]);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<CellBox, ProtocolError> {
+        match *from.take(4, "box of cells")? {
+            [left, top, right @ ..=CellBox::COLUMNS, bottom @ ..=CellBox::ROWS] => {
+                Ok(CellBox { left, top, right, bottom })
+            }
+            _ => Err(ProtocolError::Invalid("box of cells")),
+        }
+    }
+}
 
 impl Wire for Sample {
     fn put(&self, out: &mut Vec<u8>) {

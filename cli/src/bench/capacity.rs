@@ -15,7 +15,7 @@ use std::{
 
 use decode::Sampling;
 use gate::GateConfig;
-use media::Codec;
+use media::{Codec, Zones};
 use serde::Serialize;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Spent, Supervisor, WorkerError};
 
@@ -182,6 +182,7 @@ fn decode_for_a_while(
             stills,
             views: None,
             gate: GateConfig::default(),
+            zones: Zones::default(),
             threads: 1,
             resume: None,
             limits: Limits::default(),

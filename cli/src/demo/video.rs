@@ -9,6 +9,7 @@ use std::{
 
 use decode::{Sampling, StreamInfo};
 use gate::GateConfig;
+use media::Zones;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerError};
 
 use crate::{environment, error::CliError};
@@ -106,6 +107,7 @@ pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
         stills: false,
         views: None,
         gate: GateConfig::default(),
+        zones: Zones::default(),
         threads: 1,
         resume: None,
         limits: Limits::default(),

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use decode::{Backend, Tried};
+use decode::{Backend, CodecProbeResult};
 use embed::{Model, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
 use worker::{Choice, GateBackend, GateChoice, SandboxLevel, Supervisor, Wanted, WorkerProgram};
@@ -70,7 +70,7 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec
             return vec![Check::new("decode", backend.as_str(), missing, error.to_string())];
         }
     };
-    let row = |tried: Tried| {
+    let row = |tried: CodecProbeResult| {
         let depth = if tried.bits == 8 { "" } else { " 10-bit" };
         let codec = format!("{}{depth}", tried.codec.name());
         let name = match backend {

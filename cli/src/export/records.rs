@@ -9,7 +9,11 @@ use serde::{
 use serde_json::{Map, Value};
 
 use super::table::{Cell, Schema, Table};
-use crate::{error::CliError, wire::MarkerRecord};
+use crate::{
+    activity::EpisodeRecord,
+    error::CliError,
+    wire::{MarkerRecord, Region},
+};
 
 /// One row a frame.
 pub const FRAMES: Schema = Schema {
@@ -28,6 +32,32 @@ pub const FRAMES: Schema = Schema {
         optional double scene_score;
         required boolean kept;
         required binary reason (STRING);
+        optional double activity_score;
+        optional double activity_x;
+        optional double activity_y;
+        optional double activity_width;
+        optional double activity_height;
+    }",
+};
+
+/// One row an episode of activity.
+pub const EPISODES: Schema = Schema {
+    name: "episodes",
+    message: "message episodes {
+        required binary run_id (STRING);
+        required binary stream_id (STRING);
+        required int64 start_frame;
+        optional int64 end_frame;
+        required int64 start_pts_ms;
+        optional int64 end_pts_ms;
+        required double peak_score;
+        required int64 peak_frame;
+        optional double activity_x;
+        optional double activity_y;
+        optional double activity_width;
+        optional double activity_height;
+        required binary zones (STRING);
+        optional binary image_sha256 (STRING);
     }",
 };
 
@@ -78,6 +108,10 @@ pub struct FrameRow<'a> {
     scene_score: Option<f64>,
     kept: bool,
     reason: std::borrow::Cow<'a, str>,
+    #[serde(default)]
+    activity_score: Option<f64>,
+    #[serde(default)]
+    activity_region: Option<Region>,
 }
 
 fn hexadecimal<'de, D: Deserializer<'de>>(json: D) -> Result<u64, D::Error> {
@@ -99,6 +133,12 @@ impl From<(&Signal, &Decision)> for FrameRow<'static> {
             scene_score: signal.scene_score.map(Score::as_f64),
             kept: decision.selected,
             reason: decision.reason.as_str().into(),
+            activity_score: signal.activity.map(|activity| activity.score.as_f64()),
+            activity_region: signal
+                .activity
+                .map(|activity| activity.region)
+                .filter(|region| !region.is_empty())
+                .map(Region::from),
         }
     }
 }
@@ -106,6 +146,7 @@ impl From<(&Signal, &Decision)> for FrameRow<'static> {
 impl FrameRow<'_> {
     /// Adds it to `table`.
     pub fn push(&self, table: &mut Table, run: &str, stream: &str) -> Result<(), CliError> {
+        let [x, y, width, height] = sides(self.activity_region.as_ref());
         table.push(&[
             run.into(),
             stream.into(),
@@ -121,8 +162,42 @@ impl FrameRow<'_> {
             self.scene_score.into(),
             self.kept.into(),
             self.reason.as_ref().into(),
+            self.activity_score.into(),
+            x,
+            y,
+            width,
+            height,
         ])
     }
+}
+
+/// Left edge, top edge, width and height.
+fn sides(region: Option<&Region>) -> [Cell<'static>; 4] {
+    let side = |side: fn(&Region) -> f64| region.map(side).into();
+    [side(|it| it.x), side(|it| it.y), side(|it| it.width), side(|it| it.height)]
+}
+
+/// Adds an episode of `run` to `table`.
+pub fn push_episode(table: &mut Table, run: &str, found: &EpisodeRecord) -> Result<(), CliError> {
+    let [x, y, width, height] = sides(found.region.as_ref());
+    // The writer has no lists.
+    let zones = Value::from(found.zones.clone()).to_string();
+    table.push(&[
+        run.into(),
+        found.stream_id.as_str().into(),
+        found.start_frame.into(),
+        found.end_frame.into(),
+        found.start_pts_ms.into(),
+        found.end_pts_ms.into(),
+        found.peak_score.into(),
+        found.peak_frame.into(),
+        x,
+        y,
+        width,
+        height,
+        zones.as_str().into(),
+        found.image_sha256.as_deref().into(),
+    ])
 }
 
 /// A marker's row.

@@ -24,9 +24,13 @@
   const pts = column("column-pts", Float64Array);
   const reasons = column("column-reason", Uint8Array);
   const count = pts.length;
-  const curves = ["scene", "luma", "flicker", "ghosting", "noise"].map((id) => ({
-    id, values: column(`column-${id}`, Uint16Array), limit: facts.limits[id], lane: $(`lane-${id}`),
+  const curves = ["activity", "scene", "luma", "flicker", "ghosting", "noise"].map((id) => ({
+    id, values: column(`column-${id}`, Uint16Array), limit: facts.limits[id], lane: $(`lane-${id}`), top: 65535,
   }));
+  // Few cells move even where much happens: the lane ends at the highest score, or twice the limit.
+  const active = curves[0];
+  active.top = active.values.reduce((a, b) => Math.max(a, b), 2 * active.limit * 65535) || 65535;
+  const episodes = facts.episodes;
   const stills = [...document.querySelectorAll(".gallery figure")].map((figure) => ({
     figure, img: figure.querySelector("img"), frame: Number(figure.dataset.frame), pts: Number(figure.dataset.pts),
     reason: figure.dataset.reason, tone: figure.dataset.tone,
@@ -91,9 +95,9 @@
   };
 
   /** Path over pixel columns: through every point when sparse, else down each column's min and max. */
-  const trace = (values, height) => {
+  const trace = (values, height, top) => {
     const from = Math.max(0, lowerBound(view.from) - 1), to = Math.min(count, lowerBound(view.to) + 1);
-    const y = (v) => (height - 3 - (v / 65535) * (height - 6)).toFixed(1);
+    const y = (v) => (height - 3 - (v / top) * (height - 6)).toFixed(1);
     const points = [];
     if (to - from <= 2 * width) {
       for (let i = from; i < to; i++) points.push(`${x(pts[i]).toFixed(1)} ${y(values[i])}`);
@@ -112,6 +116,16 @@
     }
     return points;
   };
+  const episodeRects = (height) => episodes.flatMap((episode) => {
+    const end = (episode.end_pts_ms ?? last - frameMs) + frameMs;
+    if (end < view.from || episode.start_pts_ms > view.to) return [];
+    const a = Math.max(-2, x(episode.start_pts_ms)), b = Math.min(width + 2, x(end));
+    const rect = svg("rect", { class: "episode", x: a, width: Math.max(1.5, b - a), y: 0, height });
+    const title = svg("title", {});
+    title.textContent = `activity, ${clock(episode.start_pts_ms)} to ${clock(end - frameMs)}, peak ${episode.peak_score.toFixed(3)}, ${episode.place}`;
+    rect.append(title);
+    return [rect];
+  });
   const drawCurve = (curve) => {
     const track = curve.lane.querySelector(".track"), height = track.clientHeight;
     const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${curve.lane.dataset.label} over time` });
@@ -119,14 +133,15 @@
       const at = height - 3 - level * (height - 6);
       root.append(svg("line", { x1: 0, x2: width, y1: at, y2: at, class: "grid" }));
     }
-    const points = trace(curve.values, height);
+    if (curve === active) root.append(...episodeRects(height));
+    const points = trace(curve.values, height, curve.top);
     if (points.length > 0) {
       const start = points[0].split(" ")[0], end = points[points.length - 1].split(" ")[0];
       root.append(svg("path", { class: "under", d: `M${start} ${height - 3}L${points.join("L")}L${end} ${height - 3}Z` }));
       root.append(svg("path", { class: "band", d: `M${points.join("L")}` }));
     }
     if (curve.limit !== null) {
-      const at = height - 3 - curve.limit * (height - 6);
+      const at = height - 3 - ((curve.limit * 65535) / curve.top) * (height - 6);
       root.append(svg("line", { x1: 0, x2: width, y1: at, y2: at, class: "limit" }));
     }
     track.replaceChildren(root);
@@ -163,7 +178,7 @@
     lanes.replaceChildren(root);
   };
 
-  const rank = { cut: 0, artifact: 1, plain: 2 };
+  const rank = { cut: 0, activity: 1, artifact: 2, plain: 3 };
   const drawFilm = () => {
     if (!film) return;
     const placed = [], height = film.clientHeight;
@@ -213,6 +228,8 @@
     for (const curve of curves) curve.lane.querySelector(".now").textContent = score(curve.values[i]);
     const frame = facts.first_frame + i;
     readout.replaceChildren(item("Time", clock(pts[i])), item("Frame", group(frame)), item("Gate", words(facts.reasons[reasons[i]])));
+    const during = episodes.find((e) => e.start_frame <= frame && frame <= (e.end_frame ?? frame));
+    if (during) readout.append(item("Activity", during.place));
     const here = markers.filter((m) => m.status !== "finalized" && m.start_frame <= frame && frame <= m.end_frame);
     for (const m of here.slice(0, 3)) readout.append(item("Marker", `${words(m.event_type)} ${m.confidence.toFixed(2)}`));
     let near = null;

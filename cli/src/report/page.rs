@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Report, shelf::Tone};
 use crate::{
+    activity::EpisodeRecord,
     output::{clock, grouped},
     wire::MarkerRecord,
     words,
@@ -116,6 +117,7 @@ fn tiles(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
         .map(|marker| marker.end_frame.saturating_sub(marker.start_frame) + 1)
         .fold((0, 0), |(count, sum), frames| (count + 1, sum + frames));
     let share = 100.0 * artifact_frames as f64 / frames.max(1) as f64;
+    let moving_ms: i64 = report.episodes.iter().filter_map(EpisodeRecord::length_ms).sum();
     let (kept, seen) = (report.stills.kept().len() as u64, report.stills.seen());
     let shown = match kept == seen {
         true => "one for each selected frame".to_owned(),
@@ -134,6 +136,8 @@ fn tiles(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     };
     let tone = |class, count| if count > 0 { class } else { "" };
     tile("", "Analysed", &clock(span_ms), &format!("{} frames", grouped(frames)))?;
+    let hint = format!("{:.1} s in all", moving_ms as f64 / 1000.0);
+    tile("", "Activity", &grouped(report.episodes.len() as u64), &hint)?;
     let hint = format!("{} {}", grouped(shots), if shots == 1 { "shot" } else { "shots" });
     tile(tone("cut", cuts), "Scene cuts", &grouped(cuts), &hint)?;
     let hint = format!("{share:.1} % of all frames");
@@ -159,10 +163,13 @@ struct Curve {
     value: fn(&Signal) -> Score,
 }
 
-fn curves(report: &Report<'_>) -> [Curve; 5] {
+fn curves(report: &Report<'_>) -> [Curve; 6] {
     let curve = |id, label, limit, value| Curve { id, label, limit, value };
     let gate = &report.gate;
     [
+        curve("activity", "Activity", Some(gate.activity_on), |s| {
+            s.activity.unwrap_or_default().score
+        }),
         curve("scene", "Scene", Some(gate.scene_cut), |s| s.scene_score.unwrap_or_default()),
         curve("luma", "Luma", None, |s| s.luma_mean),
         curve("flicker", "Flicker", Some(gate.flicker), |s| s.flicker_score),
@@ -173,7 +180,7 @@ fn curves(report: &Report<'_>) -> [Curve; 5] {
 
 fn lanes(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     for Curve { id, label, limit, .. } in curves(report) {
-        let hint = limit.map_or_else(String::new, |limit| format!("limit {:.2}", limit.as_f64()));
+        let hint = limit.map_or_else(String::new, |limit| format!("limit {}", limit.as_f64()));
         writeln!(
             out,
             r#"<div class="lane curve {id}" id="lane-{id}" data-label="{label}"><div class="name">{label} <span class="now">–</span><small>{hint}</small></div><div class="track curve"></div></div>"#
@@ -227,7 +234,32 @@ struct Facts<'a> {
     ratio: f64,
     reasons: Vec<&'static str>,
     limits: serde_json::Map<String, serde_json::Value>,
+    episodes: Vec<PageEpisode>,
     markers: Vec<PageMarker<'a>>,
+}
+
+/// Fields of an episode on the page.
+#[derive(Serialize)]
+struct PageEpisode {
+    start_frame: u64,
+    end_frame: Option<u64>,
+    start_pts_ms: i64,
+    end_pts_ms: Option<i64>,
+    peak_score: f64,
+    place: String,
+}
+
+impl From<&EpisodeRecord> for PageEpisode {
+    fn from(episode: &EpisodeRecord) -> PageEpisode {
+        PageEpisode {
+            start_frame: episode.start_frame,
+            end_frame: episode.end_frame,
+            start_pts_ms: episode.start_pts_ms,
+            end_pts_ms: episode.end_pts_ms,
+            peak_score: episode.peak_score,
+            place: episode.place(),
+        }
+    }
 }
 
 /// Fields of a marker on the page; ids would double the size of a page with many.
@@ -267,6 +299,7 @@ fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
             .iter()
             .map(|curve| (curve.id.to_owned(), curve.limit.map(Score::as_f64).into()))
             .collect(),
+        episodes: report.episodes.iter().map(PageEpisode::from).collect(),
         markers: report.markers.iter().map(PageMarker::from).collect(),
     };
     writeln!(out, r#"<script type="application/json" id="facts">{}</script>"#, json(&facts)?)?;

@@ -21,10 +21,11 @@ pub struct Still {
 }
 
 impl Still {
-    /// Rank of a still when space is short: cuts most, periodic frames least.
+    /// Rank of a still when space is short: cuts most, then what moves, periodic frames least.
     fn worth(&self) -> usize {
         match Tone::of(&self.reason) {
-            Tone::Cut => 2,
+            Tone::Cut => 3,
+            Tone::Activity => 2,
             Tone::Artifact => 1,
             Tone::Plain => 0,
         }
@@ -35,6 +36,7 @@ impl Still {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Cut,
+    Activity,
     Artifact,
     Plain,
 }
@@ -44,6 +46,9 @@ impl Tone {
     pub fn of(reason: &str) -> Tone {
         match Reason::ALL.into_iter().find(|known| known.as_str() == reason) {
             Some(Reason::InitialFrame | Reason::SceneCut) => Tone::Cut,
+            Some(Reason::ActivityStarted | Reason::ActivityPeak | Reason::ActivitySettled) => {
+                Tone::Activity
+            }
             Some(
                 Reason::FlickerSuspected | Reason::GhostingSuspected | Reason::NoiseVarianceSpike,
             ) => Tone::Artifact,
@@ -55,6 +60,7 @@ impl Tone {
     pub fn as_str(self) -> &'static str {
         match self {
             Tone::Cut => "cut",
+            Tone::Activity => "activity",
             Tone::Artifact => "artifact",
             Tone::Plain => "plain",
         }
@@ -68,7 +74,7 @@ impl Tone {
 pub struct Shelf {
     kept: Vec<Kept>,
     bytes: usize,
-    kinds: [Kind; 3],
+    kinds: [Kind; 4],
 }
 
 struct Kept {
@@ -175,9 +181,9 @@ mod tests {
     #[test]
     fn a_still_of_each_kind_that_is_too_large_ends_without_a_loop() {
         let mut shelf = Shelf::default();
-        for reason in ["periodic_keepalive", "flicker_suspected", "scene_cut"] {
+        for reason in ["periodic_keepalive", "flicker_suspected", "activity_peak", "scene_cut"] {
             shelf.push(still(0, reason, BYTES_MAX - 1));
         }
-        assert_eq!(shelf.kept().len(), 3);
+        assert_eq!(shelf.kept().len(), 4);
     }
 }

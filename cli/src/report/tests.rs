@@ -16,6 +16,7 @@ fn signals(count: u64) -> Vec<Signal> {
             ghosting_score: Score::ZERO,
             noise_variance_score: Score::ZERO,
             scene_score: Some(Score::ZERO),
+            activity: None,
         })
         .collect()
 }
@@ -38,6 +39,21 @@ fn marker(event_type: &str) -> MarkerRecord {
     }
 }
 
+fn episode(zone: &str) -> EpisodeRecord {
+    EpisodeRecord {
+        stream_id: "main".to_owned(),
+        start_frame: 1,
+        end_frame: Some(3),
+        start_pts_ms: 40,
+        end_pts_ms: Some(120),
+        peak_score: 0.25,
+        peak_frame: 2,
+        region: None,
+        zones: vec![zone.to_owned()],
+        image_sha256: None,
+    }
+}
+
 fn render(title: &str, markers: &[MarkerRecord], frames: u64, shelf: &Shelf) -> String {
     let signals = signals(frames);
     let report = Report {
@@ -45,6 +61,7 @@ fn render(title: &str, markers: &[MarkerRecord], frames: u64, shelf: &Shelf) -> 
         facts: vec![("Codec", "h264".to_owned()), ("File", title.to_owned())],
         warning: Some(title.to_owned()),
         signals: &signals,
+        episodes: &[episode(title)],
         markers,
         stills: shelf,
         gate: GateConfig::default(),
@@ -91,6 +108,20 @@ fn the_policy_names_exactly_the_one_style_and_the_one_script() {
     {
         let outside_of_names = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!outside_of_names.contains(attribute), "{attribute}");
+    }
+}
+
+#[test]
+fn episodes_are_drawn_over_the_curve_of_activity() {
+    let page = render("clip.mp4", &[], 4, &Shelf::default());
+    let facts = page.split("id=\"facts\">").nth(1).and_then(|rest| rest.split("</script>").next());
+    let facts: serde_json::Value =
+        serde_json::from_str(facts.expect("a block")).expect("the block is JSON");
+    let expected = serde_json::json!([{ "start_pts_ms": 40, "end_pts_ms": 120, "start_frame": 1,
+        "end_frame": 3, "peak_score": 0.25, "place": "in clip.mp4" }]);
+    assert_eq!(facts["episodes"], expected);
+    for part in ["id=\"lane-activity\"", "id=\"column-activity\"", ">Activity</p>"] {
+        assert_eq!(page.matches(part).count(), 1, "{part}");
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     upload,
     wire::RunRecord,
     work::{self, Cursor, Ended, explained},
+    zones::{ZoneArgs, ZoneFields},
 };
 
 /// Source and sampling of an ingest.
@@ -38,6 +39,8 @@ struct SourceArgs {
     stream_id: Option<String>,
     #[command(flatten)]
     gate: GateArgs,
+    #[command(flatten)]
+    zones: ZoneArgs,
 }
 
 /// Arguments of `runs ingest`.
@@ -102,6 +105,8 @@ pub struct IngestBody {
     pub stream_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateArgs>,
+    #[serde(flatten)]
+    pub zones: ZoneFields,
 }
 
 /// The body of `POST /v1/runs/{id}/analyze`.
@@ -122,6 +127,7 @@ pub struct AnalyzeBody {
 
 impl SourceArgs {
     fn body(&self, client: &Client) -> Result<IngestBody, CliError> {
+        let zones = self.zones.fields()?;
         let source_uri = match self.upload {
             true => upload::path_of(&upload::send(client, Path::new(&self.source))?),
             false => self.source.clone(),
@@ -133,6 +139,7 @@ impl SourceArgs {
             max_frames: self.max_frames,
             stream_id: self.stream_id.clone(),
             gate: self.gate.chosen(),
+            zones,
         })
     }
 

@@ -1,9 +1,9 @@
 //! A pass decoded again, beside what was recorded of it: the first thing that differs.
 
-use std::{fmt, path::Path};
+use std::{collections::HashMap, fmt, path::Path};
 
 use gate::{Decision, Gate, GateConfig};
-use media::{BlobHash, Signal};
+use media::{BlobHash, Signal, Zones};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use timeline::KeyframeStored;
@@ -47,7 +47,7 @@ pub fn prove(
     supervisor: &Supervisor,
     pass: &Pass,
     path: &Path,
-    gate: GateConfig,
+    (gate, zones): (GateConfig, Zones),
     cancel: &CancelToken,
 ) -> Result<Proof, CliError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -59,6 +59,7 @@ pub fn prove(
         threads: cores,
         stills: !pass.stills.is_empty(),
         gate,
+        zones,
     };
     let mut made: Vec<Still> = Vec::new();
     let analysis = analysis::analyze(supervisor, &job, cancel, |still| {
@@ -66,6 +67,13 @@ pub fn prove(
         made.push((still.frame_index, still.pts_ms, hash));
         Ok(())
     })?;
+    if !pass.signals.iter().any(|signal| signal.activity.is_some()) {
+        // Recorded without activity: stills that the gate keeps for it now are new ones.
+        let mut gate = Gate::new(gate);
+        let decided = pass.signals.iter().map(|it| (it.frame_index, gate.offer(it).selected));
+        let selected: HashMap<u64, bool> = decided.collect();
+        made.retain(|(frame, ..)| selected.get(frame) != Some(&false));
+    }
     let candidates = [
         first_signal(&pass.signals, &analysis.signals),
         first_decision(gate, &pass.signals, &pass.stills),
@@ -82,7 +90,9 @@ pub fn prove(
 
 fn first_signal(recorded: &[Signal], found: &[Signal]) -> Option<Divergence> {
     for (was, is) in recorded.iter().zip(found) {
-        let differing = fields(was).into_iter().zip(fields(is)).find(|(was, is)| was != is);
+        // Older recordings have no activity, which is no difference.
+        let is = Signal { activity: was.activity.and(is.activity), ..*is };
+        let differing = fields(was).into_iter().zip(fields(&is)).find(|(was, is)| was != is);
         if let Some(((what, recorded), (_, found))) = differing {
             return Some(Divergence { frame_index: was.frame_index, what, recorded, found });
         }
@@ -91,7 +101,7 @@ fn first_signal(recorded: &[Signal], found: &[Signal]) -> Option<Divergence> {
 }
 
 /// A signal's fields in words.
-fn fields(signal: &Signal) -> [(&'static str, String); 9] {
+fn fields(signal: &Signal) -> [(&'static str, String); 10] {
     let Signal {
         frame_index,
         source_frame_index,
@@ -102,9 +112,14 @@ fn fields(signal: &Signal) -> [(&'static str, String); 9] {
         ghosting_score,
         noise_variance_score,
         scene_score,
+        activity,
     } = signal;
     let optional = |number: Option<String>| number.unwrap_or_else(|| "nothing".to_owned());
     let score = |score: media::Score| score.as_f64().to_string();
+    let told = |activity: media::Activity| {
+        let media::Activity { region, zones, .. } = activity;
+        format!("{} in {region:?}, zones {zones:b}", score(activity.score))
+    };
     [
         ("frame_index", frame_index.to_string()),
         ("source_frame_index", optional(source_frame_index.map(|index| index.to_string()))),
@@ -115,6 +130,7 @@ fn fields(signal: &Signal) -> [(&'static str, String); 9] {
         ("ghosting_score", score(*ghosting_score)),
         ("noise_variance_score", score(*noise_variance_score)),
         ("scene_score", optional(scene_score.map(score))),
+        ("activity", optional(activity.map(told))),
     ]
 }
 

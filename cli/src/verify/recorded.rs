@@ -17,6 +17,8 @@ pub struct Pass {
     pub sample_fps: Option<Rate>,
     /// Thresholds of its own.
     pub gate: Option<GateConfig>,
+    /// Names of its zones.
+    pub zones: Vec<String>,
     pub signals: Vec<Signal>,
     /// In order; none where stills are not stored.
     pub stills: Vec<KeyframeStored>,
@@ -45,6 +47,7 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<Pass>, CliError> {
                     source_uri: decoded.source_uri,
                     sample_fps: decoded.sample_fps,
                     gate: decoded.gate,
+                    zones: decoded.zones,
                     signals: log.signals(&decoded.signals).map_err(failed)?,
                     stills: std::mem::take(&mut stills),
                 }),

@@ -3,7 +3,7 @@
 //! Bytes in, bytes out: small NAL units are aggregated, large ones cut. The tests of the server's
 //! receiver use this too.
 
-use media::{AccessUnit, Codec};
+use media::{AccessUnit, Codec, Obu, to_leb128};
 
 /// Cuts the pictures of one source.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ fn after_start_code(bytes: &[u8]) -> Option<usize> {
 fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
     let obus: Vec<Vec<u8>> = obus(unit);
     // 4.4: a coded video sequence begins with its header.
-    let is_new = obus.first().is_some_and(|obu| obu[0] >> 3 & 0x0f == 1);
+    let is_new = obus.first().is_some_and(|obu| Obu::kind_of(obu[0]) == Obu::SEQUENCE_HEADER);
     let mut payloads = vec![vec![u8::from(is_new) << 3]];
     for obu in &obus {
         let mut rest = &obu[..];
@@ -199,7 +199,7 @@ fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
             // A size takes at most three bytes here; an element is never longer than a packet.
             let room = (bytes_max - payload.len()).saturating_sub(3).min(rest.len());
             let (part, after) = rest.split_at(room);
-            leb128(part.len(), payload);
+            payload.extend(to_leb128(part.len() as u32));
             payload.extend_from_slice(part);
             rest = after;
             continues = !rest.is_empty();
@@ -217,46 +217,12 @@ fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
 fn obus(unit: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut rest = unit;
-    while let Some((&header, mut after)) = rest.split_first() {
-        let mut obu = vec![header & !0x02];
-        if header & 0x04 != 0 {
-            let Some((&extension, more)) = after.split_first() else { break };
-            obu.push(extension);
-            after = more;
-        }
-        let size = if header & 0x02 != 0 {
-            let Some(size) = take_leb128(&mut after) else { break };
-            size
-        } else {
-            after.len()
-        };
-        let Some((payload, more)) = after.split_at_checked(size) else { break };
-        obu.extend_from_slice(payload);
-        rest = more;
-        if !matches!(header >> 3 & 0x0f, 2 | 8 | 15) {
-            found.push(obu);
+    while let Some((obu, after)) = Obu::split(rest) {
+        rest = after;
+        if !matches!(Obu::kind_of(obu.header), Obu::DELIMITER | Obu::TILE_LIST | Obu::PADDING) {
+            let header = [obu.header & !Obu::HAS_SIZE];
+            found.push([&header, obu.extension.as_slice(), obu.payload].concat());
         }
     }
     found
-}
-
-fn leb128(mut value: usize, into: &mut Vec<u8>) {
-    while value > 0x7f {
-        into.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    into.push(value as u8);
-}
-
-fn take_leb128(bytes: &mut &[u8]) -> Option<usize> {
-    let mut value = 0;
-    for index in 0..8 {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= usize::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }

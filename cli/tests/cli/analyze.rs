@@ -28,7 +28,17 @@ fn a_real_clip_gives_table_json_report_and_stills() {
     let clip = text(pick_one("motion.mp4", "nature_flower.mp4"));
     let dir = TempDir::new().expect("a folder");
     let (report, stills) = (path(&dir, "report.html"), path(&dir, "stills"));
-    let document = json(&["analyze", &clip, "--json", "--report", &report, "--stills", &stills]);
+    let document = json(&[
+        "analyze",
+        &clip,
+        "--json",
+        "--report",
+        &report,
+        "--stills",
+        &stills,
+        "--keepalive-frames",
+        "30",
+    ]);
 
     assert_eq!(document["source"]["codec"], "h264");
     assert_eq!(document["source"]["width"], 960);
@@ -57,11 +67,55 @@ fn a_real_clip_gives_table_json_report_and_stills() {
     let nothing = markers.iter().filter(says_nothing).count();
     assert!(0 < nothing && nothing < markers.len(), "{markers:?}");
     for (all, rows) in [(false, markers.len() - nothing), (true, markers.len())] {
-        let args: &[&str] = if all { &["analyze", &clip, "--all"] } else { &["analyze", &clip] };
-        let outcome = sightline(args);
-        assert!(outcome.stdout.starts_with("TYPE"), "{}", outcome.stdout);
-        assert_eq!(outcome.stdout.lines().count(), 1 + rows, "{}", outcome.stdout);
+        let mut args = vec!["analyze", &clip, "--keepalive-frames", "30"];
+        args.extend(all.then_some("--all"));
+        let outcome = sightline(&args);
+        let markers = outcome.stdout.lines().skip_while(|line| !line.starts_with("TYPE"));
+        assert_eq!(markers.count(), 1 + rows, "{}", outcome.stdout);
         assert_eq!(outcome.stderr.contains("left out (--all)"), !all, "{}", outcome.stderr);
+    }
+}
+
+/// A box passes through the left half of the picture, and later through the right.
+#[test]
+fn episodes_come_first_with_their_places_zones_and_frames() {
+    let clip = text(clips::passing());
+    let zones = ["--zone", "left side=0,0;0.5,0;0.5,1;0,1", "--zone", "right=0.5,0;1,0;1,1;0.5,1"];
+    let found = json(&[&["analyze", &clip, "--json", "--no-signals"], &zones[..]].concat());
+    assert!(found.get("signals").is_none());
+    let episodes = found["episodes"].as_array().expect("a list");
+    let kept = found["kept"].as_array().expect("a list");
+    assert_eq!(kept[0]["reason"], "initial_frame");
+    let expected = [(2000, 4000, "left side"), (7000, 9000, "right")];
+    assert_eq!(episodes.len(), expected.len(), "{episodes:?}");
+    for (episode, (start, end, zone)) in episodes.iter().zip(expected) {
+        let at = |name: &str| episode[name].as_i64().expect("a number");
+        assert!((start - 100..start + 300).contains(&at("start_pts_ms")), "{episode}");
+        assert!((end - 300..end + 400).contains(&at("end_pts_ms")), "{episode}");
+        assert_eq!(episode["zones"], serde_json::json!([zone]), "{episode}");
+        let is_start = |it: &&Value| {
+            it["frame_index"] == episode["start_frame"] && it["reason"] == "activity_started"
+        };
+        assert_eq!(kept.iter().filter(is_start).count(), 1, "{episode} {kept:?}");
+        assert!(kept.iter().any(|it| it["frame_index"] == episode["peak_frame"]), "{episode}");
+    }
+
+    let table = sightline(&[&["analyze", &clip], &zones[..]].concat()).stdout;
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("ACTIVITY"), "{table}");
+    assert!(lines[1].contains("left, in left side"), "{table}");
+    assert!(lines[2].contains("right, in right"), "{table}");
+    assert!(lines[3].is_empty() && lines[4].starts_with("TYPE"), "{table}");
+
+    let only = [&["analyze", &clip, "--json", "--zones-only"], &zones[2..]].concat();
+    assert_eq!(json(&only)["episodes"].as_array().map(Vec::len), Some(1));
+    for refused in [
+        &["--zones-only"][..],
+        &["--zone", "a=0,0;1,1"],
+        &["--zone", "a=0,0;1,0;1,1", "--zone", "a=0,0;1,0;1,1"],
+    ] {
+        let outcome = sightline(&[&["analyze", &clip], refused].concat());
+        assert_eq!(outcome.code, 2, "{refused:?}: {}", outcome.stderr);
     }
 }
 

@@ -22,6 +22,9 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
         "result": null, "error": null });
     let still = json!({ "pts_ms": 1000, "frame_index": 30, "event_type": "scene_cut", "image_bytes": 2048,
         "image_sha256": HASH, "description": "a van" });
+    let episode = json!({ "stream_id": "main", "start_frame": 30, "end_frame": null, "start_pts_ms": 1000,
+        "end_pts_ms": null, "peak_score": 0.25, "peak_frame": 31, "image_sha256": null, "zones": ["door"],
+        "region": { "x": 0.0, "y": 0.4, "width": 0.2, "height": 0.2 } });
     let said = json!({ "start_pts_ms": 0, "end_pts_ms": 960, "event_type": "van", "confidence": 0.5,
         "description": "a van\u{1b}[2J waits" });
     let file = json!({ "file_name": "1.mp4", "uploaded_at": "2026-01-01T00:00:00Z", "bytes": 2048,
@@ -44,6 +47,12 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             vec![ok(json!({ "interactions": [said] }))],
             vec![(format!("GET {}", run("/interactions")), Value::Null)],
             "a van\u{fffd}[2J waits",
+        ),
+        (
+            vec!["activity", RUN, "--stream-id", "main"],
+            vec![ok(json!({ "episodes": [episode] }))],
+            vec![(format!("GET {}", run("/activity?stream_id=main")), Value::Null)],
+            "lasts  0.250          31  left, in door",
         ),
         (
             vec!["keyframes", RUN],
@@ -121,13 +130,13 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             "refused",
         ),
         (
-            vec!["webhooks", "create", "https://example.org/", "--kinds", "vlm,clip_vlm"],
+            vec!["webhooks", "create", "https://example.org/", "--kinds", "vlm,activity_started"],
             vec![ok(
                 json!({ "webhook_id": "wh-1", "url": "https://example.org/", "secret": "whsec_x" }),
             )],
             vec![(
                 "POST /v1/webhooks".to_owned(),
-                json!({ "url": "https://example.org/", "kinds": ["vlm", "clip_vlm"] }),
+                json!({ "url": "https://example.org/", "kinds": ["vlm", "activity_started"] }),
             )],
             "whsec_x",
         ),

@@ -56,7 +56,7 @@ fn the_server_and_the_command_line_find_the_same() {
     assert_eq!(outcome.stdout, sightline(&["analyze", &clip]).stdout);
     let report = std::fs::read_to_string(dir.path().join("report.html")).expect("a report");
     assert!(report.contains(&title));
-    assert!(report.matches("<figure").count() >= 5);
+    assert!(report.matches("<figure").count() >= 4);
 
     let data = dir.path().join("data");
     let data = data.to_str().expect("a UTF-8 path");

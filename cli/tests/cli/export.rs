@@ -26,11 +26,14 @@ fn an_answer_that_is_cut_short_changes_no_file() {
     let signals = r#"{"stream_id":"main","signals":[{"frame_index":0,"source_frame_index":0,"pts_ms":0,"perceptual_hash":"00ff00ff00ff00ff","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":0.0,"noise_variance_score":0.0,"scene_score":null,"kept":true,"reason":"initial_frame"}"#;
     let whole = format!("{signals}]}}");
     let markers = json!({"markers": []}).to_string();
+    let activity = json!({"episodes": [{"stream_id": "main", "start_frame": 3, "end_frame": null, "start_pts_ms": 120, "end_pts_ms": null,
+        "peak_score": 0.1, "peak_frame": 3, "region": null, "zones": ["door"], "image_sha256": null}]});
+    let activity = activity.to_string();
     let odd = whole.replace("00ff00ff00ff00ff", "no hash");
     for (case, answers, code, says) in [
         ("cut", vec![events.clone(), signals.to_owned()], 4, "cut short: try again"),
         ("odd", vec![events.clone(), odd], 1, "unexpected answer"),
-        ("whole", vec![events, whole, markers], 0, ""),
+        ("whole", vec![events, whole, activity, markers], 0, ""),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("frames.parquet"), "old").expect("written");
@@ -46,7 +49,11 @@ fn an_answer_that_is_cut_short_changes_no_file() {
             continue;
         }
         let names: Vec<&str> = after.keys().map(String::as_str).collect();
-        assert_eq!(names, ["events.parquet", "frames.parquet", "markers.parquet"], "{case}");
+        assert_eq!(
+            names,
+            ["episodes.parquet", "events.parquet", "frames.parquet", "markers.parquet"],
+            "{case}"
+        );
         assert!(after.values().all(|file| file.starts_with(b"PAR1") && file.ends_with(b"PAR1")));
     }
 }
@@ -60,6 +67,6 @@ fn analyze_writes_frames_and_markers() {
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let files = files(&out);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
-    assert_eq!(names, ["frames.parquet", "markers.parquet"]);
+    assert_eq!(names, ["episodes.parquet", "frames.parquet", "markers.parquet"]);
     assert!(files.values().all(|file| file.starts_with(b"PAR1") && file.ends_with(b"PAR1")));
 }

@@ -185,7 +185,9 @@ fn ingest_and_analyze_send_what_was_asked_for() {
         (200, json!({ "run_id": RUN, "status": "processing", "model": "m-1" }).to_string()),
         (200, json!({ "generated": 12, "markers": [{}, {}] }).to_string()),
     ]);
-    let ingest = ["runs", "ingest", RUN, "/srv/a.mp4", "--fps", "2", "--max-frames", "12"];
+    let source = ["runs", "ingest", RUN, "/srv/a.mp4", "--fps", "2", "--max-frames", "12"];
+    let zones = ["--zone", "door=0,0;0.5,0;0,1", "--zones-only"];
+    let ingest = [&source[..], &zones[..]].concat();
     assert_eq!(
         script.run(&ingest).stdout,
         "12 frames decoded (software:h264); the source has more: --max-frames asks for them\n"
@@ -197,7 +199,8 @@ fn ingest_and_analyze_send_what_was_asked_for() {
         .map(|asked| serde_json::from_str(&asked.body).unwrap_or_default())
         .collect();
     let expected = json!({ "source_uri": "/srv/a.mp4", "sampling_policy": "fixed",
-        "fixed_fps": 2.0, "max_frames": 12 });
+        "fixed_fps": 2.0, "max_frames": 12, "activity_zones_only": true,
+        "zones": [{ "name": "door", "polygon": [[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]] }] });
     assert_eq!(bodies, [expected, Value::Null, json!({ "model": "m-1" })]);
 }
 
@@ -289,12 +292,23 @@ fn events_and_markers_are_tables_for_people() {
         "event_type": "door\u{1b}[31m", "status": "exact", "start_frame": 3, "end_frame": 5,
         "start_pts_ms": 61_000, "end_pts_ms": 61_080, "confidence": 0.75, "later_field": 1 });
     let script = Script::start(vec![
-        snapshot(&[event(1, "run_created", json!({ "mode": "balanced" }))]),
+        snapshot(&[
+            event(1, "run_created", json!({ "mode": "balanced" })),
+            event(
+                2,
+                "activity_started",
+                json!({ "stream_id": "main", "start_frame": 52,
+                "start_pts_ms": 2080, "peak_score": 0.03, "peak_frame": 52, "zones": ["door"],
+                "region": { "x": 0.1, "y": 0.4, "width": 0.2, "height": 0.3 } }),
+            ),
+        ]),
         (200, json!({ "request_id": "r", "run_id": RUN, "markers": [marker] }).to_string()),
     ]);
     let events = script.run(&["events", RUN]).stdout;
     let line = events.lines().nth(1).expect("a row");
-    assert_eq!(line, "  1  2000-02-29T12:34:56.789Z  run_created  mode=balanced");
+    assert_eq!(line, "  1  2000-02-29T12:34:56.789Z  run_created       mode=balanced");
+    let line = events.lines().nth(2).expect("a row");
+    assert!(line.ends_with("activity_started  0:02.080 something moves: left, in door"), "{line}");
     let markers = script.run(&["markers", RUN, "--status", "exact", "--from-frame", "2"]).stdout;
     let line = markers.lines().nth(1).expect("a row");
     let cells: Vec<&str> = line.split_whitespace().collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use media::{BlobHash, EventType, GateConfig, RequestId, RunId, Score, Signal};
+use media::{Activity, BlobHash, CellBox, EventType, GateConfig, RequestId, RunId, Score, Signal};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -52,7 +52,18 @@ fn signal(record: &Value) -> Signal {
         ghosting_score: score(&record["ghosting_score"]),
         noise_variance_score: score(&record["noise_variance_score"]),
         scene_score: record.get("scene_score").map(score),
+        activity: record.get("activity_score").map(|value| Activity {
+            score: score(value),
+            region: record.get("activity_region").map_or(CellBox::default(), region),
+            zones: 0,
+        }),
     }
+}
+
+fn region(record: &Value) -> CellBox {
+    let side =
+        |name: &str| Score::from_f64(record[name].as_f64().expect("a side")).expect("0 to 1");
+    CellBox::from_fractions(["x", "y", "width", "height"].map(side)).expect("in the picture")
 }
 
 fn still(record: &Value) -> KeyframeStored {
@@ -90,6 +101,7 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         truncated: false,
         reason: None,
         gate: pass.gate,
+        zones: Vec::new(),
         wall_start_ms: None,
         signals: Signals::Inline(pass.signals.clone()),
     };
@@ -115,6 +127,17 @@ fn a_run_is_proven_on_the_source_that_it_names_or_on_a_copy() {
     let outcome = verify(recorded(&pass, CLIP).path(), &[]);
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
     assert!(outcome.stdout.contains("proven"), "{}", outcome.stdout);
+
+    // One from before there was activity has none, nor the stills that are kept for it.
+    let mut older = pass.clone();
+    older.signals.iter_mut().for_each(|signal| signal.activity = None);
+    older.stills.retain(|still| {
+        !still.reason.as_deref().is_some_and(|reason| reason.starts_with("activity_"))
+    });
+    let outcome = verify(recorded(&older, CLIP).path(), &[]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    let outcome = verify(recorded(&pass, CLIP).path(), &["--zone", "a=0,0;1,0;1,1"]);
+    assert!(outcome.code == 2 && outcome.stderr.contains("zones []"), "{}", outcome.stderr);
 
     let moved = recorded(&pass, "https://elsewhere.example/clip.mp4");
     let outcome = verify(moved.path(), &["--source", CLIP, "--json"]);
@@ -157,7 +180,12 @@ fn the_thresholds_of_a_recording_are_those_it_is_proven_by() {
 fn what_was_changed_is_found_at_the_first_frame_that_differs() {
     type Change = fn(&mut Pass);
     let pass = analysed(&[]);
-    let rows: [(&str, Change, &str); 7] = [
+    let rows: [(&str, Change, &str); 8] = [
+        (
+            "a movement",
+            |pass| pass.signals[33].activity = Some(Activity { zones: 5, ..Activity::default() }),
+            "frame 33: activity",
+        ),
         ("a score", |pass| pass.signals[41].flicker_score = Score::ONE, "frame 41: flicker_score"),
         ("a time", |pass| pass.signals[7].pts_ms += 1, "frame 7: pts_ms"),
         (

@@ -13,8 +13,8 @@ use decode::{Demuxer, Limits};
 use media::AccessUnit;
 use serde_json::Value;
 use transport::{
-    rtp::Unit,
-    webrtc::{Port, PortSettings, Sink, Told},
+    rtp::ReceivedUnit,
+    webrtc::{EndpointConfig, SessionEvent, SessionHandler, WebRtcEndpoint},
 };
 
 use crate::support::{Outcome, command, finish, text};
@@ -131,12 +131,12 @@ fn what_cannot_be_published_is_told_before_anything_is_asked() {
 /// Hands units to the test; its session is told by a number.
 struct Collect(mpsc::SyncSender<(usize, AccessUnit)>, usize);
 
-impl Sink for Collect {
-    fn unit(&mut self, unit: Unit) {
+impl SessionHandler for Collect {
+    fn unit(&mut self, unit: ReceivedUnit) {
         self.0.try_send((self.1, unit.access_unit)).expect("the test takes them all");
     }
 
-    fn told(&mut self, _what: Told) {}
+    fn told(&mut self, _what: SessionEvent) {}
 }
 
 /// Result of a publication: requests without bodies, and the units of each session.
@@ -148,7 +148,7 @@ struct Received {
 
 /// Publishes to a receiving port.
 fn received(file: &str, options: &[&str]) -> Received {
-    let port = Port::open(PortSettings {
+    let port = WebRtcEndpoint::open(EndpointConfig {
         bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         public_ips: Vec::new(),
         sessions_max: 16,

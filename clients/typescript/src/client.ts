@@ -189,6 +189,11 @@ export class SightlineClient {
     return this.#list<"getInteractions">(run(id, "/interactions"), indexed(query), options);
   }
 
+  /** Reads the episodes of activity of a run, in order. @throws HttpError 404 */
+  getActivity(id: string, query?: Query<"getActivity">, options?: CallOptions): Promise<Page<Answer<"getActivity">>> {
+    return this.#list<"getActivity">(run(id, "/activity"), query, options);
+  }
+
   /** Yields the events of one snapshot of a run as they arrive: in memory is one event. @throws HttpError 404 */
   streamEvents(id: string, query?: string | Query<"getEvents">, options?: CallOptions): AsyncGenerator<TimelineEvent, void, undefined> {
     return elements(this.#http, run(id, "/events"), indexed(query), "events", options);

@@ -313,6 +313,26 @@ export interface paths {
         patch: operations["updateRun"];
         trace?: never;
     };
+    "/v1/runs/{id}/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List when something moved: the episodes of activity of the newest recording of each stream.
+         * @description In the order in which they started. One that lasts has no end yet.
+         */
+        get: operations["getActivity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/runs/{id}/analyze": {
         parameters: {
             query?: never;
@@ -1015,6 +1035,60 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description The picture is at rest again. */
+        ActivityEndedPayload: {
+            /**
+             * Format: int64
+             * @description Last frame in which something moved.
+             */
+            end_frame: number;
+            /** Format: int64 */
+            end_pts_ms: number;
+            /**
+             * Format: int64
+             * @description Kept frame with that score.
+             */
+            peak_frame: number;
+            /** @description Highest score of the frames that were kept for the episode. */
+            peak_score: components["schemas"]["Fraction"];
+            /** @description Box around all that moved. */
+            region: components["schemas"]["Region"];
+            request_id: components["schemas"]["RequestId"];
+            session_id?: components["schemas"]["SessionId"];
+            /**
+             * Format: int64
+             * @description First frame of the episode.
+             */
+            start_frame: number;
+            /** Format: int64 */
+            start_pts_ms: number;
+            stream_id: components["schemas"]["Label"];
+            /** @description Names of the zones in which something moved. */
+            zones: string[];
+        };
+        /** @description Something begins to move. */
+        ActivityStartedPayload: {
+            /**
+             * Format: int64
+             * @description Kept frame with that score.
+             */
+            peak_frame: number;
+            peak_score: components["schemas"]["Fraction"];
+            /** @description Box around what moves. */
+            region: components["schemas"]["Region"];
+            request_id: components["schemas"]["RequestId"];
+            session_id?: components["schemas"]["SessionId"];
+            /**
+             * Format: int64
+             * @description First frame of the episode.
+             */
+            start_frame: number;
+            /** Format: int64 */
+            start_pts_ms: number;
+            stream_id: components["schemas"]["Label"];
+            /** @description Names of the zones in which something moves. */
+            zones: string[];
+        };
         /** @description Liveness of the server. */
         Alive: {
             /** @description Always `ok`. */
@@ -1088,6 +1162,8 @@ export interface components {
         AnyValue: unknown;
         /** @description Configuration that a publisher may attach to its offer; other fields are refused. */
         AttachConfig: {
+            /** @description True to take no notice of what moves outside of the zones. */
+            activity_zones_only?: boolean | null;
             clip_mode?: components["schemas"]["ClipMode"] | null;
             crop?: components["schemas"]["CropRequest"] | null;
             gate?: components["schemas"]["GateRequest"] | null;
@@ -1100,6 +1176,8 @@ export interface components {
             output_schema?: components["schemas"]["AnyObject"] | null;
             /** @description Prompt about the pictures. */
             prompt?: string | null;
+            /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+            zones?: components["schemas"]["ZoneRequest"][] | null;
         };
         /**
          * @description Availability of a model.
@@ -1354,6 +1432,13 @@ export interface components {
             compared_with: components["schemas"]["AnalysisId"] | null;
             /** @description The first 10000 of them. */
             differences: components["schemas"]["GateDifference"][];
+            /**
+             * Format: int64
+             * @description Episodes of activity by the thresholds of the request.
+             */
+            episode_count: number;
+            /** @description The first 10000 of them. */
+            episodes: components["schemas"]["Episode"][];
             /** @description Markers by their type, as the analysis would emit them. */
             marker_types: {
                 [key: string]: number;
@@ -1365,6 +1450,37 @@ export interface components {
             availability: string;
             /** @description Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for none. */
             provider: string | null;
+        };
+        /** @description Time in which something moves. */
+        Episode: {
+            /**
+             * Format: int64
+             * @description Last frame in which something moves; null while the episode lasts.
+             */
+            end_frame: number | null;
+            /**
+             * Format: int64
+             * @description Null while the episode lasts.
+             */
+            end_pts_ms: number | null;
+            /**
+             * Format: int64
+             * @description The frame that has it.
+             */
+            peak_frame: number;
+            /** @description Highest score of the frames that are kept for the episode; that of the first while it lasts. */
+            peak_score: components["schemas"]["Fraction"];
+            region: components["schemas"]["Region"] | null;
+            /**
+             * Format: int64
+             * @description First frame.
+             */
+            start_frame: number;
+            /** Format: int64 */
+            start_pts_ms: number;
+            stream_id: components["schemas"]["Label"];
+            /** @description Names of the zones in which something moves. */
+            zones: string[];
         };
         /** @description A failure as callers see it. */
         Error: {
@@ -1744,6 +1860,34 @@ export interface components {
              * @description Position in the server's one order; a cursor
              */
             seq: number;
+        } | {
+            /** @enum {string} */
+            kind: "activity_started";
+            payload: components["schemas"]["ActivityStartedPayload"];
+            /**
+             * Format: int64
+             * @description Wall-clock time of the append, epoch milliseconds
+             */
+            pts_ms: number;
+            /**
+             * Format: int64
+             * @description Position in the server's one order; a cursor
+             */
+            seq: number;
+        } | {
+            /** @enum {string} */
+            kind: "activity_ended";
+            payload: components["schemas"]["ActivityEndedPayload"];
+            /**
+             * Format: int64
+             * @description Wall-clock time of the append, epoch milliseconds
+             */
+            pts_ms: number;
+            /**
+             * Format: int64
+             * @description Position in the server's one order; a cursor
+             */
+            seq: number;
         };
         /** @description Feedback on a run. */
         Feedback: {
@@ -1889,6 +2033,7 @@ export interface components {
         };
         /** @description Consecutive frames of a run. */
         FrameBucket: {
+            activity_score: components["schemas"]["SignalSpread"] | null;
             /** Format: int64 */
             end_pts_ms: number;
             /** Format: int64 */
@@ -2001,6 +2146,7 @@ export interface components {
         };
         /** @description The signals of a frame. */
         FrameSignals: {
+            activity_score?: components["schemas"]["Fraction"] | null;
             flicker_score: components["schemas"]["Fraction"];
             /** @description Greater than in the frame before. */
             frame_index: number;
@@ -2100,12 +2246,14 @@ export interface components {
          * @description Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
          * @enum {string}
          */
-        GateReason: "initial_frame" | "scene_cut" | "periodic_keepalive" | "exposure_shift" | "flicker_suspected" | "ghosting_suspected" | "noise_variance_spike" | "no_trigger";
+        GateReason: "initial_frame" | "scene_cut" | "activity_started" | "activity_peak" | "activity_settled" | "periodic_keepalive" | "exposure_shift" | "flicker_suspected" | "ghosting_suspected" | "noise_variance_spike" | "no_trigger";
         /**
-         * @description Thresholds in place of the server's, or of those that frames were recorded with; what is missing
+         * @description Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
          *     stays as it is. Other fields are refused.
          */
         GateRequest: {
+            activity_off?: components["schemas"]["Fraction"] | null;
+            activity_on?: components["schemas"]["Fraction"] | null;
             flicker?: components["schemas"]["Fraction"] | null;
             ghosting?: components["schemas"]["Fraction"] | null;
             /** @description A frame is kept at least every so many frames; 0 means never. */
@@ -2129,6 +2277,10 @@ export interface components {
         };
         /** @description Thresholds that are in force. */
         GateThresholds: {
+            /** @description An episode ends where `activity_score` stays below this for a second. */
+            activity_off: components["schemas"]["Fraction"];
+            /** @description Least `activity_score` that starts an episode. */
+            activity_on: components["schemas"]["Fraction"];
             /** @description Least `flicker_score` of suspected flicker. */
             flicker: components["schemas"]["Fraction"];
             /** @description Least `ghosting_score` of suspected ghosting. */
@@ -2506,7 +2658,7 @@ export interface components {
          * @description Kind of an event.
          * @enum {string}
          */
-        Kind: "run_created" | "ingest_received" | "frames_decoded" | "marker_emitted" | "analysis_generated" | "semantic_chunk_inferred" | "semantic_chunk_generated" | "semantic_fallback_activated" | "inference_completed" | "run_completed" | "stop_requested" | "keepalive_refreshed" | "run_deleted" | "run_failed" | "run_expired" | "keyframe_stored" | "vlm" | "vlm_tiered" | "clip_vlm" | "clip_vlm_tiered" | "state_transition" | "loop_detected" | "token_budget_low" | "ingest_started" | "run_labelled" | "source_reconnected";
+        Kind: "run_created" | "ingest_received" | "frames_decoded" | "marker_emitted" | "analysis_generated" | "semantic_chunk_inferred" | "semantic_chunk_generated" | "semantic_fallback_activated" | "inference_completed" | "run_completed" | "stop_requested" | "keepalive_refreshed" | "run_deleted" | "run_failed" | "run_expired" | "keyframe_stored" | "vlm" | "vlm_tiered" | "clip_vlm" | "clip_vlm_tiered" | "state_transition" | "loop_detected" | "token_budget_low" | "ingest_started" | "run_labelled" | "source_reconnected" | "activity_started" | "activity_ended";
         /** @description 1 to 128 bytes without control characters. */
         Label: string;
         /** @description A limit, inclusive at both ends. */
@@ -3031,6 +3183,36 @@ export interface components {
              * @description Position in the server's one order; a cursor
              */
             seq: number;
+        } | {
+            /** @enum {string} */
+            kind: "activity_started";
+            payload: components["schemas"]["ActivityStartedPayload"];
+            /**
+             * Format: int64
+             * @description Wall-clock time of the append, epoch milliseconds
+             */
+            pts_ms: number;
+            run_id: components["schemas"]["RunId"];
+            /**
+             * Format: int64
+             * @description Position in the server's one order; a cursor
+             */
+            seq: number;
+        } | {
+            /** @enum {string} */
+            kind: "activity_ended";
+            payload: components["schemas"]["ActivityEndedPayload"];
+            /**
+             * Format: int64
+             * @description Wall-clock time of the append, epoch milliseconds
+             */
+            pts_ms: number;
+            run_id: components["schemas"]["RunId"];
+            /**
+             * Format: int64
+             * @description Position in the server's one order; a cursor
+             */
+            seq: number;
         };
         /** @description A ticket for the media of a run. */
         MediaTicket: {
@@ -3277,6 +3459,8 @@ export interface components {
         };
         /** @description Source to reason over, and options of the analysis and of the questions to models. */
         ReasonRequest: {
+            /** @description True to take no notice of what moves outside of the zones. */
+            activity_zones_only?: boolean | null;
             /** @description Analysed frames of a chunk; 30 when missing. */
             chunk_size?: number | null;
             crop?: components["schemas"]["CropRequest"] | null;
@@ -3338,6 +3522,8 @@ export interface components {
             vlm_concurrency?: number | null;
             /** @description Frames of a metadata window; 16 when missing. */
             window_size?: number | null;
+            /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+            zones?: components["schemas"]["ZoneRequest"][] | null;
         };
         /** @description Cost of all answers of models together. */
         ReasonTokens: {
@@ -3360,8 +3546,14 @@ export interface components {
             /** Format: int64 */
             total_tokens: number;
         };
+        /** @description An episode of a recording. */
+        RecordedEpisode: components["schemas"]["Episode"] & {
+            image_sha256: components["schemas"]["Sha256"] | null;
+        };
         /** @description A recorded frame and what the gate decided about it. */
         RecordedFrame: {
+            activity_region?: components["schemas"]["Region"] | null;
+            activity_score: components["schemas"]["Fraction"] | null;
             flicker_score: components["schemas"]["Fraction"];
             /**
              * Format: int64
@@ -3392,6 +3584,15 @@ export interface components {
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
+        };
+        /** @description Part of the picture, in fractions of its sides from its upper left corner. */
+        Region: {
+            height: components["schemas"]["Fraction"];
+            width: components["schemas"]["Fraction"];
+            /** @description Left edge. */
+            x: components["schemas"]["Fraction"];
+            /** @description Top edge. */
+            y: components["schemas"]["Fraction"];
         };
         /** @description Id of a request, as in the header `x-request-id`. */
         RequestId: string;
@@ -3429,6 +3630,12 @@ export interface components {
             wall_start_ms: {
                 [key: string]: number | null;
             };
+        };
+        /** @description Episodes of activity of a run. */
+        RunActivity: {
+            episodes: components["schemas"]["RecordedEpisode"][];
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
         };
         /** @description The run reached its normal end. */
         RunCompletedPayload: {
@@ -3768,6 +3975,12 @@ export interface components {
         Sha256: string;
         /** @description The signals of a decoded frame. */
         SignalRecord: {
+            /** @description Box around them; absent where none changed. */
+            activity_region?: components["schemas"]["Region"];
+            /** @description Share of the picture's cells that changed within a fifth of a second; absent from older recordings. */
+            activity_score?: components["schemas"]["Fraction"];
+            /** @description Zones that they lie in, by their position in `zones`; absent where there are none. */
+            activity_zones?: number[];
             flicker_score: components["schemas"]["Fraction"];
             /** Format: int64 */
             frame_index: number;
@@ -3950,6 +4163,16 @@ export interface components {
          * @enum {string}
          */
         WebhookStatus: "active" | "failing" | "disabled" | "finished";
+        /** @description Part of the picture that is watched; other fields are refused. */
+        ZoneRequest: {
+            /** @description Name in events, without control characters; no two zones share one. */
+            name: string;
+            /**
+             * @description Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
+             *     last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
+             */
+            polygon: number[][];
+        };
     };
     responses: {
         /** @description The run does not take the action */
@@ -4105,6 +4328,8 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type ActivityEndedPayload = components['schemas']['ActivityEndedPayload'];
+export type ActivityStartedPayload = components['schemas']['ActivityStartedPayload'];
 export type Alive = components['schemas']['Alive'];
 export type AnalysisGeneratedPayload = components['schemas']['AnalysisGeneratedPayload'];
 export type AnalysisId = components['schemas']['AnalysisId'];
@@ -4135,6 +4360,7 @@ export type DetailRecord = components['schemas']['DetailRecord'];
 export type Diagnosis = components['schemas']['Diagnosis'];
 export type DryRun = components['schemas']['DryRun'];
 export type EmbeddingSupport = components['schemas']['EmbeddingSupport'];
+export type Episode = components['schemas']['Episode'];
 export type Error = components['schemas']['Error'];
 export type ErrorBody = components['schemas']['ErrorBody'];
 export type Event = components['schemas']['Event'];
@@ -4229,11 +4455,14 @@ export type Readiness = components['schemas']['Readiness'];
 export type ReasonAnswer = components['schemas']['ReasonAnswer'];
 export type ReasonRequest = components['schemas']['ReasonRequest'];
 export type ReasonTokens = components['schemas']['ReasonTokens'];
+export type RecordedEpisode = components['schemas']['RecordedEpisode'];
 export type RecordedFrame = components['schemas']['RecordedFrame'];
 export type Redelivery = components['schemas']['Redelivery'];
+export type Region = components['schemas']['Region'];
 export type RequestId = components['schemas']['RequestId'];
 export type RequestedPayload = components['schemas']['RequestedPayload'];
 export type Run = components['schemas']['Run'];
+export type RunActivity = components['schemas']['RunActivity'];
 export type RunCompletedPayload = components['schemas']['RunCompletedPayload'];
 export type RunCounts = components['schemas']['RunCounts'];
 export type RunCreated = components['schemas']['RunCreated'];
@@ -4288,6 +4517,7 @@ export type WebhookList = components['schemas']['WebhookList'];
 export type WebhookRemoved = components['schemas']['WebhookRemoved'];
 export type WebhookRequest = components['schemas']['WebhookRequest'];
 export type WebhookStatus = components['schemas']['WebhookStatus'];
+export type ZoneRequest = components['schemas']['ZoneRequest'];
 export type ResponseConflict = components['responses']['Conflict'];
 export type ResponseForbidden = components['responses']['Forbidden'];
 export type ResponseInternal = components['responses']['Internal'];
@@ -5211,6 +5441,52 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getActivity: {
+        parameters: {
+            query?: {
+                /** @description Only those of this stream. */
+                stream_id?: components["schemas"]["Label"];
+                /** @description Only episodes that last at this time of the media, in milliseconds, or end or start later. */
+                from?: components["schemas"]["Int64"];
+                /** @description Most items of the page; the list is whole when missing. */
+                limit?: number;
+                /** @description Start of the page, as the `Link` header of the page before says. */
+                cursor?: components["schemas"]["Cursor"];
+            };
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path: {
+                /** @description The run */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The episodes */
+            200: {
+                headers: {
+                    /** @description The next page, `rel="next"`; absent on the last */
+                    link?: string;
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunActivity"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     analyzeRun: {
         parameters: {
             query?: never;
@@ -5603,6 +5879,8 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
+                    /** @description True to take no notice of what moves outside of the zones. */
+                    activity_zones_only?: boolean | null;
                     fixed_fps?: components["schemas"]["Fps"] | null;
                     gate?: components["schemas"]["GateRequest"] | null;
                     /** @description Frames after which the ingest ends; 512 when missing. */
@@ -5618,6 +5896,8 @@ export interface operations {
                      */
                     source_uri: string;
                     stream_id?: components["schemas"]["Label"] | null;
+                    /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+                    zones?: components["schemas"]["ZoneRequest"][] | null;
                 };
             };
         };

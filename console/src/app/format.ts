@@ -24,6 +24,11 @@ export function score(value: number): string {
   return number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 }
 
+/** A share of the picture: `0.35 %`, `2.5 %`, `12 %`. */
+export function share(value: number): string {
+  return `${number(value * 100, { maximumFractionDigits: value < 0.00995 ? 2 : value < 0.0995 ? 1 : 0 })} %`;
+}
+
 export function bytes(value: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   const power = value < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(value) / 3));

@@ -1,8 +1,9 @@
 /** Events of a live run as they happen: its newest still, its descriptions and its other events, the newest first. */
 import { SvelteMap } from 'svelte/reactivity';
 import type { RunEvent } from 'sightline-client';
-import { causeOf, client, isGone, type Run } from '../api/client';
+import { causeOf, client, isGone, type Run, type Schemas } from '../api/client';
 import { DESCRIBED, follow } from '../api/follow';
+import { share, span } from '../app/format';
 import { t } from '../app/messages.svelte';
 
 /** Items that the page keeps; older ones are on the run's own page. */
@@ -103,6 +104,7 @@ export class LiveFeed {
         items.push(...this.#moment(event.seq, still.pts_ms, at, still.event_type, still.frame_index));
       } else if (DESCRIBED.has(kind)) items.push(this.#words(event.seq, pts ?? 0, at, payload as unknown as Said));
       else if (kind === 'loop_detected') items.push({ seq: event.seq, pts, at, kind: 'loop', text: t('feed.loop'), frame: Number(payload['frame_index']) });
+      else if (kind === 'activity_started' || kind === 'activity_ended') items.push(this.#activity(event.seq, kind, payload as unknown as Schemas.Episode, event.pts_ms));
       else {
         if (ENDS.has(kind)) this.ended = true;
         if (kind === 'run_deleted') this.gone = true;
@@ -126,6 +128,12 @@ export class LiveFeed {
   #moment(seq: number, pts: number, at: number, type: string, frame: number): Item[] {
     const kind = type === 'scene_cut' ? 'cut' : type === 'artifact_suspected' ? 'artifact' : 'still';
     return [{ seq, pts, at, kind, text: t(`feed.${kind}`), frame }];
+  }
+
+  #activity(seq: number, kind: 'activity_started' | 'activity_ended', { start_pts_ms: start, end_pts_ms: end, peak_score, peak_frame }: Schemas.Episode, now: number): Item {
+    const pts = end ?? start;
+    const text = t(`feed.${kind}`, { peak: share(peak_score), length: span(pts - start) });
+    return { seq, pts, at: this.at(pts, now), kind: 'other', text, frame: peak_frame };
   }
 
   #words(seq: number, pts: number, at: number, said: Said): Item {

@@ -1,5 +1,5 @@
 /** Publishing from this browser, over WHIP: one camera or screen at a time, which goes on while the person visits other pages. */
-import { HttpError } from 'sightline-client';
+import { HttpError, type Schemas } from 'sightline-client';
 import { causeOf, client, reasonOf } from '../api/client';
 import { apiUrl, connection } from '../api/connection.svelte';
 import { t, type Key } from '../app/messages.svelte';
@@ -29,7 +29,7 @@ class Publisher {
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Asks the browser for the picture, offers it to the server, and gives the run's id; `null` where that failed. */
-  async start(source: Source, attach: { label?: string; prompt?: string }): Promise<string | null> {
+  async start(source: Source, attach: Schemas.AttachConfig): Promise<string | null> {
     if (this.phase !== 'idle') return null;
     this.problem = '';
     this.source = source;
@@ -52,7 +52,7 @@ class Publisher {
     }
   }
 
-  async #offer(stream: MediaStream, attach: { label?: string; prompt?: string }): Promise<void> {
+  async #offer(stream: MediaStream, attach: Schemas.AttachConfig): Promise<void> {
     const peer = (this.#peer = new RTCPeerConnection());
     const [track] = stream.getVideoTracks();
     if (!track) throw new Error(t('publish.no_camera'));

@@ -6,6 +6,7 @@ import { connection } from '../api/connection.svelte';
 import { DESCRIBED, follow } from '../api/follow';
 import { ask } from '../api/http';
 import { isLive } from '../runs/words';
+import { episodeIndex, joined, type Episode, type Region } from '../timeline/episodes';
 import { IntervalIndex } from '../timeline/intervals';
 import { markerLanes, type Marker, type MarkerLane } from '../timeline/lanes';
 import { loopsOf } from '../timeline/loops';
@@ -16,6 +17,7 @@ import type { Still } from '../timeline/stills';
 import type { Limits } from '../timeline/view';
 import { Windows, type Asked } from '../timeline/windows';
 import { Work } from '../timeline/work';
+import type { Zone } from '../zones/geometry';
 
 export interface Analysis {
   id: string;
@@ -31,6 +33,9 @@ type Said = Pick<Schemas.Interaction, 'seq' | 'description' | 'confidence'> & Pa
 
 const OVERVIEW_POINTS = 4000;
 const MOST_LOOPS = 20;
+/** Episodes that are asked for at once, and that are held of the run's start; later ones are held where the view is. */
+const EPISODES_A_PAGE = 1000;
+const MOST_EPISODES = 20_000;
 /** A live run's new rows are asked for this often. */
 const ROWS_EVERY_MS = 1000;
 const RECORD_EVERY_MS = 2000;
@@ -43,6 +48,7 @@ export class RunData {
   words = $state.raw<readonly Word[]>([]);
   analyses = $state.raw<readonly Analysis[]>([]);
   loops = $state.raw<readonly LoopBand[]>([]);
+  episodes = $state.raw<readonly Episode[]>([]);
   /** Counts the arrivals of finer signals and of pictures. */
   came = $state(0);
   /** Signals of the run have come, or there are none. */
@@ -70,6 +76,12 @@ export class RunData {
   readonly lanes: MarkerLane[] = $derived(markerLanes(this.markers, this.limits.frameMs));
   readonly stillIndex = $derived(new IntervalIndex(this.stills, (still) => still.pts_ms, (still) => still.pts_ms));
   readonly wordIndex = $derived(new IntervalIndex(this.words, (word) => word.start, (word) => word.end));
+  readonly episodeIndex = $derived(episodeIndex(this.episodes));
+  /** It is known of the run what moves. */
+  readonly moves = $derived.by(() => {
+    void this.frames;
+    return this.episodes.length > 0 || (this.windows.overview?.levels.at(-1)?.curves.activity.max.some((value) => !Number.isNaN(value)) ?? false);
+  });
   readonly gaps = $derived.by(() => {
     void this.frames;
     const points = this.windows.overview?.levels[0];
@@ -94,8 +106,9 @@ export class RunData {
     this.error = null;
     try {
       // Words after the stills, so that none before the last still is missing: what follows it comes as events.
-      const told = this.loadStills().then(() => this.loadWords());
-      await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), told, this.loadAnalyses()]);
+      const [signals, stills] = [this.loadSignals(), this.loadStills()];
+      const told = Promise.all([stills.then(() => this.loadWords()), Promise.all([signals, stills]).then(() => this.loadEpisodes())]);
+      await Promise.all([this.loadRecord(), signals, this.loadMarkers(), told, this.loadAnalyses()]);
       void this.loadLoops();
       void this.loadCut();
       void this.keepUp();
@@ -165,6 +178,48 @@ export class RunData {
     this.seq = keyframes.reduce((seq, still) => Math.max(seq, still.seq), this.seq);
   }
 
+  /** Loads the first page of the episodes; the others follow. */
+  private async loadEpisodes(): Promise<void> {
+    const page = await this.pageOfEpisodes({});
+    this.episodes = page.episodes;
+    void this.loadMoreEpisodes(page.next).catch(() => {});
+  }
+
+  private async loadMoreEpisodes(next: string | undefined): Promise<void> {
+    for (let count = EPISODES_A_PAGE; next; count += EPISODES_A_PAGE) {
+      if (count >= MOST_EPISODES) return void (this.heldEpisodes = this.episodes);
+      const page = await this.pageOfEpisodes({ cursor: next });
+      this.episodes = joined(this.episodes, page.episodes);
+      next = page.next;
+    }
+  }
+
+  private async pageOfEpisodes(query: { cursor?: string; from?: number }): Promise<{ episodes: Episode[]; next: string | undefined }> {
+    const asked = { ...query, stream_id: this.episodesOf, limit: EPISODES_A_PAGE };
+    const answer = await ask(`v1/runs/${this.id}/activity`, { query: asked, signal: this.stopped.signal });
+    const { episodes } = (await answer.json()) as Schemas.RunActivity;
+    return { episodes, next: /[?&]cursor=([^&>]+)/.exec(answer.headers.get('link') ?? '')?.[1] };
+  }
+
+  /** The stream whose signals are shown. */
+  private get episodesOf(): string | undefined {
+    return this.stream ?? this.windows.overview?.stream ?? undefined;
+  }
+
+  /** Those of the run's start, where there are more than are held. */
+  private heldEpisodes: readonly Episode[] | null = null;
+  private episodesFrom = -1;
+
+  /** Has the episodes of a view that lies behind those that are held. */
+  async wantEpisodes(from: number, to: number): Promise<void> {
+    const last = this.heldEpisodes?.at(-1)?.start_pts_ms ?? Infinity;
+    const start = Math.round(Math.max(from - (to - from), last));
+    if (to <= last || start === this.episodesFrom) return;
+    this.episodesFrom = start;
+    const { episodes } = await this.pageOfEpisodes({ from: start }).catch(() => ({ episodes: [] }));
+    if (start === this.episodesFrom) this.episodes = joined(this.heldEpisodes!, episodes);
+  }
+
   private async loadWords(): Promise<void> {
     const { interactions } = await client.getInteractions(this.id, {}, { signal: this.stopped.signal });
     this.words = toWords(interactions);
@@ -187,6 +242,21 @@ export class RunData {
       if (!answer.has_more) return;
       from = answer.next_from_seq;
     }
+  }
+
+  /** The zones that the newest recording was made with, as its request named them. */
+  async zones(): Promise<{ zones: Zone[]; only: boolean }> {
+    let asked: { zones?: Zone[] | null; activity_zones_only?: boolean | null } = {};
+    await this.queried('ingest_started', ({ ingest }) => (asked = ingest as typeof asked));
+    return { zones: asked.zones ?? [], only: asked.activity_zones_only ?? false };
+  }
+
+  /** Boxes of what moves, of the frames that have one, where the run has at most so many. */
+  async boxes(most: number, signal: AbortSignal): Promise<{ frame: number; box: Region }[]> {
+    const query = { stream_id: this.stream, max_points: most };
+    const answer = await ask(`v1/runs/${this.id}/signals`, { query, signal });
+    const { signals } = (await answer.json()) as { signals: Schemas.RecordedFrame[] | null };
+    return (signals ?? []).flatMap(({ frame_index: frame, activity_region: box }) => (box ? [{ frame, box }] : []));
   }
 
   /** Finds how far each loop goes and how often it repeats, by the hashes after its start. */
@@ -241,7 +311,7 @@ export class RunData {
     every(ROWS_EVERY_MS, () => this.loadSignals(), () => !this.gone && (this.live || this.record?.active_job != null));
     await follow(this.id, this.seq, signal, (events) => this.take(events)).catch((error) => this.failed(error));
     if (signal.aborted || this.gone) return;
-    await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadAnalyses()]).catch((error) => this.failed(error));
+    await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadAnalyses(), this.loadEpisodes()]).catch((error) => this.failed(error));
     if (this.record?.status === 'failed') await this.loadFailure();
   }
 
@@ -254,10 +324,14 @@ export class RunData {
     const stills: Still[] = [];
     const said: Said[] = [];
     const markers: Marker[] = [];
+    const episodes: Episode[] = [];
     for (const { kind: told, payload, seq } of events) {
       const kind: string = told;
       if (kind === 'keyframe_stored') stills.push(payload as unknown as Still);
       else if (kind === 'marker_emitted') markers.push(payload as unknown as Marker);
+      else if (kind === 'activity_started') episodes.push({ ...(payload as Episode), end_frame: null, end_pts_ms: null });
+      else if (kind === 'activity_ended') episodes.push(payload as Episode);
+      else if (kind === 'ingest_started') this.episodes = [];
       else if (DESCRIBED.has(kind)) said.push({ ...(payload as Omit<Said, 'seq'>), seq, start_pts_ms: (payload as { pts_ms: number }).pts_ms });
       else if (kind === 'semantic_chunk_inferred') void this.loadWords().catch(() => {});
       else if (kind === 'analysis_generated') void Promise.all([this.loadAnalyses(), this.loadMarkers()]).catch(() => {});
@@ -275,7 +349,9 @@ export class RunData {
     this.bound();
     if (newWords.length) this.words = ended([...this.words, ...newWords]);
     if (newMarkers.length) this.markers = [...this.markers, ...newMarkers];
-    this.arrived += newWords.length || newStills.length || newMarkers.length;
+    const newEpisodes = episodes.filter((episode) => episode.stream_id === (this.episodesOf ?? episode.stream_id));
+    if (newEpisodes.length) this.episodes = joined(this.episodes, newEpisodes);
+    this.arrived += newWords.length || newStills.length || newMarkers.length || newEpisodes.length;
   }
 
   /** Highest value of a signal within a range. */

@@ -1,21 +1,25 @@
-/** The state of a run page: the view, the head, the selection; all lanes and panels derive from it. */
+/** The state of a run page: the view, the head, the selection; all lanes and panels derive from it. Long because every move is one of its. */
 
 import { settings } from '../app/settings.svelte';
 import { writePlace, type Place } from '../timeline/address';
 import { compared, type Comparison } from '../timeline/compare';
-import type { Tried } from '../timeline/gate';
+import { episodeEnd, episodeIndex, peakOf, type Episode } from '../timeline/episodes';
+import type { IntervalIndex } from '../timeline/intervals';
 import { endOf, markerLanes, QUIET_TYPES, type Marker, type MarkerLane } from '../timeline/lanes';
-import type { Word } from '../timeline/render/scene';
+import type { Tried, Word } from '../timeline/render/scene';
 import { levelOf, span, zoneOffset, type View } from '../timeline/scale';
 import { frameAt, timeOfFrame, type Thresholds } from '../timeline/signals';
 import { snapped } from '../timeline/snap';
 import type { Still } from '../timeline/stills';
 import { advanced, clamped, fitted, panned, revealed, tailed, ViewStack, whole, zoomed, type Move, type Tail } from '../timeline/view';
+import type { Draft } from '../zones/zones.svelte';
 import { worthALane, type RunData } from './data.svelte';
 
 export type Selection =
   | { kind: 'marker'; id: string }
   | { kind: 'frame'; frame: number }
+  /** By its first frame. */
+  | { kind: 'episode'; start: number }
   | { kind: 'range'; from: number; to: number };
 
 export const EVERY_SIGNAL = ['scene', 'luma', 'flicker', 'noise', 'ghosting'] as const;
@@ -26,6 +30,8 @@ export class RunPage {
   view = $state.raw<View>({ from: 0, to: 1 });
   head = $state(0);
   hover = $state<number | null>(null);
+  /** The episode under the pointer, or that the keyboard has reached. */
+  pointed = $state.raw<Episode | null>(null);
   selection = $state.raw<Selection | null>(null);
   tail = $state.raw<Tail>({ following: false, unseen: 0 });
   clock = $state(false);
@@ -39,9 +45,11 @@ export class RunPage {
   width = $state(1000);
   /** Said politely to screen readers: what a jump reached. */
   said = $state('');
-  tried = $state.raw<{ limits: Thresholds; decisions: ReadonlyMap<number, Tried> } | null>(null);
+  tried = $state.raw<{ limits: Thresholds; decisions: ReadonlyMap<number, Tried>; episodes: readonly Episode[] | null } | null>(null);
   other = $state.raw<{ id: string; markers: readonly Marker[] } | null>(null);
   onlyDifferences = $state(false);
+  /** Zones that are drawn over the picture. */
+  draft = $state.raw<Draft | null>(null);
   search = $state<string | undefined>(undefined);
   hits = $state.raw<readonly number[]>([]);
 
@@ -63,13 +71,20 @@ export class RunPage {
     return this.data.markers.find((marker) => marker.marker_id === selection.id)
       ?? this.other?.markers.find((marker) => marker.marker_id === selection.id) ?? null;
   });
+  /** Episodes that are shown: recorded ones, or those of limits that are tried. */
+  readonly episodes: IntervalIndex<Episode> = $derived.by(() => (this.tried?.episodes ? episodeIndex(this.tried.episodes) : this.data.episodeIndex));
+  readonly episode: Episode | null = $derived.by(() => {
+    const { selection } = this;
+    return selection?.kind === 'episode' ? (this.episodes.items.find((one) => one.start_frame === selection.start) ?? null) : null;
+  });
   /** The frame that the inspector is about. */
   readonly frame: number = $derived.by(() => {
     if (this.selection?.kind === 'frame') return this.selection.frame;
     if (this.marker) return this.marker.start_frame;
+    if (this.episode) return this.episode.peak_frame;
     return this.frameOf(this.head);
   });
-  readonly band: { from: number; to: number; marker?: string; frame?: number } | null = $derived.by(() => this.bandOf());
+  readonly band: { from: number; to: number; marker?: string; frame?: number; episode?: number } | null = $derived.by(() => this.bandOf());
   readonly word: Word | undefined = $derived.by(() => this.data.wordIndex.meeting(this.head, this.head).filter((word) => this.head < word.end).at(-1));
 
   private stack: ViewStack | null = null;
@@ -105,9 +120,11 @@ export class RunPage {
     this.clock = (place.clock ?? false) && this.origin !== null;
     this.extra = place.lanes ?? [];
     this.search = place.q;
-    this.selection = place.m ? { kind: 'marker', id: place.m } : place.f !== undefined ? { kind: 'frame', frame: place.f } : null;
+    this.selection = place.m ? { kind: 'marker', id: place.m } : place.f !== undefined ? { kind: 'frame', frame: place.f }
+      : place.e !== undefined ? { kind: 'episode', start: place.e } : null;
     if (place.m && place.t === undefined && this.marker) this.head = this.marker.start_pts_ms;
     if (place.f !== undefined && place.t === undefined) this.head = this.timeOf(place.f);
+    if (this.episode && place.t === undefined) this.head = this.peakTime(this.episode);
     if (first) {
       this.stack = new ViewStack(this.view);
       this.tail = { following: this.data.live && place.from === undefined && place.t === undefined, unseen: 0 };
@@ -124,6 +141,7 @@ export class RunPage {
       ...(this.tail.following ? {} : (this.goal ?? this.view)),
       m: selection?.kind === 'marker' ? selection.id : undefined,
       f: selection?.kind === 'frame' ? selection.frame : undefined,
+      e: selection?.kind === 'episode' ? selection.start : undefined,
       a: this.analysis,
       b: this.other?.id,
       lanes: this.extra.length ? [...this.extra] : undefined,
@@ -305,6 +323,27 @@ export class RunPage {
     this.go(still.pts_ms);
   }
 
+  /** The moment of an episode's highest score, of its still where there is one. */
+  private peakTime(episode: Episode): number {
+    const near = peakOf(episode);
+    const reach = Math.max(2000, this.data.limits.frameMs * 4);
+    return this.data.stillIndex.meeting(near - reach, near + reach).find((still) => still.frame_index === episode.peak_frame)?.pts_ms ?? near;
+  }
+
+  selectEpisode(episode: Episode): void {
+    this.selection = { kind: 'episode', start: episode.start_frame };
+    this.go(this.peakTime(episode));
+  }
+
+  /** The next episode, or the one before. */
+  moved(direction: 1 | -1): boolean {
+    const { episodes: index } = this;
+    const at = this.episode?.start_pts_ms ?? this.head;
+    const found = direction > 0 ? index.after(at) : index.before(at);
+    if (found) this.selectEpisode(found);
+    return found !== undefined;
+  }
+
   selectRange(from: number, to: number): void {
     this.selection = { kind: 'range', from: this.inside(Math.min(from, to)), to: this.inside(Math.max(from, to)) };
     this.store(false);
@@ -372,6 +411,10 @@ export class RunPage {
       const cuts = marker.event_type === 'scene_cut' ? this.data.lanes.find((lane) => lane.kind === 'cut')?.index : undefined;
       const to = cuts ? (cuts.after(marker.start_pts_ms)?.start_pts_ms ?? end) : endOf(marker, frameMs);
       return { from: marker.start_pts_ms, to, marker: marker.marker_id, frame: marker.start_frame };
+    }
+    if (this.episode) {
+      const { start_pts_ms: from, start_frame, peak_frame } = this.episode;
+      return { from, to: episodeEnd(this.episode, frameMs, end), episode: start_frame, frame: peak_frame };
     }
     if (selection?.kind !== 'frame') return null;
     const from = this.timeOf(selection.frame);

@@ -1,8 +1,9 @@
 /** Names, moments and sentences of the run page. */
 
-import { score } from '../app/format';
+import { score, share, span } from '../app/format';
 import { t, type Key } from '../app/messages.svelte';
 import type { RunPage } from './page.svelte';
+import type { Episode } from '../timeline/episodes';
 import { clockText, timeText } from '../timeline/scale';
 import type { Thresholds } from '../timeline/signals';
 
@@ -25,6 +26,18 @@ export function momentText(page: Pick<RunPage, 'clock' | 'origin'>, ms: number, 
   return page.clock && page.origin !== null ? clockText(ms + page.origin, digits) : timeText(ms, digits);
 }
 
+/** Names in the order of a list, as the language joins them. */
+export const listed = (names: readonly string[]): string =>
+  new Intl.ListFormat(document.documentElement.lang || 'en', { type: 'conjunction' }).format(names);
+
+/** An episode in one line: start, length, peak, zones. */
+export function episodeText(page: Pick<RunPage, 'clock' | 'origin'>, episode: Episode): string {
+  const { start_pts_ms: start, end_pts_ms: end, peak_score: peak, zones } = episode;
+  const length = end === null ? t('activity.lasts') : span(end - start);
+  const told = t('activity.line', { start: momentText(page, start, 1), length, peak: share(peak) });
+  return zones.length ? t('activity.line_zones', { told, zones: listed(zones) }) : told;
+}
+
 /** A frame as `GET frames/{n}` tells of it. */
 export interface FrameAnswer {
   frame_index: number;
@@ -34,11 +47,15 @@ export interface FrameAnswer {
   ghosting_score: number;
   noise_variance_score: number;
   scene_score: number | null;
+  activity_score: number | null;
   kept: boolean;
   reason: string;
   luma_shift: number | null;
   thresholds: Thresholds;
 }
+
+/** As much moves in it as starts an episode of activity. */
+export const isOver = ({ activity_score: score, thresholds }: FrameAnswer): boolean => score !== null && score >= (thresholds.activity_on ?? Infinity);
 
 export interface Bar {
   signal: 'scene' | 'luma_step' | 'flicker' | 'ghosting' | 'noise';
@@ -77,18 +94,25 @@ export function why(frame: FrameAnswer, first: number, name: (signal: Bar['signa
   const over = (key: Key, one: Bar, colour: 'cut' | 'art', more = {}): Sentence =>
     ({ key, parameters: { v: score(one.value), l: score(one.limit), ...more }, colour });
   const every = frame.thresholds.keepalive_frames;
+  const ms = frame.thresholds.keepalive_ms;
   switch (frame.reason) {
     case 'initial_frame':
       return plain('why.initial_frame');
     case 'scene_cut':
       return frame.scene_score === null ? plain('why.scene_cut_hash') : over('why.scene_cut', bar('scene'), 'cut');
+    case 'activity_started':
+    case 'activity_peak':
+    case 'activity_settled':
+      return plain(`why.${frame.reason}`, { v: share(frame.activity_score ?? 0), l: share(frame.thresholds.activity_on ?? 0) });
     case 'periodic_keepalive':
-      return plain('why.periodic_keepalive', { n: every });
+      return ms ? plain('why.periodic_keepalive_ms', { every: span(ms) }) : plain('why.periodic_keepalive', { n: every });
     case 'exposure_shift':
       return over('why.exposure_shift', bar('luma_step'), 'art');
     case 'no_trigger': {
-      const nearest = bars.reduce((best, one) => (share(one) > share(best) ? one : best));
+      if (isOver(frame)) return plain('why.activity_goes_on', { v: share(frame.activity_score!) });
+      const nearest = bars.reduce((best, one) => (shareOf(one) > shareOf(best) ? one : best));
       const numbers = { signal: name(nearest.signal), v: score(nearest.value), l: score(nearest.limit) };
+      if (ms) return plain('why.no_trigger_ms', { ...numbers, every: span(ms) });
       if (every === 0) return plain('why.no_trigger_no_clock', numbers);
       const next = first + (Math.floor((frame.frame_index - first) / every) + 1) * every;
       return plain('why.no_trigger', { ...numbers, n: String(next) });
@@ -102,7 +126,7 @@ export function why(frame: FrameAnswer, first: number, name: (signal: Bar['signa
   return plain(frame.kept ? 'why.other_kept' : 'why.other', { reason: frame.reason.replaceAll('_', ' ') });
 }
 
-const share = (bar: Bar): number => (bar.limit > 0 ? bar.value / bar.limit : bar.value > 0 ? Infinity : 0);
+const shareOf = (bar: Bar): number => (bar.limit > 0 ? bar.value / bar.limit : bar.value > 0 ? Infinity : 0);
 
 /** Colour of a reason among the data. */
 export const colourOf = (reason: string): 'cut' | 'art' | null =>

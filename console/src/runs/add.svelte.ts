@@ -1,6 +1,8 @@
 /** New runs: a file is uploaded, a run made for it, and its analysis started as a job that goes on by itself. */
 import { client, reasonOf, uploader, type Model } from '../api/client';
 import { t } from '../app/messages.svelte';
+import type { ZoneFields } from '../zones/geometry';
+import { kept } from '../zones/zones.svelte';
 
 const PLACE = 'sightline.analysis';
 /** The most that the server analyses of a source. */
@@ -85,8 +87,8 @@ class Additions {
 
 export const additions = new Additions();
 
-/** Makes a run for a source and starts its analysis; gives the run's id. A run whose source was refused is not left behind. */
-export async function analyse(source: string, label: string | null, { model, prompt, every }: Choice): Promise<string> {
+/** Makes a run for a source and starts its analysis, which watches `zones`; gives the run's id. A run whose source was refused is not left behind. */
+export async function analyse(source: string, label: string | null, { model, prompt, every }: Choice, zones: ZoneFields = kept.fields): Promise<string> {
   const { models } = await client.listModels();
   const ready = models.filter((other) => other.availability === 'ready');
   const asked = model === '' ? undefined : (ready.find((other) => other.id === model) ?? ready[0]);
@@ -97,6 +99,7 @@ export async function analyse(source: string, label: string | null, { model, pro
       model: (asked ?? models[0])?.id ?? 'qwen3-vl-8b',
       max_frames: FRAMES_MAX,
       include_frame_metadata: false,
+      ...zones,
       ...(asked ? { semantic_prompt: prompt.trim() || t('add.default_prompt'), chunk_size: every } : {}),
     });
   } catch (error) {

@@ -8,6 +8,8 @@ export interface Place {
   /** Selected marker or frame. */
   m?: string;
   f?: number;
+  /** First frame of the selected episode. */
+  e?: number;
   /** Shown and compared analysis. */
   a?: string;
   b?: string;
@@ -36,6 +38,7 @@ export function readPlace(search: string): Place {
   const place: Place = {
     t: number(query.get('t')),
     f: number(query.get('f'), true),
+    e: number(query.get('e'), true),
     m: matching(query.get('m'), /^mk-[0-9a-f]{16}$/),
     a: matching(query.get('a'), /^an-[0-9a-f]{16}$/),
     b: matching(query.get('b'), /^an-[0-9a-f]{16}$/),
@@ -58,6 +61,7 @@ export function writePlace(place: Place): Record<keyof Place, string | null> {
     to: view ? ms(place.to) : null,
     m: place.m ?? null,
     f: place.f === undefined ? null : String(place.f),
+    e: place.e === undefined ? null : String(place.e),
     a: place.a ?? null,
     b: place.b ?? null,
     lanes: place.lanes?.join(',') || null,

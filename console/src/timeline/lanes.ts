@@ -81,7 +81,7 @@ export function joinedLanes(lanes: readonly MarkerLane[], frameMs: number): Mark
 
 export interface Row {
   id: string;
-  kind: 'overview' | 'ruler' | 'film' | 'words' | 'markers' | 'signal';
+  kind: 'overview' | 'ruler' | 'film' | 'words' | 'activity' | 'markers' | 'signal';
   y: number;
   height: number;
   lane?: MarkerLane;
@@ -97,13 +97,14 @@ export interface LayoutOptions {
   folded: ReadonlyMap<SignalName, number>;
   words: boolean;
   stills: boolean;
+  activity: boolean;
   compact: boolean;
   /** Two halves for two analyses. */
   compare: boolean;
 }
 
 export const HEIGHTS = {
-  overview: 35, ruler: 23, film: 49, ticks: 18, words: 43, lane: 22, compared: 38, signal: 30, folded: 18,
+  overview: 35, ruler: 23, film: 49, ticks: 18, words: 43, activity: 44, lane: 22, compared: 38, signal: 30, folded: 18,
 } as const;
 /** Still and ticks of the phone. */
 const COMPACT = { overview: 33, film: 44 };
@@ -128,6 +129,10 @@ export function layout(options: LayoutOptions): Layout {
     add({ id: 'film', kind: 'film', height: (options.compact ? COMPACT.film : HEIGHTS.film) + HEIGHTS.ticks });
   const fixed = y;
   if (options.words) add({ id: 'words', kind: 'words', height: HEIGHTS.words });
+  if (options.activity) {
+    const quiet = options.folded.get('activity');
+    add({ id: 'activity', kind: 'activity', height: quiet === undefined ? HEIGHTS.activity : HEIGHTS.folded, signal: 'activity', quiet });
+  }
   const laneHeight = options.compare ? HEIGHTS.compared : HEIGHTS.lane;
   if (options.lanes.length) y += 4;
   for (const lane of options.lanes) add({ id: `lane:${lane.type}`, kind: 'markers', height: laneHeight, lane });

@@ -1,7 +1,5 @@
 /** Spans in which pictures repeat, as `gate::loops` finds their start. */
 
-import { bitsBetween } from './gate';
-
 export interface Loop {
   /** Places of the first frame of the repetition and of the last frame of it. */
   first: number;
@@ -12,6 +10,12 @@ export interface Loop {
 
 const RING = 8;
 const SAME_PICTURE_BITS = 6;
+
+export function bitsBetween(a: bigint, b: bigint): number {
+  let [rest, bits] = [a ^ b, 0];
+  for (; rest > 0n; rest &= rest - 1n) bits++;
+  return bits;
+}
 
 const same = (a: bigint, b: bigint): boolean => bitsBetween(a, b) <= SAME_PICTURE_BITS;
 

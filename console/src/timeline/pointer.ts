@@ -1,6 +1,7 @@
 /** Pointer, wheel and touch on the plot: pan, zoom, select, set the head. */
 
 import type { RunPage } from '../run/page.svelte';
+import type { Episode } from './episodes';
 import { endOf, type Layout, type Marker, type Row } from './lanes';
 import { levelOf, span, tOf } from './scale';
 import { slots } from './stills';
@@ -56,7 +57,7 @@ export class Pointer {
     on('pointermove', (event) => this.moved(event, element));
     on('pointerup', (event) => this.released(event, element));
     on('pointercancel', (event) => this.dropped(event));
-    on('pointerleave', () => (this.plot.page().hover = null));
+    on('pointerleave', () => (this.plot.page().hover = this.plot.page().pointed = null));
     on('dblclick', (event) => this.doubled(event));
     on('wheel', (event) => this.wheeled(event), false);
     on('contextmenu', (event) => this.gesture === 'range' && event.preventDefault(), false);
@@ -131,6 +132,7 @@ export class Pointer {
     if (!this.down.has(event.pointerId)) {
       const row = this.rowAt(at.y);
       page.hover = row && row.kind !== 'overview' ? this.time(at.x) : null;
+      page.pointed = (row?.kind === 'activity' && this.episodesAt(at.x)[0]) || null;
       element.style.cursor = this.cursorAt(at, row);
       return;
     }
@@ -145,7 +147,7 @@ export class Pointer {
     const perPx = span(page.view) / width;
     if (this.gesture === 'pan') {
       element.style.cursor = 'grabbing';
-      page.hover = null;
+      page.hover = page.pointed = null;
       page.pan((before.x - at.x) * perPx);
     } else if (this.gesture === 'range') page.selectRange(page.meant(this.time(this.start.x), event.altKey), page.meant(this.time(at.x), event.altKey));
     else if (this.gesture !== 'none') this.windowMoved(at.x, (at.x - before.x) * (span(whole(page.data.limits)) / width));
@@ -199,12 +201,13 @@ export class Pointer {
     if (row?.kind === 'overview') return;
     if (row?.kind === 'film' && this.clickedFilm(row, x, y)) return;
     if (row?.kind === 'markers' && this.clickedLane(row, x)) return;
+    if (row?.kind === 'activity' && this.clickedActivity(x)) return;
     if (row?.kind === 'words') {
       const word = page.data.wordIndex.meeting(this.time(x), this.time(x)).at(-1);
       if (word) return page.go(word.start, { reveal: false });
     }
     page.go(page.meant(this.time(x), free), { reveal: false });
-    if (page.selection?.kind !== 'marker' || !page.band || page.head < page.band.from || page.head > page.band.to) page.clear();
+    if (!page.selection || !['marker', 'episode'].includes(page.selection.kind) || !page.band || page.head < page.band.from || page.head > page.band.to) page.clear();
   }
 
   private clickedFilm(row: Row, x: number, y: number): boolean {
@@ -236,6 +239,26 @@ export class Pointer {
     const page = this.plot.page();
     const reach = (span(page.view) / this.plot.width()) * REACH_PX;
     return row.lane!.index.meeting(this.time(x) - reach, this.time(x) + reach);
+  }
+
+  /** Episodes at a place, those that last there first. */
+  private episodesAt(x: number): Episode[] {
+    const page = this.plot.page();
+    const [t, reach] = [this.time(x), (span(page.view) / this.plot.width()) * REACH_PX];
+    const lasts = (one: Episode) => one.start_pts_ms <= t && (one.end_pts_ms ?? Infinity) >= t;
+    return page.episodes.meeting(t - reach, t + reach).sort((a, b) => Number(lasts(b)) - Number(lasts(a)));
+  }
+
+  private clickedActivity(x: number): boolean {
+    const page = this.plot.page();
+    const found = this.episodesAt(x);
+    const perPx = span(page.view) / this.plot.width();
+    const small = found.filter((one) => (one.end_pts_ms ?? Infinity) - one.start_pts_ms < perPx * 4);
+    if (small.length > 2) {
+      const ends = small.map((one) => one.end_pts_ms!);
+      page.fit(Math.min(...small.map((one) => one.start_pts_ms)) - perPx * 4, Math.max(...ends) + perPx * 4);
+    } else if (found[0]) page.selectEpisode(found[0]);
+    return found.length > 0;
   }
 
   /** A click on one marker selects it, on several that are drawn as one zooms to them. */
@@ -287,6 +310,7 @@ export class Pointer {
   }
 
   private cursorAt({ x }: { x: number; y: number }, row: Row | undefined): string {
+    const page = this.plot.page();
     if (row?.kind === 'overview') {
       const { from, to } = this.plot.window();
       if (Math.abs(x - from) <= HANDLE_PX || Math.abs(x - to) <= HANDLE_PX) return 'ew-resize';
@@ -295,6 +319,7 @@ export class Pointer {
     if (row?.kind === 'ruler') return 'text';
     if (row?.kind === 'film' || row?.kind === 'words') return 'pointer';
     if (row?.kind === 'markers' && this.markersAt(row, x).length > 0) return 'pointer';
+    if (row?.kind === 'activity' && page.pointed) return 'pointer';
     return 'grab';
   }
 }

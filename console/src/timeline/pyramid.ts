@@ -2,7 +2,7 @@
 
 import { firstWhere } from './order';
 
-export const SIGNALS = ['scene', 'luma', 'flicker', 'ghosting', 'noise'] as const;
+export const SIGNALS = ['scene', 'luma', 'flicker', 'ghosting', 'noise', 'activity'] as const;
 export type SignalName = (typeof SIGNALS)[number];
 
 export interface Curve {

@@ -5,8 +5,8 @@ import { emptySeries, SIGNALS, type Series, type SignalName } from './pyramid';
 
 /** Reasons of the gate, weakest first: the place is the rank of a mark and its bit in a series. */
 export const REASONS = [
-  'no_trigger', 'initial_frame', 'periodic_keepalive', 'exposure_shift', 'noise_variance_spike',
-  'ghosting_suspected', 'flicker_suspected', 'scene_cut',
+  'no_trigger', 'initial_frame', 'periodic_keepalive', 'activity_settled', 'activity_peak', 'activity_started',
+  'exposure_shift', 'noise_variance_spike', 'ghosting_suspected', 'flicker_suspected', 'scene_cut',
 ] as const;
 export type Reason = (typeof REASONS)[number];
 
@@ -16,10 +16,15 @@ export const FIELDS: Record<SignalName, string> = {
   flicker: 'flicker_score',
   ghosting: 'ghosting_score',
   noise: 'noise_variance_score',
+  activity: 'activity_score',
 };
 
 export interface Thresholds {
   keepalive_frames: number;
+  /** A frame is kept each so many ms in place of that. */
+  keepalive_ms?: number | null;
+  activity_on?: number;
+  activity_off?: number;
   scene_cut: number;
   luma_shift: number;
   flicker: number;
@@ -29,7 +34,13 @@ export interface Thresholds {
 
 /** Threshold of a curve; luma has none, its step has. */
 export const limitOf = (name: SignalName, limits: Thresholds): number | null =>
-  name === 'luma' ? null : name === 'scene' ? limits.scene_cut : limits[name];
+  name === 'luma' ? null : name === 'scene' ? limits.scene_cut : name === 'activity' ? (limits.activity_on ?? null) : limits[name];
+
+/** Height of a value in its lane, 0 to 1. What moves is often a hundredth of the picture: its third root keeps that in sight. */
+export const heightOf = (name: SignalName, value: number): number => {
+  const inside = Math.min(1, Math.max(0, value));
+  return name === 'activity' ? Math.cbrt(inside) : inside;
+};
 
 interface Answer {
   stream_id: string | null;

@@ -8,6 +8,7 @@ export interface Still {
   event_type: string;
   description: string;
   image_sha256: string;
+  reason?: string | null;
 }
 
 export interface Slot {
@@ -19,9 +20,9 @@ export interface Slot {
   earlier: boolean;
 }
 
-/** A cut tells most, then an artifact, then what was described, then the rest. */
+/** A cut tells most, then an artifact, then what was described, then what moves, then the rest. */
 const weight = (still: Still): number =>
-  still.event_type === 'scene_cut' ? 3 : still.event_type === 'artifact_suspected' ? 2 : still.description ? 1 : 0;
+  still.event_type === 'scene_cut' ? 3 : still.event_type === 'artifact_suspected' ? 2 : still.description ? 1 : still.reason?.startsWith('activity') ? 0.5 : 0;
 
 export function telling(stills: readonly Still[]): Still | undefined {
   return stills.reduce<Still | undefined>(

@@ -39,7 +39,7 @@ const MOST_BYTES = 64 << 20;
 const MOST_FETCHES = 6;
 /** Frames before and after the head of which the exact times are wanted. */
 const NEAR = 60;
-const BYTES_A_POINT = 106;
+const BYTES_A_POINT = 118;
 
 export class Windows {
   overview: Levels | null = null;

@@ -27,12 +27,17 @@ const RECIPES: Record<string, { from: string[]; args: string }> = {
     from: [scene('testsrc2', 3), scene('mandelbrot', 3, ',trim=duration=3').replace(':d=3', ''), scene('smptehdbars', 3), scene('testsrc', 3)],
     args: `[0:v]setsar=1[a];[1:v]setsar=1[b];[2:v]setsar=1,noise=alls=80:allf=t:enable='between(t,1,2)'[c];[3:v]setsar=1[d];[a][b][c][d]concat=n=4:v=1:a=0,format=yuv420p`,
   },
+  /** 12 s at 25 a second, one shot: something walks from left to right from 3 to 5 s, and stands up at the right from 8 to 9 s. */
+  'walk.mp4': {
+    from: ['color=0x64748b:s=640x360:r=25:d=12', 'color=0xf8fafc:s=60x120:r=25:d=12'],
+    args: `[0:v][1:v]overlay=x='if(lt(t,3),40,if(lt(t,5),40+200*(t-3),440))':y='if(lt(t,8),200,if(lt(t,9),200-100*(t-8),100))':eval=frame,format=yuv420p`,
+  },
   /** 4 s at 10 a second, one shot. */
   'still.mp4': { from: ['smptebars=s=320x180:r=10:d=4'], args: '[0:v]format=yuv420p' },
 };
 
 /** Path of a clip of `RECIPES`, drawn where it is not there yet; those of Big Buck Bunny need it. */
-export function clip(name: 'cuts.mp4' | 'still.mp4' | 'meadow.mp4' | 'burrow.mp4' | 'wall.mp4'): string {
+export function clip(name: 'cuts.mp4' | 'walk.mp4' | 'still.mp4' | 'meadow.mp4' | 'burrow.mp4' | 'wall.mp4'): string {
   const path = join(FOLDER, name);
   if (existsSync(path)) return path;
   mkdirSync(FOLDER, { recursive: true });

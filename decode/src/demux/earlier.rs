@@ -1,4 +1,4 @@
-//! A source that goes on from frames of an earlier connection.
+//! A source without a known end, which goes on from frames of an earlier connection.
 
 use media::Timestamp;
 
@@ -19,6 +19,13 @@ pub struct Earlier {
 }
 
 impl Demuxer {
+    /// For an input that is made while it is read, and of which nothing says when that ends.
+    #[must_use]
+    pub fn endless(mut self) -> Demuxer {
+        self.stream.is_endless = true;
+        self
+    }
+
     /// For a source that goes on from these frames: what comes of it is counted and timed from there.
     #[must_use]
     pub fn after(self, earlier: Earlier) -> Demuxer {

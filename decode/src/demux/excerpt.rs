@@ -14,7 +14,7 @@ use media::{Codec, Timestamp};
 use super::Demuxer;
 use crate::{
     DecodeError,
-    engine::open_software,
+    decoder::open_software,
     ffi::{AvError, Muxer, OnDamage, Packet},
     file::frame_ticks,
 };

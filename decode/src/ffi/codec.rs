@@ -14,14 +14,14 @@ use media::{Codec, PixelsLost};
 
 use super::{
     AvError, Device, Packet, Parameters, RawFrame,
+    av_frame::format_name,
+    callbacks::{CallbackState, get_buffer, pick_format},
     device::{self, Nvidia},
-    guard::{Guard, get_buffer, pick_format},
-    holes::has_holes,
-    kept::{self, Keeper, Pool},
-    picture::format_name,
+    device_frame::{self, DeviceFrameOwner, Pool},
     size::SizeGuard,
+    undecoded_blocks::has_holes,
 };
-use crate::{Backend, BackendError, DecodeError, Limits, engine::Engine};
+use crate::{Backend, BackendError, DecodeError, Limits, decoder::FrameDecoder};
 
 /// Result of asking a decoder for a picture.
 pub(crate) enum Output {
@@ -52,7 +52,7 @@ const OWN_SURFACES: i32 = 1 << 3;
 /// Owns an open `AVCodecContext`.
 pub(crate) struct Context {
     raw: NonNull<ffi::AVCodecContext>,
-    guard: Arc<Guard>,
+    guard: Arc<CallbackState>,
     backend: Backend,
     nvidia: Option<Nvidia>,
     /// Its pictures are looked at for parts that were not decoded.
@@ -155,7 +155,7 @@ impl Context {
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
-        let guard = Arc::new(Guard {
+        let guard = Arc::new(CallbackState {
             size: SizeGuard::new(limits),
             on_damage,
             complained: AtomicBool::new(false),
@@ -223,9 +223,9 @@ impl Context {
             return Err(AvError::REFUSED);
         }
         if let Some(Nvidia { number, copier, keeps: true }) = self.nvidia.clone() {
-            let keeper = Keeper { number, copier, guard: Arc::clone(&self.guard) };
+            let keeper = DeviceFrameOwner { number, copier, guard: Arc::clone(&self.guard) };
             // A device without room for it may still give it to the host.
-            if let Ok(Some(kept)) = kept::keep(&frame, &mut self.pool, keeper) {
+            if let Ok(Some(kept)) = device_frame::keep(&frame, &mut self.pool, keeper) {
                 return Ok(kept);
             }
         }
@@ -237,7 +237,7 @@ impl Context {
     }
 }
 
-impl Engine for Context {
+impl FrameDecoder for Context {
     fn on_damage(&self) -> OnDamage {
         self.guard.on_damage
     }

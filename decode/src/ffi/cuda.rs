@@ -15,8 +15,8 @@ use std::{
 use ffmpeg_next::ffi;
 
 use super::{
+    av_frame::RawFrame,
     driver::{Library, meaning},
-    picture::RawFrame,
 };
 
 type Push = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -65,7 +65,7 @@ const DEVICE: c_uint = 2;
 
 /// Destination of a copied picture.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum To {
+pub(super) enum CopyDestination {
     /// The memory of the same device; done in the order of its default stream.
     Device,
     /// This machine's memory; done when the call returns.
@@ -73,7 +73,7 @@ pub(super) enum To {
 }
 
 /// The driver's functions, and the context that libav decodes in.
-pub(super) struct Copier {
+pub(super) struct CudaCopier {
     context: NonNull<c_void>,
     push: Push,
     pop: Pop,
@@ -89,17 +89,17 @@ pub(super) struct Copier {
 
 // SAFETY: the driver takes its calls from any thread; the context is the device's primary one, which a
 // reference of libav's holds for as long as there are decoders and pictures of it.
-unsafe impl Send for Copier {}
+unsafe impl Send for CudaCopier {}
 // SAFETY: as above; the fields are only read.
-unsafe impl Sync for Copier {}
+unsafe impl Sync for CudaCopier {}
 
-impl Copier {
+impl CudaCopier {
     /// Of the device that `device` is a context of; the driver is loaded already.
     ///
     /// # Safety
     ///
     /// `device` is an initialised context of CUDA.
-    pub(super) unsafe fn of(device: &ffi::AVHWDeviceContext) -> Result<Copier, String> {
+    pub(super) unsafe fn of(device: &ffi::AVHWDeviceContext) -> Result<CudaCopier, String> {
         // SAFETY: as the caller says, its part for CUDA is of this type.
         let context = unsafe { (*device.hwctx.cast::<ffi::AVCUDADeviceContext>()).cuda_ctx };
         let context = NonNull::new(context.cast()).ok_or("libav has no context")?;
@@ -111,7 +111,7 @@ impl Copier {
         // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.8, 6.13,
         // 6.18 and 6.19).
         unsafe {
-            Ok(Copier {
+            Ok(CudaCopier {
                 context,
                 push: mem::transmute::<NonNull<c_void>, Push>(find(c"cuCtxPushCurrent_v2")?),
                 pop: mem::transmute::<NonNull<c_void>, Pop>(find(c"cuCtxPopCurrent_v2")?),
@@ -172,11 +172,11 @@ impl Copier {
         from: &RawFrame,
         to: &mut RawFrame,
         format: ffi::AVPixelFormat,
-        place: To,
+        place: CopyDestination,
     ) -> Result<(), String> {
         // SAFETY: the context is alive; what is pushed is popped below.
         said(unsafe { (self.push)(self.context.as_ptr()) })?;
-        let ready = if place == To::Host { self.wait() } else { Ok(()) };
+        let ready = if place == CopyDestination::Host { self.wait() } else { Ok(()) };
         let is_ready = ready.is_ok();
         let mut copied = ready.and_then(|()| {
             (0..planes_of(format)).try_for_each(|plane| {
@@ -186,7 +186,7 @@ impl Copier {
                 said(unsafe { (self.copy)(&plan, ptr::null_mut()) })
             })
         });
-        if place == To::Host && is_ready {
+        if place == CopyDestination::Host && is_ready {
             // SAFETY: a null stream is the default one. Waited for after an error too: what was begun
             // writes to `to`.
             copied = copied.and(said(unsafe { (self.synchronize)(ptr::null_mut()) }));
@@ -214,7 +214,7 @@ impl Plan {
         from: &RawFrame,
         to: &RawFrame,
         format: ffi::AVPixelFormat,
-        place: To,
+        place: CopyDestination,
     ) -> Result<Plan, String> {
         let (width, height) = from.size();
         // SAFETY: `format` is one of libav's; both read a static table.
@@ -234,8 +234,8 @@ impl Plan {
             return Err("planes that do not fit each other".to_owned());
         }
         let (to_kind, to_host, to_device) = match place {
-            To::Host => (HOST, to.cast(), 0),
-            To::Device => (DEVICE, ptr::null_mut(), to.addr() as u64),
+            CopyDestination::Host => (HOST, to.cast(), 0),
+            CopyDestination::Device => (DEVICE, ptr::null_mut(), to.addr() as u64),
         };
         Ok(Plan {
             from_x: 0,

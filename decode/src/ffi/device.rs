@@ -10,10 +10,10 @@ use std::{
 use ffmpeg_next::ffi;
 use media::Codec;
 
-use super::{AvError, Context, OnDamage, Parameters, cuda::Copier, driver};
+use super::{AvError, Context, OnDamage, Parameters, cuda::CudaCopier, driver};
 use crate::{
     Backend, BackendError, Limits,
-    engine::{Engine, OpenEngine},
+    decoder::{DecoderFactory, FrameDecoder},
 };
 
 /// Path of a machine's first render node.
@@ -42,7 +42,7 @@ pub struct Device {
 pub(super) struct Nvidia {
     /// Counted from 0.
     pub(super) number: u32,
-    pub(super) copier: Arc<Copier>,
+    pub(super) copier: Arc<CudaCopier>,
     /// Pictures stay in its memory.
     pub(super) keeps: bool,
 }
@@ -88,7 +88,7 @@ impl Device {
         let mut device = Device { raw, backend, nvidia: None };
         if let Some(number) = number {
             // SAFETY: an initialised context of CUDA, whose data is of this type.
-            let copier = unsafe { Copier::of(&*(*raw.as_ptr()).data.cast()) };
+            let copier = unsafe { CudaCopier::of(&*(*raw.as_ptr()).data.cast()) };
             let call = "loading the driver".to_owned();
             let copier = copier.map_err(|detail| BackendError::Refused { call, detail })?;
             device.nvidia = Some(Nvidia { number, copier: Arc::new(copier), keeps: false });
@@ -125,14 +125,14 @@ impl Device {
     }
 }
 
-impl OpenEngine for Device {
+impl DecoderFactory for Device {
     fn open(
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
         on_damage: OnDamage,
         limits: Limits,
-    ) -> Result<Box<dyn Engine>, BackendError> {
+    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         let context = Context::open_on(self, codec, parameters, on_damage, limits)?;
         Ok(Box::new(context))
     }

@@ -11,7 +11,7 @@ use media::{Rate, Rotation, Timebase, Timestamp, WallTime};
 
 use super::{
     AvError, Packet, Parameters,
-    io::{Io, Source},
+    io::{AvioContext, Source},
     packet::known,
 };
 use crate::{DecodeError, Input};
@@ -20,7 +20,7 @@ use crate::{DecodeError, Input};
 pub(crate) struct Format {
     context: *mut ffi::AVFormatContext,
     name: String,
-    io: Io,
+    io: AvioContext,
 }
 
 // SAFETY: owned by this value and used by one thread at a time; its input is `Send`.
@@ -56,7 +56,7 @@ impl Format {
         streams_max: usize,
     ) -> Result<Format, DecodeError> {
         super::silence_log();
-        let io = Io::new(input).map_err(no_memory)?;
+        let io = AvioContext::new(input).map_err(no_memory)?;
         let mut kind: *const ffi::AVInputFormat = ptr::null();
         // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own bounds.
         let probed = unsafe {
@@ -93,9 +93,9 @@ impl Format {
         streams_max: usize,
     ) -> Result<Format, DecodeError> {
         super::silence_log();
-        let text = Io::new(Box::new(Cursor::new(description.as_bytes().to_vec())));
+        let text = AvioContext::new(Box::new(Cursor::new(description.as_bytes().to_vec())));
         let text = text.map_err(no_memory)?;
-        let io = Io::of_packets(packets).map_err(no_memory)?;
+        let io = AvioContext::of_packets(packets).map_err(no_memory)?;
         let mut format = Format::prepare("rtsp".to_owned(), io)?;
         let mut options = Options::default();
         // Packets arrive in order over TCP, so that none has to wait for another.
@@ -122,7 +122,7 @@ impl Format {
     /// Raw pictures as NUT, as they come.
     pub(crate) fn open_nut(output: Box<dyn Read + Send>) -> Result<Format, DecodeError> {
         super::silence_log();
-        let io = Io::of_stream(output).map_err(no_memory)?;
+        let io = AvioContext::of_stream(output).map_err(no_memory)?;
         let mut format = Format::prepare("nut".to_owned(), io)?;
         // SAFETY: as prepared, the name is a C string; on failure libav frees the context.
         let opened = unsafe {
@@ -138,7 +138,7 @@ impl Format {
     }
 
     /// A context that reads `io`, opens nothing else and lets few decoders look at the bytes.
-    fn prepare(name: String, io: Io) -> Result<Format, DecodeError> {
+    fn prepare(name: String, io: AvioContext) -> Result<Format, DecodeError> {
         // SAFETY: plain allocation.
         let context = unsafe { ffi::avformat_alloc_context() };
         if context.is_null() {
@@ -318,7 +318,7 @@ impl Format {
 
 impl Drop for Format {
     fn drop(&mut self) {
-        // SAFETY: closes what is open or does nothing on null; leaves our byte stream to `Io`.
+        // SAFETY: closes what is open or does nothing on null; leaves our byte stream to `AvioContext`.
         unsafe { ffi::avformat_close_input(&mut self.context) };
     }
 }

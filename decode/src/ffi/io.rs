@@ -26,32 +26,36 @@ pub(super) struct Source {
 }
 
 /// Owns an `AVIOContext` and the input behind it.
-pub(super) struct Io {
+pub(super) struct AvioContext {
     context: *mut ffi::AVIOContext,
     source: *mut Source,
 }
 
 // SAFETY: both pointers are owned by this value alone, and `Source` holds only `Send` data.
-unsafe impl Send for Io {}
+unsafe impl Send for AvioContext {}
 
-impl Io {
-    pub(super) fn new(mut input: Box<dyn Input>) -> Result<Io, AvError> {
+impl AvioContext {
+    pub(super) fn new(mut input: Box<dyn Input>) -> Result<AvioContext, AvError> {
         let seekable = input.stream_position().is_ok();
-        Io::allocate(input, seekable, false)
+        AvioContext::allocate(input, seekable, false)
     }
 
     /// Packets instead of a stream: libav reads past its buffer, so that each read gives it one.
-    /// What it writes, reports for the sender, goes nowhere.
-    pub(super) fn of_packets(packets: Box<dyn Read + Send>) -> Result<Io, AvError> {
-        Io::allocate(Box::new(Packets(packets)), false, true)
+    /// Its output, reports for the sender, goes nowhere.
+    pub(super) fn of_packets(packets: Box<dyn Read + Send>) -> Result<AvioContext, AvError> {
+        AvioContext::allocate(Box::new(Packets(packets)), false, true)
     }
 
     /// Bytes as they come, read once.
-    pub(super) fn of_stream(bytes: Box<dyn Read + Send>) -> Result<Io, AvError> {
-        Io::allocate(Box::new(Packets(bytes)), false, false)
+    pub(super) fn of_stream(bytes: Box<dyn Read + Send>) -> Result<AvioContext, AvError> {
+        AvioContext::allocate(Box::new(Packets(bytes)), false, false)
     }
 
-    fn allocate(input: Box<dyn Input>, seekable: bool, is_writable: bool) -> Result<Io, AvError> {
+    fn allocate(
+        input: Box<dyn Input>,
+        seekable: bool,
+        is_writable: bool,
+    ) -> Result<AvioContext, AvError> {
         let source = Box::into_raw(Box::new(Source {
             input,
             read: vec![0; BUFFER_BYTES].into_boxed_slice(),
@@ -84,7 +88,7 @@ impl Io {
             }
             return Err(AvError::NO_MEMORY);
         }
-        Ok(Io { context, source })
+        Ok(AvioContext { context, source })
     }
 
     pub(super) fn context(&self) -> *mut ffi::AVIOContext {
@@ -131,7 +135,7 @@ impl Seek for Packets {
     }
 }
 
-impl Drop for Io {
+impl Drop for AvioContext {
     fn drop(&mut self) {
         // SAFETY: both were made in `new` and are freed once; libav may have replaced the
         // buffer, so the one the context holds now is the one to free.

@@ -5,7 +5,7 @@ use std::{ffi::CStr, ptr};
 use ffmpeg_next::ffi;
 use media::{Codec, Extent, PixelLayout, SampleRange};
 
-use super::{AvError, picture};
+use super::{AvError, av_frame};
 
 /// Owns an `AVCodecParameters` and the stream's timebase.
 pub(crate) struct Parameters {
@@ -104,7 +104,7 @@ impl Parameters {
     }
 
     pub(crate) fn layout(&self) -> Option<PixelLayout> {
-        picture::layout_of(self.raw().format, self.raw().color_range)
+        av_frame::layout_of(self.raw().format, self.raw().color_range)
     }
 
     pub(crate) fn is_full_range(&self) -> bool {
@@ -112,7 +112,7 @@ impl Parameters {
     }
 
     pub(crate) fn pixel_format(&self) -> String {
-        picture::format_name(self.raw().format)
+        av_frame::format_name(self.raw().format)
     }
 }
 

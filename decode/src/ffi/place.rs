@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::picture::Picture;
+use super::av_frame::HostFrame;
 
 /// Holds one picture after the other, as long as nobody keeps one.
 #[derive(Default)]
-pub(crate) struct Place(Option<Arc<Picture>>);
+pub(crate) struct Place(Option<Arc<HostFrame>>);
 
 impl Place {
     /// Lends the picture, until [`Place::take_back`].
-    pub(super) fn lend(&mut self, picture: Picture) -> Arc<Picture> {
+    pub(super) fn lend(&mut self, picture: HostFrame) -> Arc<HostFrame> {
         if let Some(free) = self.0.as_mut().and_then(Arc::get_mut) {
             *free = picture;
         } else {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use ffmpeg_next::ffi;
 use media::Extent;
 
-use super::{AvError, picture::named};
+use super::{AvError, av_frame::named};
 use crate::{DecodeError, Limits, demux::check_extent};
 
 /// Bytes that the lines of a picture are a multiple of.

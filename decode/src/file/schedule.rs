@@ -70,13 +70,13 @@ pub(super) struct Task {
     timebase: Timebase,
     /// Ticks from frame to frame where the container gives no times.
     pub(super) frame_ticks: i64,
-    /// See [`Round::given`].
+    /// See [`DecodeRound::given`].
     pub(super) given: u64,
 }
 
 /// Settings in which one round over the file differs from another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Round {
+pub(super) struct DecodeRound {
     /// Damage is concealed from the start.
     pub(super) conceals: bool,
     /// Decoders are opened that are faster than one thread's.
@@ -86,8 +86,8 @@ pub(super) struct Round {
 }
 
 impl Task {
-    fn new(demuxer: &Demuxer, options: &FileOptions, round: Round) -> Task {
-        let Round { conceals, is_accelerated, given } = round;
+    fn new(demuxer: &Demuxer, options: &FileOptions, round: DecodeRound) -> Task {
+        let DecodeRound { conceals, is_accelerated, given } = round;
         let stream = demuxer.stream();
         let threads = options.threads.max(1);
         Task {
@@ -241,7 +241,7 @@ impl State {
 }
 
 /// Facts about the source at the end.
-pub(super) struct Facts {
+pub(super) struct SourceFacts {
     /// The source was read to its end and all of it was delivered.
     pub(super) is_complete: bool,
     pub(super) truncated: bool,
@@ -257,7 +257,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, round: Round) -> Schedule {
+    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, round: DecodeRound) -> Schedule {
         let task = Task::new(&demuxer, options, round);
         let begin = demuxer.begin(options.sampling);
         let state = State {
@@ -358,12 +358,12 @@ impl Schedule {
     }
 
     /// Returns the facts about the source, and the demuxer for another round.
-    pub(super) fn into_parts(self) -> (Facts, Demuxer) {
+    pub(super) fn into_parts(self) -> (SourceFacts, Demuxer) {
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_complete = state.exhausted && state.in_flight.is_empty();
         let truncated = is_complete && state.demuxer.is_truncated();
         let has_more = state.has_more(&self.task);
-        (Facts { is_complete, truncated, has_more }, state.demuxer)
+        (SourceFacts { is_complete, truncated, has_more }, state.demuxer)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {

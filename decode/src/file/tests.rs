@@ -15,8 +15,8 @@ use media::{Codec, Frame, PixelsLost, Rate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits,
-    LiveOptions, Sampling, SegmentInfo, Stop, decode_file, decode_file_by,
-    engine::{Engine, OpenEngine, open_software},
+    LiveOptions, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
+    decoder::{DecoderFactory, FrameDecoder, open_software},
     ffi::{AvError, OnDamage, Output, Packet, Parameters},
     open_decoder_by,
 };
@@ -49,18 +49,18 @@ struct Flaky {
 struct FlakyEngine {
     fault: Fault,
     packets_left: Arc<AtomicI64>,
-    inner: Box<dyn Engine>,
+    inner: Box<dyn FrameDecoder>,
     is_gone: bool,
 }
 
-impl OpenEngine for Flaky {
+impl DecoderFactory for Flaky {
     fn open(
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
         on_damage: OnDamage,
         limits: Limits,
-    ) -> Result<Box<dyn Engine>, BackendError> {
+    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         if self.fault == Fault::Open && self.packets_left.load(Ordering::Relaxed) <= 0 {
             let (call, detail) = ("open".to_owned(), "unplugged".to_owned());
             return Err(BackendError::Refused { call, detail });
@@ -71,7 +71,7 @@ impl OpenEngine for Flaky {
     }
 }
 
-impl Engine for FlakyEngine {
+impl FrameDecoder for FlakyEngine {
     fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
         if self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0 && self.fault != Fault::Open {
             self.is_gone = true;
@@ -132,7 +132,7 @@ impl FrameSink for Recorder {
         self.0.clear();
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         let picture = frame.pixels.host().expect("in host memory");
         let luma = picture.luma();
         let rows = (0..luma.extent().height).map(|y| luma.row(y)).collect::<Vec<_>>().concat();
@@ -232,10 +232,10 @@ impl FrameSink for Loser {
         self.seen.begin(segment);
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         self.is_lost |= self.frames_left.fetch_sub(1, Ordering::Relaxed) == 0;
         if self.is_lost && !self.is_late {
-            return ControlFlow::Break(Stop::PixelsLost(Loser::lost()));
+            return ControlFlow::Break(SinkStop::PixelsLost(Loser::lost()));
         }
         self.seen.frame(index, frame)
     }

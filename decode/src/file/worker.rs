@@ -5,16 +5,16 @@ use std::ops::ControlFlow;
 use media::Extent;
 
 use super::{
-    FrameSink, Stop,
-    feed::{Flow, Tally, emit, feed},
-    first::First,
+    FrameSink, SinkStop,
+    decode_pass::{PassFlow, PassStats, emit, feed},
+    preferred_decoder::PreferredDecoderState,
     schedule::{Job, Schedule, Task},
 };
 use crate::{
     DecodeError,
-    engine::{Engine, open_software},
+    decoder::{FrameDecoder, open_software},
     ffi::{OnDamage, Place, RawFrame},
-    plan::Plan,
+    plan::SkipPlan,
     sampling::Position,
 };
 
@@ -32,14 +32,14 @@ pub(super) struct Decoded<O> {
 /// Outcome of a segment; the start of its job decides on its use.
 pub(super) struct Outcome<O> {
     pub(super) job: Job,
-    pub(super) result: Result<Decoded<O>, Halt>,
+    pub(super) result: Result<Decoded<O>, SegmentAbort>,
 }
 
 /// Takes outcomes as they come.
 pub(super) type Results<'a, O> = &'a mut dyn FnMut(Outcome<O>) -> ControlFlow<()>;
 
 /// Reason for giving up a segment's decoding.
-pub(super) enum Halt {
+pub(super) enum SegmentAbort {
     SinkEnded,
     /// A decoder that refuses damage met some.
     Damaged,
@@ -48,34 +48,38 @@ pub(super) enum Halt {
     Error(DecodeError),
 }
 
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Halt {
+impl From<SinkStop> for SegmentAbort {
+    fn from(stop: SinkStop) -> SegmentAbort {
         match stop {
-            Stop::Ended => Halt::SinkEnded,
-            Stop::PixelsLost(lost) => Halt::Lost(lost.to_string()),
+            SinkStop::Ended => SegmentAbort::SinkEnded,
+            SinkStop::PixelsLost(lost) => SegmentAbort::Lost(lost.to_string()),
         }
     }
 }
 
-impl From<DecodeError> for Halt {
-    fn from(error: DecodeError) -> Halt {
-        Halt::Error(error)
+impl From<DecodeError> for SegmentAbort {
+    fn from(error: DecodeError) -> SegmentAbort {
+        SegmentAbort::Error(error)
     }
 }
 
 pub(super) struct Worker<'a, S> {
     schedule: &'a Schedule,
     task: &'a Task,
-    first: &'a First<'a>,
+    first: &'a PreferredDecoderState<'a>,
     sink: S,
     /// Place of the frame that the sink is given.
     place: Place,
     /// A decoder on this thread alone, kept across segments until it meets damage.
-    narrow: Option<Box<dyn Engine>>,
+    narrow: Option<Box<dyn FrameDecoder>>,
 }
 
 impl<'a, S: FrameSink> Worker<'a, S> {
-    pub(super) fn new(schedule: &'a Schedule, first: &'a First<'a>, sink: S) -> Worker<'a, S> {
+    pub(super) fn new(
+        schedule: &'a Schedule,
+        first: &'a PreferredDecoderState<'a>,
+        sink: S,
+    ) -> Worker<'a, S> {
         let (task, place) = (&schedule.task, Place::default());
         Worker { schedule, task, first, sink, place, narrow: None }
     }
@@ -100,7 +104,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         outcome: Outcome<S::Output>,
         results: Results<'_, S::Output>,
     ) -> ControlFlow<()> {
-        if matches!(outcome.result, Err(Halt::SinkEnded)) {
+        if matches!(outcome.result, Err(SegmentAbort::SinkEnded)) {
             self.schedule.stop();
             return ControlFlow::Break(());
         }
@@ -111,17 +115,17 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     ///
     /// Only one decoder, new and on one thread, has a say about damage, so that neither the
     /// number of threads nor their timing matters, nor what decoded before.
-    fn decode_closed(&mut self, job: &Job) -> Result<Decoded<S::Output>, Halt> {
+    fn decode_closed(&mut self, job: &Job) -> Result<Decoded<S::Output>, SegmentAbort> {
         loop {
             match self.undamaged_pass(job) {
                 // It starts over, with what is left to decode with; what was not cut is to be cut first.
-                Err(Halt::Lost(reason)) => {
+                Err(SegmentAbort::Lost(reason)) => {
                     self.first.lose(reason.clone());
                     if self.first.is_continuous() {
-                        return Err(Halt::Lost(reason));
+                        return Err(SegmentAbort::Lost(reason));
                     }
                 }
-                Err(Halt::Damaged | Halt::Error(_)) => {
+                Err(SegmentAbort::Damaged | SegmentAbort::Error(_)) => {
                     let mut context = self.open(1, OnDamage::Conceal)?;
                     return self.full_pass(job, context.as_mut(), &mut None);
                 }
@@ -131,7 +135,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     }
 
     /// The fast way through a segment, which ends at the first sign of damage.
-    fn undamaged_pass(&mut self, job: &Job) -> Result<Decoded<S::Output>, Halt> {
+    fn undamaged_pass(&mut self, job: &Job) -> Result<Decoded<S::Output>, SegmentAbort> {
         let kept = self.narrow.take().filter(|_| !job.is_again && !job.is_wide);
         let mut context = match kept {
             Some(context) => context,
@@ -168,11 +172,11 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         let end = loop {
             let is_continued = job.segment.is_continued;
             let mut result = self.full_pass(&job, context.as_mut(), &mut last_ticks);
-            if !self.task.conceals && matches!(result, Err(Halt::Error(_))) {
+            if !self.task.conceals && matches!(result, Err(SegmentAbort::Error(_))) {
                 // Which error comes first depends on the timing of its threads too.
-                result = Err(Halt::Damaged);
+                result = Err(SegmentAbort::Damaged);
             }
-            if let Err(Halt::Lost(reason)) = &result {
+            if let Err(SegmentAbort::Lost(reason)) = &result {
                 self.first.lose(reason.clone());
             }
             let end = result.as_ref().map(|piece| piece.end).ok();
@@ -192,7 +196,11 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     }
 
     /// Damage is only ever concealed by libav's own decoder.
-    fn open(&self, threads: usize, on_damage: OnDamage) -> Result<Box<dyn Engine>, DecodeError> {
+    fn open(
+        &self,
+        threads: usize,
+        on_damage: OnDamage,
+    ) -> Result<Box<dyn FrameDecoder>, DecodeError> {
         let &Task { codec, ref parameters, limits, .. } = self.task;
         if on_damage == OnDamage::Refuse
             && let Some(engines) = self.first.engines()
@@ -214,7 +222,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         let mut sampler = self.task.sampler(job.start);
         let sampled = |&ticks: &i64| sampler.offer(self.task.at(ticks)).is_some();
         let targets = times.iter().copied().filter(sampled).collect();
-        let plan = Plan::new(&job.segment, targets);
+        let plan = SkipPlan::new(&job.segment, targets);
         Some(PlannedJob { plan, times, end: sampler.position })
     }
 
@@ -223,15 +231,15 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         &mut self,
         job: &Job,
         planned: PlannedJob,
-        context: &mut dyn Engine,
-    ) -> Result<Decoded<S::Output>, Halt> {
+        context: &mut dyn FrameDecoder,
+    ) -> Result<Decoded<S::Output>, SegmentAbort> {
         let PlannedJob { plan, times, end } = planned;
         self.sink.begin(job.info(self.task.given));
-        let mut tally = Tally::default();
+        let mut tally = PassStats::default();
         let (sink, place, task, start) = (&mut self.sink, &mut self.place, self.task, job.start);
         let mut taken = 0;
         let mut is_as_planned = true;
-        let mut on_frame = |frame: RawFrame| -> Flow {
+        let mut on_frame = |frame: RawFrame| -> PassFlow {
             let found =
                 frame.pts().and_then(|ticks| Some((ticks, times.binary_search(&ticks).ok()?)));
             match (found, plan.targets.get(taken)) {
@@ -264,14 +272,14 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     fn full_pass(
         &mut self,
         job: &Job,
-        context: &mut dyn Engine,
+        context: &mut dyn FrameDecoder,
         last_ticks: &mut Option<i64>,
-    ) -> Result<Decoded<S::Output>, Halt> {
+    ) -> Result<Decoded<S::Output>, SegmentAbort> {
         self.sink.begin(job.info(self.task.given));
-        let mut tally = Tally::default();
+        let mut tally = PassStats::default();
         let (sink, place, task) = (&mut self.sink, &mut self.place, self.task);
         let mut sampler = task.sampler(job.start);
-        let mut on_frame = |frame: RawFrame| -> Flow {
+        let mut on_frame = |frame: RawFrame| -> PassFlow {
             let source_index = sampler.position.source_frames;
             let ticks = frame.pts().unwrap_or_else(|| match *last_ticks {
                 Some(last) => last.saturating_add(task.frame_ticks),
@@ -293,21 +301,21 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     fn finish(
         &mut self,
         end: Position,
-        tally: Tally,
-        context: &dyn Engine,
-    ) -> Result<Decoded<S::Output>, Halt> {
+        tally: PassStats,
+        context: &dyn FrameDecoder,
+    ) -> Result<Decoded<S::Output>, SegmentAbort> {
         Ok(Decoded {
             end,
             decoder: context.name(),
             damaged_packets: tally.damaged_packets,
             first_extent: tally.first_extent,
-            output: self.sink.end().map_err(Stop::PixelsLost)?,
+            output: self.sink.end().map_err(SinkStop::PixelsLost)?,
         })
     }
 }
 
 struct PlannedJob {
-    plan: Plan,
+    plan: SkipPlan,
     /// Of all shown pictures of the segment, in order.
     times: Vec<i64>,
     /// Position of the source after the segment.

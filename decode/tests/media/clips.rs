@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with, rendered, rendered_from};
 use decode::{
-    DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, Stop, decode_file,
+    DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, SinkStop, decode_file,
 };
 use media::{Codec, Extent, Frame, PixelsLost, Rotation, Sample};
 
@@ -200,7 +200,7 @@ impl FrameSink for Luma {
 
     fn begin(&mut self, _segment: SegmentInfo) {}
 
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         let picture = frame.pixels.host().expect("in host memory");
         let luma = picture.luma();
         self.0 = (0..luma.extent().height).flat_map(|y| luma.row(y).to_vec()).collect();
@@ -305,8 +305,12 @@ impl FrameSink for Impatient {
 
     fn begin(&mut self, _segment: SegmentInfo) {}
 
-    fn frame(&mut self, index: u64, _frame: Frame) -> ControlFlow<Stop> {
-        if index == self.0 { ControlFlow::Break(Stop::Ended) } else { ControlFlow::Continue(()) }
+    fn frame(&mut self, index: u64, _frame: Frame) -> ControlFlow<SinkStop> {
+        if index == self.0 {
+            ControlFlow::Break(SinkStop::Ended)
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     fn end(&mut self) -> Result<(), PixelsLost> {

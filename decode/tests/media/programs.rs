@@ -12,7 +12,7 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{Conversation, Decoders, FileReport, ProgramInput, program_arguments};
+use decode::{Decoders, FfmpegPipes, FileReport, ProgramInput, program_arguments};
 use media::Codec;
 
 use crate::{damage::with_flipped_bits, support::*};
@@ -63,7 +63,7 @@ fn ffmpeg() -> Decoders {
         command.args(program_arguments(codec, 2));
         command.stdin(theirs.try_clone()?).stdout(theirs).stderr(OwnedFd::from(says));
         let child = command.spawn()?;
-        Ok(Conversation {
+        Ok(FfmpegPipes {
             input: Box::new(Input(ours.try_clone()?)),
             output: Box::new(Output(ours.try_clone()?, child)),
             said: Box::new(said),
@@ -299,7 +299,7 @@ fn a_program_that_gives_pictures_and_takes_none_is_given_up() {
     let start = move |_| {
         let over = Arc::new((Mutex::new(false), Condvar::new()));
         let ours = Arc::clone(&over);
-        Ok(Conversation {
+        Ok(FfmpegPipes {
             input: Box::new(Deaf(over)),
             output: Box::new(Paced(Cursor::new(pictures.to_vec()))),
             said: Box::new(io::empty()),

@@ -4,7 +4,7 @@ use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
 use decode::{
     DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling,
-    SegmentInfo, Stop, decode_file, decode_file_by,
+    SegmentInfo, SinkStop, decode_file, decode_file_by,
 };
 use media::{Extent, Frame, PixelsLost, Plane, Rate};
 use sha2::{Digest, Sha256};
@@ -41,7 +41,7 @@ impl FrameSink for Recorder {
         self.seen.clear();
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         self.seen.push(Seen {
             index,
             source_index: frame.source_index,

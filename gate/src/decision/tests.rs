@@ -1,6 +1,6 @@
 //! Tables of reasons, selections and confidences.
 
-use media::{EventType, Score, Signal};
+use media::{Activity, EventType, Score, Signal};
 
 use super::*;
 
@@ -20,12 +20,17 @@ fn calm(frame_index: u64) -> Signal {
         ghosting_score: Score::ZERO,
         noise_variance_score: Score::ZERO,
         scene_score: Some(Score::ZERO),
+        activity: None,
     }
+}
+
+fn every_30_frames() -> GateConfig {
+    GateConfig { keepalive_frames: 30, keepalive_ms: None, ..GateConfig::default() }
 }
 
 /// Decisions about calm signals 0, 1, 2, ... after `change` was applied to each.
 fn decide(count: u64, change: impl Fn(&mut Signal)) -> Vec<Decision> {
-    let mut gate = Gate::new(GateConfig::default());
+    let mut gate = Gate::new(every_30_frames());
     (0..count)
         .map(|index| {
             let mut signal = calm(index);
@@ -43,13 +48,15 @@ fn the_highest_reason_that_holds_wins() {
         signal.flicker_score = Score::ONE;
         signal.ghosting_score = Score::ONE;
         signal.noise_variance_score = Score::ONE;
+        signal.activity = Some(Activity { score: Score::ONE, ..Activity::default() });
     };
-    type Change = fn(&mut Signal);
+    type Edit = fn(&mut Signal);
     // Each row takes away the reason of the row before.
-    let take: [(Reason, u64, Change); 7] = [
+    let take: [(Reason, u64, Edit); 8] = [
         (Reason::InitialFrame, 0, |_| {}),
         (Reason::SceneCut, 30, |_| {}),
-        (Reason::PeriodicKeepalive, 30, |signal| signal.scene_score = Some(Score::ZERO)),
+        (Reason::ActivityStarted, 30, |signal| signal.scene_score = Some(Score::ZERO)),
+        (Reason::PeriodicKeepalive, 30, |signal| signal.activity = None),
         (Reason::ExposureShift, 31, |_| {}),
         (Reason::FlickerSuspected, 31, |signal| signal.luma_mean = calm(0).luma_mean),
         (Reason::GhostingSuspected, 31, |signal| signal.flicker_score = Score::ZERO),
@@ -95,7 +102,7 @@ fn a_keepalive_in_time_keeps_the_first_frame_at_or_after_each_multiple() {
 #[test]
 fn keepalives_lie_on_a_grid_from_the_first_index() {
     let kept = |first: u64, interval| {
-        let config = GateConfig { keepalive_frames: interval, ..GateConfig::default() };
+        let config = GateConfig { keepalive_frames: interval, ..every_30_frames() };
         let mut gate = Gate::new(config);
         let decide = |index| gate.offer(&calm(index)).selected.then_some(index);
         (first..first + 65).filter_map(decide).collect::<Vec<_>>()
@@ -175,13 +182,14 @@ fn a_gate_resumed_anywhere_agrees() {
         scene_score: Some(score((index * 1_299_709 % 1000) as u32 * 510)),
         ..calm(index)
     };
-    let mut whole = Gate::new(GateConfig::default());
+    let mut whole = Gate::new(every_30_frames());
     let expected: Vec<Decision> = (10..200).map(|index| whole.offer(&signal(index))).collect();
     for start in 11..100 {
-        let mut resumed = Gate::resume(GateConfig::default(), 10);
+        let mut resumed = Gate::resume(every_30_frames(), 10);
         resumed.offer(&signal(start - 1));
         for index in start..200 {
-            assert_eq!(resumed.offer(&signal(index)), expected[index as usize - 10], "{index}");
+            let decision = Decision { is_unsure: false, ..resumed.offer(&signal(index)) };
+            assert_eq!(decision, expected[index as usize - 10], "{index}");
         }
     }
 }

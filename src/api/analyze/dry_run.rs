@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use gate::GateConfig;
-use media::{AnalysisId, Marker, Signal};
+use media::{AnalysisId, Marker, Signal, StreamId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::{openapi::terms, thresholds::GateRecord},
+    api::{activity::EpisodeRecord, openapi::terms, thresholds::GateRecord},
     record::analysis::trial::{Difference, Tally, Trial, Verdict},
 };
 
@@ -28,6 +28,10 @@ pub struct DryRun {
     changed_frames: u64,
     /// The first 10000 of them.
     differences: Vec<DifferenceRecord>,
+    /// Episodes of activity by the thresholds of the request.
+    episode_count: u64,
+    /// The first 10000 of them.
+    episodes: Vec<EpisodeRecord>,
 }
 
 /// Decisions of a gate, counted.
@@ -66,6 +70,7 @@ impl DryRun {
         (compared_with, before): (Option<AnalysisId>, GateConfig),
         after: GateConfig,
         markers: &[Marker],
+        (stream, zones): (&StreamId, &[String]),
     ) -> DryRun {
         let trial = Trial::of(signals, before, after);
         let mut marker_types = BTreeMap::new();
@@ -79,6 +84,12 @@ impl DryRun {
             marker_types,
             changed_frames: trial.changed,
             differences: trial.differences.into_iter().map(DifferenceRecord::from).collect(),
+            episode_count: trial.episode_count,
+            episodes: trial
+                .episodes
+                .iter()
+                .map(|it| EpisodeRecord::of(it, stream, zones))
+                .collect(),
         }
     }
 }

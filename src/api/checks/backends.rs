@@ -3,7 +3,7 @@
 use infer::{Failure, Probe, Standing};
 
 use super::Check;
-use crate::app::App;
+use crate::api::App;
 
 /// A check of each backend, and of the model of live video.
 pub fn checks(app: &App, probes: &[Probe]) -> Vec<Check> {
@@ -15,7 +15,7 @@ pub fn checks(app: &App, probes: &[Probe]) -> Vec<Check> {
             "SERVICE_VLLM_BASE_URL=http://127.0.0.1:8000 names a server that speaks OpenAI's API",
         ));
     }
-    let live = &app.config.live;
+    let live = &app.settings.live;
     let named = [("SERVICE_LIVE_MODEL", &live.model)].into_iter();
     let named = named.chain([("SERVICE_LIVE_SECOND_PASS_MODEL", &live.second_model)]);
     for (setting, model) in named {

@@ -6,14 +6,14 @@ use worker::GateBackend;
 
 use super::{Check, Status};
 use crate::{
-    app::App,
+    api::App,
     record::backend::{Isolation, Workers},
 };
 
 /// Every one of them.
 pub fn checks(app: &App) -> Vec<Check> {
     let mut checks = vec![sandbox(&app.workers), decode(&app.workers), gate(&app.workers)];
-    for tool in app.config.tools.iter().filter(|tool| tool.path.is_none()) {
+    for tool in app.settings.tools.iter().filter(|tool| tool.path.is_none()) {
         let advice = format!("install FFmpeg, or name it in {}", tool.variable);
         checks.push(Check::advice(tool.name, "not found on PATH", &advice));
     }

@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use super::Check;
-use crate::{app::App, config::Config};
+use crate::api::{App, Settings};
 
 /// Checks that requests need a key.
-pub fn keys(config: &Config) -> Check {
-    let (bind, name) = (config.bind_addr, "keys");
+pub fn keys(settings: &Settings) -> Check {
+    let (bind, name) = (settings.bind_addr, "keys");
     let advice = "set SERVICE_API_KEYS (name:key; `openssl rand -hex 24` makes a key) and leave \
                   SERVICE_REQUIRE_API_KEY unset";
-    match config.keys {
+    match settings.keys {
         Some(_) => Check::ok(name, "every request needs one"),
         None if bind.ip().is_loopback() => {
             Check::advice(name, "are off: every program of this machine may act", advice)
@@ -20,17 +20,16 @@ pub fn keys(config: &Config) -> Check {
 }
 
 /// Checks the address of HTTP, and that keys cannot be read on the way.
-pub fn address(config: &Config) -> Check {
-    let (bind, name) = (config.bind_addr, "address");
-    let h3 = config.serving.h3.as_ref();
-    let h3 = h3.map_or_else(String::new, |h3| format!(", HTTP/3 at {}", h3.bind_addr));
+pub fn address(settings: &Settings) -> Check {
+    let (bind, name) = (settings.bind_addr, "address");
+    let h3 = settings.h3.map_or_else(String::new, |h3| format!(", HTTP/3 at {h3}"));
     if bind.ip().is_loopback() {
         let said = format!("{bind}{h3}: this machine alone reaches it, or a proxy on it");
         return Check::ok(name, said);
     }
-    match config.serving.tls {
-        Some(_) => Check::ok(name, format!("{bind} with TLS{h3}")),
-        None => Check::advice(
+    match settings.tls {
+        true => Check::ok(name, format!("{bind} with TLS{h3}")),
+        false => Check::advice(
             name,
             format!("{bind} without TLS{h3}: keys and footage can be read on the way"),
             "set SERVICE_TLS_CERT_PATH and SERVICE_TLS_KEY_PATH, or let a proxy end TLS and bind to \
@@ -41,7 +40,7 @@ pub fn address(config: &Config) -> Check {
 
 /// Checks the address of live video, and that publishers can send there.
 pub fn webrtc(app: &App) -> Check {
-    let (live, name) = (&app.config.live, "webrtc");
+    let (live, name) = (&app.settings.live, "webrtc");
     let udp = app.live.local_addr();
     if !app.live.receives() {
         let said = format!("udp {udp}: live video is not received, its receiver ended");
@@ -49,7 +48,7 @@ pub fn webrtc(app: &App) -> Check {
     }
     let told = list(&live.public_ips);
     if udp.ip().is_loopback() {
-        return match app.config.bind_addr.ip().is_loopback() {
+        return match app.settings.bind_addr.ip().is_loopback() {
             true => Check::ok(name, format!("udp {udp}: publishers on this machine alone")),
             false => Check::problem(
                 name,

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use media::WallTime;
 
 use super::Check;
-use crate::{api, app::App, base::clock::wall_now};
+use crate::{
+    api::{self, App},
+    base::clock::wall_now,
+};
 
 /// Fewer days than that until the disk is full are reported.
 const DAYS_LEAST: u64 = 14;
@@ -20,7 +23,7 @@ pub fn checks(app: &App) -> Vec<Check> {
 }
 
 fn roots(app: &App) -> Check {
-    let (name, count) = ("ingest roots", app.config.ingest_roots.len());
+    let (name, count) = ("ingest roots", app.roots.count());
     let lost = app.roots.lost();
     match (count, lost) {
         (0, _) => Check::advice(

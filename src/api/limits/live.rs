@@ -40,18 +40,18 @@ pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
         (
             "novelty_reuse",
             Limit::within(numbers(0.0..=1.0), "distance between embeddings")
-                .default(number(app.config.novelty.rule.distance_max.as_f64()))
+                .default(number(app.settings.novelty.rule.distance_max.as_f64()))
                 .by("SERVICE_NOVELTY_REUSE_THRESHOLD"),
         ),
         ("live_sessions", Limit::most(live::SESSIONS_MAX, "sessions, offers included")),
         (
             "live_session_memory",
-            Limit::most(app.config.live.memory_budget, "bytes of all sessions")
+            Limit::most(app.settings.live.memory_budget, "bytes of all sessions")
                 .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
         ),
         (
             "live_principal_memory",
-            Limit::most(app.config.live.memory_share, "bytes of the sessions of one principal")
+            Limit::most(app.settings.live.memory_share, "bytes of the sessions of one principal")
                 .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
         ),
         (

@@ -14,7 +14,7 @@ use crate::{
 /// Limits of sources on other hosts; past one 422.
 pub(super) fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
     use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
-    let bytes_max = app.config.remote.bytes_max;
+    let bytes_max = app.settings.remote.bytes_max;
     let limits = worker::Limits::remote();
     let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
     let (jobs, own_jobs) = runner::remotes_max(app.jobs);

@@ -10,7 +10,10 @@ use utoipa::{
 };
 
 use super::{
-    super::{thresholds::GateRecord, wire::SemanticRecord},
+    super::{
+        thresholds::GateRecord,
+        wire::{Region, SemanticRecord},
+    },
     terms,
 };
 
@@ -122,6 +125,8 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
         EventKind::KeyframeStored => named::<KeyframeStoredPayload>(schemas),
         EventKind::TokenBudgetLow => named::<TokenBudgetLowPayload>(schemas),
         EventKind::SourceReconnected => named::<SourceReconnectedPayload>(schemas),
+        EventKind::ActivityStarted => named::<ActivityStartedPayload>(schemas),
+        EventKind::ActivityEnded => named::<ActivityEndedPayload>(schemas),
         EventKind::Vlm
         | EventKind::VlmTiered
         | EventKind::ClipVlm
@@ -244,6 +249,15 @@ payloads! {
         noise_variance_score: terms::Fraction,
         #[schema(required = false)]
         scene_score: terms::Fraction,
+        /// Share of the picture's cells that changed within a fifth of a second; absent from older recordings.
+        #[schema(required = false)]
+        activity_score: terms::Fraction,
+        /// Box around them; absent where none changed.
+        #[schema(required = false)]
+        activity_region: Region,
+        /// Zones that they lie in, by their position in `zones`; absent where there are none.
+        #[schema(required = false)]
+        activity_zones: Vec<u32>,
     }
     /// The result of an analysis pass.
     AnalysisGeneratedPayload {
@@ -439,6 +453,44 @@ payloads! {
         day: String,
         used_tokens: u64,
         limit_tokens: u64,
+    }
+    /// Something begins to move.
+    ActivityStartedPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        #[schema(required = false)]
+        session_id: terms::SessionId,
+        /// First frame of the episode.
+        start_frame: u64,
+        start_pts_ms: i64,
+        peak_score: terms::Fraction,
+        /// Kept frame with that score.
+        peak_frame: u64,
+        /// Box around what moves.
+        region: Region,
+        /// Names of the zones in which something moves.
+        zones: Vec<String>,
+    }
+    /// The picture is at rest again.
+    ActivityEndedPayload {
+        request_id: terms::RequestId,
+        stream_id: terms::Label,
+        #[schema(required = false)]
+        session_id: terms::SessionId,
+        /// First frame of the episode.
+        start_frame: u64,
+        /// Last frame in which something moved.
+        end_frame: u64,
+        start_pts_ms: i64,
+        end_pts_ms: i64,
+        /// Highest score of the frames that were kept for the episode.
+        peak_score: terms::Fraction,
+        /// Kept frame with that score.
+        peak_frame: u64,
+        /// Box around all that moved.
+        region: Region,
+        /// Names of the zones in which something moved.
+        zones: Vec<String>,
     }
     /// A live source that was lost is there again.
     SourceReconnectedPayload {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gate::GateConfig;
 use infer::{OutputSchema, finding::default_answer};
-use media::{Label, Rate, Score, StreamId};
+use media::{Label, Rate, Score, StreamId, Zones};
 use serde_json::Value;
 use timeline::{MarkerConfig, SamplingPolicy};
 use utoipa::ToSchema;
@@ -18,6 +18,7 @@ use crate::{
         ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri, default_stream, sampling},
         openapi::terms,
         thresholds::{self, GateFields},
+        zones::{ZoneFields, zones},
     },
     base::{
         catalog::{Catalog, Mode},
@@ -78,7 +79,7 @@ pub struct ReasonRequest {
     /// The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
     /// by its makers' name.
     model: String,
-    /// The run's own when missing.
+    /// The run's own when missing; it says how often frames are kept where nothing happens.
     mode: Option<terms::Mode>,
     /// `main` when missing.
     stream_id: Option<terms::Label>,
@@ -147,8 +148,13 @@ pub struct ReasonRequest {
     trace_id: Option<String>,
     /// The answer's `metadata` has an object a frame; true when missing, else it is empty.
     include_frame_metadata: Option<bool>,
-    /// Thresholds of this recording and its analysis.
+    /// Thresholds of this recording and its analysis, in place of those of the mode.
     gate: Option<GateFields>,
+    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    #[schema(max_items = 16)]
+    zones: Option<Vec<ZoneFields>>,
+    /// True to take no notice of what moves outside of the zones.
+    activity_zones_only: Option<bool>,
 }
 
 /// A request that can be carried out.
@@ -181,6 +187,8 @@ pub struct Request {
     pub semantics: Option<Wanted>,
     /// Thresholds in place of the server's.
     pub gate: Option<GateConfig>,
+    /// Zones of the picture that are watched.
+    pub zones: Zones,
 }
 
 /// Options of the questions to models.
@@ -193,8 +201,14 @@ pub struct Wanted {
     pub ask: Ask,
 }
 
-/// Reads a request about models of `catalog` to a server with these thresholds; compiles its schema.
-pub fn read(body: &Body, catalog: &Catalog, server: GateConfig) -> Result<Request, ApiError> {
+/// Reads a request about models of `catalog` to a server with these thresholds, for a run of mode `own`; compiles its
+/// schema.
+pub fn read(
+    body: &Body,
+    catalog: &Catalog,
+    own: Option<Mode>,
+    server: GateConfig,
+) -> Result<Request, ApiError> {
     let mut fields = body.fields()?;
     let model_of = |value: &Value| model_name(catalog, value);
     let source_uri = fields.required("source_uri", SourceUri::read);
@@ -216,7 +230,8 @@ pub fn read(body: &Body, catalog: &Catalog, server: GateConfig) -> Result<Reques
             Err("is not served: nothing is done with sound yet".into())
         });
     }
-    let gate = thresholds::change(&mut fields).map(|change| change.of(server));
+    let gate = thresholds::chosen(&mut fields, mode.or(own), server);
+    let zones = zones(&mut fields);
     let read = fields.finish(|| {
         Some(Request {
             source_uri: source_uri?.to_owned(),
@@ -233,6 +248,7 @@ pub fn read(body: &Body, catalog: &Catalog, server: GateConfig) -> Result<Reques
             includes_metadata,
             semantics,
             gate,
+            zones,
         })
     });
     read.map_err(ApiError::Invalid)

@@ -102,7 +102,7 @@ impl SummaryRecord {
     /// Summary of `run`; `None` where nothing of it is decoded. May read the log.
     pub fn of(app: &App, run: &Arc<Run>) -> Option<SummaryRecord> {
         let timeline = app.registry.timeline();
-        let gate = app.config.gate;
+        let gate = app.settings.gate;
         let kept = app.summaries.of(run, Records { timeline, blobs: &app.blobs, gate });
         // The events of a job under way may tell nothing yet of what it has decoded.
         let decoded = run.progress().filter(|progress| progress.frames > 0);

@@ -68,6 +68,9 @@ pub struct FrameBucket {
     /// Over the frames that have one; null where none has.
     #[schema(required = true)]
     scene_score: Option<Spread>,
+    /// Over the frames that have one; null where none has.
+    #[schema(required = true)]
+    activity_score: Option<Spread>,
 }
 
 impl FrameBucket {
@@ -85,6 +88,7 @@ impl FrameBucket {
             ghosting_score: Spread::of(signal.ghosting_score),
             noise_variance_score: Spread::of(signal.noise_variance_score),
             scene_score: signal.scene_score.map(Spread::of),
+            activity_score: signal.activity.map(|activity| Spread::of(activity.score)),
         }
     }
 
@@ -98,9 +102,14 @@ impl FrameBucket {
         self.flicker_score.add(signal.flicker_score);
         self.ghosting_score.add(signal.ghosting_score);
         self.noise_variance_score.add(signal.noise_variance_score);
-        match (&mut self.scene_score, signal.scene_score) {
-            (Some(spread), Some(score)) => spread.add(score),
-            (none, score) => *none = none.take().or(score.map(Spread::of)),
+        let activity = signal.activity.map(|activity| activity.score);
+        for (spread, score) in
+            [(&mut self.scene_score, signal.scene_score), (&mut self.activity_score, activity)]
+        {
+            match (spread, score) {
+                (Some(spread), Some(score)) => spread.add(score),
+                (none, score) => *none = none.take().or(score.map(Spread::of)),
+            }
         }
     }
 }
@@ -166,6 +175,7 @@ mod tests {
             ghosting_score: Score::ZERO,
             noise_variance_score: Score::ZERO,
             scene_score: scene.map(Score::from_millionths),
+            activity: None,
         };
         let decision = gate.offer(&signal);
         Ok((signal, decision))
@@ -174,7 +184,7 @@ mod tests {
     #[test]
     fn every_frame_is_in_one_bucket_and_a_peak_stays() {
         for (count, points) in [(3, 2), (7, 3), (100, 99), (1000, 7), (20_001, 20_000)] {
-            let mut gate = Gate::new(GateConfig { keepalive_frames: 0, ..GateConfig::default() });
+            let mut gate = Gate::new(GateConfig { keepalive_ms: None, ..GateConfig::default() });
             let peak = count / 2;
             let frames: Vec<Decided> = (0..count)
                 .map(|at| {

@@ -41,7 +41,7 @@ const fn nullable(path: &'static str, kind: Kind) -> Column {
 }
 
 /// Columns of each frame.
-pub const OF_FRAMES: [Column; 11] = [
+pub const OF_FRAMES: [Column; 16] = [
     column("frame_index", Kind::Unsigned),
     nullable("source_frame_index", Kind::Unsigned),
     column("pts_ms", Kind::Signed),
@@ -51,12 +51,17 @@ pub const OF_FRAMES: [Column; 11] = [
     column("ghosting_score", Kind::Number),
     column("noise_variance_score", Kind::Number),
     nullable("scene_score", Kind::Number),
+    nullable("activity_score", Kind::Number),
+    nullable("activity_region.x", Kind::Number),
+    nullable("activity_region.y", Kind::Number),
+    nullable("activity_region.width", Kind::Number),
+    nullable("activity_region.height", Kind::Number),
     column("kept", Kind::Flag),
     column("reason", Kind::Text),
 ];
 
 /// Columns of each bucket, but for its reasons.
-const OF_BUCKETS: [Column; 21] = [
+const OF_BUCKETS: [Column; 24] = [
     column("first_frame", Kind::Unsigned),
     column("last_frame", Kind::Unsigned),
     column("start_pts_ms", Kind::Signed),
@@ -78,6 +83,9 @@ const OF_BUCKETS: [Column; 21] = [
     nullable("scene_score.min", Kind::Number),
     nullable("scene_score.max", Kind::Number),
     nullable("scene_score.mean", Kind::Number),
+    nullable("activity_score.min", Kind::Number),
+    nullable("activity_score.max", Kind::Number),
+    nullable("activity_score.mean", Kind::Number),
 ];
 
 /// Columns of each bucket: the frames with each reason come last.
@@ -90,6 +98,9 @@ fn counted(reason: Reason) -> &'static str {
     match reason {
         Reason::InitialFrame => "reasons.initial_frame",
         Reason::SceneCut => "reasons.scene_cut",
+        Reason::ActivityStarted => "reasons.activity_started",
+        Reason::ActivityPeak => "reasons.activity_peak",
+        Reason::ActivitySettled => "reasons.activity_settled",
         Reason::PeriodicKeepalive => "reasons.periodic_keepalive",
         Reason::ExposureShift => "reasons.exposure_shift",
         Reason::FlickerSuspected => "reasons.flicker_suspected",

@@ -17,6 +17,7 @@ use crate::{
         openapi::terms,
         reason::{CropFields, crop, model_name, output_schema},
         thresholds::{self, GateFields},
+        zones::{ZoneFields, zones},
     },
     base::{
         catalog::Catalog,
@@ -69,6 +70,11 @@ pub struct AttachConfig {
     index_name: Option<terms::Label>,
     /// Thresholds of this recording.
     gate: Option<GateFields>,
+    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    #[schema(max_items = 16)]
+    zones: Option<Vec<ZoneFields>>,
+    /// True to take no notice of what moves outside of the zones.
+    activity_zones_only: Option<bool>,
     /// Label of the run.
     label: Option<terms::Label>,
 }
@@ -117,6 +123,7 @@ pub fn read(
     let model = fields.optional("model", |value| model_name(catalog, value));
     let index_name = fields.optional("index_name", parsed);
     let gate = thresholds::change(&mut fields).map(|change| change.of(server));
+    let zones = zones(&mut fields);
     let label = fields.optional("label", parsed);
     fields.refuse_unknown();
     let wishes = Wishes {
@@ -127,6 +134,7 @@ pub fn read(
         model: model.map(|model| model.as_str().to_owned()),
         index_name,
         gate,
+        zones,
         label,
     };
     fields.finish(|| Some(wishes)).map_err(|details| listed("x-attach-config", &details))
@@ -203,7 +211,8 @@ mod tests {
         assert_eq!((clips.target_fps, clips.length_ms, clips.delay_ms), (2, 500, 500));
         assert!(wishes.crop.is_some() && wishes.instruction.schema.is_some());
         assert_eq!(wishes.model.as_deref(), Some("qwen3-vl-8b"));
-        let expected = GateConfig { keepalive_frames: 9, ..GateConfig::default() };
+        let expected =
+            GateConfig { keepalive_frames: 9, keepalive_ms: None, ..GateConfig::default() };
         assert_eq!(wishes.gate, Some(expected));
         let none = read(None, &Catalog::default(), expected);
         assert!(none.is_ok_and(|wishes| wishes.clips.is_none() && wishes.gate.is_none()));
@@ -229,6 +238,8 @@ mod tests {
             (r#"{"index_name":""}"#, "index_name"),
             (r#"{"gate":{"scene_cut":2}}"#, "gate.scene_cut"),
             (r#"{"gate":{"cut":0.5}}"#, "gate.cut is not a known field"),
+            (r#"{"zones":[{"name":"door","polygon":[[0,0],[1,0]]}]}"#, "zones[0].polygon"),
+            (r#"{"activity_zones_only":true}"#, "activity_zones_only"),
             (r#"{"label":"a\u0007"}"#, "label"),
         ];
         for (text, expected) in rows {

@@ -1,12 +1,11 @@
 //! Ends of live sessions, and the items that they dropped.
 
-use transport::webrtc::Refused;
+use transport::webrtc::DropReason;
 
 use super::Label;
-use crate::record::live::End;
 
-impl Label for Refused {
-    const ALL: &'static [Refused] = &Refused::ALL;
+impl Label for DropReason {
+    const ALL: &'static [DropReason] = &DropReason::ALL;
 
     fn value(self) -> &'static str {
         self.name()
@@ -30,21 +29,6 @@ pub enum SessionEnd {
     Shutdown,
     /// It could not go on.
     Failed,
-}
-
-impl SessionEnd {
-    /// Label value that `end` is counted under.
-    pub fn of(end: &End) -> SessionEnd {
-        match end {
-            End::Deleted(_) => SessionEnd::Deleted,
-            End::Closed => SessionEnd::Closed,
-            End::Lost => SessionEnd::Lost,
-            End::NeverConnected => SessionEnd::NeverConnected,
-            End::RunOver => SessionEnd::RunOver,
-            End::Shutdown => SessionEnd::Shutdown,
-            End::Failed(_) => SessionEnd::Failed,
-        }
-    }
 }
 
 impl Label for SessionEnd {

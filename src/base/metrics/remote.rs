@@ -1,9 +1,6 @@
 //! Classes of what goes wrong with remote sources.
 
-use transport::egress::EgressError;
-
 use super::Label;
-use crate::record::remote::RemoteError;
 
 /// Reason that a remote source was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,34 +45,6 @@ impl Label for RemoteFailure {
             RemoteFailure::Timeout => "timeout",
             RemoteFailure::TooLarge => "too_large",
             RemoteFailure::Internal => "internal",
-        }
-    }
-}
-
-impl From<&RemoteError> for RemoteFailure {
-    fn from(error: &RemoteError) -> RemoteFailure {
-        use EgressError as E;
-        match error {
-            RemoteError::Playlist => RemoteFailure::Refused,
-            RemoteError::Slow(_) | RemoteError::Dripping | RemoteError::Late => {
-                RemoteFailure::Timeout
-            }
-            RemoteError::Pipe(_) | RemoteError::Cancelled => RemoteFailure::Internal,
-            RemoteError::Egress(error) => match error {
-                E::Malformed(_) | E::Scheme(_) | E::NotEnabled { .. } => RemoteFailure::Refused,
-                E::Dns { .. } => RemoteFailure::Dns,
-                E::Blocked { .. } => RemoteFailure::Blocked,
-                E::Connect { .. } | E::Cut { .. } => RemoteFailure::Tcp,
-                E::Tls { .. } => RemoteFailure::Tls,
-                E::Status { .. }
-                | E::Answer { .. }
-                | E::Redirects { .. }
-                | E::Changed { .. }
-                | E::NoRanges { .. } => RemoteFailure::Http,
-                E::Auth { .. } => RemoteFailure::Auth,
-                E::Timeout { .. } => RemoteFailure::Timeout,
-                E::TooMuch { .. } => RemoteFailure::TooLarge,
-            },
         }
     }
 }

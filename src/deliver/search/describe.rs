@@ -65,6 +65,8 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::InferenceCompleted
         | EventKind::TokenBudgetLow
         | EventKind::SourceReconnected
+        | EventKind::ActivityStarted
+        | EventKind::ActivityEnded
         | EventKind::RunCompleted
         | EventKind::StopRequested
         | EventKind::KeepaliveRefreshed

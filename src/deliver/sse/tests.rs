@@ -287,6 +287,7 @@ async fn a_long_event_is_sent_in_pieces() {
             ghosting_score: Score::ONE,
             noise_variance_score: Score::ONE,
             scene_score: None,
+            activity: None,
         };
         column.push(&signal).expect("room");
     }
@@ -307,6 +308,7 @@ async fn a_long_event_is_sent_in_pieces() {
         truncated: false,
         reason: None,
         gate: None,
+        zones: Vec::new(),
         wall_start_ms: None,
         signals,
     };

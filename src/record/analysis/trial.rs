@@ -1,10 +1,13 @@
 //! Other thresholds on the same signals: what each side decides, and where the two differ.
 
-use gate::{Gate, GateConfig, Reason};
+use gate::{Episode, EpisodeChange, Episodes, Gate, GateConfig, Reason};
 use media::Signal;
 
 /// Frames that are decided differently and told one by one; the others are counted.
 pub const DIFFERENCES_MAX: usize = 10_000;
+
+/// Episodes that are told one by one; the others are counted.
+pub const EPISODES_MAX: usize = 10_000;
 
 /// Decision of a gate about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,17 +64,25 @@ pub struct Trial {
     pub changed: u64,
     /// The first of them.
     pub differences: Vec<Difference>,
+    /// Episodes of activity by the thresholds that are tried.
+    pub episode_count: u64,
+    /// The first of them.
+    pub episodes: Vec<Episode>,
 }
 
 impl Trial {
     /// Tries `after` in place of `before`.
     pub fn of(signals: &[Signal], before: GateConfig, after: GateConfig) -> Trial {
         let (mut trial, mut gates) = (Trial::default(), [before, after].map(Gate::new));
+        let mut episodes = Episodes::default();
         for signal in signals {
-            let [before, after] = gates.each_mut().map(|gate| {
-                let decision = gate.offer(signal);
-                Verdict { reason: decision.reason, selected: decision.selected }
-            });
+            let decisions = gates.each_mut().map(|gate| gate.offer(signal));
+            let change = episodes.push(signal, &decisions[1], after.activity_off);
+            if let Some(EpisodeChange::Ended(episode)) = change {
+                trial.tell(episode);
+            }
+            let [before, after] = decisions
+                .map(|decision| Verdict { reason: decision.reason, selected: decision.selected });
             trial.before.count(before);
             trial.after.count(after);
             if before == after {
@@ -83,6 +94,14 @@ impl Trial {
                 trial.differences.push(Difference { frame_index, pts_ms, before, after });
             }
         }
+        episodes.end().into_iter().for_each(|episode| trial.tell(episode));
         trial
+    }
+
+    fn tell(&mut self, episode: Episode) {
+        self.episode_count += 1;
+        if self.episodes.len() < EPISODES_MAX {
+            self.episodes.push(episode);
+        }
     }
 }

@@ -13,8 +13,8 @@ use std::{
 
 use media::Codec;
 use transport::{
-    rtp::Unit,
-    webrtc::{Failure, Sink, Told},
+    rtp::ReceivedUnit,
+    webrtc::{Failure, SessionEvent, SessionHandler},
 };
 
 use super::{inbox::Shared, turns::Turns, workers::Seat};
@@ -43,7 +43,7 @@ struct Lane {
 }
 
 enum To {
-    Waiting { units: VecDeque<Unit>, bytes: usize },
+    Waiting { units: VecDeque<ReceivedUnit>, bytes: usize },
     Worker(Arc<Seat>),
     Nowhere,
 }
@@ -90,8 +90,8 @@ impl Intake {
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give(&self, lane: &mut Lane, unit: Unit) {
-        let Unit { access_unit, last_packet_at, .. } = unit;
+    fn give(&self, lane: &mut Lane, unit: ReceivedUnit) {
+        let ReceivedUnit { access_unit, last_packet_at, .. } = unit;
         let is_start = access_unit.keyframe;
         if lane.is_broken && !is_start {
             self.shared.dropped();
@@ -108,7 +108,7 @@ impl Intake {
                 let fits = units.len() < WAITING_UNITS && after <= WAITING_BYTES;
                 if fits {
                     *bytes = after;
-                    units.push_back(Unit { access_unit, ..unit });
+                    units.push_back(ReceivedUnit { access_unit, ..unit });
                 }
                 fits
             }
@@ -131,7 +131,7 @@ impl To {
     }
 }
 
-impl Sink for Publisher {
+impl SessionHandler for Publisher {
     fn reached(&mut self) {
         let intake = &self.0;
         let mut lane = intake.lane();
@@ -144,7 +144,7 @@ impl Sink for Publisher {
         }
     }
 
-    fn unit(&mut self, unit: Unit) {
+    fn unit(&mut self, unit: ReceivedUnit) {
         let intake = &self.0;
         let codec = unit.access_unit.codec;
         intake.metrics.live_pictures.inc();
@@ -157,8 +157,8 @@ impl Sink for Publisher {
         intake.give(&mut lane, unit);
     }
 
-    fn told(&mut self, what: Told) {
-        if what == Told::Connected {
+    fn told(&mut self, what: SessionEvent) {
+        if what == SessionEvent::Connected {
             self.0.shared.connected(Instant::now());
         }
         self.0.turns.told(what);
@@ -168,7 +168,7 @@ impl Sink for Publisher {
 /// The port lets go of a session only when it is over.
 impl Drop for Publisher {
     fn drop(&mut self) {
-        self.0.turns.told(Told::Failed(Failure::PortEnded));
+        self.0.turns.told(SessionEvent::Failed(Failure::PortEnded));
     }
 }
 
@@ -180,10 +180,10 @@ mod tests {
     use crate::base::metrics::Shed;
     use crate::record::live::inbox::inbox;
 
-    fn unit(ticks: i64, keyframe: bool, bytes: usize) -> Unit {
+    fn unit(ticks: i64, keyframe: bool, bytes: usize) -> ReceivedUnit {
         let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
         let access_unit = AccessUnit { codec: Codec::Vp8, pts, keyframe, data: vec![0; bytes] };
-        Unit { access_unit, last_packet_at: Instant::now(), captured_at: None }
+        ReceivedUnit { access_unit, last_packet_at: Instant::now(), captured_at: None }
     }
 
     fn intake() -> (Publisher, Arc<Turns>, Arc<Metrics>) {
@@ -252,6 +252,6 @@ mod tests {
     async fn a_port_that_lets_go_ends_the_session() {
         let (publisher, turns, _) = intake();
         drop(publisher);
-        assert_eq!(turns.next().await.end, Some(Told::Failed(Failure::PortEnded)));
+        assert_eq!(turns.next().await.end, Some(SessionEvent::Failed(Failure::PortEnded)));
     }
 }

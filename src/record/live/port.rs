@@ -1,7 +1,7 @@
 //! The port of live sessions, opened anew where its thread has ended.
 //!
 //! Promises that an end is logged and counted, that the address stays, and that no wait between two
-//! attempts is longer than [`PAUSE_MAX`]. Until there is a port again offers are refused. Sessions of
+//! attempts is longer than 30 s. Until there is a port again offers are refused. Sessions of
 //! the one that ended have ended with it: their sinks were told.
 
 use std::{
@@ -12,32 +12,37 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use transport::webrtc::{Answer, OfferError, Port, PortError, PortSettings, Session as Link, Sink};
+use transport::webrtc::{
+    EndpointConfig, EndpointError, OfferError, SdpAnswer, SessionHandle as Link, SessionHandler,
+    WebRtcEndpoint,
+};
 
 use super::tally::Dropped;
-use crate::base::metrics::Metrics;
+use crate::base::{backoff::Backoff, metrics::Metrics};
 
-/// Until the first attempt after an end; doubled with each that follows.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// Longest wait between two attempts.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Waits before an attempt.
+const PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(100), factor: 2, longest: Duration::from_secs(30) };
 /// A port that has lived so long has not ended for what ended the one before.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// The port that there is.
 pub struct LivePort {
     /// Settings of the first port, with the address that it was given.
-    settings: PortSettings,
-    port: Mutex<Port>,
+    settings: EndpointConfig,
+    port: Mutex<WebRtcEndpoint>,
     dropped: Dropped,
     metrics: Arc<Metrics>,
 }
 
 impl LivePort {
     /// Opens the first port.
-    pub fn open(settings: PortSettings, metrics: Arc<Metrics>) -> Result<LivePort, PortError> {
-        let port = Port::open(settings.clone())?;
-        let settings = PortSettings { bind: port.local_addr(), ..settings };
+    pub fn open(
+        settings: EndpointConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<LivePort, EndpointError> {
+        let port = WebRtcEndpoint::open(settings.clone())?;
+        let settings = EndpointConfig { bind: port.local_addr(), ..settings };
         Ok(LivePort { settings, port: Mutex::new(port), dropped: Dropped::default(), metrics })
     }
 
@@ -46,8 +51,12 @@ impl LivePort {
         self.settings.bind
     }
 
-    /// Answers an offer, as [`Port::answer`] does.
-    pub fn answer(&self, offer: &str, sink: Box<dyn Sink>) -> Result<(Link, Answer), OfferError> {
+    /// Answers an offer, as [`WebRtcEndpoint::answer`] does.
+    pub fn answer(
+        &self,
+        offer: &str,
+        sink: Box<dyn SessionHandler>,
+    ) -> Result<(Link, SdpAnswer), OfferError> {
         self.current().answer(offer, sink)
     }
 
@@ -82,11 +91,11 @@ impl LivePort {
                 attempts = 0;
             }
             loop {
+                attempts = u32::saturating_add(attempts, 1);
                 tokio::select! {
                     () = draining.cancelled() => return,
-                    () = sleep(pause(attempts)) => {}
+                    () = sleep(PAUSES.exact(attempts)) => {}
                 }
-                attempts += 1;
                 match self.reopen() {
                     Ok(()) => break tracing::info!(%addr, "live video is received again"),
                     Err(error) => tracing::error!(%addr, %error, "live video is not received"),
@@ -96,8 +105,8 @@ impl LivePort {
     }
 
     /// Opens another port in place of one that has ended.
-    fn reopen(&self) -> Result<(), PortError> {
-        let opened = Port::open(self.settings.clone())?;
+    fn reopen(&self) -> Result<(), EndpointError> {
+        let opened = WebRtcEndpoint::open(self.settings.clone())?;
         let mut port = self.port();
         // Its counts begin at zero.
         self.dropped.tell(&port.counts(), &self.metrics);
@@ -106,25 +115,20 @@ impl LivePort {
         Ok(())
     }
 
-    fn current(&self) -> Port {
+    fn current(&self) -> WebRtcEndpoint {
         self.port().clone()
     }
 
-    fn port(&self) -> MutexGuard<'_, Port> {
+    fn port(&self) -> MutexGuard<'_, WebRtcEndpoint> {
         // Every change is one assignment: a panic leaves a port.
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Pause after so many failed attempts in a row.
-fn pause(attempts: u32) -> Duration {
-    PAUSE_FIRST.saturating_mul(1 << attempts.min(16)).min(PAUSE_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use media::ErrorKind;
-    use transport::webrtc::{Failure, Told};
+    use transport::webrtc::{Failure, SessionEvent};
 
     use super::*;
     use crate::record::live::{
@@ -142,7 +146,7 @@ mod tests {
         10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
 
     fn port(metrics: &Arc<Metrics>) -> LivePort {
-        let settings = PortSettings {
+        let settings = EndpointConfig {
             bind: ([127, 0, 0, 1], 0).into(),
             public_ips: Vec::new(),
             sessions_max: 10,
@@ -152,18 +156,12 @@ mod tests {
         LivePort::open(settings, Arc::clone(metrics)).expect("opened")
     }
 
-    fn sink(metrics: &Arc<Metrics>) -> (Box<dyn Sink>, Arc<Turns>) {
+    fn sink(metrics: &Arc<Metrics>) -> (Box<dyn SessionHandler>, Arc<Turns>) {
         let turns = Arc::<Turns>::default();
         let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
         let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
         (Box::new(Publisher(intake)), turns)
-    }
-
-    #[test]
-    fn attempts_come_apart_and_never_stop() {
-        let pauses: Vec<u128> = [0, 1, 2, 8, 9, 1000].map(|at| pause(at).as_millis()).to_vec();
-        assert_eq!(pauses, [100, 200, 400, 25_600, 30_000, 30_000]);
     }
 
     #[tokio::test]
@@ -178,7 +176,7 @@ mod tests {
             let (link, _) = port.answer(OFFER, to).expect("answered");
             port.current().end();
             let told = turns.next().await.end;
-            assert_eq!(told, Some(Told::Failed(Failure::PortEnded)), "its session ends");
+            assert_eq!(told, Some(SessionEvent::Failed(Failure::PortEnded)), "its session ends");
             assert!(link.trickle("candidate:").is_err());
             let answered = async {
                 loop {
@@ -204,7 +202,7 @@ mod tests {
         port.current().end();
         port.current().ended().await;
         let taken = std::net::UdpSocket::bind(port.local_addr()).expect("it is free");
-        assert!(matches!(port.reopen(), Err(PortError::Socket(_))));
+        assert!(matches!(port.reopen(), Err(EndpointError::Socket(_))));
         let refused = port.answer(OFFER, sink(&metrics).0).err().expect("no port");
         assert_eq!(refused, OfferError::Ended);
         // Answered as 503, with when to come again.
@@ -218,7 +216,7 @@ mod tests {
     async fn counts_go_on_growing() {
         let metrics = Arc::new(Metrics::new());
         let port = port(&metrics);
-        let unknown = metrics.live_refused.of(transport::webrtc::Refused::UnknownSource);
+        let unknown = metrics.live_refused.of(transport::webrtc::DropReason::UnknownSource);
         let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
         for (sent, told) in [(3, 3), (2, 5)] {
             (0..sent).for_each(|_| {

@@ -13,7 +13,7 @@ use super::{inbox::Shared, session::End};
 use crate::{
     base::{blocking::blocking, clock::wall_now, labels::Words},
     record::{
-        recorder::{Recorder, RecorderSpec},
+        recorder::{Recorder, RecorderSpec, Watch},
         recording::{self, Head, RecordError, Recording, RunLog, Stores},
     },
     runs::registry::RunError,
@@ -36,6 +36,8 @@ pub struct LiveRecordingSpec {
     pub gate: GateConfig,
     /// Thresholds that its publisher chose, where it did.
     pub chosen_gate: Option<GateConfig>,
+    /// Names of the zones that are watched.
+    pub zones: Vec<String>,
     /// Index of its events.
     pub index_name: Option<Label>,
     /// Names of the tenant.
@@ -62,6 +64,11 @@ impl LiveRecordingSpec {
                 session_id: Some(self.session),
                 index_name: self.index_name.clone(),
                 ..Finding::default()
+            },
+            watch: Watch {
+                request_id: self.request_id,
+                stream_id: self.analysis().stream,
+                zones: self.zones.clone(),
             },
         })
     }
@@ -91,6 +98,7 @@ impl LiveRecordingSpec {
             truncated: false,
             reason: None,
             gate: self.chosen_gate,
+            zones: self.zones.clone(),
             wall_start_ms: Some(Some(wall_now())),
             signals: Signals::Inline(Vec::new()),
         };

@@ -18,7 +18,7 @@ use tokio::{
     time::{MissedTickBehavior, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use transport::webrtc::{FragmentError, Restarted, Session as Link, Told};
+use transport::webrtc::{FragmentError, Restarted, SessionEvent, SessionHandle as Link};
 use worker::{Chunk, SessionSpec, WorkerError};
 
 use super::{
@@ -268,7 +268,7 @@ impl Task {
         self.hear_out(seat.as_deref(), &end).await;
         self.describe_out().await;
         self.record(&end).await;
-        self.metrics.live_ends.of(SessionEnd::of(&end)).inc();
+        self.metrics.live_ends.of(SessionEnd::from(&end)).inc();
         tracing::info!(session = %self.session.id, run = %self.session.run.id(), ?end,
             "a live session ended");
         let Task { intake, guard, over, memory, .. } = self;
@@ -345,7 +345,7 @@ impl Task {
             self.inbox = self.inbox.renewed();
         }
         let (workers, owner) = (Arc::clone(&self.workers), self.session.owner().clone());
-        let (spec, inbox) = (SessionSpec { codec, ..self.spec }, self.inbox.clone());
+        let (spec, inbox) = (SessionSpec { codec, ..self.spec.clone() }, self.inbox.clone());
         let intake = Arc::clone(&self.intake);
         let opened = blocking(move || {
             drop(before);
@@ -479,12 +479,12 @@ impl Task {
 }
 
 /// The end that the publisher's side brings; none where it has just come.
-fn ended(told: Told) -> Option<End> {
+fn ended(told: SessionEvent) -> Option<End> {
     match told {
-        Told::Connected => None,
-        Told::Closed => Some(End::Closed),
-        Told::Lost => Some(End::Lost),
-        Told::NeverConnected => Some(End::NeverConnected),
-        Told::Failed(failure) => Some(End::Failed(failure.to_string())),
+        SessionEvent::Connected => None,
+        SessionEvent::Closed => Some(End::Closed),
+        SessionEvent::Lost => Some(End::Lost),
+        SessionEvent::NeverConnected => Some(End::NeverConnected),
+        SessionEvent::Failed(failure) => Some(End::Failed(failure.to_string())),
     }
 }

@@ -1,11 +1,12 @@
-//! Counts of the endpoint and its sessions, added to the metrics as they grow.
+//! Counts of the endpoint and its sessions, added to the metrics as they grow, and the labels of ends.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus::IntCounter;
-use transport::webrtc::{PortCounts, Refused, SessionCounts};
+use transport::webrtc::{DropReason, EndpointStats, SessionCounts};
 
-use crate::base::metrics::Metrics;
+use super::End;
+use crate::base::metrics::{Metrics, SessionEnd};
 
 /// Packet counts of one session that the metrics have already.
 #[derive(Debug, Default)]
@@ -13,7 +14,21 @@ pub struct Packets(Mutex<SessionCounts>);
 
 /// Counts of dropped datagrams that the metrics have already.
 #[derive(Debug, Default)]
-pub struct Dropped(Mutex<[u64; Refused::ALL.len()]>);
+pub struct Dropped(Mutex<[u64; DropReason::ALL.len()]>);
+
+impl From<&End> for SessionEnd {
+    fn from(end: &End) -> SessionEnd {
+        match end {
+            End::Deleted(_) => SessionEnd::Deleted,
+            End::Closed => SessionEnd::Closed,
+            End::Lost => SessionEnd::Lost,
+            End::NeverConnected => SessionEnd::NeverConnected,
+            End::RunOver => SessionEnd::RunOver,
+            End::Shutdown => SessionEnd::Shutdown,
+            End::Failed(_) => SessionEnd::Failed,
+        }
+    }
+}
 
 impl Packets {
     /// Adds what has been counted since the last call.
@@ -34,8 +49,8 @@ impl Packets {
 
 impl Dropped {
     /// Adds what has been counted since the last call.
-    pub fn tell(&self, now: &PortCounts, metrics: &Metrics) {
-        for (known, why) in self.known().iter_mut().zip(Refused::ALL) {
+    pub fn tell(&self, now: &EndpointStats, metrics: &Metrics) {
+        for (known, why) in self.known().iter_mut().zip(DropReason::ALL) {
             grow(metrics.live_refused.of(why), known, now.refused(why));
         }
     }
@@ -45,7 +60,7 @@ impl Dropped {
         *self.known() = Default::default();
     }
 
-    fn known(&self) -> MutexGuard<'_, [u64; Refused::ALL.len()]> {
+    fn known(&self) -> MutexGuard<'_, [u64; DropReason::ALL.len()]> {
         // As above.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

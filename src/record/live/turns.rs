@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use media::Codec;
 use tokio::sync::Notify;
-use transport::webrtc::Told;
+use transport::webrtc::SessionEvent;
 
 /// Changes since the task read them last.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Happened {
     /// The publisher has connected.
     pub has_connected: bool,
     /// The publisher is gone, and how.
-    pub end: Option<Told>,
+    pub end: Option<SessionEvent>,
 }
 
 /// Changes to come, and the signal that there are some.
@@ -41,10 +41,10 @@ impl Turns {
     }
 
     /// The connection has become this.
-    pub fn told(&self, told: Told) {
+    pub fn told(&self, told: SessionEvent) {
         let mut happened = self.happened();
         match told {
-            Told::Connected => happened.has_connected = true,
+            SessionEvent::Connected => happened.has_connected = true,
             end => _ = happened.end.get_or_insert(end),
         }
         drop(happened);
@@ -74,11 +74,11 @@ mod tests {
             turns.broken();
         }
         turns.coded(Codec::Vp8);
-        turns.told(Told::Connected);
-        turns.told(Told::Lost);
-        turns.told(Told::Closed);
+        turns.told(SessionEvent::Connected);
+        turns.told(SessionEvent::Lost);
+        turns.told(SessionEvent::Closed);
         let Happened { coded, is_broken, has_connected, end } = turns.next().await;
-        assert_eq!((coded, end), (Some(Codec::Vp8), Some(Told::Lost)));
+        assert_eq!((coded, end), (Some(Codec::Vp8), Some(SessionEvent::Lost)));
         assert!(is_broken && has_connected);
         let (later, ()) = tokio::join!(turns.next(), async { turns.broken() });
         assert!(later.is_broken && later.end.is_none() && later.coded.is_none());

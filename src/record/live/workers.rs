@@ -95,7 +95,7 @@ impl Workers {
         spec: SessionSpec,
         inbox: &Inbox,
     ) -> Result<Seat, WorkerError> {
-        let opened = self.enter(owner, inbox)?.opened(spec);
+        let opened = self.enter(owner, inbox)?.opened(spec.clone());
         match opened {
             // It died between two looks at it, and this session never was in it.
             Err(WorkerError::Ended) => self.enter(owner, inbox)?.opened(spec),

@@ -11,11 +11,13 @@ use std::{
 
 use infer::{Failed, Failure};
 
+use crate::base::backoff::Backoff;
+
 /// Longest time that one chunk is asked about again and again.
 const CHUNK_PATIENCE: Duration = Duration::from_secs(600);
-/// Pauses double from the first to the longest.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Pauses before a chunk is asked about again.
+const PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(250), factor: 2, longest: Duration::from_secs(5) };
 /// Times that a chunk is asked about again where the question may be what the backend fails on.
 const SUSPECT_MAX: u32 = 2;
 
@@ -69,7 +71,7 @@ impl Outage {
             Prospect::Good => true,
         };
         let rest = failed.iter().filter_map(|one| rest(&one.failure)).min().unwrap_or_default();
-        let pause = PAUSE_FIRST.saturating_mul(1 << chunk.again.min(10)).min(PAUSE_MAX).max(rest);
+        let pause = PAUSES.exact(chunk.again.saturating_add(1)).max(rest);
         // Those that failed together do not come back together: golden sections lie apart.
         let spread = (chunk.chunk as f64 * 0.618_033_988_75).fract() / 2.0;
         let pause = pause + pause.mul_f64(spread);

@@ -17,6 +17,11 @@ fn recorder() -> Recorder {
         words: Words::default(),
         markers: Some(MarkerDeriver::new(key(), MarkerConfig::default())),
         finding: Finding::default(),
+        watch: Watch {
+            request_id: RequestId::from_bytes([1; 8]),
+            stream_id: key().stream,
+            zones: Vec::new(),
+        },
     })
 }
 
@@ -43,6 +48,7 @@ fn signals(seed: u64) -> Vec<Signal> {
             ghosting_score: scores[2],
             noise_variance_score: scores[3],
             scene_score: Some(if is_cut { Score::ONE } else { Score::ZERO }),
+            activity: None,
         }
     };
     (0..300).map(signal).collect()

@@ -7,7 +7,7 @@ use tokio::{
     net::{UnixStream, unix::pipe},
     time::{Duration, Instant, timeout_at},
 };
-use transport::egress::{Body, Budget, EgressError, Stream, Wait};
+use transport::egress::{Body, Budget, EgressError, Stream, TimeoutPhase};
 
 use super::{RemoteError, line::Line};
 use crate::runs::admission::Lender;
@@ -59,7 +59,7 @@ pub(super) async fn relay(
             let until = budget.end().min(Instant::now() + IDLE);
             let read = timeout_at(until, from_server.read(&mut buffer));
             let read = lender.lend_while(read).await.map_err(|_| {
-                let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
+                let idle = EgressError::Timeout { wait: TimeoutPhase::Idle, after: IDLE };
                 if until < budget.end() { idle } else { budget.late() }
             })?;
             let len = match read {

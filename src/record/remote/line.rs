@@ -21,6 +21,8 @@ pub const WAIT_MAX: Duration = Duration::from_secs(1800);
 #[derive(Clone)]
 pub(super) struct Line {
     lender: Lender,
+    /// It may be waited for as long as it goes on.
+    is_endless: bool,
     pace: Arc<Mutex<Pace>>,
 }
 
@@ -45,8 +47,14 @@ impl Pace {
 }
 
 impl Line {
+    /// A line that must bring something for what is waited.
     pub(super) fn new(lender: Lender) -> Line {
-        Line { lender, pace: Arc::default() }
+        Line { lender, is_endless: false, pace: Arc::default() }
+    }
+
+    /// A line of a source that is waited for as long as it is wanted.
+    pub(super) fn endless(lender: Lender) -> Line {
+        Line { is_endless: true, ..Line::new(lender) }
     }
 
     /// Awaits `wait` and fails where it is not ready in time; others decode meanwhile.
@@ -54,7 +62,8 @@ impl Line {
         &self,
         wait: impl Future<Output = Result<T, E>>,
     ) -> Result<T, RemoteError> {
-        let (left, error) = self.pace().left();
+        let (left, error) =
+            if self.is_endless { (WAIT_MAX, RemoteError::Late) } else { self.pace().left() };
         let since = Instant::now();
         let outcome = self.lender.lend_while(timeout(left, wait)).await;
         self.pace().waited += since.elapsed();

@@ -25,11 +25,14 @@ use super::{
 use crate::{
     base::{clock::wall_now, telemetry::SPANS},
     record::{
-        recorder::{Kept, Recorder, RecorderSpec},
+        recorder::{Kept, Recorder, RecorderSpec, Watch},
         recording::{self, Head, Recording, RunLog},
-        remote::RemoteSource,
     },
-    runs::{admission::Lender, registry::RunError, source::Source},
+    runs::{
+        admission::Lender,
+        registry::RunError,
+        source::{Source, remote::RemoteSource},
+    },
 };
 
 use source::Gap;
@@ -49,6 +52,10 @@ pub(super) struct Job {
     log: RunLog,
     /// Description of the source once it is opened, and the recording of its frames.
     opened: Option<Opened>,
+    /// It is a playlist that grows, which is known once it was opened.
+    is_growing: bool,
+    /// Number of the segment of its playlist that follows.
+    segment: Option<u64>,
     /// Since when no frame comes, where one is to come again.
     gap: Option<Gap>,
     /// Span from the opened container to the worker's report.
@@ -119,6 +126,8 @@ impl Job {
             ingest,
             log,
             opened: None,
+            is_growing: false,
+            segment: None,
             gap: None,
             decoding: Span::none(),
             chunks: None,
@@ -165,26 +174,40 @@ impl Job {
     }
 
     fn is_live(&self) -> bool {
+        self.is_growing || self.is_rtsp()
+    }
+
+    fn is_rtsp(&self) -> bool {
         matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)))
+    }
+
+    /// Returns true of a camera, which never says that nothing follows: a playlist does.
+    fn is_camera(&self) -> bool {
+        self.is_rtsp() && self.opened.as_ref().is_some_and(|opened| opened.stream.is_endless)
     }
 
     /// Part of the source that the worker had decoded when it was ended.
     fn cut(&self, error: IngestError) -> Ended {
-        let report = FileReport {
+        let report = FileReport { truncated: true, ..self.report() };
+        let reason = Some(error.why_cut());
+        // A source that may go on for ever has ended as well as it can.
+        let cut = Some(error).filter(|error| !error.is_out_of_time());
+        Ended { report, reason, cut }
+    }
+
+    /// Report of what was decoded, as far as it is known here.
+    fn report(&self) -> FileReport {
+        FileReport {
             decoder: String::new(),
             fallback: None,
             frames: self.frames(),
             source_frames: self.frames(),
             source_rate: None,
-            truncated: true,
+            truncated: false,
             more_frames: false,
             damaged_packets: 0,
             first_extent: None,
-        };
-        let reason = Some(error.why_cut());
-        // A source that may go on for ever has ended as well as it can.
-        let cut = Some(error).filter(|error| !error.is_out_of_time());
-        Ended { report, reason, cut }
+        }
     }
 
     /// Records on the timeline that it failed, where that ends the run.
@@ -252,6 +275,7 @@ impl Job {
                     self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
                 }
             }
+            JobEvent::Segment { next } => self.segment = Some(next),
             JobEvent::Signals(signals) => self.push(&signals)?,
             JobEvent::Still(still) => self.keep(still)?,
             JobEvent::Chunk(chunk) => match (&mut self.chunks, &mut self.opened) {
@@ -297,13 +321,18 @@ impl Job {
         } else {
             None
         };
+        let decoded = self.ingest.opened(&stream);
         let recorder = Recorder::new(RecorderSpec {
             gate,
             words: self.ingest.words.clone(),
             markers: key.clone().map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
             finding: Finding::default(),
+            watch: Watch {
+                request_id: decoded.request_id,
+                stream_id: decoded.stream_id.clone(),
+                zones: decoded.zones.clone(),
+            },
         });
-        let decoded = self.ingest.opened(&stream);
         let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));
         let received = Some(self.ingest.received(decoded.sample_fps));
         let head = Head { received, decoded, analysis: analysis.clone() };

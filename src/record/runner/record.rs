@@ -59,6 +59,7 @@ impl Ingest {
             truncated: false,
             reason: None,
             gate: self.gate,
+            zones: self.zones.names(),
             wall_start_ms: Some(stream.wall_start.filter(is_dated)),
             signals: Signals::Inline(Vec::new()),
         }

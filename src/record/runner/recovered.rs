@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use media::{AnalysisId, JobId, Marker, RequestId, RunId, Seq};
+use media::{JobId, RequestId, RunId, Seq};
 use timeline::{
-    AnalysisGenerated, AnalysisKey, Event, EventKind, Finding, FramesDecoded, MarkerConfig,
-    MarkerDeriver, RunFailed, Timeline, TimelineError,
+    AnalysisKey, Event, EventKind, Finding, FramesDecoded, MarkerConfig, MarkerDeriver, RunFailed,
+    Timeline, TimelineError,
 };
 use tokio::runtime::Handle;
 
@@ -13,7 +13,7 @@ use super::{IngestError, Runner, under_way::INTERRUPTED};
 use crate::{
     base::labels::{LabelMaps, Words},
     record::{
-        recorder::{Recorder, RecorderSpec},
+        recorder::{Recorder, RecorderSpec, Watch},
         recording::{Head, RunLog, Sealed},
     },
     runs::registry::Run,
@@ -54,10 +54,7 @@ impl Runner {
             return Ok(0);
         }
         let last = interrupted(head.decoded.request_id);
-        let (markers, count) = match &head.analysis {
-            Some(analysis) => self.markers_left(&run, job, analysis, labels)?,
-            None => (Vec::new(), 0),
-        };
+        let Left { events: left, markers: count } = self.left(&run, job, &head, labels)?;
         let hold = registry.quota().hold(&run.origin().principal);
         let log = RunLog { registry: Arc::clone(registry), run, runtime: Handle::current() };
         let sealed = Sealed::copy(log, stores.clone(), job, hold)?;
@@ -68,41 +65,35 @@ impl Runner {
             ..head.decoded
         };
         let closing = Head { decoded, ..head }.events(frames, count);
-        sealed.close(markers.into_iter().map(Event::MarkerEmitted).chain(closing), Some(last))?;
+        sealed.close(left.into_iter().chain(closing), Some(last))?;
         Ok(frames)
     }
 
-    /// Markers of a recording that the log has not got, and how many there are in all: they are a function of its
-    /// rows, and those that were told are the first of them.
-    fn markers_left(
+    /// Markers and episodes of a recording that the log has not got: they are a function of its rows, and those of
+    /// each kind that were told are the first of it.
+    fn left(
         &self,
         run: &Run,
         job: JobId,
-        analysis: &AnalysisGenerated,
+        head: &Head,
         labels: &Arc<LabelMaps>,
-    ) -> Result<(Vec<Marker>, u64), TimelineError> {
+    ) -> Result<Left, TimelineError> {
         let timeline = self.parts.registry.timeline();
-        let Some(id) = analysis.analysis_id else { return Ok((Vec::new(), 0)) };
-        let next = run.next_analysis(timeline, &analysis.stream_id)?;
-        let keys = (0..=next.ordinal).map(|ordinal| AnalysisKey { ordinal, ..next.clone() });
-        let Some(key) = keys.into_iter().find(|key| key.id() == id) else {
-            return Ok((Vec::new(), 0));
-        };
-        let tenant = run.origin().tenant.clone();
-        let mut recorder = Recorder::new(RecorderSpec {
-            gate: analysis.gate.unwrap_or(self.parts.gate),
-            words: Words { maps: Arc::clone(labels), tenant },
-            markers: Some(MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: Finding::default(),
-        });
-        let told = told(timeline, run.id(), id)?;
-        let mut left = Vec::new();
+        let mut recorder = self.replay(run, head, labels)?;
+        let (mut events, mut markers) = (Vec::new(), 0);
+        let mut told = told(timeline, run.id(), head)?;
         let mut keep = |recorder: &mut Recorder| {
-            let events = recorder.take().events.into_iter();
-            left.extend(events.filter_map(|(_, event)| match event {
-                Event::MarkerEmitted(marker) => Some(marker),
-                _ => None,
-            }));
+            for (_, event) in recorder.take().events {
+                let kind = event.kind();
+                let Some(at) = REPLAYED.iter().position(|replayed| *replayed == kind) else {
+                    continue;
+                };
+                markers += u64::from(kind == EventKind::MarkerEmitted);
+                match &mut told[at] {
+                    0 => events.push(event),
+                    left => *left -= 1,
+                }
+            }
         };
         if let Some(mut rows) = self.parts.stores.columns.read(run.id(), job)? {
             for row in rows.by_ref() {
@@ -113,25 +104,78 @@ impl Runner {
         }
         recorder.end();
         keep(&mut recorder);
-        let count = left.len() as u64;
-        left.drain(..told.min(left.len()));
-        Ok((left, count))
+        Ok(Left { events, markers })
+    }
+
+    /// The recorder of a recording, before its first row.
+    fn replay(
+        &self,
+        run: &Run,
+        head: &Head,
+        labels: &Arc<LabelMaps>,
+    ) -> Result<Recorder, TimelineError> {
+        let FramesDecoded { request_id, stream_id, zones, gate, .. } = &head.decoded;
+        let key = match head.analysis.as_ref().and_then(|analysis| analysis.analysis_id) {
+            None => None,
+            Some(id) => {
+                let next = run.next_analysis(self.parts.registry.timeline(), stream_id)?;
+                let keys =
+                    (0..=next.ordinal).map(|ordinal| AnalysisKey { ordinal, ..next.clone() });
+                keys.into_iter().find(|key| key.id() == id)
+            }
+        };
+        let analysed = head.analysis.as_ref().and_then(|analysis| analysis.gate);
+        Ok(Recorder::new(RecorderSpec {
+            gate: analysed.or(*gate).unwrap_or(self.parts.gate),
+            words: Words { maps: Arc::clone(labels), tenant: run.origin().tenant.clone() },
+            markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
+            finding: Finding { session_id: head.session(), ..Finding::default() },
+            watch: Watch {
+                request_id: *request_id,
+                stream_id: stream_id.clone(),
+                zones: zones.clone(),
+            },
+        }))
     }
 }
 
-/// Number of the markers of an analysis that the log has.
-fn told(timeline: &Timeline, run: RunId, analysis: AnalysisId) -> Result<usize, TimelineError> {
-    let (mut from, mut count) = (Seq(0), 0);
-    loop {
-        let page = timeline.read_parts(run, from, PAGE, Some(EventKind::MarkerEmitted))?;
-        let Some(last) = page.last() else { return Ok(count) };
-        from = Seq(last.head.seq.0 + 1);
-        for parts in page {
-            if let Event::MarkerEmitted(marker) = parts.decode()? {
-                count += usize::from(marker.analysis_id == Some(analysis));
+/// Events that a recording still lacks, and the number of all its markers.
+struct Left {
+    events: Vec<Event>,
+    markers: u64,
+}
+
+/// Kinds of events that follow from the rows of a recording.
+const REPLAYED: [EventKind; 3] =
+    [EventKind::MarkerEmitted, EventKind::ActivityStarted, EventKind::ActivityEnded];
+
+/// Number of events of each of these kinds that the log has of a recording.
+fn told(
+    timeline: &Timeline,
+    run: RunId,
+    head: &Head,
+) -> Result<[u64; REPLAYED.len()], TimelineError> {
+    let analysis = head.analysis.as_ref().and_then(|analysis| analysis.analysis_id);
+    let is_own = |event: &Event| match event {
+        Event::MarkerEmitted(marker) => marker.analysis_id == analysis,
+        Event::ActivityStarted(episode) | Event::ActivityEnded(episode) => {
+            episode.request_id == head.decoded.request_id
+        }
+        _ => false,
+    };
+    let mut counts = [0; REPLAYED.len()];
+    for (kind, count) in REPLAYED.into_iter().zip(&mut counts) {
+        let mut from = Seq(0);
+        loop {
+            let page = timeline.read_parts(run, from, PAGE, Some(kind))?;
+            let Some(last) = page.last() else { break };
+            from = Seq(last.head.seq.0 + 1);
+            for parts in page {
+                *count += u64::from(is_own(&parts.decode()?));
             }
         }
     }
+    Ok(counts)
 }
 
 /// Event that a job of a run was cut off.

@@ -4,7 +4,28 @@
 use transport::egress::{EgressError, Target};
 
 use super::SourceError;
-use crate::{config::Config, record::remote::RemoteSource};
+
+/// A source behind a URL that may be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoteSource {
+    /// A file or a playlist over HTTP.
+    Url(Target),
+    /// A live RTSP stream.
+    Rtsp(Target),
+}
+
+/// Remote sources that are ingested, and their limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteConfig {
+    /// HLS playlists are followed.
+    pub hls: bool,
+    /// HTTP may be unencrypted.
+    pub plain_http: bool,
+    /// RTSP may be unencrypted.
+    pub plain_rtsp: bool,
+    /// Most bytes that one job fetches.
+    pub bytes_max: u64,
+}
 
 /// Kind of the source of a run's frames.
 pub fn kind(source_uri: &str) -> &'static str {
@@ -16,7 +37,7 @@ pub fn kind(source_uri: &str) -> &'static str {
 }
 
 /// The remote source that `uri` names and the operator allows; `None` when it names a file.
-pub fn read(uri: &str, config: &Config) -> Result<Option<RemoteSource>, SourceError> {
+pub fn read(uri: &str, config: &RemoteConfig) -> Result<Option<RemoteSource>, SourceError> {
     let not_enabled = |scheme: &str, setting| {
         SourceError::Remote(EgressError::NotEnabled { scheme: scheme.to_owned(), setting })
     };
@@ -31,19 +52,19 @@ pub fn read(uri: &str, config: &Config) -> Result<Option<RemoteSource>, SourceEr
     };
     // What is called a playlist is one: nobody has to be asked to refuse it.
     let web = || match target()? {
-        target if !config.remote.hls && is_called_playlist(target.url().path()) => {
+        target if !config.hls && is_called_playlist(target.url().path()) => {
             Err(not_enabled("HLS", "SERVICE_ALLOW_REMOTE_HLS"))
         }
         target => Ok(RemoteSource::Url(target)),
     };
     match scheme(uri).as_deref() {
         Some("https") => web().map(Some),
-        Some("http") if !config.egress.insecure_http => {
+        Some("http") if !config.plain_http => {
             Err(not_enabled("http", "SERVICE_ALLOW_INSECURE_HTTP"))
         }
         Some("http") => web().map(Some),
         Some("rtsps") => target().map(RemoteSource::Rtsp).map(Some),
-        Some("rtsp") if !config.remote.plain_rtsp => {
+        Some("rtsp") if !config.plain_rtsp => {
             Err(not_enabled("rtsp", "SERVICE_ALLOW_UNENCRYPTED_RTSP"))
         }
         Some("rtsp") => target().map(RemoteSource::Rtsp).map(Some),
@@ -102,10 +123,13 @@ fn scheme(uri: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn config(pairs: &[(&str, &str)]) -> Config {
-        let pairs = [&[("SERVICE_API_KEYS", "0123456789abcdef")], pairs].concat();
-        let pairs = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        Config::resolve(pairs).expect("valid")
+    fn config(opened: &[&str]) -> RemoteConfig {
+        RemoteConfig {
+            hls: opened.contains(&"SERVICE_ALLOW_REMOTE_HLS"),
+            plain_http: opened.contains(&"SERVICE_ALLOW_INSECURE_HTTP"),
+            plain_rtsp: opened.contains(&"SERVICE_ALLOW_UNENCRYPTED_RTSP"),
+            bytes_max: 1,
+        }
     }
 
     #[test]
@@ -128,7 +152,7 @@ mod tests {
                 Some(setting) => {
                     let error = closed.expect_err(uri).to_string();
                     assert!(error.contains(&format!("{setting}=true")), "{uri}: {error}");
-                    assert!(read(uri, &config(&[(setting, "true")])).expect(uri).is_some());
+                    assert!(read(uri, &config(&[setting])).expect(uri).is_some());
                 }
             }
         }

@@ -14,7 +14,10 @@ import pandas
 import polars
 
 FRAMES = """run_id stream_id frame_index source_frame_index pts_ms perceptual_hash luma_mean
-flicker_score ghosting_score noise_variance_score scene_score kept reason""".split()
+flicker_score ghosting_score noise_variance_score scene_score kept reason activity_score activity_x
+activity_y activity_width activity_height""".split()
+EPISODES = """run_id stream_id start_frame end_frame start_pts_ms end_pts_ms peak_score peak_frame
+activity_x activity_y activity_width activity_height zones image_sha256""".split()
 MARKERS = """run_id stream_id marker_id event_type status start_frame end_frame start_pts_ms
 end_pts_ms confidence supersedes_marker_id analysis_id origin""".split()
 EVENTS = "run_id seq appended_at kind payload".split()
@@ -24,6 +27,12 @@ def ask(base, key, path):
     request = urllib.request.Request(base + path, headers={"x-api-key": key})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
+
+
+def placed(record, region):
+    """The record with the sides of a region, if it has one."""
+    sides = {f"activity_{side}": (region or {}).get(side) for side in ("x", "y", "width", "height")}
+    return record | sides
 
 
 def told(base, key, run):
@@ -42,18 +51,22 @@ def told(base, key, run):
         for frame in answer["signals"]:
             frame |= {"run_id": run, "stream_id": stream}
             frame["perceptual_hash"] = int(frame["perceptual_hash"], 16)
-            frames.append([frame[name] for name in FRAMES])
+            frame = placed(frame, frame.get("activity_region"))
+            frames.append([frame.get(name) for name in FRAMES])
+    found = ask(base, key, f"{root}/activity")["episodes"]
+    episodes = [placed(it, it["region"]) | {"run_id": run} for it in found]
     markers = ask(base, key, f"{root}/markers")["markers"]
     return {
         "frames": (FRAMES, frames),
         "markers": (MARKERS, [[marker[name] for name in MARKERS] for marker in markers]),
+        "episodes": (EPISODES, [[it[name] for name in EPISODES] for it in episodes]),
         "events": (EVENTS, [[run, e["seq"], e["pts_ms"], e["kind"], e["payload"]] for e in events]),
     }
 
 
 def plain(name, value):
-    """A value as the API has it: of times the milliseconds, of payloads the object, of nothing None."""
-    if name == "payload":
+    """A value as the API has it: of times the milliseconds, of JSON what it says, of nothing None."""
+    if name in ("payload", "zones"):
         return json.loads(value)
     if name == "appended_at":
         return round(value.timestamp() * 1000)

@@ -5,8 +5,8 @@
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
-    AnalysisId, BlobHash, EventType, JobId, Label, MarkerId, MarkerOrigin, MarkerStatus, Rate,
-    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
+    Activity, AnalysisId, BlobHash, CellBox, EventType, JobId, Label, MarkerId, MarkerOrigin,
+    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -95,7 +95,7 @@ macro_rules! json_fields {
         fn read(text: &str) -> Option<Self> { parse(text) }
     })* };
 }
-json_fields!(String, u64, u32, i64);
+json_fields!(String, u64, u32, i64, Vec<u16>);
 
 macro_rules! id_fields {
     ($($name:ty),*) => { $(impl Field for $name {
@@ -195,6 +195,49 @@ impl Field for Score {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+struct RegionRow {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+impl RegionRow {
+    fn cells(self) -> Option<CellBox> {
+        let [x, y, width, height] =
+            [self.x, self.y, self.width, self.height].map(|side| Score::from_f64(side).ok());
+        // Leaving the picture is the one failure; the caller reports the whole row.
+        CellBox::from_fractions([x?, y?, width?, height?]).ok()
+    }
+}
+
+impl Field for CellBox {
+    fn write(&self, out: &mut Vec<u8>) {
+        let [x, y, width, height] = self.fractions().map(Score::as_f64);
+        put_json(out, &RegionRow { x, y, width, height });
+    }
+
+    fn read(text: &str) -> Option<CellBox> {
+        parse::<RegionRow>(text)?.cells()
+    }
+}
+
+/// Names; absent when there are none.
+impl Field for Vec<String> {
+    fn write(&self, out: &mut Vec<u8>) {
+        put_json(out, self);
+    }
+
+    fn read(text: &str) -> Option<Vec<String>> {
+        parse::<Option<Vec<String>>>(text).map(Option::unwrap_or_default)
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+}
+
 impl Field for Rate {
     fn write(&self, out: &mut Vec<u8>) {
         put_json(out, &self.as_f64());
@@ -261,11 +304,23 @@ pub(crate) fn put_signal(out: &mut Vec<u8>, signal: &Signal, first: bool) {
         (",\"ghosting_score\":", Some(signal.ghosting_score)),
         (",\"noise_variance_score\":", Some(signal.noise_variance_score)),
         (",\"scene_score\":", signal.scene_score),
+        (",\"activity_score\":", signal.activity.map(|activity| activity.score)),
     ];
     for (name, score) in scores {
         if let Some(score) = score {
             out.extend_from_slice(name.as_bytes());
             score.write(out);
+        }
+    }
+    if let Some(activity) = signal.activity {
+        if !activity.region.is_empty() {
+            out.extend_from_slice(b",\"activity_region\":");
+            activity.region.write(out);
+        }
+        if activity.zones != 0 {
+            let zones = Activity::zone_indices(activity.zones);
+            out.extend_from_slice(b",\"activity_zones\":");
+            zones.collect::<Vec<_>>().write(out);
         }
     }
     out.push(b'}');
@@ -282,6 +337,10 @@ struct SignalRow {
     ghosting_score: f64,
     noise_variance_score: f64,
     scene_score: Option<f64>,
+    activity_score: Option<f64>,
+    activity_region: Option<RegionRow>,
+    #[serde(default)]
+    activity_zones: Vec<u16>,
 }
 
 impl SignalRow {
@@ -298,6 +357,16 @@ impl SignalRow {
             ghosting_score: score(self.ghosting_score)?,
             noise_variance_score: score(self.noise_variance_score)?,
             scene_score: self.scene_score.map(|value| score(value).ok_or(())).transpose().ok()?,
+            activity: match self.activity_score {
+                None => None,
+                Some(value) => Some(Activity {
+                    score: score(value)?,
+                    region: self
+                        .activity_region
+                        .map_or(Some(CellBox::default()), RegionRow::cells)?,
+                    zones: Activity::zone_bits(&self.activity_zones)?,
+                }),
+            },
         })
     }
 }

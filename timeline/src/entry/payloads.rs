@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, @optional gate, @optional wall_start_ms, signals,
+    @optional reason, @optional gate, @optional zones, @optional wall_start_ms, signals,
 });
 payload!(Marker {
     marker_id,
@@ -82,8 +82,44 @@ payload!(AnalysisGenerated {
     @optional analysis_id,
     @optional gate,
 });
-payload!(GateConfig {
-    keepalive_frames, @optional keepalive_ms, scene_cut, luma_shift, flicker, ghosting, noise,
+impl Payload for GateConfig {
+    fn write(&self, object: &mut Object) {
+        object.field("keepalive_frames", &self.keepalive_frames);
+        object.optional("keepalive_ms", &self.keepalive_ms);
+        for (name, threshold) in [
+            ("scene_cut", self.scene_cut),
+            ("activity_on", self.activity_on),
+            ("activity_off", self.activity_off),
+            ("luma_shift", self.luma_shift),
+            ("flicker", self.flicker),
+            ("ghosting", self.ghosting),
+            ("noise", self.noise),
+        ] {
+            object.field(name, &threshold);
+        }
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<GateConfig, &'static str> {
+        // Older logs have no activity, and so no threshold of it that matters.
+        let default = GateConfig::default();
+        let activity_on: Option<_> = fields.get("activity_on")?;
+        let activity_off: Option<_> = fields.get("activity_off")?;
+        Ok(GateConfig {
+            keepalive_frames: fields.get("keepalive_frames")?,
+            keepalive_ms: fields.get("keepalive_ms")?,
+            scene_cut: fields.get("scene_cut")?,
+            activity_on: activity_on.unwrap_or(default.activity_on),
+            activity_off: activity_off.unwrap_or(default.activity_off),
+            luma_shift: fields.get("luma_shift")?,
+            flicker: fields.get("flicker")?,
+            ghosting: fields.get("ghosting")?,
+            noise: fields.get("noise")?,
+        })
+    }
+}
+payload!(ActivityEpisode {
+    request_id, stream_id, @optional session_id, start_frame, @optional end_frame, start_pts_ms,
+    @optional end_pts_ms, peak_score, peak_frame, region, zones,
 });
 payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
 payload!(SemanticChunkInferred {

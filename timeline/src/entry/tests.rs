@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use media::{
-    EventType, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus, Rate, RequestId, Score, Seq,
-    SessionId, Signal,
+    Activity, CellBox, EventType, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus, Rate,
+    RequestId, Score, Seq, SessionId, Signal,
 };
 
 use super::*;
@@ -178,6 +178,7 @@ fn frames(signals: Signals) -> FramesDecoded {
         truncated: false,
         reason: None,
         gate: None,
+        zones: Vec::new(),
         wall_start_ms: None,
         signals,
     }
@@ -209,10 +210,15 @@ fn frames_with_signals_inline_and_in_a_column() {
         ghosting_score: Score::ONE,
         noise_variance_score: Score::from_millionths(1),
         scene_score: Some(Score::from_millionths(123_450)),
+        activity: Some(Activity {
+            score: Score::from_millionths(15_625),
+            region: CellBox { left: 16, top: 10, right: 17, bottom: 40 },
+            zones: 0b1000_0000_0000_0101,
+        }),
     };
-    let bare = Signal { source_frame_index: None, scene_score: None, ..signal };
+    let bare = Signal { source_frame_index: None, scene_score: None, activity: None, ..signal };
     let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":2,"width":640,"height":360,"pixel_format":"yuv420p","#;
-    let signals = r#""signals":[{"frame_index":1,"source_frame_index":15,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001,"scene_score":0.12345},{"frame_index":1,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001}]}"#;
+    let signals = r#""signals":[{"frame_index":1,"source_frame_index":15,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001,"scene_score":0.12345,"activity_score":0.015625,"activity_region":{"x":0.25,"y":0.25,"width":0.015625,"height":0.75},"activity_zones":[0,2,15]},{"frame_index":1,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001}]}"#;
     let decoded = frames(Signals::Inline(vec![signal, bare]));
     check(Event::FramesDecoded(decoded), &format!("{start}{signals}"));
     let column = Signals::Column { hash: BlobHash::from_bytes([3; 32]), count: 2 };
@@ -280,7 +286,7 @@ fn analysis() {
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
     generated.analysis_id = marker.analysis_id;
     generated.gate = Some(GateConfig::default());
-    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":30,"scene_cut":0.5,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
+    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":0,"keepalive_ms":2000,"scene_cut":0.5,"activity_on":0.0035,"activity_off":0.0015,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
     check(Event::AnalysisGenerated(generated), &format!("{{{members},{named}}}"));
 }
 
@@ -471,13 +477,46 @@ fn inference() {
 }
 
 #[test]
+fn episodes() {
+    let mut episode = ActivityEpisode {
+        request_id: REQUEST,
+        stream_id: "yard".parse().expect("a label"),
+        session_id: None,
+        start_frame: 12,
+        end_frame: None,
+        start_pts_ms: 480,
+        end_pts_ms: None,
+        peak_score: Score::from_millionths(16_000),
+        peak_frame: 12,
+        region: CellBox { left: 0, top: 0, right: 64, bottom: 40 },
+        zones: Vec::new(),
+    };
+    let region = r#""region":{"x":0.0,"y":0.0,"width":1.0,"height":1.0}"#;
+    check(
+        Event::ActivityStarted(episode.clone()),
+        &format!(
+            r#"{{"request_id":"req-1111111111111111","stream_id":"yard","start_frame":12,"start_pts_ms":480,"peak_score":0.016,"peak_frame":12,{region},"zones":[]}}"#
+        ),
+    );
+    episode.session_id = Some(SessionId::from_bytes([3; 16]));
+    (episode.end_frame, episode.end_pts_ms) = (Some(30), Some(1200));
+    episode.zones = vec![text("door"), text("yard")];
+    check(
+        Event::ActivityEnded(episode),
+        &format!(
+            r#"{{"request_id":"req-1111111111111111","stream_id":"yard","session_id":"sess-03030303030303030303030303030303","start_frame":12,"end_frame":30,"start_pts_ms":480,"end_pts_ms":1200,"peak_score":0.016,"peak_frame":12,{region},"zones":["door","yard"]}}"#
+        ),
+    );
+}
+
+#[test]
 fn kinds_have_one_name_and_one_number_each() {
     for kind in EventKind::ALL {
         assert_eq!(EventKind::from_name(kind.as_str()), Some(*kind));
         assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
     }
-    assert_eq!(EventKind::ALL.len(), 26);
-    assert_eq!((EventKind::from_code(0), EventKind::from_code(27)), (None, None));
+    assert_eq!(EventKind::ALL.len(), 28);
+    assert_eq!((EventKind::from_code(0), EventKind::from_code(29)), (None, None));
 }
 
 #[test]

@@ -96,6 +96,10 @@ kinds! {
     RunLabelled = 25 "run_labelled",
     /// A live source that was lost is there again.
     SourceReconnected = 26 "source_reconnected",
+    /// Something begins to move.
+    ActivityStarted = 27 "activity_started",
+    /// The picture is at rest again.
+    ActivityEnded = 28 "activity_ended",
 }
 
 /// The kinds that a media worker's findings have.

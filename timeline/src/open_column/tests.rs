@@ -2,7 +2,7 @@
 
 use std::{mem, path::PathBuf, thread};
 
-use media::Score;
+use media::{Activity, CellBox, Score};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -23,6 +23,11 @@ fn signal(frame_index: u64) -> Signal {
         ghosting_score: Score::ONE,
         noise_variance_score: Score::ONE,
         scene_score: frame_index.is_multiple_of(2).then_some(Score::ZERO),
+        activity: frame_index.is_multiple_of(3).then_some(Activity {
+            score: Score::ONE,
+            region: CellBox { left: 1, top: 2, right: 64, bottom: 40 },
+            zones: frame_index as u16,
+        }),
     }
 }
 
@@ -137,8 +142,8 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
             }
         }
     }
-    fs::write(&path, [&bytes[..], &[0; 60_000]].concat()).expect("written");
-    let cut = Cut { bytes: 60_000, is_damaged: true };
+    fs::write(&path, [&bytes[..], &[0; 70_000]].concat()).expect("written");
+    let cut = Cut { bytes: 70_000, is_damaged: true };
     assert_eq!(read(&columns).expect("readable"), (11, 2, cut), "no block is so long");
 }
 
@@ -239,11 +244,14 @@ proptest! {
     }
 }
 
-/// The bytes of format 2: of one event and two blocks.
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column").join(name)
+}
+
+/// The bytes of format 2, without activity, and of 4: of one event and two blocks.
 #[test]
 fn the_format_opens_and_is_written_the_same_forever() {
-    let fixture =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column/two_blocks");
+    let fixture = corpus("two_blocks_of_activity");
     let (dir, columns, path) = columns();
     let mut column = columns.begin(RUN, JOB, [event()]).expect("begun");
     for frames in [0..2, 2..5] {
@@ -260,4 +268,9 @@ fn the_format_opens_and_is_written_the_same_forever() {
     columns.remove(RUN, JOB).expect("removed");
     fs::write(&path, kept).expect("written");
     assert_eq!(whole(&OpenColumns::open(dir.path()).expect("opened")), (5, 1));
+    fs::write(&path, fs::read(corpus("two_blocks")).expect("a fixture")).expect("written");
+    let columns = OpenColumns::open(dir.path()).expect("opened");
+    let plain: Vec<Signal> = columns.read(RUN, JOB).expect("readable").expect("there").collect();
+    let expected = (0..5).map(|index| Signal { activity: None, ..signal(index) });
+    assert_eq!(plain, expected.collect::<Vec<_>>());
 }

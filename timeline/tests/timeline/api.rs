@@ -323,12 +323,12 @@ fn a_sweep_removes_columns_that_no_event_names() {
     let column = |first: u64| {
         let mut writer = log.column_writer();
         (first..first + 2000).for_each(|index| writer.push(&signal(index)).unwrap());
-        assert!(writer.column_bytes() > 2000 * 52);
+        assert!(writer.column_bytes() > 2000 * 64);
         writer.finish().unwrap()
     };
     let count = || fs::read_dir(dir.path().join("columns")).unwrap().count();
     let (named, lease) = column(1);
-    assert_eq!(named.column_bytes(), 8 + 2000 * 52 + 2 * 4);
+    assert_eq!(named.column_bytes(), 8 + 2000 * 64 + 2 * 4);
     log.append_wait(vec![frames(1, named.clone())]).unwrap();
     drop(lease);
     let (_, held) = column(2);

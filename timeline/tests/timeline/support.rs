@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use media::{RunId, Score, Seq, Signal, WallTime};
+use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime};
 use timeline::{
     Event, EventHead, EventKind, Finding, FindingKind, FramesDecoded, NewEvent, Options,
     RunDeleted, SamplingPolicy, Signals, StoredEvent, Timeline,
@@ -57,6 +57,7 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         truncated: false,
         reason: None,
         gate: None,
+        zones: Vec::new(),
         wall_start_ms: None,
         signals,
     });
@@ -75,6 +76,11 @@ pub fn signal(index: u64) -> Signal {
         ghosting_score: score(13),
         noise_variance_score: score(100),
         scene_score: (!index.is_multiple_of(5)).then_some(score(1)),
+        activity: (!index.is_multiple_of(4)).then(|| Activity {
+            score: score(17),
+            region: CellBox { left: (index % 64) as u8, top: 3, right: 64, bottom: 40 },
+            zones: index as u16,
+        }),
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{Egress, EgressError, Target, Wait, address::AllowedNetworks};
+use super::{Egress, EgressError, Target, TimeoutPhase, address::AllowedNetworks};
 
 /// Longest time to resolve a name.
 const DNS: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl Egress {
         match timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(EgressError::Timeout { wait: Wait::Handshake, after: HANDSHAKE }),
+            Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::Handshake, after: HANDSHAKE }),
         }
     }
 
@@ -78,7 +78,7 @@ impl Egress {
     }
 
     async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
-        let slow = || EgressError::Timeout { wait: Wait::Dns, after: DNS };
+        let slow = || EgressError::Timeout { wait: TimeoutPhase::Dns, after: DNS };
         let failed = |reason: String| EgressError::Dns { host: host.to_owned(), reason };
         let end = Instant::now() + DNS;
         // The resolver cannot be interrupted: a lookup keeps its place until it ends by itself, on
@@ -115,7 +115,7 @@ fn blocked(networks: &AllowedNetworks, addresses: &[SocketAddr]) -> Option<&'sta
 async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream, EgressError> {
     let end = Instant::now() + CONNECT;
     let tried = &addresses[..addresses.len().min(ADDRESSES_MAX)];
-    let mut outcome = EgressError::Timeout { wait: Wait::Connect, after: CONNECT };
+    let mut outcome = EgressError::Timeout { wait: TimeoutPhase::Connect, after: CONNECT };
     for (at, address) in tried.iter().enumerate() {
         let share = (end - Instant::now()) / (tried.len() - at) as u32;
         match timeout(share, TcpStream::connect(address)).await {

@@ -9,7 +9,7 @@ use http::StatusCode;
 
 /// Wait that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum TimeoutPhase {
     /// The name of the host.
     Dns,
     /// A connection.
@@ -26,7 +26,7 @@ pub enum Wait {
 
 /// Quantity that exceeded its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
+pub enum DownloadLimit {
     /// Bytes of all bodies.
     Bytes,
     /// Requests, redirects included.
@@ -137,7 +137,7 @@ pub enum EgressError {
     #[error("timeout: {} within {} s", what(*.wait), .after.as_secs_f32())]
     Timeout {
         /// For what.
-        wait: Wait,
+        wait: TimeoutPhase,
         /// Time limit.
         after: Duration,
     },
@@ -145,26 +145,26 @@ pub enum EgressError {
     #[error("too large: more than {limit} {}", unit(*.amount))]
     TooMuch {
         /// Of what.
-        amount: Amount,
+        amount: DownloadLimit,
         /// Largest amount allowed.
         limit: u64,
     },
 }
 
-fn what(wait: Wait) -> &'static str {
+fn what(wait: TimeoutPhase) -> &'static str {
     match wait {
-        Wait::Dns => "the host name did not resolve",
-        Wait::Connect => "no connection was made",
-        Wait::Handshake => "no secure connection was made",
-        Wait::FirstByte => "no answer came",
-        Wait::Idle => "no further byte came",
-        Wait::Total => "the source was not read",
+        TimeoutPhase::Dns => "the host name did not resolve",
+        TimeoutPhase::Connect => "no connection was made",
+        TimeoutPhase::Handshake => "no secure connection was made",
+        TimeoutPhase::FirstByte => "no answer came",
+        TimeoutPhase::Idle => "no further byte came",
+        TimeoutPhase::Total => "the source was not read",
     }
 }
 
-fn unit(amount: Amount) -> &'static str {
+fn unit(amount: DownloadLimit) -> &'static str {
     match amount {
-        Amount::Bytes => "bytes",
-        Amount::Fetches => "requests",
+        DownloadLimit::Bytes => "bytes",
+        DownloadLimit::Fetches => "requests",
     }
 }

@@ -3,8 +3,8 @@
 //! A resource that is opened again must be the same version as before, as long as it is one of the
 //! last that were opened. A body is given out as it comes and never kept.
 
-mod answer;
 mod body;
+mod response_head;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,8 +21,10 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{AGENT, Amount, Credentials, Egress, EgressError, Target, Wait, http1::Connection};
-use answer::Head;
+use super::{
+    AGENT, Credentials, DownloadLimit, Egress, EgressError, Target, TimeoutPhase, http1::Connection,
+};
+use response_head::Head;
 
 pub use body::Body;
 
@@ -61,11 +63,11 @@ impl Budget {
 
     /// Counts bytes of a body.
     pub fn take(&self, bytes: u64) -> Result<(), EgressError> {
-        count(&self.bytes, bytes, self.bytes_max, Amount::Bytes)
+        count(&self.bytes, bytes, self.bytes_max, DownloadLimit::Bytes)
     }
 
     fn fetch(&self) -> Result<(), EgressError> {
-        count(&self.fetches, 1, self.fetches_max, Amount::Fetches)
+        count(&self.fetches, 1, self.fetches_max, DownloadLimit::Fetches)
     }
 
     /// Bytes counted so far.
@@ -80,11 +82,16 @@ impl Budget {
 
     /// The error of [`Budget::end`].
     pub fn late(&self) -> EgressError {
-        EgressError::Timeout { wait: Wait::Total, after: self.time }
+        EgressError::Timeout { wait: TimeoutPhase::Total, after: self.time }
     }
 }
 
-fn count(used: &AtomicU64, more: u64, limit: u64, amount: Amount) -> Result<(), EgressError> {
+fn count(
+    used: &AtomicU64,
+    more: u64,
+    limit: u64,
+    amount: DownloadLimit,
+) -> Result<(), EgressError> {
     let before = used.fetch_add(more, Relaxed);
     if before.saturating_add(more) > limit {
         return Err(EgressError::TooMuch { amount, limit });
@@ -119,7 +126,7 @@ pub struct Fetcher {
     /// The oldest make room.
     credentials: VecDeque<(Target, Credentials)>,
     known: KnownResources,
-    idle: body::Idle,
+    idle: body::IdleConnection,
 }
 
 /// The resources that were opened last; older ones are forgotten.
@@ -156,7 +163,7 @@ impl KnownResources {
 impl Fetcher {
     /// Downloads within `budget`.
     pub fn new(egress: Egress, budget: Arc<Budget>) -> Fetcher {
-        let idle = body::Idle::default();
+        let idle = body::IdleConnection::default();
         let (credentials, known) = (VecDeque::new(), KnownResources::default());
         Fetcher { egress, budget, credentials, known, idle }
     }
@@ -379,6 +386,6 @@ mod tests {
         while first.body.next().await.expect("bytes").is_some() {}
         tokio::time::sleep_until(fetcher.budget.end()).await;
         let second = fetcher.get(&target, 0).await.expect_err("too late");
-        assert_eq!(second, EgressError::Timeout { wait: Wait::Total, after: time });
+        assert_eq!(second, EgressError::Timeout { wait: TimeoutPhase::Total, after: time });
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{EgressError, Stream, Target, Wait};
+use super::{EgressError, Stream, Target, TimeoutPhase};
 
 /// Longest time to the start of an answer.
 pub const FIRST_BYTE: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ impl Connection {
                 host: target.host().to_owned(),
                 problem: "closed the connection without an answer",
             }),
-            Err(_) => Err(EgressError::Timeout { wait: Wait::FirstByte, after: limit }),
+            Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::FirstByte, after: limit }),
         }
     }
 }
@@ -115,7 +115,7 @@ pub(super) async fn exchange(
     let end = Instant::now() + REPLY;
     while reply.len() < reply_max {
         let frame = timeout_at(end.min(Instant::now() + IDLE), body.frame()).await;
-        let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
+        let idle = EgressError::Timeout { wait: TimeoutPhase::Idle, after: IDLE };
         let Some(frame) = frame.map_err(|_| idle)? else { break };
         let frame = frame.map_err(|error| failure(target, &error))?;
         if let Some(data) = frame.data_ref() {

@@ -11,15 +11,15 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::Certificate;
-use crate::{CrowdLimits, certificate::tests::Pair};
+use crate::{ConnectionLimits, certificate::tests::Pair};
 
 const IDLE: Duration = Duration::from_millis(300);
 const X_ID: HeaderName = HeaderName::from_static("x-id");
 
 struct Served {
     addr: std::net::SocketAddr,
-    ends: Ends,
-    task: JoinHandle<Drained>,
+    ends: ShutdownSignals,
+    task: JoinHandle<DrainReport>,
 }
 
 async fn start(limits: Limits) -> Served {
@@ -51,10 +51,11 @@ fn serve_on(listener: Listener, limits: Limits, connections: usize) -> Served {
         .route("/echo", post(|body: Bytes| async move { body }));
     let addr = listener.local_addr().expect("bound");
     let refusal_headers = || HeaderMap::from_iter([(X_ID, HeaderValue::from_static("7"))]);
-    let site = Site { router, elsewhere: None, refusal_headers };
-    let ends = Ends::default();
-    let crowd = Crowd::new(CrowdLimits { total: connections, per_address: connections });
-    let task = tokio::spawn(serve(listener, site, limits, crowd, ends.clone()));
+    let site = ServiceConfig { router, elsewhere: None, refusal_headers };
+    let ends = ShutdownSignals::default();
+    let limiter =
+        ConnectionLimiter::new(ConnectionLimits { total: connections, per_address: connections });
+    let task = tokio::spawn(serve(listener, site, limits, limiter, ends.clone()));
     Served { addr, ends, task }
 }
 
@@ -192,7 +193,7 @@ async fn a_drain_finishes_what_fits_and_cuts_the_rest() {
         });
         let mut reply = String::new();
         let read = stream.read_to_string(&mut reply).await;
-        assert_eq!(served.task.await.expect("no panic"), Drained { cut }, "drain {drain:?}");
+        assert_eq!(served.task.await.expect("no panic"), DrainReport { cut }, "drain {drain:?}");
         assert_eq!(reply.ends_with("slow"), cut == 0, "{reply:?} {read:?}");
         assert!(TcpStream::connect(served.addr).await.is_err(), "no longer listening");
     }
@@ -413,12 +414,12 @@ async fn another_certificate_is_shown_to_newcomers_and_drops_nobody() {
 async fn a_site_that_is_elsewhere_too_says_so() {
     let router = Router::new().route("/", get(|| async { "ok" }));
     let elsewhere = Some(HeaderValue::from_static("h3=\":8443\"; ma=86400"));
-    let site = Site { router, elsewhere, refusal_headers: HeaderMap::new };
+    let site = ServiceConfig { router, elsewhere, refusal_headers: HeaderMap::new };
     let listener = listener();
     let addr = listener.local_addr().expect("bound");
-    let crowd = Crowd::new(CrowdLimits { total: 4, per_address: 4 });
-    let ends = Ends::default();
-    let task = tokio::spawn(serve(listener, site, Limits::default(), crowd, ends.clone()));
+    let limiter = ConnectionLimiter::new(ConnectionLimits { total: 4, per_address: 4 });
+    let ends = ShutdownSignals::default();
+    let task = tokio::spawn(serve(listener, site, Limits::default(), limiter, ends.clone()));
     let reply = exchange(&Served { addr, ends, task }, &head_of(200)).await;
     assert!(reply.contains("\r\nalt-svc: h3=\":8443\"; ma=86400\r\n"), "{reply}");
 }

@@ -13,7 +13,7 @@ use h3::{
 };
 use http_body::{Body, Frame, SizeHint};
 
-use super::quic::{Held, Incoming};
+use super::quic::{BufferedBytes, Incoming};
 
 /// Bytes that are handed on at once: the library gives them as the peer framed them.
 const PART_BYTES: usize = 64 << 10;
@@ -42,7 +42,7 @@ pub(super) enum BodyError {
 /// A request body that tells its peer to stop when nobody reads it to its end.
 pub(super) struct RequestBody {
     stream: Receiving,
-    held: Arc<Held>,
+    held: Arc<BufferedBytes>,
     expected: Option<u64>,
     seen: u64,
     ended: bool,
@@ -50,7 +50,7 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     /// Of `expected` bytes, where the head says how many.
-    pub fn new(stream: Receiving, held: Arc<Held>, expected: Option<u64>) -> RequestBody {
+    pub fn new(stream: Receiving, held: Arc<BufferedBytes>, expected: Option<u64>) -> RequestBody {
         held.begin_body();
         RequestBody { stream, held, expected, seen: 0, ended: false }
     }

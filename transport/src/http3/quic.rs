@@ -38,7 +38,7 @@ pub(super) fn code(code: Code) -> VarInt {
 
 /// Bytes of one stream in memory.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BufferedBytes {
     bytes: AtomicUsize,
     most: usize,
     /// Beyond `most` nothing is read and somebody looks; elsewhere it ends the connection.
@@ -46,13 +46,13 @@ pub(super) struct Held {
     ended: AtomicBool,
 }
 
-impl Held {
-    fn new(most: usize) -> Arc<Held> {
+impl BufferedBytes {
+    fn new(most: usize) -> Arc<BufferedBytes> {
         let (is_body, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Held { bytes: AtomicUsize::new(0), most, is_body, ended })
+        Arc::new(BufferedBytes { bytes: AtomicUsize::new(0), most, is_body, ended })
     }
 
-    /// From now on [`Held::is_full`] is looked at.
+    /// From now on [`BufferedBytes::is_full`] is looked at.
     pub fn begin_body(&self) {
         self.is_body.store(true, Relaxed);
     }
@@ -76,7 +76,7 @@ impl Held {
 /// Bytes of a stream; counted as held until nothing refers to them.
 struct Block {
     bytes: Vec<u8>,
-    held: Arc<Held>,
+    held: Arc<BufferedBytes>,
 }
 
 impl AsRef<[u8]> for Block {
@@ -93,13 +93,13 @@ impl Drop for Block {
 
 /// A request stream as it was accepted.
 pub(super) struct Accepted {
-    pub held: Arc<Held>,
+    pub held: Arc<BufferedBytes>,
     /// Resolves when its peer wants no answer any more, or is gone.
     pub given_up: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Accepted {
-    fn new((send, _): &Both, held: Arc<Held>) -> Accepted {
+    fn new((send, _): &Both, held: Arc<BufferedBytes>) -> Accepted {
         let stopped = send.stopped();
         let given_up = async move {
             // Without a reason it has all that it asked for.
@@ -113,9 +113,9 @@ impl Accepted {
 
 /// The request stream that was accepted last.
 #[derive(Clone, Default)]
-pub(super) struct Newest(Arc<Mutex<Option<Accepted>>>);
+pub(super) struct LatestStream(Arc<Mutex<Option<Accepted>>>);
 
-impl Newest {
+impl LatestStream {
     fn set(&self, accepted: Accepted) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepted);
     }
@@ -155,13 +155,13 @@ pub(super) struct Quic {
     opener: Opener,
     bidi: Coming<Both>,
     uni: Coming<quinn::RecvStream>,
-    newest: Newest,
+    newest: LatestStream,
 }
 
 impl Quic {
     /// Of each request stream `held_bytes_max` bytes may be held at once.
-    pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (Quic, Newest) {
-        let newest = Newest::default();
+    pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (Quic, LatestStream) {
+        let newest = LatestStream::default();
         let (bidi, uni) = (next_bidi(&quic), next_uni(&quic));
         let opener = Opener { quic, held_bytes_max, uni: None, bidi: None };
         (Quic { opener, bidi, uni, newest: newest.clone() }, newest)
@@ -178,7 +178,7 @@ impl quic::Connection<Bytes> for Quic {
     ) -> Poll<Result<Incoming, ConnectionFailure>> {
         let quic = &self.opener.quic;
         let stream = ready!(poll_next(&mut self.uni, cx, || next_uni(quic))).map_err(connection)?;
-        Poll::Ready(Ok(Incoming::new(stream, quic, Held::new(CONTROL_BYTES))))
+        Poll::Ready(Ok(Incoming::new(stream, quic, BufferedBytes::new(CONTROL_BYTES))))
     }
 
     fn poll_accept_bidi(
@@ -187,7 +187,7 @@ impl quic::Connection<Bytes> for Quic {
     ) -> Poll<Result<Stream, ConnectionFailure>> {
         let quic = &self.opener.quic;
         let both = ready!(poll_next(&mut self.bidi, cx, || next_bidi(quic))).map_err(connection)?;
-        let held = Held::new(self.opener.held_bytes_max);
+        let held = BufferedBytes::new(self.opener.held_bytes_max);
         self.newest.set(Accepted::new(&both, Arc::clone(&held)));
         Poll::Ready(Ok(Stream::new(both, quic, held)))
     }
@@ -200,13 +200,13 @@ impl quic::Connection<Bytes> for Quic {
 
 impl quic::OpenStreams<Bytes> for Quic {
     type BidiStream = Stream;
-    type SendStream = Outgoing;
+    type SendStream = SendStream;
 
     fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stream, StreamFailure>> {
         self.opener.poll_open_bidi(cx)
     }
 
-    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<Outgoing, StreamFailure>> {
+    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamFailure>> {
         self.opener.poll_open_send(cx)
     }
 
@@ -225,23 +225,23 @@ pub(super) struct Opener {
 
 impl quic::OpenStreams<Bytes> for Opener {
     type BidiStream = Stream;
-    type SendStream = Outgoing;
+    type SendStream = SendStream;
 
     fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stream, StreamFailure>> {
         let quic = self.quic.clone();
         let coming = self.bidi.get_or_insert_with(|| Box::pin(async move { quic.open_bi().await }));
         let both = ready!(coming.as_mut().poll(cx));
         self.bidi = None;
-        let held = Held::new(self.held_bytes_max);
+        let held = BufferedBytes::new(self.held_bytes_max);
         Poll::Ready(both.map(|both| Stream::new(both, &self.quic, held)).map_err(lost))
     }
 
-    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<Outgoing, StreamFailure>> {
+    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamFailure>> {
         let quic = self.quic.clone();
         let coming = self.uni.get_or_insert_with(|| Box::pin(async move { quic.open_uni().await }));
         let stream = ready!(coming.as_mut().poll(cx));
         self.uni = None;
-        Poll::Ready(stream.map(Outgoing::new).map_err(lost))
+        Poll::Ready(stream.map(SendStream::new).map_err(lost))
     }
 
     fn close(&mut self, closing: Code, reason: &[u8]) {
@@ -251,22 +251,22 @@ impl quic::OpenStreams<Bytes> for Opener {
 
 /// Both directions of a request.
 pub(super) struct Stream {
-    outgoing: Outgoing,
+    outgoing: SendStream,
     incoming: Incoming,
 }
 
 impl Stream {
-    fn new((send, receive): Both, quic: &quinn::Connection, held: Arc<Held>) -> Stream {
+    fn new((send, receive): Both, quic: &quinn::Connection, held: Arc<BufferedBytes>) -> Stream {
         let incoming = Incoming::new(receive, quic, held);
-        Stream { outgoing: Outgoing::new(send), incoming }
+        Stream { outgoing: SendStream::new(send), incoming }
     }
 }
 
 impl quic::BidiStream<Bytes> for Stream {
-    type SendStream = Outgoing;
+    type SendStream = SendStream;
     type RecvStream = Incoming;
 
-    fn split(self) -> (Outgoing, Incoming) {
+    fn split(self) -> (SendStream, Incoming) {
         (self.outgoing, self.incoming)
     }
 }
@@ -313,14 +313,18 @@ impl quic::SendStream<Bytes> for Stream {
 pub(super) struct Incoming {
     stream: quinn::RecvStream,
     quic: quinn::Connection,
-    held: Arc<Held>,
+    held: Arc<BufferedBytes>,
     /// Room for the next read.
     room: Vec<u8>,
     read_bytes: usize,
 }
 
 impl Incoming {
-    fn new(stream: quinn::RecvStream, quic: &quinn::Connection, held: Arc<Held>) -> Incoming {
+    fn new(
+        stream: quinn::RecvStream,
+        quic: &quinn::Connection,
+        held: Arc<BufferedBytes>,
+    ) -> Incoming {
         let (quic, room) = (quic.clone(), Vec::new());
         Incoming { stream, quic, held, room, read_bytes: READ_BYTES_MIN }
     }
@@ -369,19 +373,19 @@ impl quic::RecvStream for Incoming {
 }
 
 /// Sending half of a stream; reset when dropped before its end.
-pub(super) struct Outgoing {
+pub(super) struct SendStream {
     stream: quinn::SendStream,
     writing: Option<WriteBuf<Bytes>>,
     ended: bool,
 }
 
-impl Outgoing {
-    fn new(stream: quinn::SendStream) -> Outgoing {
-        Outgoing { stream, writing: None, ended: false }
+impl SendStream {
+    fn new(stream: quinn::SendStream) -> SendStream {
+        SendStream { stream, writing: None, ended: false }
     }
 }
 
-impl quic::SendStream<Bytes> for Outgoing {
+impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
         while let Some(data) = self.writing.as_mut().filter(|data| data.has_remaining()) {
             let written = Pin::new(&mut self.stream).poll_write(cx, data.chunk());
@@ -421,7 +425,7 @@ impl quic::SendStream<Bytes> for Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for SendStream {
     fn drop(&mut self) {
         if !self.ended {
             // The library would end it as if it were complete.

@@ -17,15 +17,15 @@ use quinn::{ClientConfig, crypto::rustls::QuicClientConfig};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{CrowdLimits, certificate::tests::Pair};
+use crate::{ConnectionLimits, certificate::tests::Pair};
 
 type SendRequest = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
 
 struct Served {
     pair: Pair,
     addr: SocketAddr,
-    ends: Ends,
-    task: JoinHandle<Drained>,
+    ends: ShutdownSignals,
+    task: JoinHandle<DrainReport>,
     working: Arc<AtomicUsize>,
     given_up: Arc<AtomicUsize>,
 }
@@ -106,10 +106,11 @@ fn start(limits: Limits, connections: usize) -> Served {
     let listener = QuicListener::bind(([127, 0, 0, 1], 0).into(), &certificate, limits);
     let listener = listener.expect("a free port");
     let addr = listener.local_addr().expect("bound");
-    let ends = Ends::default();
-    let crowd = Crowd::new(CrowdLimits { total: connections, per_address: connections });
-    let site = Site { router, elsewhere: None, refusal_headers: HeaderMap::new };
-    let task = tokio::spawn(serve_quic(listener, site, limits, crowd, ends.clone()));
+    let ends = ShutdownSignals::default();
+    let limiter =
+        ConnectionLimiter::new(ConnectionLimits { total: connections, per_address: connections });
+    let site = ServiceConfig { router, elsewhere: None, refusal_headers: HeaderMap::new };
+    let task = tokio::spawn(serve_quic(listener, site, limits, limiter, ends.clone()));
     Served { pair, addr, ends, task, working, given_up }
 }
 
@@ -333,7 +334,7 @@ async fn a_drain_lets_requests_finish_and_takes_no_more() {
     assert_eq!(working.await.expect("no panic").expect("answered"), b"slow");
     assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_err(), "refused after GOAWAY");
     let drained = timeout(Duration::from_secs(20), served.task).await.expect("in time");
-    assert_eq!(drained.expect("no panic"), Drained { cut: 0 });
+    assert_eq!(drained.expect("no panic"), DrainReport { cut: 0 });
     client.driving.abort();
 }
 

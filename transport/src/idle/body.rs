@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::activity::{Activity, Debt};
+use crate::connection_state::{Activity, PeerStallGuard};
 
 /// Bytes of bodies that a connection brings, or an answer's that its peer takes, in each limit of
 /// silence at least: with 30 seconds, 17 kilobits a second.
@@ -69,7 +69,7 @@ pub(crate) struct IdleBody<B> {
     clock: Option<Pin<Box<Sleep>>>,
     expired: Expired,
     activity: Arc<Activity>,
-    debt: Debt,
+    debt: PeerStallGuard,
 }
 
 impl<B> IdleBody<B> {
@@ -79,7 +79,7 @@ impl<B> IdleBody<B> {
         expired: Expired,
         activity: &Arc<Activity>,
     ) -> IdleBody<B> {
-        let (activity, debt) = (Arc::clone(activity), Debt::new(activity));
+        let (activity, debt) = (Arc::clone(activity), PeerStallGuard::new(activity));
         let pace = Pace::new(idle, activity.receive(0));
         IdleBody { body, pace, clock: None, expired, activity, debt }
     }

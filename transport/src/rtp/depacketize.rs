@@ -4,12 +4,11 @@
 //! format does not allow. Which packets make up a unit is the assembler's to say.
 
 mod av1;
-mod bits;
 mod h264;
 mod h265;
+mod parameter_sets;
 #[cfg(test)]
-mod samples;
-mod sets;
+mod test_payloads;
 mod vp8;
 mod vp9;
 
@@ -20,14 +19,17 @@ use super::UNIT_BYTES_MAX;
 /// Before each NAL unit (ITU-T H.264 and H.265, annex B).
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-pub use sets::parameter_sets;
+pub use parameter_sets::parameter_sets;
 
 /// Largest buffer that is made ahead for a unit of the size of the last ones.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
 
+/// Most leading zeros of a parameter set's identifier or a slice's address, far above those of any stream.
+const ID_ZEROS_MAX: u32 = 24;
+
 /// Reason to refuse a payload, and its unit with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum DepacketizeError {
     /// Not what the payload format allows.
     Malformed,
     /// The unit is larger than [`UNIT_BYTES_MAX`].
@@ -36,7 +38,7 @@ pub(super) enum Refusal {
 
 /// Role of a unit for the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum UnitKind {
     /// Decoding can start here.
     Start {
         /// Pictures that follow and are shown before this one cannot be decoded, even when
@@ -62,13 +64,13 @@ pub(super) enum Part {
 
 /// The coded bytes of one picture.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Picture {
+pub(super) struct DepacketizedUnit {
     pub(super) data: Vec<u8>,
-    pub(super) role: Role,
+    pub(super) role: UnitKind,
 }
 
 /// A unit of which no more packets come; `None` when there was no picture in it.
-pub(super) type Finished = Result<Option<Picture>, Refusal>;
+pub(super) type Finished = Result<Option<DepacketizedUnit>, DepacketizeError>;
 
 /// One codec's payload format.
 pub(super) trait Depacketizer: Send {
@@ -89,7 +91,7 @@ pub(super) trait Depacketizer: Send {
     }
 
     /// Takes the next payload of the unit.
-    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal>;
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError>;
 
     /// Part of a picture is there, not only what precedes one.
     fn has_picture(&self) -> bool;
@@ -124,9 +126,9 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
         if self.data.len() + bytes.len() > UNIT_BYTES_MAX {
-            return Err(Refusal::TooLarge);
+            return Err(DepacketizeError::TooLarge);
         }
         if self.data.capacity() == 0 {
             self.data.reserve(self.expected);
@@ -151,17 +153,17 @@ impl Gathered {
     }
 
     /// The unit as a frame that says itself whether decoding can start with it; `None` when empty.
-    fn take_frame(&mut self, is_key: fn(&[u8]) -> bool) -> Option<Picture> {
+    fn take_frame(&mut self, is_key: fn(&[u8]) -> bool) -> Option<DepacketizedUnit> {
         let data = self.take();
         let is_start = is_key(&data);
-        let role = if is_start { Role::Start { breaks_link: false } } else { Role::Other };
-        Some(Picture { data, role }).filter(|picture| !picture.data.is_empty())
+        let role = if is_start { UnitKind::Start { breaks_link: false } } else { UnitKind::Other };
+        Some(DepacketizedUnit { data, role }).filter(|picture| !picture.data.is_empty())
     }
 
     /// The unit after `prefix`.
-    fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, DepacketizeError> {
         if prefix.len() + self.data.len() > UNIT_BYTES_MAX {
-            return Err(Refusal::TooLarge);
+            return Err(DepacketizeError::TooLarge);
         }
         let mut data = self.take();
         data.splice(0..0, prefix.iter().copied());

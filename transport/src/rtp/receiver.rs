@@ -8,13 +8,13 @@ use std::{
 use media::{AccessUnit, Codec, Timebase, Timestamp};
 
 use super::{
-    Output, Packet, UNIT_BYTES_MAX, Unit,
-    assemble::{Assembler, Part},
+    Output, Packet, ReceivedUnit, UNIT_BYTES_MAX,
     clock::Clock,
     depacketize,
-    interarrival::Hold,
-    jitter::{Arrival, BYTES_MAX, HELD_MAX, Jitter},
-    sequence::{Place, Sequences},
+    frame_assembler::{Assembler, Part},
+    jitter_buffer::{BYTES_MAX, HELD_MAX, InsertOutcome, JitterBuffer},
+    jitter_estimate::PlayoutDelay,
+    sequence::{SequenceUnwrapper, UnwrappedSeq},
 };
 
 /// Most units that wait to be polled: as many as a repaired hole can set free.
@@ -94,12 +94,12 @@ struct Request {
 pub struct Receiver {
     codec: Codec,
     wait: Duration,
-    sequences: Sequences,
-    jitter: Jitter,
+    sequences: SequenceUnwrapper,
+    jitter: JitterBuffer,
     assembler: Assembler,
-    hold: Hold,
+    hold: PlayoutDelay,
     clock: Clock,
-    ready: VecDeque<Unit>,
+    ready: VecDeque<ReceivedUnit>,
     ready_bytes: usize,
     request: Option<Request>,
     requested_at: Option<Instant>,
@@ -117,10 +117,10 @@ impl Receiver {
         Some(Receiver {
             codec,
             wait: settings.wait,
-            sequences: Sequences::default(),
-            jitter: Jitter::new(settings.wait),
+            sequences: SequenceUnwrapper::default(),
+            jitter: JitterBuffer::new(settings.wait),
             assembler: Assembler::new(depacketizer),
-            hold: Hold::default(),
+            hold: PlayoutDelay::default(),
             clock: Clock::default(),
             ready: VecDeque::new(),
             ready_bytes: 0,
@@ -217,17 +217,17 @@ impl Receiver {
     fn place(&mut self, packet: &Packet<'_>, now: Instant) -> Option<i64> {
         self.counts.packets += 1;
         if std::mem::take(&mut self.is_anew) {
-            self.sequences = Sequences::default();
+            self.sequences = SequenceUnwrapper::default();
             self.begin_anew(packet.timestamp, now);
         }
         match self.sequences.place(packet.sequence) {
-            Place::At(number) => Some(number),
-            Place::Restarted(number) => {
+            UnwrappedSeq::At(number) => Some(number),
+            UnwrappedSeq::Restarted(number) => {
                 self.finish();
                 self.begin_anew(packet.timestamp, now);
                 Some(number)
             }
-            Place::Far => {
+            UnwrappedSeq::Far => {
                 self.counts.far += 1;
                 None
             }
@@ -243,7 +243,7 @@ impl Receiver {
     fn begin_anew(&mut self, timestamp: u32, now: Instant) {
         self.counts.restarts += 1;
         self.hold.restart();
-        self.jitter = Jitter::new(self.wait);
+        self.jitter = JitterBuffer::new(self.wait);
         self.assembler.gap();
         self.clock.restart(timestamp, now);
     }
@@ -255,14 +255,14 @@ impl Receiver {
         }
         loop {
             match self.jitter.arrive(number, packet.payload.len()) {
-                Arrival::Next => {
+                InsertOutcome::Next => {
                     self.counts.repaired += u64::from(self.jitter.advance(now));
                     let (timestamp, marker) = (packet.timestamp, packet.marker);
                     let part = Part { timestamp, marker, payload: packet.payload, at: now };
                     self.assembler.push(&part, &mut self.counts);
                     return self.drain();
                 }
-                Arrival::Held { is_repaired } => {
+                InsertOutcome::Held { is_repaired } => {
                     self.counts.repaired += u64::from(is_repaired);
                     let begins_start = self.assembler.begins_start(packet.payload);
                     self.jitter.hold(number, packet, begins_start, now);
@@ -272,13 +272,13 @@ impl Receiver {
                     }
                     return;
                 }
-                Arrival::Duplicate => return self.counts.duplicates += 1,
-                Arrival::Late => return self.counts.late += 1,
-                Arrival::Full if self.jitter.is_empty() => {
+                InsertOutcome::Duplicate => return self.counts.duplicates += 1,
+                InsertOutcome::Late => return self.counts.late += 1,
+                InsertOutcome::Full if self.jitter.is_empty() => {
                     self.counts.lost += self.jitter.skip_to(number);
                     self.assembler.gap();
                 }
-                Arrival::Full => self.give_up(),
+                InsertOutcome::Full => self.give_up(),
             }
         }
     }
@@ -329,7 +329,7 @@ impl Receiver {
             self.counts.units += 1;
             self.counts.keyframes += u64::from(whole.keyframe);
             self.ready_bytes += bytes;
-            self.ready.push_back(Unit {
+            self.ready.push_back(ReceivedUnit {
                 access_unit: AccessUnit {
                     codec: self.codec,
                     pts: Timestamp::new(ticks, Timebase::RTP_VIDEO),

@@ -10,7 +10,7 @@ const RESTART_STEP: i64 = 1 << 17;
 
 /// Position of a packet in the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum UnwrappedSeq {
     At(i64),
     /// The source counts anew, and this is where it goes on.
     Restarted(i64),
@@ -20,34 +20,34 @@ pub(super) enum Place {
 
 /// The numbers of one source.
 #[derive(Debug, Default)]
-pub(super) struct Sequences {
+pub(super) struct SequenceUnwrapper {
     highest: Option<i64>,
     /// Number after that of the last packet that was far.
     expected: Option<u16>,
 }
 
-impl Sequences {
-    pub(super) fn place(&mut self, sequence: u16) -> Place {
+impl SequenceUnwrapper {
+    pub(super) fn place(&mut self, sequence: u16) -> UnwrappedSeq {
         let Some(highest) = self.highest else {
             // Far enough from 0 that late packets of the beginning stay positive.
             let first = RESTART_STEP + i64::from(sequence);
             self.highest = Some(first);
-            return Place::At(first);
+            return UnwrappedSeq::At(first);
         };
         let step = i64::from(sequence.wrapping_sub(highest as u16) as i16);
         if (-BACK_MAX..=AHEAD_MAX).contains(&step) {
             self.expected = None;
             self.highest = Some(highest.max(highest + step));
-            return Place::At(highest + step);
+            return UnwrappedSeq::At(highest + step);
         }
         if self.expected != Some(sequence) {
             self.expected = Some(sequence.wrapping_add(1));
-            return Place::Far;
+            return UnwrappedSeq::Far;
         }
         self.expected = None;
         let restarted = highest + RESTART_STEP + step;
         self.highest = Some(restarted);
-        Place::Restarted(restarted)
+        UnwrappedSeq::Restarted(restarted)
     }
 }
 
@@ -60,20 +60,20 @@ mod tests {
     #[test]
     fn numbers_go_on_through_wraps_losses_and_restarts() {
         let base = RESTART_STEP;
-        let cases: [(&str, &[u16], Place); 10] = [
-            ("the first", &[7], Place::At(base + 7)),
-            ("the next", &[7, 8], Place::At(base + 8)),
-            ("after a wrap", &[65_535, 0], Place::At(base + 65_536)),
-            ("late over a wrap", &[65_535, 1, 0], Place::At(base + 65_536)),
-            ("before the first", &[0, 65_535], Place::At(base - 1)),
-            ("a loss", &[7, 3007], Place::At(base + 3007)),
-            ("a jump", &[7, 3008], Place::Far),
-            ("a jump and another", &[7, 30_000, 60_000], Place::Far),
-            ("one stray", &[7, 30_000, 8], Place::At(base + 8)),
-            ("a restart", &[7, 30_000, 30_001], Place::Restarted(2 * base + 30_001)),
+        let cases: [(&str, &[u16], UnwrappedSeq); 10] = [
+            ("the first", &[7], UnwrappedSeq::At(base + 7)),
+            ("the next", &[7, 8], UnwrappedSeq::At(base + 8)),
+            ("after a wrap", &[65_535, 0], UnwrappedSeq::At(base + 65_536)),
+            ("late over a wrap", &[65_535, 1, 0], UnwrappedSeq::At(base + 65_536)),
+            ("before the first", &[0, 65_535], UnwrappedSeq::At(base - 1)),
+            ("a loss", &[7, 3007], UnwrappedSeq::At(base + 3007)),
+            ("a jump", &[7, 3008], UnwrappedSeq::Far),
+            ("a jump and another", &[7, 30_000, 60_000], UnwrappedSeq::Far),
+            ("one stray", &[7, 30_000, 8], UnwrappedSeq::At(base + 8)),
+            ("a restart", &[7, 30_000, 30_001], UnwrappedSeq::Restarted(2 * base + 30_001)),
         ];
         for (name, numbers, expected) in cases {
-            let mut sequences = Sequences::default();
+            let mut sequences = SequenceUnwrapper::default();
             let last = numbers.iter().map(|&number| sequences.place(number)).last();
             assert_eq!(last, Some(expected), "{name}");
         }
@@ -82,22 +82,22 @@ mod tests {
     proptest! {
         #[test]
         fn steps_within_the_window_are_kept(first: u16, steps in proptest::collection::vec(-2000_i64..2900, 1..60)) {
-            let mut sequences = Sequences::default();
+            let mut sequences = SequenceUnwrapper::default();
             sequences.place(first);
             let (mut highest, start) = (i64::from(first), i64::from(first));
             for step in steps {
                 let number = highest + step;
                 let place = sequences.place(number.rem_euclid(1 << 16) as u16);
-                prop_assert_eq!(place, Place::At(RESTART_STEP + start + (number - start)));
+                prop_assert_eq!(place, UnwrappedSeq::At(RESTART_STEP + start + (number - start)));
                 highest = highest.max(number);
             }
         }
 
         #[test]
         fn whatever_comes_low_bits_are_kept(numbers: Vec<u16>) {
-            let mut sequences = Sequences::default();
+            let mut sequences = SequenceUnwrapper::default();
             for number in numbers {
-                if let Place::At(at) | Place::Restarted(at) = sequences.place(number) {
+                if let UnwrappedSeq::At(at) | UnwrappedSeq::Restarted(at) = sequences.place(number) {
                     prop_assert_eq!(at.rem_euclid(1 << 16), i64::from(number));
                 }
             }

@@ -26,47 +26,47 @@ pub(super) struct Payload {
     /// Codec that it carries.
     pub(super) codec: Codec,
     /// The payload type of its retransmissions (RFC 4588).
-    pub(super) repair: Option<u8>,
+    pub(super) rtx: Option<u8>,
     /// NAL units from its parameters.
     pub(super) parameter_sets: Vec<Vec<u8>>,
 }
 
 /// Contents of a payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) enum Carries {
+pub(super) enum PayloadKind {
     /// Nothing that was negotiated.
     #[default]
     Unknown,
     /// Video.
     Video(Codec),
     /// Retransmissions of the video of another payload type.
-    Repair(u8),
+    Rtx(u8),
     /// Sound, which nobody wants.
     Audio,
 }
 
 /// Payload type to what it carries.
 #[derive(Clone, Debug)]
-pub(super) struct Payloads(Box<[Carries; 128]>);
+pub(super) struct Payloads(Box<[PayloadKind; 128]>);
 
 impl Payloads {
     /// The table of a session.
     pub(super) fn new(video: &[Payload], audio: Option<u8>) -> Payloads {
-        let mut table = Box::new([Carries::Unknown; 128]);
+        let mut table = Box::new([PayloadKind::Unknown; 128]);
         if let Some(number) = audio {
-            table[usize::from(number & 127)] = Carries::Audio;
+            table[usize::from(number & 127)] = PayloadKind::Audio;
         }
         for payload in video {
-            table[usize::from(payload.number & 127)] = Carries::Video(payload.codec);
-            if let Some(repair) = payload.repair {
-                table[usize::from(repair & 127)] = Carries::Repair(payload.number);
+            table[usize::from(payload.number & 127)] = PayloadKind::Video(payload.codec);
+            if let Some(rtx) = payload.rtx {
+                table[usize::from(rtx & 127)] = PayloadKind::Rtx(payload.number);
             }
         }
         Payloads(table)
     }
 
     /// Returns the contents of `payload_type`; its top bit is ignored.
-    pub(super) fn get(&self, payload_type: u8) -> Carries {
+    pub(super) fn get(&self, payload_type: u8) -> PayloadKind {
         self.0[usize::from(payload_type & 127)]
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn select(section: &Section) -> Result<Vec<Payload>, OfferError> {
             && chosen.iter().all(|payload| payload.number != number)
         {
             let parameter_sets = section.fmtp(number).map(rtp::parameter_sets).unwrap_or_default();
-            chosen.push(Payload { number, codec, repair: repair(section, number), parameter_sets });
+            chosen.push(Payload { number, codec, rtx: rtx(section, number), parameter_sets });
         }
     }
     if chosen.is_empty() {
@@ -154,8 +154,8 @@ fn servable(section: &Section, number: u8) -> Option<Codec> {
     }
 }
 
-/// The payload type that repairs `number`.
-fn repair(section: &Section, number: u8) -> Option<u8> {
+/// The payload type of retransmissions of `number`.
+fn rtx(section: &Section, number: u8) -> Option<u8> {
     section.attributes.rtpmaps.iter().find_map(|(candidate, encoding)| {
         let is_rtx = encoding.eq_ignore_ascii_case("rtx/90000")
             && parameter(section, *candidate, "apt").and_then(|apt| apt.parse().ok())

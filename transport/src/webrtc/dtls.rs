@@ -25,14 +25,14 @@ use rtc_dtls::{
 use rtc_shared::TransportProtocol;
 
 use super::{
-    Failure, PortError,
+    EndpointError, Failure,
     bucket::{Bucket, Rate},
-    counts::Refused,
     fingerprint::Fingerprint,
     srtp::{self, Inbound, Outbound, Profile},
+    stats::DropReason,
 };
 
-use hello::{Sifted, Stage};
+use hello::{FilteredDatagram, Stage};
 
 /// The label of RFC 5764 4.2.
 const EXPORTER: &str = "EXTRACTOR-dtls_srtp";
@@ -62,7 +62,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// A new self-signed ECDSA P-256 certificate.
-    pub(super) fn generate() -> Result<Identity, PortError> {
+    pub(super) fn generate() -> Result<Identity, EndpointError> {
         let provider: Arc<dyn RTCCryptoProvider> = Arc::new(AwsLcRsProvider::new());
         let certificate = Certificate::generate_self_signed(Vec::new(), provider.crypto())?;
         let der = certificate.certificate.first().map(|der| der.to_vec()).unwrap_or_default();
@@ -91,7 +91,7 @@ impl Identity {
 }
 
 /// Effect of a datagram.
-pub(super) enum Brought {
+pub(super) enum DtlsOutcome {
     /// Nothing that anyone needs to know.
     Nothing,
     /// The keys, once in an association's life.
@@ -101,9 +101,9 @@ pub(super) enum Brought {
 }
 
 /// Reason for not taking a datagram.
-pub(super) enum Trouble {
+pub(super) enum DtlsError {
     /// Dropped; the association goes on.
-    Refused(Refused),
+    Refused(DropReason),
     /// The association is over.
     Failed(Failure),
 }
@@ -155,19 +155,19 @@ impl Association {
         datagram: &[u8],
         fingerprints: &[Fingerprint],
         now: Instant,
-    ) -> Result<Brought, Trouble> {
-        let sifted = self.admit(datagram, now).map_err(Trouble::Refused)?;
+    ) -> Result<DtlsOutcome, DtlsError> {
+        let sifted = self.admit(datagram, now).map_err(DtlsError::Refused)?;
         if sifted.datagram.is_empty() {
             if sifted.repeats {
                 self.repeat(now);
             }
-            return Ok(Brought::Nothing);
+            return Ok(DtlsOutcome::Nothing);
         }
         let endpoint = &mut self.endpoint;
         let read = || endpoint.read(now, PEER, None, sifted.datagram[..].into());
         let Ok(read) = catch_unwind(AssertUnwindSafe(read)) else {
             tracing::error!("the DTLS parser panicked");
-            return Err(Trouble::Failed(Failure::Handshake));
+            return Err(DtlsError::Failed(Failure::Handshake));
         };
         if !self.collect(now) && sifted.repeats {
             self.repeat(now);
@@ -176,17 +176,17 @@ impl Association {
         let failure = if is_established { Failure::Alert } else { Failure::Handshake };
         let events = read.map_err(|error| {
             tracing::debug!(%error, "DTLS association failed");
-            Trouble::Failed(failure)
+            DtlsError::Failed(failure)
         })?;
-        let mut brought = Brought::Nothing;
+        let mut brought = DtlsOutcome::Nothing;
         for event in events {
             match event {
                 EndpointEvent::HandshakeComplete if !is_established => {
                     (self.stage, self.sent_at) = (Stage::Established, None);
-                    let keys = self.keys(fingerprints).map_err(Trouble::Failed)?;
-                    brought = Brought::Keys(Box::new(keys));
+                    let keys = self.keys(fingerprints).map_err(DtlsError::Failed)?;
+                    brought = DtlsOutcome::Keys(Box::new(keys));
                 }
-                EndpointEvent::PeerClosed => return Ok(Brought::Closed),
+                EndpointEvent::PeerClosed => return Ok(DtlsOutcome::Closed),
                 // No data channel was negotiated: application data is dropped.
                 _ => {}
             }
@@ -195,14 +195,14 @@ impl Association {
     }
 
     /// Counts what is in a datagram against the association's bounds, before anything is kept.
-    fn admit(&mut self, datagram: &[u8], now: Instant) -> Result<Sifted, Refused> {
+    fn admit(&mut self, datagram: &[u8], now: Instant) -> Result<FilteredDatagram, DropReason> {
         if !self.datagrams.has(1.0, DATAGRAMS, now) {
-            return Err(Refused::DtlsLimited);
+            return Err(DropReason::DtlsLimited);
         }
         let sifted = hello::sift(datagram, self.stage, &mut self.numbers);
-        let sifted = sifted.ok_or(Refused::DtlsMalformed)?;
+        let sifted = sifted.ok_or(DropReason::DtlsMalformed)?;
         if !self.fragments.take(sifted.fragments as f32, FRAGMENTS, now) {
-            return Err(Refused::DtlsLimited);
+            return Err(DropReason::DtlsLimited);
         }
         self.datagrams.take(1.0, DATAGRAMS, now);
         self.messages = self.messages.max(sifted.messages);

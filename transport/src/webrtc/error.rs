@@ -4,7 +4,7 @@ use media::ErrorKind;
 
 /// The port could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum PortError {
+pub enum EndpointError {
     /// The socket could not be made, bound or set up.
     #[error("UDP socket for WebRTC: {0}")]
     Socket(#[from] std::io::Error),
@@ -16,7 +16,7 @@ pub enum PortError {
     Random,
 }
 
-impl PortError {
+impl EndpointError {
     /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Unavailable

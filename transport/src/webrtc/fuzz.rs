@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::arrivals::{Arrivals, EVERY, NAMED_MAX, REPORT_BYTES_MAX};
+use super::twcc::{EVERY, NAMED_MAX, REPORT_BYTES_MAX, TwccRecorder};
 
 /// Quarters of a millisecond in a unit of a report's reference time.
 const REFERENCE: i64 = 256;
@@ -21,7 +21,7 @@ const REFERENCE: i64 = 256;
 /// that did not. Gives how many were told.
 pub fn arrivals(bytes: &[u8]) -> usize {
     let start = Instant::now();
-    let (mut arrivals, mut now, mut number) = (Arrivals::new(start), start, 0_u16);
+    let (mut arrivals, mut now, mut number) = (TwccRecorder::new(start), start, 0_u16);
     let mut came: BTreeMap<u16, Vec<Duration>> = BTreeMap::new();
     let mut told = 0;
     for packet in bytes.chunks_exact(4) {
@@ -37,7 +37,7 @@ pub fn arrivals(bytes: &[u8]) -> usize {
 }
 
 fn reported(
-    arrivals: &mut Arrivals,
+    arrivals: &mut TwccRecorder,
     now: Instant,
     start: Instant,
     came: &BTreeMap<u16, Vec<Duration>>,

@@ -6,20 +6,20 @@
 
 use aws_lc_rs::hmac;
 
-use super::{answer::Credentials, socket::Path, stun::Request};
+use super::{sdp_answer::Credentials, socket::CandidatePair, stun::Request};
 
 /// Addresses of one peer: hosts with four interfaces in both families.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checked {
+pub(super) enum CheckOutcome {
     /// Signed with no password of ours: no reply, nothing learned.
     Unauthenticated,
     /// Authentic and refused; the reply says why.
     Refused,
-    /// Authentic. `learned`: the path is new; `forgot`: the path that made room for it.
-    Accepted { learned: bool, forgot: Option<Path> },
+    /// Authentic. `learned`: the pair is new; `forgot`: the pair that made room for it.
+    Accepted { learned: bool, forgot: Option<CandidatePair> },
 }
 
 /// One generation of our credentials.
@@ -42,8 +42,8 @@ pub(super) struct Agent {
     current: Generation,
     previous: Option<Generation>,
     /// Least recently checked first.
-    paths: Vec<Path>,
-    nominated: Option<Path>,
+    pairs: Vec<CandidatePair>,
+    nominated: Option<CandidatePair>,
 }
 
 impl Agent {
@@ -52,7 +52,7 @@ impl Agent {
         Agent {
             current: Generation::new(local),
             previous: None,
-            paths: Vec::new(),
+            pairs: Vec::new(),
             nominated: None,
         }
     }
@@ -68,14 +68,14 @@ impl Agent {
         self.previous.replace(old).map(|older| older.ufrag)
     }
 
-    /// Returns the path of the peer's media and feedback.
-    pub(super) fn selected(&self) -> Option<Path> {
-        self.nominated.or_else(|| self.paths.last().copied())
+    /// Returns the pair of the peer's media and feedback.
+    pub(super) fn selected(&self) -> Option<CandidatePair> {
+        self.nominated.or_else(|| self.pairs.last().copied())
     }
 
-    /// Every learned path.
-    pub(super) fn paths(&self) -> &[Path] {
-        &self.paths
+    /// Every learned pair.
+    pub(super) fn pairs(&self) -> &[CandidatePair] {
+        &self.pairs
     }
 
     /// Answers one request into `out`. `retired` takes the user fragment that a nomination of the
@@ -83,53 +83,53 @@ impl Agent {
     pub(super) fn check(
         &mut self,
         request: &Request<'_>,
-        path: Path,
+        pair: CandidatePair,
         out: &mut Vec<u8>,
         retired: &mut Option<String>,
-    ) -> Checked {
-        let Some((ours, _)) = request.users() else { return Checked::Unauthenticated };
+    ) -> CheckOutcome {
+        let Some((ours, _)) = request.users() else { return CheckOutcome::Unauthenticated };
         let mut generations = std::iter::once(&self.current).chain(&self.previous);
         let Some(generation) = generations.find(|generation| generation.ufrag == ours) else {
-            return Checked::Unauthenticated;
+            return CheckOutcome::Unauthenticated;
         };
         if !request.is_signed_with(&generation.key) {
-            return Checked::Unauthenticated;
+            return CheckOutcome::Unauthenticated;
         }
         if let Some(unknown) = request.unknown {
             request.refuse_attribute(unknown, &generation.key, out);
-            return Checked::Refused;
+            return CheckOutcome::Refused;
         }
         // A lite agent is always the controlled one.
         if request.controlled {
             request.refuse_role(&generation.key, out);
-            return Checked::Refused;
+            return CheckOutcome::Refused;
         }
-        request.accept(path.remote, &generation.key, out);
+        request.accept(pair.remote, &generation.key, out);
         let is_current = std::ptr::eq(generation, &self.current);
-        let (learned, forgot) = self.learn(path);
+        let (learned, forgot) = self.learn(pair);
         if request.nominates && (is_current || self.nominated.is_none()) {
-            self.nominated = Some(path);
+            self.nominated = Some(pair);
             if is_current && let Some(previous) = self.previous.take() {
                 *retired = Some(previous.ufrag);
             }
         }
-        Checked::Accepted { learned, forgot }
+        CheckOutcome::Accepted { learned, forgot }
     }
 
-    /// Puts a path last, making room where there is none.
-    fn learn(&mut self, path: Path) -> (bool, Option<Path>) {
-        if let Some(at) = self.paths.iter().position(|known| known.remote == path.remote) {
-            self.paths.remove(at);
-            self.paths.push(path);
+    /// Puts a pair last, making room where there is none.
+    fn learn(&mut self, pair: CandidatePair) -> (bool, Option<CandidatePair>) {
+        if let Some(at) = self.pairs.iter().position(|known| known.remote == pair.remote) {
+            self.pairs.remove(at);
+            self.pairs.push(pair);
             return (false, None);
         }
         let mut forgot = None;
-        if self.paths.len() == ADDRESSES_MAX {
-            let nominated = self.nominated.map(|path| path.remote);
-            let stale = self.paths.iter().position(|path| Some(path.remote) != nominated);
-            forgot = stale.map(|at| self.paths.remove(at));
+        if self.pairs.len() == ADDRESSES_MAX {
+            let nominated = self.nominated.map(|pair| pair.remote);
+            let stale = self.pairs.iter().position(|pair| Some(pair.remote) != nominated);
+            forgot = stale.map(|at| self.pairs.remove(at));
         }
-        self.paths.push(path);
+        self.pairs.push(pair);
         (true, forgot)
     }
 }
@@ -141,23 +141,27 @@ mod tests {
     use super::*;
     use crate::webrtc::stun::tests::{CONTROLLED, CONTROLLING, NOMINATE, check, response};
 
-    fn path(port: u16) -> Path {
-        Path { remote: ([192, 0, 2, 1], port).into(), local: None }
+    fn pair(port: u16) -> CandidatePair {
+        CandidatePair { remote: ([192, 0, 2, 1], port).into(), local: None }
     }
 
     fn credentials(ufrag: &str) -> Credentials {
         Credentials { ufrag: ufrag.to_owned(), pwd: format!("{ufrag} password") }
     }
 
-    fn offer(agent: &mut Agent, bytes: &[u8], port: u16) -> (Checked, Vec<u8>, Option<String>) {
+    fn offer(
+        agent: &mut Agent,
+        bytes: &[u8],
+        port: u16,
+    ) -> (CheckOutcome, Vec<u8>, Option<String>) {
         let (mut out, mut retired) = (Vec::new(), None);
         let request = Request::parse(bytes).expect("a check");
-        let checked = agent.check(&request, path(port), &mut out, &mut retired);
+        let checked = agent.check(&request, pair(port), &mut out, &mut retired);
         (checked, out, retired)
     }
 
-    const NEW: Checked = Checked::Accepted { learned: true, forgot: None };
-    const KNOWN: Checked = Checked::Accepted { learned: false, forgot: None };
+    const NEW: CheckOutcome = CheckOutcome::Accepted { learned: true, forgot: None };
+    const KNOWN: CheckOutcome = CheckOutcome::Accepted { learned: false, forgot: None };
 
     #[test]
     fn checks_are_answered_and_the_nominated_pair_is_used() {
@@ -168,13 +172,13 @@ mod tests {
         let (checked, out, _) = offer(&mut agent, &plain, 1);
         assert_eq!(checked, NEW);
         let seen = response(&out, "ours password");
-        assert_eq!(seen.1, Some(path(1).remote));
-        assert_eq!(agent.selected(), Some(path(1)), "media may come before a nomination");
+        assert_eq!(seen.1, Some(pair(1).remote));
+        assert_eq!(agent.selected(), Some(pair(1)), "media may come before a nomination");
         assert_eq!(offer(&mut agent, &nominating, 2).0, NEW);
         assert_eq!(offer(&mut agent, &plain, 1).0, KNOWN);
-        assert_eq!(agent.selected(), Some(path(2)));
+        assert_eq!(agent.selected(), Some(pair(2)));
         assert_eq!(offer(&mut agent, &nominating, 1).0, KNOWN, "a peer may nominate again");
-        assert_eq!(agent.selected(), Some(path(1)));
+        assert_eq!(agent.selected(), Some(pair(1)));
     }
 
     #[test]
@@ -186,15 +190,15 @@ mod tests {
             ("no colon", check("ours", "ours password", &[CONTROLLING])),
         ] {
             let (checked, out, _) = offer(&mut agent, &bytes, 1);
-            assert_eq!((checked, out.len()), (Checked::Unauthenticated, 0), "{name}");
+            assert_eq!((checked, out.len()), (CheckOutcome::Unauthenticated, 0), "{name}");
         }
         let conflict = check("ours:theirs", "ours password", &[CONTROLLED]);
         let (checked, out, _) = offer(&mut agent, &conflict, 1);
-        assert_eq!((checked, response(&out, "ours password").2), (Checked::Refused, 487));
+        assert_eq!((checked, response(&out, "ours password").2), (CheckOutcome::Refused, 487));
         let strange = check("ours:theirs", "ours password", &[(0x0033, b"x")]);
         let (checked, out, _) = offer(&mut agent, &strange, 1);
-        assert_eq!((checked, response(&out, "ours password").2), (Checked::Refused, 420));
-        assert_eq!(agent.paths(), []);
+        assert_eq!((checked, response(&out, "ours password").2), (CheckOutcome::Refused, 420));
+        assert_eq!(agent.pairs(), []);
     }
 
     #[test]
@@ -207,12 +211,12 @@ mod tests {
         assert_eq!(offer(&mut agent, &old, 1).0, KNOWN, "consent goes on for the old pair");
         let plain = check("two:new", "two password", &[]);
         assert_eq!(offer(&mut agent, &plain, 2).0, NEW);
-        assert_eq!(agent.selected(), Some(path(1)));
+        assert_eq!(agent.selected(), Some(pair(1)));
         let nominating = check("two:new", "two password", &[NOMINATE]);
         let (_, _, retired) = offer(&mut agent, &nominating, 2);
         assert_eq!(retired.as_deref(), Some("one"));
-        assert_eq!(agent.selected(), Some(path(2)));
-        assert_eq!(offer(&mut agent, &old, 1).0, Checked::Unauthenticated);
+        assert_eq!(agent.selected(), Some(pair(2)));
+        assert_eq!(offer(&mut agent, &old, 1).0, CheckOutcome::Unauthenticated);
 
         assert_eq!(agent.restart(&credentials("three")), None);
         let retired = agent.restart(&credentials("four"));
@@ -228,9 +232,9 @@ mod tests {
             assert_eq!(offer(&mut agent, &plain, port).0, NEW);
         }
         let (checked, ..) = offer(&mut agent, &plain, 9);
-        let expected = Checked::Accepted { learned: true, forgot: Some(path(2)) };
+        let expected = CheckOutcome::Accepted { learned: true, forgot: Some(pair(2)) };
         assert_eq!(checked, expected, "the nominated one stays");
-        assert_eq!(agent.paths().len(), ADDRESSES_MAX);
+        assert_eq!(agent.pairs().len(), ADDRESSES_MAX);
     }
 
     proptest! {
@@ -252,17 +256,17 @@ mod tests {
                     }
                     _ => check(&format!("{user}:x"), &password, &[CONTROLLING]),
                 };
-                let before = agent.paths().to_vec();
+                let before = agent.pairs().to_vec();
                 let (checked, ..) = offer(&mut agent, &bytes, port);
-                prop_assert!(agent.paths().len() <= ADDRESSES_MAX);
+                prop_assert!(agent.pairs().len() <= ADDRESSES_MAX);
                 match checked {
-                    Checked::Accepted { .. } => {
-                        prop_assert_eq!(agent.paths().last(), Some(&path(port)));
+                    CheckOutcome::Accepted { .. } => {
+                        prop_assert_eq!(agent.pairs().last(), Some(&pair(port)));
                     }
-                    _ => prop_assert_eq!(agent.paths(), &before[..]),
+                    _ => prop_assert_eq!(agent.pairs(), &before[..]),
                 }
                 if let Some(selected) = agent.selected() {
-                    prop_assert!(agent.paths().contains(&selected));
+                    prop_assert!(agent.pairs().contains(&selected));
                 }
             }
         }

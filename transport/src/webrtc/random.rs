@@ -1,6 +1,6 @@
 //! Names and secrets from the system's random numbers.
 
-use super::answer::Credentials;
+use super::sdp_answer::Credentials;
 
 /// The characters of RFC 8839 5.4; 64 of them, so that a byte's low six bits choose evenly.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -258,7 +258,7 @@ impl Attributes {
         let Some(pair) = value.strip_prefix("FID ") else { return Ok(()) };
         let mut sources = pair.split(' ').map(str::parse::<u32>);
         match (sources.next(), sources.next()) {
-            (Some(Ok(media)), Some(Ok(repair))) => push(&mut self.flows, (media, repair)),
+            (Some(Ok(media)), Some(Ok(rtx))) => push(&mut self.flows, (media, rtx)),
             _ => Err("an FID group names two sources"),
         }
     }

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 
 use super::{
     FragmentError,
-    answer::{Credentials, write_candidates},
     sdp::credential,
+    sdp_answer::{Credentials, write_candidates},
 };
 
 /// Longest fragment in bytes.

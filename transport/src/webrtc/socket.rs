@@ -16,7 +16,7 @@ const SLOT_BYTES: usize = 64 * 1024;
 
 /// Source and destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Path {
+pub(super) struct CandidatePair {
     /// The peer, as the socket names it: IPv4 is mapped on a socket of both families.
     pub(super) remote: SocketAddr,
     /// Our address that it used, to answer from the same.
@@ -64,7 +64,10 @@ impl Socket {
 
     /// Reads what is there and gives out each datagram, to be changed in place. Returns how many
     /// buffers the kernel filled; zero when nothing waits.
-    pub(super) fn receive(&mut self, mut each: impl FnMut(&mut [u8], Path)) -> io::Result<usize> {
+    pub(super) fn receive(
+        &mut self,
+        mut each: impl FnMut(&mut [u8], CandidatePair),
+    ) -> io::Result<usize> {
         let mut slots = self.bytes.chunks_mut(SLOT_BYTES);
         let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
@@ -74,24 +77,24 @@ impl Socket {
             Err(error) => return Err(error),
         };
         for (meta, buffer) in self.metas.iter().zip(&mut buffers).take(filled) {
-            let path = Path { remote: meta.addr, local: meta.dst_ip };
+            let pair = CandidatePair { remote: meta.addr, local: meta.dst_ip };
             for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
-                each(datagram, path);
+                each(datagram, pair);
             }
         }
         Ok(filled)
     }
 
-    /// Sends one datagram along a path. One that the kernel has no room for is dropped.
-    pub(super) fn send(&self, path: Path, contents: &[u8]) -> io::Result<()> {
+    /// Sends one datagram between a pair. One that the kernel has no room for is dropped.
+    pub(super) fn send(&self, pair: CandidatePair, contents: &[u8]) -> io::Result<()> {
         self.state.try_send(
             (&self.socket).into(),
             &Transmit {
-                destination: path.remote,
+                destination: pair.remote,
                 ecn: None,
                 contents,
                 segment_size: None,
-                src_ip: path.local,
+                src_ip: pair.local,
             },
         )
     }

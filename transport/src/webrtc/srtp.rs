@@ -10,10 +10,10 @@ mod replay;
 use rtc_dtls::extension::extension_use_srtp::SrtpProtectionProfile;
 
 use self::{
-    keys::{Cipher, Rejected, Tag},
+    keys::{AuthenticationFailed, Cipher, PacketIndex},
     replay::Window,
 };
-use super::counts::Refused;
+use super::stats::DropReason;
 
 /// Sources of media that a session may have: video, its repair, and those of an encoder that was
 /// restarted a few times.
@@ -123,11 +123,11 @@ pub(super) fn open(profile: Profile, material: &[u8]) -> Option<(Inbound, Outbou
 
 impl Inbound {
     /// Opens an RTP packet in place and returns it without its tag.
-    pub(super) fn media<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], Refused> {
-        let header = rtp_header_bytes(packet).ok_or(Refused::MediaMalformed)?;
+    pub(super) fn media<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], DropReason> {
+        let header = rtp_header_bytes(packet).ok_or(DropReason::MediaMalformed)?;
         let tag_bytes = self.profile.tag_bytes();
         if packet.len() < header + tag_bytes {
-            return Err(Refused::MediaMalformed);
+            return Err(DropReason::MediaMalformed);
         }
         let sequence = u16::from_be_bytes([packet[2], packet[3]]);
         let ssrc = u32::from_be_bytes([packet[8], packet[9], packet[10], packet[11]]);
@@ -135,7 +135,7 @@ impl Inbound {
         if let Some(at) = self.sources.iter().position(|source| source.ssrc == ssrc) {
             self.next_of(at, packet, header, sequence)?;
         } else if self.sources.len() == SOURCES_MAX {
-            return Err(Refused::MediaSources);
+            return Err(DropReason::MediaSources);
         } else {
             // Its rollover counter is zero, or one when the packets before the wrap were lost with
             // the handshake (RFC 3711 3.3.1 leaves that to signalling).
@@ -154,7 +154,7 @@ impl Inbound {
         packet: &mut [u8],
         header: usize,
         sequence: u16,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), DropReason> {
         let source = &mut self.sources[at];
         let (ssrc, guess) = (source.ssrc, source.window.guess(sequence));
         source.failures = source.failures.saturating_add(1);
@@ -162,15 +162,15 @@ impl Inbound {
             // Half a round of packets may have been lost, and then every guess is one too low.
             self.open_as(&[guess, guess + ROLLOVER], packet, header, ssrc)?
         } else if source.window.is_new(guess) {
-            let tag = Tag::Media { ssrc, index: guess };
+            let tag = PacketIndex::Media { ssrc, index: guess };
             self.media.open(packet, header, tag).map_err(refused)?;
             guess
         } else {
-            return Err(Refused::MediaReplayed);
+            return Err(DropReason::MediaReplayed);
         };
         let source = &mut self.sources[at];
         if !source.window.is_new(index) {
-            return Err(Refused::MediaReplayed);
+            return Err(DropReason::MediaReplayed);
         }
         source.window.take(index);
         source.failures = 0;
@@ -184,24 +184,24 @@ impl Inbound {
         packet: &mut [u8],
         header: usize,
         ssrc: u32,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, DropReason> {
         // A failed attempt destroys what it was made on.
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
         for &index in indices {
-            if self.media.open(packet, header, Tag::Media { ssrc, index }).is_ok() {
+            if self.media.open(packet, header, PacketIndex::Media { ssrc, index }).is_ok() {
                 return Ok(index);
             }
             packet.copy_from_slice(&self.scratch);
         }
-        Err(Refused::MediaUnauthenticated)
+        Err(DropReason::MediaUnauthenticated)
     }
 
     /// Opens a compound RTCP packet in place and returns it without its trailer.
-    pub(super) fn control<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], Refused> {
+    pub(super) fn control<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], DropReason> {
         let overhead = self.profile.tag_bytes() + TRAILER_BYTES;
         if packet.len() < RTCP_HEADER_BYTES + overhead {
-            return Err(Refused::MediaMalformed);
+            return Err(DropReason::MediaMalformed);
         }
         let ssrc = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
         let end = packet.len() - overhead;
@@ -213,20 +213,20 @@ impl Inbound {
             u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
         // WebRTC never leaves RTCP unencrypted.
         if trailer >> 31 == 0 {
-            return Err(Refused::MediaMalformed);
+            return Err(DropReason::MediaMalformed);
         }
         let index = u64::from(trailer & 0x7FFF_FFFF);
         let known = self.control_sources.iter().position(|source| source.ssrc == ssrc);
         match known {
             Some(at) if !self.control_sources[at].window.is_new(index) => {
-                return Err(Refused::MediaReplayed);
+                return Err(DropReason::MediaReplayed);
             }
             None if self.control_sources.len() == SOURCES_MAX => {
-                return Err(Refused::MediaSources);
+                return Err(DropReason::MediaSources);
             }
             _ => {}
         }
-        let tag = Tag::Control { ssrc, index: index as u32 };
+        let tag = PacketIndex::Control { ssrc, index: index as u32 };
         self.control.open(packet, RTCP_HEADER_BYTES, tag).map_err(refused)?;
         let at = known.unwrap_or_else(|| {
             self.control_sources.push(Source::new(ssrc));
@@ -237,8 +237,8 @@ impl Inbound {
     }
 }
 
-fn refused(_: Rejected) -> Refused {
-    Refused::MediaUnauthenticated
+fn refused(_: AuthenticationFailed) -> DropReason {
+    DropReason::MediaUnauthenticated
 }
 
 impl Outbound {
@@ -252,7 +252,7 @@ impl Outbound {
         self.index += 1;
         let head = &out[start..];
         let ssrc = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-        let tag = Tag::Control { ssrc, index: self.index };
+        let tag = PacketIndex::Control { ssrc, index: self.index };
         self.control.seal(out, start, RTCP_HEADER_BYTES, tag, self.profile)
     }
 }

@@ -82,7 +82,7 @@ impl<'a> Request<'a> {
         if read.username.is_empty() || read.integrity_at == 0 || fingerprint_at == 0 {
             return malformed;
         }
-        let expected = crc32(&bytes[..fingerprint_at]) ^ FINGERPRINT_XOR;
+        let expected = crc32fast::hash(&bytes[..fingerprint_at]) ^ FINGERPRINT_XOR;
         if long(bytes, fingerprint_at + 4) != expected {
             return malformed;
         }
@@ -223,30 +223,8 @@ fn close(start: usize, key: &hmac::Key, out: &mut Vec<u8>) {
     attribute(MESSAGE_INTEGRITY, tag.as_ref(), out);
     let length = ((length + FINGERPRINT_BYTES) as u16).to_be_bytes();
     out[start + 2..start + 4].copy_from_slice(&length);
-    let fingerprint = crc32(&out[start..]) ^ FINGERPRINT_XOR;
+    let fingerprint = crc32fast::hash(&out[start..]) ^ FINGERPRINT_XOR;
     attribute(FINGERPRINT, &fingerprint.to_be_bytes(), out);
-}
-
-/// The CRC-32 of ITU-T V.42, bits reflected.
-fn crc32(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
-        let mut table = [0u32; 256];
-        let mut at = 0;
-        while at < 256 {
-            let mut value = at as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 { (value >> 1) ^ 0xEDB8_8320 } else { value >> 1 };
-                bit += 1;
-            }
-            table[at] = value;
-            at += 1;
-        }
-        table
-    };
-    !bytes
-        .iter()
-        .fold(!0u32, |crc, byte| TABLE[usize::from((crc ^ u32::from(*byte)) as u8)] ^ (crc >> 8))
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@ use media::ErrorKind;
 use super::*;
 use crate::{GateError, SandboxLevel};
 
-fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> Tried {
+fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> CodecProbeResult {
     let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
-    Tried { codec, bits, decoder, reason }
+    CodecProbeResult { codec, bits, decoder, reason }
 }
 
 #[test]
 fn a_device_is_asked_for_what_it_decoded_alone() {
-    let nvdec = |tried: &[Tried]| decoded_by(Backend::Nvdec, tried);
+    let nvdec = |tried: &[CodecProbeResult]| decoded_by(Backend::Nvdec, tried);
     let all = [
         tried(Codec::H264, 8, "nvdec:h264", None),
         tried(Codec::H265, 8, "nvdec:hevc+software:hevc", Some("unplugged")),

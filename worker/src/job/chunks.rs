@@ -191,6 +191,7 @@ mod tests {
                 ghosting_score: Score::ZERO,
                 noise_variance_score: Score::ZERO,
                 scene_score: None,
+                activity: None,
             };
             let place = grid.place(&signal);
             let reason = selected.iter().find(|(at, _)| *at == frame_index).map(|(_, why)| *why);

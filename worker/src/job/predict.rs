@@ -1,12 +1,13 @@
 //! Foresees, inside a segment, which frames the file's one gate will select and which are shown.
 //!
-//! A signal depends on [`BACK`] frames before and [`AHEAD`] after it, and a decision on one more
-//! signal. A gate of the segment's own therefore agrees with the file's gate but for the first
-//! `BACK + 1` and the last `AHEAD` frames: those are kept as they are, and sequenced later.
+//! A signal depends on a few frames before and [`AHEAD`] after it, and a decision on one more signal
+//! and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
+//! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: they
+//! are kept as they are, and sequenced later.
 
 use std::{collections::VecDeque, mem};
 
-use gate::{AHEAD, BACK, FrameStamp, Gate, GateConfig, Measurements, Reason, SignalWindow};
+use gate::{AHEAD, FrameStamp, Gate, GateConfig, Measurements, Reason, SignalWindow};
 use media::{Frame, Pixels, PixelsLost, Signal, Subsampling, Timestamp};
 
 use super::{
@@ -42,11 +43,21 @@ pub(super) struct Predictor {
     gate: Gate,
     /// Frames without a decision yet, oldest first; `None` where the frame was handed over.
     undecided: VecDeque<(u64, Option<Frame>)>,
-    /// Decisions to come that may differ from the file's gate.
-    uncertain: usize,
+    past: Past,
     /// Signals made that are the file's, for the sequencer.
     signals: Vec<Signal>,
     held_bytes: u64,
+}
+
+/// Frames of the segment whose signals and decisions are the file's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// None yet: signals may depend on frames before the segment.
+    Unknown,
+    /// Signals are the file's, decisions from the next frame on.
+    Signals,
+    /// All.
+    Known,
 }
 
 /// The segment's own account of the chunk at hand.
@@ -67,10 +78,10 @@ impl Predictor {
                 grid: Grid::new(options),
                 shown: Shown::new(options),
             }),
-            window: SignalWindow::new(AHEAD),
+            window: job.window(),
             gate: Gate::new(job.gate),
             undecided: VecDeque::with_capacity(AHEAD + 1),
-            uncertain: 0,
+            past: Past::Known,
             signals: Vec::new(),
             held_bytes: 0,
         })
@@ -79,10 +90,10 @@ impl Predictor {
     /// A segment starts whose predecessor this predictor has not seen.
     pub fn restart(&mut self, first_frame_index: u64) {
         let starts_file = first_frame_index == 0;
-        self.window = SignalWindow::new(AHEAD);
+        self.window.restart();
         self.gate = if starts_file { Gate::new(self.config) } else { Gate::resume(self.config, 0) };
         self.undecided.clear();
-        self.uncertain = if starts_file { 0 } else { BACK + 1 };
+        self.past = if starts_file { Past::Known } else { Past::Unknown };
         self.signals.clear();
         self.held_bytes = 0;
         if let Some(views) = &mut self.views {
@@ -101,16 +112,21 @@ impl Predictor {
         self.undecided.push_back((stamp.frame_index, Some(frame)));
         self.window.push(stamp, measured);
         while let Some(signal) = self.window.poll() {
+            if self.past == Past::Unknown && self.window.knows_past_of(&signal) {
+                self.past = Past::Signals;
+            }
+            if self.past != Past::Known {
+                self.gate = Gate::resume(self.config, 0);
+            }
             let decision = self.gate.offer(&signal);
             let selected = decision.selected.then_some(decision.reason);
-            let uncertain = self.uncertain > 0;
+            let uncertain = self.past != Past::Known || decision.is_unsure;
             let view =
                 self.views.as_mut().is_some_and(|views| views.want(&signal, selected, uncertain));
-            // A decision looks one signal further back than a signal looks at frames.
-            if self.uncertain <= 1 {
+            if self.past != Past::Unknown {
                 self.signals.push(signal);
+                self.past = Past::Known;
             }
-            self.uncertain = self.uncertain.saturating_sub(1);
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             let still = self.wanted.still && selected.is_some();
             let (pts, wanted) = (frame.pts, Wanted { still, view });

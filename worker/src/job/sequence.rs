@@ -40,7 +40,7 @@ impl<'a> Sequencer<'a> {
         let chunks = job.resume.map_or(0, |resume| resume.chunks);
         Sequencer {
             job,
-            window: SignalWindow::new(AHEAD),
+            window: job.window(),
             gate: job.first_gate(),
             signals: Vec::new(),
             album: Album { maker: PictureMaker::new(job), candidates: VecDeque::new() },
@@ -61,7 +61,7 @@ impl<'a> Sequencer<'a> {
             frames().take(before).try_for_each(|(stamp, measured)| self.push(*stamp, measured))?;
             let passed = signals.len() - known.len();
             signals.into_iter().skip(passed).try_for_each(|signal| self.decide(signal))?;
-            self.window = SignalWindow::new(AHEAD);
+            self.window.restart();
             for (stamp, measured) in frames().skip(after) {
                 self.window.push(*stamp, measured);
             }

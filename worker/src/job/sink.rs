@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{FrameSink, SegmentInfo, Stop};
+use decode::{FrameSink, SegmentInfo, SinkStop};
 use gate::{FrameStamp, Measurements, Measurer};
 use media::{Frame, PixelsLost, Signal};
 
@@ -111,13 +111,13 @@ impl FrameSink for SegmentSink<'_> {
         }
     }
 
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<Stop> {
+    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         let started = Instant::now();
         let taken = self.take(index, frame);
         self.gate += started.elapsed();
         match taken {
-            Err(Fault::PixelsLost(lost)) => ControlFlow::Break(Stop::PixelsLost(lost)),
-            taken => self.job.unless_failed(taken).map_break(|()| Stop::Ended),
+            Err(Fault::PixelsLost(lost)) => ControlFlow::Break(SinkStop::PixelsLost(lost)),
+            taken => self.job.unless_failed(taken).map_break(|()| SinkStop::Ended),
         }
     }
 

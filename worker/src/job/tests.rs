@@ -6,7 +6,10 @@ mod devices;
 mod kept;
 mod resumed;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use decode::{FrameSink, SegmentInfo};
 use media::{
@@ -117,6 +120,7 @@ fn options(asked: Asked) -> JobOptions {
         stills: asked.stills,
         views: asked.views,
         gate: GateConfig::default(),
+        zones: Zones::default(),
         threads: 1,
         resume: None,
     }

@@ -177,7 +177,7 @@ impl Lanes {
         let unit_bytes = match &request {
             // Nothing answers it, and what comes next may follow at once.
             Request::OpenSession { spec, .. } => {
-                let (check, share) = (SessionCheck::new(*spec), Share::new(now));
+                let (check, share) = (SessionCheck::new(spec.clone()), Share::new(now));
                 lane.running = Some(Running { check, share, is_cut: false, has_failed: false });
                 if !lane.waiting.is_empty() {
                     self.turns.push_front(session);

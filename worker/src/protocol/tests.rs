@@ -6,7 +6,7 @@ mod session;
 
 use media::{
     Codec, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange, Score, Signal, Subsampling,
-    Timebase,
+    Timebase, Zone, Zones,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -33,6 +33,7 @@ fn signal() -> impl Strategy<Value = Signal> {
             ghosting_score: scores.2,
             noise_variance_score: scores.3,
             scene_score: scores.4,
+            activity: None,
         },
     )
 }
@@ -51,8 +52,38 @@ fn extent() -> impl Strategy<Value = Extent> {
     (1..=u32::MAX, 1..=u32::MAX).prop_map(|(width, height)| Extent { width, height })
 }
 
+fn zones() -> impl Strategy<Value = Zones> {
+    let polygon = vec((score(), score()), Zone::CORNERS_MIN..=Zone::CORNERS_MAX);
+    let zone = ("[a-z]{0,64}", polygon).prop_map(|(name, polygon)| Zone { name, polygon });
+    let zones = (vec(zone, 0..=Zone::MAX), any::<bool>());
+    zones.prop_map(|(zones, only)| Zones { zones, only })
+}
+
+#[test]
+fn zones_beyond_their_bounds_are_refused() {
+    let zone = |name: usize, corners: usize| Zone {
+        name: "a".repeat(name),
+        polygon: vec![(Score::ZERO, Score::ONE); corners],
+    };
+    let rows = [
+        (vec![zone(1, 3); 16], true),
+        (vec![zone(1, 3); 17], false),
+        (vec![zone(64, 32)], true),
+        (vec![zone(65, 3)], false),
+        (vec![zone(1, 2)], false),
+        (vec![zone(1, 33)], false),
+    ];
+    for (zones, is_valid) in rows {
+        let zones = Zones { zones, only: true };
+        let mut bytes = Vec::new();
+        zones.put(&mut bytes);
+        let read = Zones::get(&mut Reader::new(&bytes));
+        assert_eq!(read.ok(), is_valid.then_some(zones));
+    }
+}
+
 fn gate_config() -> impl Strategy<Value = GateConfig> {
-    (any::<u32>(), any::<Option<u32>>(), vec(score(), 5)).prop_map(|(frames, ms, scores)| {
+    (any::<u32>(), any::<Option<u32>>(), vec(score(), 7)).prop_map(|(frames, ms, scores)| {
         GateConfig {
             keepalive_frames: frames,
             keepalive_ms: ms,
@@ -61,6 +92,8 @@ fn gate_config() -> impl Strategy<Value = GateConfig> {
             flicker: scores[2],
             ghosting: scores[3],
             noise: scores[4],
+            activity_on: scores[5],
+            activity_off: scores[6],
         }
     })
 }
@@ -162,10 +195,16 @@ fn request() -> impl Strategy<Value = Request> {
     let pictures = (any::<bool>(), option::of(view_options()));
     let resume = option::of((signal(), any::<u64>(), any::<i64>()));
     let resume = resume.prop_map(|place| {
-        place.map(|(last, chunks, begins_at_ms)| Resume { last, chunks, begins_at_ms })
+        place.map(|(last, chunks, begins_at_ms)| Resume {
+            last,
+            activity: gate::ActivityState { level: Some(3), loud_ms: begins_at_ms, cut_ms: None },
+            chunks,
+            begins_at_ms,
+            segment: Some(chunks),
+        })
     });
     let threads = (1..99usize, resume);
-    let job = (any::<u64>(), sampling(), any::<u64>(), pictures, gate_config(), threads);
+    let job = (any::<u64>(), sampling(), any::<u64>(), pictures, (gate_config(), zones()), threads);
     prop_oneof![
         (any::<u64>(), option::of(any::<u64>()), devices()).prop_map(
             |(memory_bytes, cpu_seconds, (device, gate, program, libraries))| {
@@ -180,12 +219,23 @@ fn request() -> impl Strategy<Value = Request> {
                 })
             }
         ),
-        job.prop_map(|(len, sampling, max_frames, (stills, views), gate, (threads, resume))| {
-            Request::Job {
-                source: Source::File { len },
-                options: JobOptions { sampling, max_frames, stills, views, gate, threads, resume },
+        job.prop_map(
+            |(len, sampling, max_frames, (stills, views), (gate, zones), (threads, resume))| {
+                Request::Job {
+                    source: Source::File { len },
+                    options: JobOptions {
+                        sampling,
+                        max_frames,
+                        stills,
+                        views,
+                        gate,
+                        zones,
+                        threads,
+                        resume,
+                    },
+                }
             }
-        }),
+        ),
         (any::<u32>(), session::spec())
             .prop_map(|(session, spec)| Request::OpenSession { session, spec }),
         (any::<u32>(), timestamp(), any::<[bool; 2]>(), vec(any::<u8>(), 0..300)).prop_map(
@@ -206,6 +256,7 @@ fn request() -> impl Strategy<Value = Request> {
                 stills: false,
                 views: None,
                 gate: GateConfig::default(),
+                zones: Zones::default(),
                 threads: 1,
                 resume: None,
             },
@@ -221,6 +272,7 @@ fn request() -> impl Strategy<Value = Request> {
                 stills: false,
                 views: None,
                 gate: GateConfig::default(),
+                zones: Zones::default(),
                 threads: 1,
                 resume: None,
             },
@@ -278,6 +330,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
                 timebase: at.timebase,
                 declared_frames,
                 wall_start: declared_frames.map(|at| media::WallTime { epoch_ms: at as i64 }),
+                is_endless: declared_frames.is_none(),
             }
         },
     )
@@ -350,7 +403,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         (codec(), any::<u8>(), vec(option::of(".{0,9}"), 2), ".{0,9}").prop_map(
             |(codec, bits, mut texts, measurer)| {
                 let (decoder, reason) = (texts.remove(0), texts.remove(0));
-                let codecs = vec![Tried { codec, bits, decoder, reason }];
+                let codecs = vec![CodecProbeResult { codec, bits, decoder, reason }];
                 Reply::Able(Capabilities { codecs, measurer })
             }
         ),

@@ -2,7 +2,7 @@
 
 use decode::Sampling;
 use gate::{GateConfig, Reason};
-use media::{Codec, ErrorKind, Score};
+use media::{Codec, ErrorKind, Score, Zones};
 
 use super::*;
 use crate::{
@@ -27,6 +27,7 @@ fn signals(frames: std::ops::Range<u64>) -> Vec<Signal> {
         ghosting_score: Score::ZERO,
         noise_variance_score: Score::ZERO,
         scene_score: None,
+        activity: None,
     };
     frames.map(signal).collect()
 }
@@ -50,6 +51,7 @@ fn job() -> JobCheck {
         stills: true,
         views: None,
         gate: GateConfig::default(),
+        zones: Zones::default(),
         threads: 1,
         resume: None,
     };

@@ -138,6 +138,7 @@ mod tests {
             ghosting_score: Score::ZERO,
             noise_variance_score: Score::ZERO,
             scene_score: None,
+            activity: None,
         }
     }
 

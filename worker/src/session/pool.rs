@@ -133,6 +133,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
 
     /// Before any unit of the session is read.
     fn open(&mut self, session: u32, spec: SessionSpec) -> io::Result<()> {
+        let codec = spec.codec;
         let opened = if self.sessions.len() < SESSIONS_MAX {
             Session::open(spec, &self.decoders)
         } else {
@@ -142,7 +143,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
         match opened {
             Ok(opened) => {
                 self.sessions.insert(session, Arc::new(Mutex::new(Some(opened))));
-                self.tell_decoder_gone(spec.codec)?;
+                self.tell_decoder_gone(codec)?;
                 self.start_thread()
             }
             Err(fault) => {

@@ -1,7 +1,7 @@
 //! Options of a live session, every number within its bounds.
 
 use gate::GateConfig;
-use media::Codec;
+use media::{Codec, Zones};
 
 use crate::{
     Crop, ViewOptions,
@@ -9,12 +9,14 @@ use crate::{
 };
 
 /// A live session and what is wanted of it besides signals.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SessionSpec {
     /// Codec of its access units.
     pub codec: Codec,
     /// Thresholds of the gate.
     pub gate: GateConfig,
+    /// Zones of the picture that are watched.
+    pub zones: Zones,
     /// Encode the selected frames.
     pub stills: bool,
     /// The part of the picture that models are shown: of views, clips and inputs of novelty, never of
@@ -66,6 +68,7 @@ impl SessionSpec {
         SessionSpec {
             codec,
             gate,
+            zones: Zones::default(),
             stills: false,
             crop: None,
             view: None,
@@ -159,9 +162,10 @@ wire_struct!(NoveltySpec { side });
 
 impl Wire for SessionSpec {
     fn put(&self, out: &mut Vec<u8>) {
-        let SessionSpec { codec, gate, stills, crop, view, clip, novelty } = self;
+        let SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty } = self;
         codec.put(out);
         gate.put(out);
+        zones.put(out);
         stills.put(out);
         crop.put(out);
         view.put(out);
@@ -170,11 +174,12 @@ impl Wire for SessionSpec {
     }
 
     fn get(from: &mut Reader<'_>) -> Result<SessionSpec, ProtocolError> {
-        let (codec, gate, stills) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let (codec, gate, zones) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let stills = Wire::get(from)?;
         let (crop, view, clip, novelty) =
             (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let spec = SessionSpec { codec, gate, stills, crop, view, clip, novelty };
-        if spec.within_bounds() != spec {
+        let spec = SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty };
+        if spec.clone().within_bounds() != spec {
             return Err(ProtocolError::Invalid("session spec"));
         }
         Ok(spec)

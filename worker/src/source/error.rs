@@ -22,6 +22,12 @@ pub(super) enum SourceError {
     /// A live playlist that does not grow.
     #[error("timeout: the live playlist does not grow any more")]
     Silent,
+    /// Something else answers where a playlist was.
+    #[error("the playlist is not there any more")]
+    Gone,
+    /// A playlist that was live has been read to its end.
+    #[error("the playlist has ended")]
+    Over,
     /// Another file answers to the same URL now.
     #[error("the remote file changed while it was read")]
     Changed,
@@ -59,7 +65,8 @@ impl From<SourceError> for Fault {
     fn from(error: SourceError) -> Fault {
         let (kind, message) = (error.kind(), error.to_string());
         match error {
-            SourceError::Reading(_) | SourceError::Silent => {
+            SourceError::Over => Fault::Over,
+            SourceError::Reading(_) | SourceError::Silent | SourceError::Gone => {
                 Fault::Source { is_refused: false, message }
             }
             _ => Fault::Other { kind, message },

@@ -16,7 +16,7 @@ use decode::CbcDecryptor;
 use url::Url;
 
 use super::{
-    Opener, Trouble,
+    Opener, Place, Trouble,
     encrypted::Encrypted,
     error::SourceError,
     playlist::{Key, Media, Piece, Playlist, Segment, parse},
@@ -43,11 +43,14 @@ type Bytes = Box<dyn Read + Send>;
 pub(super) struct Hls {
     opener: Arc<dyn Opener>,
     trouble: Trouble,
+    place: Place,
     /// The media playlist's, as asked for and as found.
     url: String,
     base: Url,
     media: Media,
     is_live: bool,
+    /// Number of the first segment, and of the next.
+    begin: u64,
     next: u64,
     current: Option<Bytes>,
     map: Option<Arc<Piece>>,
@@ -61,20 +64,29 @@ pub(super) struct Hls {
 }
 
 impl Hls {
-    /// Follows the playlist that `input` is to its segments.
+    /// Follows the playlist that `input` is to its segments, those that were read before left out.
     pub(super) fn open(
         opener: Arc<dyn Opener>,
         mut input: RemoteInput,
         trouble: Trouble,
+        place: Place,
     ) -> Result<Hls, Fault> {
         for _ in 0..PLAYLISTS_MAX {
             let text = whole(&mut input)?;
             let (asked, found) = input.urls();
             let (asked, base) = (asked.to_owned(), address(None, found)?);
             drop(input);
-            match parse(&text).map_err(SourceError::Playlist)? {
+            let parsed = match parse(&text) {
+                // Whoever makes it may be about to begin.
+                Err(error) if place.begin.is_some() && error.is_unfinished() => {
+                    return Err(SourceError::Gone.into());
+                }
+                parsed => parsed.map_err(SourceError::Playlist)?,
+            };
+            match parsed {
                 Playlist::Media(media) => {
-                    return Ok(Hls::new(opener, trouble, asked, base, media));
+                    let hls = Hls::new(opener, trouble, place, (asked, base), media);
+                    return if hls.is_over() { Err(SourceError::Over.into()) } else { Ok(hls) };
                 }
                 Playlist::Master(variant) => {
                     let url = address(Some(&base), &variant)?;
@@ -85,19 +97,28 @@ impl Hls {
         Err(SourceError::TooDeep { max: PLAYLISTS_MAX }.into())
     }
 
-    fn new(opener: Arc<dyn Opener>, trouble: Trouble, url: String, base: Url, media: Media) -> Hls {
-        let begin = if media.has_ended || media.has_beginning {
-            media.first
-        } else {
-            media.end().saturating_sub(LIVE_SEGMENTS).max(media.first)
+    fn new(
+        opener: Arc<dyn Opener>,
+        trouble: Trouble,
+        place: Place,
+        (url, base): (String, Url),
+        media: Media,
+    ) -> Hls {
+        let begin = match place.begin {
+            // Past its end it is another one, whose numbers begin anew.
+            Some(next) if next <= media.end() => next.max(media.first),
+            _ if media.has_ended || media.has_beginning => media.first,
+            _ => media.end().saturating_sub(LIVE_SEGMENTS).max(media.first),
         };
         Hls {
             opener,
             trouble,
+            place,
             url,
             base,
             is_live: !media.has_ended,
             media,
+            begin,
             next: begin,
             current: None,
             map: None,
@@ -114,6 +135,24 @@ impl Hls {
         self.is_live
     }
 
+    /// It has ended, and all of it was read before.
+    fn is_over(&self) -> bool {
+        self.media.has_ended && self.next >= self.media.end()
+    }
+
+    /// A live one that fails is lost: what came before is a result.
+    fn failed(&self, fault: Fault) -> io::Error {
+        match fault {
+            Fault::Source { .. } if self.is_live => self.trouble.suspect(fault),
+            fault => self.trouble.note(fault),
+        }
+    }
+
+    /// As [`Hls::failed`], of the bytes of a segment.
+    fn broken(&self, error: io::Error) -> io::Error {
+        if self.is_live { self.trouble.suspect(SourceError::Reading(error)) } else { error }
+    }
+
     /// The bytes of the next segment; `None` after the last.
     fn advance(&mut self) -> io::Result<Option<Bytes>> {
         loop {
@@ -125,9 +164,12 @@ impl Hls {
                     continue;
                 }
                 let opened = self.segment(&segment, self.next - 1);
-                return opened.map(Some).map_err(|fault| self.trouble.note(fault));
+                return opened.map(Some).map_err(|fault| self.failed(fault));
             }
             if self.media.has_ended {
+                if self.place.begin.is_some() && self.head.is_empty() {
+                    return Err(self.trouble.note(SourceError::Over));
+                }
                 return Ok(None);
             }
             let patience = (self.media.target * PATIENCE_TARGETS).clamp(PATIENCE_MIN, PATIENCE_MAX);
@@ -136,7 +178,7 @@ impl Hls {
             }
             // Half of what a playlist may take to grow (RFC 8216 6.3.4).
             thread::sleep(self.media.target.min(PATIENCE_MIN) / 2);
-            self.reload().map_err(|fault| self.trouble.note(fault))?;
+            self.reload().map_err(|fault| self.failed(fault))?;
         }
     }
 
@@ -158,7 +200,12 @@ impl Hls {
         let mut input =
             RemoteInput::open(Arc::clone(&self.opener), &self.url, self.trouble.clone())?;
         let text = whole(&mut input)?;
-        match parse(&text).map_err(SourceError::Playlist)? {
+        let parsed = match parse(&text) {
+            // Until it is whole it has not grown.
+            Err(error) if error.is_unfinished() => return Ok(()),
+            parsed => parsed.map_err(SourceError::Playlist)?,
+        };
+        match parsed {
             Playlist::Media(media) => {
                 if media.end() > self.media.end() || media.has_ended {
                     self.grown = Instant::now();
@@ -205,7 +252,7 @@ impl Hls {
         if self.is_live {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        (self.next, self.current, self.map) = (self.media.first, None, None);
+        (self.next, self.current, self.map) = (self.begin, None, None);
         self.head.clear();
         self.is_past_head = false;
         Ok(())
@@ -215,9 +262,13 @@ impl Hls {
     fn read_on(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(current) = &mut self.current {
-                match current.read(out)? {
+                let read = current.read(out);
+                match read.map_err(|error| self.broken(error))? {
                     0 => self.current = None,
-                    len => return Ok(len),
+                    len => {
+                        self.place.is_before(self.next);
+                        return Ok(len);
+                    }
                 }
             }
             match self.advance()? {

@@ -31,6 +31,13 @@ pub(super) enum PlaylistError {
     TooManySegments,
 }
 
+impl PlaylistError {
+    /// It may be a playlist that is being written.
+    pub(super) fn is_unfinished(&self) -> bool {
+        matches!(self, PlaylistError::NotOne | PlaylistError::Tag { .. } | PlaylistError::Empty)
+    }
+}
+
 /// A playlist.
 #[derive(Debug, PartialEq)]
 pub(super) enum Playlist {

@@ -64,7 +64,9 @@ pub(super) fn open(
         }
     };
     packets.say()?;
-    Ok(Demuxer::open_rtp(&description, Box::new(packets), Limits::default())?)
+    let has_end = packets.client.has_end();
+    let demuxer = Demuxer::open_rtp(&description, Box::new(packets), Limits::default())?;
+    Ok(if has_end { demuxer } else { demuxer.endless() })
 }
 
 /// A text that nobody else uses.

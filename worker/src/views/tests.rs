@@ -181,6 +181,7 @@ fn signals(count: usize) -> JobEvent {
         ghosting_score: Score::ZERO,
         noise_variance_score: Score::ZERO,
         scene_score: None,
+        activity: None,
     };
     JobEvent::Signals(vec![signal; count])
 }

@@ -98,7 +98,7 @@ fn live_sessions_measured_together_on_an_adapter_say_what_they_say_on_the_cpu() 
         let live = supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
         let stills = SessionSpec::new(Codec::H264, GateConfig::default());
         for session in 0..SESSIONS {
-            live.open(session, SessionSpec { stills: true, ..stills }).expect("open");
+            live.open(session, SessionSpec { stills: true, ..stills.clone() }).expect("open");
         }
         for at in 0..50 {
             for session in 0..SESSIONS {

@@ -3,10 +3,11 @@
 use std::{fs, path::Path, process::Command};
 
 use media::ErrorKind;
+use worker::{CancelToken, JobEvent, JobSpec, LiveEnd, Resume};
 
 use crate::{
     shelf::Shelf,
-    support::{Heard, alone, run, spec},
+    support::{Heard, alone, run, spec, supervisor},
 };
 
 /// Has ffmpeg write four seconds in segments of one, with `options` of its hls muxer.
@@ -260,4 +261,74 @@ fn a_discontinuity_loses_neither_frames_nor_time() {
     };
     let expected = [seen(&once.signals, 0), seen(&once.signals, 4000)].concat();
     assert_eq!(seen(&twice.signals, 0), expected, "times go on");
+}
+
+#[test]
+fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let shelf = segmented(folder.path(), H264, &[]);
+    let whole = shelf.run("list.m3u8").expect("a result").settled();
+    shelf.put("empty.m3u8", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n");
+    shelf.put("page.m3u8", "<html>starting</html>");
+    let last = whole.signals[49];
+    // The playlist, the segment to go on with, the frames that come, and the end.
+    type Row = (&'static str, Option<u64>, std::ops::Range<usize>, LiveEnd);
+    let rows: [Row; 6] = [
+        ("list.m3u8", Some(2), 50..100, LiveEnd::Over),
+        ("list.m3u8", Some(4), 0..0, LiveEnd::Over),
+        // Another broadcast, whose numbers are lower.
+        ("list.m3u8", Some(9), 0..100, LiveEnd::Over),
+        ("list.m3u8", None, 0..100, LiveEnd::Over),
+        ("empty.m3u8", Some(2), 0..0, LiveEnd::Lost),
+        ("page.m3u8", Some(2), 0..0, LiveEnd::Lost),
+    ];
+    for (path, segment, frames, end) in rows {
+        let (activity, begins_at_ms) = (Default::default(), 10_000);
+        let resume = Some(Resume { last, activity, chunks: 0, begins_at_ms, segment });
+        let (mut heard, mut next) = (Heard::default(), None);
+        let job = JobSpec { resume, ..shelf.spec(path) };
+        let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {
+            if let JobEvent::Segment { next: told } = event {
+                next = Some(told);
+            }
+            heard.take(event)
+        });
+        let name = format!("{path} from {segment:?}: {outcome:?}");
+        assert_eq!(LiveEnd::of(&outcome, 500_000), end, "{name}");
+        assert_eq!(next, (!frames.is_empty()).then_some(4), "{name}");
+        let hashes = |signals: &[media::Signal]| -> Vec<u64> {
+            signals.iter().map(|signal| signal.perceptual_hash).collect()
+        };
+        assert_eq!(hashes(&heard.signals), hashes(&whole.signals[frames]), "{name}");
+        let first = heard.signals.first().map(|signal| signal.frame_index);
+        assert!(first.is_none_or(|first| first == 50), "{name}");
+    }
+}
+
+#[test]
+fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut shelf = segmented(folder.path(), H264, &[]);
+    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+    shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
+    let last = shelf.get("list3.ts");
+    for (bytes, next) in [(0, 3), (last.len() / 2, 4)] {
+        shelf.cut_one = Some(("list3.ts".to_owned(), bytes));
+        let (mut heard, mut told) = (Heard::default(), None);
+        let outcome =
+            supervisor().run_job(shelf.spec("live.m3u8"), &CancelToken::new(), &mut |event| {
+                if let JobEvent::Segment { next } = event {
+                    told = Some(next);
+                }
+                heard.take(event)
+            });
+        assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
+        // A live one begins three segments before its end.
+        let frames = heard.signals.len();
+        assert!(if bytes == 0 { frames == 50 } else { (51..75).contains(&frames) }, "{frames}");
+        assert_eq!(told, Some(next), "what was begun is not read again");
+        assert!(heard.opened.is_some_and(|stream| stream.is_endless));
+    }
 }

@@ -18,7 +18,8 @@ use crate::support::{Heard, alone, long_clip, rendered, run, spec, supervisor};
 
 fn options(spec: &JobSpec) -> JobOptions {
     let JobSpec { sampling, max_frames, stills, views, gate, threads, .. } = *spec;
-    JobOptions { sampling, max_frames, stills, views, gate, threads, resume: None }
+    let zones = spec.zones.clone();
+    JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume: None }
 }
 
 fn in_process(path: &Path, options: &JobOptions) -> Heard {
@@ -170,7 +171,8 @@ fn a_job_numbers_and_times_on_from_an_earlier_one() {
         ("few", Sampling::Fixed(second), 1000, 64, |at| 10_000 + 1000 * at as i64, LiveEnd::Over),
     ];
     for (name, sampling, max_frames, frames, at_ms, end) in rows {
-        let resume = Some(Resume { last, chunks: 0, begins_at_ms: 10_000 });
+        let (activity, begins_at_ms) = (Default::default(), 10_000);
+        let resume = Some(Resume { last, activity, chunks: 0, begins_at_ms, segment: None });
         let mut heard = Heard::default();
         let job = JobSpec { sampling, max_frames, resume, ..spec(&path) };
         let outcome =

@@ -48,7 +48,7 @@ fn a_view_is_the_still_or_a_picture_of_its_own() {
         ),
     ];
     for (name, spec, expected) in cases {
-        say(spec, |said| {
+        say(spec.clone(), |said| {
             let frames: Vec<u64> = said.selected[&1].iter().map(|it| it.frame_index).collect();
             assert!(!frames.is_empty(), "{name}");
             if spec.stills {

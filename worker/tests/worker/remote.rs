@@ -103,6 +103,7 @@ fn what_is_no_media_is_refused_as_a_file_would_be() {
         url: "https://media.test/playlist".to_owned(),
         resources: Box::new(shelf.clone()),
         playlists: false,
+        is_endless: false,
     });
     let error = run(unfollowed).expect_err("not followed");
     let refused = DecodeError::NestedResource { name: "m3u".to_owned() };
@@ -131,6 +132,7 @@ fn a_job_that_waits_for_the_network_can_be_cancelled() {
         url: "https://media.test/".to_owned(),
         resources: Box::new(Silence(Vec::new(), cancel.clone())),
         playlists: true,
+        is_endless: false,
     });
     let spec = JobSpec { input, ..Shelf::new().spec("") };
     let mut heard = Heard::default();

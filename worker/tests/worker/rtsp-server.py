@@ -1,7 +1,7 @@
 """An RTSP server of GStreamer's for the tests: says its port, then serves until it is killed.
 
-Arguments: none, basic or digest; then /path=pipeline for each medium. The user is "camera" with
-the password "open sesame".
+Arguments: none, basic or digest; then port=number, unless any port will do; then /path=pipeline for
+each medium. The user is "camera" with the password "open sesame".
 """
 
 import sys
@@ -38,6 +38,9 @@ def main():
     kind, mounts = sys.argv[1], server.get_mount_points()
     for medium in sys.argv[2:]:
         path, pipeline = medium.split("=", 1)
+        if path == "port":
+            server.set_service(pipeline)
+            continue
         factory = GstRtspServer.RTSPMediaFactory()
         factory.set_launch(pipeline)
         if kind != "none":

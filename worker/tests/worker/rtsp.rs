@@ -14,7 +14,7 @@ use std::{
 
 use decode::{Demuxer, Sampling};
 use gate::GateConfig;
-use media::ErrorKind;
+use media::{ErrorKind, Zones};
 use worker::{CancelToken, JobEvent, JobInput, JobSpec, Limits, Rtsp, WorkerError};
 
 use crate::support::{Heard, alone, rendered, run, spec, supervisor};
@@ -73,6 +73,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
         stills: true,
         views: None,
         gate: GateConfig::default(),
+        zones: Zones::default(),
         threads: 2,
         resume: None,
         limits: Limits::camera(),

@@ -11,6 +11,7 @@ use std::{
 
 use decode::Sampling;
 use gate::GateConfig;
+use media::Zones;
 use worker::{JobInput, JobSpec, Limits, Refusal, Remote, Resource, Resources, WorkerError};
 
 use crate::support::{Heard, run};
@@ -31,6 +32,8 @@ pub struct Shelf {
     pub moved: HashMap<String, String>,
     /// No resource gives more bytes.
     pub cut: Option<usize>,
+    /// The resource of this name does not.
+    pub cut_one: Option<(String, usize)>,
 }
 
 impl Shelf {
@@ -71,12 +74,14 @@ impl Shelf {
                 url: format!("{SITE}{path}"),
                 resources,
                 playlists: true,
+                is_endless: false,
             }),
             sampling: Sampling::Every,
             max_frames: 500_000,
             stills: true,
             views: None,
             gate: GateConfig::default(),
+            zones: Zones::default(),
             threads: 2,
             resume: None,
             limits: Limits::remote(),
@@ -97,7 +102,8 @@ impl Resources for Shelf {
             return Err(Refusal(format!("http status 404: {url}")));
         };
         let (size, from) = (bytes.len(), from as usize);
-        let end = self.cut.map_or(size, |cut| size.min(cut));
+        let one = self.cut_one.iter().find(|(name, _)| name == path).map(|(_, cut)| *cut);
+        let end = one.or(self.cut).map_or(size, |cut| size.min(cut));
         let (read, write) = std::io::pipe().expect("a pipe");
         let send = move || {
             let mut write = write;

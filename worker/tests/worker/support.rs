@@ -9,7 +9,7 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
-use media::Signal;
+use media::{Signal, Zones};
 use worker::{
     CancelToken, Chunk, JobEvent, JobSpec, Limits, MeasuredBy, SandboxPolicy, Still, Supervisor,
     WorkerError, WorkerProgram,
@@ -69,6 +69,7 @@ pub fn spec(path: &Path) -> JobSpec {
         stills: true,
         views: None,
         gate: GateConfig::default(),
+        zones: Zones::default(),
         threads: 2,
         resume: None,
         limits: Limits::default(),
@@ -97,7 +98,7 @@ impl Heard {
             JobEvent::Still(still) => self.stills.push(still),
             JobEvent::Chunk(chunk) => self.chunks.push((self.signals.len() as u64, chunk)),
             JobEvent::Measured(by) => self.measured_by = Some(by),
-            JobEvent::Spent(_) => {}
+            JobEvent::Segment { .. } | JobEvent::Spent(_) => {}
             JobEvent::Done(report) => self.done = Some(report),
         }
         ControlFlow::Continue(())

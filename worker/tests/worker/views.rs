@@ -4,7 +4,7 @@
 use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, sync::Mutex};
 
 use clips::{pick_one, pick_with};
-use media::{Extent, Score};
+use media::{Extent, Score, Zones};
 use turbojpeg::read_header;
 use worker::{
     CancelToken, Chunk, Chunking, Crop, JobEvent, JobOptions, JobSpec, ViewOptions, WorkerError,
@@ -25,6 +25,7 @@ fn in_process(path: &Path, views: ViewOptions, threads: usize) -> Heard {
         stills: false,
         views: Some(views),
         gate,
+        zones: Zones::default(),
         threads,
         resume: None,
     };

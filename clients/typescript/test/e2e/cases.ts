@@ -209,6 +209,13 @@ export const methods: Record<string, Case> = {
     const { run_id } = await recorded(world);
     equal((await world.client().getInteractions(run_id, "door")).interactions[0]?.object_label, "van");
   },
+  async getActivity(world) {
+    const { run_id } = await recorded(world);
+    const client = world.client();
+    const { episodes } = await client.getActivity(run_id);
+    const { events } = await client.getEvents(run_id, { kind: "activity_started" });
+    equal(episodes.map(({ start_frame }) => start_frame), events.map((event) => "start_frame" in event.payload && event.payload.start_frame));
+  },
   async subscribeEvents(world) {
     const client = world.client();
     const run_id = await fresh(client);

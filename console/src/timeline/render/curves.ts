@@ -3,12 +3,14 @@
 import type { Row } from '../lanes';
 import { indexAt, levelFor, type Series, type SignalName } from '../pyramid';
 import { tOf, xOf, type View } from '../scale';
-import { limitOf, REASONS } from '../signals';
+import { heightOf, limitOf, REASONS } from '../signals';
 import type { Scene } from './scene';
 import type { Theme } from './theme';
 
 const EXPOSURE = 1 << REASONS.indexOf('exposure_shift');
-const COLOURS: Record<SignalName, 'cut' | 'art'> = { scene: 'cut', luma: 'art', flicker: 'art', ghosting: 'art', noise: 'art' };
+const COLOURS: Record<SignalName, 'cut' | 'art' | 'ink2'> = { scene: 'cut', luma: 'art', flicker: 'art', ghosting: 'art', noise: 'art', activity: 'ink2' };
+/** Lowest height of a hair. */
+const HAIR_PX = 0.3;
 
 export function paintCurve(c: CanvasRenderingContext2D, row: Row, scene: Scene, theme: Theme, width: number, x0: number, x1: number): void {
   const name = row.signal!;
@@ -16,7 +18,7 @@ export function paintCurve(c: CanvasRenderingContext2D, row: Row, scene: Scene, 
   const quiet = row.quiet !== undefined;
   const bottom = row.y + row.height - (quiet ? 3 : 4);
   const top = row.y + 2;
-  const y = (value: number) => bottom - Math.min(1, Math.max(0, value)) * (bottom - top);
+  const y = (value: number) => bottom - heightOf(name, value) * (bottom - top);
   const limit = scene.limitsOfGate && limitOf(name, scene.limitsOfGate);
   const [from, to] = [tOf(view, width, x0 - 3), tOf(view, width, x1 + 3)];
   for (const piece of scene.pieces(from, to)) {
@@ -75,7 +77,7 @@ function trace(
       area.lineTo(x, level);
       open = true;
     }
-    if (max[i]! - min[i]! > 0.012) {
+    if (y(min[i]!) - y(max[i]!) > HAIR_PX) {
       hairs.moveTo(x, y(min[i]!));
       hairs.lineTo(x, y(max[i]!));
     }
@@ -88,7 +90,7 @@ function trace(
 
 function stroke(
   c: CanvasRenderingContext2D, { line, area, hairs }: Trace, y: (v: number) => number, limit: number | null,
-  theme: Theme, colour: 'cut' | 'art', quiet: boolean,
+  theme: Theme, colour: 'cut' | 'art' | 'ink2', quiet: boolean,
 ): void {
   c.lineJoin = 'round';
   c.lineWidth = quiet ? 1 : 1.2;

@@ -1,8 +1,8 @@
 /** The film strip: stills on a grid in media time with a tick for each kept frame, or frame by frame; loops above it. */
 
 import { clusters, type Cluster } from '../clusters';
-import { bitsBetween } from '../gate';
 import type { Row } from '../lanes';
+import { bitsBetween } from '../loops';
 import { indexAt } from '../pyramid';
 import { levelOf, span, tOf, xOf } from '../scale';
 import { REASONS, type Reason } from '../signals';
@@ -75,12 +75,15 @@ function ring(c: CanvasRenderingContext2D, x: number, y: number, wide: number, h
   c.stroke();
 }
 
+const EXPOSURE = REASONS.indexOf('exposure_shift');
+const MOVES = REASONS.indexOf('activity_settled');
+
 export const rankOf = (still: Still): number =>
-  REASONS.indexOf(still.event_type === 'scene_cut' ? 'scene_cut' : still.event_type === 'artifact_suspected' ? 'flicker_suspected' : 'periodic_keepalive');
+  still.reason ? REASONS.indexOf(still.reason as Reason) : REASONS.indexOf(still.event_type === 'scene_cut' ? 'scene_cut' : still.event_type === 'artifact_suspected' ? 'flicker_suspected' : 'periodic_keepalive');
 
 const colourOf = (rank: number, theme: Theme): string => {
   const reason: Reason = REASONS[rank]!;
-  return reason === 'scene_cut' ? theme.cut : rank >= REASONS.indexOf('exposure_shift') ? theme.art : theme.ink3;
+  return reason === 'scene_cut' ? theme.cut : rank >= EXPOSURE ? theme.art : rank >= MOVES ? theme.ink : theme.ink3;
 };
 
 function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme: Theme, width: number, x0: number, x1: number): void {
@@ -97,7 +100,7 @@ function paintTicks(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
     if (at.count > 2) pulses(c, at, y, colour, theme);
     else
       for (let i = at.first; i <= at.last; i++) {
-        const strong = marks[i]!.rank >= REASONS.indexOf('exposure_shift');
+        const strong = marks[i]!.rank >= MOVES;
         c.fillStyle = colourOf(marks[i]!.rank, theme);
         c.globalAlpha = strong ? 1 : 0.75;
         c.fillRect(marks[i]!.x0, y, strong ? 2.5 : 1.6, strong ? 7 : 4.5);

@@ -1,6 +1,7 @@
 /** Ground under the data: overview with its window, ruler, bands over all lanes, lines between rows. */
 
 import { endOf } from '../lanes';
+import { episodeEnd } from '../episodes';
 import { levelFor } from '../pyramid';
 import { clockText, digitsOf, ticks, timeText, tOf, xOf, type View } from '../scale';
 import { whole } from '../view';
@@ -109,6 +110,11 @@ export function paintShape(c: CanvasRenderingContext2D, scene: Scene, theme: The
   }
   c.stroke();
   c.globalAlpha = 1;
+  c.fillStyle = theme.ink2;
+  for (const episode of scene.episodes.items) {
+    const left = x(episode.start_pts_ms);
+    c.fillRect(left, height - 4.5, Math.max(1.5, x(episodeEnd(episode, scene.limits.frameMs, scene.limits.end)) - left), 1.5);
+  }
   for (const lane of scene.lanes) {
     if (lane.kind === 'plain') continue;
     const seen = lane.kind === 'seen';

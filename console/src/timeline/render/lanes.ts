@@ -40,8 +40,10 @@ function paintHalf(
   const [from, to] = [tOf(view, width, x0 - REACH_PX), tOf(view, width, x1 + 12)];
   let markers = lane.index.meeting(from, to);
   if (scene.compare?.only) markers = markers.filter((marker) => scene.compare!.told.differs.has(marker.marker_id));
-  if (levelOf(span(view) / width) === 'density' && lane.kind !== 'cut')
-    return density(c, markers, y, height, scene, theme[COLOUR[lane.kind]], width, x0, x1);
+  if (levelOf(span(view) / width) === 'density' && lane.kind !== 'cut') {
+    const spans = markers.map((marker) => ({ x0: xOf(view, width, marker.start_pts_ms), x1: xOf(view, width, endOf(marker, limits.frameMs)) }));
+    return density(c, spans, y, height, theme[COLOUR[lane.kind]], x0, x1);
+  }
   const marks = markers.map((marker) => {
     const left = xOf(view, width, marker.start_pts_ms);
     const right = Math.max(xOf(view, width, endOf(marker, limits.frameMs)), left + (lane.kind === 'cut' ? 0 : 3));
@@ -136,7 +138,7 @@ function diamond(c: CanvasRenderingContext2D, x: number, y: number, height: numb
   c.fill();
 }
 
-function outline(c: CanvasRenderingContext2D, at: Cluster, y: number, height: number, colour: string): void {
+export function outline(c: CanvasRenderingContext2D, at: { x0: number; x1: number }, y: number, height: number, colour: string): void {
   c.strokeStyle = colour;
   c.lineWidth = 1.5;
   c.beginPath();
@@ -156,7 +158,7 @@ export function counted(c: CanvasRenderingContext2D, at: Cluster, y: number, hei
     label(c, `×${at.count}`, at.x0 + 4, y, height, at.x1 - at.x0 - 6, theme.ink, 620, theme);
 }
 
-function label(
+export function label(
   c: CanvasRenderingContext2D, text: string, x: number, y: number, height: number, room: number, colour: string, weight: number, theme: Theme,
 ): void {
   c.font = `${weight} 11px ${theme.font}`;
@@ -185,14 +187,14 @@ function artifactText(marker: Marker, scene: Scene): string {
   return best.name ? scene.text.signal(best.name as 'flicker') : '';
 }
 
-function density(
-  c: CanvasRenderingContext2D, markers: Marker[], y: number, height: number, scene: Scene, colour: string, width: number, x0: number, x1: number,
+/** Columns as high as they are covered. */
+export function density(
+  c: CanvasRenderingContext2D, spans: readonly { x0: number; x1: number }[], y: number, height: number, colour: string, x0: number, x1: number,
 ): void {
   const column = 4;
   const first = Math.floor(x0 / column);
   const cover = new Float32Array(Math.ceil((x1 - first * column) / column) + 1);
-  for (const marker of markers) {
-    const [a, b] = [xOf(scene.view, width, marker.start_pts_ms), xOf(scene.view, width, endOf(marker, scene.limits.frameMs))];
+  for (const { x0: a, x1: b } of spans) {
     for (let n = Math.max(0, Math.floor(a / column) - first); n <= Math.floor(b / column) - first && n < cover.length; n++) {
       const left = (n + first) * column;
       cover[n]! += Math.max(0.06, (Math.min(b, left + column) - Math.max(a, left)) / column);

@@ -1,12 +1,12 @@
 /** Scene of the canvases: all that drawing needs, gathered before a frame is drawn. */
 
 import type { Comparison } from '../compare';
-import type { Tried } from '../gate';
+import type { Episode } from '../episodes';
 import type { IntervalIndex } from '../intervals';
 import type { Layout, MarkerLane } from '../lanes';
 import type { Series, SignalName } from '../pyramid';
 import type { View } from '../scale';
-import type { Thresholds } from '../signals';
+import type { Reason, Thresholds } from '../signals';
 import type { Still } from '../stills';
 import type { Limits } from '../view';
 import type { Piece } from '../windows';
@@ -37,6 +37,13 @@ export interface LoopBand {
   repeats: number;
 }
 
+/** A decision by limits that are tried, with the time of its frame. */
+export interface Tried {
+  reason: Reason;
+  kept: boolean;
+  pts: number;
+}
+
 /** Rows of single frames, with hashes. */
 export interface Frames {
   points: Series;
@@ -51,7 +58,7 @@ export interface Scene {
   head: number;
   headText: string;
   hover: number | null;
-  selected: { from: number; to: number; marker?: string; frame?: number } | null;
+  selected: { from: number; to: number; marker?: string; frame?: number; episode?: number } | null;
   playing: boolean;
   /** Time of the shown clock at media time 0; 0 for media time. */
   origin: number;
@@ -71,6 +78,7 @@ export interface Scene {
   /** A picture of a frame that was taken from the video. */
   grabbed(frame: number): ImageBitmap | undefined;
   words: IntervalIndex<Word>;
+  episodes: IntervalIndex<Episode>;
   /** All lanes, of which the layout shows some. */
   lanes: readonly MarkerLane[];
   gaps: readonly Band[];
@@ -80,5 +88,5 @@ export interface Scene {
   /** Decisions by thresholds that are tried, by frame. */
   tried: ReadonlyMap<number, Tried> | null;
   /** Words on the canvas, in the language of the page. */
-  text: { quiet(value: string): string; times(count: number): string; signal(name: SignalName): string };
+  text: { quiet(value: string): string; times(count: number): string; signal(name: SignalName): string; share(value: number): string };
 }

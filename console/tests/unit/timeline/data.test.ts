@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { clusters, type Mark } from '../../../src/timeline/clusters';
-import { decide } from '../../../src/timeline/gate';
+import { episodeEnd, joined, peakOf, type Episode } from '../../../src/timeline/episodes';
 import { IntervalIndex } from '../../../src/timeline/intervals';
 import { loopsOf } from '../../../src/timeline/loops';
 import { emptySeries, FANOUT, gaps, highest, indexAt, levelFor, pyramid } from '../../../src/timeline/pyramid';
-import { frameAt, frameLength, readSignals, timeOfFrame } from '../../../src/timeline/signals';
+import { frameAt, frameLength, heightOf, readSignals, REASONS, timeOfFrame } from '../../../src/timeline/signals';
 import { nearest, snapped } from '../../../src/timeline/snap';
 import { Lru, tilesOf } from '../../../src/timeline/tiles';
 
@@ -135,23 +135,40 @@ describe('signals', () => {
       for (const frame of [0, 7, 31, 49]) expect(frameAt(series, timeOfFrame(series, frame))).toBe(frame);
   });
 
-  test("the gate of the page decides as the server's does", () => {
-    const frames = [
-      row(0), row(1, { noise_variance_score: 0.55 }), row(2, { noise_variance_score: 0.9 }), row(3),
-      row(4, { scene_score: 0.5, flicker_score: 1 }), row(5, { luma_mean: 0.65 }), row(6, { luma_mean: 0.65, flicker_score: 0.6 }),
-      row(7, { luma_mean: 0.65, ghosting_score: 0.7 }), ...Array.from({ length: 22 }, (_, n) => row(n + 8, { luma_mean: 0.65 })),
-      row(30, { luma_mean: 0.65 }), row(31, { luma_mean: 0.65, scene_score: null, perceptual_hash: '80808000' }),
-    ];
-    const { points, hashes } = readSignals(answer(frames));
-    const told = decide(points, hashes!, limits, 0).map(({ reason, kept }) => `${reason} ${kept}`);
-    expect(told.slice(0, 8)).toEqual([
-      'initial_frame true', 'noise_variance_spike true', 'noise_variance_spike false', 'no_trigger false',
-      'scene_cut true', 'exposure_shift true', 'flicker_suspected true', 'ghosting_suspected true',
-    ]);
-    expect(told.slice(8, 30).every((line) => line === 'no_trigger false')).toBe(true);
-    expect(told.slice(30)).toEqual(['periodic_keepalive true', 'scene_cut true']);
-    const strict = decide(points, hashes!, { ...limits, keepalive_frames: 0, scene_cut: 1 }, 0);
-    expect(strict[30]).toEqual({ reason: 'no_trigger', kept: false });
+  test('what moves is read in frames and in buckets, and its curve keeps a hundredth of the picture in sight', () => {
+    expect(readSignals(answer([row(0), row(1, { activity_score: 0.03 })])).points.curves.activity.mean[1]).toBeCloseTo(0.03);
+    expect(readSignals(answer([row(0)])).points.curves.activity.mean[0]).toBeNaN();
+    const bucket = { first_frame: 0, start_pts_ms: 0, end_pts_ms: 40, frames: 2, kept_frames: 1, reasons: { activity_peak: 1 }, activity_score: { min: 0, max: 0.2, mean: 0.1 } };
+    const { points } = readSignals({ ...answer([]), signals: null, buckets: [bucket] });
+    expect(points.curves.activity.max[0]).toBeCloseTo(0.2);
+    expect(REASONS[31 - Math.clz32(points.reasons[0]!)]).toBe('activity_peak');
+    expect([0, 0.01, 1, 2].map((value) => Number(heightOf('activity', value).toFixed(2)))).toEqual([0, 0.22, 1, 1]);
+    expect(heightOf('scene', 0.01)).toBe(0.01);
+  });
+});
+
+describe('episodes of activity', () => {
+  const episode = (start: number, end: number | null, over: Partial<Episode> = {}): Episode => ({
+    stream_id: 'main', start_frame: start, end_frame: end, start_pts_ms: start * 40, end_pts_ms: end === null ? null : end * 40,
+    peak_score: 0.1, peak_frame: start, region: null, zones: [], ...over,
+  });
+
+  test('one that ends takes the place of the one that lasted, and is not opened again', () => {
+    const open = joined([episode(0, 9)], [episode(50, null)]);
+    expect(open.map((one) => one.end_frame)).toEqual([9, null]);
+    const over = joined(open, [episode(50, 80, { peak_score: 0.3 }), episode(20, 30)]);
+    expect(over.map((one) => [one.start_frame, one.end_frame])).toEqual([[0, 9], [20, 30], [50, 80]]);
+    expect(joined(over, [episode(50, null)])[2]).toMatchObject({ end_frame: 80, peak_score: 0.3 });
+  });
+  test('one that lasts goes to the edge, one that is over to the end of its last frame', () => {
+    expect(episodeEnd(episode(10, 20), 40, 9000)).toBe(840);
+    expect(episodeEnd(episode(10, null), 40, 9000)).toBe(9000);
+    expect(episodeEnd(episode(10, null), 40, 0)).toBe(440);
+  });
+  test('its peak lies between its ends', () => {
+    expect(peakOf(episode(10, 20, { peak_frame: 15 }))).toBe(600);
+    expect(peakOf(episode(10, null, { peak_frame: 12 }))).toBe(400);
+    expect(peakOf(episode(10, 10, { peak_frame: 10 }))).toBe(400);
   });
 });
 

@@ -31,13 +31,15 @@ describe('marker lanes', () => {
 });
 
 describe('the layout', () => {
-  const options = { lanes: markerLanes([marker('scene_cut', 1, 1)], 100), signals: SIGNALS, words: true, stills: true, compact: false, compare: false };
+  const options = { lanes: markerLanes([marker('scene_cut', 1, 1)], 100), signals: SIGNALS.filter((name) => name !== 'activity'), words: true, stills: true, activity: true, compact: false, compare: false };
   test('rows follow each other and never overlap', () => {
     const { rows, height, fixed } = layout({ ...options, folded: new Map([['ghosting', 0.1]]) });
     rows.slice(1).forEach((row, i) => expect(row.y).toBeGreaterThanOrEqual(rows[i]!.y + rows[i]!.height));
     expect(height).toBeGreaterThan(rows.at(-1)!.y);
     expect(rows.find((row) => row.y === fixed)?.kind).toBe('words');
     expect(rows.find((row) => row.signal === 'ghosting')).toMatchObject({ height: 18, quiet: 0.1 });
+    expect(rows.find((row) => row.kind === 'activity')).toMatchObject({ y: fixed + 43, height: 44 });
+    expect(layout({ ...options, folded: new Map([['activity', 0.002]]) }).rows.find((row) => row.kind === 'activity')).toMatchObject({ height: 18, quiet: 0.002 });
   });
   test('a curve folds where nothing is over half its limit; luma never does', () => {
     const points = emptySeries(8);
@@ -82,6 +84,7 @@ describe('the address', () => {
   test.each([
     {},
     { t: 62_000, from: 18_000, to: 114_000.125, m: 'mk-574c87499965c682', a: 'an-881a794c2816f185', clock: true },
+    { e: 52, t: 3000 },
     { f: 620, lanes: ['keyframe_keep', 'a b&c'], stream: 'main/ü', q: 'red car' },
   ])('survives the round trip: %o', (place) => {
     const query = Object.entries(writePlace(place)).filter((entry): entry is [string, string] => entry[1] !== null);

@@ -8,14 +8,14 @@ const read = (key: string, parameters: Record<string, string | number>): string 
 
 // The words of the page know the language from the browser, which there is none of here.
 vi.mock('../../../src/app/messages.svelte', () => ({ t: (key: string) => english[key] }));
-vi.mock('../../../src/app/format', () => ({ score: (n: number) => n.toFixed(2) }));
+vi.mock('../../../src/app/format', () => ({ score: (n: number) => n.toFixed(2), share: (n: number) => `${n * 100} %`, span: (ms: number) => `${ms / 1000} s` }));
 
 let why: typeof import('../../../src/run/words').why;
 beforeAll(async () => ({ why } = await import('../../../src/run/words')));
 
-const thresholds = { keepalive_frames: 30, scene_cut: 0.5, luma_shift: 0.15, flicker: 0.55, ghosting: 0.55, noise: 0.55 };
+const thresholds = { keepalive_frames: 30, scene_cut: 0.5, luma_shift: 0.15, flicker: 0.55, ghosting: 0.55, noise: 0.55, activity_on: 0.005 };
 const frame = (reason: string, kept: boolean, over: Partial<FrameAnswer> = {}): FrameAnswer => ({
-  frame_index: 621, pts_ms: 62_100, luma_mean: 0.5, flicker_score: 0, ghosting_score: 0, noise_variance_score: 0, scene_score: 0,
+  frame_index: 621, pts_ms: 62_100, luma_mean: 0.5, flicker_score: 0, ghosting_score: 0, noise_variance_score: 0, scene_score: 0, activity_score: 0,
   luma_shift: 0, kept, reason, thresholds, ...over,
 });
 
@@ -35,8 +35,14 @@ describe('why, for each reason and whether it was kept', () => {
     ['nothing', frame('no_trigger', false, { luma_shift: 0.07, scene_score: 0.1 }), 'Not kept. No signal crossed a limit; the nearest was Luma step, 0.07 of 0.15. The next still by the clock is frame 630.', null],
     ['nothing, on a frame of the clock but one', frame('no_trigger', false, { frame_index: 630 }), 'Not kept. No signal crossed a limit; the nearest was Scene, 0.00 of 0.50. The next still by the clock is frame 660.', null],
     ['nothing and no clock', frame('no_trigger', false, { thresholds: { ...thresholds, keepalive_frames: 0 } }), 'Not kept. No signal crossed a limit; the nearest was Scene, 0.00 of 0.50. No still is kept by the clock.', null],
-    ['a reason of a later server, kept', frame('activity_peak', true), 'Kept. The gate gives the reason “activity peak”.', null],
-    ['a reason of a later server, not kept', frame('activity_started', false), 'Not kept. The gate gives the reason “activity started”.', null],
+    ['the clock by time', frame('periodic_keepalive', true, { thresholds: { ...thresholds, keepalive_ms: 2000 } }), 'Kept by the clock: one frame is every 2 s. Nothing crossed a limit.', null],
+    ['nothing, and the clock by time', frame('no_trigger', false, { thresholds: { ...thresholds, keepalive_frames: 0, keepalive_ms: 2000 } }), 'Not kept. No signal crossed a limit; the nearest was Scene, 0.00 of 0.50. By the clock one still is kept every 2 s.', null],
+    ['something that begins to move', frame('activity_started', true, { activity_score: 0.02 }), 'Kept because something begins to move: 2 % of the picture, limit 0.5 %.', null],
+    ['more that moves', frame('activity_peak', true, { activity_score: 0.25 }), 'Kept because more moves than in the stills of this episode before it: 25 % of the picture.', null],
+    ['what goes on moving', frame('no_trigger', false, { activity_score: 0.02 }), 'Not kept. 2 % of the picture moves; a still is kept where that begins, grows by half, or ends.', null],
+    ['what came to rest', frame('activity_settled', true), 'Kept because what moved has come to rest.', null],
+    ['a reason of a later server, kept', frame('sound_heard', true), 'Kept. The gate gives the reason “sound heard”.', null],
+    ['a reason of a later server, not kept', frame('sound_heard', false), 'Not kept. The gate gives the reason “sound heard”.', null],
   ])('%s', (_, answer, text, colour) => {
     const told = why(answer, 0, (signal) => english[`signal.${signal}`]!);
     expect(read(told.key, told.parameters)).toBe(text);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::AHEAD_MAX;
 use crate::{
-    engine::Engine,
+    decoder::FrameDecoder,
     ffi::{Output, Packet},
 };
 
@@ -30,7 +30,7 @@ struct Held {
 
 pub(super) struct Order {
     /// Tells the order of pictures without times.
-    decoder: Option<Box<dyn Engine>>,
+    decoder: Option<Box<dyn FrameDecoder>>,
     /// Pictures that are decoded before the first is shown, and the ticks of one.
     depth: i64,
     step: i64,
@@ -44,7 +44,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub fn new(decoder: Option<Box<dyn Engine>>, depth: i64, step: i64) -> Order {
+    pub fn new(decoder: Option<Box<dyn FrameDecoder>>, depth: i64, step: i64) -> Order {
         Order {
             decoder,
             depth,
@@ -91,7 +91,7 @@ impl Order {
         self.is_over = true;
     }
 
-    fn take_out(&mut self, decoder: &mut dyn Engine) {
+    fn take_out(&mut self, decoder: &mut dyn FrameDecoder) {
         let mut errors = 0;
         loop {
             match decoder.receive() {

@@ -39,21 +39,21 @@ struct Engines {
 }
 
 struct Counted {
-    inner: Box<dyn Engine>,
+    inner: Box<dyn FrameDecoder>,
     open: Shared,
     waits_for: usize,
     /// Packets before the one that it is lost with.
     packets_left: Option<usize>,
 }
 
-impl OpenEngine for Engines {
+impl DecoderFactory for Engines {
     fn open(
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
         on_damage: OnDamage,
         limits: Limits,
-    ) -> Result<Box<dyn Engine>, BackendError> {
+    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         let inner = open_software(codec, parameters, 1, on_damage, limits).expect("opens");
         let mut open = self.open.0.lock().expect("no panic");
         let is_lost = |&(engine, _): &(usize, usize)| engine == open.ever;
@@ -73,7 +73,7 @@ impl Drop for Counted {
     }
 }
 
-impl Engine for Counted {
+impl FrameDecoder for Counted {
     fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
         let waits_for = std::mem::take(&mut self.waits_for);
         let open = self.open.0.lock().expect("no panic");

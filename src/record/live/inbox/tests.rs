@@ -1,11 +1,14 @@
 //! Worker output, and the part of it that reaches a session's task.
 
 use gate::{GateConfig, Reason};
-use media::{EventType, Extent, Score, Timestamp};
+use media::{EventType, Extent, RequestId, Score, Timestamp};
 use timeline::Finding;
 
 use super::*;
-use crate::{base::labels::Words, record::recorder::RecorderSpec};
+use crate::{
+    base::labels::Words,
+    record::recorder::{RecorderSpec, Watch},
+};
 
 fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
     let score = Score::ZERO;
@@ -19,6 +22,7 @@ fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
         ghosting_score: score,
         noise_variance_score: score,
         scene_score: None,
+        activity: None,
     }
 }
 
@@ -55,6 +59,11 @@ fn recorded(metrics: &Arc<Metrics>) -> (Inbox, Heard) {
         words: Words::default(),
         markers: None,
         finding: Finding::default(),
+        watch: Watch {
+            request_id: RequestId::from_bytes([1; 8]),
+            stream_id: "main".parse().expect("an id"),
+            zones: Vec::new(),
+        },
     }));
     (inbox, queue)
 }

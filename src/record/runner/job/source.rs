@@ -2,10 +2,10 @@
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
-use decode::{FileReport, Sampling};
+use decode::{FileReport, Sampling, StreamInfo};
 use media::Signal;
 use timeline::{Event, SourceReconnected};
-use worker::{JobInput, JobSpec, Limits, LiveEnd, Resume, WorkerError};
+use worker::{JobEvent, JobInput, JobSpec, Limits, LiveEnd, Resume, WorkerError};
 
 use super::{
     super::{
@@ -15,14 +15,14 @@ use super::{
     Ended, Job,
 };
 use crate::{
-    base::telemetry::SPANS,
+    base::{backoff::Backoff, telemetry::SPANS},
     record::remote::{Errand, Feed, RemoteError},
     runs::source::Source,
 };
 
-/// Wait before a live source that is lost is tried again: the first, and the longest that doubling makes of it.
-const RECONNECT_FIRST: Duration = Duration::from_secs(1);
-const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// Waits before a live source that is lost is tried again.
+const RECONNECT: Backoff =
+    Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(30) };
 /// Longest time without a frame after which a live source is still tried again.
 pub const RECONNECT_WITHIN: Duration = Duration::from_secs(600);
 
@@ -37,10 +37,26 @@ impl Job {
     /// Makes workers decode the source: one, and another each time that a live one is lost.
     pub(super) fn work(&mut self) -> Result<Ended, IngestError> {
         loop {
+            let was_live = self.is_live();
             let (end, outcome) = self.connect();
-            let is_lost = matches!(end, LiveEnd::Lost | LiveEnd::Refused);
-            if !(is_lost && self.is_live() && self.waits_to_reconnect(&outcome)?) {
-                return outcome;
+            if self.is_live() != was_live {
+                // It is opened again with the limits of what goes on for as long as it is wanted.
+                continue;
+            }
+            let may_go_on = match end {
+                LiveEnd::Lost | LiveEnd::Refused => self.is_live(),
+                // A camera that is restarted says goodbye as one that is switched off does.
+                LiveEnd::Over => self.is_camera(),
+                _ => false,
+            };
+            if !(may_go_on && self.waits_to_reconnect(end, &outcome)?) {
+                return match (end, outcome) {
+                    // It ended while it was lost.
+                    (LiveEnd::Over, Err(_)) if self.has_recorded() => {
+                        Ok(Ended { report: self.report(), reason: None, cut: None })
+                    }
+                    (_, outcome) => outcome,
+                };
             }
         }
     }
@@ -48,8 +64,10 @@ impl Job {
     /// Waits until the source is tried again; returns false where it has been lost for too long.
     fn waits_to_reconnect(
         &mut self,
+        end: LiveEnd,
         outcome: &Result<Ended, IngestError>,
     ) -> Result<bool, IngestError> {
+        let is_playlist = self.is_growing;
         let Some(opened) = &mut self.opened else { return Ok(false) };
         let Some((_, came)) = opened.last else { return Ok(false) };
         if came.elapsed() >= RECONNECT_WITHIN {
@@ -61,12 +79,17 @@ impl Job {
                 Ok(ended) => ended.reason.clone(),
                 Err(error) => Some(error.told()),
             };
-            let reason = reason.unwrap_or_else(|| "its connection ended".to_owned());
+            let silent = match end {
+                LiveEnd::Over => "it ended its stream",
+                _ if is_playlist => "its playlist does not grow any more",
+                _ => "its connection ended",
+            };
+            let reason = reason.unwrap_or_else(|| silent.to_owned());
             tracing::warn!(run = %self.log.run.id(), reason, "a live source is lost: it is tried again");
             Gap { reason, attempts: 0 }
         });
-        let pause = RECONNECT_FIRST.saturating_mul(1 << gap.attempts.min(10)).min(RECONNECT_MAX);
         gap.attempts += 1;
+        let pause = RECONNECT.exact(gap.attempts);
         let waiting = &self.guard.token().waiting;
         // A sleep begins where there is a runtime.
         let paused = waiting.run_until_cancelled(async { tokio::time::sleep(pause).await });
@@ -77,10 +100,13 @@ impl Job {
 
     /// The way on behind the last frame, where one came.
     fn resume(&self) -> Option<Resume> {
-        let (last, came) = self.opened.as_ref()?.last?;
+        let opened = self.opened.as_ref()?;
+        let (last, came) = opened.last?;
         let chunks = self.chunks.as_ref().map_or(0, Chunks::sent);
         let gap_ms = i64::try_from(came.elapsed().as_millis()).unwrap_or(i64::MAX);
-        Some(Resume { last, chunks, begins_at_ms: last.pts_ms.saturating_add(gap_ms.max(1)) })
+        let begins_at_ms = last.pts_ms.saturating_add(gap_ms.max(1));
+        let (activity, segment) = (opened.recorder.activity(), self.segment);
+        Some(Resume { last, activity, chunks, begins_at_ms, segment })
     }
 
     /// Makes one worker decode the source, from where it was lost.
@@ -99,6 +125,7 @@ impl Job {
             stills: self.runner.parts.stills,
             views: self.chunks.as_ref().map(|chunks| chunks.views),
             gate: self.ingest.gate.unwrap_or(self.runner.parts.gate),
+            zones: self.ingest.zones.clone(),
             threads: self.runner.parts.threads,
             limits,
         };
@@ -106,11 +133,19 @@ impl Job {
         let _timer = self.runner.parts.metrics.job_seconds.start_timer();
         let runner = Arc::clone(&self.runner);
         let mut failed = None;
-        let mut take = |event| match self.take(event) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
+        let mut take = |event| {
+            if let JobEvent::Opened(StreamInfo { is_endless: true, .. }) = &event
+                && !self.is_live()
+            {
+                self.is_growing = true;
+                return ControlFlow::Break(());
+            }
+            match self.take(event) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
             }
         };
         let outcome = tracing::info_span!(target: SPANS, "worker")
@@ -130,7 +165,7 @@ impl Job {
     fn limits(&self) -> Limits {
         let limits = match &self.ingest.source {
             Source::File(_) => Limits::default(),
-            Source::Remote(source) => source.limits(),
+            Source::Remote(source) => source.limits(self.is_growing),
         };
         let waits_for_models = self.chunks.is_some() && !self.is_live();
         if waits_for_models { Limits { wall: WALL, ..limits } } else { limits }
@@ -146,6 +181,7 @@ impl Job {
             }
             Source::Remote(source) => {
                 let errand = Errand {
+                    is_endless: self.is_growing,
                     wall,
                     lender: self.lender.clone(),
                     cancel: &self.guard.token().waiting,

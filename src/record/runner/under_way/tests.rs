@@ -128,6 +128,7 @@ fn decoded(at: u8) -> Event {
         truncated: false,
         reason: None,
         gate: None,
+        zones: Vec::new(),
         wall_start_ms: None,
         signals: Signals::Inline(Vec::new()),
     })

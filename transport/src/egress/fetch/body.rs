@@ -12,15 +12,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Budget;
 use crate::egress::{
-    EgressError, Target, Wait,
+    EgressError, Target, TimeoutPhase,
     http1::{Connection, IDLE, failure},
 };
 
 /// The connection that the last finished body left, for the next request to the same host.
 #[derive(Clone, Default)]
-pub(super) struct Idle(Arc<Mutex<Option<(Target, Connection)>>>);
+pub(super) struct IdleConnection(Arc<Mutex<Option<(Target, Connection)>>>);
 
-impl Idle {
+impl IdleConnection {
     /// The idle connection, if it leads where `target` is and is still open.
     pub async fn take(&self, target: &Target) -> Option<Connection> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -39,7 +39,7 @@ pub struct Body {
     incoming: Incoming,
     connection: Option<Connection>,
     budget: Arc<Budget>,
-    idle: Idle,
+    idle: IdleConnection,
     /// Bytes that were read and not taken.
     pending: Bytes,
 }
@@ -56,7 +56,7 @@ impl Body {
         incoming: Incoming,
         connection: Connection,
         budget: Arc<Budget>,
-        idle: &Idle,
+        idle: &IdleConnection,
     ) -> Body {
         let (connection, idle) = (Some(connection), idle.clone());
         Body { target, incoming, connection, budget, idle, pending: Bytes::new() }
@@ -70,7 +70,7 @@ impl Body {
         loop {
             let until = self.budget.end().min(Instant::now() + IDLE);
             let frame = timeout_at(until, self.incoming.frame()).await.map_err(|_| {
-                let idle = EgressError::Timeout { wait: Wait::Idle, after: IDLE };
+                let idle = EgressError::Timeout { wait: TimeoutPhase::Idle, after: IDLE };
                 if until < self.budget.end() { idle } else { self.budget.late() }
             })?;
             let Some(frame) = frame else {

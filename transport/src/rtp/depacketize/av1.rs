@@ -3,20 +3,14 @@
 //! Every OBU is given a size and the unit its delimiter, as decoders want them. All layers are
 //! kept. Tile lists, delimiters and padding of the sender are left out.
 
-use super::{AHEAD_BYTES_MAX, Depacketizer, Finished, Gathered, Picture, Refusal, Role};
+use media::{Obu, leb128, to_leb128};
+
+use super::{
+    AHEAD_BYTES_MAX, DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, UnitKind,
+};
 use crate::rtp::UNIT_BYTES_MAX;
 
-/// OBU types of the AV1 bitstream 6.2.2.
-mod obu {
-    pub const SEQUENCE_HEADER: u8 = 1;
-    pub const DELIMITER: u8 = 2;
-    pub const FRAME_HEADER: u8 = 3;
-    pub const FRAME: u8 = 6;
-    pub const TILE_LIST: u8 = 8;
-    pub const PADDING: u8 = 15;
-}
-
-const DELIMITER: [u8; 2] = [obu::DELIMITER << 3 | 2, 0];
+const DELIMITER: [u8; 2] = [Obu::DELIMITER << 3 | Obu::HAS_SIZE, 0];
 
 /// Gathers one temporal unit.
 #[derive(Debug, Default)]
@@ -32,15 +26,20 @@ pub(super) struct Av1 {
 }
 
 impl Av1 {
-    fn element(&mut self, bytes: &[u8], continues: bool, is_cut: bool) -> Result<(), Refusal> {
+    fn element(
+        &mut self,
+        bytes: &[u8],
+        continues: bool,
+        is_cut: bool,
+    ) -> Result<(), DepacketizeError> {
         if continues != self.is_fragmented {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         if !continues && !is_cut {
             return self.obu(bytes);
         }
         if self.fragment.len() + bytes.len() > UNIT_BYTES_MAX {
-            return Err(Refusal::TooLarge);
+            return Err(DepacketizeError::TooLarge);
         }
         self.fragment.extend_from_slice(bytes);
         self.is_fragmented = is_cut;
@@ -56,54 +55,35 @@ impl Av1 {
     }
 
     /// A whole OBU, with or without its size.
-    fn obu(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let Some((&header, mut payload)) = bytes.split_first() else { return Ok(()) };
+    fn obu(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
+        let Some(&header) = bytes.first() else { return Ok(()) };
         if header & 0x80 != 0 {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
-        let (kind, has_extension, has_size) =
-            (header >> 3 & 0x0f, header & 0x04 != 0, header & 0x02 != 0);
-        if matches!(kind, obu::DELIMITER | obu::TILE_LIST | obu::PADDING) {
+        let kind = Obu::kind_of(header);
+        if matches!(kind, Obu::DELIMITER | Obu::TILE_LIST | Obu::PADDING) {
             return Ok(());
         }
+        let (obu, _) = Obu::split(bytes).ok_or(DepacketizeError::Malformed)?;
         if self.unit.len() == 0 {
             self.unit.extend(&DELIMITER)?;
         }
-        self.unit.extend(&[header | 0x02])?;
-        if has_extension {
-            let (extension, rest) = payload.split_first().ok_or(Refusal::Malformed)?;
-            payload = rest;
-            self.unit.extend(&[*extension])?;
+        self.unit.extend(&[header | Obu::HAS_SIZE])?;
+        self.unit.extend(obu.extension.as_slice())?;
+        for byte in to_leb128(obu.payload.len() as u32) {
+            self.unit.extend(&[byte])?;
         }
-        if has_size {
-            let (size, rest) = leb128(payload).ok_or(Refusal::Malformed)?;
-            payload = rest.get(..size).ok_or(Refusal::Malformed)?;
-        }
-        self.size(payload.len())?;
-        self.unit.extend(payload)?;
-        self.note(kind, payload.first().copied().unwrap_or(0));
+        self.unit.extend(obu.payload)?;
+        self.note(kind, obu.payload.first().copied().unwrap_or(0));
         Ok(())
-    }
-
-    /// leb128 of the AV1 bitstream 4.10.5.
-    fn size(&mut self, size: usize) -> Result<(), Refusal> {
-        let mut left = size;
-        loop {
-            let more = left > 0x7f;
-            self.unit.extend(&[(left & 0x7f) as u8 | u8::from(more) << 7])?;
-            left >>= 7;
-            if !more {
-                return Ok(());
-            }
-        }
     }
 
     fn note(&mut self, kind: u8, first: u8) {
         match kind {
             // seq_profile(3) still_picture reduced_still_picture_header
-            obu::SEQUENCE_HEADER => self.reduced_still = Some(first & 0x08 != 0),
+            Obu::SEQUENCE_HEADER => self.reduced_still = Some(first & 0x08 != 0),
             // show_existing_frame frame_type(2) show_frame
-            obu::FRAME_HEADER | obu::FRAME if self.is_key.is_none() => {
+            Obu::FRAME_HEADER | Obu::FRAME if self.is_key.is_none() => {
                 let is_shown_key = first & 0xf0 == 0x10;
                 self.is_key =
                     Some(self.reduced_still.is_some_and(|reduced| reduced || is_shown_key));
@@ -122,19 +102,19 @@ impl Depacketizer for Av1 {
         let [aggregation, rest @ ..] = payload else { return false };
         let (continues, is_new_sequence) = (aggregation & 0x80 != 0, aggregation & 0x08 != 0);
         let is_first = |element: &[u8]| {
-            element.first().is_some_and(|header| header >> 3 & 0x0f == obu::SEQUENCE_HEADER)
+            element.first().is_some_and(|header| Obu::kind_of(*header) == Obu::SEQUENCE_HEADER)
         };
         let first = Elements::new(*aggregation, rest).next();
         !continues
             && (is_new_sequence || matches!(first, Some(Ok(element)) if is_first(element.bytes)))
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
-        let (&aggregation, rest) = payload.split_first().ok_or(Refusal::Malformed)?;
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
+        let (&aggregation, rest) = payload.split_first().ok_or(DepacketizeError::Malformed)?;
         let (continues, is_cut) = (aggregation & 0x80 != 0, aggregation & 0x40 != 0);
         // A new sequence begins with a whole OBU (4.4).
         if continues && aggregation & 0x08 != 0 {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         for (index, element) in Elements::new(aggregation, rest).enumerate() {
             let element = element?;
@@ -149,11 +129,11 @@ impl Depacketizer for Av1 {
 
     fn finish(&mut self) -> Finished {
         if self.is_fragmented {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         let Some(is_key) = self.is_key else { return Ok(None) };
-        let role = if is_key { Role::Start { breaks_link: false } } else { Role::Other };
-        Ok(Some(Picture { data: self.unit.take(), role }))
+        let role = if is_key { UnitKind::Start { breaks_link: false } } else { UnitKind::Other };
+        Ok(Some(DepacketizedUnit { data: self.unit.take(), role }))
     }
 
     fn reset(&mut self) {
@@ -193,7 +173,7 @@ impl<'a> Elements<'a> {
 }
 
 impl<'a> Iterator for Elements<'a> {
-    type Item = Result<Element<'a>, Refusal>;
+    type Item = Result<Element<'a>, DepacketizeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = match &mut self.counted {
@@ -210,7 +190,7 @@ impl<'a> Iterator for Elements<'a> {
         };
         let Some(bytes) = bytes else {
             (self.rest, self.counted) = (&[], None);
-            return Some(Err(Refusal::Malformed));
+            return Some(Err(DepacketizeError::Malformed));
         };
         let is_last = match self.counted {
             Some(left) => left == 0,
@@ -218,19 +198,6 @@ impl<'a> Iterator for Elements<'a> {
         };
         Some(Ok(Element { bytes, is_last }))
     }
-}
-
-/// The number that stands first, of at most 32 bits, and what follows it.
-fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut value = 0_u64;
-    for (index, &byte) in bytes.iter().enumerate().take(8) {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            let value = u32::try_from(value).ok()?;
-            return Some((value as usize, &bytes[index + 1..]));
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -257,64 +224,71 @@ mod tests {
         av1.finish()
     }
 
-    const START: Role = Role::Start { breaks_link: false };
+    const START: UnitKind = UnitKind::Start { breaks_link: false };
 
     #[test]
     fn every_aggregation_becomes_a_temporal_unit_or_is_refused() {
-        let key = Picture { data: sized(&[&SEQUENCE, &KEY]), role: START };
-        let inter = Picture { data: sized(&[&INTER]), role: Role::Other };
+        let key = DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START };
+        let inter = DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other };
         let cases: [(&str, &[&[u8]], Finished); 20] = [
             ("two counted", &[&[0x28, 3, 8, 0, 5, 0x30, 0x10, 7]], Ok(Some(key))),
             ("two sized", &[&[0x08, 3, 8, 0, 5, 3, 0x30, 0x10, 7]], {
-                Ok(Some(Picture { data: sized(&[&SEQUENCE, &KEY]), role: START }))
+                Ok(Some(DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START }))
             }),
             (
                 "cut in the frame",
                 &[&[0x68, 3, 8, 0, 5, 0x30], &[0xd0, 0x10], &[0x90, 7]],
-                Ok(Some(Picture { data: sized(&[&SEQUENCE, &KEY]), role: START })),
+                Ok(Some(DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START })),
             ),
             ("one", &[&[0x10, 0x30, 0x30, 7]], Ok(Some(inter))),
             (
                 "with its size",
                 &[&[0x10, 0x32, 2, 0x30, 7]],
-                Ok(Some(Picture { data: sized(&[&INTER]), role: Role::Other })),
+                Ok(Some(DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other })),
             ),
             (
                 "with a delimiter",
                 &[&[0x20, 2, 0x12, 0, 0x30, 0x30, 7]],
-                Ok(Some(Picture { data: sized(&[&INTER]), role: Role::Other })),
+                Ok(Some(DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other })),
             ),
             (
                 "with an extension",
                 &[&[0x10, 0x34, 0x20, 0x30, 7]],
-                Ok(Some(Picture {
+                Ok(Some(DepacketizedUnit {
                     data: vec![0x12, 0, 0x36, 0x20, 2, 0x30, 7],
-                    role: Role::Other,
+                    role: UnitKind::Other,
                 })),
             ),
             (
                 "a key frame without sequence header",
                 &[&[0x10, 0x30, 0x10, 7]],
-                Ok(Some(Picture { data: sized(&[&KEY]), role: Role::Other })),
+                Ok(Some(DepacketizedUnit { data: sized(&[&KEY]), role: UnitKind::Other })),
             ),
             (
                 "a hidden key frame",
                 &[&[0x28, 3, 8, 0, 5, 0x30, 0x00, 7]],
-                Ok(Some(Picture { data: sized(&[&SEQUENCE, &[0x30, 0, 7]]), role: Role::Other })),
+                Ok(Some(DepacketizedUnit {
+                    data: sized(&[&SEQUENCE, &[0x30, 0, 7]]),
+                    role: UnitKind::Other,
+                })),
             ),
             ("a sequence header alone", &[&[0x18, 8, 0, 5]], Ok(None)),
             ("an empty element", &[&[0x00, 0, 3, 0x30, 0x30, 7]], {
-                Ok(Some(Picture { data: sized(&[&INTER]), role: Role::Other }))
+                Ok(Some(DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other }))
             }),
-            ("no end", &[&[0x50, 0x30, 0x30]], Err(Refusal::Malformed)),
-            ("no beginning", &[&[0x90, 0x30, 0x30]], Err(Refusal::Malformed)),
-            ("not continued", &[&[0x50, 0x30, 0x30], &[0x10, 0x30, 0x30]], Err(Refusal::Malformed)),
-            ("a new sequence in an OBU", &[&[0x98, 0x30]], Err(Refusal::Malformed)),
-            ("a size past the end", &[&[0x00, 9, 0x30]], Err(Refusal::Malformed)),
-            ("an endless size", &[&[0x00, 0x80, 0x80]], Err(Refusal::Malformed)),
-            ("fewer than counted", &[&[0x30, 1, 0x30]], Err(Refusal::Malformed)),
-            ("forbidden bit", &[&[0x10, 0xb0, 1]], Err(Refusal::Malformed)),
-            ("empty", &[&[]], Err(Refusal::Malformed)),
+            ("no end", &[&[0x50, 0x30, 0x30]], Err(DepacketizeError::Malformed)),
+            ("no beginning", &[&[0x90, 0x30, 0x30]], Err(DepacketizeError::Malformed)),
+            (
+                "not continued",
+                &[&[0x50, 0x30, 0x30], &[0x10, 0x30, 0x30]],
+                Err(DepacketizeError::Malformed),
+            ),
+            ("a new sequence in an OBU", &[&[0x98, 0x30]], Err(DepacketizeError::Malformed)),
+            ("a size past the end", &[&[0x00, 9, 0x30]], Err(DepacketizeError::Malformed)),
+            ("an endless size", &[&[0x00, 0x80, 0x80]], Err(DepacketizeError::Malformed)),
+            ("fewer than counted", &[&[0x30, 1, 0x30]], Err(DepacketizeError::Malformed)),
+            ("forbidden bit", &[&[0x10, 0xb0, 1]], Err(DepacketizeError::Malformed)),
+            ("empty", &[&[]], Err(DepacketizeError::Malformed)),
         ];
         for (name, payloads, expected) in cases {
             assert_eq!(unit(payloads), expected, "{name}");
@@ -332,7 +306,6 @@ mod tests {
             let (found, rest) = leb128(&data[3..]).expect("a size");
             assert_eq!((found, rest.len()), (size, size));
         }
-        assert_eq!(leb128(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None, "more than 32 bits");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! H.264 (RFC 6184), non-interleaved: single NAL units, STAP-A and FU-A to Annex B.
 
+use media::Bits;
+
 use super::{
-    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role, START_CODE,
-    bits::Bits,
-    sets::{self, Kind, Name, ParameterSets},
+    DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, ID_ZEROS_MAX, Part,
+    START_CODE, UnitKind,
+    parameter_sets::{self, Kind, Name, ParameterSets},
 };
 
 /// NAL unit types of ITU-T H.264 table 7-1 and RFC 6184 5.2.
@@ -53,14 +55,14 @@ impl H264 {
         H264 { sets, ..H264::default() }
     }
 
-    fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
         let start = self.begin_nal()?;
         self.unit.extend(bytes)?;
         self.end_nal(start);
         Ok(())
     }
 
-    fn begin_nal(&mut self) -> Result<usize, Refusal> {
+    fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
         self.unit.extend(&START_CODE)?;
         Ok(self.unit.len())
     }
@@ -81,7 +83,7 @@ impl H264 {
                 if self.picture.is_none() {
                     self.picture = Some(self.slice(nal::IDR, set));
                 }
-                sets::note_named(&mut self.named, set.map(|(_, id)| id));
+                parameter_sets::note_named(&mut self.named, set.map(|(_, id)| id));
             }
             _ => {}
         }
@@ -92,8 +94,10 @@ impl H264 {
         Slice { is_idr: kind == nal::IDR, is_decodable: set.is_some_and(is_known) }
     }
 
-    fn fragment(&mut self, payload: &[u8]) -> Result<(), Refusal> {
-        let &[indicator, header, ref rest @ ..] = payload else { return Err(Refusal::Malformed) };
+    fn fragment(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
+        let &[indicator, header, ref rest @ ..] = payload else {
+            return Err(DepacketizeError::Malformed);
+        };
         let (starts, ends, kind) = (header & 0x80 != 0, header & 0x40 != 0, header & 0x1f);
         let start = match (starts, self.fragmented) {
             (true, None) if (1..=nal::LAST_PLAIN).contains(&kind) => {
@@ -102,7 +106,7 @@ impl H264 {
                 start
             }
             (false, Some(start)) if self.unit.since(start)[0] & 0x1f == kind => start,
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(DepacketizeError::Malformed),
         };
         self.unit.extend(rest)?;
         self.fragmented = Some(start);
@@ -159,21 +163,21 @@ impl Depacketizer for H264 {
         }
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
         // The forbidden bit says that the payload is damaged (RFC 6184 1.3).
         if payload.first().is_some_and(|header| header & 0x80 != 0) {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         let kind = kind(payload);
         if self.fragmented.is_some() && kind != nal::FU_A {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         match kind {
             1..=nal::LAST_PLAIN => self.nal_unit(payload),
             nal::STAP_A => Aggregated(&payload[1..]).try_for_each(|nal| self.nal_unit(nal?)),
             nal::FU_A => self.fragment(payload),
             // STAP-B, MTAP and FU-B belong to the interleaved mode, which is not agreed to.
-            25..=nal::FU_B => Err(Refusal::Malformed),
+            25..=nal::FU_B => Err(DepacketizeError::Malformed),
             // Types without a meaning are ignored (RFC 6184 5.2).
             _ => Ok(()),
         }
@@ -185,17 +189,17 @@ impl Depacketizer for H264 {
 
     fn finish(&mut self) -> Finished {
         if self.fragmented.is_some() {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         let Some(slice) = self.picture else { return Ok(None) };
         let (role, lacking) = match slice {
             Slice { is_idr: true, is_decodable: true } => {
-                (Role::Start { breaks_link: false }, self.sets.lacking(&self.named))
+                (UnitKind::Start { breaks_link: false }, self.sets.lacking(&self.named))
             }
-            _ => (Role::Other, Vec::new()),
+            _ => (UnitKind::Other, Vec::new()),
         };
         let data = self.unit.take_after(&lacking)?;
-        Ok(Some(Picture { data, role }))
+        Ok(Some(DepacketizedUnit { data, role }))
     }
 
     fn reset(&mut self) {
@@ -211,15 +215,15 @@ impl Depacketizer for H264 {
 pub(super) struct Aggregated<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Aggregated<'a> {
-    type Item = Result<&'a [u8], Refusal>;
+    type Item = Result<&'a [u8], DepacketizeError>;
 
-    fn next(&mut self) -> Option<Result<&'a [u8], Refusal>> {
+    fn next(&mut self) -> Option<Result<&'a [u8], DepacketizeError>> {
         if self.0.is_empty() {
             return None;
         }
         let Some((size, rest)) = self.0.split_first_chunk::<2>() else {
             self.0 = &[];
-            return Some(Err(Refusal::Malformed));
+            return Some(Err(DepacketizeError::Malformed));
         };
         let size = usize::from(u16::from_be_bytes(*size));
         match rest.split_at_checked(size).filter(|_| size > 0) {
@@ -229,7 +233,7 @@ impl<'a> Iterator for Aggregated<'a> {
             }
             None => {
                 self.0 = &[];
-                Some(Err(Refusal::Malformed))
+                Some(Err(DepacketizeError::Malformed))
             }
         }
     }
@@ -254,14 +258,18 @@ fn name(nal: &[u8]) -> Option<Name> {
     let body = nal.get(1..)?;
     match kind(nal) {
         nal::SPS => {
-            let mut bits = Bits::new(body);
+            let mut bits = Bits::of_nal(body);
             // profile_idc, constraint flags, level_idc
             bits.skip(24)?;
-            Some(Name { kind: Kind::Sequence, id: bits.ue()?, refers_to: 0 })
+            Some(Name { kind: Kind::Sequence, id: bits.ue(ID_ZEROS_MAX)?, refers_to: 0 })
         }
         nal::PPS => {
-            let mut bits = Bits::new(body);
-            Some(Name { kind: Kind::Picture, id: bits.ue()?, refers_to: bits.ue()? })
+            let mut bits = Bits::of_nal(body);
+            Some(Name {
+                kind: Kind::Picture,
+                id: bits.ue(ID_ZEROS_MAX)?,
+                refers_to: bits.ue(ID_ZEROS_MAX)?,
+            })
         }
         _ => None,
     }
@@ -269,9 +277,9 @@ fn name(nal: &[u8]) -> Option<Name> {
 
 /// Returns true for a slice that begins its picture, and its picture parameter set (7.3.3).
 fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
-    let mut bits = Bits::new(nal.get(1..)?);
-    let (first_macroblock, _slice_type) = (bits.ue()?, bits.ue()?);
-    Some((first_macroblock == 0, bits.ue()?))
+    let mut bits = Bits::of_nal(nal.get(1..)?);
+    let (first_macroblock, _slice_type) = (bits.ue(ID_ZEROS_MAX)?, bits.ue(ID_ZEROS_MAX)?);
+    Some((first_macroblock == 0, bits.ue(ID_ZEROS_MAX)?))
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 //!
 //! Refuses PACI packets. Only the base layer is kept; layers above it are not decoded.
 
+use media::Bits;
+
 use super::{
-    Depacketizer, Finished, Gathered, Part, Picture, Refusal, Role, START_CODE,
-    bits::Bits,
+    DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, ID_ZEROS_MAX, Part,
+    START_CODE, UnitKind,
     h264::Aggregated,
-    sets::{self, Kind, Name, ParameterSets},
+    parameter_sets::{self, Kind, Name, ParameterSets},
 };
 
 /// NAL unit types of ITU-T H.265 table 7-1 and RFC 7798 4.4.
@@ -67,8 +69,8 @@ impl H265 {
         H265 { sets, ..H265::default() }
     }
 
-    fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let [first, second, ..] = *bytes else { return Err(Refusal::Malformed) };
+    fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
+        let [first, second, ..] = *bytes else { return Err(DepacketizeError::Malformed) };
         if layer(first, second) != 0 {
             return Ok(());
         }
@@ -78,7 +80,7 @@ impl H265 {
         Ok(())
     }
 
-    fn begin_nal(&mut self) -> Result<usize, Refusal> {
+    fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
         self.unit.extend(&START_CODE)?;
         Ok(self.unit.len())
     }
@@ -94,7 +96,7 @@ impl H265 {
             kind @ 0..=nal::LAST_SLICE if self.picture.is_none() || is_intra(kind) => {
                 let set = slice_set(nal);
                 if is_intra(kind) {
-                    sets::note_named(&mut self.named, set.map(|(_, id)| id));
+                    parameter_sets::note_named(&mut self.named, set.map(|(_, id)| id));
                 }
                 if self.picture.is_none() {
                     let is_known =
@@ -106,9 +108,9 @@ impl H265 {
         }
     }
 
-    fn fragment(&mut self, payload: &[u8]) -> Result<(), Refusal> {
+    fn fragment(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
         let &[first, second, header, ref rest @ ..] = payload else {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         };
         let (starts, ends, kind) = (header & 0x80 != 0, header & 0x40 != 0, header & 0x3f);
         let at = match (starts, self.fragmented) {
@@ -122,7 +124,7 @@ impl H265 {
                 }
             }
             (false, Some(at)) => at,
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(DepacketizeError::Malformed),
         };
         if let Fragmented::Kept(start) = at {
             self.unit.extend(rest)?;
@@ -178,20 +180,20 @@ impl Depacketizer for H265 {
         }
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
         // The forbidden bit says that the payload is damaged (RFC 7798 1.1.4).
         if payload.len() < 2 || payload[0] & 0x80 != 0 {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         let kind = kind(payload);
         if self.fragmented.is_some() && kind != nal::FRAGMENT {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         match kind {
             0..nal::AGGREGATION => self.nal_unit(payload),
             nal::AGGREGATION => Aggregated(&payload[2..]).try_for_each(|nal| self.nal_unit(nal?)),
             nal::FRAGMENT => self.fragment(payload),
-            nal::PACI => Err(Refusal::Malformed),
+            nal::PACI => Err(DepacketizeError::Malformed),
             // Types without a meaning are ignored.
             _ => Ok(()),
         }
@@ -203,19 +205,19 @@ impl Depacketizer for H265 {
 
     fn finish(&mut self) -> Finished {
         if self.fragmented.is_some() {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         let Some(slice) = self.picture else { return Ok(None) };
         let (role, lacking) = match slice.kind {
             kind if is_intra(kind) && slice.is_decodable => {
-                let role = Role::Start { breaks_link: kind <= nal::BLA_LAST };
+                let role = UnitKind::Start { breaks_link: kind <= nal::BLA_LAST };
                 (role, self.sets.lacking(&self.named))
             }
-            nal::RASL_N | nal::RASL_R => (Role::Leading, Vec::new()),
-            _ => (Role::Other, Vec::new()),
+            nal::RASL_N | nal::RASL_R => (UnitKind::Leading, Vec::new()),
+            _ => (UnitKind::Other, Vec::new()),
         };
         let data = self.unit.take_after(&lacking)?;
-        Ok(Some(Picture { data, role }))
+        Ok(Some(DepacketizedUnit { data, role }))
     }
 
     fn reset(&mut self) {
@@ -251,7 +253,7 @@ fn first(payload: &[u8]) -> Option<&[u8]> {
 
 /// 7.3.2.1, 7.3.2.2 and 7.3.2.3.
 fn name(nal: &[u8]) -> Option<Name> {
-    let mut bits = Bits::new(nal.get(2..)?);
+    let mut bits = Bits::of_nal(nal.get(2..)?);
     match kind(nal) {
         nal::VPS => Some(Name { kind: Kind::Video, id: bits.take(4)?, refers_to: 0 }),
         nal::SPS => {
@@ -259,9 +261,13 @@ fn name(nal: &[u8]) -> Option<Name> {
             let sub_layers = bits.take(3)?;
             bits.skip(1)?;
             skip_profiles(&mut bits, sub_layers)?;
-            Some(Name { kind: Kind::Sequence, id: bits.ue()?, refers_to })
+            Some(Name { kind: Kind::Sequence, id: bits.ue(ID_ZEROS_MAX)?, refers_to })
         }
-        nal::PPS => Some(Name { kind: Kind::Picture, id: bits.ue()?, refers_to: bits.ue()? }),
+        nal::PPS => Some(Name {
+            kind: Kind::Picture,
+            id: bits.ue(ID_ZEROS_MAX)?,
+            refers_to: bits.ue(ID_ZEROS_MAX)?,
+        }),
         _ => None,
     }
 }
@@ -284,13 +290,13 @@ fn skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
 
 /// Returns true for a slice that begins its picture, and its picture parameter set (7.3.6.1).
 fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
-    let mut bits = Bits::new(nal.get(2..)?);
+    let mut bits = Bits::of_nal(nal.get(2..)?);
     let is_first = bits.take(1)? == 1;
     // no_output_of_prior_pics_flag
     if kind(nal) >= nal::BLA_FIRST {
         bits.skip(1)?;
     }
-    Some((is_first, bits.ue()?))
+    Some((is_first, bits.ue(ID_ZEROS_MAX)?))
 }
 
 #[cfg(test)]

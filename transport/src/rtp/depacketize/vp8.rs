@@ -1,6 +1,6 @@
 //! VP8 (RFC 7741): payload descriptors are taken off; all temporal layers are kept.
 
-use super::{Depacketizer, Finished, Gathered, Refusal};
+use super::{DepacketizeError, Depacketizer, Finished, Gathered};
 
 /// Gathers one frame.
 #[derive(Debug, Default)]
@@ -50,10 +50,10 @@ impl Depacketizer for Vp8 {
         self.unit.len() > 0 && self.begins_unit(payload)
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
-        let part = part(payload).ok_or(Refusal::Malformed)?;
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
+        let part = part(payload).ok_or(DepacketizeError::Malformed)?;
         if part.begins_frame != (self.unit.len() == 0) {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         self.unit.extend(part.bytes)
     }
@@ -74,7 +74,7 @@ impl Depacketizer for Vp8 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Picture, Role},
+        super::{DepacketizedUnit, UnitKind},
         *,
     };
 
@@ -110,16 +110,16 @@ mod tests {
         let mut vp8 = Vp8::default();
         let first = [&[0x10][..], &KEY].concat();
         assert!(vp8.begins_start(&first) && !vp8.begins_another(&first));
-        assert_eq!(vp8.push(&[0x00, 1]), Err(Refusal::Malformed), "no beginning");
+        assert_eq!(vp8.push(&[0x00, 1]), Err(DepacketizeError::Malformed), "no beginning");
         vp8.push(&first).expect("valid");
         assert!(vp8.begins_another(&first));
-        assert_eq!(vp8.push(&first), Err(Refusal::Malformed), "two beginnings");
+        assert_eq!(vp8.push(&first), Err(DepacketizeError::Malformed), "two beginnings");
         vp8.push(&[0x00, 7]).expect("valid");
         let data = [&KEY[..], &[7]].concat();
-        let role = Role::Start { breaks_link: false };
-        assert_eq!(vp8.finish(), Ok(Some(Picture { data, role })));
+        let role = UnitKind::Start { breaks_link: false };
+        assert_eq!(vp8.finish(), Ok(Some(DepacketizedUnit { data, role })));
         vp8.push(&[0x10, 0x11, 0, 0]).expect("valid");
-        let inter = Picture { data: vec![0x11, 0, 0], role: Role::Other };
+        let inter = DepacketizedUnit { data: vec![0x11, 0, 0], role: UnitKind::Other };
         assert_eq!(vp8.finish(), Ok(Some(inter)));
         assert_eq!(vp8.finish(), Ok(None));
     }

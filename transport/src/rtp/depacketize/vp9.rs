@@ -3,7 +3,7 @@
 //! Of a picture with spatial layers only the lowest is kept: it decodes without the others, and a
 //! decoder gives one picture for it. All temporal layers are kept.
 
-use super::{Depacketizer, Finished, Gathered, Refusal};
+use super::{DepacketizeError, Depacketizer, Finished, Gathered};
 
 /// Gathers one frame.
 #[derive(Debug, Default)]
@@ -102,13 +102,13 @@ impl Depacketizer for Vp9 {
         self.unit.len() > 0 && self.begins_unit(payload)
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), Refusal> {
-        let part = part(payload).ok_or(Refusal::Malformed)?;
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
+        let part = part(payload).ok_or(DepacketizeError::Malformed)?;
         if part.spatial_layer > 0 {
             return Ok(());
         }
         if part.begins_frame != (self.unit.len() == 0) {
-            return Err(Refusal::Malformed);
+            return Err(DepacketizeError::Malformed);
         }
         self.unit.extend(part.bytes)
     }
@@ -129,7 +129,7 @@ impl Depacketizer for Vp9 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Picture, Role},
+        super::{DepacketizedUnit, UnitKind},
         *,
     };
 
@@ -192,11 +192,13 @@ mod tests {
             assert!(!vp9.begins_another(payload));
             vp9.push(payload).expect("valid");
         }
-        let expected =
-            Picture { data: vec![0x82, 0x49, 1], role: Role::Start { breaks_link: false } };
+        let expected = DepacketizedUnit {
+            data: vec![0x82, 0x49, 1],
+            role: UnitKind::Start { breaks_link: false },
+        };
         assert_eq!(vp9.finish(), Ok(Some(expected)));
         vp9.push(&[0x2c, 0x03, 7, 0x86, 2]).expect("valid");
         assert_eq!(vp9.finish(), Ok(None), "nothing but a higher layer");
-        assert_eq!(vp9.push(&[0x20, 0x00, 7, 1]), Err(Refusal::Malformed), "no beginning");
+        assert_eq!(vp9.push(&[0x20, 0x00, 7, 1]), Err(DepacketizeError::Malformed), "no beginning");
     }
 }

@@ -43,7 +43,7 @@ pub(super) enum Stage {
 
 /// Part of a datagram that its association is to look at.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sifted {
+pub(super) struct FilteredDatagram {
     /// The records: those in the clear are numbered anew and have one handshake fragment each.
     pub(super) datagram: Vec<u8>,
     /// Handshake fragments among them, an encrypted record counting as one.
@@ -59,9 +59,9 @@ pub(super) struct Sifted {
 ///
 /// A parser that takes what follows a fragment of a message for more of it gets every fragment in a
 /// record of its own; `numbers` counts those. Nobody has proved the numbers in the clear anyway.
-pub(super) fn sift(datagram: &[u8], stage: Stage, numbers: &mut u64) -> Option<Sifted> {
+pub(super) fn sift(datagram: &[u8], stage: Stage, numbers: &mut u64) -> Option<FilteredDatagram> {
     let mut reader = Reader(datagram);
-    let mut sifted = Sifted::default();
+    let mut sifted = FilteredDatagram::default();
     while !reader.0.is_empty() {
         let start = reader.0;
         let head = reader.take(RECORD_BYTES)?;
@@ -85,7 +85,7 @@ pub(super) fn sift(datagram: &[u8], stage: Stage, numbers: &mut u64) -> Option<S
     Some(sifted)
 }
 
-impl Sifted {
+impl FilteredDatagram {
     /// Takes a handshake record in the clear, fragment by fragment.
     fn split(
         &mut self,
@@ -286,7 +286,7 @@ mod tests {
         for (name, bytes) in cases {
             assert_eq!(sift(&bytes, Stage::Shaking(0), &mut 0), None, "{name}");
         }
-        assert_eq!(sift(&[], Stage::Shaking(0), &mut 0), Some(Sifted::default()));
+        assert_eq!(sift(&[], Stage::Shaking(0), &mut 0), Some(FilteredDatagram::default()));
     }
 
     proptest! {

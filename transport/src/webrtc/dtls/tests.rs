@@ -84,9 +84,9 @@ fn handshake(
             let server =
                 association.get_or_insert_with(|| Association::new(&identity, &datagram, now));
             match server.read(&datagram, fingerprints, now) {
-                Ok(Brought::Keys(_)) => keys = true,
-                Ok(_) | Err(Trouble::Refused(_)) => {}
-                Err(Trouble::Failed(failure)) => return (association, Err(failure)),
+                Ok(DtlsOutcome::Keys(_)) => keys = true,
+                Ok(_) | Err(DtlsError::Refused(_)) => {}
+                Err(DtlsError::Failed(failure)) => return (association, Err(failure)),
             }
         }
         let mut sent = Vec::new();
@@ -160,7 +160,7 @@ fn a_peer_that_closes_is_told_apart_from_one_that_fails() {
     let closed = client.send().iter().any(|datagram| {
         matches!(
             server.read(datagram, std::slice::from_ref(&fingerprint), now),
-            Ok(Brought::Closed)
+            Ok(DtlsOutcome::Closed)
         )
     });
     assert!(closed);
@@ -177,7 +177,7 @@ fn a_flood_of_dtls_is_cut_off() {
         .filter(|_| {
             let read = server.read(&hello, &[], now);
             server.send(|_| {});
-            matches!(read, Err(Trouble::Refused(Refused::DtlsLimited)))
+            matches!(read, Err(DtlsError::Refused(DropReason::DtlsLimited)))
         })
         .count();
     assert_eq!(refused, 10_000 - DATAGRAMS.burst as usize);
@@ -194,7 +194,7 @@ fn broken_records_fail_or_are_refused_and_never_panic() {
         broken[at] ^= 0xFF;
         let mut server = Association::new(&identity, &broken, now);
         let keys = server.read(&broken, &[], now);
-        assert!(!matches!(keys, Ok(Brought::Keys(_))), "byte {at}");
+        assert!(!matches!(keys, Ok(DtlsOutcome::Keys(_))), "byte {at}");
     }
 }
 
@@ -226,11 +226,11 @@ fn what_a_stranger_writes_ends_neither_a_handshake_nor_an_association() {
         let strange = || strange.iter().cloned();
         for datagram in flight.into_iter().flat_map(|one| strange().chain([one])) {
             match server.read(&datagram, &fingerprints, now) {
-                Ok(Brought::Keys(_)) => keys += 1,
-                Ok(Brought::Nothing) => {}
-                Ok(Brought::Closed) => panic!("closed by a stranger"),
-                Err(Trouble::Refused(why)) => panic!("{why:?}"),
-                Err(Trouble::Failed(failure)) => panic!("{failure}"),
+                Ok(DtlsOutcome::Keys(_)) => keys += 1,
+                Ok(DtlsOutcome::Nothing) => {}
+                Ok(DtlsOutcome::Closed) => panic!("closed by a stranger"),
+                Err(DtlsError::Refused(why)) => panic!("{why:?}"),
+                Err(DtlsError::Failed(failure)) => panic!("{failure}"),
             }
         }
         server.send(|datagram| {
@@ -240,7 +240,7 @@ fn what_a_stranger_writes_ends_neither_a_handshake_nor_an_association() {
     }
     assert_eq!(keys, 1);
     for record in &strange {
-        assert!(matches!(server.read(record, &fingerprints, now), Ok(Brought::Nothing)));
+        assert!(matches!(server.read(record, &fingerprints, now), Ok(DtlsOutcome::Nothing)));
     }
 }
 
@@ -254,7 +254,7 @@ fn a_budget_that_a_stranger_used_up_comes_back() {
     let limited = |server: &mut Association, at| {
         let read = server.read(&hello, &[], at);
         server.send(|_| {});
-        matches!(read, Err(Trouble::Refused(Refused::DtlsLimited)))
+        matches!(read, Err(DtlsError::Refused(DropReason::DtlsLimited)))
     };
     assert!((0..300).any(|_| limited(&mut server, now)));
     let later = now + Duration::from_secs(1);

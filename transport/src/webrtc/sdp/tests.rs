@@ -161,8 +161,8 @@ proptest! {
         text.insert_str(cut, &put);
         if let Ok(offer) = Offer::parse(&text) {
             // An offer that was read can be answered or is refused, and never panics.
-            if let Ok(agreed) = crate::webrtc::answer::agree(&offer) {
-                prop_assert!(!agreed.video.is_empty());
+            if let Ok(negotiated) = crate::webrtc::sdp_answer::agree(&offer) {
+                prop_assert!(!negotiated.video.is_empty());
             }
         }
     }

@@ -22,28 +22,28 @@ pub(super) const CONTROL: [u8; 3] = [3, 4, 5];
 
 /// The packet is not authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rejected;
+pub(super) struct AuthenticationFailed;
 
 /// Index that makes the transform of each packet its own.
 #[derive(Clone, Copy)]
-pub(super) enum Tag {
+pub(super) enum PacketIndex {
     /// 48-bit packet index: rollover counter and sequence number.
     Media { ssrc: u32, index: u64 },
     /// 31-bit SRTCP index.
     Control { ssrc: u32, index: u32 },
 }
 
-impl Tag {
+impl PacketIndex {
     fn ssrc(self) -> u32 {
         match self {
-            Tag::Media { ssrc, .. } | Tag::Control { ssrc, .. } => ssrc,
+            PacketIndex::Media { ssrc, .. } | PacketIndex::Control { ssrc, .. } => ssrc,
         }
     }
 
     fn index(self) -> u64 {
         match self {
-            Tag::Media { index, .. } => index,
-            Tag::Control { index, .. } => u64::from(index),
+            PacketIndex::Media { index, .. } => index,
+            PacketIndex::Control { index, .. } => u64::from(index),
         }
     }
 }
@@ -101,14 +101,19 @@ impl Cipher {
 
     /// Checks and decrypts what follows `header` bytes of `packet`, which ends with what the
     /// transform appended. On failure the packet's content is undefined.
-    pub(super) fn open(&self, packet: &mut [u8], header: usize, tag: Tag) -> Result<(), Rejected> {
+    pub(super) fn open(
+        &self,
+        packet: &mut [u8],
+        header: usize,
+        tag: PacketIndex,
+    ) -> Result<(), AuthenticationFailed> {
         match self {
             Cipher::Gcm { key, salt } => {
                 let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
                 let (head, rest) = packet.split_at_mut(header);
                 let opened = match tag {
-                    Tag::Media { .. } => key.open_in_place(nonce, Aad::from(&*head), rest),
-                    Tag::Control { .. } => {
+                    PacketIndex::Media { .. } => key.open_in_place(nonce, Aad::from(&*head), rest),
+                    PacketIndex::Control { .. } => {
                         let (sealed, trailer) = rest.split_at_mut(rest.len() - TRAILER_BYTES);
                         let mut associated = [0u8; 12];
                         associated[..8].copy_from_slice(head);
@@ -116,16 +121,17 @@ impl Cipher {
                         key.open_in_place(nonce, Aad::from(&associated), sealed)
                     }
                 };
-                opened.map(|_| ()).map_err(|_| Rejected)
+                opened.map(|_| ()).map_err(|_| AuthenticationFailed)
             }
             Cipher::Sha1(keys) => {
                 let Sha1 { key, authentication, salt } = &**keys;
                 let (signed, given) = packet.split_at_mut(packet.len() - SHA1_TAG_BYTES);
                 let expected = sign(authentication, signed, tag);
                 if verify_slices_are_equal(&expected, given).is_err() {
-                    return Err(Rejected);
+                    return Err(AuthenticationFailed);
                 }
-                let trailer = if matches!(tag, Tag::Control { .. }) { TRAILER_BYTES } else { 0 };
+                let trailer =
+                    if matches!(tag, PacketIndex::Control { .. }) { TRAILER_BYTES } else { 0 };
                 let end = signed.len() - trailer;
                 apply(key, salt, tag, &mut signed[header..end])
             }
@@ -139,12 +145,12 @@ impl Cipher {
         out: &mut Vec<u8>,
         start: usize,
         header: usize,
-        tag: Tag,
+        tag: PacketIndex,
         profile: Profile,
     ) -> bool {
         let trailer = ((tag.index() as u32) | 0x8000_0000).to_be_bytes();
         debug_assert!(
-            matches!(tag, Tag::Control { .. }),
+            matches!(tag, PacketIndex::Control { .. }),
             "profile {profile:?} seals feedback only"
         );
         match self {
@@ -195,9 +201,9 @@ fn keystream(master: &DecryptingKey, salt: &[u8], label: u8, out: &mut [u8]) -> 
 fn apply(
     key: &DecryptingKey,
     salt: &[u8; SALT_BYTES_MAX],
-    tag: Tag,
+    tag: PacketIndex,
     content: &mut [u8],
-) -> Result<(), Rejected> {
+) -> Result<(), AuthenticationFailed> {
     let mut counter = [0u8; 16];
     counter[..SALT_BYTES_MAX].copy_from_slice(salt);
     for (at, byte) in tag.ssrc().to_be_bytes().into_iter().enumerate() {
@@ -207,14 +213,14 @@ fn apply(
         counter[8 + at] ^= byte;
     }
     let context = DecryptionContext::Iv128(counter.into());
-    key.decrypt(content, context).map(|_| ()).map_err(|_| Rejected)
+    key.decrypt(content, context).map(|_| ()).map_err(|_| AuthenticationFailed)
 }
 
 /// The first 80 bits over the packet and, for media, its rollover counter (RFC 3711 4.2).
-fn sign(key: &hmac::Key, signed: &[u8], tag: Tag) -> [u8; SHA1_TAG_BYTES] {
+fn sign(key: &hmac::Key, signed: &[u8], tag: PacketIndex) -> [u8; SHA1_TAG_BYTES] {
     let mut context = hmac::Context::with_key(key);
     context.update(signed);
-    if let Tag::Media { index, .. } = tag {
+    if let PacketIndex::Media { index, .. } = tag {
         context.update(&((index >> 16) as u32).to_be_bytes());
     }
     let mut sum = [0u8; SHA1_TAG_BYTES];
@@ -223,7 +229,7 @@ fn sign(key: &hmac::Key, signed: &[u8], tag: Tag) -> [u8; SHA1_TAG_BYTES] {
 }
 
 /// RFC 7714 8.1 and 9.1: source and index, exclusive-or with the salt.
-fn gcm_nonce(salt: &[u8; 12], tag: Tag) -> [u8; 12] {
+fn gcm_nonce(salt: &[u8; 12], tag: PacketIndex) -> [u8; 12] {
     let mut nonce = [0u8; 12];
     nonce[2..6].copy_from_slice(&tag.ssrc().to_be_bytes());
     nonce[6..].copy_from_slice(&tag.index().to_be_bytes()[2..]);

@@ -49,7 +49,7 @@ fn packets_of_another_implementation_are_opened_over_a_wrap() {
             let mut again = sealed.clone();
             assert_eq!(inbound.media(&mut sealed), Ok(&plain[..]), "{profile:?} {sequence}");
             let replayed = inbound.media(&mut again);
-            assert_eq!(replayed, Err(Refused::MediaReplayed));
+            assert_eq!(replayed, Err(DropReason::MediaReplayed));
         }
     }
 }
@@ -127,7 +127,7 @@ fn changed_packets_are_refused_and_leave_nothing_behind() {
             let mut sealed = peer.encrypt_rtp(&packet(ssrc, 1, b"x")).expect("sealed").to_vec();
             let taken = inbound.media(&mut sealed).map(|_| ());
             let room = ssrc < 100 + SOURCES_MAX as u32 - 1;
-            assert_eq!(taken, if room { Ok(()) } else { Err(Refused::MediaSources) });
+            assert_eq!(taken, if room { Ok(()) } else { Err(DropReason::MediaSources) });
         }
     }
 }
@@ -142,7 +142,7 @@ fn feedback_goes_both_ways() {
         for _ in 0..3 {
             let sealed = theirs.encrypt_rtcp(&plain).expect("sealed").to_vec();
             assert_eq!(inbound.control(&mut sealed.clone()), Ok(&plain[..]), "{profile:?}");
-            assert_eq!(inbound.control(&mut sealed.clone()), Err(Refused::MediaReplayed));
+            assert_eq!(inbound.control(&mut sealed.clone()), Err(DropReason::MediaReplayed));
             let mut out = b"before".to_vec();
             out.extend_from_slice(&plain);
             assert!(outbound.control(&mut out, 6));
@@ -151,7 +151,7 @@ fn feedback_goes_both_ways() {
         }
         let mut sealed = theirs.encrypt_rtcp(&plain).expect("sealed").to_vec();
         sealed[9] ^= 1;
-        assert_eq!(inbound.control(&mut sealed), Err(Refused::MediaUnauthenticated));
+        assert_eq!(inbound.control(&mut sealed), Err(DropReason::MediaUnauthenticated));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use decode::Stop;
+use decode::SinkStop;
 use gate::{CpuMeasurer, MeasureError, Measurer};
 use media::{DevicePicture, DeviceSurface, PixelsLost};
 
@@ -81,8 +81,8 @@ fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said,
     sink.begin(info);
     let given = (0..20).try_for_each(|index| sink.frame(index, kept(index)));
     let first = match given {
-        ControlFlow::Break(Stop::PixelsLost(lost)) => Err(lost),
-        ControlFlow::Break(Stop::Ended) => panic!("{:?}", job.take_failure()),
+        ControlFlow::Break(SinkStop::PixelsLost(lost)) => Err(lost),
+        ControlFlow::Break(SinkStop::Ended) => panic!("{:?}", job.take_failure()),
         ControlFlow::Continue(()) => sink.end(),
     };
     // What is left is for the sequencer: nothing of it may be on the device alone.

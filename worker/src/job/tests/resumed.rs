@@ -55,7 +55,10 @@ fn a_job_goes_on_where_another_ended() {
         heard(part(0..seam, piece, &begin), &begin, &mut said).expect("a beginning");
         let last = *said.signals.last().expect("signals");
         let chunks = said.chunks.len() as u64;
-        let resume = Resume { last, chunks, begins_at_ms: 0 };
+        let mut gate = Gate::new(begin.gate);
+        said.signals.iter().for_each(|signal| drop(gate.offer(signal)));
+        let (activity, begins_at_ms) = (gate.activity(), 0);
+        let resume = Resume { last, activity, chunks, begins_at_ms, segment: None };
         let rest = JobOptions { resume: Some(resume), ..begin.clone() };
         let events = part(seam..240, piece, &rest);
         let told = heard(events.clone(), &begin, &mut Said::default());

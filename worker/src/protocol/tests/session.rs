@@ -4,6 +4,7 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::{
     Reason, SessionEvent, chunk, codec, crop, extent, fault, gate_config, signal, still, timestamp,
+    zones,
 };
 use crate::{
     ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionSpec,
@@ -33,10 +34,11 @@ pub fn spec() -> impl Strategy<Value = SessionSpec> {
     let side = NoveltySpec::SIDE_MIN..=NoveltySpec::SIDE_MAX;
     let novelty = option::of(side.prop_map(|side| NoveltySpec { side }));
     let shown = (option::of(crop()), view, option::of(clip_spec()), novelty);
-    (codec(), gate_config(), any::<bool>(), shown).prop_map(
-        |(codec, gate, stills, (crop, view, clip, novelty))| SessionSpec {
+    (codec(), (gate_config(), zones()), any::<bool>(), shown).prop_map(
+        |(codec, (gate, zones), stills, (crop, view, clip, novelty))| SessionSpec {
             codec,
             gate,
+            zones,
             stills,
             crop,
             view,
@@ -100,14 +102,15 @@ fn unbounded() -> impl Strategy<Value = SessionSpec> {
 proptest! {
     #[test]
     fn a_spec_is_sent_within_its_bounds_and_refused_beyond(spec in unbounded()) {
-        let within = spec.within_bounds();
-        prop_assert_eq!(within.within_bounds(), within);
-        for given in [spec, within] {
+        let within = spec.clone().within_bounds();
+        prop_assert_eq!(within.clone().within_bounds(), within.clone());
+        for given in [spec, within.clone()] {
             let mut bytes = Vec::new();
+            let is_within = given == within;
             let request = Request::OpenSession { session: 1, spec: given };
             encode(&request, &mut bytes).expect("below the bound");
             let expected =
-                if given == within { Ok(request) } else { Err(ProtocolError::Invalid("session spec")) };
+                if is_within { Ok(request) } else { Err(ProtocolError::Invalid("session spec")) };
             prop_assert_eq!(decode::<Request>(&bytes[HEADER_BYTES..]), expected);
         }
     }

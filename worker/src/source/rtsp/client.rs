@@ -63,6 +63,7 @@ pub(super) struct Client {
     asked: Option<Asked>,
     can_get_parameter: bool,
     description: String,
+    has_end: bool,
     session: Option<String>,
     timeout: Duration,
     channel: u8,
@@ -83,6 +84,7 @@ impl Client {
             asked: None,
             can_get_parameter: false,
             description: String::new(),
+            has_end: false,
             session: None,
             timeout: Duration::from_secs(SESSION_TIMEOUT_S),
             channel: 0,
@@ -123,6 +125,11 @@ impl Client {
                 return Ok(found);
             }
         }
+    }
+
+    /// The media that was described ends at a time that is known.
+    pub(super) fn has_end(&self) -> bool {
+        self.has_end
     }
 
     /// Returns the longest time between two messages to the server.
@@ -273,6 +280,7 @@ impl Client {
                 self.control = joined(&base, found.control.as_deref());
                 self.whole = joined(&base, found.whole_control.as_deref());
                 self.description = found.text;
+                self.has_end = found.has_end;
                 self.ask(Step::Setup, 1);
             }
             Step::Setup => {

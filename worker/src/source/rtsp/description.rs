@@ -21,6 +21,8 @@ pub(super) struct Description {
     /// URLs to set it up and to play it, as the server named them.
     pub(super) control: Option<String>,
     pub(super) whole_control: Option<String>,
+    /// It says at what time its media ends: it is a recording.
+    pub(super) has_end: bool,
 }
 
 #[derive(Default)]
@@ -33,6 +35,15 @@ struct Section<'a> {
 impl<'a> Section<'a> {
     fn attribute(&self, wanted: &str) -> Option<&'a str> {
         self.attributes.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+    }
+
+    /// Its range (RFC 2326 C.1.5) has an end; that of a camera is open, and some say 0.
+    fn has_end(&self) -> bool {
+        let end = self.attribute("range").and_then(|range| range.split_once('-'));
+        end.is_some_and(|(_, end)| {
+            let end = end.trim();
+            !end.is_empty() && end.parse::<f64>().map_or(true, |seconds| seconds > 0.0)
+        })
     }
 
     /// The lines of attribute `name` about `payload`.
@@ -85,6 +96,7 @@ pub(super) fn read(body: &[u8]) -> Result<Description, RtspError> {
                     text: alone(section, payload, coding)?,
                     control: control(section),
                     whole_control: control(&whole),
+                    has_end: [section, &whole].iter().any(|section| section.has_end()),
                 });
             }
             unsupported.get_or_insert(coding);
@@ -150,11 +162,35 @@ mod tests {
                     .to_owned(),
                 control: Some("track2".to_owned()),
                 whole_control: Some("*".to_owned()),
+                has_end: false,
             }
         );
         let jpeg = read(b"m=video 0 RTP/AVP 26\n").expect("video");
         assert!(jpeg.text.ends_with("m=video 9 RTP/AVP 26\r\n"), "{}", jpeg.text);
         assert_eq!(jpeg.control, None);
+    }
+
+    #[test]
+    fn a_recording_is_told_from_a_camera() {
+        for (range, has_end) in [
+            ("npt=0-7.741", true),
+            ("npt=0-", false),
+            ("npt=now-", false),
+            ("npt=0-0.000", false),
+            ("npt=0.0-00:01:40", true),
+            ("clock=20261127T000000Z-20261127T000010Z", true),
+            ("clock=20261127T000000Z-", false),
+            ("nonsense", false),
+        ] {
+            let media = "m=video 0 RTP/AVP 26";
+            for text in
+                [format!("a=range:{range}\n{media}\n"), format!("{media}\na=range:{range}\n")]
+            {
+                let description = read(text.as_bytes()).expect("video");
+                assert_eq!(description.has_end, has_end, "{text}");
+            }
+        }
+        assert!(!read(b"m=video 0 RTP/AVP 26\n").expect("video").has_end);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Payloads of H.264, one by one.
 
 use super::{
-    super::samples::{START, aggregated, given, unit},
+    super::test_payloads::{START, aggregated, given, unit},
     *,
 };
 
@@ -36,23 +36,27 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
             vec![stap(&[&SPS, &PPS]), vec![0x7c, 0xc5, IDR[1], IDR[2]]],
             given(&whole, START),
         ),
-        ("without sets", vec![IDR.into()], given(&[&IDR], Role::Other)),
-        ("one set of two", vec![SPS.into(), IDR.into()], given(&[&SPS, &IDR], Role::Other)),
+        ("without sets", vec![IDR.into()], given(&[&IDR], UnitKind::Other)),
+        ("one set of two", vec![SPS.into(), IDR.into()], given(&[&SPS, &IDR], UnitKind::Other)),
         (
             "without the first slice",
             vec![SPS.into(), PPS.into(), vec![0x65, 0b0101_1000]],
-            given(&[&SPS, &PPS, &[0x65, 0b0101_1000]], Role::Other),
+            given(&[&SPS, &PPS, &[0x65, 0b0101_1000]], UnitKind::Other),
         ),
-        ("inter", vec![INTER.into()], given(&[&INTER], Role::Other)),
+        ("inter", vec![INTER.into()], given(&[&INTER], UnitKind::Other)),
         ("sets alone", vec![stap(&[&SPS, &PPS])], Ok(None)),
-        ("a type to come", vec![vec![30, 1], INTER.into()], given(&[&INTER], Role::Other)),
-        ("no end", vec![vec![0x7c, 0x85, 1]], Err(Refusal::Malformed)),
-        ("no beginning", vec![vec![0x7c, 0x45, 1]], Err(Refusal::Malformed)),
-        ("two beginnings", vec![vec![0x7c, 0x85, 1], vec![0x7c, 0x85, 1]], Err(Refusal::Malformed)),
-        ("cut by another", vec![vec![0x7c, 0x85, 1], IDR.into()], Err(Refusal::Malformed)),
-        ("interleaved", vec![vec![25, 0, 0, 1]], Err(Refusal::Malformed)),
-        ("damaged", vec![vec![0xe5, 0x88]], Err(Refusal::Malformed)),
-        ("a size past the end", vec![vec![0x78, 0, 9, 0x65]], Err(Refusal::Malformed)),
+        ("a type to come", vec![vec![30, 1], INTER.into()], given(&[&INTER], UnitKind::Other)),
+        ("no end", vec![vec![0x7c, 0x85, 1]], Err(DepacketizeError::Malformed)),
+        ("no beginning", vec![vec![0x7c, 0x45, 1]], Err(DepacketizeError::Malformed)),
+        (
+            "two beginnings",
+            vec![vec![0x7c, 0x85, 1], vec![0x7c, 0x85, 1]],
+            Err(DepacketizeError::Malformed),
+        ),
+        ("cut by another", vec![vec![0x7c, 0x85, 1], IDR.into()], Err(DepacketizeError::Malformed)),
+        ("interleaved", vec![vec![25, 0, 0, 1]], Err(DepacketizeError::Malformed)),
+        ("damaged", vec![vec![0xe5, 0x88]], Err(DepacketizeError::Malformed)),
+        ("a size past the end", vec![vec![0x78, 0, 9, 0x65]], Err(DepacketizeError::Malformed)),
     ];
     for (name, payloads, expected) in cases {
         assert_eq!(unit(&mut H264::default(), &payloads), expected, "{name}");
@@ -69,7 +73,7 @@ fn a_start_is_given_the_sets_that_it_lacks() {
     assert_eq!(unit(&mut described, &[other.into(), IDR.into()]), renewed, "one of its own");
     let kept = given(&[&other, &PPS, &IDR], START);
     assert_eq!(unit(&mut described, &[IDR.into()]), kept, "from an earlier unit");
-    assert_eq!(unit(&mut described, &[INTER.into()]), given(&[&INTER], Role::Other));
+    assert_eq!(unit(&mut described, &[INTER.into()]), given(&[&INTER], UnitKind::Other));
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn a_start_is_given_no_set_that_it_does_not_need() {
     let mut described = H264::new(&[SPS.into(), PPS.into(), other.into()]);
     assert_eq!(unit(&mut described, &[IDR.into()]), given(&[&SPS, &PPS, &IDR], START));
     let middle = [0x65, 0b0101_1000];
-    let undecodable = given(&[&middle], Role::Other);
+    let undecodable = given(&[&middle], UnitKind::Other);
     assert_eq!(unit(&mut described, &[middle.into()]), undecodable, "no first slice");
 }
 

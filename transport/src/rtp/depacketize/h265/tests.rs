@@ -1,7 +1,7 @@
 //! Payloads of H.265, one by one.
 
 use super::{
-    super::samples::{START, aggregated, given, unit},
+    super::test_payloads::{START, aggregated, given, unit},
     *,
 };
 
@@ -31,7 +31,7 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
     let cases: [(&str, Vec<Vec<u8>>, Finished); 18] = [
         ("IDR", with(&IDR), whole(&IDR, START)),
         ("CRA", with(&CRA), whole(&CRA, START)),
-        ("BLA", with(&BLA), whole(&BLA, Role::Start { breaks_link: true })),
+        ("BLA", with(&BLA), whole(&BLA, UnitKind::Start { breaks_link: true })),
         ("aggregated", vec![sets.clone(), IDR.into()], whole(&IDR, START)),
         (
             "fragmented",
@@ -43,27 +43,31 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
             ],
             whole(&IDR, START),
         ),
-        ("without sets", vec![IDR.into()], given(&[&IDR], Role::Other)),
+        ("without sets", vec![IDR.into()], given(&[&IDR], UnitKind::Other)),
         (
             "without the video set",
             vec![sps.clone(), PPS.into(), IDR.into()],
-            given(&[&sps, &PPS, &IDR], Role::Other),
+            given(&[&sps, &PPS, &IDR], UnitKind::Other),
         ),
-        ("RASL", vec![RASL.into()], given(&[&RASL], Role::Leading)),
-        ("inter", vec![TRAIL.into()], given(&[&TRAIL], Role::Other)),
-        ("a layer above", vec![TRAIL.into(), ABOVE.into()], given(&[&TRAIL], Role::Other)),
+        ("RASL", vec![RASL.into()], given(&[&RASL], UnitKind::Leading)),
+        ("inter", vec![TRAIL.into()], given(&[&TRAIL], UnitKind::Other)),
+        ("a layer above", vec![TRAIL.into(), ABOVE.into()], given(&[&TRAIL], UnitKind::Other)),
         (
             "a fragmented layer above",
             vec![TRAIL.into(), vec![0x62, 9, 0x81, 1], vec![0x62, 9, 0x41, 1]],
-            given(&[&TRAIL], Role::Other),
+            given(&[&TRAIL], UnitKind::Other),
         ),
         ("sets alone", vec![sets.clone()], Ok(None)),
-        ("no end", vec![vec![0x62, 1, 0x93, 1]], Err(Refusal::Malformed)),
-        ("no beginning", vec![vec![0x62, 1, 0x53, 1]], Err(Refusal::Malformed)),
-        ("cut by another", vec![vec![0x62, 1, 0x93, 1], TRAIL.into()], Err(Refusal::Malformed)),
-        ("PACI", vec![vec![0x64, 1, 0, 0]], Err(Refusal::Malformed)),
-        ("one byte", vec![vec![0x26]], Err(Refusal::Malformed)),
-        ("an empty unit", vec![vec![0x60, 1, 0, 0]], Err(Refusal::Malformed)),
+        ("no end", vec![vec![0x62, 1, 0x93, 1]], Err(DepacketizeError::Malformed)),
+        ("no beginning", vec![vec![0x62, 1, 0x53, 1]], Err(DepacketizeError::Malformed)),
+        (
+            "cut by another",
+            vec![vec![0x62, 1, 0x93, 1], TRAIL.into()],
+            Err(DepacketizeError::Malformed),
+        ),
+        ("PACI", vec![vec![0x64, 1, 0, 0]], Err(DepacketizeError::Malformed)),
+        ("one byte", vec![vec![0x26]], Err(DepacketizeError::Malformed)),
+        ("an empty unit", vec![vec![0x60, 1, 0, 0]], Err(DepacketizeError::Malformed)),
     ];
     for (name, payloads, expected) in cases {
         assert_eq!(unit(&mut H265::default(), &payloads), expected, "{name}");

@@ -1,0 +1,119 @@
+//! Zones of the picture as options: sent to a server, or used here.
+
+use media::{Score, Zone, Zones};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Zones that are watched.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Zones")]
+pub struct ZoneArgs {
+    /// Name a part of the picture, by its corners as distances from the left and from the top, 0 to 1: what moves
+    /// there is told with the name; up to 16
+    #[arg(long = "zone", value_name = "NAME=X,Y;X,Y;X,Y..", value_parser = zone)]
+    zones: Vec<Zone>,
+    /// Ignore what moves outside of the zones
+    #[arg(long, requires = "zones")]
+    zones_only: bool,
+}
+
+/// Zones as fields of an ingest.
+#[derive(Serialize, Default)]
+pub struct ZoneFields {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    zones: Vec<ZoneField>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    activity_zones_only: bool,
+}
+
+#[derive(Serialize)]
+struct ZoneField {
+    name: String,
+    polygon: Vec<[f64; 2]>,
+}
+
+impl ZoneArgs {
+    /// The zones.
+    pub fn zones(&self) -> Result<Zones, CliError> {
+        if self.zones.len() > Zone::MAX {
+            return Err(CliError::Usage(format!("{} zones at most", Zone::MAX)));
+        }
+        let names: std::collections::HashSet<_> = self.zones.iter().map(|it| &it.name).collect();
+        if names.len() < self.zones.len() {
+            return Err(CliError::Usage("two zones have one name".to_owned()));
+        }
+        Ok(Zones { zones: self.zones.clone(), only: self.zones_only })
+    }
+
+    /// The zones as a server takes them.
+    pub fn fields(&self) -> Result<ZoneFields, CliError> {
+        let corners =
+            |zone: &Zone| zone.polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
+        let field = |zone: &Zone| ZoneField { name: zone.name.clone(), polygon: corners(zone) };
+        let Zones { zones, only } = self.zones()?;
+        Ok(ZoneFields { zones: zones.iter().map(field).collect(), activity_zones_only: only })
+    }
+}
+
+fn zone(text: &str) -> Result<Zone, String> {
+    // A name may have the sign itself.
+    let (name, corners) = text.rsplit_once('=').ok_or("needs NAME=X,Y;X,Y;X,Y")?;
+    if name.is_empty() {
+        return Err("needs a name before the =".to_owned());
+    }
+    let side = |text: &str| text.trim().parse().ok().and_then(|side| Score::from_f64(side).ok());
+    let corner = |text: &str| {
+        let found = text.split_once(',').and_then(|(x, y)| Some((side(x)?, side(y)?)));
+        found.ok_or_else(|| format!("{text:?} is no corner: two numbers in 0 to 1"))
+    };
+    let polygon: Vec<_> = corners.split(';').map(corner).collect::<Result<_, _>>()?;
+    match polygon.len() {
+        3..=Zone::CORNERS_MAX => Ok(Zone { name: name.to_owned(), polygon }),
+        _ => Err(format!("needs 3 to {} corners", Zone::CORNERS_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_a_name_and_its_corners() {
+        let many = vec!["0,0"; Zone::CORNERS_MAX + 1].join(";");
+        let rows = [
+            ("door=0,0;0.5,0;0.5,1", Ok(("door", 3))),
+            ("a=b=0,0; 1,0 ;1,1;0,1", Ok(("a=b", 4))),
+            ("door", Err("NAME=")),
+            ("=0,0;1,0;1,1", Err("name")),
+            ("door=0,0;1,0", Err("3 to 32 corners")),
+            (&format!("door={many}"), Err("3 to 32 corners")),
+            ("door=0,0;1.5,0;1,1", Err("1.5,0")),
+            ("door=0,0;1;1,1", Err("\"1\" is no corner")),
+        ];
+        for (text, expected) in rows {
+            match (zone(text), expected) {
+                (Ok(zone), Ok((name, corners))) => {
+                    assert_eq!((&*zone.name, zone.polygon.len()), (name, corners), "{text}");
+                }
+                (Err(told), Err(part)) => assert!(told.contains(part), "{text}: {told}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn zones_are_sent_as_the_server_takes_them() {
+        let square = zone("yard=0,0;1,0;1,0.25").expect("a zone");
+        let args = |zones| ZoneArgs { zones, zones_only: true };
+        let fields = args(vec![square.clone()]).fields().expect("one zone");
+        let sent = serde_json::to_string(&fields).expect("JSON");
+        let expected = r#"{"zones":[{"name":"yard","polygon":[[0.0,0.0],[1.0,0.0],[1.0,0.25]]}],"activity_zones_only":true}"#;
+        assert_eq!(sent, expected);
+        let none = ZoneArgs::default().fields().expect("no zones");
+        assert_eq!(serde_json::to_string(&none).expect("JSON"), "{}");
+        assert!(args(vec![square.clone(); 2]).zones().is_err(), "one name twice");
+        let many = (0..17).map(|at| Zone { name: at.to_string(), ..square.clone() });
+        assert!(args(many.collect()).zones().is_err(), "17 zones");
+    }
+}

@@ -1,0 +1,374 @@
+//! A decoded libav frame as a [`HostPicture`], or as one that a device keeps.
+
+use std::{ffi::CStr, ptr::NonNull, sync::Arc};
+
+use ffmpeg_next::ffi;
+use media::{Extent, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling};
+
+use super::{
+    AvError,
+    cuda::{CopyDestination, CudaCopier},
+    device_frame::{DeviceFrame, DeviceFrameOwner},
+    packet::known,
+    place::Place,
+};
+use crate::DecodeError;
+
+/// Owns an `AVFrame` that a decoder has filled, or none yet.
+pub(crate) struct RawFrame {
+    raw: NonNull<ffi::AVFrame>,
+    /// Of a picture that stays on its device.
+    pub(super) keeper: Option<DeviceFrameOwner>,
+}
+
+/// Facts about a frame, and its pixels.
+pub(crate) struct DecodedFrame {
+    pub(crate) extent: Extent,
+    pub(crate) layout: PixelLayout,
+    pub(crate) pixels: Pixels,
+}
+
+// SAFETY: owned by this value; the buffers behind it are counted atomically by libav.
+unsafe impl Send for RawFrame {}
+
+impl RawFrame {
+    pub(super) fn empty() -> Result<RawFrame, AvError> {
+        // SAFETY: plain allocation.
+        let raw = NonNull::new(unsafe { ffi::av_frame_alloc() }).ok_or(AvError::NO_MEMORY)?;
+        Ok(RawFrame { raw, keeper: None })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ffi::AVFrame {
+        self.raw.as_ptr()
+    }
+
+    fn raw(&self) -> &ffi::AVFrame {
+        // SAFETY: valid for as long as self.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// libav's number of the pixel format.
+    pub(super) fn format(&self) -> i32 {
+        self.raw().format
+    }
+
+    /// Gives it the time and the range that its container does not carry.
+    pub(crate) fn set_times(&mut self, pts: Option<i64>, is_full_range: bool) {
+        // SAFETY: owned by this value; plain fields of a frame that nobody else has.
+        let raw = unsafe { self.raw.as_mut() };
+        raw.pts = pts.unwrap_or(ffi::AV_NOPTS_VALUE);
+        raw.best_effort_timestamp = raw.pts;
+        if is_full_range {
+            raw.color_range = ffi::AVColorRange::AVCOL_RANGE_JPEG;
+        }
+    }
+
+    /// A copy of a device's picture in this machine's memory, with its times, marks and edges. `copier` is
+    /// there for a picture in CUDA's memory.
+    pub(super) fn downloaded(&self, copier: Option<&CudaCopier>) -> Result<RawFrame, String> {
+        let said = |error: AvError| error.to_string();
+        let mut copy = RawFrame::empty().map_err(said)?;
+        match copier {
+            Some(copier) => {
+                let format = self.pool().ok_or("a picture of no device")?.sw_format;
+                copy.take_memory(format as i32, self.size()).map_err(said)?;
+                copier.copy(self, &mut copy, format, CopyDestination::Host)?;
+            }
+            // SAFETY: both frames are valid and the copy is empty; the device's picture is only read.
+            None => AvError::check(unsafe {
+                ffi::av_hwframe_transfer_data(copy.as_ptr(), self.as_ptr(), 0)
+            })
+            .map(drop)
+            .map_err(said)?,
+        }
+        copy.take_marks(self).map_err(said)?;
+        let uncut = ffi::AV_FRAME_CROP_UNALIGNED as i32;
+        // SAFETY: a valid frame of our own. libav leaves the left and upper edges of a device's picture to
+        // be cut off here.
+        AvError::check(unsafe { ffi::av_frame_apply_cropping(copy.as_ptr(), uncut) })
+            .map_err(said)?;
+        Ok(copy)
+    }
+
+    /// Gives an empty frame memory of this machine for a picture.
+    fn take_memory(&mut self, format: i32, (width, height): (i32, i32)) -> Result<(), AvError> {
+        // SAFETY: plain fields of a frame of our own, for which libav then allocates.
+        unsafe {
+            let raw = self.raw.as_mut();
+            (raw.format, raw.width, raw.height) = (format, width, height);
+            AvError::check(ffi::av_frame_get_buffer(raw, 0)).map(drop)
+        }
+    }
+
+    /// Gives it all of `other` but its samples.
+    pub(super) fn take_marks(&mut self, other: &RawFrame) -> Result<(), AvError> {
+        // SAFETY: both frames are valid, and this one is our own.
+        unsafe {
+            AvError::check(ffi::av_frame_copy_props(self.as_ptr(), other.as_ptr()))?;
+            let raw = self.raw.as_mut();
+            (raw.width, raw.height) = other.size();
+        }
+        Ok(())
+    }
+
+    /// Columns and rows.
+    pub(super) fn size(&self) -> (i32, i32) {
+        (self.raw().width, self.raw().height)
+    }
+
+    /// Returns the start of a plane, in whatever memory, and the bytes between its rows.
+    pub(super) fn plane_at(&self, plane: usize) -> (*mut u8, i32) {
+        (self.raw().data[plane], self.raw().linesize[plane])
+    }
+
+    /// Returns the pool of a device's picture.
+    pub(super) fn pool(&self) -> Option<&ffi::AVHWFramesContext> {
+        // SAFETY: null, or a reference to an initialised pool, whose data is of this type; it lives as long
+        // as the frame.
+        unsafe { self.raw().hw_frames_ctx.as_ref().map(|held| &*held.data.cast()) }
+    }
+
+    /// Its left or upper edge has still to be cut off.
+    pub(super) fn is_cut_before(&self) -> bool {
+        (self.raw().crop_left, self.raw().crop_top) != (0, 0)
+    }
+
+    /// Luma and chroma have rows of the same length in memory.
+    pub(super) fn has_one_pitch(&self) -> bool {
+        let [luma, chroma, ..] = self.raw().linesize;
+        luma > 0 && luma == chroma
+    }
+
+    /// Returns the range of its codes: those of black and white.
+    pub(super) fn range(&self) -> ffi::AVColorRange {
+        self.raw().color_range
+    }
+
+    /// The time that the container gave, or libav's best guess from decode times.
+    pub(crate) fn pts(&self) -> Option<i64> {
+        known(self.raw().best_effort_timestamp)
+    }
+
+    /// The time of the packet it came from, as it was sent.
+    pub(crate) fn packet_pts(&self) -> Option<i64> {
+        known(self.raw().pts)
+    }
+
+    /// The decoder filled gaps, or got bytes that the demuxer called damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        let raw = self.raw();
+        raw.flags & ffi::AV_FRAME_FLAG_CORRUPT != 0 || raw.decode_error_flags != 0
+    }
+
+    pub(crate) fn extent(&self) -> Option<Extent> {
+        let raw = self.raw();
+        Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
+    }
+
+    /// Checks the layout and every plane, then lends the pixels where they are; the picture has `place`.
+    pub(crate) fn into_shown(mut self, place: &mut Place) -> Result<DecodedFrame, DecodeError> {
+        let Some(keeper) = self.keeper.take() else {
+            let picture = self.into_picture()?;
+            let (extent, layout) = (picture.extent, picture.layout);
+            return Ok(DecodedFrame { extent, layout, pixels: Pixels::Host(place.lend(picture)) });
+        };
+        let unsupported = self.unsupported();
+        let shown = self.extent().zip(DeviceFrame::new(self, keeper));
+        let (extent, (layout, picture)) = shown.ok_or(unsupported)?;
+        Ok(DecodedFrame { extent, layout, pixels: Pixels::Device(Arc::new(picture)) })
+    }
+
+    fn unsupported(&self) -> DecodeError {
+        DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) }
+    }
+
+    /// As [`RawFrame::into_shown`], of a frame in this machine's memory.
+    pub(super) fn into_picture(self) -> Result<HostFrame, DecodeError> {
+        let raw = self.raw();
+        let unsupported = || self.unsupported();
+        let extent = self.extent().ok_or_else(unsupported)?;
+        let shape = Shape::of(raw.format).ok_or_else(unsupported)?;
+        let layout = shape.layout(raw.color_range);
+        let picture = HostFrame { frame: self, extent, layout, shape };
+        let chroma_is_whole =
+            layout.subsampling == Subsampling::Gray || picture.try_chroma().is_some();
+        if picture.try_luma().is_none() || !chroma_is_whole {
+            return Err(DecodeError::UnsupportedPixelFormat {
+                name: format!("{} with missing planes", format_name(picture.frame.raw().format)),
+            });
+        }
+        Ok(picture)
+    }
+}
+
+impl Drop for RawFrame {
+    fn drop(&mut self) {
+        let mut raw = self.as_ptr();
+        // SAFETY: made by `av_frame_alloc`, freed once; drops its references to the buffers.
+        unsafe { ffi::av_frame_free(&mut raw) };
+    }
+}
+
+/// A checked frame; the pixels live as long as it does.
+pub(super) struct HostFrame {
+    frame: RawFrame,
+    extent: Extent,
+    layout: PixelLayout,
+    shape: Shape,
+}
+
+// SAFETY: the frame is never written after it was decoded (decoders keep reading their
+// reference frames, and libav copies on write), so views from several threads are reads only.
+unsafe impl Sync for HostFrame {}
+
+impl HostFrame {
+    /// Gives its pixels back to libav; nobody may look at them any more.
+    pub(super) fn release(&mut self) {
+        // SAFETY: a valid frame of our own, which stays one without pixels.
+        unsafe { ffi::av_frame_unref(self.frame.as_ptr()) };
+    }
+
+    fn plane(&self, index: usize, offset: usize, step: usize, extent: Extent) -> Option<Plane<'_>> {
+        let raw = self.frame.raw();
+        let stride = usize::try_from(raw.linesize[index]).ok().filter(|&stride| stride > 0)?;
+        let data = raw.data[index];
+        if data.is_null() {
+            return None;
+        }
+        let row = ((extent.width as usize - 1) * step + 1) * self.layout.sample.bytes();
+        let bytes = stride.checked_mul(extent.height as usize - 1)?.checked_add(row)?;
+        // SAFETY: libav guarantees `linesize` bytes for every row but the last and a full row
+        // of samples for the last; `offset` only moves to the second sample of a pair.
+        let data = unsafe { std::slice::from_raw_parts(data.add(offset), bytes) };
+        Plane::new(data, stride, extent, self.layout.sample, step)
+    }
+
+    fn try_luma(&self) -> Option<Plane<'_>> {
+        self.plane(0, 0, 1, self.extent)
+    }
+
+    fn try_chroma(&self) -> Option<[Plane<'_>; 2]> {
+        let extent = self.layout.subsampling.chroma_extent(self.extent)?;
+        let step = if self.layout.interleaved_chroma { 2 } else { 1 };
+        let [u, v] = self.shape.chroma;
+        Some([self.plane(u.0, u.1, step, extent)?, self.plane(v.0, v.1, step, extent)?])
+    }
+}
+
+impl HostPicture for HostFrame {
+    fn luma(&self) -> Plane<'_> {
+        self.try_luma().expect("checked when the picture was made")
+    }
+
+    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
+        self.try_chroma()
+    }
+}
+
+/// Properties of a libav pixel format for reading it; `None` for all that is not YUV planes.
+#[derive(Clone, Copy)]
+struct Shape {
+    subsampling: Subsampling,
+    sample: Sample,
+    interleaved: bool,
+    /// Plane and byte offset of the first U and of the first V sample.
+    chroma: [(usize, usize); 2],
+    always_full_range: bool,
+}
+
+impl Shape {
+    fn of(format: i32) -> Option<Shape> {
+        let descriptor = descriptor(format)?;
+        let refused = ffi::AV_PIX_FMT_FLAG_RGB
+            | ffi::AV_PIX_FMT_FLAG_PAL
+            | ffi::AV_PIX_FMT_FLAG_BITSTREAM
+            | ffi::AV_PIX_FMT_FLAG_HWACCEL
+            | ffi::AV_PIX_FMT_FLAG_FLOAT
+            | ffi::AV_PIX_FMT_FLAG_BAYER;
+        if descriptor.flags & refused as u64 != 0 {
+            return None;
+        }
+        let luma = descriptor.comp[0];
+        let sample = match (luma.depth, luma.shift) {
+            (8, 0) => Sample::U8,
+            (9..=16, shift) if descriptor.flags & ffi::AV_PIX_FMT_FLAG_BE as u64 == 0 => {
+                Sample::U16 { shift: u8::try_from(luma.depth + shift - 8).ok()? }
+            }
+            _ => return None,
+        };
+        let bytes = sample.bytes() as i32;
+        if luma.plane != 0 || luma.offset != 0 || luma.step != bytes {
+            return None;
+        }
+        let shape = |subsampling, interleaved, chroma| Shape {
+            subsampling,
+            sample,
+            interleaved,
+            chroma,
+            always_full_range: static_name(descriptor).to_bytes().starts_with(b"yuvj"),
+        };
+        if descriptor.nb_components < 3 {
+            return Some(shape(Subsampling::Gray, false, [(0, 0); 2]));
+        }
+        let subsampling = match (descriptor.log2_chroma_w, descriptor.log2_chroma_h) {
+            (1, 1) => Subsampling::Yuv420,
+            (1, 0) => Subsampling::Yuv422,
+            (0, 1) => Subsampling::Yuv440,
+            (2, 0) => Subsampling::Yuv411,
+            (0, 0) => Subsampling::Yuv444,
+            _ => return None,
+        };
+        let (u, v) = (descriptor.comp[1], descriptor.comp[2]);
+        let interleaved = match (u.plane, v.plane) {
+            (1, 2) if u.step == bytes && v.step == bytes => false,
+            (1, 1) if u.step == 2 * bytes && v.step == 2 * bytes => true,
+            _ => return None,
+        };
+        let at = |component: ffi::AVComponentDescriptor| {
+            Some((usize::try_from(component.plane).ok()?, usize::try_from(component.offset).ok()?))
+        };
+        Some(shape(subsampling, interleaved, [at(u)?, at(v)?]))
+    }
+
+    fn layout(&self, range: ffi::AVColorRange) -> PixelLayout {
+        let full = self.always_full_range || range == ffi::AVColorRange::AVCOL_RANGE_JPEG;
+        PixelLayout {
+            subsampling: self.subsampling,
+            sample: self.sample,
+            interleaved_chroma: self.interleaved,
+            range: if full { SampleRange::Full } else { SampleRange::Limited },
+        }
+    }
+}
+
+/// Returns the storage of a libav pixel format; `None` where it is not YUV planes.
+pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLayout> {
+    Shape::of(format).map(|shape| shape.layout(range))
+}
+
+/// libav's name of a pixel format.
+pub(super) fn format_name(format: i32) -> String {
+    descriptor(format).map_or(c"unknown", static_name).to_string_lossy().into_owned()
+}
+
+fn static_name(descriptor: &'static ffi::AVPixFmtDescriptor) -> &'static CStr {
+    if descriptor.name.is_null() {
+        return c"unknown";
+    }
+    // SAFETY: descriptors are static and their names are C strings.
+    unsafe { CStr::from_ptr(descriptor.name) }
+}
+
+pub(super) fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor> {
+    // SAFETY: returns null or a pointer into a static table.
+    unsafe { ffi::av_pix_fmt_desc_get(named(format)?).as_ref() }
+}
+
+/// The pixel format of this number.
+pub(super) fn named(format: i32) -> Option<ffi::AVPixelFormat> {
+    let known = 0..ffi::AVPixelFormat::AV_PIX_FMT_NB as i32;
+    // SAFETY: the C enumerators run from 0 to NB without a gap, so `format` is one of them.
+    known
+        .contains(&format)
+        .then(|| unsafe { std::mem::transmute::<i32, ffi::AVPixelFormat>(format) })
+}

@@ -1,0 +1,163 @@
+//! Pictures that stay in the memory of the NVIDIA device that decoded them.
+//!
+//! A decoder has few surfaces and wants each of them back, so a picture is copied within the device,
+//! to memory of a pool that grows to as many pictures as are kept at once. It is fetched when somebody
+//! asks for its samples; when that fails, the decoder it came from is told that its device is lost.
+
+use std::{
+    ptr::NonNull,
+    sync::{Arc, OnceLock},
+};
+
+use ffmpeg_next::ffi;
+use media::{DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, Subsampling};
+
+use super::{
+    AvError,
+    av_frame::{HostFrame, RawFrame, layout_of},
+    callbacks::CallbackState,
+    cuda::{CopyDestination, CudaCopier},
+};
+
+/// Device that keeps a picture.
+#[derive(Clone)]
+pub(super) struct DeviceFrameOwner {
+    /// The NVIDIA device, counted from 0.
+    pub number: u32,
+    pub copier: Arc<CudaCopier>,
+    /// Of the decoder that gave it.
+    pub guard: Arc<CallbackState>,
+}
+
+/// Memory of a device for pictures of one size and storage.
+pub(super) struct Pool(NonNull<ffi::AVBufferRef>);
+
+// SAFETY: libav counts references to a pool atomically and locks what it hands out.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// For pictures like `frame`, which a device decoded.
+    fn like(frame: &RawFrame) -> Result<Pool, AvError> {
+        let source = frame.pool().ok_or(AvError::INVALID)?;
+        // SAFETY: a valid reference to the device that the pool of a valid frame holds.
+        let raw = unsafe { ffi::av_hwframe_ctx_alloc(source.device_ref) };
+        let pool = Pool(NonNull::new(raw).ok_or(AvError::NO_MEMORY)?);
+        // SAFETY: plain fields of a pool that is not initialised yet, of the type that libav says.
+        unsafe {
+            let own = (*pool.0.as_ptr()).data.cast::<ffi::AVHWFramesContext>();
+            (*own).format = source.format;
+            (*own).sw_format = source.sw_format;
+            (*own).width = source.width;
+            (*own).height = source.height;
+            AvError::check(ffi::av_hwframe_ctx_init(pool.0.as_ptr()))?;
+        }
+        Ok(pool)
+    }
+
+    fn is_like(&self, frame: &RawFrame) -> bool {
+        // SAFETY: an initialised pool, of the type that libav says.
+        let own = unsafe { &*(*self.0.as_ptr()).data.cast::<ffi::AVHWFramesContext>() };
+        let shape = |of: &ffi::AVHWFramesContext| (of.format, of.sw_format, of.width, of.height);
+        frame.pool().is_some_and(|source| shape(source) == shape(own))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: one reference, given up once; pictures have their own.
+        unsafe { ffi::av_buffer_unref(&mut raw) };
+    }
+}
+
+/// A copy of `frame` in memory of `pool`, which is replaced where it is not for such pictures; `None` for
+/// one that only the host can read: planes of other kinds, or edges to be cut off on the left or above.
+pub(super) fn keep(
+    frame: &RawFrame,
+    pool: &mut Option<Pool>,
+    keeper: DeviceFrameOwner,
+) -> Result<Option<RawFrame>, String> {
+    let is_semi_planar = stored(frame).is_some_and(|layout| {
+        layout.subsampling == Subsampling::Yuv420 && layout.interleaved_chroma
+    });
+    if !is_semi_planar || frame.is_cut_before() {
+        return Ok(None);
+    }
+    let said = |error: AvError| error.to_string();
+    let pool = match pool.take_if(|pool| pool.is_like(frame)) {
+        Some(fitting) => pool.insert(fitting),
+        None => pool.insert(Pool::like(frame).map_err(said)?),
+    };
+    let mut kept = RawFrame::empty().map_err(said)?;
+    // SAFETY: an initialised pool and an empty frame, which is given memory of it.
+    let given = unsafe { ffi::av_hwframe_get_buffer(pool.0.as_ptr(), kept.as_ptr(), 0) };
+    AvError::check(given).map_err(said)?;
+    let format = frame.pool().ok_or("a picture of no device")?.sw_format;
+    keeper.copier.copy(frame, &mut kept, format, CopyDestination::Device)?;
+    kept.take_marks(frame).map_err(said)?;
+    kept.keeper = Some(keeper);
+    Ok(kept.has_one_pitch().then_some(kept))
+}
+
+/// Returns the storage of a device's picture; `None` where that is not as YUV planes.
+fn stored(frame: &RawFrame) -> Option<PixelLayout> {
+    let pool = frame.pool()?;
+    layout_of(pool.sw_format as i32, frame.range())
+}
+
+/// A kept picture.
+pub(super) struct DeviceFrame {
+    frame: RawFrame,
+    keeper: DeviceFrameOwner,
+    /// Once somebody has asked for it.
+    host: OnceLock<Result<Arc<HostFrame>, PixelsLost>>,
+}
+
+// SAFETY: the frame is not written after it was copied, so views from several threads are reads only; the
+// driver takes copies from any thread.
+unsafe impl Sync for DeviceFrame {}
+
+impl DeviceFrame {
+    pub(super) fn new(
+        frame: RawFrame,
+        keeper: DeviceFrameOwner,
+    ) -> Option<(PixelLayout, DeviceFrame)> {
+        let layout = stored(&frame)?;
+        Some((layout, DeviceFrame { frame, keeper, host: OnceLock::new() }))
+    }
+
+    fn once_fetched(&self) -> Result<&Arc<HostFrame>, PixelsLost> {
+        self.host.get_or_init(|| self.fetch().map(Arc::new)).as_ref().map_err(Clone::clone)
+    }
+
+    fn fetch(&self) -> Result<HostFrame, PixelsLost> {
+        let fetched = self.frame.downloaded(Some(&self.keeper.copier));
+        let picture =
+            fetched.and_then(|frame| frame.into_picture().map_err(|error| error.to_string()));
+        picture.map_err(|reason| {
+            let lost = PixelsLost { reason };
+            self.keeper.guard.lose(lost.to_string());
+            lost
+        })
+    }
+}
+
+impl DevicePicture for DeviceFrame {
+    fn surface(&self) -> DeviceSurface {
+        let [(luma, pitch), (chroma, _)] = [0, 1].map(|plane| self.frame.plane_at(plane));
+        let (luma, chroma, pitch) =
+            (luma.addr() as u64, chroma.addr() as u64, pitch.cast_unsigned());
+        // SAFETY: `keep` checked that both planes have this pitch. The frame holds its memory, which
+        // libav took of the device's primary context; the copy was given to the default stream and nothing
+        // writes a frame that was handed out.
+        unsafe { DeviceSurface::new(self.keeper.number, luma, chroma, pitch) }
+    }
+
+    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+        self.once_fetched().map(|picture| picture.as_ref() as &dyn HostPicture)
+    }
+
+    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+        self.once_fetched().map(|picture| Arc::clone(picture) as Arc<dyn HostPicture>)
+    }
+}

@@ -1,0 +1,147 @@
+//! Raw pictures out of a NUT stream.
+
+use std::{
+    io::{self, Read},
+    ptr::NonNull,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ffmpeg_next::ffi;
+
+use super::{AvError, Format, RawFrame};
+use crate::DecodeError;
+
+/// Milliseconds of a second, in which times are told.
+const TOLD: ffi::AVRational = ffi::AVRational { num: 1, den: 1000 };
+
+/// Start of the last part that a muxer writes: the index (NUT 2.4, `index_startcode`).
+const INDEX: [u8; 8] = *b"NX\xdd\x67\x2f\x23\xe6\x4e";
+
+/// Bytes that the demuxer may have read ahead when it hands out a picture.
+const AHEAD_BYTES: usize = 256 << 10;
+/// Bytes behind the last picture in which the index is looked for: it begins there, and takes some
+/// bytes a picture.
+const TAIL_BYTES_MAX: usize = 4 << 20;
+
+/// The bytes that came since about the latest picture.
+#[derive(Clone, Default)]
+struct Tail(Arc<Mutex<Vec<u8>>>);
+
+impl Tail {
+    fn push(&self, bytes: &[u8]) {
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(bytes);
+        if tail.len() > TAIL_BYTES_MAX {
+            shorten(&mut tail);
+        }
+    }
+
+    /// A picture was handed out.
+    fn begin_anew(&self) {
+        shorten(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn has_index(&self) -> bool {
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.windows(INDEX.len()).any(|bytes| bytes == INDEX)
+    }
+}
+
+fn shorten(tail: &mut Vec<u8>) {
+    let excess = tail.len().saturating_sub(AHEAD_BYTES);
+    tail.drain(..excess);
+}
+
+struct Tailed {
+    bytes: Box<dyn Read + Send>,
+    tail: Tail,
+}
+
+impl Read for Tailed {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = self.bytes.read(out)?;
+        self.tail.push(&out[..len]);
+        Ok(len)
+    }
+}
+
+/// Bytes that the lines of raw pictures are a multiple of.
+const ALIGNMENT: i32 = 1;
+
+/// Reads raw pictures with their times.
+pub(crate) struct NutFrames {
+    format: Format,
+    /// Gives the bytes of a packet the shape of a picture.
+    shaper: NonNull<ffi::AVCodecContext>,
+    timebase: ffi::AVRational,
+    tail: Tail,
+}
+
+// SAFETY: owned by this value and used by one thread at a time.
+unsafe impl Send for NutFrames {}
+
+impl NutFrames {
+    pub(crate) fn open(output: Box<dyn Read + Send>) -> Result<NutFrames, DecodeError> {
+        let tail = Tail::default();
+        let format = Format::open_nut(Box::new(Tailed { bytes: output, tail: tail.clone() }))?;
+        let failed =
+            |call| move |error: AvError| DecodeError::Libav { call, detail: error.to_string() };
+        let facts = format.stream(0).ok_or(DecodeError::NoVideoStream { streams: 0 })?;
+        // SAFETY: a static descriptor, or null, which is an error of the next call.
+        let decoder = unsafe { ffi::avcodec_find_decoder(ffi::AVCodecID::AV_CODEC_ID_RAWVIDEO) };
+        // SAFETY: as above.
+        let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
+            .ok_or(AvError::NO_MEMORY)
+            .map_err(failed("avcodec_alloc_context3"))?;
+        let timebase = facts.parameters.timebase();
+        let pictures = NutFrames { format, shaper: raw, timebase, tail };
+        // SAFETY: both are valid and the context is not open yet.
+        unsafe {
+            let raw = raw.as_ptr();
+            AvError::check(ffi::avcodec_parameters_to_context(raw, facts.parameters.as_ptr()))
+                .map_err(failed("avcodec_parameters_to_context"))?;
+            AvError::check(ffi::avcodec_open2(raw, decoder, std::ptr::null_mut()))
+                .map_err(failed("avcodec_open2"))?;
+        }
+        Ok(pictures)
+    }
+
+    /// The next picture, its time in thousandths of a second.
+    pub(crate) fn next(&mut self) -> Result<Option<RawFrame>, AvError> {
+        let Some(packet) = self.format.read()? else { return Ok(None) };
+        self.tail.begin_anew();
+        let frame = RawFrame::empty()?;
+        // SAFETY: all are valid; a raw picture comes out at once.
+        unsafe {
+            // The stream's head says its size once: a picture of another is of another shape.
+            let shape = self.shaper.as_ref();
+            let size =
+                ffi::av_image_get_buffer_size(shape.pix_fmt, shape.width, shape.height, ALIGNMENT);
+            if (*packet.as_ptr()).size != size {
+                return Err(AvError::INVALID);
+            }
+            AvError::check(ffi::avcodec_send_packet(self.shaper.as_ptr(), packet.as_ptr()))?;
+            AvError::check(ffi::avcodec_receive_frame(self.shaper.as_ptr(), frame.as_ptr()))?;
+            let raw = frame.as_ptr();
+            if (*raw).pts != ffi::AV_NOPTS_VALUE {
+                (*raw).pts = ffi::av_rescale_q((*raw).pts, self.timebase, TOLD);
+            }
+        }
+        Ok(Some(frame))
+    }
+}
+
+impl NutFrames {
+    /// The output came to its end, which whoever dies does not write.
+    pub(crate) fn ended_whole(&self) -> bool {
+        self.tail.has_index()
+    }
+}
+
+impl Drop for NutFrames {
+    fn drop(&mut self) {
+        let mut raw = self.shaper.as_ptr();
+        // SAFETY: made by `avcodec_alloc_context3`, freed once.
+        unsafe { ffi::avcodec_free_context(&mut raw) };
+    }
+}

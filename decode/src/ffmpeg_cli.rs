@@ -1,0 +1,233 @@
+//! An external ffmpeg program as a decoder: coded pictures into its input, raw ones out of its output.
+//!
+//! It is given one stream as IVF, whose times are our own integers, and answers in NUT, which keeps
+//! them. It decodes with the decoder that libav would be asked for, so that its bits are the same. What
+//! it complains of, what it leaves out, a stream that changes its size or format, and what is said in
+//! another way than was agreed ends it, and libav's own decoder goes on. Starts no process: whoever owns
+//! the sandbox does.
+
+mod format_change;
+mod ivf;
+mod pipe_threads;
+mod stderr_scan;
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Read, Write},
+    sync::Arc,
+};
+
+use media::Codec;
+
+use crate::{
+    BackendError, DecodeError, Limits,
+    decoder::{DecoderFactory, FrameDecoder},
+    ffi::{AvError, OnDamage, Output, Packet, Parameters, RawFrame, decoder_name},
+};
+use format_change::FormatChangeDetector;
+use ivf::Rewriter;
+use pipe_threads::{PipeThreads, ProgramOutput};
+
+/// Times are counted from here, so that none is negative.
+const TIME_ZERO: i64 = 1 << 40;
+/// libav's word for no time.
+const NO_TIME: i64 = i64::MIN;
+/// Times up to here keep their value in every unit that the program counts in.
+const TIME_MAX: i64 = 1 << 50;
+
+/// Input of a program.
+pub trait ProgramInput: Write + Send {
+    /// Nothing follows.
+    fn end(&mut self) -> io::Result<()>;
+}
+
+/// The ends of a program that was started.
+pub struct FfmpegPipes {
+    /// Its input.
+    pub input: Box<dyn ProgramInput>,
+    /// Its output, up to its end.
+    pub output: Box<dyn Read + Send>,
+    /// Its stderr; reading it never waits, and text that does not fit is dropped.
+    pub said: Box<dyn Read + Send>,
+    /// Ends input and output, whoever waits at them.
+    pub hang_up: Box<dyn FnOnce() -> io::Result<()> + Send>,
+}
+
+/// Starts the program with [`arguments`] of this codec.
+pub type SpawnFn = dyn Fn(Codec) -> io::Result<FfmpegPipes> + Send + Sync;
+
+/// Returns the arguments of the program that decode a stream of `codec` on `threads` threads.
+pub fn arguments(codec: Codec, threads: usize) -> Vec<String> {
+    let decoder = decoder_name(codec).to_string_lossy().into_owned();
+    // H.264 tells of concealed damage at the level of `info`.
+    let line = format!(
+        "-hide_banner -nostdin -nostats -loglevel repeat+level+info -xerror -err_detect explode -copyts \
+         -dts_error_threshold 1000000000000 -noautorotate -filter_threads 1 -threads {threads} \
+         -f ivf -c:v {decoder} -i pipe:0 -map 0:v:0 -fps_mode passthrough -enc_time_base -1 \
+         -autoscale 0 -c:v rawvideo -f nut -flush_packets 1 pipe:1"
+    );
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Opens decoders that are programs of their own.
+pub(crate) struct FfmpegFactory {
+    pub(crate) start: Arc<SpawnFn>,
+}
+
+impl DecoderFactory for FfmpegFactory {
+    fn open(
+        &self,
+        codec: Codec,
+        parameters: Option<&Parameters>,
+        on_damage: OnDamage,
+        limits: Limits,
+    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
+        let refused = |detail: String| BackendError::Refused { call: "ffmpeg".to_owned(), detail };
+        let Some(parameters) = parameters else {
+            return Err(refused("it does not decode pictures as they come".to_owned()));
+        };
+        let extent = parameters.extent().ok_or_else(|| refused("no picture size".to_owned()))?;
+        let rewriter = Rewriter::new(codec, parameters.extradata())
+            .ok_or_else(|| refused(format!("{} is not asked of it", codec.name())))?;
+        let conversation = (self.start)(codec).map_err(|error| refused(error.to_string()))?;
+        let talk = PipeThreads::start(conversation, ivf::header(codec, extent), limits)
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(Box::new(ProgramDecoder {
+            name: format!("ffmpeg-cli:{}", decoder_name(codec).to_string_lossy()),
+            on_damage,
+            is_full_range: parameters.is_full_range(),
+            rewriter,
+            geometry: FormatChangeDetector::new(codec),
+            talk,
+            discarded: BTreeSet::new(),
+            is_untimed: None,
+            last: None,
+            lost: None,
+        }))
+    }
+
+    fn is_continuous(&self) -> bool {
+        true
+    }
+}
+
+struct ProgramDecoder {
+    name: String,
+    on_damage: OnDamage,
+    /// NUT does not carry the range of the samples.
+    is_full_range: bool,
+    rewriter: Rewriter,
+    geometry: FormatChangeDetector,
+    talk: PipeThreads,
+    /// Times whose pictures are not shown.
+    discarded: BTreeSet<i64>,
+    /// True where its packets have no times; `None` before the first.
+    is_untimed: Option<bool>,
+    /// Time of the frame before.
+    last: Option<i64>,
+    lost: Option<String>,
+}
+
+impl ProgramDecoder {
+    fn lose(&mut self, reason: impl Into<String>) -> AvError {
+        self.lost.get_or_insert_with(|| reason.into());
+        AvError::IO
+    }
+
+    /// The time as the program is given it.
+    fn told_time(&mut self, packet: &Packet) -> Result<i64, AvError> {
+        let pts = packet.pts();
+        if *self.is_untimed.get_or_insert(pts.is_none()) != pts.is_none() {
+            return Err(self.lose("some pictures have a time and some have none"));
+        }
+        // Packets without times are told apart by their order.
+        let Some(pts) = pts else { return Ok(NO_TIME) };
+        let told = pts.checked_add(TIME_ZERO).filter(|told| (0..TIME_MAX).contains(told));
+        told.ok_or_else(|| self.lose("a time is too far from zero"))
+    }
+
+    /// The picture with the time of its packet; `None` for one that is not shown.
+    fn heard(&mut self, mut picture: RawFrame) -> Result<Option<RawFrame>, AvError> {
+        if self.is_untimed == Some(true) {
+            picture.set_times(None, self.is_full_range);
+            return Ok(Some(picture));
+        }
+        let told = picture.packet_pts().and_then(|time| time.checked_sub(TIME_ZERO));
+        let Some(pts) = told else { return Err(self.lose("a picture came without a time")) };
+        if self.last.is_some_and(|last| last >= pts) {
+            return Err(self.lose("pictures came out of order"));
+        }
+        self.last = Some(pts);
+        picture.set_times(Some(pts), self.is_full_range);
+        Ok((!self.discarded.remove(&pts)).then_some(picture))
+    }
+}
+
+impl FrameDecoder for ProgramDecoder {
+    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+        if packet.reconfigures() {
+            return Err(self.lose("the stream changes its configuration out of band"));
+        }
+        let time = self.told_time(packet)?;
+        if packet.is_discarded() {
+            self.discarded.extend(packet.pts());
+        }
+        let Some(bytes) = self.rewriter.rewrite(packet.data()) else {
+            return Err(self.lose("a packet is not made of whole units"));
+        };
+        if !self.geometry.holds(&bytes) {
+            return Err(self.lose("its pictures may change their size or format"));
+        }
+        let Some(header) = ivf::frame_header(bytes.len(), time) else {
+            return Err(self.lose("a picture is too large"));
+        };
+        self.talk.send([&header[..], &bytes].concat());
+        Ok(())
+    }
+
+    fn send_end(&mut self) -> Result<(), AvError> {
+        self.talk.send_end();
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Output, AvError> {
+        loop {
+            match self.talk.receive() {
+                ProgramOutput::Picture(picture) => {
+                    if let Some(picture) = self.heard(picture)? {
+                        return Ok(Output::Frame(picture));
+                    }
+                }
+                ProgramOutput::Nothing => return Ok(Output::Hungry),
+                ProgramOutput::End => return Ok(Output::End),
+                ProgramOutput::Failed(reason) => return Err(self.lose(format!("ffmpeg: {reason}"))),
+            }
+        }
+    }
+
+    /// A program cannot begin anew: it is used for one stream, from its beginning.
+    fn reset(&mut self) {
+        self.lose("the program cannot start over");
+    }
+
+    fn on_damage(&self) -> OnDamage {
+        self.on_damage
+    }
+
+    /// It is lost where it complains: the reference cuts the file anew, and conceals as it does by itself.
+    fn complained(&self) -> bool {
+        false
+    }
+
+    fn too_large(&self) -> Option<DecodeError> {
+        None
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.lost.clone()
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}

@@ -1,0 +1,148 @@
+//! A segment's packets into a decoder and its pictures out, with what is noticed on the way.
+
+use std::{ops::ControlFlow, sync::atomic::Ordering};
+
+use media::{Extent, Frame};
+
+use super::{
+    FrameSink,
+    schedule::{Job, Task},
+    worker::SegmentAbort,
+};
+use crate::{
+    DecodeError,
+    decoder::FrameDecoder,
+    demux::check_extent,
+    ffi::{AvError, DecodedFrame, OnDamage, Output, Place, RawFrame},
+};
+
+/// Most errors in a row that a decoder may give while its last pictures are taken out.
+const DRAIN_ERRORS_MAX: u32 = 64;
+
+/// Observations of a pass over a segment beside its frames.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PassStats {
+    pub(super) damaged_packets: u64,
+    pub(super) first_extent: Option<Extent>,
+}
+
+impl PassStats {
+    /// The decoder flagged or refused a packet; where damage is concealed that is no more than
+    /// damage, unless the picture is too large.
+    fn note_damage(&mut self, context: &dyn FrameDecoder) -> Result<(), SegmentAbort> {
+        if let Some(reason) = context.lost() {
+            return Err(SegmentAbort::Lost(reason));
+        }
+        if let Some(error) = context.too_large() {
+            return Err(error.into());
+        }
+        if context.on_damage() == OnDamage::Refuse {
+            return Err(SegmentAbort::Damaged);
+        }
+        self.damaged_packets += 1;
+        Ok(())
+    }
+}
+
+/// Continuation of a pass: `Break` once it has all frames it is for.
+pub(super) type PassFlow = Result<ControlFlow<()>, SegmentAbort>;
+
+/// Gives the sampled frame `index` to the sink, unless an earlier round has.
+pub(super) fn emit(
+    sink: &mut impl FrameSink,
+    place: &mut Place,
+    task: &Task,
+    index: u64,
+    frame: RawFrame,
+    ticks: i64,
+    source_index: u64,
+) -> Result<(), SegmentAbort> {
+    if index < task.given {
+        sink.passed_over();
+        return Ok(());
+    }
+    let DecodedFrame { extent, layout, pixels } = frame.into_shown(place)?;
+    let pts = task.at(ticks);
+    let taken = sink.frame(index, Frame { pts, source_index, extent, layout, pixels });
+    place.take_back();
+    match taken {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(stop) => Err(stop.into()),
+    }
+}
+
+/// Sends the needed packets and takes every picture, until `on_frame` has enough.
+pub(super) fn feed(
+    context: &mut dyn FrameDecoder,
+    task: &Task,
+    job: &Job,
+    is_needed: impl Fn(usize) -> bool,
+    tally: &mut PassStats,
+    on_frame: &mut impl FnMut(RawFrame) -> PassFlow,
+) -> Result<(), SegmentAbort> {
+    let units = &job.segment.units;
+    for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
+        job.packets_left.store(units.len() - index, Ordering::Relaxed);
+        // Other starts were not cut at: their decoder has seen it all.
+        let is_cut_at = index == 0 && !job.segment.continues_previous;
+        let prefixed = match &unit.coded.prelude {
+            Some(prelude) if is_cut_at => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
+            _ => None,
+        };
+        let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
+        if sent.is_err() {
+            tally.note_damage(context)?;
+        }
+        if drain(context, task, tally, on_frame)?.is_break() {
+            return Ok(());
+        }
+    }
+    job.packets_left.store(0, Ordering::Relaxed);
+    if !job.segment.is_continued {
+        // With frame threads this is where the errors of the last packets come to light.
+        if context.send_end().is_err() {
+            tally.note_damage(context)?;
+        }
+        // Having all frames or not no longer matters: no packet is left.
+        drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
+    }
+    if context.complained() {
+        tally.note_damage(context)?;
+    }
+    Ok(())
+}
+
+fn drain(
+    context: &mut dyn FrameDecoder,
+    task: &Task,
+    tally: &mut PassStats,
+    on_frame: &mut impl FnMut(RawFrame) -> PassFlow,
+) -> PassFlow {
+    let mut errors = 0;
+    loop {
+        match context.receive() {
+            Ok(Output::Frame(frame)) => {
+                if frame.is_damaged() || context.complained() {
+                    tally.note_damage(context)?;
+                }
+                if let Some(extent) = frame.extent() {
+                    check_extent(extent, task.limits)?;
+                    tally.first_extent = tally.first_extent.or(Some(extent));
+                }
+                if on_frame(frame)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
+            Err(_) if errors < DRAIN_ERRORS_MAX => {
+                errors += 1;
+                tally.note_damage(context)?;
+            }
+            Err(error) => return Err(libav(error).into()),
+        }
+    }
+}
+
+fn libav(error: AvError) -> DecodeError {
+    DecodeError::Libav { call: "avcodec", detail: error.to_string() }
+}

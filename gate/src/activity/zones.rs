@@ -1,0 +1,133 @@
+//! Zones as sets of cells.
+
+use media::{Activity, Score, Zone, Zones};
+
+use super::{Cells, population, region};
+use crate::cells::{LUMA_COLUMNS, LUMA_ROWS};
+
+/// Cells of each zone, and those that count: a cell belongs to a zone when its middle lies inside.
+#[derive(Clone, Debug)]
+pub struct ZoneMask {
+    counted: Cells,
+    count: u32,
+    zones: Vec<Cells>,
+}
+
+impl Default for ZoneMask {
+    fn default() -> ZoneMask {
+        ZoneMask::new(&Zones::default())
+    }
+}
+
+impl ZoneMask {
+    /// The cells of `zones`, of which the first [`Zone::MAX`] count.
+    pub fn new(zones: &Zones) -> ZoneMask {
+        let masks: Vec<Cells> = zones.zones.iter().take(Zone::MAX).map(cells).collect();
+        let counted = match zones.only {
+            true => masks.iter().fold([0; LUMA_ROWS], |all, zone| both(&all, zone, |a, b| a | b)),
+            false => [u64::MAX; LUMA_ROWS],
+        };
+        ZoneMask { counted, count: population(&counted), zones: masks }
+    }
+
+    /// Activity of a picture whose `changed` cells these are.
+    pub(super) fn activity(&self, changed: &Cells) -> Activity {
+        let counted = both(changed, &self.counted, |a, b| a & b);
+        let touched = |zone: &Cells| zone.iter().zip(&counted).any(|(a, b)| a & b != 0);
+        let zones = self.zones.iter().enumerate();
+        Activity {
+            score: Score::from_ratio(population(&counted).into(), self.count.into()),
+            region: region(&counted),
+            zones: zones.fold(0, |bits, (at, zone)| bits | u16::from(touched(zone)) << at),
+        }
+    }
+}
+
+/// Number of the cells of a zone.
+pub fn cells_of(zone: &Zone) -> u32 {
+    population(&cells(zone))
+}
+
+fn both(a: &Cells, b: &Cells, join: impl Fn(u64, u64) -> u64) -> Cells {
+    std::array::from_fn(|row| join(a[row], b[row]))
+}
+
+/// The cells whose middle lies inside, by the even-odd rule.
+fn cells(zone: &Zone) -> Cells {
+    std::array::from_fn(|row| {
+        let y = middle(row, LUMA_ROWS);
+        (0..LUMA_COLUMNS).fold(0, |bits, column| {
+            bits | u64::from(is_inside(zone, middle(column, LUMA_COLUMNS), y)) << column
+        })
+    })
+}
+
+/// Middle of the `at`th of so many cells, in half millionths of the side.
+fn middle(at: usize, cells: usize) -> i64 {
+    i64::from(Score::SCALE) * (2 * at as i64 + 1) / cells as i64
+}
+
+/// Counts the sides that a line from the point to the right crosses.
+fn is_inside(zone: &Zone, x: i64, y: i64) -> bool {
+    let corner = |at: usize| {
+        let (x, y) = zone.polygon[at % zone.polygon.len()];
+        (2 * i64::from(x.millionths()), 2 * i64::from(y.millionths()))
+    };
+    let crossed = (0..zone.polygon.len()).filter(|&at| {
+        let ((ax, ay), (bx, by)) = (corner(at), corner(at + 1));
+        let ((top_x, top_y), (low_x, low_y)) =
+            if ay <= by { ((ax, ay), (bx, by)) } else { ((bx, by), (ax, ay)) };
+        // The side lies right of the point at the point's height.
+        (top_y..low_y).contains(&y) && (x - top_x) * (low_y - top_y) < (low_x - top_x) * (y - top_y)
+    });
+    crossed.count() % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::CellBox;
+
+    fn zone(corners: &[(u32, u32)]) -> Zone {
+        let score = |percent: u32| Score::from_millionths(percent * 10_000);
+        let polygon = corners.iter().map(|&(x, y)| (score(x), score(y))).collect();
+        Zone { name: "door".to_owned(), polygon }
+    }
+
+    #[test]
+    fn a_zone_has_the_cells_whose_middle_lies_inside() {
+        let rows = [
+            ("all", zone(&[(0, 0), (100, 0), (100, 100), (0, 100)]), 2560),
+            ("left half", zone(&[(0, 0), (50, 0), (50, 100), (0, 100)]), 1280),
+            ("the other way round", zone(&[(0, 0), (0, 100), (50, 100), (50, 0)]), 1280),
+            ("a quarter", zone(&[(50, 50), (100, 50), (100, 100), (50, 100)]), 640),
+            ("triangle", zone(&[(0, 0), (100, 0), (0, 100)]), 1280),
+            ("crossed", zone(&[(0, 0), (100, 100), (100, 0), (0, 100)]), 1280),
+            ("a line", zone(&[(10, 10), (90, 90), (10, 10)]), 0),
+            ("between the middles", zone(&[(1, 1), (1, 1), (1, 2)]), 0),
+        ];
+        for (name, zone, expected) in rows {
+            let count = population(&cells(&zone));
+            // Cells on a diagonal are in or out by their middle.
+            assert!(count.abs_diff(expected) <= 32, "{name}: {count}");
+        }
+    }
+
+    #[test]
+    fn only_what_counts_is_told() {
+        let zones = vec![
+            zone(&[(0, 0), (50, 0), (50, 100), (0, 100)]),
+            zone(&[(25, 0), (75, 0), (75, 100), (25, 100)]),
+        ];
+        let mut changed = [0u64; LUMA_ROWS];
+        changed[3] = 1 << 20 | 1 << 63;
+        changed[9] = 1 << 4;
+        let all = ZoneMask::new(&Zones { zones: zones.clone(), only: false }).activity(&changed);
+        let only = ZoneMask::new(&Zones { zones, only: true }).activity(&changed);
+        let region = CellBox { left: 4, top: 3, right: 64, bottom: 10 };
+        assert_eq!(all, Activity { score: Score::from_ratio(3, 2560), region, zones: 0b11 });
+        let region = CellBox { right: 21, ..region };
+        assert_eq!(only, Activity { score: Score::from_ratio(2, 1920), region, zones: 0b11 });
+        assert_eq!(ZoneMask::default().activity(&[0; LUMA_ROWS]), Activity::default());
+    }
+}

@@ -1,0 +1,297 @@
+//! Episodes of activity: when something moved, how much, where.
+
+use std::{collections::HashMap, iter::Peekable, sync::Arc};
+
+use axum::extract::State;
+use gate::Episode;
+use http::Uri;
+use media::{BlobHash, RequestId, Score, Seq, StreamId};
+use serde::Serialize;
+use timeline::{ActivityEpisode, Event, EventKind, KeyframeStored, Timeline};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ApiResult, App,
+    error::ApiError,
+    extract::{Caller, Owned, Params},
+    openapi::{Fails, terms},
+    page::{PageQuery, linked, paging},
+    pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
+    wire::{Region, fraction},
+};
+use crate::{base::json::parsed, runs::registry::Run};
+
+/// Time in which something moves.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Episode)]
+pub struct EpisodeRecord {
+    #[schema(value_type = terms::Label)]
+    stream_id: String,
+    /// First frame.
+    start_frame: u64,
+    /// Last frame in which something moves; null while the episode lasts.
+    #[schema(required = true)]
+    end_frame: Option<u64>,
+    start_pts_ms: i64,
+    /// Null while the episode lasts.
+    #[schema(required = true)]
+    end_pts_ms: Option<i64>,
+    /// Highest score of the frames that are kept for the episode; that of the first while it lasts.
+    #[serde(serialize_with = "fraction")]
+    #[schema(value_type = terms::Fraction)]
+    peak_score: Score,
+    /// The frame that has it.
+    peak_frame: u64,
+    /// Box around all that moves; null for signals that do not tell of it.
+    #[schema(required = true)]
+    region: Option<Region>,
+    /// Names of the zones in which something moves.
+    zones: Vec<String>,
+}
+
+impl EpisodeRecord {
+    /// An episode of `stream` that is over, in a recording with zones of these names.
+    pub fn of(episode: &Episode, stream: &StreamId, zones: &[String]) -> EpisodeRecord {
+        EpisodeRecord {
+            stream_id: stream.as_str().to_owned(),
+            start_frame: episode.start_frame,
+            end_frame: Some(episode.end_frame),
+            start_pts_ms: episode.start_pts_ms,
+            end_pts_ms: Some(episode.end_pts_ms),
+            peak_score: episode.peak_score,
+            peak_frame: episode.peak_frame,
+            region: Region::of(episode.region),
+            zones: episode.touched(zones),
+        }
+    }
+}
+
+impl From<ActivityEpisode> for EpisodeRecord {
+    fn from(episode: ActivityEpisode) -> EpisodeRecord {
+        EpisodeRecord {
+            stream_id: episode.stream_id.as_str().to_owned(),
+            start_frame: episode.start_frame,
+            end_frame: episode.end_frame,
+            start_pts_ms: episode.start_pts_ms,
+            end_pts_ms: episode.end_pts_ms,
+            peak_score: episode.peak_score,
+            peak_frame: episode.peak_frame,
+            region: Region::of(episode.region),
+            zones: episode.zones,
+        }
+    }
+}
+
+/// An episode of a recording.
+#[derive(Serialize, ToSchema)]
+struct RecordedEpisode {
+    #[serde(flatten)]
+    episode: EpisodeRecord,
+    /// Still of the peak, of those of `GET /v1/runs/{id}/keyframes`; null where none was stored.
+    #[schema(value_type = Option<terms::Sha256>, required = true)]
+    image_sha256: Option<String>,
+}
+
+/// Episodes of activity of a run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `list` writes")]
+struct RunActivity {
+    request_id: terms::RequestId,
+    run_id: terms::RunId,
+    episodes: Vec<RecordedEpisode>,
+}
+
+/// Reads the episodes of a run by walking its events of three kinds side by side: a recording tells of one episode
+/// after the other, and of a frame's still before it tells anything else of the frame.
+struct Reader {
+    timeline: Timeline,
+    run: Arc<Run>,
+    starts: Peekable<Snapshot>,
+    ends: Peekable<Snapshot>,
+    stills: Peekable<Snapshot>,
+    /// The still before those that are left.
+    still: Option<(u64, BlobHash)>,
+    /// Request of the newest recording of each stream, where that is known.
+    newest: HashMap<StreamId, Option<RequestId>>,
+}
+
+impl Reader {
+    /// The episodes that start with an event from `from` on.
+    fn new(timeline: &Timeline, run: &Arc<Run>, from: Seq) -> Reader {
+        let of = |kind| Snapshot::new(timeline, run, from, Some(kind)).peekable();
+        Reader {
+            timeline: timeline.clone(),
+            run: Arc::clone(run),
+            starts: of(EventKind::ActivityStarted),
+            ends: of(EventKind::ActivityEnded),
+            stills: of(EventKind::KeyframeStored),
+            still: None,
+            newest: HashMap::new(),
+        }
+    }
+
+    /// The next episode with the place of its first event, and its still.
+    fn read(&mut self) -> Result<Option<(Seq, ActivityEpisode, Option<BlobHash>)>, ApiError> {
+        loop {
+            let Some(start) = next_before(&mut self.starts, Seq(u64::MAX))? else {
+                return Ok(None);
+            };
+            let (seq, Event::ActivityStarted(started)) = start else { continue };
+            let until = match self.starts.peek() {
+                Some(Ok(next)) => next.head.seq,
+                _ => Seq(u64::MAX),
+            };
+            let mut ended = None;
+            while let Some((at, event)) = next_before(&mut self.ends, until)? {
+                // One of an episode that has started meanwhile is none of these.
+                if let Event::ActivityEnded(episode) = event
+                    && (at > seq, episode.request_id, episode.start_frame)
+                        == (true, started.request_id, started.start_frame)
+                {
+                    ended = Some((at, episode));
+                }
+            }
+            let until = ended.as_ref().map_or(until, |(at, _)| *at);
+            let episode = ended.map_or(started, |(_, episode)| episode);
+            if self.is_newest(&episode)? {
+                let still = self.still_of(episode.peak_frame, seq, until)?;
+                return Ok(Some((seq, episode, still)));
+            }
+        }
+    }
+
+    /// The still of frame `peak`, which is the last before the event at `seq` or comes before the one at `until`.
+    fn still_of(&mut self, peak: u64, seq: Seq, until: Seq) -> Result<Option<BlobHash>, ApiError> {
+        while let Some((_, event)) = next_before(&mut self.stills, seq)? {
+            self.keep(event);
+        }
+        loop {
+            if let Some((_, hash)) = self.still.filter(|(frame, _)| *frame == peak) {
+                return Ok(Some(hash));
+            }
+            let Some((_, event)) = next_before(&mut self.stills, until)? else { return Ok(None) };
+            self.keep(event);
+        }
+    }
+
+    fn keep(&mut self, event: Event) {
+        if let Event::KeyframeStored(KeyframeStored { frame_index, image_sha256, .. }) = event {
+            self.still = Some((frame_index, image_sha256));
+        }
+    }
+
+    /// Returns true for an episode of the newest recording of its stream, whose signals the run answers.
+    fn is_newest(&mut self, episode: &ActivityEpisode) -> Result<bool, ApiError> {
+        let stream = &episode.stream_id;
+        if !self.newest.contains_key(stream) {
+            let growing = self.run.growing().filter(|it| it.decoded.stream_id == *stream);
+            let newest = match growing {
+                Some(growing) => Some(growing.decoded.request_id),
+                None => {
+                    let named = self.timeline.latest_frames(self.run.id(), Some(stream))?;
+                    named.map(|(_, decoded)| decoded.request_id)
+                }
+            };
+            self.newest.insert(stream.clone(), newest);
+        }
+        let newest = self.newest.get(stream).copied().flatten();
+        Ok(newest.is_none_or(|newest| newest == episode.request_id))
+    }
+}
+
+/// The next event if it comes before the one at `until`; one that cannot be read is logged and passed over.
+fn next_before(
+    events: &mut Peekable<Snapshot>,
+    until: Seq,
+) -> Result<Option<(Seq, Event)>, ApiError> {
+    let is_before = |event: &Result<_, ApiError>| match event {
+        Ok(timeline::EventParts { head, .. }) => head.seq < until,
+        Err(_) => true,
+    };
+    while let Some(event) = events.next_if(is_before) {
+        if intact(&event) {
+            let event = event?;
+            return Ok(Some((event.head.seq, event.decode()?)));
+        }
+    }
+    Ok(None)
+}
+
+/// Episodes to list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct ActivityQuery {
+    /// Only those of this stream.
+    stream_id: Option<terms::Label>,
+    /// Only episodes that last at this time of the media, in milliseconds, or end or start later.
+    from: Option<terms::Int64>,
+}
+
+/// Episodes that a request asks for.
+struct Wanted {
+    stream: Option<StreamId>,
+    from_ms: i64,
+}
+
+impl Wanted {
+    fn has(&self, episode: &ActivityEpisode) -> bool {
+        self.stream.as_ref().is_none_or(|stream| *stream == episode.stream_id)
+            && episode.end_pts_ms.is_none_or(|end| end >= self.from_ms)
+    }
+}
+
+/// List when something moved: the episodes of activity of the newest recording of each stream.
+///
+/// In the order in which they started. One that lasts has no end yet.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/activity", operation_id = "getActivity", tag = "timeline",
+    params(ActivityQuery, PageQuery),
+    responses((status = 200, description = "The episodes", body = RunActivity), Fails<503>),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Owned(run): Owned,
+    params: Params,
+    uri: Uri,
+) -> ApiResult {
+    let mut fields = params.fields()?;
+    let stream = fields.optional("stream_id", parsed);
+    let from = fields.optional("from", |value| {
+        let text = value.as_str().unwrap_or_default();
+        text.parse().map_err(|_| "must be a 64-bit integer".into())
+    });
+    let paging = paging(&mut fields);
+    fields.finish(|| Some(()))?;
+    let wanted = Wanted { stream, from_ms: from.unwrap_or(i64::MIN) };
+    let timeline = app.registry.timeline().clone();
+    let (request_id, run_id) = (caller.request_id, run.id());
+    let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","episodes":"#);
+    let end = || "}".to_owned();
+    let held = 3 * READING_BYTES;
+    let made = app.reading(&caller.principal, move || {
+        let mut reader = Reader::new(&timeline, &run, paging.cursor.unwrap_or(Seq(0)));
+        let read = std::iter::from_fn(move || reader.read().transpose());
+        let mut episodes = read.filter(move |episode| {
+            episode.as_ref().map_or(true, |(_, episode, _)| wanted.has(episode))
+        });
+        let record = |read: Result<(Seq, ActivityEpisode, Option<BlobHash>), ApiError>| {
+            let (_, episode, still) = read?;
+            let image_sha256 = still.map(|hash| hash.to_string());
+            Ok(RecordedEpisode { episode: episode.into(), image_sha256 })
+        };
+        let Some(limit) = paging.limit else {
+            let items = record_texts(episodes.map(record));
+            return Ok((listed(before, items, end, held)?, None));
+        };
+        let page = episodes.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
+        let more = episodes.next().transpose()?.is_some();
+        // The still of an episode's first frame is told before the episode: the next page begins behind this one.
+        let next = page.last().filter(|_| more).map(|(seq, ..)| Seq(seq.0 + 1));
+        let items = record_texts(page.into_iter().map(Ok).map(record));
+        Ok::<_, ApiError>((listed(before, items, end, READING_BYTES)?, next))
+    });
+    let (answer, next) = made.await??;
+    Ok(linked(answer, &uri, next))
+}

@@ -1,0 +1,191 @@
+//! State that handlers use: every part of the server, and the ways to work with them.
+
+use std::{fs::File, sync::Arc, time::Duration};
+
+use timeline::{BlobStore, OpenColumns};
+use tokio_util::sync::CancellationToken;
+use transport::{ConnectionLimiter, egress::Egress};
+use worker::Supervisor;
+
+use super::{ApiError, Desk, Growth, Rates, Settings, unsent};
+use crate::{
+    base::{
+        blocking::{Died, blocking},
+        database::Database,
+        disk::Reserve,
+        keys::Principal,
+        labels::{CurrentLabels, LabelMaps},
+        ledger::Ledger,
+        metrics::Metrics,
+        quota::Quota,
+        stats::Stats,
+    },
+    deliver::{mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
+    record::{
+        backend::Workers, inference::Inference, live::Live, runner::Runner,
+        small_stills::SmallStills,
+    },
+    runs::{
+        admission::Admission,
+        idempotency::Idempotency,
+        registry::Registry,
+        retention::Retention,
+        source::{Roots, SourceError, path_of},
+        summary::Summaries,
+        tickets::Tickets,
+        upload::Uploads,
+    },
+};
+
+/// Analyses that may wait for a processor.
+pub const ANALYSES_WAITING: usize = 64;
+/// Long answers that may wait for a processor.
+pub const READERS_WAITING: usize = 4096;
+/// Time for requests and jobs to finish after a stop.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// Everything a handler reaches.
+pub struct App {
+    /// Settings that handlers look at.
+    pub settings: Settings,
+    /// Every run.
+    pub registry: Arc<Registry>,
+    /// Runner of jobs.
+    pub runner: Arc<Runner>,
+    /// Stored stills.
+    pub blobs: BlobStore,
+    /// Small durable records.
+    pub ledger: Ledger,
+    /// Database in PostgreSQL, where one is configured.
+    pub database: Option<Database>,
+    /// The way to other hosts.
+    pub egress: Egress,
+    /// Delivery of events to their owners.
+    pub webhooks: Arc<Webhooks>,
+    /// Copying of descriptions to the database.
+    pub mirror: Option<Arc<Mirror>>,
+    /// Directories beneath which sources may lie.
+    pub roots: Arc<Roots>,
+    /// Requests that must not be carried out twice.
+    pub idempotency: Arc<Idempotency>,
+    /// Uploaded files.
+    pub uploads: Arc<Uploads>,
+    /// Starts media workers.
+    pub supervisor: Supervisor,
+    /// Room that new work leaves on disk.
+    pub reserve: Arc<Reserve>,
+    /// Bytes that each principal stores.
+    pub quota: Arc<Quota>,
+    /// Growth of the bytes stored, by the quarter of an hour.
+    pub growth: Growth,
+    /// Open connections.
+    pub limiter: Arc<ConnectionLimiter>,
+    /// Removes what is old or unused.
+    pub retention: Arc<Retention>,
+    /// Counters and timings.
+    pub metrics: Arc<Metrics>,
+    /// Rate limits.
+    pub rates: Rates,
+    /// Stills scaled down.
+    pub small_stills: SmallStills,
+    /// Runs in short.
+    pub summaries: Summaries,
+    /// The last hour.
+    pub stats: Stats,
+    /// Tickets for the media of runs.
+    pub tickets: Tickets,
+    /// Bytes of answers that were made and are not yet sent.
+    pub unsent: Arc<Quota>,
+    /// Permits to read and write out long answers.
+    pub readers: Admission,
+    /// Cancelled when the server begins to shut down.
+    pub draining: CancellationToken,
+    /// Capabilities and isolation of media workers.
+    pub workers: Workers,
+    /// File jobs at once.
+    pub jobs: usize,
+    /// The jobs under way, and who waits for them.
+    pub desk: Desk,
+    /// Permits of analyses; each may take the memory of half a million frames.
+    pub analyses: Admission,
+    /// The way to the models.
+    pub inference: Arc<Inference>,
+    /// Live sessions.
+    pub live: Arc<Live>,
+    /// Open event streams.
+    pub streams: Arc<Streams>,
+    /// Search over descriptions.
+    pub search: Search,
+    /// Names that tenants give event types and objects.
+    pub labels: CurrentLabels,
+}
+
+impl App {
+    /// Opens the file that `uri` names: an upload of the caller's, or one beneath a root.
+    pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, ApiError> {
+        match self.uploads.named(caller, &path_of(uri)?) {
+            Some(name) => {
+                let upload = self.uploads.find(caller, &name?)?;
+                Ok(self.uploads.open_file(&upload.ok_or(SourceError::NotFound)?)?)
+            }
+            None => Ok(self.roots.open_source(uri)?),
+        }
+    }
+
+    /// Columns of recordings in progress.
+    pub fn columns(&self) -> &OpenColumns {
+        self.runner.columns()
+    }
+
+    /// The label maps in force.
+    pub fn labels(&self) -> Arc<LabelMaps> {
+        self.labels.get()
+    }
+
+    /// Refuses new work while the server shuts down or the disk is almost full.
+    pub(super) fn check_open(&self) -> Result<(), ApiError> {
+        if self.draining.is_cancelled() {
+            return Err(ApiError::Draining);
+        }
+        self.check_disk()
+    }
+
+    /// Refuses to write more while the disk is almost full.
+    pub(super) fn check_disk(&self) -> Result<(), ApiError> {
+        match self.reserve.check() {
+            Ok(Some(low)) => Err(ApiError::DiskLow(low)),
+            // A disk that cannot be examined is for the log to refuse.
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Runs what reads the disk away from the threads that serve sockets.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        blocking(work).await.map_err(|Died| ApiError::Bug("blocking work panicked"))
+    }
+
+    /// Makes a long answer for `owner`, as many at a time as there are processors: however many
+    /// are asked for, the threads that serve sockets have their share.
+    pub(super) async fn reading<T: Send + 'static>(
+        &self,
+        owner: &Principal,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.readers.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
+        let turn = Arc::new(turn);
+        // Requests before it in the queue may have filled the account.
+        unsent::check(self, owner)?;
+        // Kept until the work is over, and until the waiting caller has its result.
+        let held = Arc::clone(&turn);
+        let in_turn = move || {
+            let _held = held;
+            work()
+        };
+        let made = self.blocking(in_turn).await;
+        drop(turn);
+        made
+    }
+}

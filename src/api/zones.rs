@@ -1,0 +1,157 @@
+//! Zones of the picture that a caller watches.
+
+use media::{Label, Score, Zone, Zones};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::openapi::terms;
+use crate::base::json::{Fields, Problem, Text, boolean, parsed, score};
+
+/// Name of a zone.
+type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
+
+/// Part of the picture that is watched; other fields are refused.
+#[derive(ToSchema)]
+#[schema(as = ZoneRequest)]
+#[expect(dead_code, reason = "says what `zone` reads")]
+pub struct ZoneFields {
+    /// Name in events, without control characters; no two zones share one.
+    #[schema(inline)]
+    name: ZoneName,
+    /// Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
+    /// last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
+    #[schema(inline, value_type = Vec<Vec<f64>>, min_items = 3, max_items = 32)]
+    polygon: Vec<Vec<terms::Fraction>>,
+}
+
+/// Reads `zones` and `activity_zones_only`.
+pub fn zones(fields: &mut Fields<'_>) -> Zones {
+    let is_given = fields.optional("zones", |_| Ok(())).is_some();
+    let zones = fields.objects("zones", 0..=Zone::MAX, zone);
+    let is_refused = is_given && zones.is_none();
+    let zones = zones.unwrap_or_default();
+    let only = fields.optional("activity_zones_only", boolean).unwrap_or(false);
+    for (at, zone) in zones.iter().enumerate() {
+        if zones[..at].iter().any(|other| other.name == zone.name) {
+            fields.refuse(&format!("zones[{at}].name"), "is that of a zone before");
+        }
+    }
+    if only && zones.is_empty() && !is_refused {
+        fields.refuse("activity_zones_only", "needs zones");
+    }
+    Zones { zones, only }
+}
+
+fn zone(fields: &mut Fields<'_>) -> Option<Zone> {
+    let name = fields.required("name", |value| {
+        ZoneName::read(value)?;
+        parsed::<Label>(value)
+    });
+    let polygon = fields.required("polygon", polygon);
+    fields.refuse_unknown();
+    let zone = Zone { name: name?.as_str().to_owned(), polygon: polygon? };
+    if gate::cells_of(&zone) == 0 {
+        fields.refuse("polygon", "holds the middle of no cell of the picture: it is too small");
+    }
+    Some(zone)
+}
+
+fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, Problem> {
+    let corners = value
+        .as_array()
+        .filter(|corners| (Zone::CORNERS_MIN..=Zone::CORNERS_MAX).contains(&corners.len()));
+    let (least, most) = (Zone::CORNERS_MIN, Zone::CORNERS_MAX);
+    let corners = corners
+        .ok_or_else(|| Problem::from(format!("must be an array of {least} to {most} corners")))?;
+    let corner = |(at, corner): (usize, &Value)| {
+        match corner.as_array().map(Vec::as_slice) {
+            Some([x, y]) => score(x).and_then(|x| Ok((x, score(y)?))).ok(),
+            _ => None,
+        }
+        .ok_or_else(|| {
+            format!("has a corner, number {at}, that is not two numbers in [0, 1]").into()
+        })
+    };
+    corners.iter().enumerate().map(corner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(body: Value) -> Result<Zones, Vec<String>> {
+        let mut fields = Fields::of(&body).expect("an object");
+        let zones = zones(&mut fields);
+        fields.refuse_unknown();
+        let read = fields.finish(|| Some(zones));
+        read.map_err(|details| {
+            details.into_iter().map(|it| format!("{} {}", it.field, it.message)).collect()
+        })
+    }
+
+    #[test]
+    fn zones_are_read_or_refused_by_name() {
+        let left = json!([[0, 0], [0.5, 0], [0.5, 1], [0, 1]]);
+        let found = read(json!({ "zones": [{ "name": "door", "polygon": left }] }));
+        let score = Score::from_millionths;
+        let polygon = vec![
+            (score(0), score(0)),
+            (score(500_000), score(0)),
+            (score(500_000), score(1_000_000)),
+            (score(0), score(1_000_000)),
+        ];
+        let zone = Zone { name: "door".to_owned(), polygon };
+        assert_eq!(found, Ok(Zones { zones: vec![zone], only: false }));
+        assert_eq!(read(json!({})), Ok(Zones::default()));
+        let many = |count: usize| {
+            (0..count).map(|at| json!({ "name": format!("z{at}"), "polygon": left })).collect()
+        };
+        let most: Vec<Value> = many(16);
+        let found = read(json!({ "zones": most, "activity_zones_only": true }));
+        assert!(found.is_ok_and(|zones| zones.only && zones.zones.len() == 16));
+        let named = |name: Value| json!({ "zones": [{ "name": name, "polygon": left }] });
+        let cornered = |polygon: Value| json!({ "zones": [{ "name": "a", "polygon": polygon }] });
+        let corners = |count: usize| vec![json!([0.5, 0.5]); count];
+        let rows = [
+            (
+                json!({ "zones": many(17) as Vec<Value> }),
+                "zones must be an array of 0 to 16 objects",
+            ),
+            (json!({ "zones": {} }), "zones must be an array of 0 to 16 objects"),
+            (json!({ "zones": [1] }), "zones[0] must be an object"),
+            (json!({ "zones": [{ "polygon": left }] }), "zones[0].name is required"),
+            (json!({ "zones": [{ "name": "a" }] }), "zones[0].polygon is required"),
+            (named(json!("")), "zones[0].name must be a string of 1 to 64 bytes"),
+            (named(json!("a".repeat(65))), "zones[0].name must be a string of 1 to 64 bytes"),
+            (named(json!(7)), "zones[0].name must be a string of 1 to 64 bytes"),
+            (named(json!("a\n")), "zones[0].name "),
+            (cornered(json!(corners(2))), "zones[0].polygon must be an array of 3 to 32 corners"),
+            (cornered(json!(corners(33))), "zones[0].polygon must be an array of 3 to 32 corners"),
+            (cornered(json!([[0, 0], [1, 0], [1]])), "zones[0].polygon has a corner, number 2,"),
+            (
+                cornered(json!([[0, 0], [1.5, 0], [1, 1]])),
+                "zones[0].polygon has a corner, number 1,",
+            ),
+            (
+                cornered(json!([[0, 0], [1, 0], ["1", 1]])),
+                "zones[0].polygon has a corner, number 2,",
+            ),
+            (cornered(json!(corners(3))), "zones[0].polygon holds the middle of no cell"),
+            (
+                json!({ "zones": [{ "name": "a", "polygon": left, "colour": 1 }] }),
+                "zones[0].colour is not a known field",
+            ),
+            (
+                json!({ "zones": [{ "name": "a", "polygon": left }, { "name": "a", "polygon": left }] }),
+                "zones[1].name is that of a zone before",
+            ),
+            (json!({ "activity_zones_only": true }), "activity_zones_only needs zones"),
+            (json!({ "activity_zones_only": 1 }), "activity_zones_only must be true or false"),
+        ];
+        for (body, expected) in rows {
+            let problems = read(body.clone()).expect_err(expected);
+            assert!(problems[0].starts_with(expected), "{body}: {problems:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Settings of live sessions.
+
+use std::net::{IpAddr, SocketAddr};
+
+use media::Score;
+
+/// Settings of live sessions.
+#[derive(Clone, Debug)]
+pub struct LiveConfig {
+    /// Address at which packets are received.
+    pub udp: SocketAddr,
+    /// Addresses that publishers are given; those of the interfaces when empty.
+    pub public_ips: Vec<IpAddr>,
+    /// Servers that publishers are given for their side of a connection.
+    pub ice_servers: Vec<IceServer>,
+    /// Bytes that all sessions together may reserve.
+    pub memory_budget: u64,
+    /// Bytes that the sessions of one principal may reserve.
+    pub memory_share: u64,
+    /// Sessions of different principals may share a media worker.
+    pub shares_workers: bool,
+    /// The model that describes, where a session names none; the first backend's when `None`.
+    pub model: Option<String>,
+    /// The model that is asked where the first is not sure.
+    pub second_model: Option<String>,
+    /// Confidence that the first must reach.
+    pub threshold: Score,
+}
+
+/// A STUN or TURN server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IceServer {
+    /// URL such as `stun:stun.example:3478` (RFC 7064) or `turn:turn.example` (RFC 7065).
+    pub url: String,
+    /// User and password, for a TURN server.
+    pub credential: Option<(String, String)>,
+}
+
+/// Leaves out the password, which must not be in a log.
+impl std::fmt::Debug for IceServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IceServer").field("url", &self.url).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,294 @@
+//! Episodes of activity: told as events, listed with their stills, by zones, and tried with other thresholds.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    remote::setup,
+    remote_rtsp::Camera,
+    stream::Stream,
+    support::{
+        BOB, Server, Setup,
+        host::Certificate,
+        receiver::{Delivery, Receiver},
+    },
+    webhooks::{hook, setup as setup_hooks},
+};
+
+/// Both halves of the picture, and a strip below the boxes of [`clips::passing`].
+fn halves() -> Value {
+    json!([
+        {"name": "left", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]},
+        {"name": "right", "polygon": [[0.5, 0], [1, 0], [1, 1], [0.5, 1]]},
+        {"name": "below", "polygon": [[0, 0.8], [1, 0.8], [1, 1], [0, 1]]},
+    ])
+}
+
+fn start(setup: Setup) -> Server {
+    setup.root(clips::passing().parent().expect("a folder")).start()
+}
+
+/// Ingests what passes, with `more` fields.
+fn ingested(server: &Server, run: &str, more: Value) {
+    let mut body = json!({"source_uri": "passing.mp4"});
+    body.as_object_mut().expect("an object").extend(more.as_object().expect("too").clone());
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+}
+
+fn activity(server: &Server, run: &str, query: &str) -> Vec<Value> {
+    let reply = server.get(&format!("/v1/runs/{run}/activity{query}"));
+    assert_eq!(reply.status, 200, "{query}: {}", reply.text);
+    reply.json()["episodes"].as_array().expect("an array").clone()
+}
+
+fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
+    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
+    events.map(|mut event| event["payload"].take()).collect()
+}
+
+fn ms(episode: &Value, field: &str) -> i64 {
+    episode[field].as_i64().unwrap_or_else(|| panic!("no {field}: {episode}"))
+}
+
+/// Two episodes, at the right times and places, in these zones.
+fn assert_passes(episodes: &[Value], zones: [Value; 2]) {
+    assert_eq!(episodes.len(), 2, "{episodes:?}");
+    for ((episode, zones), start) in episodes.iter().zip(zones).zip([2000, 7000]) {
+        assert!((start - 40..=start + 200).contains(&ms(episode, "start_pts_ms")), "{episode}");
+        let end = ms(episode, "end_pts_ms");
+        assert!((start + 1900..=start + 2400).contains(&end), "{episode}");
+        assert_eq!(episode["zones"], zones);
+        let side = |name: &str| episode["region"][name].as_f64().expect("a fraction");
+        let (left, right) = (side("x"), side("x") + side("width"));
+        assert!(if start == 2000 { right < 0.6 } else { left > 0.5 }, "{episode}");
+        assert!((0.0035..0.2).contains(&episode["peak_score"].as_f64().expect("a score")));
+    }
+}
+
+#[test]
+fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    ingested(&server, &run, json!({"zones": halves()}));
+    let episodes = activity(&server, &run, "");
+    assert_passes(&episodes, [json!(["left"]), json!(["right"])]);
+    let stills = payloads(&server, &run, "keyframe_stored");
+    let of_frame: HashMap<u64, &Value> = stills
+        .iter()
+        .map(|still| (still["frame_index"].as_u64().expect("a frame"), &still["image_sha256"]))
+        .collect();
+    let ended = payloads(&server, &run, "activity_ended");
+    for (episode, ended) in episodes.iter().zip(&ended) {
+        let peak = episode["peak_frame"].as_u64().expect("a frame");
+        assert_eq!(&episode["image_sha256"], of_frame[&peak], "the peak has a still");
+        for (field, value) in episode.as_object().expect("an object") {
+            assert!(field == "image_sha256" || ended[field] == *value, "{field}: {ended}");
+        }
+        let start = episode["start_frame"].as_u64().expect("a frame");
+        let still = stills.iter().find(|still| still["frame_index"] == start).expect("a still");
+        assert_eq!(still["reason"], "activity_started");
+    }
+    let reasons: Vec<&str> = stills.iter().filter_map(|still| still["reason"].as_str()).collect();
+    assert_eq!(reasons.iter().filter(|reason| **reason == "activity_settled").count(), 2);
+    let decoded = payloads(&server, &run, "frames_decoded");
+    assert_eq!(decoded[0]["zones"], json!(["left", "right", "below"]));
+    // Pages, times, streams.
+    let path = format!("/v1/runs/{run}/activity?limit=1");
+    let page = server.get(&path);
+    assert_eq!(page.json()["episodes"], json!([episodes[0]]));
+    let link = page.header("link").to_owned();
+    let next = link.split(['<', '>']).nth(1).expect("a link");
+    let page = server.get(next);
+    assert_eq!(page.json()["episodes"], json!([episodes[1]]));
+    let told = page.json();
+    assert!(told["request_id"].is_string() && told["run_id"] == json!(run));
+    let rows = [
+        ("?from=-5", &episodes[..]),
+        ("?from=5000", &episodes[1..]),
+        ("?from=60000", &[]),
+        ("?stream_id=main", &episodes),
+        ("?stream_id=other", &[]),
+    ];
+    for (query, expected) in rows {
+        assert_eq!(activity(&server, &run, query), expected, "{query}");
+    }
+    for query in ["limit=0", "from=now", "cursor=x"] {
+        let reply = server.get(&format!("/v1/runs/{run}/activity?{query}"));
+        let field = query.split('=').next().expect("a name").to_owned();
+        assert_eq!((reply.status, reply.fields()), (422, vec![field]));
+    }
+    assert!(activity(&server, &server.create_run(), "").is_empty());
+    let foreign = server.call("GET", &format!("/v1/runs/{run}/activity")).key(Some(BOB)).send();
+    assert_eq!(foreign.status, 404);
+}
+
+#[test]
+fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    ingested(&server, &run, json!({}));
+    let all = activity(&server, &run, "");
+    assert_passes(&all, [json!([]), json!([])]);
+    let right = json!({"zones": [halves()[1]], "activity_zones_only": true});
+    ingested(&server, &run, right.clone());
+    let found = activity(&server, &run, "");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["zones"], json!(["right"]));
+    // The share is that of the cells that count.
+    let score = |episode: &Value| episode["peak_score"].as_f64().expect("a score");
+    assert!(score(&found[0]) > 1.8 * score(&all[1]), "{found:?} {all:?}");
+    let mut below = right;
+    below["zones"] = json!([halves()[2]]);
+    below["stream_id"] = json!("below");
+    ingested(&server, &run, below);
+    assert_eq!(activity(&server, &run, ""), found, "each stream for itself");
+    assert!(activity(&server, &run, "?stream_id=below").is_empty());
+}
+
+#[test]
+fn zones_that_are_none_are_refused_by_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    let triangle = json!([[0, 0], [1, 0], [1, 1]]);
+    let rows = [
+        (json!({"zones": vec![json!({}); 17]}), "zones"),
+        (json!({"zones": [{"name": "a", "polygon": [[0, 0], [1, 1]]}]}), "zones[0].polygon"),
+        (json!({"zones": [{"name": "", "polygon": triangle}]}), "zones[0].name"),
+        (json!({"activity_zones_only": true}), "activity_zones_only"),
+    ];
+    for (fields, field) in rows {
+        let bodies = [
+            ("ingest", json!({"source_uri": "passing.mp4"})),
+            ("reason", json!({"source_uri": "passing.mp4", "model": "qwen3-vl-8b"})),
+        ];
+        for (route, mut body) in bodies {
+            body.as_object_mut().expect("one").extend(fields.as_object().expect("one").clone());
+            let reply = server.post(&format!("/v1/runs/{run}/{route}"), &body);
+            let found = (reply.status, reply.fields());
+            assert_eq!(found, (422, vec![field.to_owned()]), "{route}: {fields}");
+        }
+    }
+    let body = json!({
+        "source_uri": "passing.mp4", "model": "qwen3-vl-8b", "zones": halves(),
+    });
+    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_passes(&activity(&server, &run, ""), [json!(["left"]), json!(["right"])]);
+}
+
+#[test]
+fn other_thresholds_give_other_episodes_without_a_trace() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    ingested(&server, &run, json!({"zones": halves()}));
+    let before = server.events(&run);
+    let tried = |gate: Value| {
+        let body = json!({"model": "qwen3-vl-8b", "gate": gate, "dry_run": true});
+        let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()["dry_run"].clone()
+    };
+    let same = tried(json!({}));
+    assert_eq!((&same["changed_frames"], &same["episode_count"]), (&json!(0), &json!(2)));
+    let mut listed = activity(&server, &run, "");
+    listed
+        .iter_mut()
+        .for_each(|episode| drop(episode.as_object_mut().expect("one").remove("image_sha256")));
+    assert_eq!(same["episodes"], json!(listed), "as they were recorded");
+    let deaf = tried(json!({"activity_on": 1, "activity_off": 0.5}));
+    assert_eq!((&deaf["episode_count"], &deaf["episodes"]), (&json!(0), &json!([])));
+    let reasons = &deaf["after"]["reasons"];
+    assert_eq!(reasons["activity_started"], 0);
+    assert!(deaf["changed_frames"].as_u64().is_some_and(|changed| changed >= 4));
+    assert_eq!(server.events(&run), before);
+    // Signals of a caller may tell of it too.
+    let frame = |index: u64| {
+        json!({
+            "frame_index": index, "pts_ms": index * 100, "perceptual_hash": "00000000000000ff",
+            "luma_mean": 0.5, "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,
+            "scene_score": 0, "activity_score": if (10..20).contains(&index) { 0.1 } else { 0.0 },
+        })
+    };
+    let frames: Value = (0..50).map(frame).collect();
+    let body = json!({"model": "qwen3-vl-8b", "frames": frames, "dry_run": true});
+    let told = server.post(&format!("/v1/runs/{run}/analyze"), &body).json()["dry_run"].take();
+    let episode = &told["episodes"][0];
+    let found = (&episode["start_frame"], &episode["end_frame"], &episode["region"]);
+    assert_eq!(found, (&json!(10), &json!(19), &Value::Null), "{told}");
+}
+
+#[test]
+fn a_camera_tells_of_an_episode_while_it_lasts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let ball = "( videotestsrc is-live=true pattern=ball ! \
+        video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
+    let camera = Camera::start("none", &[format!("/live={ball}")]);
+    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = setup.start();
+    let run = server.create_run();
+    let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
+    let all = json!([{"name": "all", "polygon": [[0, 0], [1, 0], [1, 1], [0, 1]]}]);
+    let source = format!("rtsp://localhost:{}/live", camera.port);
+    let body = json!({"source_uri": source, "zones": all, "max_frames": 500_000});
+    let path = format!("/v1/runs/{run}/ingest");
+    let reply = server.call("POST", &path).header("prefer", "respond-async").json(&body).send();
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let started = Instant::now();
+    let told = loop {
+        assert!(started.elapsed() < Duration::from_secs(30), "nothing moves");
+        let event = stream.event();
+        if event.event == "activity_started" {
+            break event.data["payload"].clone();
+        }
+    };
+    assert_eq!(told["zones"], json!(["all"]));
+    let lasting = activity(&server, &run, "");
+    assert_eq!(lasting.len(), 1, "{lasting:?}");
+    let ends = (&lasting[0]["end_frame"], &lasting[0]["end_pts_ms"]);
+    assert_eq!(ends, (&Value::Null, &Value::Null));
+    assert_eq!(lasting[0]["start_frame"], told["start_frame"]);
+    assert!(lasting[0]["image_sha256"].is_string(), "{lasting:?}");
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    let started = Instant::now();
+    while payloads(&server, &run, "activity_ended").is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", server.kinds(&run));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let over = activity(&server, &run, "");
+    assert_eq!(over.len(), 1, "{over:?}");
+    assert!(over[0]["end_frame"].is_u64() && over[0]["image_sha256"].is_string(), "{over:?}");
+}
+
+#[test]
+fn webhooks_carry_episodes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let receiver = Receiver::start(dir.path());
+    let server = start(setup_hooks(dir.path(), &receiver));
+    let run = server.create_run();
+    hook(&server, &run, &receiver.url("/all"));
+    ingested(&server, &run, json!({"zones": halves()}));
+    let count = server.events(&run).len() - 1;
+    let found = receiver.wait("/all", count);
+    let bodies: Vec<Value> = found.iter().map(Delivery::json).collect();
+    let of = |kind: &str| {
+        let kind = format!("sightline.{kind}");
+        bodies
+            .iter()
+            .filter(|body| body["type"] == kind)
+            .map(|body| &body["data"]["payload"])
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("activity_started").len(), 2);
+    let ended: Vec<&Value> = of("activity_ended").iter().map(|episode| &episode["zones"]).collect();
+    assert_eq!(ended, [&json!(["left"]), &json!(["right"])]);
+}

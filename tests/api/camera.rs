@@ -1,0 +1,93 @@
+//! Cameras whose server is started again: the recording goes on, and only a stop ends it.
+
+use serde_json::json;
+
+use crate::{
+    recordings::{check_gaps, check_whole, recorded},
+    remote::setup,
+    remote_rtsp::Camera,
+    support::{
+        Server,
+        host::Certificate,
+        whip::{eventually, payloads},
+    },
+};
+
+/// A live picture of 25 a second, with `more` properties of its source.
+fn ball(more: &str) -> String {
+    format!(
+        "/live=( videotestsrc is-live=true pattern=ball {more} ! \
+         video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! \
+         rtpjpegpay name=pay0 )"
+    )
+}
+
+/// Begins the recording of the camera at `port`; returns its run.
+fn record(server: &Server, port: u16) -> String {
+    let run = server.create_run();
+    let source = format!("rtsp://localhost:{port}/live");
+    let body = json!({"source_uri": source, "max_frames": 500_000});
+    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    run
+}
+
+fn stop(server: &Server, run: &str) {
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    eventually("its end", || {
+        (!payloads(server, run, "analysis_generated").is_empty()).then_some(())
+    });
+    let decoded = payloads(server, run, "frames_decoded");
+    assert_eq!((decoded.len(), &decoded[0]["reason"]), (1, &json!("stopped")));
+}
+
+#[test]
+fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = server.start();
+    let media = [ball("")];
+    let mut camera = Camera::start("none", &media);
+    let port = camera.port;
+    let run = record(&server, port);
+    let frames = || recorded(&server, &run).0;
+    for restarts in 1..=2 {
+        let before = frames();
+        eventually("frames come", || (frames() > before + 40).then_some(()));
+        drop(camera);
+        camera = Camera::start_on(port, "none", &media);
+        eventually("it is there again", || {
+            (payloads(&server, &run, "source_reconnected").len() == restarts).then_some(())
+        });
+    }
+    let before = frames();
+    eventually("frames come", || (frames() > before + 40).then_some(()));
+    stop(&server, &run);
+    check_whole(&server, &run, "two restarts");
+    check_gaps(&server, &run);
+}
+
+#[test]
+fn a_camera_that_says_goodbye_is_dialled_again() {
+    const SHOWN: u64 = 60;
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = server.start();
+    let camera = Camera::start("none", &[ball(&format!("num-buffers={SHOWN}"))]);
+    let run = record(&server, camera.port);
+    let gaps = || payloads(&server, &run, "source_reconnected");
+    eventually("it is dialled twice more", || (gaps().len() == 2).then_some(()));
+    stop(&server, &run);
+    check_whole(&server, &run, "two goodbyes");
+    check_gaps(&server, &run);
+    let mut before = 0;
+    for gap in gaps() {
+        let at = gap["frame_index"].as_u64().expect("a number");
+        // The server keeps the picture that it looks at before anyone plays.
+        assert!((SHOWN - 1..=SHOWN).contains(&(at - before)), "all of it is recorded: {gap}");
+        before = at;
+        assert_eq!(gap["reason"], "it ended its stream");
+    }
+}

@@ -1,0 +1,205 @@
+//! Playlists that grow: followed for as long as they do, behind a host that fails and one that falls silent.
+
+use std::{
+    fmt::Write,
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    thread::sleep,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    recordings::{check_gaps, check_whole, recorded},
+    remote::{ffmpeg, made, setup},
+    support::{
+        Server,
+        host::{Answer, Certificate, Host},
+        whip::{eventually, payloads},
+    },
+};
+
+/// Segments of the broadcast, of so many frames each, and those that its playlist names at a time.
+const SEGMENTS: usize = 20;
+const FRAMES: usize = 25;
+const WINDOW: usize = 8;
+/// Segments that are made when it is first looked at, before its host fails, and before it falls silent.
+const BEGUN: usize = 6;
+const BEFORE: usize = 10;
+const BETWEEN: usize = 16;
+/// Time from one segment to the next: less than it lasts, so that the test does.
+const EVERY: Duration = Duration::from_millis(400);
+
+/// A broadcast, as its host shows it.
+#[derive(Default)]
+struct Broadcast {
+    /// Segments that are made.
+    made: AtomicUsize,
+    has_ended: AtomicBool,
+    /// Its host answers nothing.
+    is_down: AtomicBool,
+    /// Segments that were sent whole.
+    sent: Mutex<Vec<usize>>,
+}
+
+impl Broadcast {
+    fn playlist(&self) -> String {
+        let made = self.made.load(SeqCst);
+        let first = made.saturating_sub(WINDOW);
+        let mut text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{first}\n");
+        for segment in first..made {
+            write!(text, "#EXTINF:1,\nlist{segment}.ts\n").expect("in memory");
+        }
+        if self.has_ended.load(SeqCst) {
+            text += "#EXT-X-ENDLIST\n";
+        }
+        text
+    }
+
+    fn host(self: &Arc<Self>, dir: &Path, certificate: &Certificate) -> Host {
+        let (broadcast, dir) = (Arc::clone(self), dir.to_owned());
+        Host::start(certificate, move |asked, out| {
+            if broadcast.is_down.load(SeqCst) {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            let name = &asked.path[1..];
+            if name == "live.m3u8" {
+                return out.whole(broadcast.playlist().as_bytes());
+            }
+            out.whole(&std::fs::read(dir.join(name)).expect("a segment"))?;
+            let number = name.trim_start_matches("list").trim_end_matches(".ts");
+            broadcast.sent.lock().expect("no panic").push(number.parse().expect("a number"));
+            Ok(())
+        })
+    }
+
+    /// Makes segments up to `until`, at its pace.
+    fn make(&self, until: usize) {
+        while self.made.load(SeqCst) < until {
+            self.made.fetch_add(1, SeqCst);
+            sleep(EVERY);
+        }
+    }
+}
+
+fn record(server: &Server, source: &str) -> String {
+    let run = server.create_run();
+    let body = json!({"source_uri": source, "max_frames": 500_000});
+    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    let reply = call.header("prefer", "respond-async").json(&body).send();
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    run
+}
+
+fn ended(server: &Server, run: &str) -> Value {
+    eventually("its end", || payloads(server, run, "frames_decoded").pop())
+}
+
+/// Hashes of the pictures.
+fn hashes(signals: &Value) -> Vec<Value> {
+    let signals = signals.as_array().expect("an array").iter();
+    signals.map(|signal| signal["perceptual_hash"].clone()).collect()
+}
+
+#[test]
+fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("made");
+    let video = format!("testsrc2=s=320x240:r={FRAMES}:d={SEGMENTS}");
+    let hls = ["-g", "25", "-f", "hls", "-hls_time", "1", "-hls_list_size", "0", "list.m3u8"];
+    ffmpeg(&root, &[&["-f", "lavfi", "-i", &video][..], &hls].concat());
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
+    let server = server.root(&root).start();
+    let segments = (0..SEGMENTS).map(|segment| root.join(format!("list{segment}.ts")));
+    let bytes: Vec<u8> = segments.flat_map(|path| std::fs::read(path).expect("made")).collect();
+    std::fs::write(root.join("whole.ts"), bytes).expect("written");
+    let whole = hashes(&made(&server, "whole.ts").0);
+    assert_eq!(whole.len(), SEGMENTS * FRAMES);
+
+    let broadcast = Arc::new(Broadcast::default());
+    let host = broadcast.host(&root, &certificate);
+    broadcast.made.store(BEGUN, Relaxed);
+    let run = record(&server, &host.url("/live.m3u8"));
+    let frames = || recorded(&server, &run).0;
+    let gaps = || payloads(&server, &run, "source_reconnected");
+    // To know the stream takes some seconds of it.
+    broadcast.make(BEFORE);
+    eventually("its first frames", || (frames() > 0).then_some(()));
+    // Events come while it grows.
+    eventually("markers", || (recorded(&server, &run).1.len() > 1).then_some(()));
+    broadcast.is_down.store(true, SeqCst);
+    sleep(Duration::from_secs(3));
+    broadcast.is_down.store(false, SeqCst);
+    broadcast.make(BETWEEN);
+    eventually("it is there again", || (gaps().len() == 1).then_some(()));
+    // It makes nothing for longer than that is waited for.
+    eventually("all so far", || {
+        (broadcast.sent.lock().expect("no panic").last() == Some(&(BETWEEN - 1))).then_some(())
+    });
+    sleep(Duration::from_secs(13));
+    broadcast.make(SEGMENTS);
+    broadcast.has_ended.store(true, SeqCst);
+    let decoded = ended(&server, &run);
+    assert_eq!((&decoded["truncated"], &decoded["reason"]), (&Value::Null, &Value::Null));
+    let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
+    let found = hashes(&signals["signals"]);
+    assert!(whole.ends_with(&found), "no segment is missing, and none there twice");
+    let began = SEGMENTS - found.len() / FRAMES;
+    assert!(found.len().is_multiple_of(FRAMES) && began < BEFORE, "{} frames", found.len());
+    // What the first look at the playlist has read is read again.
+    let mut sent = broadcast.sent.lock().expect("no panic").clone();
+    sent.retain(|segment| *segment >= BEFORE);
+    assert_eq!(sent, (BEFORE..SEGMENTS).collect::<Vec<_>>(), "each once");
+    check_whole(&server, &run, "a playlist");
+    check_gaps(&server, &run);
+    let gaps = gaps();
+    assert_eq!(gaps.len(), 2, "{gaps:?}");
+    assert_eq!(gaps[1]["reason"], "its playlist does not grow any more", "{gaps:?}");
+}
+
+#[test]
+fn a_playlist_that_grows_may_have_any_number_of_segments() {
+    const MANY: usize = 4200;
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let one = [
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=s=64x64:r=25:d=0.04",
+        "-c:v",
+        "libx264",
+        "-f",
+        "mpegts",
+        "one.ts",
+    ];
+    ffmpeg(dir.path(), &one);
+    let segment = std::fs::read(dir.path().join("one.ts")).expect("made");
+    let mut playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-PLAYLIST-TYPE:EVENT\n".to_owned();
+    for _ in 0..MANY {
+        playlist += "#EXT-X-DISCONTINUITY\n#EXTINF:0.04,\none.ts\n";
+    }
+    let host = Host::start(&certificate, move |asked, out| match asked.path.as_str() {
+        "/one.ts" => out.whole(&segment),
+        _ => out.whole(playlist.as_bytes()),
+    });
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
+    let run = record(&server, &host.url("/live.m3u8"));
+    eventually("all of its frames but those that wait for the next", || {
+        let active = server.get(&format!("/v1/runs/{run}")).json()["active_job"].take();
+        (active["frames_done"].as_u64() > Some(MANY as u64 - 100)).then_some(())
+    });
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(ended(&server, &run)["reason"], "stopped");
+    assert!(payloads(&server, &run, "source_reconnected").is_empty(), "it is read at one go");
+}

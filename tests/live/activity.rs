@@ -1,0 +1,43 @@
+//! Episodes of activity of a live session, in the zones that its publisher names.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Setup,
+    whip::{Publication, eventually, payloads, sightline},
+};
+
+#[test]
+fn a_live_session_tells_of_the_episodes_in_its_zones() {
+    let test = "a_live_session_tells_of_the_episodes_in_its_zones";
+    let Some(sightline) = sightline(test) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    let half = |name: &str, left: f64| {
+        let right = left + 0.5;
+        json!({"name": name, "polygon": [[left, 0], [right, 0], [right, 1], [left, 1]]})
+    };
+    let attach = json!({"zones": [half("left", 0.0), half("right", 0.5)]});
+    let clip = clips::passing();
+    let publication = Publication::start(&sightline, &server, &clip, &attach, &[]);
+    let run = publication.run.clone();
+    let started = eventually("something moves", || {
+        payloads(&server, &run, "activity_started").into_iter().next()
+    });
+    assert_eq!(started["zones"], json!(["left"]));
+    assert!(started["session_id"].is_string(), "{started}");
+    let listed = || server.get(&format!("/v1/runs/{run}/activity")).json()["episodes"].clone();
+    let lasting = listed();
+    assert_eq!(lasting[0]["start_frame"], started["start_frame"]);
+    publication.finish();
+    eventually("the run has ended", || payloads(&server, &run, "run_completed").into_iter().next());
+    let episodes = listed();
+    let zones: Vec<&Value> =
+        episodes.as_array().expect("an array").iter().map(|episode| &episode["zones"]).collect();
+    assert_eq!(zones, [&json!(["left"]), &json!(["right"])], "{episodes}");
+    for episode in episodes.as_array().expect("an array") {
+        assert!(episode["end_frame"].is_u64() && episode["image_sha256"].is_string(), "{episode}");
+    }
+    let decoded = payloads(&server, &run, "frames_decoded");
+    assert_eq!(decoded[0]["zones"], json!(["left", "right"]));
+}

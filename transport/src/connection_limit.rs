@@ -1,0 +1,270 @@
+//! The open connections: how many there may be, and which of them give way to a newcomer.
+//!
+//! Promises that a server full of connections that wait for their peers takes new ones: the
+//! longest-unused without a request go first, then those whose peers owe bytes. What the server
+//! works for never gives way; when that is all there is, the newcomer is refused.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::connection_state::{Activity, EvictionPriority};
+
+/// Limits of the number of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// All together.
+    pub total: usize,
+    /// Of one address; of one /64 in IPv6.
+    pub per_address: usize,
+}
+
+/// Counts of connections by outcome.
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicU64,
+    gave_way: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// The address that a request came from, among its extensions; its /64 in IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub IpAddr);
+
+/// The open connections of a server, or of several listeners of one.
+#[derive(Debug)]
+pub struct ConnectionLimiter {
+    limits: ConnectionLimits,
+    epoch: Instant,
+    members: Mutex<Members>,
+    counts: Counts,
+    /// One permit for each connection that is being told that there is no room for it.
+    pub(crate) refusing: Arc<Semaphore>,
+}
+
+/// Connections that are told so at once; further ones are closed without a word.
+const REFUSING_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+struct Members {
+    next: u64,
+    open: HashMap<u64, Member>,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct Member {
+    address: IpAddr,
+    activity: Arc<Activity>,
+    leave: CancellationToken,
+}
+
+/// The room of one connection, until dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    limiter: Arc<ConnectionLimiter>,
+    number: u64,
+    pub activity: Arc<Activity>,
+    /// The peer.
+    pub peer: Peer,
+    /// Cancelled when the connection gives way.
+    pub leave: CancellationToken,
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.limiter.members().remove(self.number);
+    }
+}
+
+impl ConnectionLimiter {
+    /// Nobody yet.
+    pub fn new(limits: ConnectionLimits) -> Arc<ConnectionLimiter> {
+        let (epoch, members, counts) = (Instant::now(), Mutex::default(), Counts::default());
+        let refusing = Arc::new(Semaphore::new(REFUSING_MAX));
+        Arc::new(ConnectionLimiter { limits, epoch, members, counts, refusing })
+    }
+
+    /// Returns the limits of the number of connections.
+    pub fn limits(&self) -> ConnectionLimits {
+        self.limits
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.members().open.len()
+    }
+
+    /// Connections that were accepted.
+    pub fn accepted(&self) -> u64 {
+        self.counts.accepted.load(Relaxed)
+    }
+
+    /// Connections that were closed to make room.
+    pub fn gave_way(&self) -> u64 {
+        self.counts.gave_way.load(Relaxed)
+    }
+
+    /// Connections for which there was no room.
+    pub fn refused(&self) -> u64 {
+        self.counts.refused.load(Relaxed)
+    }
+
+    /// Room for a connection from `address`; `None` when nothing gives way.
+    pub(crate) fn enter(
+        self: &Arc<ConnectionLimiter>,
+        address: IpAddr,
+    ) -> Option<ConnectionPermit> {
+        let address = network(address);
+        let mut members = self.members();
+        let of_address = members.by_address.get(&address).copied().unwrap_or_default();
+        let fits = (of_address < self.limits.per_address
+            || self.make_room(&mut members, Some(address)))
+            && (members.open.len() < self.limits.total || self.make_room(&mut members, None));
+        if !fits {
+            self.counts.refused.fetch_add(1, Relaxed);
+            return None;
+        }
+        self.counts.accepted.fetch_add(1, Relaxed);
+        let (activity, leave) = (Activity::new(), CancellationToken::new());
+        let member = Member { address, activity: Arc::clone(&activity), leave: leave.clone() };
+        let number = members.add(member);
+        drop(members);
+        Some(ConnectionPermit {
+            limiter: Arc::clone(self),
+            number,
+            activity,
+            peer: Peer(address),
+            leave,
+        })
+    }
+
+    /// Closes connections that are of least use, for when the system has no room for more.
+    pub(crate) fn give_way(&self) -> bool {
+        self.make_room(&mut self.members(), None)
+    }
+
+    /// Closes some at once: looking at all of them for each newcomer would be too slow.
+    fn make_room(&self, members: &mut Members, address: Option<IpAddr>) -> bool {
+        let of_address = |member: &Member| address.is_none_or(|of| member.address == of);
+        let mut waiting: Vec<((EvictionPriority, u64), u64)> = members
+            .open
+            .iter()
+            .filter(|(_, member)| of_address(member))
+            .map(|(number, member)| (member.activity.state(self.epoch), *number))
+            .filter(|((used, _), _)| *used != EvictionPriority::Working)
+            .collect();
+        let count = (waiting.len() / 64).max(1);
+        if waiting.len() > count {
+            waiting.select_nth_unstable(count);
+        }
+        let leaving = waiting.iter().take(count).filter_map(|(_, number)| members.remove(*number));
+        let left = leaving.map(|member| member.leave.cancel()).count();
+        self.counts.gave_way.fetch_add(left as u64, Relaxed);
+        left > 0
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        // No holder leaves the tables half changed.
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Members {
+    fn add(&mut self, member: Member) -> u64 {
+        *self.by_address.entry(member.address).or_default() += 1;
+        self.next += 1;
+        self.open.insert(self.next, member);
+        self.next
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Member> {
+        let member = self.open.remove(&number)?;
+        if let Some(count) = self.by_address.get_mut(&member.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&member.address);
+            }
+        }
+        Some(member)
+    }
+}
+
+/// Returns the network that an address counts for: an IPv6 host has a whole /64 to choose from.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter(total: usize, per_address: usize) -> Arc<ConnectionLimiter> {
+        ConnectionLimiter::new(ConnectionLimits { total, per_address })
+    }
+
+    fn host(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    #[test]
+    fn the_unused_give_way_before_the_owing_and_the_working_never() {
+        let limiter = limiter(3, 3);
+        let mut places: Vec<ConnectionPermit> =
+            (0..3).map(|_| limiter.enter(host(1)).expect("room")).collect();
+        let working = places[0].activity.begin();
+        let owing = places[1].activity.begin();
+        let mut debt = crate::connection_state::PeerStallGuard::new(owing.activity());
+        debt.set(true);
+        let left = |places: &[ConnectionPermit]| -> Vec<bool> {
+            places.iter().map(|place| place.leave.is_cancelled()).collect()
+        };
+        places.push(limiter.enter(host(2)).expect("the unused one gives way"));
+        assert_eq!(left(&places), [false, false, true, false]);
+        let newest = places[3].activity.begin();
+        places.push(limiter.enter(host(3)).expect("the owing one gives way"));
+        assert_eq!(left(&places), [false, true, true, false, false]);
+        let last = places[4].activity.begin();
+        assert!(limiter.enter(host(4)).is_none(), "the server works for all of them");
+        assert_eq!(
+            (limiter.open(), limiter.accepted(), limiter.gave_way(), limiter.refused()),
+            (3, 5, 2, 1)
+        );
+        drop((working, newest, last));
+        assert!(limiter.enter(host(4)).is_some());
+        drop((places, debt, owing));
+        assert_eq!(limiter.open(), 0);
+    }
+
+    #[test]
+    fn the_longest_unused_gives_way_and_of_one_address_only_its_own() {
+        let limiter = limiter(64, 2);
+        let other = limiter.enter(host(1)).expect("room");
+        let first = limiter.enter(host(2)).expect("room");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let second = limiter.enter(host(2)).expect("room");
+        let third = limiter.enter(host(2)).expect("its own gives way");
+        let left = [&other, &first, &second, &third].map(|place| place.leave.is_cancelled());
+        assert_eq!(left, [false, true, false, false]);
+    }
+
+    #[test]
+    fn a_host_of_ipv6_is_its_network() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), host(1));
+    }
+}

@@ -1,0 +1,152 @@
+//! One request to one answer, whatever version of HTTP carries them.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tower::ServiceExt;
+
+use crate::{
+    Limits, Peer, ServiceConfig,
+    connection_state::{InFlight, PeerStallGuard},
+    idle::{Expired, IdleBody},
+    refusal::{self, Headers},
+};
+
+/// Most headers of a request, where hyper alone has 100: their bytes are what counts.
+pub(crate) const HEADERS_MAX: usize = 1024;
+
+/// The answer to `request`, its headers and its silences within `limits`.
+pub(crate) async fn answer<B>(
+    mut request: Request<B>,
+    peer: Peer,
+    site: ServiceConfig,
+    limits: Limits,
+    in_flight: InFlight,
+) -> Response<CountedBody>
+where
+    B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
+{
+    request.extensions_mut().insert(peer);
+    let too_large = head_bytes(&request) > limits.header_bytes_max;
+    let elsewhere = site.elsewhere.filter(|_| request.version() < Version::HTTP_3);
+    let is_head = request.method() == Method::HEAD;
+    let mut response = if too_large || request.headers().len() > HEADERS_MAX {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        refusal::response(status, "request headers too large", site.refusal_headers)
+    } else if !names_its_host(&request) {
+        let text = "a request names its host once";
+        refusal::response(StatusCode::BAD_REQUEST, text, site.refusal_headers)
+    } else {
+        let close = request.version() < Version::HTTP_2;
+        let expired: Expired = Arc::new(AtomicBool::new(false));
+        let activity = Arc::clone(in_flight.activity());
+        let body =
+            |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired), &activity));
+        let response = match site.router.oneshot(request.map(body)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        if expired.load(Ordering::Relaxed) {
+            timed_out(response, close, site.refusal_headers)
+        } else {
+            response
+        }
+    };
+    if let Some(elsewhere) = elsewhere {
+        response.headers_mut().insert(header::ALT_SVC, elsewhere);
+    }
+    if !is_head {
+        set_length(&mut response);
+    }
+    let body = std::mem::take(response.body_mut());
+    let mut debt = PeerStallGuard::new(in_flight.activity());
+    debt.set(true);
+    response.map(|_| CountedBody { body, debt, _in_flight: in_flight })
+}
+
+/// Returns true where it has the one Host that HTTP/1.1 asks for (RFC 9112 3.2): with two, or none,
+/// those on the way and here may take it for requests of different sites.
+fn names_its_host<B>(request: &Request<B>) -> bool {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    request.version() != Version::HTTP_11 || hosts == 1
+}
+
+/// The length that every version tells: none where there is no body by definition (RFC 9110 8.6), and
+/// that of a body whose length is known.
+fn set_length(response: &mut Response<Body>) {
+    let is_bodiless =
+        matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let known = response.body().size_hint().exact();
+    let headers = response.headers_mut();
+    if is_bodiless {
+        headers.remove(header::CONTENT_LENGTH);
+    } else if let Some(len) = known {
+        headers.entry(header::CONTENT_LENGTH).or_insert_with(|| len.into());
+    }
+}
+
+/// The size of the head as HTTP/1.1 writes it.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let line = request.method().as_str().len() + target + " HTTP/1.1\r\n\r\n".len() + 1;
+    let field = |(name, value): (&http::HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + ": \r\n".len()
+    };
+    line + request.headers().iter().map(field).sum::<usize>()
+}
+
+/// Replaces the router's response to a broken-off body by a 408 that says so; its headers stay.
+fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Response<Body> {
+    let mut told = refusal::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    // The router's headers stand, its id above all; only the type is of the new text.
+    if let Some(plain) = told.headers_mut().remove(header::CONTENT_TYPE) {
+        parts.headers.insert(header::CONTENT_TYPE, plain);
+    }
+    if close {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    *told.headers_mut() = parts.headers;
+    told
+}
+
+/// A response body that keeps its request counted until the last byte is handed over.
+pub(crate) struct CountedBody {
+    body: Body,
+    /// Set from each part that is handed over until the next is asked for.
+    debt: PeerStallGuard,
+    _in_flight: InFlight,
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.debt.set(matches!(frame, Poll::Ready(Some(_))));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

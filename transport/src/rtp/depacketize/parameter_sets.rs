@@ -1,0 +1,230 @@
+//! Parameter sets of H.264 and H.265, from the session description and from the stream.
+//!
+//! Kept by identifier, so that a start which comes without its sets can be given them.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+/// Most sets kept; a stream with more carries them with each start.
+const SETS_MAX: usize = 64;
+/// Largest set kept.
+const SET_BYTES_MAX: usize = 4 << 10;
+/// Most bytes of sets that a start is given and does not name itself: some hundred of a usual size. All
+/// that are kept would make a megabyte a second of a few bytes.
+const OTHERS_BYTES_MAX: usize = 4 << 10;
+/// Most bytes of a description's sets.
+const DESCRIBED_BYTES_MAX: usize = 16 << 10;
+
+/// Kind of parameter set, in the order in which a decoder wants them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Video,
+    Sequence,
+    Picture,
+}
+
+/// Identity of a set, and the set that it builds on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) kind: Kind,
+    pub(super) id: u32,
+    /// Identifier of the set of the kind before that this one refers to.
+    pub(super) refers_to: u32,
+}
+
+#[derive(Debug)]
+struct Set {
+    name: Name,
+    bytes: Vec<u8>,
+    /// It came within the unit being gathered.
+    is_in_unit: bool,
+}
+
+/// The latest set of each kind and identifier.
+#[derive(Debug, Default)]
+pub(super) struct ParameterSets {
+    sets: Vec<Set>,
+}
+
+impl ParameterSets {
+    /// A new unit is gathered.
+    pub(super) fn begin_unit(&mut self) {
+        self.sets.iter_mut().for_each(|set| set.is_in_unit = false);
+    }
+
+    /// The NAL unit `bytes` is the set `name`.
+    pub(super) fn note(&mut self, name: Name, bytes: &[u8], is_in_unit: bool) {
+        if bytes.len() > SET_BYTES_MAX {
+            return;
+        }
+        let known = |set: &Set| (set.name.kind, set.name.id) == (name.kind, name.id);
+        let mut kept = match self.sets.iter().position(known) {
+            Some(at) => self.sets.remove(at),
+            None if self.sets.len() == SETS_MAX => self.sets.remove(0),
+            None => Set { name, bytes: Vec::new(), is_in_unit },
+        };
+        kept.bytes.clear();
+        kept.bytes.extend_from_slice(bytes);
+        (kept.name, kept.is_in_unit) = (name, is_in_unit);
+        self.sets.push(kept);
+    }
+
+    fn find(&self, kind: Kind, id: u32) -> Option<&Set> {
+        self.sets.iter().find(|set| (set.name.kind, set.name.id) == (kind, id))
+    }
+
+    /// Returns true where all sets of a picture with this picture parameter set are known, down to
+    /// the set of kind `root`.
+    pub(super) fn are_complete(&self, picture_id: u32, root: Kind) -> bool {
+        let sequence = self
+            .find(Kind::Picture, picture_id)
+            .and_then(|set| self.find(Kind::Sequence, set.name.refers_to));
+        match root {
+            Kind::Video => {
+                sequence.is_some_and(|set| self.find(Kind::Video, set.name.refers_to).is_some())
+            }
+            _ => sequence.is_some(),
+        }
+    }
+
+    /// The sets that a unit lacks whose slices name these picture sets, each after a start code; empty
+    /// when it lacks none. Other picture sets of the same sequence come along, as pictures that follow
+    /// may name them, but no more than [`OTHERS_BYTES_MAX`] of them.
+    pub(super) fn lacking(&self, named: &[u32]) -> Vec<u8> {
+        let pictures = named.iter().filter_map(|id| self.find(Kind::Picture, *id));
+        let sequences: Vec<u32> = pictures.map(|set| set.name.refers_to).collect();
+        let videos = sequences.iter().filter_map(|id| self.find(Kind::Sequence, *id));
+        let videos: Vec<u32> = videos.map(|set| set.name.refers_to).collect();
+        let mut others_bytes = 0;
+        let mut is_wanted = |set: &&Set| match set.name {
+            _ if set.is_in_unit => false,
+            Name { kind: Kind::Video, id, .. } => videos.contains(&id),
+            Name { kind: Kind::Sequence, id, .. } => sequences.contains(&id),
+            Name { kind: Kind::Picture, id, .. } if named.contains(&id) => true,
+            Name { kind: Kind::Picture, refers_to, .. } if sequences.contains(&refers_to) => {
+                others_bytes += set.bytes.len();
+                others_bytes <= OTHERS_BYTES_MAX
+            }
+            Name { kind: Kind::Picture, .. } => false,
+        };
+        let mut wanted: Vec<&Set> = self.sets.iter().filter(|set| is_wanted(set)).collect();
+        wanted.sort_by_key(|set| set.name.kind);
+        let mut bytes = Vec::new();
+        for set in wanted {
+            bytes.extend_from_slice(&[0, 0, 0, 1]);
+            bytes.extend_from_slice(&set.bytes);
+        }
+        bytes
+    }
+}
+
+/// Adds a picture set that a slice names.
+pub(super) fn note_named(named: &mut Vec<u32>, id: Option<u32>) {
+    if let Some(id) = id
+        && named.len() < SETS_MAX
+        && !named.contains(&id)
+    {
+        named.push(id);
+    }
+}
+
+/// The NAL units in the format parameters of a payload type: `sprop-parameter-sets`
+/// (RFC 6184 8.1), `sprop-vps`, `sprop-sps` and `sprop-pps` (RFC 7798 7.1).
+///
+/// Passes over text that is no base64: the sets may come within the stream.
+pub fn parameter_sets(fmtp: &str) -> Vec<Vec<u8>> {
+    const NAMES: [&str; 4] = ["sprop-parameter-sets", "sprop-vps", "sprop-sps", "sprop-pps"];
+    let mut found = Vec::new();
+    if fmtp.len() > DESCRIBED_BYTES_MAX {
+        return found;
+    }
+    for parameter in fmtp.split(';') {
+        let Some((name, value)) = parameter.trim().split_once('=') else { continue };
+        if NAMES.iter().any(|known| known.eq_ignore_ascii_case(name.trim())) {
+            let sets = value.split(',').filter_map(|set| STANDARD.decode(set.trim()).ok());
+            found.extend(sets.filter(|set| !set.is_empty()));
+        }
+    }
+    found.truncate(SETS_MAX);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(kind: Kind, id: u32, refers_to: u32) -> Name {
+        Name { kind, id, refers_to }
+    }
+
+    #[test]
+    fn a_description_gives_the_sets_it_has() {
+        let cases: [(&str, &str, &[&[u8]]); 6] = [
+            (
+                "h264",
+                "profile-level-id=42e01f;sprop-parameter-sets=Z0I=,aM4=; packetization-mode=1",
+                &[&[0x67, 0x42], &[0x68, 0xce]],
+            ),
+            (
+                "h265",
+                "sprop-vps=QAE=; sprop-sps=QgE=;SPROP-PPS=RAE=",
+                &[&[0x40, 1], &[0x42, 1], &[0x44, 1]],
+            ),
+            ("none", "packetization-mode=1", &[]),
+            ("no base64", "sprop-parameter-sets=!!,aM4=", &[&[0x68, 0xce]]),
+            ("empty", "sprop-parameter-sets=,", &[]),
+            ("nothing", "", &[]),
+        ];
+        for (case, fmtp, expected) in cases {
+            assert_eq!(parameter_sets(fmtp), expected, "{case}");
+        }
+        assert_eq!(parameter_sets(&"x".repeat(DESCRIBED_BYTES_MAX + 1)), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn a_unit_is_given_the_latest_of_what_it_lacks() {
+        let mut sets = ParameterSets::default();
+        sets.note(name(Kind::Picture, 0, 3), &[0x68, 1], false);
+        assert!(!sets.are_complete(0, Kind::Sequence), "its sequence set is unknown");
+        sets.note(name(Kind::Sequence, 3, 0), &[0x67, 1], true);
+        assert!(sets.are_complete(0, Kind::Sequence));
+        assert!(!sets.are_complete(0, Kind::Video) && !sets.are_complete(1, Kind::Sequence));
+        assert_eq!(sets.lacking(&[0]), [0, 0, 0, 1, 0x68, 1]);
+        sets.begin_unit();
+        sets.note(name(Kind::Sequence, 3, 0), &[0x67, 2], false);
+        assert_eq!(sets.lacking(&[0]), [0, 0, 0, 1, 0x67, 2, 0, 0, 0, 1, 0x68, 1]);
+        assert_eq!(sets.lacking(&[7]), [0; 0], "a set that is not known");
+    }
+
+    #[test]
+    fn a_unit_is_given_what_it_names_and_little_else() {
+        let mut sets = ParameterSets::default();
+        for sequence in 0..4 {
+            sets.note(name(Kind::Sequence, sequence, 0), &[0x67, sequence as u8], false);
+        }
+        for id in 0..60 {
+            let bytes = [&[0x68][..], &[id as u8; 300]].concat();
+            sets.note(name(Kind::Picture, id, id % 2), &bytes, false);
+        }
+        let given = sets.lacking(&[59]);
+        let mark = [0, 0, 0, 1];
+        let starts: Vec<u8> = (0..given.len())
+            .filter(|&at| given[at..].starts_with(&mark))
+            .map(|at| given[at + 5])
+            .collect();
+        assert_eq!(starts[0], 1, "the sequence set of 59");
+        assert!(starts.contains(&59) && starts[1..].iter().all(|id| id % 2 == 1), "{starts:?}");
+        assert!(given.len() < OTHERS_BYTES_MAX + 600, "{} bytes", given.len());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_bounds_allow() {
+        let mut sets = ParameterSets::default();
+        for id in 0..1000 {
+            sets.note(name(Kind::Picture, id, 0), &[0x68; 100], false);
+        }
+        assert_eq!(sets.sets.len(), SETS_MAX);
+        sets.note(name(Kind::Picture, 5000, 0), &[0; SET_BYTES_MAX + 1], false);
+        assert!(sets.find(Kind::Picture, 5000).is_none());
+        assert!(sets.find(Kind::Picture, 999).is_some(), "the latest stay");
+    }
+}

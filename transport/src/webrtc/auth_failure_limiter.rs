@@ -1,0 +1,90 @@
+//! Limit of requests with a wrong signature per source: token buckets in a table of fixed size.
+//!
+//! Each costs an HMAC, so a source that keeps failing is cut off. Requests for users that are not
+//! there cost a look into a table and are not counted here: many clients share an address, and
+//! anyone can write one on a datagram. Sources share a bucket when their keyed hashes meet; the
+//! table never grows.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    time::Instant,
+};
+
+use super::bucket::{Bucket, Rate};
+
+/// Buckets; two sources of a thousand meet in one bucket in one case of eight.
+const BUCKETS: usize = 4096;
+/// Failed requests that a source may send: a client with twenty candidate pairs and a password that
+/// is no longer right sends as many in two seconds.
+const FAILURES: Rate = Rate { burst: 200.0, a_second: 20.0 };
+
+/// The buckets.
+pub(super) struct AuthFailureLimiter {
+    keys: RandomState,
+    buckets: Box<[Bucket]>,
+}
+
+impl AuthFailureLimiter {
+    /// Full buckets.
+    pub(super) fn new(now: Instant) -> AuthFailureLimiter {
+        AuthFailureLimiter {
+            keys: RandomState::new(),
+            buckets: vec![Bucket::full(FAILURES, now); BUCKETS].into(),
+        }
+    }
+
+    fn bucket(&mut self, source: IpAddr) -> &mut Bucket {
+        // One host has a whole /64 of IPv6.
+        let name: u64 = match source.to_canonical() {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
+        };
+        let at = self.keys.hash_one((source.to_canonical().is_ipv4(), name)) as usize % BUCKETS;
+        &mut self.buckets[at]
+    }
+
+    /// Returns true where a request from `source` may still be looked at.
+    pub(super) fn allows(&mut self, source: IpAddr, now: Instant) -> bool {
+        self.bucket(source).has(1.0, FAILURES, now)
+    }
+
+    /// A request from `source` proved nothing.
+    pub(super) fn failed(&mut self, source: IpAddr, now: Instant) {
+        // There was one when it was asked whether there is; else nothing is left to take.
+        self.bucket(source).take(1.0, FAILURES, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_source_that_fails_is_cut_off_and_comes_back() {
+        let now = Instant::now();
+        let mut sources = AuthFailureLimiter::new(now);
+        let bad: IpAddr = "2001:db8::1".parse().expect("an address");
+        let same_net: IpAddr = "2001:db8::ffff:1".parse().expect("an address");
+        for _ in 0..FAILURES.burst as usize {
+            assert!(sources.allows(bad, now));
+            sources.failed(bad, now);
+        }
+        assert!(!sources.allows(bad, now));
+        assert!(!sources.allows(same_net, now), "a /64 is one source");
+        let later = now + Duration::from_secs(1);
+        assert!(sources.allows(bad, later));
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_same_source() {
+        let now = Instant::now();
+        let mut sources = AuthFailureLimiter::new(now);
+        let plain: IpAddr = "192.0.2.1".parse().expect("an address");
+        let mapped: IpAddr = "::ffff:192.0.2.1".parse().expect("an address");
+        (0..FAILURES.burst as usize).for_each(|_| sources.failed(plain, now));
+        assert!(!sources.allows(mapped, now));
+    }
+}

@@ -1,0 +1,283 @@
+//! The port of all sessions and the handles to it and to a session.
+//!
+//! Handles leave commands for the port's thread and wake it. Promises that a dropped session is
+//! closed even when too many wait, that no handle waits for the thread, and that a thread that ends
+//! says so.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+};
+
+use super::{
+    EndpointConfig, EndpointError, EndpointStats, FragmentError, OfferError, Restarted, SdpAnswer,
+    SessionCounts, SessionHandler, codecs,
+    command_queue::{Command, CommandQueue, Opening, ThreadExitGuard},
+    dtls::Identity,
+    event_loop::EndpointThread,
+    random,
+    sdp::Offer,
+    sdp_answer::{self, Credentials, Local},
+    sdpfrag::{self, Fragment},
+    socket::Socket,
+    stats::SessionState,
+};
+
+/// Stack of the thread: parsing DTLS fragments recurses, and sinks run on it.
+const STACK_BYTES: usize = 4 << 20;
+
+/// One UDP socket and one thread for every session. Dropping the last clone ends both.
+#[derive(Clone)]
+pub struct WebRtcEndpoint(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<CommandQueue>,
+    settings: EndpointConfig,
+    local: SocketAddr,
+    candidates: Arc<[SocketAddr]>,
+    identity: Arc<Identity>,
+    next: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Inner {
+    fn end(&self) {
+        self.shared.end();
+        self.shared.wake();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+        let thread = self.thread.lock().map(|mut thread| thread.take()).unwrap_or_default();
+        // A sink may hold the last handle; then this is the thread itself, which ends by itself.
+        if let Some(thread) =
+            thread.filter(|thread| thread.thread().id() != std::thread::current().id())
+            && thread.join().is_err()
+        {
+            tracing::error!("the WebRTC receiver panicked");
+        }
+    }
+}
+
+impl WebRtcEndpoint {
+    /// Opens the socket, makes the certificate of this start, and starts the thread.
+    pub fn open(settings: EndpointConfig) -> Result<WebRtcEndpoint, EndpointError> {
+        let socket = Socket::bind(settings.bind)?;
+        let local = socket.local_addr();
+        let identity = Arc::new(Identity::generate()?);
+        let candidates = candidates(&settings, local)?.into();
+        let shared = Arc::new(CommandQueue::new()?);
+        let gone = ThreadExitGuard(Arc::clone(&shared));
+        let driver = EndpointThread::new(
+            socket,
+            Arc::clone(&shared),
+            Arc::clone(&identity),
+            settings.clone(),
+        );
+        let thread = std::thread::Builder::new()
+            .name("webrtc".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let _gone = gone;
+                driver.run();
+            })?;
+        Ok(WebRtcEndpoint(Arc::new(Inner {
+            shared,
+            settings,
+            local,
+            candidates,
+            identity,
+            next: AtomicU64::new(1),
+            thread: Mutex::new(Some(thread)),
+        })))
+    }
+
+    /// Address of the socket.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.0.local
+    }
+
+    /// Ends it and every session of it, as dropping the last clone does.
+    pub fn end(&self) {
+        self.0.end();
+    }
+
+    /// Returns true where it serves nobody any more.
+    pub fn has_ended(&self) -> bool {
+        self.0.shared.ended.load(Relaxed)
+    }
+
+    /// Waits until its thread has ended, for whatever reason, and its address is free.
+    pub async fn ended(&self) {
+        self.0.shared.gone().await;
+    }
+
+    /// Returns the counts of the port.
+    pub fn counts(&self) -> EndpointStats {
+        self.0.shared.counts.snapshot()
+    }
+
+    /// Answers an offer. Media goes to `sink` once the peer has connected; the session ends when
+    /// the returned handle is dropped, if it does not end before.
+    pub fn answer(
+        &self,
+        offer: &str,
+        sink: Box<dyn SessionHandler>,
+    ) -> Result<(SessionHandle, SdpAnswer), OfferError> {
+        let inner = &self.0;
+        if self.has_ended() {
+            return Err(OfferError::Ended);
+        }
+        let offer = Offer::parse(offer)?;
+        let negotiated = sdp_answer::agree(&offer)?;
+        let local = random::credentials().ok_or(OfferError::Random)?;
+        let etag = random::etag().ok_or(OfferError::Random)?;
+        let sdp = sdp_answer::write(
+            &offer,
+            &negotiated,
+            &Local {
+                credentials: &local,
+                fingerprint: inner.identity.fingerprint(),
+                candidates: &inner.candidates,
+                session: random::number().ok_or(OfferError::Random)? >> 1,
+            },
+        );
+        let codecs = codecs::distinct(&negotiated.video);
+        let max = inner.settings.sessions_max;
+        let sessions = &inner.shared.counts.sessions;
+        let more = |open: usize| (open < max).then_some(open + 1);
+        sessions.fetch_update(Relaxed, Relaxed, more).map_err(|_| OfferError::Full(max))?;
+        let state = Arc::new(SessionState::default());
+        let session = SessionHandle {
+            id: inner.next.fetch_add(1, Relaxed),
+            shared: Arc::clone(&inner.shared),
+            state: Arc::clone(&state),
+            candidates: Arc::clone(&inner.candidates),
+            mid: negotiated.transport_mid.clone(),
+            ice: Mutex::new(IceSession { remote: negotiated.remote.clone(), etag: etag.clone() }),
+        };
+        let opening = Opening { id: session.id, negotiated, local, sink, state };
+        if !inner.shared.send(Command::Open(Box::new(opening))) {
+            sessions.fetch_sub(1, Relaxed);
+            let has_ended = inner.shared.ended.load(Relaxed);
+            return Err(if has_ended { OfferError::Ended } else { OfferError::Busy });
+        }
+        Ok((session, SdpAnswer { sdp, etag, codecs }))
+    }
+}
+
+/// The addresses that peers are told to send to.
+fn candidates(
+    settings: &EndpointConfig,
+    local: SocketAddr,
+) -> Result<Vec<SocketAddr>, EndpointError> {
+    let addresses: Vec<IpAddr> = if !settings.public_ips.is_empty() {
+        settings.public_ips.clone()
+    } else if !local.ip().is_unspecified() {
+        vec![local.ip()]
+    } else {
+        super::interfaces::addresses(local.is_ipv6())?
+    };
+    Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect())
+}
+
+struct IceSession {
+    remote: Credentials,
+    etag: String,
+}
+
+/// One session. Dropping it closes it: the peer is told, its state is freed, the sink dropped.
+pub struct SessionHandle {
+    id: u64,
+    shared: Arc<CommandQueue>,
+    state: Arc<SessionState>,
+    candidates: Arc<[SocketAddr]>,
+    mid: String,
+    ice: Mutex<IceSession>,
+}
+
+impl Drop for SessionHandle {
+    fn drop(&mut self) {
+        if !self.state.ended.load(Relaxed) {
+            self.shared.send(Command::Close(self.id));
+        }
+    }
+}
+
+impl SessionHandle {
+    /// Takes trickled candidates: a fragment of RFC 8840 or a bare candidate line.
+    pub fn trickle(&self, fragment: &str) -> Result<(), FragmentError> {
+        let fragment = self.read(fragment)?;
+        match fragment.ufrag {
+            Some(ufrag) if ufrag != self.ice().remote.ufrag => Err(FragmentError::OtherSession),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns true for a fragment that asks for an ICE restart: it has credentials of its own.
+    pub fn is_restart(&self, fragment: &str) -> bool {
+        Fragment::parse(fragment).is_ok_and(|fragment| {
+            fragment.ufrag.is_some_and(|ufrag| ufrag != self.ice().remote.ufrag)
+        })
+    }
+
+    /// Restarts ICE. The old pair carries media until the peer has nominated a new one.
+    pub fn restart(&self, fragment: &str) -> Result<Restarted, FragmentError> {
+        let fragment = self.read(fragment)?;
+        let ufrag = fragment.ufrag.ok_or(FragmentError::Missing("a=ice-ufrag"))?;
+        let pwd = fragment.pwd.ok_or(FragmentError::Missing("a=ice-pwd"))?;
+        let mut ice = self.ice();
+        // RFC 8445 9: a restart changes both.
+        if ufrag == ice.remote.ufrag || pwd == ice.remote.pwd {
+            return Err(FragmentError::OtherSession);
+        }
+        let remote = Credentials { ufrag, pwd };
+        let local = random::credentials().ok_or(FragmentError::Random)?;
+        let etag = random::etag().ok_or(FragmentError::Random)?;
+        let sdpfrag = sdpfrag::write(&local, &self.mid, &self.candidates);
+        let command = Command::Restart { id: self.id, local };
+        if !self.shared.send(command) {
+            return Err(FragmentError::Busy);
+        }
+        *ice = IceSession { remote, etag: etag.clone() };
+        Ok(Restarted { sdpfrag, etag })
+    }
+
+    /// Entity tag of the current ICE session, quotes included.
+    pub fn etag(&self) -> String {
+        self.ice().etag.clone()
+    }
+
+    /// Asks the peer for a keyframe, unless that has just been done.
+    pub fn request_keyframe(&self) {
+        // When too many commands wait, the next loss asks again.
+        if !self.shared.send(Command::Keyframe(self.id)) {
+            tracing::debug!(session = self.id, "a keyframe is not asked for: receiver is busy");
+        }
+    }
+
+    /// Returns the counts of the session.
+    pub fn counts(&self) -> SessionCounts {
+        self.state.snapshot()
+    }
+
+    fn ice(&self) -> MutexGuard<'_, IceSession> {
+        self.ice.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn read(&self, fragment: &str) -> Result<Fragment, FragmentError> {
+        if self.state.ended.load(Relaxed) || self.shared.ended.load(Relaxed) {
+            return Err(FragmentError::Ended);
+        }
+        Fragment::parse(fragment)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! Publishers over loopback, and what is left when they are gone. Long because a publisher is
+//! played to the byte.
+
+use std::{
+    net::UdpSocket,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::{
+    rtp::ReceivedUnit,
+    webrtc::{DropReason, SessionEvent, test_publisher::Client},
+};
+
+/// Input of a sink.
+#[derive(Debug)]
+enum Came {
+    Unit(ReceivedUnit),
+    Told(SessionEvent),
+    Dropped,
+}
+
+struct Forward(SyncSender<Came>);
+
+impl Forward {
+    fn pass(&self, came: Came) {
+        // A test that has ended listens no more.
+        self.0.try_send(came).ok();
+    }
+}
+
+impl SessionHandler for Forward {
+    fn unit(&mut self, unit: ReceivedUnit) {
+        self.pass(Came::Unit(unit));
+    }
+
+    fn told(&mut self, what: SessionEvent) {
+        self.pass(Came::Told(what));
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        self.pass(Came::Dropped);
+    }
+}
+
+/// A sink that wants nothing.
+struct Deaf;
+
+impl SessionHandler for Deaf {
+    fn unit(&mut self, _: ReceivedUnit) {}
+    fn told(&mut self, _: SessionEvent) {}
+}
+
+fn settings() -> EndpointConfig {
+    EndpointConfig {
+        bind: ([127, 0, 0, 1], 0).into(),
+        public_ips: Vec::new(),
+        sessions_max: 20_000,
+        connect_within: Duration::from_secs(30),
+        lost_after: Duration::from_secs(10),
+    }
+}
+
+/// Until a publisher sends again what was not answered.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// A publisher with a socket. For its handshake no time passes: what is not answered it sends again
+/// as it was, however long a busy machine takes.
+struct Live {
+    client: Client,
+    began: Instant,
+    /// Last datagrams of its handshake, and the time of sending them.
+    flight: Vec<Vec<u8>>,
+    sent_at: Instant,
+    socket: UdpSocket,
+    session: SessionHandle,
+    came: Receiver<Came>,
+}
+
+impl Live {
+    fn new(port: &WebRtcEndpoint) -> Live {
+        let began = Instant::now();
+        let mut client = Client::new("theirs", began);
+        let (sender, came) = sync_channel(4096);
+        let (session, answer) =
+            port.answer(&client.offer(), Box::new(Forward(sender))).expect("answered");
+        client.accept(&answer.sdp);
+        let local: SocketAddr = match client.candidates[0] {
+            SocketAddr::V4(_) => ([127, 0, 0, 1], 0).into(),
+            SocketAddr::V6(_) => "[::1]:0".parse().expect("an address"),
+        };
+        let socket = UdpSocket::bind(local).expect("a socket");
+        socket.connect(client.candidates[0]).expect("connected");
+        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+        Live { client, began, flight: Vec::new(), sent_at: began, socket, session, came }
+    }
+
+    fn send(&self, datagrams: &[Vec<u8>]) {
+        for datagram in datagrams {
+            self.socket.send(datagram).expect("sent");
+        }
+    }
+
+    /// Reads one datagram, if one comes, and sends what the handshake answers.
+    fn turn(&mut self) {
+        let mut buffer = [0u8; 2048];
+        if let Ok(bytes) = self.socket.recv(&mut buffer) {
+            self.client.read(&buffer[..bytes], self.began);
+        }
+        let flight = self.client.send();
+        if !flight.is_empty() {
+            self.flight = flight;
+        } else if self.client.has_keys() || self.sent_at.elapsed() < AGAIN {
+            return;
+        }
+        self.sent_at = Instant::now();
+        self.send(&self.flight);
+    }
+
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Live) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "{what} within a minute");
+            self.turn();
+        }
+    }
+
+    fn connect(&mut self) {
+        self.send(&[self.client.check(true)]);
+        self.until("keys", |live| live.client.has_keys());
+    }
+
+    fn next_told(&self) -> SessionEvent {
+        loop {
+            match self.came.recv_timeout(Duration::from_secs(60)).expect("something comes") {
+                Came::Told(told) => return told,
+                Came::Unit(_) => {}
+                Came::Dropped => panic!("dropped without a word"),
+            }
+        }
+    }
+}
+
+fn sees_first_unit(port: &WebRtcEndpoint) -> Duration {
+    let started = Instant::now();
+    let mut live = Live::new(port);
+    live.connect();
+    let packets = live.client.picture(true, 5000, 3000);
+    live.send(&packets);
+    assert_eq!(live.next_told(), SessionEvent::Connected);
+    let came = live.came.recv_timeout(Duration::from_secs(60)).expect("a unit comes");
+    let took = started.elapsed();
+    let Came::Unit(unit) = came else { panic!("{came:?}") };
+    assert!(unit.access_unit.keyframe);
+    assert_eq!(unit.access_unit.data.len(), 5000);
+    live.until("a request for a keyframe", |live| live.client.keyframes_asked > 0);
+    assert_eq!(live.session.counts().units, 1);
+    assert_eq!(port.counts().half_open, 0);
+    let Live { session, came, .. } = live;
+    drop(session);
+    let last = came.recv_timeout(Duration::from_secs(60)).expect("the sink is dropped");
+    assert!(matches!(last, Came::Dropped), "closing from this side tells nothing: {last:?}");
+    took
+}
+
+#[test]
+fn a_publisher_is_received_over_both_families() {
+    let v4 = WebRtcEndpoint::open(settings()).expect("opened");
+    let took = sees_first_unit(&v4);
+    println!("first unit after {took:?} over IPv4");
+    let mapped = EndpointConfig {
+        bind: "[::]:0".parse().expect("an address"),
+        public_ips: vec![[127, 0, 0, 1].into()],
+        ..settings()
+    };
+    // A machine without IPv6 has nothing to test here but IPv4.
+    if let Ok(port) = WebRtcEndpoint::open(mapped.clone()) {
+        sees_first_unit(&port);
+        let v6 = EndpointConfig { public_ips: vec!["::1".parse().expect("an address")], ..mapped };
+        sees_first_unit(&WebRtcEndpoint::open(v6).expect("opened"));
+    }
+}
+
+#[test]
+fn handles_refuse_what_they_cannot_do() {
+    let port =
+        WebRtcEndpoint::open(EndpointConfig { sessions_max: 1, ..settings() }).expect("opened");
+    let client = Client::new("theirs", Instant::now());
+    let (session, answer) = port.answer(&client.offer(), Box::new(Deaf)).expect("answered");
+    assert_eq!(port.answer(&client.offer(), Box::new(Deaf)).err(), Some(OfferError::Full(1)));
+    assert_eq!(session.etag(), answer.etag);
+    let candidate = "a=ice-ufrag:theirs\r\na=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\n";
+    assert_eq!(session.trickle(candidate), Ok(()));
+    assert!(!session.is_restart(candidate));
+    let other = "a=ice-ufrag:other\r\na=ice-pwd:0123456789012345678901\r\n";
+    assert!(session.is_restart(other));
+    assert_eq!(session.trickle(other), Err(FragmentError::OtherSession));
+    let restarted = session.restart(other).expect("restarted");
+    assert_ne!(restarted.etag, answer.etag);
+    assert_eq!(session.etag(), restarted.etag);
+    assert!(
+        restarted.sdpfrag.contains("a=ice-ufrag:") && restarted.sdpfrag.contains("a=candidate:")
+    );
+    assert!(matches!(session.restart(other), Err(FragmentError::OtherSession)));
+    assert_eq!(session.trickle(other), Ok(()), "it is the current one now");
+    session.request_keyframe();
+    drop(session);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "a dropped session is freed within a minute");
+        std::thread::yield_now();
+    }
+    port.answer(&client.offer(), Box::new(Deaf)).expect("there is room again");
+}
+
+#[test]
+fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
+    let port = WebRtcEndpoint::open(settings()).expect("opened");
+    let mut live = Live::new(&port);
+    live.connect();
+    assert_eq!(live.next_told(), SessionEvent::Connected);
+    drop(port);
+    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::Failure::PortEnded));
+    assert_eq!(live.session.trickle("candidate:"), Err(FragmentError::Ended));
+}
+
+#[test]
+fn a_thread_that_fails_says_so_to_everyone() {
+    let port = WebRtcEndpoint::open(settings()).expect("opened");
+    let mut live = Live::new(&port);
+    live.connect();
+    assert_eq!(live.next_told(), SessionEvent::Connected);
+    assert!(port.0.shared.send(Command::Fail));
+    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::Failure::PortEnded));
+    let waited = async { tokio::time::timeout(Duration::from_secs(60), port.ended()).await };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(waited).expect("gone within a minute");
+    UdpSocket::bind(port.local_addr()).expect("its address is free");
+    let offer = Client::new("theirs", Instant::now()).offer();
+    assert_eq!(port.answer(&offer, Box::new(Deaf)).err(), Some(OfferError::Ended));
+    assert_eq!(live.session.trickle("candidate:"), Err(FragmentError::Ended));
+}
+
+#[test]
+fn offers_that_nobody_follows_are_reclaimed() {
+    let within = Duration::from_secs(2);
+    let port = WebRtcEndpoint::open(EndpointConfig { connect_within: within, ..settings() })
+        .expect("opened");
+    let offer = Client::new("theirs", Instant::now()).offer();
+    let before = resident_bytes();
+    half_open(&port, &offer);
+    let once = resident_bytes();
+    half_open(&port, &offer);
+    let twice = resident_bytes();
+    half_open(&port, &offer);
+    let again = resident_bytes() - twice;
+    let (kept, more) = (once - before, twice - once);
+    println!("{kept} bytes kept after a round, {more} more after another, {again} after a third");
+    assert!(again < 8 << 20, "{again} bytes more");
+}
+
+/// Opens 10,000 sessions that nobody follows and waits until they are reclaimed.
+fn half_open(port: &WebRtcEndpoint, offer: &str) {
+    let before = resident_bytes();
+    let mut sessions = Vec::new();
+    while sessions.len() < 10_000 {
+        match port.answer(offer, Box::new(Deaf)) {
+            Ok((session, _)) => sessions.push(session),
+            // The thread is behind: as a client would, ask again.
+            Err(OfferError::Busy) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!("{} bytes for each half-open offer", (resident_bytes() - before) / 10_000);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "all are reclaimed within two minutes");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(sessions.iter().all(|session| session.trickle("candidate:").is_err()));
+}
+
+/// Anonymous memory of this process.
+fn resident_bytes() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux");
+    line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") * 1024
+}
+
+#[test]
+fn connecting_and_leaving_leaves_nothing_behind() {
+    connect_and_leave(100);
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn a_thousand_cycles_leave_nothing_behind() {
+    connect_and_leave(1000);
+}
+
+fn connect_and_leave(cycles: usize) {
+    let port = WebRtcEndpoint::open(settings()).expect("opened");
+    let files = || std::fs::read_dir("/proc/self/fd").expect("Linux").count();
+    let (mut early, files_before) = (0, files());
+    for cycle in 0..cycles {
+        let mut live = Live::new(&port);
+        live.connect();
+        assert_eq!(live.next_told(), SessionEvent::Connected);
+        if cycle == cycles / 2 {
+            early = resident_bytes();
+        }
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "every session is freed within a minute");
+        std::thread::yield_now();
+    }
+    assert_eq!(files(), files_before);
+    let grown = resident_bytes() - early;
+    println!("{grown} bytes more after the second half of {cycles} cycles");
+    assert!(grown < 8 << 20, "{grown} bytes more");
+}
+
+#[test]
+fn a_flood_of_garbage_costs_a_session_none_of_its_pictures() {
+    let port = WebRtcEndpoint::open(settings()).expect("opened");
+    let mut live = Live::new(&port);
+    live.connect();
+    let to = port.local_addr();
+    let flood = std::thread::Builder::new()
+        .name("flood".to_owned())
+        .spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let kinds: Vec<Vec<u8>> = [0u8, 22, 70, 0x80, 255]
+                .iter()
+                .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
+                .collect();
+            for at in 0..50_000 {
+                // A full queue of the sender is no matter here.
+                socket.send_to(&kinds[at % kinds.len()], to).ok();
+            }
+        })
+        .expect("a thread");
+    for at in 0..30 {
+        let packets = live.client.picture(at == 0, 3000, 3000);
+        live.send(&packets);
+        live.until("a picture's time", |live| live.session.counts().units > at);
+    }
+    flood.join().expect("flooded");
+    let counts = port.counts();
+    assert!(counts.refused(DropReason::UnknownSource) > 0);
+    assert!(counts.refused(DropReason::Unrecognised) > 0);
+    assert!(counts.refused(DropReason::StunMalformed) > 0);
+    assert_eq!(live.session.counts().units, 30);
+}
+
+mod figures;

@@ -1,0 +1,158 @@
+//! The thread of a port: waits for the socket, a command or a timer, and runs the sessions.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{
+    EndpointConfig, command_queue::CommandQueue, dtls::Identity, session_table::Sessions,
+    socket::Socket, stats::DropReason,
+};
+
+/// Reads of the socket between two looks at commands and timers: 512 buffers, which is what 4 MiB
+/// of the kernel hold of full-sized packets.
+const READS_MAX: usize = 16;
+/// Least time between two rounds. A wakeup costs more than a packet: many sessions share rounds,
+/// and a lone packet waits for none, since the round before it is long past.
+const ROUND: Duration = Duration::from_micros(500);
+/// Longest sleep without a timer; what ends a port wakes it.
+const IDLE: Duration = Duration::from_secs(60);
+/// Rounds in a row that may fail to read the socket: an error of one peer's path is read once.
+const FAILURES_MAX: u32 = 8;
+/// Wait where more fail, so that a broken socket does not take a core.
+const BROKEN: Duration = Duration::from_millis(100);
+
+/// Everything the thread owns.
+pub(super) struct EndpointThread {
+    socket: Socket,
+    shared: Arc<CommandQueue>,
+    sessions: Sessions,
+}
+
+impl Drop for EndpointThread {
+    fn drop(&mut self) {
+        // Also when the thread panics: nobody would serve what is answered from now on.
+        self.shared.end();
+    }
+}
+
+impl EndpointThread {
+    /// A driver that has not started.
+    pub(super) fn new(
+        socket: Socket,
+        shared: Arc<CommandQueue>,
+        identity: Arc<Identity>,
+        settings: EndpointConfig,
+    ) -> EndpointThread {
+        let sessions = Sessions::new(Arc::clone(&shared), identity, &settings, Instant::now());
+        EndpointThread { socket, shared, sessions }
+    }
+
+    /// Runs until the last handle of the port is gone.
+    pub(super) fn run(mut self) {
+        if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
+            tracing::error!("the WebRTC receiver panicked: every session of it ends");
+        }
+        self.shared.end();
+        self.sessions.end(Instant::now());
+        self.send();
+    }
+
+    fn serve(&mut self) {
+        let (mut round, mut failures) = (Instant::now(), 0);
+        while !self.shared.ended.load(Relaxed) {
+            std::thread::sleep(ROUND.saturating_sub(round.elapsed()));
+            self.wait();
+            round = Instant::now();
+            self.shared.counts.wakeups.fetch_add(1, Relaxed);
+            self.sessions.obey(Instant::now());
+            failures = match self.receive() {
+                Ok(()) => 0,
+                Err(error) => {
+                    tracing::error!(%error, "could not read the WebRTC socket");
+                    failures + 1
+                }
+            };
+            if failures > FAILURES_MAX {
+                std::thread::sleep(BROKEN);
+            }
+            self.sessions.settle(Instant::now());
+            self.send();
+        }
+    }
+
+    fn wait(&self) {
+        let until = self.sessions.deadline();
+        let now = Instant::now();
+        let wait = until.map_or(IDLE, |until| until.saturating_duration_since(now).min(IDLE));
+        let wait = Timespec {
+            tv_sec: wait.as_secs().try_into().unwrap_or_default(),
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let mut ready = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(self.shared.waker(), PollFlags::IN),
+        ];
+        match poll(&mut ready, Some(&wait)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return,
+            Err(error) => {
+                tracing::error!(%error, "could not wait for the WebRTC socket");
+                std::thread::sleep(BROKEN);
+            }
+        }
+        if !ready[1].revents().is_empty() {
+            // Reading resets the counter; a wake that comes after it wakes the next round.
+            let mut counter = [0u8; 8];
+            if let Err(error) = rustix::io::read(self.shared.waker(), &mut counter)
+                && error != rustix::io::Errno::AGAIN
+            {
+                tracing::error!(%error, "could not reset the waker of the WebRTC receiver");
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let EndpointThread { socket, shared, sessions } = self;
+        let (mut datagrams, mut bytes) = (0, 0);
+        let mut read = Ok(());
+        for _ in 0..READS_MAX {
+            let now = Instant::now();
+            let received = socket.receive(|datagram, pair| {
+                datagrams += 1;
+                bytes += datagram.len() as u64;
+                sessions.datagram(datagram, pair, now);
+            });
+            match received {
+                Ok(0) => break,
+                Ok(_) => sessions.settle(now),
+                Err(error) => {
+                    read = Err(error);
+                    break;
+                }
+            }
+        }
+        shared.counts.datagrams.fetch_add(datagrams, Relaxed);
+        shared.counts.bytes.fetch_add(bytes, Relaxed);
+        read
+    }
+
+    fn send(&mut self) {
+        let EndpointThread { socket, shared, sessions } = self;
+        sessions.send(|pair, datagram| match socket.send(pair, datagram) {
+            Ok(()) => {
+                shared.counts.replies.fetch_add(1, Relaxed);
+            }
+            // A full queue or a route that is gone: the peer asks again.
+            Err(error) => {
+                tracing::trace!(%error, "a reply is not sent");
+                shared.counts.refuse(DropReason::ReplyUnsent);
+            }
+        });
+    }
+}

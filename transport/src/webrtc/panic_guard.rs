@@ -1,0 +1,42 @@
+//! A session's sink, called so that what goes wrong in it is that session's alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Failure, SessionHandler};
+
+/// A sink until it panics; after that, nothing.
+pub(super) struct PanicGuardedHandler(Option<Box<dyn SessionHandler>>);
+
+impl PanicGuardedHandler {
+    /// Guards a sink.
+    pub(super) fn new(sink: Box<dyn SessionHandler>) -> PanicGuardedHandler {
+        PanicGuardedHandler(Some(sink))
+    }
+
+    /// Calls the sink. One that panics is dropped, and is not called again.
+    pub(super) fn call(
+        &mut self,
+        call: impl FnOnce(&mut dyn SessionHandler),
+    ) -> Result<(), Failure> {
+        let sink = self.0.as_deref_mut().ok_or(Failure::Sink)?;
+        if catch_unwind(AssertUnwindSafe(|| call(sink))).is_ok() {
+            return Ok(());
+        }
+        tracing::error!("the sink of a WebRTC session panicked");
+        self.give_up();
+        Err(Failure::Sink)
+    }
+
+    fn give_up(&mut self) {
+        let sink = self.0.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(sink))).is_err() {
+            tracing::error!("the sink of a WebRTC session panicked when it was dropped");
+        }
+    }
+}
+
+impl Drop for PanicGuardedHandler {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}

@@ -1,0 +1,325 @@
+//! Feedback of a session to its peer, and its schedule: reports, losses, requests for keyframes.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    rtcp::{self, Block},
+    sdp_answer::NegotiatedMedia,
+    twcc::TwccRecorder,
+};
+
+/// Time between reports. RFC 3550 6.2 has five seconds and lets feedback profiles go faster
+/// (RFC 4585 3.4); a sender's estimate of loss is as fresh as this.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two requests for a keyframe: a round trip and a picture.
+const KEYFRAME_GAP: Duration = Duration::from_millis(200);
+/// Bitrate that a peer may send. Without a bandwidth that this side names, Chromium starts at 300
+/// kb/s and adds a twelfth a second; with one it starts there, as losses allow.
+const BITS_A_SECOND: u64 = 8_000_000;
+/// Least time between two packets that name losses: under heavy loss each costs as much as a packet
+/// of media, and a round trip is longer.
+const MISSING_GAP: Duration = Duration::from_millis(10);
+/// Losses that wait to be named.
+const MISSING_MAX: usize = 1024;
+
+/// Feedback that is due.
+#[derive(Debug)]
+pub(super) struct RtcpFeedback {
+    us: u32,
+    nack: bool,
+    remb: bool,
+    full_intra: bool,
+    announced: Option<u32>,
+    report_at: Option<Instant>,
+    missing: Vec<u16>,
+    missing_at: Option<Instant>,
+    keyframe_wanted: bool,
+    keyframe_at: Option<Instant>,
+    full_intras: u8,
+    /// Arrival times of packets, where that was agreed.
+    arrivals: Option<Box<TwccRecorder>>,
+}
+
+/// Summary of what was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FeedbackSent {
+    /// Packets asked for again.
+    pub(super) missing: usize,
+    /// A keyframe was asked for.
+    pub(super) keyframe: bool,
+}
+
+impl RtcpFeedback {
+    /// Feedback from the source `us`, of the kinds that were agreed.
+    pub(super) fn new(us: u32, negotiated: &NegotiatedMedia, now: Instant) -> RtcpFeedback {
+        RtcpFeedback {
+            us,
+            nack: negotiated.nack,
+            remb: negotiated.remb,
+            // A loss indication is what every sender understands, and cheaper to answer.
+            full_intra: negotiated.fir && !negotiated.pli,
+            announced: negotiated.ssrcs.first().copied(),
+            report_at: None,
+            missing: Vec::new(),
+            missing_at: None,
+            keyframe_wanted: false,
+            keyframe_at: None,
+            full_intras: 0,
+            arrivals: negotiated.numbers.map(|_| Box::new(TwccRecorder::new(now))),
+        }
+    }
+
+    /// The packet with this number of the transport came.
+    pub(super) fn came(&mut self, number: u16, now: Instant) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.packet(number, now);
+        }
+    }
+
+    /// The keys are there: ask for a keyframe now, report from now on.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.report_at = Some(now + REPORT_EVERY);
+        self.keyframe_wanted = true;
+    }
+
+    /// A keyframe is needed.
+    pub(super) fn want_keyframe(&mut self) {
+        self.keyframe_wanted = true;
+    }
+
+    /// A keyframe has come: whoever asked has one.
+    pub(super) fn has_keyframe(&mut self) {
+        self.keyframe_wanted = false;
+    }
+
+    /// These are missing.
+    pub(super) fn want(&mut self, missing: &[u16]) {
+        if self.nack {
+            let room = MISSING_MAX - self.missing.len();
+            self.missing.extend(missing.iter().take(room));
+        }
+    }
+
+    fn keyframe_due(&self) -> Option<Instant> {
+        let due = self.keyframe_at.map(|at| at + KEYFRAME_GAP);
+        (self.keyframe_wanted && self.report_at.is_some()).then_some(due).flatten()
+    }
+
+    fn missing_due(&self) -> Option<Instant> {
+        let due = self.missing_at.map(|at| at + MISSING_GAP);
+        (!self.missing.is_empty()).then_some(due).flatten()
+    }
+
+    /// Returns the time at which something is due though nothing comes.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let arrivals = self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline());
+        [self.report_at, self.keyframe_due(), self.missing_due(), arrivals]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Appends one compound packet with what is due at `now`, if anything is; `block` is asked for
+    /// when a report is.
+    pub(super) fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        ssrc: Option<u32>,
+        block: impl FnOnce() -> Option<Block>,
+        now: Instant,
+    ) -> Option<FeedbackSent> {
+        let reports = self.report_at?;
+        let is_report = reports <= now;
+        let ssrc = ssrc.or(self.announced);
+        let asks = self.keyframe_wanted
+            && ssrc.is_some()
+            && self.keyframe_at.is_none_or(|at| at + KEYFRAME_GAP <= now);
+        let names =
+            !self.missing.is_empty() && self.missing_at.is_none_or(|at| at + MISSING_GAP <= now);
+        let arrivals = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
+        if !is_report && !asks && !names && arrivals.is_none() {
+            return None;
+        }
+        let mut written = FeedbackSent::default();
+        rtcp::report(out, self.us, if is_report { block() } else { None });
+        if is_report {
+            self.report_at = Some(now + REPORT_EVERY);
+        }
+        if let Some(ssrc) = ssrc {
+            self.ask(out, ssrc, (is_report, names, asks), &mut written, now);
+        }
+        if let Some(arrivals) = arrivals {
+            rtcp::transport_wide(out, self.us, ssrc.unwrap_or(0), &arrivals);
+        }
+        Some(written)
+    }
+
+    /// Appends what is said to the source of the video: whether a report is due, losses are to be
+    /// named, and a keyframe is to be asked for.
+    fn ask(
+        &mut self,
+        out: &mut Vec<u8>,
+        ssrc: u32,
+        (is_report, names, asks): (bool, bool, bool),
+        written: &mut FeedbackSent,
+        now: Instant,
+    ) {
+        if is_report && self.remb {
+            rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
+        }
+        if names {
+            written.missing = rtcp::negative(out, self.us, ssrc, &self.missing);
+            self.missing.drain(..written.missing);
+            self.missing_at = Some(now);
+        }
+        if asks {
+            if self.full_intra {
+                self.full_intras = self.full_intras.wrapping_add(1);
+                rtcp::full_intra(out, self.us, ssrc, self.full_intras);
+            } else {
+                rtcp::picture_loss(out, self.us, ssrc);
+            }
+            self.keyframe_wanted = false;
+            self.keyframe_at = Some(now);
+            written.keyframe = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webrtc::{
+        sdp::{Offer, tests::CHROMIUM},
+        sdp_answer,
+    };
+
+    fn feedback(change: impl Fn(&mut NegotiatedMedia)) -> RtcpFeedback {
+        let offer = Offer::parse(CHROMIUM).expect("an offer");
+        let mut negotiated = sdp_answer::agree(&offer).expect("agreed");
+        change(&mut negotiated);
+        RtcpFeedback::new(9, &negotiated, Instant::now())
+    }
+
+    /// Kind and format of each packet written, without the report and the description.
+    fn written(feedback: &mut RtcpFeedback, ssrc: Option<u32>, now: Instant) -> Vec<(u8, u8)> {
+        let mut out = Vec::new();
+        feedback.write(&mut out, ssrc, || None, now);
+        let mut kinds = Vec::new();
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            kinds.push((rest[1], rest[0] & 31));
+            rest = &rest[4 * (usize::from(rest[3]) + 1)..];
+        }
+        kinds
+    }
+
+    const REPORT: [(u8, u8); 2] = [(201, 0), (202, 1)];
+
+    #[test]
+    fn nothing_is_sent_before_the_keys_and_a_keyframe_is_asked_for_with_them() {
+        let start = Instant::now();
+        let mut feedback = feedback(|_| {});
+        feedback.want_keyframe();
+        assert_eq!(written(&mut feedback, None, start), []);
+        assert_eq!(feedback.deadline(), None);
+        feedback.start(start);
+        assert_eq!(written(&mut feedback, None, start), [REPORT[0], REPORT[1], (206, 1)]);
+        assert_eq!(feedback.deadline(), Some(start + REPORT_EVERY));
+        let later = start + REPORT_EVERY;
+        assert_eq!(written(&mut feedback, Some(1), later), [REPORT[0], REPORT[1], (206, 15)]);
+    }
+
+    #[test]
+    fn requests_for_keyframes_keep_their_distance() {
+        let start = Instant::now();
+        let mut feedback = feedback(|negotiated| negotiated.pli = false);
+        feedback.start(start);
+        assert_eq!(written(&mut feedback, Some(1), start)[2..], [(206, 4)], "FIR where PLI is not");
+        feedback.want_keyframe();
+        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP / 2), []);
+        assert_eq!(feedback.deadline(), Some(start + KEYFRAME_GAP));
+        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP)[2..], [(206, 4)]);
+        assert_eq!(written(&mut feedback, Some(1), start + 2 * KEYFRAME_GAP), []);
+    }
+
+    #[test]
+    fn a_keyframe_waits_for_a_source_to_ask() {
+        let start = Instant::now();
+        let mut feedback = feedback(|negotiated| negotiated.ssrcs.clear());
+        feedback.start(start);
+        assert_eq!(written(&mut feedback, None, start), []);
+        assert_eq!(written(&mut feedback, Some(4), start)[2..], [(206, 1)]);
+    }
+
+    #[test]
+    fn losses_are_named_where_that_was_agreed() {
+        let start = Instant::now();
+        let mut with = feedback(|negotiated| negotiated.ssrcs.clear());
+        let mut without = feedback(|negotiated| negotiated.nack = false);
+        for feedback in [&mut with, &mut without] {
+            feedback.start(start);
+            written(feedback, Some(1), start);
+            feedback.want(&[5, 6, 9]);
+        }
+        assert_eq!(written(&mut with, Some(1), start), [REPORT[0], REPORT[1], (205, 1)]);
+        assert_eq!(written(&mut with, Some(1), start), []);
+        assert_eq!(written(&mut without, Some(1), start), []);
+        with.want(&[11]);
+        assert_eq!(written(&mut with, Some(1), start), [], "they keep their distance");
+        assert_eq!(with.deadline(), Some(start + MISSING_GAP));
+        assert_eq!(written(&mut with, Some(1), start + MISSING_GAP)[2..], [(205, 1)]);
+        with.want(&vec![1; 5000]);
+        assert_eq!(with.missing.len(), MISSING_MAX);
+    }
+
+    #[test]
+    fn losses_that_find_no_room_are_named_in_the_next_packet() {
+        let start = Instant::now();
+        let mut feedback = feedback(|_| {});
+        feedback.start(start);
+        written(&mut feedback, Some(1), start);
+        // Too far apart for two to share an entry.
+        let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
+        feedback.want(&far);
+        let mut named = Vec::new();
+        for step in 0..5 {
+            let mut out = Vec::new();
+            let now = start + step * MISSING_GAP;
+            let written = feedback.write(&mut out, Some(1), || None, now);
+            named.push(written.map_or(0, |written| written.missing));
+        }
+        assert_eq!(named, [64, 36, 0, 0, 0]);
+    }
+
+    #[test]
+    fn arrivals_are_told_where_that_was_agreed() {
+        let start = Instant::now() + REPORT_EVERY;
+        for (numbers, told) in [(Some(3), true), (None, false)] {
+            let mut feedback = feedback(|negotiated| negotiated.numbers = numbers);
+            feedback.came(7, start);
+            assert_eq!(written(&mut feedback, Some(1), start), [], "there are no keys");
+            feedback.start(start);
+            let first = written(&mut feedback, Some(1), start);
+            assert_eq!(first.last(), Some(&if told { (205, 15) } else { (206, 1) }));
+            feedback.came(8, start);
+            let at = feedback.deadline().expect("a report at least");
+            let expected = if told { Duration::from_millis(100) } else { REPORT_EVERY };
+            assert_eq!(at, start + expected);
+            let kinds = written(&mut feedback, None, at);
+            assert_eq!(kinds.contains(&(205, 15)), told, "no source is needed: {kinds:?}");
+        }
+    }
+
+    #[test]
+    fn a_keyframe_that_has_come_is_not_asked_for() {
+        let start = Instant::now();
+        let mut feedback = feedback(|_| {});
+        feedback.start(start);
+        written(&mut feedback, Some(1), start);
+        feedback.want_keyframe();
+        feedback.has_keyframe();
+        assert_eq!(feedback.deadline(), Some(start + REPORT_EVERY));
+        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP), []);
+    }
+}

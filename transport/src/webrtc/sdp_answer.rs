@@ -1,0 +1,334 @@
+//! The answer to an offer (RFC 8829 5.3, RFC 9725 4.4): one video section received, sound received
+//! and discarded, everything else refused.
+//!
+//! Promises that what is answered was offered, that every accepted section shares one transport,
+//! and that sections stay in the offer's order. Simulcast and forward error correction are left out,
+//! so a peer sends one plain stream.
+
+use std::{fmt::Write as _, net::SocketAddr};
+
+use super::{
+    OfferError,
+    codecs::{self, FEEDBACK, Payload, Payloads, TRANSPORT_WIDE},
+    fingerprint::Fingerprint,
+    sdp::{Attributes, Offer, Section, Setup},
+};
+
+/// The header extension that names the section of a packet (RFC 8843 9.2).
+const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
+/// The header extension that numbers the packets of a transport
+/// (draft-holmer-rmcat-transport-wide-cc-extensions-01 2).
+const NUMBER: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+/// Encodings of sound that only go with another.
+const BESIDE: [&str; 3] = ["red", "telephone-event", "CN"];
+/// Announced sources that are remembered to ask for a first keyframe.
+const SOURCES_MAX: usize = 8;
+
+/// ICE credentials of one side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Credentials {
+    /// User fragment.
+    pub(super) ufrag: String,
+    /// Password.
+    pub(super) pwd: String,
+}
+
+/// Agreement of offer and answer.
+#[derive(Debug)]
+pub(super) struct NegotiatedMedia {
+    /// The accepted payload types of video, first choice first.
+    pub(super) video: Vec<Payload>,
+    /// Contents of each payload type.
+    pub(super) payloads: Payloads,
+    /// The peer's ICE credentials.
+    pub(super) remote: Credentials,
+    /// Certificates that the peer may show.
+    pub(super) fingerprints: Vec<Fingerprint>,
+    /// Sources of video that the offer announces.
+    pub(super) ssrcs: Vec<u32>,
+    /// Picture loss indications are understood (RFC 4585 6.3.1).
+    pub(super) pli: bool,
+    /// Full intra requests are understood (RFC 5104 4.3.1).
+    pub(super) fir: bool,
+    /// Generic negative acknowledgements are understood (RFC 4585 6.2.1).
+    pub(super) nack: bool,
+    /// Receiver estimated maximum bitrates are understood.
+    pub(super) remb: bool,
+    /// The header extension that numbers packets, where feedback on each is understood.
+    pub(super) numbers: Option<u8>,
+    /// The media id that carries the transport, for fragments.
+    pub(super) transport_mid: String,
+    /// Index of the video section, and of a section of sound with its format when one is taken.
+    taken: (usize, Option<(usize, u8)>),
+}
+
+/// Decides what of an offer is taken.
+pub(super) fn agree(offer: &Offer) -> Result<NegotiatedMedia, OfferError> {
+    let is_video = |section: &&Section| section.kind == "video" && section.sends();
+    let at =
+        offer.sections.iter().position(|section| is_video(&section)).ok_or(OfferError::NoVideo)?;
+    let video = &offer.sections[at];
+    let transport = Transport::of(offer, video);
+    transport.check(video)?;
+    let chosen = codecs::select(video)?;
+    let audio = offer.sections.iter().position(|section| {
+        section.kind == "audio" && section.sends() && bundled(offer, video, section)
+    });
+    let sound = audio.and_then(|audio| sound(&offer.sections[audio]));
+    let remote = transport.credentials()?;
+    let rtx: Vec<u32> = video.attributes.flows.iter().map(|(_, rtx)| *rtx).collect();
+    let offers =
+        |message: &str| chosen.iter().any(|payload| video.has_feedback(payload.number, message));
+    Ok(NegotiatedMedia {
+        payloads: Payloads::new(&chosen, sound),
+        remote,
+        fingerprints: transport.fingerprints().to_vec(),
+        ssrcs: video
+            .attributes
+            .ssrcs
+            .iter()
+            .filter(|ssrc| !rtx.contains(ssrc))
+            .take(SOURCES_MAX)
+            .copied()
+            .collect(),
+        pli: offers("nack pli"),
+        fir: offers("ccm fir"),
+        nack: offers("nack"),
+        remb: offers("goog-remb"),
+        numbers: numbers(video).filter(|_| offers(TRANSPORT_WIDE)),
+        transport_mid: video.attributes.mid.clone().unwrap_or_else(|| at.to_string()),
+        taken: (at, audio.zip(sound)),
+        video: chosen,
+    })
+}
+
+/// The header extension of a section that numbers packets, if the section sends it.
+fn numbers(section: &Section) -> Option<u8> {
+    let (id, _) = section.attributes.extmaps.iter().find(|(_, uri)| uri == NUMBER)?;
+    let (id, direction) = id.split_once('/').unwrap_or((id, "sendrecv"));
+    // 15 ends extensions that are named by one byte, and others than those are rare.
+    let id = id.parse().ok().filter(|id| (1..=14).contains(id))?;
+    matches!(direction, "sendrecv" | "sendonly").then_some(id)
+}
+
+/// The transport of a section: what it leaves out stands in the first section of its bundle
+/// (RFC 8843 7.1.3, RFC 8829 5.2.1).
+struct Transport<'a> {
+    own: &'a Attributes,
+    tagged: Option<&'a Attributes>,
+}
+
+impl<'a> Transport<'a> {
+    fn of(offer: &'a Offer, section: &'a Section) -> Transport<'a> {
+        let mid = offer.bundle.as_ref().and_then(|mids| mids.first());
+        let has_mid = |one: &&Section| mid.is_some() && one.attributes.mid.as_ref() == mid;
+        let tagged = offer.sections.iter().find(has_mid);
+        let tagged = tagged.filter(|tagged| bundled(offer, tagged, section));
+        Transport { own: &section.attributes, tagged: tagged.map(|section| &section.attributes) }
+    }
+
+    /// Both credentials of one section: half of each would be a third pair.
+    fn credentials(&self) -> Result<Credentials, OfferError> {
+        let has_some = |one: &&Attributes| one.ufrag.is_some() || one.pwd.is_some();
+        let Some(from) = Some(self.own).filter(has_some).or(self.tagged) else {
+            return Err(OfferError::Missing("a=ice-ufrag"));
+        };
+        match (&from.ufrag, &from.pwd) {
+            (Some(ufrag), Some(pwd)) => Ok(Credentials { ufrag: ufrag.clone(), pwd: pwd.clone() }),
+            (None, _) => Err(OfferError::Missing("a=ice-ufrag")),
+            (_, None) => Err(OfferError::Missing("a=ice-pwd")),
+        }
+    }
+
+    fn fingerprints(&self) -> &'a [Fingerprint] {
+        match (&self.own.fingerprints[..], self.tagged) {
+            ([], Some(tagged)) => &tagged.fingerprints,
+            (own, _) => own,
+        }
+    }
+
+    /// Checks a section for what carrying media over DTLS-SRTP needs.
+    fn check(&self, video: &Section) -> Result<(), OfferError> {
+        if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
+            return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
+        }
+        if !self.own.rtcp_mux && !self.tagged.is_some_and(|tagged| tagged.rtcp_mux) {
+            return Err(OfferError::Unserved("RTCP on a port of its own"));
+        }
+        if self.fingerprints().is_empty() {
+            return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
+        }
+        match self.own.setup.or(self.tagged.and_then(|tagged| tagged.setup)) {
+            Some(Setup::Active | Setup::ActPass) => Ok(()),
+            Some(Setup::Passive | Setup::HoldConn) => {
+                Err(OfferError::Unserved("a DTLS client on this side"))
+            }
+            None => Err(OfferError::Missing("a=setup")),
+        }
+    }
+}
+
+/// Returns true where two sections share a transport.
+fn bundled(offer: &Offer, one: &Section, other: &Section) -> bool {
+    let Some(bundle) = &offer.bundle else { return false };
+    let listed =
+        |section: &Section| section.attributes.mid.as_ref().is_some_and(|mid| bundle.contains(mid));
+    listed(one) && listed(other)
+}
+
+/// The first payload type of a section of sound that carries sound by itself: redundancy, tones and
+/// comfort noise need another one beside them (RFC 2198, RFC 4733, RFC 3389).
+fn sound(section: &Section) -> Option<u8> {
+    let is_beside = |number: u8| {
+        let name = section.rtpmap(number).and_then(|encoding| encoding.split('/').next());
+        // 13 is comfort noise without an encoding that says so (RFC 3551 6).
+        name.map_or(number == 13, |name| BESIDE.iter().any(|one| one.eq_ignore_ascii_case(name)))
+    };
+    let is_sound = |number: &u8| *number < 128 && !(64..96).contains(number) && !is_beside(*number);
+    section.formats.iter().filter_map(|format| format.parse().ok()).find(is_sound)
+}
+
+/// Our part of the answer.
+pub(super) struct Local<'a> {
+    /// Credentials of this session.
+    pub(super) credentials: &'a Credentials,
+    /// Hash of the certificate of this start.
+    pub(super) fingerprint: &'a Fingerprint,
+    /// Addresses to send to, first choice first.
+    pub(super) candidates: &'a [SocketAddr],
+    /// Number of the SDP session, below 2^63.
+    pub(super) session: u64,
+}
+
+/// The text of the answer.
+pub(super) fn write(offer: &Offer, negotiated: &NegotiatedMedia, local: &Local<'_>) -> String {
+    let mut text = String::with_capacity(2048);
+    let (video, audio) = negotiated.taken;
+    line(&mut text, format_args!("v=0"));
+    line(&mut text, format_args!("o=- {} 1 IN IP4 0.0.0.0", local.session));
+    line(&mut text, format_args!("s=-"));
+    line(&mut text, format_args!("t=0 0"));
+    let is_audio = |at: usize| audio.is_some_and(|(audio, _)| audio == at);
+    let taken = |at: &usize| *at == video || is_audio(*at);
+    if offer.bundle.is_some() {
+        let mids: Vec<&str> = (0..offer.sections.len())
+            .filter(taken)
+            .filter_map(|at| offer.sections[at].attributes.mid.as_deref())
+            .collect();
+        line(&mut text, format_args!("a=group:BUNDLE {}", mids.join(" ")));
+    }
+    line(&mut text, format_args!("a=ice-lite"));
+    for (at, section) in offer.sections.iter().enumerate() {
+        if at == video {
+            accept(&mut text, section, local, &video_formats(negotiated));
+            write_video(&mut text, section, negotiated);
+        } else if let Some((_, format)) = audio.filter(|(audio, _)| *audio == at) {
+            accept(&mut text, section, local, &format.to_string());
+            write_format(&mut text, section, format);
+        } else {
+            refuse(&mut text, section);
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    text.write_fmt(arguments).expect("a string takes every line");
+    text.push_str("\r\n");
+}
+
+fn video_formats(negotiated: &NegotiatedMedia) -> String {
+    let numbers = negotiated
+        .video
+        .iter()
+        .flat_map(|payload| std::iter::once(payload.number).chain(payload.rtx));
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The head of an accepted section, with the transport that all of them share.
+fn accept(text: &mut String, section: &Section, local: &Local<'_>, formats: &str) {
+    line(text, format_args!("m={} 9 {} {formats}", section.kind, section.proto));
+    line(text, format_args!("c=IN IP4 0.0.0.0"));
+    if let Some(mid) = &section.attributes.mid {
+        line(text, format_args!("a=mid:{mid}"));
+    }
+    line(text, format_args!("a=recvonly"));
+    line(text, format_args!("a=rtcp-mux"));
+    line(text, format_args!("a=rtcp-mux-only"));
+    line(text, format_args!("a=ice-ufrag:{}", local.credentials.ufrag));
+    line(text, format_args!("a=ice-pwd:{}", local.credentials.pwd));
+    line(text, format_args!("a=fingerprint:{}", local.fingerprint));
+    line(text, format_args!("a=setup:passive"));
+    write_candidates(text, local.candidates);
+    for (id, uri) in &section.attributes.extmaps {
+        if uri == MID {
+            line(text, format_args!("a=extmap:{id} {uri}"));
+        }
+    }
+}
+
+/// Our host candidates and the end of them (RFC 8839 5.1, RFC 8838 8.2).
+pub(super) fn write_candidates(text: &mut String, candidates: &[SocketAddr]) {
+    for (at, address) in candidates.iter().enumerate() {
+        // RFC 8445 5.1.2.1 with type preference 126 of a host candidate and component 1.
+        let local_preference = 65_535 - u32::try_from(at).unwrap_or(u32::MAX).min(65_535);
+        let priority = (126 << 24) + (local_preference << 8) + 255;
+        line(
+            text,
+            format_args!(
+                "a=candidate:{} 1 udp {priority} {} {} typ host",
+                at + 1,
+                address.ip(),
+                address.port()
+            ),
+        );
+    }
+    line(text, format_args!("a=end-of-candidates"));
+}
+
+fn write_video(text: &mut String, section: &Section, negotiated: &NegotiatedMedia) {
+    if let Some(id) = negotiated.numbers {
+        line(text, format_args!("a=extmap:{id} {NUMBER}"));
+    }
+    let is_taken = |message| message != TRANSPORT_WIDE || negotiated.numbers.is_some();
+    for payload in &negotiated.video {
+        write_format(text, section, payload.number);
+        for message in FEEDBACK.into_iter().filter(|message| is_taken(*message)) {
+            if section.has_feedback(payload.number, message) {
+                line(text, format_args!("a=rtcp-fb:{} {message}", payload.number));
+            }
+        }
+        if let Some(rtx) = payload.rtx {
+            write_format(text, section, rtx);
+        }
+    }
+}
+
+/// The encoding and parameters of a payload type, as offered: aiortc refuses an answer that leaves
+/// the parameters out.
+fn write_format(text: &mut String, section: &Section, number: u8) {
+    if let Some(encoding) = section.rtpmap(number) {
+        line(text, format_args!("a=rtpmap:{number} {encoding}"));
+    }
+    if let Some(parameters) = section.fmtp(number) {
+        line(text, format_args!("a=fmtp:{number} {parameters}"));
+    }
+}
+
+/// A section that is not taken (RFC 3264 6).
+fn refuse(text: &mut String, section: &Section) {
+    line(
+        text,
+        format_args!("m={} 0 {} {}", section.kind, section.proto, section.formats.join(" ")),
+    );
+    line(text, format_args!("c=IN IP4 0.0.0.0"));
+    if let Some(mid) = &section.attributes.mid {
+        line(text, format_args!("a=mid:{mid}"));
+    }
+    line(text, format_args!("a=inactive"));
+}
+
+#[cfg(test)]
+#[path = "sdp_answer/tests.rs"]
+pub(super) mod tests;

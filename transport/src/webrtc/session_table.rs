@@ -1,0 +1,342 @@
+//! Every session of a port, and which of them a datagram belongs to (RFC 7983, RFC 8445 2).
+//!
+//! STUN goes by the user fragment that it names, everything else by a source address that an
+//! authentic check has taught. Promises that its tables hold only what its sessions put there and
+//! are freed with them. Reads no clock and no socket.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use super::{
+    EndpointConfig, SessionEvent,
+    auth_failure_limiter::AuthFailureLimiter,
+    command_queue::{Command, CommandQueue, Opening},
+    dtls::Identity,
+    ice::CheckOutcome,
+    random,
+    send_buffer::SendBuffer,
+    session::{Session, SessionTimeouts},
+    socket::CandidatePair,
+    stats::DropReason,
+    stun::{NotARequest, Request},
+    timers::Timers,
+};
+
+/// A session that asks to be settled at once is settled after this long: no session can keep the
+/// thread from the others.
+const SOONEST: Duration = Duration::from_millis(1);
+/// Time after an authentic message from an address in which its session speaks from it: media comes
+/// more often, and a handshake takes less.
+const SPEAKS: Duration = Duration::from_secs(2);
+
+/// Session that an address belongs to. Anyone with a session can write any address on its checks;
+/// nobody else can send its media or end its handshake.
+struct Owner {
+    id: u64,
+    /// Time of its last proof; of one without proof, of its first message.
+    heard_at: Instant,
+    /// Media of the session came from the address, or the end of its handshake.
+    is_proven: bool,
+    /// Session with the same proof before this one, which has none: proving it again gives it back.
+    before: Option<u64>,
+}
+
+impl Owner {
+    fn speaks(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard_at) < SPEAKS
+    }
+}
+
+/// All sessions.
+pub(super) struct Sessions {
+    shared: Arc<CommandQueue>,
+    identity: Arc<Identity>,
+    timeouts: SessionTimeouts,
+    /// Boxed, so that the table of ten thousand that have gone is small.
+    peers: HashMap<u64, Box<Session>>,
+    users: HashMap<String, u64>,
+    addresses: HashMap<SocketAddr, Owner>,
+    sources: AuthFailureLimiter,
+    timers: Timers,
+    touched: Vec<u64>,
+    send_buffer: SendBuffer,
+}
+
+impl Sessions {
+    /// None yet.
+    pub(super) fn new(
+        shared: Arc<CommandQueue>,
+        identity: Arc<Identity>,
+        settings: &EndpointConfig,
+        now: Instant,
+    ) -> Sessions {
+        Sessions {
+            shared,
+            identity,
+            timeouts: SessionTimeouts {
+                connect_within: settings.connect_within,
+                lost_after: settings.lost_after,
+            },
+            peers: HashMap::new(),
+            users: HashMap::new(),
+            addresses: HashMap::new(),
+            sources: AuthFailureLimiter::new(now),
+            timers: Timers::default(),
+            touched: Vec::new(),
+            send_buffer: SendBuffer::default(),
+        }
+    }
+
+    /// Returns the time at which [`Sessions::settle`] is next needed.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Does what handles asked for.
+    pub(super) fn obey(&mut self, now: Instant) {
+        for command in self.shared.take() {
+            match command {
+                Command::Open(opening) => self.open(*opening, now),
+                Command::Restart { id, local } => {
+                    let Some(peer) = self.peers.get_mut(&id) else { continue };
+                    let older = peer.restart(&local);
+                    self.users.insert(local.ufrag, id);
+                    self.retire(older, id);
+                }
+                Command::Keyframe(id) => {
+                    if let Some(peer) = self.peers.get_mut(&id) {
+                        peer.want_keyframe();
+                        touch(&mut self.touched, id, peer);
+                    }
+                }
+                Command::Close(id) => self.remove(id, None, now),
+                #[cfg(test)]
+                Command::Fail => panic!("a test asked for it"),
+            }
+        }
+    }
+
+    fn open(&mut self, opening: Opening, now: Instant) {
+        let id = opening.id;
+        self.users.insert(opening.local.ufrag.clone(), id);
+        // A source of ours that meets another session's does no harm: their keys differ.
+        let us = random::number().map_or(1, |number| number as u32);
+        let peer = Session::new(opening, us, self.timeouts, now);
+        self.timers.arm(id, peer.deadline());
+        self.peers.insert(id, Box::new(peer));
+    }
+
+    /// An authentic check of the session came from this address. The newest session has it, since a
+    /// client may reuse its port, but not while another speaks from it.
+    fn claim(&mut self, address: SocketAddr, id: u64, now: Instant) {
+        let claimed = |before| Owner { id, heard_at: now, is_proven: false, before };
+        let owner = match self.addresses.entry(address) {
+            Entry::Vacant(entry) => {
+                entry.insert(claimed(None));
+                return;
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        if owner.before == Some(id) {
+            *owner = Owner { is_proven: true, ..claimed(None) };
+        } else if owner.id == id && owner.is_proven {
+            owner.heard_at = now;
+        } else if owner.id != id && !owner.speaks(now) {
+            let before = if owner.is_proven { Some(owner.id) } else { owner.before };
+            *owner = claimed(before);
+        }
+    }
+
+    /// The session no longer uses this address.
+    fn release(&mut self, address: &SocketAddr, id: u64, now: Instant) {
+        let Some(owner) = self.addresses.get_mut(address) else { return };
+        match owner.before {
+            Some(before) if owner.id == id => {
+                *owner = Owner { id: before, heard_at: now, is_proven: true, before: None };
+            }
+            Some(before) if before == id => owner.before = None,
+            _ if owner.id == id => drop(self.addresses.remove(address)),
+            _ => {}
+        }
+    }
+
+    fn retire(&mut self, ufrag: Option<String>, id: u64) {
+        if let Some(ufrag) = ufrag.filter(|ufrag| self.users.get(ufrag) == Some(&id)) {
+            self.users.remove(&ufrag);
+        }
+    }
+
+    /// Takes one datagram, which media changes in place.
+    pub(super) fn datagram(&mut self, datagram: &mut [u8], pair: CandidatePair, now: Instant) {
+        let taken = match datagram.first() {
+            Some(0..=3) => self.stun(datagram, pair, now),
+            Some(20..=63) | Some(128..=191) => self.known(datagram, pair, now),
+            _ => Err(DropReason::Unrecognised),
+        };
+        if let Err(why) = taken {
+            self.shared.counts.refuse(why);
+        }
+    }
+
+    fn known(
+        &mut self,
+        datagram: &mut [u8],
+        pair: CandidatePair,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        let owner = self.addresses.get_mut(&pair.remote).ok_or(DropReason::UnknownSource)?;
+        let is_media = datagram[0] >= 128;
+        if is_media
+            && let Some(id) = owner.before
+            && let Some(peer) = self.peers.get_mut(&id)
+            // Reading changes it, and it may be the other's.
+            && peer.media(&mut datagram.to_vec(), now) == Ok(true)
+        {
+            *owner = Owner { id, heard_at: now, is_proven: true, before: None };
+            touch(&mut self.touched, id, peer);
+            return Ok(());
+        }
+        let peer = self.peers.get_mut(&owner.id).ok_or(DropReason::UnknownSource)?;
+        let (taken, proves) = if is_media {
+            let taken = peer.media(datagram, now);
+            (taken.map(|_| ()), taken == Ok(true))
+        } else {
+            let was_connected = peer.is_connected();
+            let taken = peer.dtls(datagram, pair, &self.identity, &mut self.send_buffer, now);
+            let connects = !was_connected && peer.is_connected();
+            if connects {
+                self.shared.counts.connected.fetch_add(1, Relaxed);
+            }
+            (taken, connects)
+        };
+        if proves {
+            *owner = Owner { id: owner.id, heard_at: now, is_proven: true, before: None };
+        }
+        touch(&mut self.touched, owner.id, peer);
+        taken
+    }
+
+    /// The session whose user a request names.
+    fn user(&self, request: &Request<'_>) -> Option<u64> {
+        request.users().and_then(|(ours, _)| self.users.get(ours).copied())
+    }
+
+    fn stun(
+        &mut self,
+        datagram: &[u8],
+        pair: CandidatePair,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        let request = match Request::parse(datagram) {
+            Ok(request) => request,
+            // Keep-alives are indications, and we ask nothing that could be answered.
+            Err(NotARequest::Other) => return Ok(()),
+            Err(NotARequest::Malformed) => return Err(DropReason::StunMalformed),
+        };
+        let source = pair.remote.ip();
+        let mut id = self.user(&request);
+        if id.is_none() && self.shared.has_commands() {
+            // A check may overtake the command that its session is made by.
+            self.obey(now);
+            id = self.user(&request);
+        }
+        let peer = id.and_then(|id| self.peers.get_mut(&id).map(|peer| (id, peer)));
+        let Some((id, peer)) = peer else { return Err(DropReason::StunUnknownUser) };
+        let is_known = self.addresses.contains_key(&pair.remote);
+        if !is_known && !self.sources.allows(source, now) {
+            return Err(DropReason::StunLimited);
+        }
+        let mut retired = None;
+        let checked = peer.check(&request, pair, &mut self.send_buffer, &mut retired, now);
+        match checked {
+            CheckOutcome::Unauthenticated => {
+                self.sources.failed(source, now);
+                return Err(DropReason::StunUnauthenticated);
+            }
+            CheckOutcome::Refused => {}
+            CheckOutcome::Accepted { forgot, .. } => {
+                touch(&mut self.touched, id, peer);
+                self.claim(pair.remote, id, now);
+                if let Some(forgot) = forgot {
+                    self.release(&forgot.remote, id, now);
+                }
+                self.retire(retired, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles the sessions that something came for and those whose time has come.
+    pub(super) fn settle(&mut self, now: Instant) {
+        while let Some(id) = self.timers.due(now) {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                touch(&mut self.touched, id, peer);
+            }
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for id in touched.drain(..) {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            peer.settle(&mut self.send_buffer, now);
+            match peer.ended() {
+                None => {
+                    let at = peer.deadline().max(now + SOONEST);
+                    self.timers.arm(id, at);
+                }
+                Some(told) => self.remove(id, Some(told), now),
+            }
+        }
+        self.touched = touched;
+    }
+
+    fn remove(&mut self, id: u64, told: Option<SessionEvent>, now: Instant) {
+        let Some(mut peer) = self.peers.remove(&id) else { return };
+        peer.close(told, &mut self.send_buffer, now);
+        self.timers.disarm(id);
+        for ufrag in peer.agent().ufrags() {
+            if self.users.get(ufrag) == Some(&id) {
+                self.users.remove(ufrag);
+            }
+        }
+        for pair in peer.agent().pairs() {
+            self.release(&pair.remote, id, now);
+        }
+        let counts = &self.shared.counts;
+        counts.sessions.fetch_sub(1, Relaxed);
+        if peer.is_connected() {
+            counts.connected.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Ends every session because the port ends.
+    pub(super) fn end(&mut self, now: Instant) {
+        self.obey(now);
+        let ids: Vec<u64> = self.peers.keys().copied().collect();
+        for id in ids {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.end_with_port();
+                let told = peer.ended();
+                self.remove(id, told, now);
+            }
+        }
+    }
+
+    /// Gives out what is to be sent.
+    pub(super) fn send(&mut self, each: impl FnMut(CandidatePair, &[u8])) {
+        self.send_buffer.drain(each);
+    }
+}
+
+/// Notes that a session is to be settled.
+fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut Session) {
+    if !peer.touched {
+        peer.touched = true;
+        touched.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,579 @@
+//! Sessions and their publishers in virtual time, without sockets. Long because what one peer may do
+//! to another is played here, each case with both of them.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::{
+    rtp::ReceivedUnit,
+    webrtc::{
+        Failure, SdpAnswer, SessionHandler, codecs,
+        sdp::Offer,
+        sdp_answer::{self, Local},
+        stats::SessionState,
+        test_publisher::{CODEC, Client},
+    },
+};
+
+/// Calls of a sink.
+#[derive(Default)]
+struct Given {
+    reached: usize,
+    units: Vec<ReceivedUnit>,
+    told: Vec<SessionEvent>,
+    dropped: bool,
+}
+
+struct Record(Arc<Mutex<Given>>);
+
+impl SessionHandler for Record {
+    fn reached(&mut self) {
+        self.0.lock().expect("not poisoned").reached += 1;
+    }
+
+    fn unit(&mut self, unit: ReceivedUnit) {
+        self.0.lock().expect("not poisoned").units.push(unit);
+    }
+
+    fn told(&mut self, what: SessionEvent) {
+        self.0.lock().expect("not poisoned").told.push(what);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.0.lock().expect("not poisoned").dropped = true;
+    }
+}
+
+/// Longer than a unit waits for proof of its marker.
+const MARKER_PROOF: Duration = Duration::from_millis(200);
+
+/// A port without a socket, and its clock.
+struct World {
+    sessions: Sessions,
+    shared: Arc<CommandQueue>,
+    identity: Arc<Identity>,
+    now: Instant,
+    next: u64,
+}
+
+/// One publisher and its session.
+struct Pair {
+    id: u64,
+    client: Client,
+    path: CandidatePair,
+    given: Arc<Mutex<Given>>,
+}
+
+impl Pair {
+    fn told(&self) -> Vec<SessionEvent> {
+        self.given.lock().expect("not poisoned").told.clone()
+    }
+
+    fn reached(&self) -> usize {
+        self.given.lock().expect("not poisoned").reached
+    }
+
+    fn units(&self) -> usize {
+        self.given.lock().expect("not poisoned").units.len()
+    }
+}
+
+fn path(port: u16) -> CandidatePair {
+    CandidatePair { remote: ([192, 0, 2, 9], port).into(), local: None }
+}
+
+impl World {
+    fn new() -> World {
+        let now = Instant::now();
+        let shared = Arc::new(CommandQueue::new().expect("an event counter"));
+        let identity = Arc::new(Identity::generate().expect("an identity"));
+        let settings = EndpointConfig {
+            bind: ([127, 0, 0, 1], 0).into(),
+            public_ips: Vec::new(),
+            sessions_max: 10,
+            connect_within: Duration::from_secs(30),
+            lost_after: Duration::from_secs(10),
+        };
+        let sessions = Sessions::new(Arc::clone(&shared), Arc::clone(&identity), &settings, now);
+        World { sessions, shared, identity, now, next: 1 }
+    }
+
+    fn answer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
+        let answered = self.offer(client, sink);
+        self.sessions.obey(self.now);
+        answered
+    }
+
+    /// Answers, and leaves the command that makes the session.
+    fn offer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
+        let offer = Offer::parse(&client.offer()).expect("an offer");
+        let negotiated = sdp_answer::agree(&offer).expect("agreed");
+        let local = random::credentials().expect("random numbers");
+        let parts = Local {
+            credentials: &local,
+            fingerprint: self.identity.fingerprint(),
+            candidates: &[([192, 0, 2, 1], 4000).into()],
+            session: 1,
+        };
+        let sdp = sdp_answer::write(&offer, &negotiated, &parts);
+        let (id, codecs) = (self.next, codecs::distinct(&negotiated.video));
+        self.next += 1;
+        self.shared.counts.sessions.fetch_add(1, Relaxed);
+        let state = Arc::new(SessionState::default());
+        let opening = Opening { id, negotiated, local, sink, state };
+        assert!(self.shared.send(Command::Open(Box::new(opening))));
+        (id, SdpAnswer { sdp, etag: String::new(), codecs })
+    }
+
+    fn pair(&mut self, port: u16) -> Pair {
+        let mut client = Client::new("theirs", self.now);
+        let given = Arc::new(Mutex::new(Given::default()));
+        let (id, answer) = self.answer(&client, Box::new(Record(Arc::clone(&given))));
+        assert_eq!(answer.codecs, [CODEC]);
+        client.accept(&answer.sdp);
+        Pair { id, client, path: path(port), given }
+    }
+
+    /// Brings datagrams to the port and its replies to the publisher.
+    fn bring(&mut self, pair: &mut Pair, datagrams: Vec<Vec<u8>>) {
+        for mut datagram in datagrams {
+            self.sessions.datagram(&mut datagram, pair.path, self.now);
+        }
+        self.sessions.settle(self.now);
+        let now = self.now;
+        self.sessions.send(|path, datagram| {
+            if path.remote == pair.path.remote {
+                pair.client.read(datagram, now);
+            }
+        });
+    }
+
+    fn pass(&mut self, pair: &mut Pair, time: Duration) {
+        self.now += time;
+        self.bring(pair, Vec::new());
+    }
+
+    /// Checks and shakes hands; no time passes.
+    fn connect(&mut self, pair: &mut Pair) {
+        let check = pair.client.check(true);
+        self.bring(pair, vec![check]);
+        for _ in 0..10 {
+            let flight = pair.client.send();
+            self.bring(pair, flight);
+        }
+        assert!(pair.client.is_connected, "no time is needed to connect");
+    }
+
+    fn picture(&mut self, pair: &mut Pair, keyframe: bool) {
+        let packets = pair.client.picture(keyframe, 5000, 3000);
+        self.bring(pair, packets);
+        self.pass(pair, Duration::from_millis(33));
+    }
+
+    fn refused(&self, why: DropReason) -> u64 {
+        self.shared.counts.snapshot().refused(why)
+    }
+}
+
+#[test]
+fn a_publisher_connects_without_waiting_and_its_pictures_come_out() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [SessionEvent::Connected]);
+    assert_eq!(pair.client.keyframes_asked, 1, "a keyframe is asked for with the keys");
+    assert_eq!(world.shared.counts.snapshot().half_open, 0);
+    for at in 0..40 {
+        world.picture(&mut pair, at == 0);
+    }
+    {
+        let given = pair.given.lock().expect("not poisoned");
+        let times: Vec<i64> = given.units.iter().map(|unit| unit.access_unit.pts.ticks).collect();
+        let expected: Vec<i64> = (0..40).map(|at| at * 3000).collect();
+        assert_eq!(times, expected, "ticks wrap and times do not");
+        assert!(given.units[0].access_unit.keyframe && !given.units[1].access_unit.keyframe);
+        assert!(given.units.iter().all(|unit| unit.access_unit.data.len() == 5000));
+    }
+    world.pass(&mut pair, Duration::from_secs(1));
+    assert!(pair.client.reports.len() >= 2);
+    assert!(pair.client.reports.iter().all(|lost| *lost == 0));
+}
+
+#[test]
+fn a_check_that_overtakes_its_session_is_answered() {
+    let mut world = World::new();
+    let mut client = Client::new("theirs", world.now);
+    let given = Arc::new(Mutex::new(Given::default()));
+    let (id, answer) = world.offer(&client, Box::new(Record(Arc::clone(&given))));
+    client.accept(&answer.sdp);
+    let mut pair = Pair { id, client, path: path(1), given };
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [SessionEvent::Connected]);
+    assert_eq!(world.refused(DropReason::StunUnknownUser), 0);
+}
+
+#[test]
+fn nothing_is_learned_without_the_password() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let hello = pair.client.send();
+    let count = hello.len() as u64;
+    world.bring(&mut pair, hello);
+    assert_eq!(world.refused(DropReason::UnknownSource), count);
+    let right = pair.client.check(true);
+    let mut forged = right.clone();
+    // Into the user fragment of the peer: the fingerprint fails before the integrity would.
+    forged[35] ^= 1;
+    world.bring(&mut pair, vec![forged]);
+    assert_eq!(world.refused(DropReason::StunMalformed), 1);
+    assert!(world.sessions.addresses.is_empty());
+    assert_eq!(pair.reached(), 0);
+    world.bring(&mut pair, vec![right]);
+    assert_eq!(pair.client.checked, 1);
+    assert_eq!(world.sessions.addresses.len(), 1);
+}
+
+#[test]
+fn a_sink_hears_of_its_peer_before_there_are_keys_and_once() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    assert_eq!(pair.reached(), 0, "an answer may never arrive");
+    for nominates in [false, true] {
+        let check = pair.client.check(nominates);
+        world.bring(&mut pair, vec![check]);
+        assert_eq!((pair.reached(), pair.told()), (1, vec![]));
+    }
+    world.connect(&mut pair);
+    assert_eq!((pair.reached(), pair.told()), (1, vec![SessionEvent::Connected]));
+}
+
+#[test]
+fn what_is_no_protocol_of_ours_is_counted() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.bring(&mut pair, vec![vec![4; 30], vec![70; 30], vec![200; 30], vec![]]);
+    assert_eq!(world.refused(DropReason::Unrecognised), 4);
+    world.bring(&mut pair, vec![vec![0x80; 30], vec![0; 30]]);
+    assert_eq!(world.refused(DropReason::UnknownSource), 1);
+    assert_eq!(world.refused(DropReason::StunMalformed), 1);
+    let check = pair.client.check(true);
+    world.bring(&mut pair, vec![check, vec![0x80; 30]]);
+    assert_eq!(world.refused(DropReason::MediaEarly), 1);
+}
+
+#[test]
+fn a_source_that_guesses_is_cut_off_and_the_others_are_not() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let ufrag = world.sessions.users.keys().next().expect("one session").clone();
+    let guess = crate::webrtc::stun::tests::check(&format!("{ufrag}:x"), "guess", &[]);
+    for _ in 0..1000 {
+        world.sessions.datagram(&mut guess.clone(), path(7), world.now);
+    }
+    assert_eq!(world.refused(DropReason::StunUnauthenticated), 200);
+    assert_eq!(world.refused(DropReason::StunLimited), 800);
+    let other =
+        CandidatePair { remote: "198.51.100.1:1".parse().expect("an address"), local: None };
+    pair.path = other;
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [SessionEvent::Connected]);
+}
+
+#[test]
+fn checks_for_users_that_are_gone_keep_no_one_out() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let stale = crate::webrtc::stun::tests::check("gone:x", "password", &[]);
+    for _ in 0..1000 {
+        world.sessions.datagram(&mut stale.clone(), path(7), world.now);
+    }
+    assert_eq!(world.refused(DropReason::StunUnknownUser), 1000);
+    world.connect(&mut pair);
+    assert_eq!(pair.told(), [SessionEvent::Connected], "from the same host");
+}
+
+#[test]
+fn an_offer_that_nobody_follows_is_reclaimed() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let check = pair.client.check(true);
+    world.bring(&mut pair, vec![check]);
+    world.pass(&mut pair, Duration::from_secs(29));
+    assert_eq!(pair.told(), []);
+    world.pass(&mut pair, Duration::from_secs(2));
+    assert_eq!(pair.told(), [SessionEvent::NeverConnected]);
+    assert!(pair.given.lock().expect("not poisoned").dropped);
+    let left = (
+        world.sessions.peers.len(),
+        world.sessions.users.len(),
+        world.sessions.addresses.len(),
+        world.sessions.deadline(),
+        world.shared.counts.snapshot().sessions,
+    );
+    assert_eq!(left, (0, 0, 0, None, 0));
+}
+
+#[test]
+fn a_silent_peer_is_lost_and_checks_keep_it() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    for _ in 0..10 {
+        world.pass(&mut pair, Duration::from_secs(5));
+        let check = pair.client.check(false);
+        world.bring(&mut pair, vec![check]);
+    }
+    assert_eq!(pair.told(), [SessionEvent::Connected], "consent is fresh though no media comes");
+    world.pass(&mut pair, Duration::from_secs(11));
+    assert_eq!(pair.told(), [SessionEvent::Connected, SessionEvent::Lost]);
+}
+
+#[test]
+fn a_peer_that_says_goodbye_has_ended() {
+    let mut world = World::new();
+    let mut closes = world.pair(1);
+    world.connect(&mut closes);
+    let alert = closes.client.close(world.now);
+    world.bring(&mut closes, alert);
+    assert_eq!(closes.told(), [SessionEvent::Connected, SessionEvent::Closed]);
+
+    let mut pauses = world.pair(2);
+    world.connect(&mut pauses);
+    world.picture(&mut pauses, true);
+    let goodbye = pauses.client.goodbye();
+    world.bring(&mut pauses, vec![goodbye]);
+    world.pass(&mut pauses, Duration::from_secs(5));
+    assert_eq!(pauses.told(), [SessionEvent::Connected], "a source has left, not the peer");
+    world.picture(&mut pauses, false);
+    world.pass(&mut pauses, MARKER_PROOF);
+    assert_eq!(pauses.units(), 2);
+}
+
+#[test]
+fn an_address_that_someone_speaks_from_is_not_taken() {
+    let mut world = World::new();
+    let (mut victim, mut other) = (world.pair(1), world.pair(1));
+    world.connect(&mut victim);
+    world.picture(&mut victim, true);
+    let check = other.client.check(true);
+    world.bring(&mut other, vec![check]);
+    assert_eq!(other.client.checked, 1, "it is answered all the same");
+    world.picture(&mut victim, false);
+    assert_eq!(victim.units(), 2);
+    world.pass(&mut victim, Duration::from_secs(3));
+    world.connect(&mut other);
+    world.picture(&mut other, true);
+    world.pass(&mut other, MARKER_PROOF);
+    assert_eq!((victim.units(), other.units()), (2, 1), "a silent owner makes room");
+}
+
+#[test]
+fn forged_checks_take_no_address_from_one_who_is_silent() {
+    for (name, has_keys) in [("without keys", false), ("with keys", true)] {
+        let mut world = World::new();
+        let (mut victim, mut other) = (world.pair(1), world.pair(2));
+        world.connect(&mut victim);
+        world.picture(&mut victim, true);
+        if has_keys {
+            world.connect(&mut other);
+        }
+        let forge = |world: &mut World, seconds: u32| {
+            for _ in 0..seconds {
+                world.now += Duration::from_secs(1);
+                let mut check = other.client.check(false);
+                world.sessions.datagram(&mut check, path(1), world.now);
+                world.sessions.settle(world.now);
+                world.sessions.send(|_, _| {});
+            }
+        };
+        let show = |world: &mut World, victim: &mut Pair| {
+            world.picture(victim, false);
+            world.pass(victim, MARKER_PROOF);
+        };
+        forge(&mut world, 4);
+        show(&mut world, &mut victim);
+        assert_eq!(victim.units(), 2, "{name}: media that was never away");
+        forge(&mut world, 4);
+        let check = victim.client.check(false);
+        world.bring(&mut victim, vec![check]);
+        forge(&mut world, 1);
+        show(&mut world, &mut victim);
+        assert_eq!(victim.units(), 3, "{name}: after a check of its own");
+        forge(&mut world, 4);
+        world.sessions.remove(other.id, None, world.now);
+        show(&mut world, &mut victim);
+        assert_eq!(victim.units(), 4, "{name}: after the other is gone");
+        assert_eq!(world.sessions.addresses.len(), 1);
+        assert_eq!(victim.told(), [SessionEvent::Connected], "{name}");
+    }
+}
+
+#[test]
+fn an_address_that_nobody_has_proven_is_not_kept_by_checks() {
+    let mut world = World::new();
+    let (mut late, squatter) = (world.pair(1), world.pair(1));
+    for _ in 0..10 {
+        world.now += Duration::from_secs(1);
+        let mut check = squatter.client.check(true);
+        world.sessions.datagram(&mut check, path(1), world.now);
+        world.sessions.send(|_, _| {});
+    }
+    let check = late.client.check(true);
+    world.bring(&mut late, vec![check]);
+    world.connect(&mut late);
+    world.picture(&mut late, true);
+    world.pass(&mut late, MARKER_PROOF);
+    assert_eq!(late.units(), 1);
+}
+
+/// A sink that panics when it is given a unit.
+struct Broken(Arc<Mutex<Given>>);
+
+impl SessionHandler for Broken {
+    fn unit(&mut self, _: ReceivedUnit) {
+        panic!("a sink that breaks");
+    }
+
+    fn told(&mut self, what: SessionEvent) {
+        self.0.lock().expect("not poisoned").told.push(what);
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        self.0.lock().expect("not poisoned").dropped = true;
+        panic!("a sink that breaks when it is dropped");
+    }
+}
+
+#[test]
+fn a_sink_that_panics_ends_its_session_alone() {
+    let mut world = World::new();
+    let mut whole = world.pair(1);
+    let mut client = Client::new("theirs", world.now);
+    let given = Arc::new(Mutex::new(Given::default()));
+    let (id, answer) = world.answer(&client, Box::new(Broken(Arc::clone(&given))));
+    client.accept(&answer.sdp);
+    let mut broken = Pair { id, client, path: path(2), given };
+    world.connect(&mut whole);
+    world.connect(&mut broken);
+    assert_eq!(broken.told(), [SessionEvent::Connected]);
+    world.picture(&mut broken, true);
+    world.picture(&mut whole, true);
+    world.pass(&mut broken, MARKER_PROOF);
+    assert!(broken.given.lock().expect("not poisoned").dropped);
+    assert_eq!(world.shared.counts.snapshot().sessions, 1);
+    world.picture(&mut whole, false);
+    world.pass(&mut whole, MARKER_PROOF);
+    assert_eq!(whole.units(), 2);
+}
+
+#[test]
+fn a_peer_that_sends_more_than_anyone_may_is_cut() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    for _ in 0..1000 {
+        let packets = pair.client.picture(true, 8000, 30);
+        world.bring(&mut pair, packets);
+    }
+    let limited = world.refused(DropReason::MediaLimited);
+    assert!((3000..5000).contains(&limited), "of 8 MB at once 4 MB are taken: {limited}");
+    world.pass(&mut pair, Duration::from_secs(1));
+    world.picture(&mut pair, true);
+    assert_eq!(world.refused(DropReason::MediaLimited), limited);
+}
+
+#[test]
+fn a_stranger_with_the_password_gets_no_keys() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    let mut check = pair.client.check(true);
+    // The next client knows the answer, and has another certificate than the offer names.
+    pair.client = Client::new("theirs", world.now);
+    world.sessions.datagram(&mut check, pair.path, world.now);
+    for _ in 0..10 {
+        let flight = pair.client.send();
+        for mut datagram in flight {
+            world.sessions.datagram(&mut datagram, pair.path, world.now);
+        }
+        world.sessions.settle(world.now);
+        let now = world.now;
+        world.sessions.send(|_, datagram| {
+            if (20..64).contains(&datagram[0]) {
+                pair.client.read(datagram, now);
+            }
+        });
+    }
+    assert_eq!(pair.told(), [SessionEvent::Failed(Failure::Fingerprint)]);
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_and_a_flood_of_forgeries_takes_nothing() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    world.picture(&mut pair, true);
+    let mut packets = pair.client.picture(false, 5000, 3000);
+    let lost = packets.remove(2);
+    world.bring(&mut pair, packets);
+    for _ in 0..20 {
+        world.pass(&mut pair, Duration::from_millis(10));
+    }
+    assert_eq!(pair.units(), 1);
+    assert!(!pair.client.missing.is_empty(), "it is asked for");
+    world.bring(&mut pair, vec![lost.clone()]);
+    assert_eq!(pair.units(), 2, "what comes again completes the picture");
+    // In the peer's own name they would be more than it may send in a second.
+    let forged: Vec<Vec<u8>> = (0xf000_0000..0xf000_2710u32)
+        .map(|at| {
+            let mut forged = lost.clone();
+            forged[8..12].copy_from_slice(&at.to_be_bytes());
+            forged
+        })
+        .collect();
+    world.bring(&mut pair, forged);
+    assert_eq!(world.refused(DropReason::MediaUnauthenticated), 10_000);
+    world.bring(&mut pair, vec![lost]);
+    assert_eq!(world.refused(DropReason::MediaReplayed), 1);
+    world.picture(&mut pair, false);
+    assert_eq!(pair.units(), 3);
+}
+
+#[test]
+fn a_restart_moves_to_a_new_address_and_media_never_stops() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    world.picture(&mut pair, true);
+    let fragment = pair.client.restart("newer");
+    assert!(fragment.contains("newer"));
+    let local = random::credentials().expect("random numbers");
+    let text = format!("a=ice-ufrag:{}\r\na=ice-pwd:{}\r\n", local.ufrag, local.pwd);
+    assert!(world.shared.send(Command::Restart { id: pair.id, local }));
+    world.sessions.obey(world.now);
+    world.picture(&mut pair, false);
+    pair.client.accept(&text);
+    pair.path = path(2);
+    let check = pair.client.check(true);
+    world.bring(&mut pair, vec![check]);
+    world.picture(&mut pair, false);
+    assert_eq!(pair.units(), 3);
+    assert_eq!(world.sessions.users.len(), 1, "the old user fragment is retired");
+    world.pass(&mut pair, Duration::from_secs(1));
+    assert!(!pair.client.reports.is_empty(), "feedback goes to the new address");
+}
+
+#[test]
+fn a_port_that_ends_tells_every_sink() {
+    let mut world = World::new();
+    let mut pair = world.pair(1);
+    world.connect(&mut pair);
+    let half_open = world.pair(2);
+    world.sessions.end(world.now);
+    assert_eq!(pair.told(), [SessionEvent::Connected, SessionEvent::Failed(Failure::PortEnded)]);
+    assert_eq!(half_open.told(), [SessionEvent::Failed(Failure::PortEnded)]);
+    assert_eq!(world.shared.counts.snapshot().sessions, 0);
+}

@@ -1,0 +1,244 @@
+//! Video of a session: choice of its source, and its receiver.
+//!
+//! One source at a time: its packets, retransmissions and sender reports go to one
+//! `rtp::Receiver`. Promises that times never go back when a peer changes its source or codec.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use media::Timestamp;
+
+use super::{
+    codecs::{Payload, PayloadKind, Payloads},
+    receiver_report::Reception,
+    rtcp::Block,
+    stats::DropReason,
+};
+use crate::rtp::{Output, Packet, ReceivedUnit, Receiver, Settings};
+
+/// Another source is taken for the video when the current one has been silent this long: a
+/// simulcast layer that nobody asked for must not alternate with it.
+const SILENT: Duration = Duration::from_millis(500);
+/// Ticks a second of media time.
+const CLOCK: i64 = 90_000;
+
+/// Receiver of the video of a session.
+pub(super) struct VideoTrack {
+    payloads: Payloads,
+    video: Vec<Payload>,
+    current: Option<Current>,
+    /// Units of receivers that are gone; those bound them.
+    finished: VecDeque<ReceivedUnit>,
+    /// Packets that they gave up.
+    lost: u64,
+    /// Packets that they got once they had asked for them.
+    repaired: u64,
+    /// Latest time given out, and when that unit came.
+    last: Option<(i64, Instant)>,
+}
+
+struct Current {
+    payload_type: u8,
+    receiver: Receiver,
+    reception: Reception,
+    heard_at: Instant,
+    /// It said that it ends, and nothing of it came since.
+    has_left: bool,
+    /// Added to the receiver's times.
+    base: i64,
+}
+
+impl Current {
+    fn is_heard(&self, now: Instant) -> bool {
+        !self.has_left && now.saturating_duration_since(self.heard_at) < SILENT
+    }
+}
+
+impl VideoTrack {
+    /// Nothing has come yet.
+    pub(super) fn new(payloads: Payloads, video: Vec<Payload>) -> VideoTrack {
+        let (current, finished, last) = (None, VecDeque::new(), None);
+        VideoTrack { payloads, video, current, finished, lost: 0, repaired: 0, last }
+    }
+
+    /// Returns the contents of a payload type.
+    pub(super) fn carries(&self, payload_type: u8) -> PayloadKind {
+        self.payloads.get(payload_type)
+    }
+
+    /// The source of the video, once it has come.
+    pub(super) fn ssrc(&self) -> Option<u32> {
+        self.current.as_ref().map(|current| current.reception.ssrc())
+    }
+
+    /// Takes an authentic packet.
+    pub(super) fn packet(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), DropReason> {
+        match self.carries(packet.payload_type) {
+            PayloadKind::Video(_) => self.video(packet, now),
+            PayloadKind::Rtx(of) => {
+                let Some(current) = &mut self.current else { return Ok(()) };
+                if current.payload_type == of
+                    && let Some(inner) = packet.unwrap_rtx(of, current.reception.ssrc())
+                {
+                    current.receiver.repaired(&inner, now);
+                }
+                Ok(())
+            }
+            PayloadKind::Audio => Ok(()),
+            PayloadKind::Unknown => Err(DropReason::MediaPayload),
+        }
+    }
+
+    fn video(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), DropReason> {
+        let same = self.current.as_ref().is_some_and(|current| {
+            current.reception.ssrc() == packet.ssrc && current.payload_type == packet.payload_type
+        });
+        if same {
+            let Some(current) = &mut self.current else { return Ok(()) };
+            current.reception.packet(packet.sequence, packet.timestamp, now);
+            (current.heard_at, current.has_left) = (now, false);
+            current.receiver.packet(packet, now);
+            return Ok(());
+        }
+        self.change(packet, now)
+    }
+
+    /// A packet of another source or payload type than the current.
+    fn change(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), DropReason> {
+        let at = self.video.iter().position(|payload| payload.number == packet.payload_type);
+        let at = at.ok_or(DropReason::MediaPayload)?;
+        let same_source = match &self.current {
+            None => false,
+            Some(current) if current.reception.ssrc() == packet.ssrc => {
+                // What was sent before the change may come after it.
+                if !current.reception.is_newer(packet.sequence) {
+                    return Ok(());
+                }
+                true
+            }
+            Some(current) if current.is_heard(now) => return Err(DropReason::MediaSources),
+            Some(_) => false,
+        };
+        let codec = PayloadKind::Video(self.video[at].codec);
+        let before = self.current.as_ref().map(|current| self.payloads.get(current.payload_type));
+        if before.is_some_and(|before| before != codec) {
+            self.collect(now);
+            self.current = None;
+        }
+        let kept = self.current.take();
+        let payload = &self.video[at];
+        let (mut receiver, base) = match kept {
+            Some(mut current) => {
+                if !same_source {
+                    current.receiver.source_changed();
+                }
+                (current.receiver, current.base)
+            }
+            None => {
+                let parameter_sets = payload.parameter_sets.clone();
+                let settings = Settings { parameter_sets, ..Settings::default() };
+                let receiver =
+                    Receiver::new(payload.codec, &settings).ok_or(DropReason::MediaPayload)?;
+                (receiver, self.elapsed(now))
+            }
+        };
+        receiver.packet(packet, now);
+        self.current = Some(Current {
+            payload_type: packet.payload_type,
+            receiver,
+            reception: Reception::new(packet.ssrc, packet.sequence, packet.timestamp, now),
+            heard_at: now,
+            has_left: false,
+            base,
+        });
+        Ok(())
+    }
+
+    /// A source says that it ends: another may take its place at once.
+    pub(super) fn left(&mut self, ssrc: u32) {
+        if let Some(current) = &mut self.current {
+            current.has_left |= current.reception.ssrc() == ssrc;
+        }
+    }
+
+    /// Keeps what the current receiver has whole, because another takes its place: what it waits for
+    /// does not come any more.
+    fn collect(&mut self, now: Instant) {
+        let Some(current) = &mut self.current else { return };
+        current.receiver.finish();
+        self.lost += current.receiver.counts().lost;
+        self.repaired += current.receiver.counts().repaired;
+        while let Some(output) = self.receive(now) {
+            if let Output::Unit(unit) = output {
+                self.finished.push_back(unit);
+            }
+        }
+    }
+
+    /// The time at which a new receiver's zero is.
+    fn elapsed(&self, now: Instant) -> i64 {
+        self.last.map_or(0, |(ticks, at)| {
+            let since = now.saturating_duration_since(at).as_micros();
+            let since = i64::try_from(since).unwrap_or(i64::MAX / CLOCK) * CLOCK / 1_000_000;
+            ticks + since.max(1)
+        })
+    }
+
+    /// Returns the next output for the session.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
+        self.finished.pop_front().map(Output::Unit).or_else(|| self.receive(now))
+    }
+
+    fn receive(&mut self, now: Instant) -> Option<Output> {
+        let current = self.current.as_mut()?;
+        let mut output = current.receiver.poll(now)?;
+        if let Output::Unit(unit) = &mut output {
+            let pts = unit.access_unit.pts;
+            let ticks = pts.ticks + current.base;
+            unit.access_unit.pts = Timestamp::new(ticks, pts.timebase);
+            let latest = self.last.map_or(ticks, |(last, _)| last.max(ticks));
+            self.last = Some((latest, unit.last_packet_at));
+        }
+        Some(output)
+    }
+
+    /// Returns the time of the next poll, even if nothing comes.
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        self.current.as_ref().and_then(|current| current.receiver.timeout())
+    }
+
+    /// A sender report came. Whether it was of the video.
+    pub(super) fn reported(&mut self, ssrc: u32, ntp: u64, rtp: u32, now: Instant) -> bool {
+        let current = self.current.as_mut().filter(|current| current.reception.ssrc() == ssrc);
+        let Some(current) = current else { return false };
+        current.reception.reported(ntp, now);
+        current.receiver.sender_report(ntp, rtp);
+        true
+    }
+
+    /// Returns the report block of the video.
+    pub(super) fn block(&mut self, now: Instant) -> Option<Block> {
+        self.current.as_mut().map(|current| current.reception.block(now))
+    }
+
+    /// Packets of every source that were given up: neither they nor what repeats them came in time.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost + self.current.as_ref().map_or(0, |current| current.receiver.counts().lost)
+    }
+
+    /// Packets of every source that came once they were asked for again.
+    pub(super) fn repaired(&self) -> u64 {
+        let current = self.current.as_ref();
+        self.repaired + current.map_or(0, |current| current.receiver.counts().repaired)
+    }
+
+    /// Returns the interarrival jitter of the video, in microseconds.
+    pub(super) fn jitter_us(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.reception.jitter_us())
+    }
+}
+
+#[cfg(test)]
+mod tests;
