@@ -342,7 +342,7 @@ impl Runner {
         token.enter(entering).await
     }
 
-    /// A stop and a delete have said why in an event of their own, and a job that was called off
+    /// A stop and a delete say why in an event of their own, and a job that was called off
     /// leaves its run as it is; a shutdown says it here.
     async fn cancelled(
         self: &Arc<Self>,

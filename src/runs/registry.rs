@@ -287,17 +287,6 @@ impl Registry {
         self.change(run, Change::WindUp(events, last)).await
     }
 
-    /// Ends an active run on request and its job with it.
-    pub async fn stop(
-        self: &Arc<Self>,
-        run: &Arc<Run>,
-        request_id: RequestId,
-    ) -> Result<(), RunError> {
-        self.commit(run, vec![Event::StopRequested(Requested { request_id })]).await?;
-        run.cancel_job();
-        Ok(())
-    }
-
     /// Gives a run another label, also one that has ended.
     pub async fn label(
         self: &Arc<Self>,
@@ -384,7 +373,7 @@ impl Registry {
 impl Tables {
     fn fold(&mut self, head: &EventHead, idle_until: Instant) {
         let Some(run) = self.runs.get(&head.run) else { return };
-        let (before, state) = (run.lifecycle(), run.fold(head, idle_until));
+        let (before, state) = run.fold(head, idle_until);
         count_move(&mut self.by_state, before, state);
         let owner = self.owners.entry(run.origin().principal.clone()).or_default();
         if state.is_active() {

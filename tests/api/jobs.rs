@@ -231,8 +231,8 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
     let job = server.get(&format!("{location}?wait_ms=30000")).json();
     assert_eq!(job["status"], "cancelled", "{job}");
     let kinds = server.kinds(&stopped);
-    let at = |kind: &str| kinds.iter().position(|known| known == kind);
-    assert!(at("stop_requested") < at("frames_decoded"), "{kinds:?}");
+    let last = ["ingest_received", "frames_decoded", "stop_requested"];
+    assert!(kinds.ends_with(&last.map(str::to_owned)), "{kinds:?}");
     let (killed, location) = begin(&server);
     server.signal_kill();
     server.wait(PATIENCE);
@@ -266,6 +266,35 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
     assert_eq!(record(&server, &killed)["source_uri"], body["source_uri"]);
     let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that is told");
+}
+
+#[test]
+fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = reading(dir.path());
+    let mut server = setup.start();
+    for _ in 0..3 {
+        let run = server.create_run();
+        assert_eq!(asked(&server, &run, "ingest", &long()).status, 202);
+        wait_for("frames are decoded", || {
+            record(&server, &run)["active_job"]["frames_done"].as_u64() > Some(SOME)
+        });
+        let (stop, state) = (format!("/v1/runs/{run}/stop"), format!("/v1/runs/{run}/state"));
+        std::thread::scope(|scope| {
+            // Nobody hears its answer.
+            scope.spawn(|| server.call("POST", &stop).try_send());
+            wait_for("it is cancelled", || server.get(&state).json()["state"] == "cancelled");
+            server.signal_kill();
+        });
+        server.wait(PATIENCE);
+        server = setup.start();
+        let kinds = server.kinds(&run);
+        assert!(kinds.contains(&"frames_decoded".to_owned()), "{kinds:?}");
+        let again = server.post(&stop, &json!({})).status;
+        let last = server.kinds(&run).pop().expect("events");
+        let ended = matches!(last.as_str(), "stop_requested" | "run_failed");
+        assert!(ended && matches!(again, 200 | 409), "{again}, {kinds:?}");
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) enum Change {
     /// Gives a run another label, also one that has ended.
     Label(RunLabelled),
     Delete(Event),
+    /// Tells the end that a run was brought to on request.
+    End(Event),
     /// Ends a run that is idle at a time.
     EndIdle(Instant, Event),
     /// Deletes a run that ended before a time: the service does so itself.
@@ -35,6 +37,8 @@ impl Change {
             }
             Change::Delete(_) if state == Lifecycle::Deleted => Err(RunError::NotFound),
             Change::Delete(event) => Ok(Some(vec![event])),
+            // One that was deleted meanwhile is told no other end.
+            Change::End(event) => Ok(state.is_terminal().then(|| vec![event])),
             Change::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),
             Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),
             Change::Active(events) if state.is_active() => Ok(Some(events)),

@@ -1,28 +1,71 @@
-//! Ends of runs that completed: on request, or by themselves once nothing happens for too long.
+//! Ends of runs: on request, or by themselves once nothing happens for too long.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use media::{RequestId, RunId, StreamId};
-use timeline::{Event, EventKind, RunCompleted, Timeline};
+use timeline::{Event, EventKind, Requested, RunCompleted, Timeline};
+use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::{Registry, Run, RunError, change::Change};
-use crate::base::blocking::{Died, blocking};
+use crate::{
+    base::blocking::{Died, blocking},
+    runs::lifecycle::Lifecycle,
+};
 
 /// The reason of a `run_completed` of a run in which nothing happened for too long.
 pub const IDLE: &str = "idle";
+/// Longest wait of an end on request for the last of a job.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 impl Registry {
+    /// Stops an active run on request and ends its job.
+    pub async fn stop(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        self.end(run, Lifecycle::Cancelled, request_id).await
+    }
+
     /// Completes an active run on request and ends its job.
     pub async fn finish(
         self: &Arc<Self>,
         run: &Arc<Run>,
         request_id: RequestId,
     ) -> Result<(), RunError> {
-        run.check_active()?;
-        let completed = self.completed(run, Some(request_id), None).await?;
-        self.commit(run, vec![completed]).await?;
-        run.cancel_job();
-        Ok(())
+        self.end(run, Lifecycle::Completed, request_id).await
+    }
+
+    /// Brings an active run to `end` at once; returns when an event tells it, behind what the job had recorded.
+    pub(super) async fn end(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        end: Lifecycle,
+        request_id: RequestId,
+    ) -> Result<(), RunError> {
+        let (registry, run) = (Arc::clone(self), Arc::clone(run));
+        // A task of its own: a caller that goes away must not leave an end that no event tells.
+        let ended = async move {
+            run.begin_end(end).await?;
+            if timeout(REST_MAX, run.rests()).await.is_err() {
+                tracing::warn!(run = %run.id(), "the last of a job follows the end of its run");
+            }
+            let told = async {
+                let event = match end {
+                    Lifecycle::Completed => {
+                        registry.completed(&run, Some(request_id), None).await?
+                    }
+                    _ => Event::StopRequested(Requested { request_id }),
+                };
+                registry.change(&run, Change::End(event)).await.map(drop)
+            };
+            told.await.inspect_err(|_| run.forget_end())
+        };
+        tokio::spawn(ended.in_current_span()).await.map_err(|_| RunError::Unfinished)?
     }
 
     /// Ends the active runs whose idle time is over at `now`: completes those that were analysed, and

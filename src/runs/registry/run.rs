@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -32,6 +33,7 @@ pub struct Run {
     state: Mutex<State>,
     order: tokio::sync::Mutex<()>,
     published: Notify,
+    rested: Notify,
     jobs: Mutex<Jobs>,
     all_jobs: Arc<AllJobs>,
     stills: Mutex<Stills>,
@@ -43,7 +45,10 @@ pub struct Run {
 }
 
 struct State {
+    /// State that its events tell.
     lifecycle: Lifecycle,
+    /// End that it comes to on request, before an event tells it.
+    ending: Option<Lifecycle>,
     /// True if nothing was done in it but to keep it alive.
     untouched: bool,
     analysed: bool,
@@ -84,11 +89,12 @@ impl JobGuard {
 
 impl Drop for JobGuard {
     fn drop(&mut self) {
-        let Run { id, origin, jobs, all_jobs, .. } = &*self.run;
+        let Run { id, origin, rested, jobs, all_jobs, .. } = &*self.run;
         let mut jobs = lock(jobs);
         *jobs.place(&self.token) = None;
         if jobs.all().next().is_none() {
             all_jobs.rests(&origin.principal, *id);
+            rested.notify_waiters();
         }
         drop(jobs);
         all_jobs.tell(*id);
@@ -100,6 +106,7 @@ impl Run {
         let epoch = WallTime { epoch_ms: 0 };
         let state = State {
             lifecycle: Lifecycle::Unborn,
+            ending: None,
             untouched: true,
             analysed: false,
             created_seq: Seq(0),
@@ -117,6 +124,7 @@ impl Run {
             state: Mutex::new(state),
             order: tokio::sync::Mutex::default(),
             published: Notify::new(),
+            rested: Notify::new(),
             jobs: Mutex::default(),
             all_jobs,
             stills: Mutex::default(),
@@ -140,14 +148,45 @@ impl Run {
 
     /// State of the run.
     pub fn lifecycle(&self) -> Lifecycle {
+        lock(&self.state).shown()
+    }
+
+    /// Returns true if no event follows but labels and its deletion: what was recorded of a run may follow its end
+    /// where that did not wait.
+    pub fn has_ended(&self) -> bool {
+        // In this order: a job that begins once the run is terminal appends nothing.
+        self.folded().is_terminal() && lock(&self.jobs).work.is_none()
+    }
+
+    /// State that its events tell.
+    fn folded(&self) -> Lifecycle {
         lock(&self.state).lifecycle
     }
 
-    /// Returns true if no event follows but labels and its deletion: the job of a run that was
-    /// stopped or finished still appends its result.
-    pub fn has_ended(&self) -> bool {
-        // In this order: a job that begins once the run is terminal appends nothing.
-        self.lifecycle().is_terminal() && lock(&self.jobs).work.is_none()
+    /// Has it be at its `end` for everybody, and ends its jobs; an event is to tell it once they rest.
+    pub(super) async fn begin_end(&self, end: Lifecycle) -> Result<(), RunError> {
+        let _order = self.order().await;
+        self.check_active()?;
+        lock(&self.state).ending = Some(end);
+        self.cancel_job();
+        Ok(())
+    }
+
+    /// Has it be what its events tell: they do not take the end.
+    pub(super) fn forget_end(&self) {
+        lock(&self.state).ending = None;
+    }
+
+    /// Resolves once it has no job.
+    pub(super) async fn rests(&self) {
+        loop {
+            let mut rested = pin!(self.rested.notified());
+            rested.as_mut().enable();
+            if self.is_at_rest() {
+                return;
+            }
+            rested.await;
+        }
     }
 
     /// Fails with the reason that it takes no action, if it takes none.
@@ -163,7 +202,7 @@ impl Run {
     pub fn snapshot(&self) -> Snapshot {
         let state = lock(&self.state);
         Snapshot {
-            lifecycle: state.lifecycle,
+            lifecycle: state.shown(),
             created_at: state.created_at,
             updated_at: state.updated_at,
             source_uri: state.source_uri.clone(),
@@ -300,11 +339,13 @@ impl Run {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = lock(&self.state);
         let over = state.idle_until.is_some_and(|until| until <= now);
-        over && state.lifecycle.is_active() && self.is_at_rest()
+        over && state.shown().is_active() && self.is_at_rest()
     }
 
-    pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> Lifecycle {
+    /// Takes up an event; returns the states before and after it.
+    pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> (Lifecycle, Lifecycle) {
         let mut state = lock(&self.state);
+        let before = state.lifecycle;
         if state.lifecycle == Lifecycle::Unborn {
             state.created_seq = head.seq;
             state.created_at = head.at;
@@ -315,7 +356,13 @@ impl Run {
         state.updated_at = head.at;
         state.idle_until = Some(idle_until);
         self.published.notify_waiters();
-        state.lifecycle
+        (before, state.lifecycle)
+    }
+}
+
+impl State {
+    fn shown(&self) -> Lifecycle {
+        self.ending.filter(|_| self.lifecycle.is_active()).unwrap_or(self.lifecycle)
     }
 }
 

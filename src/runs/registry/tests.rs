@@ -81,6 +81,53 @@ async fn a_caller_that_goes_away_leaves_the_order_intact() {
 }
 
 #[tokio::test]
+async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    for end in [Lifecycle::Cancelled, Lifecycle::Completed] {
+        let run = registry.create(origin("a"), REQUEST).await.expect("created");
+        let kinds = || -> Vec<_> {
+            let heads = registry.timeline().heads_of(run.id(), Seq(0), 10);
+            heads.iter().map(|head| head.kind).collect()
+        };
+        let job = run.begin_job(JobToken::default()).expect("free");
+        let ended = tokio::spawn({
+            let (registry, run) = (Arc::clone(&registry), Arc::clone(&run));
+            async move { registry.end(&run, end, REQUEST).await }
+        });
+        job.token().waiting.cancelled().await;
+        assert_eq!((run.lifecycle(), run.snapshot().lifecycle), (end, end));
+        assert_eq!((kinds(), run.has_ended()), (vec![EventKind::RunCreated], false));
+        let refused = registry.keep_alive(&run, REQUEST).await;
+        assert!(matches!(refused, Err(RunError::Terminal(state)) if state == end), "{refused:?}");
+        let left = vec![Event::KeepaliveRefreshed(Requested { request_id: REQUEST })];
+        registry.wind_up(&run, left, Some(Event::RunExpired)).await.expect("still recorded");
+        drop(job);
+        ended.await.expect("no panic").expect("told");
+        let told = if end == Lifecycle::Cancelled {
+            EventKind::StopRequested
+        } else {
+            EventKind::RunCompleted
+        };
+        assert_eq!(kinds(), [EventKind::RunCreated, EventKind::KeepaliveRefreshed, told]);
+        assert!(run.has_ended());
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_the_log_does_not_take_is_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    registry.timeline().close();
+    for _ in 0..2 {
+        let refused = registry.stop(&run, REQUEST).await;
+        assert!(matches!(refused, Err(RunError::Log(_))), "{refused:?}");
+        assert_eq!(run.lifecycle(), Lifecycle::Pending);
+    }
+}
+
+#[tokio::test]
 async fn a_failed_creation_gives_its_slot_back() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), HOUR);
@@ -209,7 +256,7 @@ proptest! {
 
     #[test]
     fn a_restart_rebuilds_the_same_runs(asks in prop::collection::vec(ask(), 0..40)) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
         runtime.expect("a runtime").block_on(async {
             let dir = tempfile::tempdir().expect("a directory");
             let registry = open(dir.path(), HOUR);
