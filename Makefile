@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed bench-activity deb packages-test clean
+.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,13 @@ schemas: ## Write schemas/openapi.json, and the client's types, anew from the co
 	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
 	mv schemas/openapi.json.new schemas/openapi.json
 	cd clients/typescript && npm ci --silent && npm run --silent generate
+
+MDBOOK := 0.5.4
+book: ## Build the book of docs/ into target/book; broken links fail
+	@deploy/setup.sh build
+	@target/mdbook/bin/mdbook --version 2>/dev/null | grep -qxF "mdbook v$(MDBOOK)" || \
+	    $(CARGO) install --locked --quiet mdbook@$(MDBOOK) --no-default-features --features search --root target/mdbook
+	docs/build target/mdbook/bin/mdbook target/book
 
 lines: ## Lines of Rust of each crate: product, tests
 	@deploy/lines

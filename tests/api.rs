@@ -37,8 +37,6 @@ mod database;
 mod doctor;
 #[path = "api/edges.rs"]
 mod edges;
-#[path = "api/examples.rs"]
-mod examples;
 #[path = "api/failing_models.rs"]
 mod failing_models;
 #[path = "api/fair.rs"]

@@ -6,6 +6,8 @@
 #[path = "support/skip.rs"]
 mod skip;
 
+#[path = "tidy/documents.rs"]
+mod documents;
 #[path = "tidy/layers.rs"]
 mod layers;
 
@@ -291,43 +293,6 @@ fn doc_comments_open_as_statements() {
         }
     }
     assert!(wrong.len() * 100 <= blocks, "{} of {blocks}:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-#[test]
-fn links_in_the_documents_lead_somewhere() {
-    let mut wrong = Vec::new();
-    for path in files(".md") {
-        let source = read(&path);
-        let folder = path.parent().expect("a file is in a folder");
-        for rest in source.split("](").skip(1) {
-            let target = rest.split(')').next().unwrap_or_default();
-            let target = target.split('#').next().unwrap_or_default();
-            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
-                continue;
-            }
-            if !folder.join(target).exists() {
-                wrong.push(format!("{}: {target}", relative(&path)));
-            }
-        }
-    }
-    assert_eq!(wrong, Vec::<String>::new(), "links to files that are not there");
-}
-
-#[test]
-fn tests_that_the_documents_name_are_there() {
-    let mut wrong = Vec::new();
-    for path in files(".md") {
-        let source = read(&path);
-        for quoted in source.split('`').skip(1).step_by(2) {
-            let Some((file, name)) = quoted.split_once(".rs::") else { continue };
-            let name = name.rsplit("::").next().unwrap_or_default();
-            let code = std::fs::read_to_string(root().join(format!("{file}.rs")));
-            if !code.is_ok_and(|code| code.contains(&format!("fn {name}("))) {
-                wrong.push(format!("{}: {quoted}", relative(&path)));
-            }
-        }
-    }
-    assert_eq!(wrong, Vec::<String>::new(), "tests that are not there");
 }
 
 /// Returns true if the first line names a shell; most scripts have no ending.
