@@ -118,9 +118,9 @@ impl From<&Signal> for SignalRecord {
                 .map(|activity| activity.region)
                 .filter(|cells| !cells.is_empty())
                 .map(Region::from),
-            activity_zones: signal.activity.map_or(Vec::new(), |activity| {
-                Activity::zone_indices(activity.zones).collect()
-            }),
+            activity_zones: signal
+                .activity
+                .map_or(Vec::new(), |activity| Activity::zone_indices(activity.zones).collect()),
         }
     }
 }
