@@ -4,7 +4,7 @@
 //! script and style satisfy, and no text from outside that is markup.
 
 mod page;
-mod shelf;
+mod still_sampler;
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use std::{
 use gate::{Gate, GateConfig, Reason};
 use media::{EventType, Signal};
 
-pub use shelf::{Shelf, Still};
+pub use still_sampler::{Shelf, Still};
 
 use crate::{activity::EpisodeRecord, error::CliError, wire::MarkerRecord};
 

@@ -6,8 +6,8 @@
 mod clip;
 mod endpoint;
 mod error;
+mod network_sim;
 mod packetize;
-mod path;
 mod player;
 mod publisher;
 mod session;

@@ -7,22 +7,22 @@
 
 mod backoff;
 mod batch;
-mod cells;
+mod cell_means;
 mod client;
 mod embedder;
 mod embedding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod novelty_rule;
 mod onnx;
 pub mod protocol;
-mod reuse;
 mod settings;
 
 pub use batch::{BatchCounts, BatchLimits, Batcher};
-pub use cells::{COLUMNS, CellMeans, ROWS};
+pub use cell_means::{COLUMNS, CellMeans, ROWS};
 pub use client::{DEADLINE, Sidecar, SidecarCounts, SidecarError};
 pub use embedder::{Embedder, EmbedderCounts, Model};
 pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, Picture};
+pub use novelty_rule::{Newness, Novelty, Reuse, ReuseRule, Seen};
 pub use onnx::{OnnxConfig, OnnxError, OnnxModel, Provider, RUNTIME_LIBRARY};
-pub use reuse::{Newness, Novelty, Reuse, ReuseRule, Seen};
 pub use settings::{ModelSettings, SettingsError};

@@ -1,7 +1,7 @@
 //! One backend: its state, and a request taken through to an answer or a failure.
 
+mod breaker_permit;
 mod listed;
-mod permit;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,16 +21,16 @@ use tracing::Instrument;
 
 use crate::{
     Failure, FinishReason, Purse, Request, Tokens,
-    breaker::{Breaker, Shown, Shut, Turn},
+    circuit_breaker::{Breaker, Shown, Shut, Turn},
     config::{Api, BackendConfig},
     http::{Http, key_header, timed_out},
-    judges::Judges,
     names::Names,
     observe::{Attempt, Observer},
-    rest::Rest,
-    turns::{Judged, Next, Turns},
+    request_retries::{Judged, Next, Turns},
+    retry_after::Rest,
+    validation_pool::Judges,
 };
-use permit::{Permit, shown};
+use breaker_permit::{Permit, shown};
 
 /// Longest rest of a backend that is waited for here. Whoever waits holds a place that others could
 /// use with another backend: a longer rest is waited for without one.

@@ -17,13 +17,13 @@ use tokio::{
 use crate::{
     Answer, Failed, InferError, ProviderKind, Purse, Request, TIMEOUT_DEFAULT, Tokens,
     backend::{Backend, Spent, Terms, Ungiven},
-    breaker::Shut,
+    circuit_breaker::Shut,
     config::{Api, BackendConfig},
     http::{Http, SetupError},
-    judges::Judges,
     names::Names,
     observe::Observer,
     probe::Probed,
+    validation_pool::Judges,
 };
 
 /// The backends, in the order of their priorities.

@@ -5,33 +5,33 @@
 #![forbid(unsafe_code)]
 
 mod admission;
-mod answer;
 mod backend;
-mod breaker;
 mod chain;
+mod circuit_breaker;
+mod completion;
 mod config;
-mod dialect;
 mod error;
 mod excerpt;
 pub mod finding;
 mod http;
-mod judges;
-mod listing;
+mod model_list;
 mod names;
 mod observe;
 mod probe;
 pub mod prompt;
-mod purse;
+mod provider_api;
 mod request;
-mod rest;
+mod request_retries;
+mod retry_after;
 pub mod scheduler;
 mod schema;
-mod tier;
-mod turns;
+mod token_budget;
+mod two_pass;
+mod validation_pool;
 
 pub use admission::{Admission, OnUse, Permit, Today};
-pub use answer::{Answer, FinishReason, Tokens};
 pub use chain::Chain;
+pub use completion::{Answer, FinishReason, Tokens};
 pub use config::{
     Api, BACKENDS_MAX, BackendConfig, Backends, BaseUrl, ConfigError, OpenaiKind, Problem, Secret,
     TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
@@ -42,7 +42,7 @@ pub use http::{REPLY_BYTES_MAX, SetupError};
 pub use observe::{Attempt, Observer};
 pub use probe::{Probe, Serving, Standing};
 pub use prompt::{Prompt, PromptVersion, Shape};
-pub use purse::Purse;
 pub use request::{Image, ProviderKind, Request};
 pub use schema::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError, Violations};
-pub use tier::{Described, Tier, Tiered};
+pub use token_budget::Purse;
+pub use two_pass::{Described, Tier, Tiered};

@@ -5,11 +5,11 @@
 //! stands at the head of the order and does not fit holds what is behind it: small asks never
 //! starve a large one. Long because its rules hold only together.
 
-mod days;
-mod turns;
+mod daily_budget;
+mod fair_order;
 
 #[cfg(test)]
-mod model;
+mod reference_model;
 #[cfg(test)]
 mod tests;
 
@@ -22,10 +22,10 @@ use std::{
 
 use media::ErrorKind;
 
-use days::Days;
-use turns::{PassedOver, Turns};
+use daily_budget::Days;
+use fair_order::{PassedOver, Turns};
 
-pub use days::Use;
+pub use daily_budget::Use;
 
 /// Live asks that go before an offline one that could go too: every fifth is offline's.
 pub const LIVE_TURNS: u32 = 4;

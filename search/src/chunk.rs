@@ -9,8 +9,8 @@ use std::{collections::HashSet, sync::Arc};
 use media::{RunId, Seq};
 
 use crate::{
+    case_fold::{Needle, fold_into},
     error::SearchError,
-    fold::{Needle, fold_into},
     scan::Hit,
     spill::Span,
 };

@@ -1,6 +1,6 @@
 //! The part of an original text around a match in its folded form.
 
-use crate::fold::{Needle, folded};
+use crate::case_fold::{Needle, folded};
 
 /// Most bytes of the text on each side of the match.
 pub const CONTEXT_BYTES: usize = 80;
@@ -12,7 +12,7 @@ pub const CONTEXT_BYTES: usize = 80;
 /// Without a match it is the beginning of the text.
 pub fn excerpt<'a>(text: &'a str, needle: &Needle) -> &'a str {
     let mut all = Vec::with_capacity(text.len());
-    crate::fold::fold_into(text, &mut all);
+    crate::case_fold::fold_into(text, &mut all);
     let at = needle.find(&all);
     let (start, end) = at.map_or((0, 0), |at| original(text, at, at + needle.folded_len()));
     let (least, most) = (start.saturating_sub(CONTEXT_BYTES), end + CONTEXT_BYTES);

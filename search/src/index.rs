@@ -8,7 +8,7 @@ use std::{
 
 use media::{RunId, Seq};
 
-use crate::{chunk::Chunk, error::SearchError, fold::Needle, scan::Scan, spill::Spill};
+use crate::{case_fold::Needle, chunk::Chunk, error::SearchError, scan::Scan, spill::Spill};
 
 /// Limits of the memory of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

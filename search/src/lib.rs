@@ -6,16 +6,16 @@
 //! Knows no log, no HTTP and no clock; starts no thread.
 #![forbid(unsafe_code)]
 
+mod case_fold;
 mod chunk;
 mod error;
 mod excerpt;
-mod fold;
 mod index;
 mod scan;
 mod spill;
 
+pub use case_fold::Needle;
 pub use error::SearchError;
 pub use excerpt::{CONTEXT_BYTES, excerpt};
-pub use fold::Needle;
 pub use index::{Index, Limits};
 pub use scan::{Found, Hit, Scan};

@@ -11,9 +11,9 @@ use std::{
 use media::{RunId, Seq};
 
 use crate::{
+    case_fold::Needle,
     chunk::{Block, Chunk, Part},
     error::SearchError,
-    fold::Needle,
 };
 
 /// A description that has the needle.

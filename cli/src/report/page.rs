@@ -10,7 +10,7 @@ use media::{EventType, Score, Signal, is_hidden};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{Report, shelf::Tone};
+use super::{Report, still_sampler::Tone};
 use crate::{
     activity::EpisodeRecord,
     output::{clock, grouped},

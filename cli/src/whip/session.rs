@@ -25,7 +25,7 @@ use super::{
     Figures,
     clip::Clip,
     error::WhipError,
-    path::{self, Path},
+    network_sim::{self, Path},
     player::Player,
 };
 
@@ -326,7 +326,7 @@ impl Session {
         while let Some(message) = self.connection.poll_write() {
             let bytes = message.message.to_vec();
             let to = message.transport.peer_addr;
-            if path::is_media(&bytes) {
+            if network_sim::is_media(&bytes) {
                 self.figures.packets += 1;
                 self.figures.bytes += bytes.len() as u64;
             }

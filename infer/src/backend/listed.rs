@@ -10,7 +10,7 @@ use crate::{
     Failure,
     config::Api,
     http::{Http, Lost},
-    listing,
+    model_list,
 };
 
 /// Time for which a backend's list is relied on, and the failure to get one.
@@ -101,7 +101,7 @@ impl Backend {
         let response = got.map_err(|lost| lost.failure)?;
         match response.status {
             200..=299 => {
-                let listed = listing::models(self.config.api, &response.body);
+                let listed = model_list::models(self.config.api, &response.body);
                 self.state().listed = listed.clone().map(Arc::from);
                 Ok((started.elapsed(), listed))
             }

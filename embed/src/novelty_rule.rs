@@ -6,7 +6,7 @@
 
 use media::{Score, Timestamp};
 
-use crate::{cells::CellMeans, embedding::Embedding};
+use crate::{cell_means::CellMeans, embedding::Embedding};
 
 #[cfg(test)]
 mod tests;

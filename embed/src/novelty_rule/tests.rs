@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cells::{COLUMNS, ROWS};
+use crate::cell_means::{COLUMNS, ROWS};
 
 fn cells(change: u8) -> CellMeans {
     let mut means = vec![100; COLUMNS * ROWS];

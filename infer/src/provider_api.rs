@@ -5,7 +5,7 @@
 
 pub(crate) mod gemini;
 pub(crate) mod openai;
-pub(crate) mod retry;
+pub(crate) mod retry_info;
 pub(crate) mod text;
 
 use base64::{display::Base64Display, engine::general_purpose::STANDARD};

@@ -8,7 +8,7 @@ use std::{
 use super::Backend;
 use crate::{
     Failure, TIMEOUT_DEFAULT,
-    breaker::{Admitted, Shown, Shut, Turn},
+    circuit_breaker::{Admitted, Shown, Shut, Turn},
 };
 
 /// A timeout says something about the backend when it had this long, or all the time that is its own;

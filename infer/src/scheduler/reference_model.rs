@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Most that a request costs, in hundredths of its estimate.
-const PART_MAX: u64 = 100 * days::COST_MAX;
+const PART_MAX: u64 = 100 * daily_budget::COST_MAX;
 
 #[derive(Clone, Debug)]
 enum Step {

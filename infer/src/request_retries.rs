@@ -14,9 +14,9 @@ use serde_json::Value;
 use crate::{
     Failure, FinishReason, Request, Tokens,
     config::{Api, Secret},
-    dialect::{Ask, Correction, Form, Reply, refuses_form, retry, text},
     excerpt::excerpt,
     http::{Lost, Response},
+    provider_api::{Ask, Correction, Form, Reply, refuses_form, retry_info, text},
 };
 
 /// Tokens of a prompt at most, in times of what is expected of it: eight to a byte of text.
@@ -195,7 +195,7 @@ impl Turns {
                 Err(failure) => Judged::failed(failure, Tokens::default()),
             },
             429 => {
-                let said = response.retry_after.or_else(|| retry::rest(&response.body));
+                let said = response.retry_after.or_else(|| retry_info::rest(&response.body));
                 self.judge_limit(said, pause_max)
             }
             status => {

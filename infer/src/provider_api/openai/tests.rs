@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{body, reply};
 use crate::{
     FinishReason, Image, OutputSchema, Request, Tokens,
-    dialect::{Ask, Form, fixture, refuses_form},
+    provider_api::{Ask, Form, fixture, refuses_form},
 };
 
 fn request() -> Request {

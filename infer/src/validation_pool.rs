@@ -13,7 +13,7 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout_at};
 
 use crate::{
     http::{Lost, Response},
-    turns::{Judged, Turns},
+    request_retries::{Judged, Turns},
 };
 
 /// Longest response, and longest schema, that are judged on the spot: well under a millisecond.
@@ -69,7 +69,7 @@ impl Judges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Request, config::Api, turns::Next};
+    use crate::{Request, config::Api, request_retries::Next};
 
     fn turns() -> Turns {
         let request = Request {
