@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::{ApiError, CliError},
-    output::{Out, Table, clock},
+    output::{StdoutWriter, TextTable, clock},
     wire::Region,
 };
 
@@ -121,10 +121,10 @@ pub fn words(kind: &str, payload: &Value) -> Option<(i64, String)> {
 
 /// Runs `activity`.
 pub fn run(args: &ActivityArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let query: Vec<_> = args.stream_id.iter().map(|name| ("stream_id", name.clone())).collect();
     let episodes = ask(&client, &args.run, &query)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&episodes)?;
     } else {
@@ -134,7 +134,7 @@ pub fn run(args: &ActivityArgs) -> Result<(), CliError> {
 }
 
 fn ask(
-    client: &Client,
+    client: &ApiClient,
     run: &str,
     query: &[(&str, String)],
 ) -> Result<Vec<EpisodeRecord>, CliError> {
@@ -145,7 +145,7 @@ fn ask(
 }
 
 /// Every episode of a run that there is; none where the server is older than episodes.
-pub fn fetch(client: &Client, run: &str) -> Result<Vec<EpisodeRecord>, CliError> {
+pub fn fetch(client: &ApiClient, run: &str) -> Result<Vec<EpisodeRecord>, CliError> {
     match ask(client, run, &[]) {
         Err(CliError::Api(ApiError { status: 404, .. })) => Ok(Vec::new()),
         answer => answer,
@@ -153,7 +153,7 @@ pub fn fetch(client: &Client, run: &str) -> Result<Vec<EpisodeRecord>, CliError>
 }
 
 /// Prints the table of episodes and an empty line, or nothing where there are none.
-pub fn print(out: &mut Out, episodes: &[EpisodeRecord]) -> Result<(), CliError> {
+pub fn print(out: &mut StdoutWriter, episodes: &[EpisodeRecord]) -> Result<(), CliError> {
     if episodes.is_empty() {
         return Ok(());
     }
@@ -162,8 +162,9 @@ pub fn print(out: &mut Out, episodes: &[EpisodeRecord]) -> Result<(), CliError> 
 }
 
 /// One line an episode.
-fn table(episodes: &[EpisodeRecord]) -> Table {
-    let mut table = Table::new(&["ACTIVITY", ">START", ">LENGTH", ">PEAK", ">PEAK FRAME", "WHERE"]);
+fn table(episodes: &[EpisodeRecord]) -> TextTable {
+    let mut table =
+        TextTable::new(&["ACTIVITY", ">START", ">LENGTH", ">PEAK", ">PEAK FRAME", "WHERE"]);
     for (number, episode) in (1..).zip(episodes) {
         let length = match episode.length_ms() {
             Some(length_ms) => format!("{:.1} s", length_ms as f64 / 1000.0),

@@ -14,7 +14,7 @@ use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
 
 use crate::{
-    activity::EpisodeRecord, error::CliError, output::grouped, progress::Through,
+    activity::EpisodeRecord, error::CliError, output::grouped, progress::MediaProgress,
     wire::MarkerRecord,
 };
 
@@ -28,7 +28,7 @@ const WALL: Duration = Duration::from_secs(24 * 3600);
 const OUTPUT_BYTES: u64 = 256 << 30;
 
 /// Analysis of a file, as asked for.
-pub struct Job {
+pub struct AnalyzeJob {
     pub path: PathBuf,
     pub sampling: Sampling,
     pub max_frames: u64,
@@ -58,7 +58,7 @@ pub struct Decided {
 /// Analyses a file; `on_still` gets each still as it comes and none is kept here.
 pub fn analyze(
     supervisor: &Supervisor,
-    job: &Job,
+    job: &AnalyzeJob,
     cancel: &CancelToken,
     mut on_still: impl FnMut(Still) -> Result<(), CliError>,
 ) -> Result<Analysis, CliError> {
@@ -78,12 +78,13 @@ pub fn analyze(
     };
     let mut stream = None;
     let mut signals = Vec::new();
-    let mut progress: Option<Through> = None;
+    let mut progress: Option<MediaProgress> = None;
     let mut failure = None;
     let outcome = supervisor.run_job(spec, cancel, &mut |event| {
         match event {
             JobEvent::Opened(info) => {
-                progress = Some(Through::start("analysing", info.duration.map(|d| d.as_millis())));
+                progress =
+                    Some(MediaProgress::start("analysing", info.duration.map(|d| d.as_millis())));
                 stream = Some(info);
             }
             JobEvent::Progress { frames, pts_ms } => {

@@ -18,12 +18,12 @@ use worker::{CancelToken, Supervisor};
 
 use crate::{
     activity::{self, EpisodeRecord},
-    analysis::{self, Analysis, Job},
+    analysis::{self, Analysis, AnalyzeJob},
     environment,
     error::CliError,
     export, interrupt, markers,
-    output::{Out, grouped, printable},
-    report::{Report, Shelf, Still},
+    output::{StdoutWriter, grouped, printable},
+    report::{Report, ReportStill, StillSampler},
     thresholds::GateArgs,
     wire::{MarkerRecord, SignalRecord},
     zones::ZoneArgs,
@@ -182,7 +182,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
             .map_err(|source| CliError::Write { path: dir.clone(), source })?;
     }
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let job = Job {
+    let job = AnalyzeJob {
         path: args.file.clone(),
         sampling: args.fps.map_or(Sampling::Every, Sampling::Fixed),
         max_frames: args.max_frames.get(),
@@ -191,7 +191,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         gate: args.gate.config(),
         zones: args.zones.zones()?,
     };
-    let mut shelf = Shelf::default();
+    let mut shelf = StillSampler::default();
     let mut stills = Vec::new();
     let supervisor = Supervisor::new(environment::worker_program()?);
     let analysis = analysis::analyze(&supervisor, &job, &cancel, |still| {
@@ -206,7 +206,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
             path,
         }));
         if args.report.is_some() {
-            shelf.push(Still {
+            shelf.push(ReportStill {
                 frame_index: still.frame_index,
                 pts_ms: still.pts_ms,
                 reason: still.reason.as_str().to_owned(),
@@ -243,7 +243,7 @@ fn write_report(
     path: &Path,
     file: &Path,
     analysis: &Analysis,
-    stills: &Shelf,
+    stills: &StillSampler,
 ) -> Result<(), CliError> {
     let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
     Report {
@@ -295,7 +295,7 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
 }
 
 fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Result<(), CliError> {
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if !args.json {
         activity::print(&mut out, &analysis.decided.episodes)?;
         markers::print(&mut out, &analysis.decided.markers, args.all)?;

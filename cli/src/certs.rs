@@ -12,7 +12,7 @@ use clap::Subcommand;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData};
 use sha2::{Digest, Sha256};
 
-use crate::{error::CliError, output::Out};
+use crate::{error::CliError, output::StdoutWriter};
 
 /// Longest life that browsers accept of a certificate whose key they are told (WebTransport 3.1).
 const DAYS: i64 = 13;
@@ -47,7 +47,7 @@ struct DevArgs {
 pub fn run(args: &CertsArgs) -> Result<(), CliError> {
     let CertsCommand::Dev(args) = &args.command;
     let made = make(args)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     out.line(format!("SERVICE_TLS_CERT_PATH={}", made.chain.display()))?;
     out.line(format!("SERVICE_TLS_KEY_PATH={}", made.key.display()))?;
     out.line(format!("# SHA-256 of the public key, for browsers: {}", made.pin))?;

@@ -42,21 +42,21 @@ const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's 
     is what follows the name and the colon there";
 
 /// A server and the key to use it.
-pub struct Client {
+pub struct ApiClient {
     http: Http,
     target: Target,
 }
 
-impl Client {
+impl ApiClient {
     /// Checks the address; connects to nothing yet.
-    pub fn new(args: &ServerArgs) -> Result<Client, CliError> {
+    pub fn new(args: &ServerArgs) -> Result<ApiClient, CliError> {
         let target = Target::new(args)?;
         let http = args.trust.client(target.base(), |builder| {
             let builder = builder.timeout(QUICK).connect_timeout(CONNECT).redirect(Policy::none());
             // A proxy meant for the web must not see the key of a server next door.
             builder.no_proxy()
         })?;
-        Ok(Client { http, target })
+        Ok(ApiClient { http, target })
     }
 
     /// The server's address, for messages.
@@ -302,7 +302,7 @@ mod tests {
     use reqwest::header::HeaderValue;
 
     use super::*;
-    use crate::trust::Trust;
+    use crate::trust::CaArgs;
 
     #[test]
     fn answers_outside_the_envelope_still_say_something() {
@@ -335,9 +335,9 @@ mod tests {
             server: "http://127.0.0.1:1".to_owned(),
             key: Some("verysecret".to_owned()),
             tenant: None,
-            trust: Trust::default(),
+            trust: CaArgs::default(),
         };
-        let client = Client::new(&args).expect("valid");
+        let client = ApiClient::new(&args).expect("valid");
         assert!(!format!("{args:?} {:?}", client.target.headers()).contains("verysecret"));
     }
 }

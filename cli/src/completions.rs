@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::{Cli, error::CliError, output::Out};
+use crate::{Cli, error::CliError, output::StdoutWriter};
 
 /// Arguments of `completions`.
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     // Into memory first: the generator panics when its writer fails, as a closed pipe does.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "sightline", &mut script);
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     out.bytes(&script)?;
     out.finish()
 }

@@ -20,14 +20,14 @@ use worker::{CancelToken, SandboxPolicy, Supervisor, WorkerError, WorkerProgram}
 
 use crate::{
     activity, analysis, analyze,
-    client::{Client, LONG, QUICK},
+    client::{ApiClient, LONG, QUICK},
     environment,
     error::CliError,
     events::Query,
     interrupt, markers,
-    output::{Out, grouped, printable},
-    progress::Through,
-    report::{Report, Shelf, Still},
+    output::{StdoutWriter, grouped, printable},
+    progress::MediaProgress,
+    report::{Report, ReportStill, StillSampler},
     runs::{AnalyzeBody, IngestBody},
     wire::{QueryReply, SignalRecord},
 };
@@ -162,7 +162,7 @@ fn sandbox() -> Result<SandboxPolicy, CliError> {
 
 /// Create run, ingest, analyze, fetch, report, print. Returns the run's id.
 fn work(
-    client: &Client,
+    client: &ApiClient,
     worker: &Supervisor,
     video: &Path,
     folder: &Path,
@@ -207,7 +207,7 @@ fn work(
     }
     .write(&report)?;
 
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     activity::print(&mut out, &episodes)?;
     markers::print(&mut out, &markers, false)?;
     out.finish()?;
@@ -239,7 +239,7 @@ fn facts(
 
 /// Ingests in a thread of its own and watches how far the server has come.
 fn ingest(
-    client: &Client,
+    client: &ApiClient,
     run: &str,
     video: &Path,
     duration_ms: Option<i64>,
@@ -261,7 +261,7 @@ fn ingest(
             .name("ingest".to_owned())
             .spawn_scoped(scope, ingest)
             .map_err(|source| CliError::Worker(worker::WorkerError::Spawn(source)))?;
-        let mut progress = Through::start("ingest", duration_ms);
+        let mut progress = MediaProgress::start("ingest", duration_ms);
         let state = client.run_path(run, "/state")?;
         let result = loop {
             match outcome.recv_timeout(LOOK_EVERY) {
@@ -288,7 +288,7 @@ fn parse(payload: &str) -> Option<KeyframeStored> {
     serde_json::from_str(payload).ok()
 }
 
-fn keyframes(client: &Client, run: &str, from_seq: u64) -> Result<QueryReply, CliError> {
+fn keyframes(client: &ApiClient, run: &str, from_seq: u64) -> Result<QueryReply, CliError> {
     let kind = Some("keyframe_stored");
     client.post(
         "v1/query",
@@ -297,7 +297,7 @@ fn keyframes(client: &Client, run: &str, from_seq: u64) -> Result<QueryReply, Cl
     )
 }
 
-fn frames_decoded(client: &Client, run: &str) -> Result<FramesDecoded, CliError> {
+fn frames_decoded(client: &ApiClient, run: &str) -> Result<FramesDecoded, CliError> {
     let kind = Some("frames_decoded");
     let query = Query { run_id: run, kind, from_seq: 0, limit: 1, wait_ms: None };
     let reply: QueryReply = client.post("v1/query", &query, LONG)?;
@@ -308,13 +308,13 @@ fn frames_decoded(client: &Client, run: &str) -> Result<FramesDecoded, CliError>
 
 /// Every stored still, thinned to what a report holds.
 fn stills<'a>(
-    client: &Client,
+    client: &ApiClient,
     run: &str,
     extent: (u32, u32),
     reason: impl Fn(u64) -> &'a str,
     cancel: &CancelToken,
-) -> Result<Shelf, CliError> {
-    let mut shelf = Shelf::default();
+) -> Result<StillSampler, CliError> {
+    let mut shelf = StillSampler::default();
     let mut from_seq = 0;
     loop {
         let reply = keyframes(client, run, from_seq)?;
@@ -325,7 +325,7 @@ fn stills<'a>(
                 return Err(CliError::Interrupted);
             }
             let path = client.run_path(run, &format!("/keyframes/{}", still.image_sha256))?;
-            shelf.push(Still {
+            shelf.push(ReportStill {
                 frame_index: still.frame_index,
                 pts_ms: still.pts_ms,
                 reason: reason(still.frame_index).to_owned(),

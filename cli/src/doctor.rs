@@ -11,7 +11,7 @@ mod server;
 use std::path::{Path, PathBuf};
 
 use decode::Backend;
-use embed::{OnnxConfig, Provider};
+use embed::{ExecutionProvider, OnnxConfig};
 use serde::Serialize;
 use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted};
 
@@ -20,7 +20,7 @@ use crate::{
     environment,
     error::CliError,
     interrupt,
-    output::{Out, Table},
+    output::{StdoutWriter, TextTable},
 };
 
 /// Arguments of `doctor`.
@@ -45,7 +45,7 @@ pub struct DoctorArgs {
     /// Provider to run it: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
     #[arg(long, value_name = "PROVIDER", env = "SERVICE_NOVELTY_EMBEDDING_PROVIDER",
         default_value = "auto", value_parser = provider)]
-    embedding_provider: Provider,
+    embedding_provider: ExecutionProvider,
 }
 
 impl DoctorArgs {
@@ -59,7 +59,7 @@ impl DoctorArgs {
 
     /// Returns true if a model, or its runtime, is asked for.
     fn wants_embedding(&self) -> bool {
-        self.model.is_some() || self.embedding_provider != Provider::Auto
+        self.model.is_some() || self.embedding_provider != ExecutionProvider::Auto
     }
 }
 
@@ -108,14 +108,15 @@ fn gate_choice(text: &str) -> Result<GateChoice, String> {
 }
 
 /// An execution provider by its name.
-pub fn provider(text: &str) -> Result<Provider, String> {
-    Provider::from_name(text).ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".to_owned())
+pub fn provider(text: &str) -> Result<ExecutionProvider, String> {
+    ExecutionProvider::from_name(text)
+        .ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".to_owned())
 }
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     /// The part works.
     Ok,
     /// Works, with something missing that the detail names.
@@ -131,18 +132,18 @@ enum State {
 struct Check {
     area: &'static str,
     name: String,
-    state: State,
+    state: CheckState,
     detail: String,
 }
 
 impl Check {
-    fn new(area: &'static str, name: &str, state: State, detail: impl Into<String>) -> Check {
+    fn new(area: &'static str, name: &str, state: CheckState, detail: impl Into<String>) -> Check {
         Check { area, name: name.to_owned(), state, detail: detail.into() }
     }
 }
 
 #[derive(Serialize)]
-struct Findings<'a> {
+struct CheckReport<'a> {
     version: &'static str,
     healthy: bool,
     checks: &'a [Check],
@@ -166,20 +167,21 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);
     }
-    let failed: Vec<&Check> = checks.iter().filter(|check| check.state == State::Fail).collect();
+    let failed: Vec<&Check> =
+        checks.iter().filter(|check| check.state == CheckState::Fail).collect();
 
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if args.json {
         let healthy = failed.is_empty();
-        out.json(&Findings { version: env!("CARGO_PKG_VERSION"), healthy, checks: &checks })?;
+        out.json(&CheckReport { version: env!("CARGO_PKG_VERSION"), healthy, checks: &checks })?;
     } else {
-        let mut table = Table::new(&["AREA", "CHECK", "STATE", "DETAIL"]);
+        let mut table = TextTable::new(&["AREA", "CHECK", "STATE", "DETAIL"]);
         for check in &checks {
             let state = match check.state {
-                State::Ok => "ok",
-                State::Warn => "warn",
-                State::Fail => "FAIL",
-                State::Absent => "no",
+                CheckState::Ok => "ok",
+                CheckState::Warn => "warn",
+                CheckState::Fail => "FAIL",
+                CheckState::Absent => "no",
             };
             let cells = [check.area, &check.name, state, &check.detail];
             table.push(cells.map(str::to_owned));

@@ -11,7 +11,7 @@ mod tests;
 
 use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use embed::{BatchLimits, DEADLINE, Embedder, OnnxConfig, OnnxModel, Provider};
+use embed::{BatchLimits, DEADLINE, Embedder, ExecutionProvider, OnnxConfig, OnnxModel};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -20,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 
-use self::connection::{Ended, Shared, UNDER_WAY_MAX};
+use self::connection::{DisconnectReason, EmbedServerState, UNDER_WAY_MAX};
 use crate::{doctor, error::CliError};
 
 /// Longest time that what is under way may take at the end.
@@ -43,7 +43,7 @@ pub struct EmbedServerArgs {
     onnxruntime: Option<PathBuf>,
     /// Provider that runs the model: cpu, cuda or tensorrt; auto for the first of tensorrt, cuda and cpu that does
     #[arg(long, value_name = "PROVIDER", default_value = "auto", value_parser = doctor::provider)]
-    provider: Provider,
+    provider: ExecutionProvider,
     /// Inference threads on the CPU; 0 means one per core
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=256))]
     threads: u16,
@@ -76,7 +76,7 @@ pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
     let failed = |source| CliError::Listen { address: args.listen, source };
     let embedder = Embedder::start(model, limits, DEADLINE).map_err(failed)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let shared = Arc::new(Shared::new(embedder, cores));
+    let shared = Arc::new(EmbedServerState::new(embedder, cores));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(failed)?.block_on(async {
         let listener = TcpListener::bind(args.listen).await.map_err(failed)?;
@@ -103,7 +103,7 @@ fn signals() -> io::Result<impl Future<Output = ()>> {
 /// Serves clients until `stop`, or until the model can no more.
 async fn serve(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<EmbedServerState>,
     clients_max: usize,
     stop: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
@@ -111,11 +111,11 @@ async fn serve(
     let mut clients = JoinSet::new();
     let (mut number, mut hung_up) = (0, 0_u64);
     let mut stop = std::pin::pin!(stop);
-    let mut ended = Ended::Client;
-    while ended == Ended::Client {
+    let mut ended = DisconnectReason::Client;
+    while ended == DisconnectReason::Client {
         tokio::select! {
             () = &mut stop => break,
-            Some(client) = clients.join_next() => ended = client.unwrap_or(Ended::Client),
+            Some(client) = clients.join_next() => ended = client.unwrap_or(DisconnectReason::Client),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if clients.len() < clients_max => {
                     number += 1;
@@ -134,14 +134,14 @@ async fn serve(
     drain.send_replace(true);
     let drained = timeout(DRAIN, async { while clients.join_next().await.is_some() {} }).await;
     report(&shared, number, hung_up, clients.len());
-    if ended == Ended::Model {
+    if ended == DisconnectReason::Model {
         return Err(CliError::Check("the embedding model stopped".to_owned()));
     }
     drained.map_err(|_| CliError::Check(format!("{} clients were cut off", clients.len())))
 }
 
 /// Prints the work done, on standard error.
-fn report(shared: &Shared, clients: u64, hung_up: u64, cut_off: usize) {
+fn report(shared: &EmbedServerState, clients: u64, hung_up: u64, cut_off: usize) {
     let counts = shared.embedder().counts();
     let (refused, batches, busy) = (shared.refused(), counts.batch.batches, counts.busy);
     eprintln!(

@@ -94,7 +94,7 @@ pub enum CliError {
     #[error(transparent)]
     Live(#[from] crate::whip::WhipError),
     /// A run does not come out as it was recorded.
-    #[error("the run is not what its source gives: {0}")]
+    #[error("verification failed; recorded run differs from its source: {0}")]
     Diverged(String),
     /// Ctrl-C.
     #[error("interrupted")]

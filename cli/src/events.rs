@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use crate::{
     activity,
-    client::{Client, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, clock, printable},
+    output::{StdoutWriter, TextTable, clock, printable},
     wire::{EventRecord, QueryReply},
     words,
 };
@@ -71,7 +71,7 @@ struct Run {
 
 /// Runs `events`.
 pub fn run(args: &EventsArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let (next, printer) = (args.from_seq, Printer::new(args.json));
     let mut timeline = Timeline { args, client: &client, next, has_ended: false, printer };
     patiently(args.follow, || timeline.read())?;
@@ -81,7 +81,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
 /// The timeline of a run, printed up to the event before `next`.
 struct Timeline<'a> {
     args: &'a EventsArgs,
-    client: &'a Client,
+    client: &'a ApiClient,
     next: u64,
     has_ended: bool,
     printer: Printer,
@@ -152,7 +152,7 @@ impl Timeline<'_> {
 }
 
 /// One poll; while following, a server that went away gets some time to come back.
-pub fn ask(client: &Client, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
+pub fn ask(client: &ApiClient, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
     let patience = QUICK + Duration::from_millis(WAIT_MS.into());
     patiently(patient, || client.post("v1/query", query, patience))
 }
@@ -176,15 +176,15 @@ pub fn patiently<T>(
 
 /// Standard output for events: JSON lines, or a table that grows.
 pub struct Printer {
-    table: Option<Table>,
-    out: Out,
+    table: Option<TextTable>,
+    out: StdoutWriter,
 }
 
 impl Printer {
     /// Prints nothing yet.
     pub fn new(json: bool) -> Printer {
-        let table = (!json).then(|| Table::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]));
-        Printer { table, out: Out::stdout() }
+        let table = (!json).then(|| TextTable::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]));
+        Printer { table, out: StdoutWriter::stdout() }
     }
 
     /// Prints `event`, in a table once there are some more or [`flush`](Printer::flush) is called.

@@ -16,10 +16,10 @@ use worker::CancelToken;
 use crate::{
     activity,
     analysis::{self, Analysis},
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
     interrupt,
-    output::{self, Out, grouped},
+    output::{self, StdoutWriter, grouped},
     wire::MarkerRecord,
 };
 use records::{EPISODES, EVENTS, EventRow, FRAMES, FrameRow, MARKERS, marker_cells, push_episode};
@@ -49,7 +49,7 @@ pub struct ExportArgs {
 
 /// Runs `export`.
 pub fn run(args: &ExportArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
     let export = Export { client: &client, run: &args.run, cancel: &cancel };
@@ -61,11 +61,11 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     export.episodes(&mut folder)?;
     export.markers(&mut folder)?;
     let files = folder.keep()?;
-    let mut table = output::Table::new(&["FILE", ">ROWS", ">BYTES"]);
+    let mut table = output::TextTable::new(&["FILE", ">ROWS", ">BYTES"]);
     for file in files {
         table.push([file.path.display().to_string(), grouped(file.rows), grouped(file.bytes)]);
     }
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     out.table(&table)?;
     out.finish()
 }
@@ -90,7 +90,7 @@ pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
 
 /// The run to export and whom to ask for it.
 struct Export<'a> {
-    client: &'a Client,
+    client: &'a ApiClient,
     run: &'a str,
     cancel: &'a CancelToken,
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, Table, bytes, printable, text},
+    output::{StdoutWriter, TextTable, bytes, printable, text},
 };
 
 /// Arguments of `files`.
@@ -43,13 +43,13 @@ enum FilesCommand {
 
 /// Runs `files`.
 pub fn run(args: &FilesArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     match &args.command {
         FilesCommand::List => list(&client, args.json),
         FilesCommand::Get { name, out } => save(&client.bytes(&path(name)?)?, out.as_deref()),
         FilesCommand::Delete { name } => {
             let reply: Value = client.delete(&path(name)?)?;
-            let mut out = Out::stdout();
+            let mut out = StdoutWriter::stdout();
             match args.json {
                 true => out.json(&reply)?,
                 false => out.line(format!("{} deleted", printable(name)))?,
@@ -77,22 +77,22 @@ pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError
         let failed = |source| CliError::Write { path: path.to_owned(), source };
         return std::fs::write(path, content).map_err(failed);
     }
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     out.bytes(content)?;
     out.finish()
 }
 
-fn list(client: &Client, json: bool) -> Result<(), CliError> {
+fn list(client: &ApiClient, json: bool) -> Result<(), CliError> {
     let mut files = Vec::new();
     client.pages("v1/files", &[], |page: Value| {
         files.extend(page["files"].as_array().cloned().unwrap_or_default());
     })?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(&files)?;
         return out.finish();
     }
-    let mut table = Table::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
+    let mut table = TextTable::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
     for file in &files {
         table.push([
             text(&file["file_name"]),

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, printable},
+    output::{StdoutWriter, printable},
 };
 
 /// Arguments of `health`.
@@ -28,11 +28,12 @@ struct Unready {
 /// Runs `health`.
 pub fn run(args: &HealthArgs) -> Result<(), CliError> {
     let path = if args.ready { "v1/ready" } else { "v1/health" };
-    let answer: Value = Client::new(&args.server)?.get(path, &[]).map_err(|error| match error {
-        CliError::Api(error) if args.ready && error.status == 503 => unready(&error.message),
-        error => error,
-    })?;
-    let mut out = Out::stdout();
+    let answer: Value =
+        ApiClient::new(&args.server)?.get(path, &[]).map_err(|error| match error {
+            CliError::Api(error) if args.ready && error.status == 503 => unready(&error.message),
+            error => error,
+        })?;
+    let mut out = StdoutWriter::stdout();
     out.line(printable(answer["status"].as_str().unwrap_or_default()))?;
     out.finish()
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, Table, clock, text},
+    output::{StdoutWriter, TextTable, clock, text},
 };
 
 /// Arguments of `interactions`.
@@ -25,9 +25,9 @@ pub struct InteractionsArgs {
 
 /// Runs `interactions`.
 pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let said = fetch(&client, &args.run, args.index.as_deref())?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     match args.json {
         true => out.json(&said)?,
         false => out.table(&table(&said))?,
@@ -36,7 +36,7 @@ pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
 }
 
 /// Everything that models said of `run`, or what belongs to an index.
-pub fn fetch(client: &Client, run: &str, index: Option<&str>) -> Result<Vec<Value>, CliError> {
+pub fn fetch(client: &ApiClient, run: &str, index: Option<&str>) -> Result<Vec<Value>, CliError> {
     let mut said = Vec::new();
     let query: Vec<_> = index.map(|index| ("index", index.to_owned())).into_iter().collect();
     let path = client.run_path(run, "/interactions")?;
@@ -47,8 +47,8 @@ pub fn fetch(client: &Client, run: &str, index: Option<&str>) -> Result<Vec<Valu
 }
 
 /// One line an answer.
-pub fn table(said: &[Value]) -> Table {
-    let mut table = Table::new(&[">START", ">END", "TYPE", ">CONFIDENCE", "DESCRIPTION"]);
+pub fn table(said: &[Value]) -> TextTable {
+    let mut table = TextTable::new(&[">START", ">END", "TYPE", ">CONFIDENCE", "DESCRIPTION"]);
     let at = |value: &Value| value.as_i64().map_or_else(|| "-".to_owned(), clock);
     for one in said {
         let confidence = one["confidence"].as_f64();

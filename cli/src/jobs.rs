@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, Table, printable, text},
+    output::{StdoutWriter, TextTable, printable, text},
     runs::under_way,
 };
 
@@ -29,13 +29,13 @@ pub struct JobsArgs {
 
 /// Runs `jobs`.
 pub fn run(args: &JobsArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let path = |job: &str| {
         let is_id = job.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let wrong = || CliError::Usage(format!("no job id: {}", printable(job)));
         is_id.then(|| client.run_path(&args.run, &format!("/jobs/{job}"))).ok_or_else(wrong)?
     };
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     let reply: Value = match (&args.cancel, &args.show) {
         (Some(job), _) => client.delete(&path(job)?)?,
         (_, Some(job)) => client.get(&path(job)?, &[])?,
@@ -44,7 +44,7 @@ pub fn run(args: &JobsArgs) -> Result<(), CliError> {
     if args.json {
         out.json(&reply)?;
     } else if let Some(jobs) = reply["jobs"].as_array() {
-        let mut table = Table::new(&["JOB", "STARTED", "PROGRESS"]);
+        let mut table = TextTable::new(&["JOB", "STARTED", "PROGRESS"]);
         for job in jobs {
             let progress = under_way(job).unwrap_or_default();
             table.push([text(&job["job_id"]), text(&job["started_at"]), progress]);

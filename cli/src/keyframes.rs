@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
     files::save,
-    output::{Out, Table, bytes, clock, printable, text},
+    output::{StdoutWriter, TextTable, bytes, clock, printable, text},
 };
 
 /// Arguments of `keyframes`.
@@ -40,7 +40,7 @@ pub struct KeyframeArgs {
     server: ServerArgs,
 }
 
-fn fetch(client: &Client, run: &str) -> Result<Vec<Value>, CliError> {
+fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
     let mut stills = Vec::new();
     client.pages(&client.run_path(run, "/keyframes")?, &[], |page: Value| {
         stills.extend(page["keyframes"].as_array().cloned().unwrap_or_default());
@@ -50,13 +50,13 @@ fn fetch(client: &Client, run: &str) -> Result<Vec<Value>, CliError> {
 
 /// Runs `keyframes`.
 pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
-    let stills = fetch(&Client::new(&args.server)?, &args.run)?;
-    let mut out = Out::stdout();
+    let stills = fetch(&ApiClient::new(&args.server)?, &args.run)?;
+    let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&stills)?;
         return out.finish();
     }
-    let mut table = Table::new(&[">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"]);
+    let mut table = TextTable::new(&[">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"]);
     for still in &stills {
         table.push([
             clock(still["pts_ms"].as_i64().unwrap_or(0)),
@@ -73,7 +73,7 @@ pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
 
 /// Runs `keyframe`.
 pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let hash = whole(&client, &args.run, &args.hash.to_ascii_lowercase())?;
     let edge = args.max_edge.map_or_else(String::new, |edge| format!("?max_edge={edge}"));
     let path = client.run_path(&args.run, &format!("/keyframes/{hash}{edge}"))?;
@@ -81,7 +81,7 @@ pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
 }
 
 /// The one hash of the run's stills that begins with these digits.
-fn whole(client: &Client, run: &str, digits: &str) -> Result<String, CliError> {
+fn whole(client: &ApiClient, run: &str, digits: &str) -> Result<String, CliError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(CliError::Usage(format!("no hexadecimal digits: {}", printable(digits))));
     }

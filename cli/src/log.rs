@@ -17,7 +17,7 @@ use timeline::{BlobStore, Event, EventKind, StoredEvent, TimelineError};
 
 use crate::{
     error::CliError,
-    output::{Out, grouped},
+    output::{StdoutWriter, grouped},
     wire::EventRecord,
 };
 
@@ -118,7 +118,7 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
         torn_tail: report.torn.as_ref().map(torn),
         problems: report.problems.iter().map(TimelineError::to_string).collect(),
     };
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(&verified)?;
     } else {
@@ -195,7 +195,7 @@ fn torn(tail: &timeline::TornTail) -> String {
 }
 
 fn cat(dir: &Path, wanted: impl Fn(&StoredEvent) -> bool) -> Result<(), CliError> {
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     let mut failure = None;
     let outcome = timeline::cat(dir, |event| {
         if !wanted(&event) {
@@ -216,7 +216,7 @@ fn cat(dir: &Path, wanted: impl Fn(&StoredEvent) -> bool) -> Result<(), CliError
     finished
 }
 
-fn print(out: &mut Out, event: StoredEvent) -> Result<(), CliError> {
+fn print(out: &mut StdoutWriter, event: StoredEvent) -> Result<(), CliError> {
     let payload = RawValue::from_string(event.payload.into_string())
         .map_err(|error| CliError::Check(format!("event {}: {error}", event.head.seq)))?;
     out.json_line(&EventRecord {
@@ -260,7 +260,7 @@ fn repair(dir: &Path, json: bool) -> Result<(), CliError> {
             })
             .collect(),
     };
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(&repaired)?;
         return out.finish();

@@ -1,9 +1,9 @@
 //! `sightline markers`: the marker timeline of a run; also the table that `analyze` and `demo` print.
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, Table, clock},
+    output::{StdoutWriter, TextTable, clock},
     wire::{MarkerRecord, MarkersReply},
     words,
 };
@@ -47,7 +47,7 @@ pub struct MarkersArgs {
 
 /// Runs `markers`.
 pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let filters = [
         ("status", args.status.clone()),
@@ -60,7 +60,7 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
     let query: Vec<(&str, String)> =
         filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let markers = fetch(&client, &args.run, &query)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&markers)?;
     } else {
@@ -71,7 +71,7 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
 }
 
 /// Prints a table of markers; without `all`, of those that say that something happened.
-pub fn print(out: &mut Out, markers: &[MarkerRecord], all: bool) -> Result<(), CliError> {
+pub fn print(out: &mut StdoutWriter, markers: &[MarkerRecord], all: bool) -> Result<(), CliError> {
     let shown = markers.iter().filter(|marker| all || marker.event_type != NOTHING);
     let shown: Vec<&MarkerRecord> = shown.collect();
     out.table(&table(&shown))?;
@@ -85,7 +85,7 @@ pub fn print(out: &mut Out, markers: &[MarkerRecord], all: bool) -> Result<(), C
 
 /// Every marker of `run` that the filters of `query` let through.
 pub fn fetch(
-    client: &Client,
+    client: &ApiClient,
     run: &str,
     query: &[(&str, String)],
 ) -> Result<Vec<MarkerRecord>, CliError> {
@@ -96,8 +96,8 @@ pub fn fetch(
 }
 
 /// One line a marker.
-fn table(markers: &[&MarkerRecord]) -> Table {
-    let mut table = Table::new(&["TYPE", "STATUS", ">START", ">END", ">FRAMES", ">CONFIDENCE"]);
+fn table(markers: &[&MarkerRecord]) -> TextTable {
+    let mut table = TextTable::new(&["TYPE", "STATUS", ">START", ">END", ">FRAMES", ">CONFIDENCE"]);
     for marker in markers {
         table.push([
             marker.event_type.clone(),

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, Table, text},
+    output::{StdoutWriter, TextTable, text},
 };
 
 const READY: &str = "ready";
@@ -41,14 +41,14 @@ struct Models {
 
 /// Runs `models`.
 pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
-    let mut out = Out::stdout();
+    let client = ApiClient::new(&args.server)?;
+    let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&client.get::<Value>("v1/models", &[])?)?;
         return out.finish();
     }
     let found: Models = client.get("v1/models", &[])?;
-    let mut table = Table::new(&["MODEL", "TIER", "AVAILABILITY", "BACKENDS"]);
+    let mut table = TextTable::new(&["MODEL", "TIER", "AVAILABILITY", "BACKENDS"]);
     let total = found.models.len();
     let is_there = |model: &Model| matches!(&*model.availability, READY | "unreachable");
     let shown = |model: &Model| args.all || is_there(model);
@@ -59,7 +59,7 @@ pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
     }
     out.table(&table)?;
     let mut table =
-        Table::new(&["BACKEND", "TYPE", "REACHABLE", "ASKED FOR", "LISTS", "LAST ERROR"]);
+        TextTable::new(&["BACKEND", "TYPE", "REACHABLE", "ASKED FOR", "LISTS", "LAST ERROR"]);
     let or_dash = |value: &Value| if value.is_null() { "-".to_owned() } else { text(value) };
     for provider in &found.providers {
         let lists = provider["lists"].as_array().map_or_else(
@@ -89,7 +89,7 @@ pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
 }
 
 /// The model that is named, or else the first that is ready; where nobody is asked, any.
-pub fn choose(client: &Client, named: Option<&str>, asks: bool) -> Result<String, CliError> {
+pub fn choose(client: &ApiClient, named: Option<&str>, asks: bool) -> Result<String, CliError> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }

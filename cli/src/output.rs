@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::{environment, error::CliError};
 
-/// Buffered standard output; flushed by [`Out::finish`] or [`Out::flush`].
-pub struct Out {
+/// Buffered standard output; flushed by [`StdoutWriter::finish`] or [`StdoutWriter::flush`].
+pub struct StdoutWriter {
     writer: BufWriter<StdoutLock<'static>>,
     bold: bool,
 }
 
-impl Out {
+impl StdoutWriter {
     /// Locks standard output for this command.
-    pub fn stdout() -> Out {
+    pub fn stdout() -> StdoutWriter {
         let stdout = io::stdout().lock();
         let bold = stdout.is_terminal() && !environment::no_color();
-        Out { writer: BufWriter::new(stdout), bold }
+        StdoutWriter { writer: BufWriter::new(stdout), bold }
     }
 
     /// One line of text; what is hidden in it is shown.
@@ -49,7 +49,7 @@ impl Out {
     }
 
     /// A table with a heading line.
-    pub fn table(&mut self, table: &Table) -> Result<(), CliError> {
+    pub fn table(&mut self, table: &TextTable) -> Result<(), CliError> {
         let (on, off) = if self.bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
         let widths = table.widths();
         writeln!(self.writer, "{on}{}{off}", table.row(&table.head, &widths))
@@ -61,7 +61,7 @@ impl Out {
     }
 
     /// Prints the rows added since the last call, the heading before the first of them.
-    pub fn grow(&mut self, table: &mut Table) -> Result<(), CliError> {
+    pub fn grow(&mut self, table: &mut TextTable) -> Result<(), CliError> {
         table.least = table.widths();
         if table.is_headed {
             for cells in &table.rows {
@@ -121,7 +121,7 @@ impl<W: Write> Write for Json<'_, W> {
 }
 
 /// Rows of text under a heading; columns as wide as their widest cell.
-pub struct Table {
+pub struct TextTable {
     head: Vec<String>,
     right: Vec<bool>,
     /// Columns are never narrower, so that a table that grows stays aligned.
@@ -130,10 +130,10 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these columns; a leading `>` aligns a column to the right.
-    pub fn new(columns: &[&str]) -> Table {
-        Table {
+    pub fn new(columns: &[&str]) -> TextTable {
+        TextTable {
             head: columns.iter().map(|c| c.trim_start_matches('>').to_owned()).collect(),
             right: columns.iter().map(|c| c.starts_with('>')).collect(),
             least: vec![0; columns.len()],
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn columns_align() {
-        let mut table = Table::new(&["name", ">n"]);
+        let mut table = TextTable::new(&["name", ">n"]);
         table.push(["a".to_owned(), "1".to_owned()]);
         table.push(["long".to_owned(), "1000".to_owned()]);
         let widths = table.widths();

@@ -11,21 +11,21 @@ const BYTES: &str =
 const SPINNER: &str = "{spinner:.cyan} {prefix:.bold} {msg}";
 
 /// Progress through media time.
-pub struct Through {
+pub struct MediaProgress {
     bar: ProgressBar,
     start_ms: Option<i64>,
 }
 
-impl Through {
+impl MediaProgress {
     /// A bar over `duration_ms`, or a spinner where the source does not say.
-    pub fn start(what: &'static str, duration_ms: Option<i64>) -> Through {
+    pub fn start(what: &'static str, duration_ms: Option<i64>) -> MediaProgress {
         let bar = match duration_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|&ms| ms > 0) {
             Some(ms) => ProgressBar::new(ms).with_style(style(BAR)),
             None => ProgressBar::new_spinner().with_style(style(SPINNER)),
         };
         let bar = bar.with_prefix(what);
         bar.enable_steady_tick(REDRAW);
-        Through { bar, start_ms: None }
+        MediaProgress { bar, start_ms: None }
     }
 
     /// Moves to `pts_ms` and says how it goes.
@@ -42,14 +42,14 @@ impl Through {
 }
 
 /// Progress through the frames of a job.
-pub struct Frames(ProgressBar);
+pub struct FrameProgress(ProgressBar);
 
-impl Frames {
+impl FrameProgress {
     /// A spinner, until it is told how many frames there are.
-    pub fn start(what: &'static str) -> Frames {
+    pub fn start(what: &'static str) -> FrameProgress {
         let bar = ProgressBar::new_spinner().with_style(style(SPINNER)).with_prefix(what);
         bar.enable_steady_tick(REDRAW);
-        Frames(bar)
+        FrameProgress(bar)
     }
 
     /// Moves to `done` of `total` and says how it goes.
@@ -75,14 +75,14 @@ impl Frames {
 
 /// Bytes on their way; clones move one bar.
 #[derive(Clone)]
-pub struct Sent(ProgressBar);
+pub struct UploadProgress(ProgressBar);
 
-impl Sent {
+impl UploadProgress {
     /// A bar over `len` bytes.
-    pub fn start(what: &'static str, len: u64) -> Sent {
+    pub fn start(what: &'static str, len: u64) -> UploadProgress {
         let bar = ProgressBar::new(len).with_style(style(BYTES)).with_prefix(what);
         bar.enable_steady_tick(REDRAW);
-        Sent(bar)
+        UploadProgress(bar)
     }
 
     /// So many more are sent.

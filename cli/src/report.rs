@@ -15,7 +15,7 @@ use std::{
 use gate::{Gate, GateConfig, Reason};
 use media::{EventType, Signal};
 
-pub use still_sampler::{Shelf, Still};
+pub use still_sampler::{ReportStill, StillSampler};
 
 use crate::{activity::EpisodeRecord, error::CliError, wire::MarkerRecord};
 
@@ -34,7 +34,7 @@ pub struct Report<'a> {
     /// Markers in the order of the API.
     pub markers: &'a [MarkerRecord],
     /// Stills to show, and counts of the rest.
-    pub stills: &'a Shelf,
+    pub stills: &'a StillSampler,
     /// Thresholds to draw; also decides the reason shown for each frame.
     pub gate: GateConfig,
     /// Time of the analysis, RFC 3339.

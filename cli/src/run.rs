@@ -12,11 +12,11 @@ use worker::CancelToken;
 
 use crate::{
     activity,
-    client::{Client, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
     events::{self, Printer},
     interactions, interrupt, markers, models,
-    output::{Out, clock, printable},
+    output::{StdoutWriter, clock, printable},
     runs::{AnalyzeBody, IngestBody},
     thresholds::GateArgs,
     upload,
@@ -79,7 +79,7 @@ pub struct ReasonBody {
 
 /// Runs `run`.
 pub fn run(args: &RunArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
     let asks = args.prompt.is_some();
@@ -117,7 +117,7 @@ fn is_live(source: &str) -> bool {
 /// Does the work; true where Ctrl-C cut it short.
 fn carry_out(
     args: &RunArgs,
-    client: &Client,
+    client: &ApiClient,
     (run, model): (&str, &str),
     source_uri: String,
     cancel: &CancelToken,
@@ -213,7 +213,7 @@ fn say(at: &str, words: &str) {
 
 /// Ends the run, or deletes it where nothing came of it, as of a source that is refused; answers its
 /// record.
-fn end(client: &Client, run: &str, is_refused: bool) -> Result<Value, CliError> {
+fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
     let path = client.run_path(run, "")?;
     let record: Value = events::patiently(true, || client.get(&path, &[]))?;
     match record["status"].as_str() {
@@ -228,11 +228,11 @@ fn end(client: &Client, run: &str, is_refused: bool) -> Result<Value, CliError> 
 }
 
 /// Prints what was found.
-fn tell(args: &RunArgs, client: &Client, run: &str, record: &Value) -> Result<(), CliError> {
+fn tell(args: &RunArgs, client: &ApiClient, run: &str, record: &Value) -> Result<(), CliError> {
     let episodes = activity::fetch(client, run)?;
     let all = markers::fetch(client, run, &[])?;
     let said = interactions::fetch(client, run, None)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     match (args.follow, args.json) {
         (true, _) => {}
         (false, true) => {

@@ -5,9 +5,9 @@ mod steps;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    client::{Client, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, printable, text},
+    output::{StdoutWriter, TextTable, printable, text},
     wire::RunRecord,
     work::post_nothing,
 };
@@ -99,7 +99,7 @@ enum RunsCommand {
 
 /// Runs `runs`.
 pub fn run(args: &RunsArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let json = args.json;
     let path = |run: &str, rest| client.run_path(run, rest);
     match &args.command {
@@ -145,13 +145,13 @@ pub fn run(args: &RunsArgs) -> Result<(), CliError> {
 }
 
 /// Stops every active run of the caller.
-fn stop_all(client: &Client, json: bool) -> Result<(), CliError> {
+fn stop_all(client: &ApiClient, json: bool) -> Result<(), CliError> {
     let mut runs = Vec::new();
     for status in ["pending", "processing"] {
         let query = [("status", status.to_owned()), ("limit", "1000".to_owned())];
         client.pages("v1/runs", &query, |page: Vec<RunRecord>| runs.extend(page))?;
     }
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     for RunRecord { run_id, .. } in &runs {
         match post_nothing(client, run_id, "/stop") {
             Ok(reply) if json => out.json_line(&reply)?,
@@ -168,16 +168,21 @@ fn stop_all(client: &Client, json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-fn list(client: &Client, json: bool, status: Option<String>, limit: u32) -> Result<(), CliError> {
+fn list(
+    client: &ApiClient,
+    json: bool,
+    status: Option<String>,
+    limit: u32,
+) -> Result<(), CliError> {
     let mut query = vec![("limit", limit.to_string())];
     query.extend(status.map(|status| ("status", status)));
     let runs: Vec<RunRecord> = client.get("v1/runs", &query)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(&runs)?;
         return out.finish();
     }
-    let mut table = Table::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
+    let mut table = TextTable::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for run in runs {
         let now = run.active_job.as_ref().and_then(under_way);
@@ -196,7 +201,7 @@ fn list(client: &Client, json: bool, status: Option<String>, limit: u32) -> Resu
 }
 
 fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(run)?;
         return out.finish();
@@ -229,7 +234,7 @@ pub fn under_way(value: &Value) -> Option<String> {
 
 /// Prints the server's answer, or the one line that a person wants of it.
 pub fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(reply)?
     } else {

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    client::{Client, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, clock, grouped},
+    output::{StdoutWriter, TextTable, clock, grouped},
 };
 
 /// Arguments of `search`.
@@ -54,15 +54,15 @@ struct Hit {
 
 /// Runs `search`.
 pub fn run(args: &SearchArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
     let reply: Reply = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&reply)?;
         return out.finish();
     }
-    let mut table = Table::new(&[">SEQ", "RUN", ">TIME", "KIND", "TEXT"]);
+    let mut table = TextTable::new(&[">SEQ", "RUN", ">TIME", "KIND", "TEXT"]);
     for hit in &reply.hits {
         table.push([
             hit.seq.to_string(),

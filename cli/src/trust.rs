@@ -11,13 +11,13 @@ use crate::{client::root_cause, error::CliError};
 
 /// Certificates that are trusted besides the system's.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct Trust {
+pub struct CaArgs {
     /// PEM file of certificates to trust besides the system's, where the server's address is https
     #[arg(long, global = true, env = "SIGHTLINE_CA", value_name = "FILE", help_heading = "Server")]
     pub ca: Option<PathBuf>,
 }
 
-impl Trust {
+impl CaArgs {
     /// Builds a client for `url` that trusts them, with what `set` sets of it.
     pub fn client(
         &self,

@@ -9,10 +9,10 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{Out, printable},
-    progress::Sent,
+    output::{StdoutWriter, printable},
+    progress::UploadProgress,
 };
 
 /// Arguments of `upload`.
@@ -29,8 +29,8 @@ pub struct UploadArgs {
 
 /// Runs `upload`: prints the path that `runs ingest` takes as its source.
 pub fn run(args: &UploadArgs) -> Result<(), CliError> {
-    let reply = send(&Client::new(&args.server)?, &args.file)?;
-    let mut out = Out::stdout();
+    let reply = send(&ApiClient::new(&args.server)?, &args.file)?;
+    let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&reply)?;
     } else {
@@ -45,7 +45,7 @@ pub fn path_of(reply: &Value) -> String {
 }
 
 /// Uploads the file at `path`; the server's answer names what it is called there.
-pub fn send(client: &Client, path: &Path) -> Result<Value, CliError> {
+pub fn send(client: &ApiClient, path: &Path) -> Result<Value, CliError> {
     let failed = |source| CliError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -53,7 +53,7 @@ pub fn send(client: &Client, path: &Path) -> Result<Value, CliError> {
         return Err(failed(io::Error::other("not a regular file")));
     }
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let bar = Sent::start("uploading", metadata.len());
+    let bar = UploadProgress::start("uploading", metadata.len());
     let reader = Counted { file, bar: bar.clone() };
     let reply = client.upload("v1/upload", &name, reader, metadata.len());
     bar.clear();
@@ -63,7 +63,7 @@ pub fn send(client: &Client, path: &Path) -> Result<Value, CliError> {
 /// A file that says how much of it was read.
 struct Counted {
     file: File,
-    bar: Sent,
+    bar: UploadProgress,
 }
 
 impl Read for Counted {

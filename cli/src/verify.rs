@@ -16,15 +16,15 @@ use serde::Serialize;
 use worker::{CancelToken, Supervisor};
 
 use self::{
-    compare::{Divergence, Proof},
-    recorded::Pass,
+    compare::{FirstDifference, VerifyResult},
+    recorded::RecordedPass,
 };
 use crate::{
     doctor::DecodeArgs,
     environment,
     error::CliError,
     interrupt,
-    output::{Out, grouped},
+    output::{StdoutWriter, grouped},
     zones::ZoneArgs,
 };
 
@@ -132,7 +132,7 @@ struct PassRecord {
     frames: u64,
     stills: u64,
     /// The first thing that came out differently.
-    divergence: Option<Divergence>,
+    divergence: Option<FirstDifference>,
 }
 
 /// Runs `verify`.
@@ -158,7 +158,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
 fn prove(
     supervisor: &Supervisor,
     args: &VerifyArgs,
-    pass: &Pass,
+    pass: &RecordedPass,
     cancel: &CancelToken,
 ) -> Result<PassRecord, CliError> {
     let path = match &args.source {
@@ -176,7 +176,7 @@ fn prove(
         return Err(CliError::Usage(told));
     }
     let proof = compare::prove(supervisor, pass, &path, (gate, zones), cancel)?;
-    let Proof { decoder, frames, stills, divergence } = proof;
+    let VerifyResult { decoder, frames, stills, divergence } = proof;
     let source = path.display().to_string();
     Ok(PassRecord { seq: pass.seq.0, source, decoder, frames, stills, divergence })
 }
@@ -192,7 +192,7 @@ fn local_path(uri: &str) -> Result<PathBuf, CliError> {
 }
 
 /// Sampling of a pass: where every frame of the source was taken, its indices say so.
-fn sampling(pass: &Pass) -> Sampling {
+fn sampling(pass: &RecordedPass) -> Sampling {
     let is_every =
         pass.signals.iter().all(|signal| signal.source_frame_index == Some(signal.frame_index));
     match pass.sample_fps {
@@ -202,7 +202,7 @@ fn sampling(pass: &Pass) -> Sampling {
 }
 
 fn print(verified: &Verified, json: bool) -> Result<(), CliError> {
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(verified)?;
         return out.finish();

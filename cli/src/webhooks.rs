@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    client::{Client, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{Out, Table, printable, text},
+    output::{StdoutWriter, TextTable, printable, text},
 };
 
 /// Arguments of `webhooks`.
@@ -57,7 +57,7 @@ enum WebhooksCommand {
 
 /// Runs `webhooks`.
 pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let base = match &args.run {
         Some(run) => client.run_path(run, "/webhooks")?,
         None => "v1/webhooks".to_owned(),
@@ -85,7 +85,7 @@ pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
             client.post(&of(webhook, "/redeliver")?, &Map::new(), QUICK)?
         }
     };
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     match &args.command {
         _ if args.json => out.json(&reply)?,
         WebhooksCommand::List => out.table(&listed(&reply))?,
@@ -103,8 +103,8 @@ pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-fn listed(reply: &Value) -> Table {
-    let mut table = Table::new(&["WEBHOOK", "STATUS", ">DEAD", "KINDS", "URL", "LAST ERROR"]);
+fn listed(reply: &Value) -> TextTable {
+    let mut table = TextTable::new(&["WEBHOOK", "STATUS", ">DEAD", "KINDS", "URL", "LAST ERROR"]);
     for hook in reply["webhooks"].as_array().into_iter().flatten() {
         let kinds = hook["kinds"].as_array().map_or_else(
             || "all".to_owned(),
@@ -123,8 +123,8 @@ fn listed(reply: &Value) -> Table {
     table
 }
 
-fn dead(reply: &Value) -> Table {
-    let mut table = Table::new(&[">SEQ", "KIND", ">ATTEMPTS", "ERROR"]);
+fn dead(reply: &Value) -> TextTable {
+    let mut table = TextTable::new(&[">SEQ", "KIND", ">ATTEMPTS", "ERROR"]);
     for letter in reply["dead_letters"].as_array().into_iter().flatten() {
         let cells = ["seq", "kind", "attempts", "error"];
         table.push(cells.map(|name| text(&letter[name])));

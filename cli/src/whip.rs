@@ -19,8 +19,8 @@ use serde::Serialize;
 
 use crate::{
     error::CliError,
-    output::{Out, Table, grouped},
-    trust::Trust,
+    output::{StdoutWriter, TextTable, grouped},
+    trust::CaArgs,
 };
 
 pub use error::WhipError;
@@ -73,11 +73,11 @@ pub struct PublishArgs {
     tenant: Option<String>,
     /// Certificates to trust
     #[command(flatten)]
-    trust: Trust,
+    trust: CaArgs,
     /// Handling of the stream: the JSON of the x-attach-config header
     #[arg(long, value_name = "JSON")]
     attach: Option<String>,
-    /// Print the figures as JSON
+    /// Print the statistics as JSON
     #[arg(long)]
     json: bool,
 }
@@ -91,7 +91,7 @@ fn percent(text: &str) -> Result<f64, WhipError> {
 
 /// Figures of all sessions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Figures {
+pub struct PublishStats {
     /// Sessions whose media path was up.
     pub connected: u64,
     /// Longest time from the offer to the media path.
@@ -104,7 +104,7 @@ pub struct Figures {
     pub bytes: u64,
     /// Packets dropped on purpose, or because the socket took no more.
     pub lost: u64,
-    /// Packets that the server asked for again.
+    /// Packets that the server requested again (NACK).
     pub asked: u64,
     /// Packets sent again.
     pub repeated: u64,
@@ -114,8 +114,8 @@ pub struct Figures {
     pub jumps: u64,
 }
 
-impl Figures {
-    fn add(&mut self, other: &Figures) {
+impl PublishStats {
+    fn add(&mut self, other: &PublishStats) {
         self.connected += other.connected;
         self.connect_ms_max = self.connect_ms_max.max(other.connect_ms_max);
         self.pictures += other.pictures;
@@ -129,23 +129,23 @@ impl Figures {
     }
 }
 
-/// The figures as JSON.
+/// The statistics as JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct PublishReport<'a> {
     runs: &'a [String],
     #[serde(flatten)]
-    figures: &'a Figures,
+    figures: &'a PublishStats,
 }
 
 /// Runs the command.
 pub fn run(args: &WhipArgs) -> Result<(), CliError> {
     let WhipCommand::Publish(args) = &args.command;
     let Published { runs, figures } = publisher::publish(args)?;
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if args.json {
-        out.json(&Report { runs: &runs, figures: &figures })?;
+        out.json(&PublishReport { runs: &runs, figures: &figures })?;
     } else {
-        let mut table = Table::new(&["figure", ">value"]);
+        let mut table = TextTable::new(&["figure", ">value"]);
         for (name, value) in [
             ("sessions connected", figures.connected),
             ("slowest connect, ms", figures.connect_ms_max),

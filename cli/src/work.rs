@@ -9,11 +9,11 @@ use serde_json::Value;
 use worker::CancelToken;
 
 use crate::{
-    client::{Client, LONG, QUICK, api_error},
+    client::{ApiClient, LONG, QUICK, api_error},
     error::{ApiError, CliError},
     events::{self, Query},
     output::grouped,
-    progress::Frames,
+    progress::FrameProgress,
     wire::EventRecord,
 };
 
@@ -49,7 +49,7 @@ impl Cursor<'_> {
     /// Reads on; waits for an event where `wait_ms` says so.
     pub fn read(
         &mut self,
-        client: &Client,
+        client: &ApiClient,
         wait_ms: Option<u32>,
         on_event: &mut dyn FnMut(&EventRecord) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
@@ -79,7 +79,7 @@ pub enum Ended {
 /// Asks for `work` (`ingest`, `analyze`, `reason`) of a run and watches it; `on_event` is given each
 /// event as it comes.
 pub fn carry_out(
-    client: &Client,
+    client: &ApiClient,
     (run, work): (&str, &'static str),
     body: &impl Serialize,
     cancel: &CancelToken,
@@ -91,7 +91,7 @@ pub fn carry_out(
     // A server without jobs answers when it is done.
     let Some(id) = asked["job_id"].as_str() else { return Ok(Ended::Done(asked)) };
     let path = client.run_path(run, &format!("/jobs/{id}"))?;
-    let mut bar = Frames::start(work);
+    let mut bar = FrameProgress::start(work);
     let mut is_cancelled = false;
     loop {
         if cancel.is_cancelled() && !is_cancelled {
@@ -116,7 +116,7 @@ pub fn carry_out(
 }
 
 /// Cancels a job, which may have ended meanwhile.
-fn cancel_job(client: &Client, run: &str, id: &str) -> Result<(), CliError> {
+fn cancel_job(client: &ApiClient, run: &str, id: &str) -> Result<(), CliError> {
     eprintln!("sightline: ending; what came until now is kept");
     let path = client.run_path(run, &format!("/jobs/{id}"))?;
     match client.delete::<Value>(&path) {
@@ -180,6 +180,6 @@ pub fn explained(error: CliError, source: &str) -> CliError {
 }
 
 /// `POST` with nothing to say, for what a command does on its way out.
-pub fn post_nothing(client: &Client, run: &str, rest: &str) -> Result<Value, CliError> {
+pub fn post_nothing(client: &ApiClient, run: &str, rest: &str) -> Result<Value, CliError> {
     client.post(&client.run_path(run, rest)?, &serde_json::Map::new(), QUICK)
 }

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use embed::Sidecar;
+use embed::SidecarClient;
 
 const COLOUR: &[u8] = include_bytes!("../src/embed_server/testdata/colour.jpg");
 const PROGRESSIVE: &[u8] = include_bytes!("../src/embed_server/testdata/progressive.jpg");
@@ -57,7 +57,7 @@ fn a_server_embeds_jpegs_and_ends_when_it_is_told_to() {
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let distances = runtime.expect("a runtime").block_on(async {
-        let sidecar = Sidecar::new(address, ENDLESS);
+        let sidecar = SidecarClient::new(address, ENDLESS);
         let mut embeddings = Vec::new();
         for jpeg in [COLOUR, COLOUR, PROGRESSIVE, CMYK] {
             embeddings.push(sidecar.embed(jpeg.into()).await.expect("embedded"));

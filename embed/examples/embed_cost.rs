@@ -5,7 +5,7 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use embed::{Model, OnnxConfig, OnnxModel, Picture};
+use embed::{EmbeddingModel, ModelInputImage, OnnxConfig, OnnxModel};
 
 /// Repetitions; the fastest and the middle one are printed.
 const ROUNDS: usize = 60;
@@ -20,7 +20,8 @@ fn main() {
             Err(error) => return eprintln!("{error}"),
         };
         for batch in [1, 4, 16] {
-            let pictures: Vec<Picture> = (0..batch).map(|number| picture(&model, number)).collect();
+            let pictures: Vec<ModelInputImage> =
+                (0..batch).map(|number| picture(&model, number)).collect();
             let mut times: Vec<f64> = (0..ROUNDS)
                 .map(|_| {
                     let started = Instant::now();
@@ -35,10 +36,10 @@ fn main() {
     }
 }
 
-fn picture(model: &OnnxModel, number: u32) -> Picture {
+fn picture(model: &OnnxModel, number: u32) -> ModelInputImage {
     let side = model.side();
     let rgb: Vec<u8> = (0..side * side * 3)
         .map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(number * 977) >> 13) as u8)
         .collect();
-    Picture::new(side, rgb).expect("a square of its side")
+    ModelInputImage::new(side, rgb).expect("a square of its side")
 }

@@ -52,13 +52,13 @@ pub struct BatchCounts {
 #[derive(Debug)]
 pub struct Batcher<S, T> {
     limits: BatchLimits,
-    waiting: VecDeque<Waiting<S, T>>,
+    waiting: VecDeque<QueuedItem<S, T>>,
     by_stream: HashMap<S, usize>,
     counts: BatchCounts,
 }
 
 #[derive(Debug)]
-struct Waiting<S, T> {
+struct QueuedItem<S, T> {
     since: Instant,
     stream: S,
     item: T,
@@ -86,7 +86,7 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
             return Err(item);
         }
         self.by_stream.insert(stream.clone(), of_stream + 1);
-        self.waiting.push_back(Waiting { since: now, stream, item });
+        self.waiting.push_back(QueuedItem { since: now, stream, item });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! Asks an embedding sidecar over one connection that is kept; asks follow each other without waiting
+//! Client of an embedding sidecar over one kept connection; requests follow each other without waiting
 //! for answers, which come in the same order.
 //!
-//! Every ask ends within the deadline: with an embedding, or with an error that the caller answers by
+//! Every request ends within the deadline: with an embedding, or with an error that the caller answers by
 //! describing the picture. A connection on which one answer is late or wrong is given up, as what
 //! follows it would be later still; then nothing is tried until the back-off has passed.
 
@@ -30,10 +30,10 @@ use tokio::{
 use crate::{
     backoff::Backoff,
     embedding::Embedding,
-    protocol::{JPEG_BYTES_MAX, ProtocolError, Refusal},
+    protocol::{JPEG_BYTES_MAX, SidecarProtocolError, SidecarStatus},
 };
 
-/// Most asks that wait for their answers; as many more may wait to be sent.
+/// Most requests that wait for their replies; as many more may wait to be sent.
 const IN_FLIGHT_MAX: usize = 64;
 
 /// Default time limit of a request.
@@ -45,11 +45,11 @@ pub enum SidecarError {
     /// Empty or larger than the protocol's limit.
     #[error("a picture of {0} bytes, not 1 to {JPEG_BYTES_MAX}")]
     Picture(usize),
-    /// As many asks wait as may.
+    /// The queue of requests is full.
     #[error("{IN_FLIGHT_MAX} pictures wait for the sidecar already")]
     Full,
     /// It failed a moment ago.
-    #[error("the sidecar failed and is not tried again yet")]
+    #[error("the sidecar is in back-off after a failure")]
     BackingOff,
     /// No connection, or it broke.
     #[error("the sidecar cannot be reached: {0}")]
@@ -60,15 +60,15 @@ pub enum SidecarError {
     /// No answer in time.
     #[error("no answer of the sidecar within {} ms", .0.as_millis())]
     Late(Duration),
-    /// It answers something else than the protocol says.
+    /// Its reply breaks the protocol.
     #[error("the sidecar's answer: {0}")]
-    Protocol(#[from] ProtocolError),
-    /// It answers more than it was asked.
-    #[error("the sidecar answers what nobody asked")]
-    Unasked,
+    Protocol(#[from] SidecarProtocolError),
+    /// It replied to no request.
+    #[error("the sidecar sent an unexpected response")]
+    UnexpectedReply,
     /// It answered that it has none.
     #[error("the sidecar has no embedding: {0}")]
-    Refused(Refusal),
+    Refused(SidecarStatus),
 }
 
 impl SidecarError {
@@ -91,7 +91,7 @@ impl SidecarError {
             SidecarError::Closed => "closed",
             SidecarError::Late(_) => "late",
             SidecarError::Protocol(_) => "protocol",
-            SidecarError::Unasked => "unasked",
+            SidecarError::UnexpectedReply => "unasked",
             SidecarError::Refused(_) => "refused",
         }
     }
@@ -108,7 +108,7 @@ pub struct SidecarCounts {
     pub connections: u64,
 }
 
-struct Ask {
+struct EmbedRequest {
     jpeg: Bytes,
     late: Instant,
     reply: oneshot::Sender<Result<Embedding, SidecarError>>,
@@ -116,8 +116,8 @@ struct Ask {
 
 /// Asks one sidecar. Dropping it closes the connection.
 #[derive(Debug)]
-pub struct Sidecar {
-    asks: mpsc::Sender<Ask>,
+pub struct SidecarClient {
+    asks: mpsc::Sender<EmbedRequest>,
     deadline: Duration,
     embedded: AtomicU64,
     failed: AtomicU64,
@@ -125,19 +125,19 @@ pub struct Sidecar {
     task: JoinHandle<()>,
 }
 
-impl Sidecar {
-    /// Asks whoever listens at `address` (`host:port`), each within `deadline`. Connects with the first
-    /// ask. Takes a tokio runtime to run in.
-    pub fn new(address: impl Into<String>, deadline: Duration) -> Sidecar {
-        Sidecar::resting(address, deadline, Backoff::default())
+impl SidecarClient {
+    /// A client of the sidecar at `address` (`host:port`), each request within `deadline`. Connects with
+    /// the first one. Takes a tokio runtime to run in.
+    pub fn new(address: impl Into<String>, deadline: Duration) -> SidecarClient {
+        SidecarClient::resting(address, deadline, Backoff::default())
     }
 
-    fn resting(address: impl Into<String>, deadline: Duration, backoff: Backoff) -> Sidecar {
+    fn resting(address: impl Into<String>, deadline: Duration, backoff: Backoff) -> SidecarClient {
         let (asks, queue) = mpsc::channel(IN_FLIGHT_MAX);
         let connections = Arc::new(AtomicU64::new(0));
         let task =
             connection::serve(address.into(), deadline, queue, Arc::clone(&connections), backoff);
-        Sidecar {
+        SidecarClient {
             asks,
             deadline,
             embedded: AtomicU64::new(0),
@@ -170,7 +170,7 @@ impl Sidecar {
         }
         let late = Instant::now() + self.deadline;
         let (reply, answer) = oneshot::channel();
-        self.asks.try_send(Ask { jpeg, late, reply }).map_err(|_| SidecarError::Full)?;
+        self.asks.try_send(EmbedRequest { jpeg, late, reply }).map_err(|_| SidecarError::Full)?;
         match tokio::time::timeout_at(late, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(SidecarError::Closed),
@@ -179,7 +179,7 @@ impl Sidecar {
     }
 }
 
-impl Drop for Sidecar {
+impl Drop for SidecarClient {
     fn drop(&mut self) {
         self.task.abort();
     }

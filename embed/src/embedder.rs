@@ -1,7 +1,7 @@
-//! One model on a thread of its own, asked by every stream of the process; pictures that come close
+//! One model on a thread of its own, shared by every stream of the process; pictures that come close
 //! together are embedded together.
 //!
-//! An ask ends within the deadline, come what may. Pictures whose askers gave up are not embedded.
+//! A request always ends within the deadline. Pictures whose requesters gave up are not embedded.
 //! Knows nothing of what the pictures are for.
 
 use std::{
@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 
 use crate::{
     batch::{BatchCounts, BatchLimits, Batcher},
-    embedding::{EmbedError, Embedding, Picture},
+    embedding::{EmbedError, Embedding, ModelInputImage},
 };
 
 #[cfg(test)]
 mod tests;
 
 /// Model that turns pictures into embeddings.
-pub trait Model: Send {
+pub trait EmbeddingModel: Send {
     /// Side of the pictures that it takes, in pixels.
     fn side(&self) -> u32;
 
@@ -28,7 +28,7 @@ pub trait Model: Send {
     fn provider(&self) -> &'static str;
 
     /// One embedding for each picture, in order.
-    fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError>;
+    fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError>;
 }
 
 /// Counts of the requests so far.
@@ -40,7 +40,7 @@ pub struct EmbedderCounts {
     pub embedded: u64,
     /// Pictures that were not, as the model failed.
     pub failed: u64,
-    /// Pictures that were not, as nobody waited for them any more.
+    /// Pictures that were not, as their requesters gave up.
     pub abandoned: u64,
     /// Time that the model ran.
     pub busy: Duration,
@@ -48,13 +48,13 @@ pub struct EmbedderCounts {
 
 type Reply = oneshot::Sender<Result<Embedding, EmbedError>>;
 
-struct Ask {
-    picture: Picture,
+struct EmbedJob {
+    picture: ModelInputImage,
     reply: Reply,
 }
 
 struct State {
-    batcher: Batcher<u64, Ask>,
+    batcher: Batcher<u64, EmbedJob>,
     counts: EmbedderCounts,
     stopped: bool,
 }
@@ -90,7 +90,7 @@ pub struct Embedder {
 impl Embedder {
     /// Starts the thread; an error where the system has none to give.
     pub fn start(
-        model: impl Model + 'static,
+        model: impl EmbeddingModel + 'static,
         limits: BatchLimits,
         deadline: Duration,
     ) -> std::io::Result<Embedder> {
@@ -100,7 +100,7 @@ impl Embedder {
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         std::thread::Builder::new().name("embed".to_owned()).spawn(move || {
-            // Also when the model panics: whoever waits is told, whoever comes later is refused.
+            // Also when the model panics: waiting requests fail, later ones are refused.
             let ended = StopOnDrop(of_thread);
             run(&ended.0, model);
         })?;
@@ -124,7 +124,11 @@ impl Embedder {
     }
 
     /// The embedding of `picture`, which belongs to `stream`.
-    pub async fn embed(&self, stream: u64, picture: Picture) -> Result<Embedding, EmbedError> {
+    pub async fn embed(
+        &self,
+        stream: u64,
+        picture: ModelInputImage,
+    ) -> Result<Embedding, EmbedError> {
         if picture.side() != self.side {
             return Err(EmbedError::Side { side: self.side, got: picture.side() });
         }
@@ -134,7 +138,7 @@ impl Embedder {
             if state.stopped {
                 return Err(EmbedError::Stopped);
             }
-            let pushed = state.batcher.push(Instant::now(), stream, Ask { picture, reply });
+            let pushed = state.batcher.push(Instant::now(), stream, EmbedJob { picture, reply });
             pushed.map_err(|_| EmbedError::Full(self.waiting_max))?;
             self.shared.changed.notify_one();
         }
@@ -160,12 +164,12 @@ impl Drop for StopOnDrop {
     }
 }
 
-fn run(shared: &Shared, mut model: impl Model) {
+fn run(shared: &Shared, mut model: impl EmbeddingModel) {
     while let Some(mut batch) = next_batch(shared) {
         let pushed = batch.len();
         batch.retain(|ask| !ask.reply.is_closed());
         let abandoned = pushed - batch.len();
-        let (pictures, replies): (Vec<Picture>, Vec<Reply>) =
+        let (pictures, replies): (Vec<ModelInputImage>, Vec<Reply>) =
             batch.into_iter().map(|ask| (ask.picture, ask.reply)).unzip();
         let started = Instant::now();
         let result = if pictures.is_empty() { Ok(Vec::new()) } else { model.embed(&pictures) };
@@ -207,7 +211,7 @@ fn answer(replies: Vec<Reply>, result: Result<Vec<Embedding>, EmbedError>) {
 }
 
 /// Waits for a batch; `None` once the embedder is gone.
-fn next_batch(shared: &Shared) -> Option<Vec<Ask>> {
+fn next_batch(shared: &Shared) -> Option<Vec<EmbedJob>> {
     let mut state = shared.lock();
     loop {
         if state.stopped {

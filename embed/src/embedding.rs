@@ -54,27 +54,27 @@ impl Embedding {
 
 /// A square picture in the size that a model takes: RGB bytes, row by row.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct ModelInputImage {
     side: u32,
     rgb: Box<[u8]>,
 }
 
-impl Picture {
+impl ModelInputImage {
     /// Longest side that a model may take.
     pub const SIDE_MAX: u32 = 1024;
 
     /// `side` x `side` pixels of three bytes; an error for another number of bytes and for a side
-    /// that is 0 or longer than [`Picture::SIDE_MAX`].
-    pub fn new(side: u32, rgb: impl Into<Box<[u8]>>) -> Result<Picture, ParseError> {
+    /// that is 0 or longer than [`ModelInputImage::SIDE_MAX`].
+    pub fn new(side: u32, rgb: impl Into<Box<[u8]>>) -> Result<ModelInputImage, ParseError> {
         let wrong = |problem| ParseError { what: "picture", problem };
         let rgb = rgb.into();
-        if !(1..=Picture::SIDE_MAX).contains(&side) {
+        if !(1..=ModelInputImage::SIDE_MAX).contains(&side) {
             return Err(wrong("its side must be 1 to 1024 pixels"));
         }
         if rgb.len() as u64 != u64::from(side) * u64::from(side) * 3 {
             return Err(wrong("its bytes do not fill the square"));
         }
-        Ok(Picture { side, rgb })
+        Ok(ModelInputImage { side, rgb })
     }
 
     /// Pixels on each side.
@@ -88,8 +88,8 @@ impl Picture {
     }
 }
 
-impl std::fmt::Debug for Picture {
-    /// The size alone: nobody reads 150,528 numbers.
+impl std::fmt::Debug for ModelInputImage {
+    /// The size alone, in place of 150,528 numbers.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Picture").field("side", &self.side).finish_non_exhaustive()
     }
@@ -110,7 +110,7 @@ pub enum EmbedError {
     #[error("the embedding model failed: {0}")]
     Model(String),
     /// As many pictures wait as may.
-    #[error("{0} pictures wait for the embedding model already")]
+    #[error("embedding queue is full ({0} waiting)")]
     Full(usize),
     /// No embedding in time.
     #[error("no embedding within {0} ms")]
@@ -178,7 +178,7 @@ mod tests {
     fn a_picture_fills_its_square() {
         for (side, bytes, right) in [(2, 12, true), (2, 11, false), (0, 0, false), (1025, 3, false)]
         {
-            let made = Picture::new(side, vec![0; bytes]);
+            let made = ModelInputImage::new(side, vec![0; bytes]);
             assert_eq!(made.is_ok(), right, "{side} {bytes}");
         }
     }

@@ -1,6 +1,6 @@
 //! Fuzzing of the sidecar's protocol, and its invariants for any bytes.
 
-use crate::protocol::{Answer, Answers, Requests, encode_answer, request_header};
+use crate::protocol::{ReplyDecoder, RequestDecoder, SidecarReply, encode_reply, request_header};
 
 /// `bytes` as what a client sends and as what a sidecar answers, whole and in pieces.
 ///
@@ -14,9 +14,9 @@ pub fn sidecar(bytes: &[u8]) {
         assert_eq!(requests(&[&header[..], &jpeg].concat(), usize::MAX), [jpeg]);
     }
     for answer in answers(bytes, bytes.len()) {
-        let again = answers(&encode_answer(&answer), usize::MAX);
+        let again = answers(&encode_reply(&answer), usize::MAX);
         let same = match (&answer, &again[..]) {
-            (Answer::Embedding(one), [Answer::Embedding(other)]) => {
+            (SidecarReply::Embedding(one), [SidecarReply::Embedding(other)]) => {
                 one.distance(other) == Some(media::Score::ZERO)
             }
             (one, [other]) => one == other,
@@ -27,7 +27,7 @@ pub fn sidecar(bytes: &[u8]) {
 }
 
 fn requests(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
-    let (mut requests, mut found) = (Requests::default(), Vec::new());
+    let (mut requests, mut found) = (RequestDecoder::default(), Vec::new());
     for piece in bytes.chunks(piece.max(1)) {
         requests.push(piece);
         loop {
@@ -41,8 +41,8 @@ fn requests(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
     found
 }
 
-fn answers(bytes: &[u8], piece: usize) -> Vec<Answer> {
-    let (mut answers, mut found) = (Answers::default(), Vec::new());
+fn answers(bytes: &[u8], piece: usize) -> Vec<SidecarReply> {
+    let (mut answers, mut found) = (ReplyDecoder::default(), Vec::new());
     for piece in bytes.chunks(piece.max(1)) {
         answers.push(piece);
         loop {

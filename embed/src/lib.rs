@@ -20,9 +20,9 @@ mod settings;
 
 pub use batch::{BatchCounts, BatchLimits, Batcher};
 pub use cell_means::{COLUMNS, CellMeans, ROWS};
-pub use client::{DEADLINE, Sidecar, SidecarCounts, SidecarError};
-pub use embedder::{Embedder, EmbedderCounts, Model};
-pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, Picture};
-pub use novelty_rule::{Newness, Novelty, Reuse, ReuseRule, Seen};
-pub use onnx::{OnnxConfig, OnnxError, OnnxModel, Provider, RUNTIME_LIBRARY};
-pub use settings::{ModelSettings, SettingsError};
+pub use client::{DEADLINE, SidecarClient, SidecarCounts, SidecarError};
+pub use embedder::{Embedder, EmbedderCounts, EmbeddingModel};
+pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, ModelInputImage};
+pub use novelty_rule::{FrameFeatures, NoveltyDetector, NoveltyReason, NoveltyVerdict, ReuseRule};
+pub use onnx::{ExecutionProvider, OnnxConfig, OnnxError, OnnxModel, RUNTIME_LIBRARY};
+pub use settings::{PreprocessConfig, SettingsError};

@@ -1,8 +1,8 @@
 //! Reuse of a frame's description for another: the anchor is the last frame that was described,
 //! never the previous one, so that a scene which changes slowly is not followed for ever.
 //!
-//! Knows no clock, no description and no event: frames go in with their media time, a verdict comes
-//! out. The same frames give the same verdicts on every machine, given the same embeddings.
+//! Knows no clock, no description and no event: frames go in with their media time, a decision comes
+//! out. The same frames give the same decisions on every machine, given the same embeddings.
 
 use media::{Score, Timestamp};
 
@@ -45,7 +45,7 @@ const CELL_CHANGE_MAX: u8 = 12;
 
 /// A frame as the rule knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct FrameFeatures {
     /// Its media time.
     pub at: Timestamp,
     /// Embedding of its picture.
@@ -56,16 +56,16 @@ pub struct Seen {
 
 /// Decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Novelty {
+pub enum NoveltyVerdict {
     /// Describe it.
-    New(Newness),
+    New(NoveltyReason),
     /// The anchor's description stands for it, at this distance.
     Reuse(Score),
 }
 
 /// Reason to describe a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Newness {
+pub enum NoveltyReason {
     /// No frame has been described.
     First,
     /// The anchor is too old, or younger than the frame: media time went backwards.
@@ -82,57 +82,57 @@ pub enum Newness {
     Shadow(Score),
 }
 
-impl Newness {
+impl NoveltyReason {
     /// The word for it in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
-            Newness::First => "first",
-            Newness::Elapsed => "elapsed",
-            Newness::Model => "model",
-            Newness::Distance(_) => "distance",
-            Newness::Cell(_) => "cell",
-            Newness::Drift => "drift",
-            Newness::Shadow(_) => "shadow",
+            NoveltyReason::First => "first",
+            NoveltyReason::Elapsed => "elapsed",
+            NoveltyReason::Model => "model",
+            NoveltyReason::Distance(_) => "distance",
+            NoveltyReason::Cell(_) => "cell",
+            NoveltyReason::Drift => "drift",
+            NoveltyReason::Shadow(_) => "shadow",
         }
     }
 }
 
 /// The reuse rule for the frames of one stream, in order.
 #[derive(Debug)]
-pub struct Reuse {
+pub struct NoveltyDetector {
     rule: ReuseRule,
     seed: u64,
-    anchor: Option<Seen>,
+    anchor: Option<FrameFeatures>,
     drift: u64,
     reusable: u64,
 }
 
-impl Reuse {
+impl NoveltyDetector {
     /// A stream of which nothing has been described. `seed` says which of its reuses are shadowed;
     /// with one for each stream, not all streams are shadowed at once.
-    pub fn new(rule: ReuseRule, seed: u64) -> Reuse {
-        Reuse { rule, seed, anchor: None, drift: 0, reusable: 0 }
+    pub fn new(rule: ReuseRule, seed: u64) -> NoveltyDetector {
+        NoveltyDetector { rule, seed, anchor: None, drift: 0, reusable: 0 }
     }
 
-    /// Decides on a description for `seen`. It becomes the anchor by [`Reuse::described`] alone: a
+    /// Decides on a description for `frame`. It becomes the anchor by [`NoveltyDetector::described`] alone: a
     /// frame whose description failed is none.
-    pub fn judge(&mut self, seen: &Seen) -> Novelty {
-        let distance = match self.distance(seen) {
+    pub fn evaluate(&mut self, frame: &FrameFeatures) -> NoveltyVerdict {
+        let distance = match self.distance(frame) {
             Ok(distance) => distance,
-            Err(newness) => return Novelty::New(newness),
+            Err(reason) => return NoveltyVerdict::New(reason),
         };
         let count = self.reusable;
         self.reusable += 1;
         if is_shadowed(self.seed, count, self.rule.shadow_one_in) {
-            return Novelty::New(Newness::Shadow(distance));
+            return NoveltyVerdict::New(NoveltyReason::Shadow(distance));
         }
         self.drift += u64::from(distance.millionths());
-        Novelty::Reuse(distance)
+        NoveltyVerdict::Reuse(distance)
     }
 
-    /// `seen` has a description: it is the anchor from here on.
-    pub fn described(&mut self, seen: Seen) {
-        self.anchor = Some(seen);
+    /// `frame` has a description: it is the anchor from here on.
+    pub fn described(&mut self, frame: FrameFeatures) {
+        self.anchor = Some(frame);
         self.drift = 0;
     }
 
@@ -142,23 +142,23 @@ impl Reuse {
         self.drift = 0;
     }
 
-    fn distance(&self, seen: &Seen) -> Result<Score, Newness> {
-        let anchor = self.anchor.as_ref().ok_or(Newness::First)?;
-        let elapsed = seen.at.as_millis().saturating_sub(anchor.at.as_millis());
+    fn distance(&self, frame: &FrameFeatures) -> Result<Score, NoveltyReason> {
+        let anchor = self.anchor.as_ref().ok_or(NoveltyReason::First)?;
+        let elapsed = frame.at.as_millis().saturating_sub(anchor.at.as_millis());
         if u64::try_from(elapsed).map_or(true, |elapsed| elapsed > self.rule.elapsed_ms_max) {
-            return Err(Newness::Elapsed);
+            return Err(NoveltyReason::Elapsed);
         }
-        let distance = seen.embedding.distance(&anchor.embedding).ok_or(Newness::Model)?;
+        let distance = frame.embedding.distance(&anchor.embedding).ok_or(NoveltyReason::Model)?;
         if distance > self.rule.distance_max {
-            return Err(Newness::Distance(distance));
+            return Err(NoveltyReason::Distance(distance));
         }
-        let change = seen.cells.largest_change(&anchor.cells);
+        let change = frame.cells.largest_change(&anchor.cells);
         if change > self.rule.cell_change_max {
-            return Err(Newness::Cell(change));
+            return Err(NoveltyReason::Cell(change));
         }
         let drift = self.drift + u64::from(distance.millionths());
         if drift > u64::from(self.rule.drift_max.millionths()) {
-            return Err(Newness::Drift);
+            return Err(NoveltyReason::Drift);
         }
         Ok(distance)
     }

@@ -15,9 +15,9 @@ use ort::{
 };
 
 use crate::{
-    embedder::Model,
-    embedding::{EmbedError, Embedding, Picture},
-    settings::{ModelSettings, SettingsError},
+    embedder::EmbeddingModel,
+    embedding::{EmbedError, Embedding, ModelInputImage},
+    settings::{PreprocessConfig, SettingsError},
 };
 
 /// The descriptor that comes with the service; `embed/model/make_descriptor.py` writes it.
@@ -36,14 +36,14 @@ pub struct OnnxConfig {
     /// The model, with its settings in a JSON of the same name; the built-in one where not given.
     pub model: Option<PathBuf>,
     /// Provider to run it on.
-    pub provider: Provider,
+    pub provider: ExecutionProvider,
     /// Threads that one batch may use on a processor; 0 for as many as there are cores.
     pub threads: usize,
 }
 
 /// Provider that may run a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Provider {
+pub enum ExecutionProvider {
     /// The first of those below that works, from the bottom up.
     #[default]
     Auto,
@@ -55,33 +55,39 @@ pub enum Provider {
     TensorRt,
 }
 
-impl Provider {
+impl ExecutionProvider {
     /// All of them.
-    pub const ALL: [Provider; 4] =
-        [Provider::Auto, Provider::Cpu, Provider::Cuda, Provider::TensorRt];
+    pub const ALL: [ExecutionProvider; 4] = [
+        ExecutionProvider::Auto,
+        ExecutionProvider::Cpu,
+        ExecutionProvider::Cuda,
+        ExecutionProvider::TensorRt,
+    ];
 
     /// The provider of this name.
-    pub fn from_name(name: &str) -> Option<Provider> {
-        Provider::ALL.into_iter().find(|provider| provider.name() == name)
+    pub fn from_name(name: &str) -> Option<ExecutionProvider> {
+        ExecutionProvider::ALL.into_iter().find(|provider| provider.name() == name)
     }
 
     /// Its name in settings and answers.
     pub fn name(self) -> &'static str {
         match self {
-            Provider::Auto => "auto",
-            Provider::Cpu => "cpu",
-            Provider::Cuda => "cuda",
-            Provider::TensorRt => "tensorrt",
+            ExecutionProvider::Auto => "auto",
+            ExecutionProvider::Cpu => "cpu",
+            ExecutionProvider::Cuda => "cuda",
+            ExecutionProvider::TensorRt => "tensorrt",
         }
     }
 
     /// In the order in which they are tried.
-    fn candidates(self) -> &'static [Provider] {
+    fn candidates(self) -> &'static [ExecutionProvider] {
         match self {
-            Provider::Auto => &[Provider::TensorRt, Provider::Cuda, Provider::Cpu],
-            Provider::Cpu => &[Provider::Cpu],
-            Provider::Cuda => &[Provider::Cuda],
-            Provider::TensorRt => &[Provider::TensorRt],
+            ExecutionProvider::Auto => {
+                &[ExecutionProvider::TensorRt, ExecutionProvider::Cuda, ExecutionProvider::Cpu]
+            }
+            ExecutionProvider::Cpu => &[ExecutionProvider::Cpu],
+            ExecutionProvider::Cuda => &[ExecutionProvider::Cuda],
+            ExecutionProvider::TensorRt => &[ExecutionProvider::TensorRt],
         }
     }
 }
@@ -131,7 +137,7 @@ impl OnnxError {
 #[derive(Debug)]
 pub struct OnnxModel {
     session: Session,
-    settings: ModelSettings,
+    settings: PreprocessConfig,
     input: String,
     output: String,
     /// True where the model takes one picture at a time only.
@@ -146,10 +152,10 @@ impl OnnxModel {
     /// Loads the library and the model, and embeds one grey picture.
     pub fn load(config: &OnnxConfig) -> Result<OnnxModel, OnnxError> {
         let (json, settings) = match &config.model {
-            None => (PathBuf::from("descriptor.json"), ModelSettings::parse(DESCRIPTOR.1)),
+            None => (PathBuf::from("descriptor.json"), PreprocessConfig::parse(DESCRIPTOR.1)),
             Some(path) => {
                 let json = path.with_extension("json");
-                let settings = ModelSettings::read(&json);
+                let settings = PreprocessConfig::read(&json);
                 (json, settings)
             }
         };
@@ -187,8 +193,8 @@ impl OnnxModel {
 
     fn try_out(
         session: Session,
-        settings: &ModelSettings,
-        provider: Provider,
+        settings: &PreprocessConfig,
+        provider: ExecutionProvider,
     ) -> Result<OnnxModel, OnnxError> {
         let (input, single) = input(&session, settings)?;
         let output = output(&session, settings)?;
@@ -207,14 +213,14 @@ impl OnnxModel {
         let rgb: Vec<u8> =
             (0..side * side * 3).map(|at| (at * 251 / (side * side * 3)) as u8).collect();
         let failed = |reason: String| OnnxError::Session { provider: provider.name(), reason };
-        let ramp = Picture::new(side, rgb).map_err(|error| failed(error.to_string()))?;
+        let ramp = ModelInputImage::new(side, rgb).map_err(|error| failed(error.to_string()))?;
         let embeddings = model.run(&[ramp]).map_err(|error| failed(error.to_string()))?;
         model.dimensions = embeddings.first().map_or(0, |embedding| embedding.values().len());
         Ok(model)
     }
 
     /// Runs as many pictures as the model takes at once.
-    fn run(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, RunError> {
+    fn run(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, OnnxRunError> {
         let side = self.settings.input_size as usize;
         let mut input = Vec::with_capacity(pictures.len() * 3 * side * side);
         for picture in pictures {
@@ -222,18 +228,18 @@ impl OnnxModel {
         }
         let input = Tensor::from_array(([pictures.len(), 3, side, side], input))?;
         let outputs = self.session.run(ort::inputs![self.input.as_str() => input])?;
-        let output = outputs.get(&self.output).ok_or(RunError::Output)?;
+        let output = outputs.get(&self.output).ok_or(OnnxRunError::Output)?;
         let (shape, values) = output.try_extract_tensor::<f32>()?;
-        let (rows, row, dimensions) = rows_of(shape).ok_or(RunError::Output)?;
+        let (rows, row, dimensions) = rows_of(shape).ok_or(OnnxRunError::Output)?;
         if rows != pictures.len() || row * rows != values.len() || dimensions == 0 {
-            return Err(RunError::Output);
+            return Err(OnnxRunError::Output);
         }
         let embed = |row: &[f32]| Ok(Embedding::new(row[..dimensions].to_vec())?);
         values.chunks_exact(row).map(embed).collect()
     }
 }
 
-impl Model for OnnxModel {
+impl EmbeddingModel for OnnxModel {
     fn side(&self) -> u32 {
         self.settings.input_size
     }
@@ -242,7 +248,7 @@ impl Model for OnnxModel {
         self.provider
     }
 
-    fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError> {
+    fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError> {
         let side = self.settings.input_size;
         if let Some(wrong) = pictures.iter().find(|picture| picture.side() != side) {
             return Err(EmbedError::Side { side, got: wrong.side() });
@@ -258,7 +264,7 @@ impl Model for OnnxModel {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum RunError {
+enum OnnxRunError {
     #[error("{0}")]
     Runtime(#[from] ort::Error),
     #[error("{0}")]
@@ -280,7 +286,7 @@ fn rows_of(shape: &[i64]) -> Option<(usize, usize, usize)> {
 fn open(
     builder: &mut SessionBuilder,
     model: Option<&Path>,
-    provider: Provider,
+    provider: ExecutionProvider,
 ) -> Result<Session, OnnxError> {
     let session = match model {
         Some(path) => builder.commit_from_file(path),
@@ -293,7 +299,7 @@ fn open(
 }
 
 /// The input's name, and whether it takes one picture only.
-fn input(session: &Session, settings: &ModelSettings) -> Result<(String, bool), OnnxError> {
+fn input(session: &Session, settings: &PreprocessConfig) -> Result<(String, bool), OnnxError> {
     let wrong = |problem: String| OnnxError::Shape(problem);
     let mut inputs = session.inputs().iter();
     let input = match &settings.input {
@@ -318,7 +324,7 @@ fn input(session: &Session, settings: &ModelSettings) -> Result<(String, bool), 
 }
 
 /// The output's name. Its shape is known once it ran.
-fn output(session: &Session, settings: &ModelSettings) -> Result<String, OnnxError> {
+fn output(session: &Session, settings: &PreprocessConfig) -> Result<String, OnnxError> {
     let mut outputs = session.outputs().iter();
     let output = match &settings.output {
         Some(name) => outputs.find(|output| output.name() == name),

@@ -23,16 +23,16 @@ const HEADER: usize = 12;
 
 /// Answer of a sidecar to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum SidecarReply {
     /// Status 0.
     Embedding(Embedding),
     /// Any other status, without an embedding.
-    Refused(Refusal),
+    Refused(SidecarStatus),
 }
 
 /// Reason that a sidecar has no embedding, as the status byte of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SidecarStatus {
     /// 1: not a JPEG that it can read.
     Picture,
     /// 2: too many pictures wait.
@@ -43,35 +43,35 @@ pub enum Refusal {
     Other(u8),
 }
 
-impl Refusal {
+impl SidecarStatus {
     fn status(self) -> u8 {
         match self {
-            Refusal::Picture => 1,
-            Refusal::Busy => 2,
-            Refusal::Model => 3,
-            Refusal::Other(status) => status,
+            SidecarStatus::Picture => 1,
+            SidecarStatus::Busy => 2,
+            SidecarStatus::Model => 3,
+            SidecarStatus::Other(status) => status,
         }
     }
 
     /// `None` for 0, which is no refusal.
-    fn of(status: u8) -> Option<Refusal> {
+    fn of(status: u8) -> Option<SidecarStatus> {
         Some(match status {
             0 => return None,
-            1 => Refusal::Picture,
-            2 => Refusal::Busy,
-            3 => Refusal::Model,
-            other => Refusal::Other(other),
+            1 => SidecarStatus::Picture,
+            2 => SidecarStatus::Busy,
+            3 => SidecarStatus::Model,
+            other => SidecarStatus::Other(other),
         })
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for SidecarStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Refusal::Picture => f.write_str("it cannot read the picture"),
-            Refusal::Busy => f.write_str("too many pictures wait there"),
-            Refusal::Model => f.write_str("its model failed"),
-            Refusal::Other(status) => write!(f, "status {status}"),
+            SidecarStatus::Picture => f.write_str("it cannot read the picture"),
+            SidecarStatus::Busy => f.write_str("too many pictures wait there"),
+            SidecarStatus::Model => f.write_str("its model failed"),
+            SidecarStatus::Other(status) => write!(f, "status {status}"),
         }
     }
 }
@@ -79,7 +79,7 @@ impl std::fmt::Display for Refusal {
 /// Bytes that are no message. Where the next one would begin is not known: the connection is of no
 /// further use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
+pub enum SidecarProtocolError {
     /// The first bytes are another protocol's.
     #[error("the peer speaks another protocol")]
     Magic,
@@ -97,7 +97,7 @@ pub enum ProtocolError {
     Embedding(ParseError),
 }
 
-impl ProtocolError {
+impl SidecarProtocolError {
     /// Always [`ErrorKind::InvalidInput`].
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
@@ -117,10 +117,10 @@ pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
 }
 
 /// The whole of an answer.
-pub fn encode_answer(answer: &Answer) -> Vec<u8> {
+pub fn encode_reply(answer: &SidecarReply) -> Vec<u8> {
     let (status, values) = match answer {
-        Answer::Embedding(embedding) => (0, embedding.values()),
-        Answer::Refused(refusal) => (refusal.status(), &[][..]),
+        SidecarReply::Embedding(embedding) => (0, embedding.values()),
+        SidecarReply::Refused(refusal) => (refusal.status(), &[][..]),
     };
     let mut bytes = Vec::with_capacity(HEADER + values.len() * 4);
     bytes.extend_from_slice(b"SLER");
@@ -133,22 +133,22 @@ pub fn encode_answer(answer: &Answer) -> Vec<u8> {
 
 /// The requests in a stream of bytes. Holds at most one of them and what was pushed after it.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct RequestDecoder {
     buffer: BytesMut,
 }
 
-impl Requests {
+impl RequestDecoder {
     /// Bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next JPEG, if all of it is here. Ask until there is none before pushing more.
-    pub fn poll(&mut self) -> Result<Option<Bytes>, ProtocolError> {
+    pub fn poll(&mut self) -> Result<Option<Bytes>, SidecarProtocolError> {
         let Some(header) = header(&self.buffer, b"SLEM")? else { return Ok(None) };
         let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         if length == 0 || length as usize > JPEG_BYTES_MAX {
-            return Err(ProtocolError::Length(length));
+            return Err(SidecarProtocolError::Length(length));
         }
         Ok(body(&mut self.buffer, length as usize))
     }
@@ -161,47 +161,50 @@ impl Requests {
 
 /// The answers in a stream of bytes. Holds at most one of them and what was pushed after it.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub struct ReplyDecoder {
     buffer: BytesMut,
 }
 
-impl Answers {
+impl ReplyDecoder {
     /// Bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next answer, if all of it is here. Ask until there is none before pushing more.
-    pub fn poll(&mut self) -> Result<Option<Answer>, ProtocolError> {
+    pub fn poll(&mut self) -> Result<Option<SidecarReply>, SidecarProtocolError> {
         let Some(header) = header(&self.buffer, b"SLER")? else { return Ok(None) };
-        let refusal = Refusal::of(header[5]);
+        let refusal = SidecarStatus::of(header[5]);
         let dimensions = u16::from_be_bytes([header[6], header[7]]);
         let some = usize::from(dimensions) <= DIMENSIONS_MAX && dimensions > 0;
         let none = refusal.is_some() && dimensions == 0;
         if !some && !none {
-            return Err(ProtocolError::Dimensions(dimensions));
+            return Err(SidecarProtocolError::Dimensions(dimensions));
         }
         let Some(body) = body(&mut self.buffer, usize::from(dimensions) * 4) else {
             return Ok(None);
         };
         if let Some(refusal) = refusal {
-            return Ok(Some(Answer::Refused(refusal)));
+            return Ok(Some(SidecarReply::Refused(refusal)));
         }
         let (numbers, _) = body.as_chunks::<4>();
         let values = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
-        let embedding = Embedding::new(values).map_err(ProtocolError::Embedding)?;
-        Ok(Some(Answer::Embedding(embedding)))
+        let embedding = Embedding::new(values).map_err(SidecarProtocolError::Embedding)?;
+        Ok(Some(SidecarReply::Embedding(embedding)))
     }
 }
 
-/// The first bytes, once they are here; wrong ones are told as soon as they can be.
-fn header(buffer: &BytesMut, magic: &[u8; 4]) -> Result<Option<[u8; HEADER]>, ProtocolError> {
+/// The first bytes, once they are here; wrong ones fail as early as possible.
+fn header(
+    buffer: &BytesMut,
+    magic: &[u8; 4],
+) -> Result<Option<[u8; HEADER]>, SidecarProtocolError> {
     let known = buffer.len().min(4);
     if buffer[..known] != magic[..known] {
-        return Err(ProtocolError::Magic);
+        return Err(SidecarProtocolError::Magic);
     }
     if let Some(version) = buffer.get(4).filter(|version| **version != VERSION) {
-        return Err(ProtocolError::Version(*version));
+        return Err(SidecarProtocolError::Version(*version));
     }
     Ok(buffer.first_chunk().copied())
 }

@@ -2,13 +2,13 @@
 
 use std::{io, path::Path};
 
-use crate::embedding::Picture;
+use crate::embedding::ModelInputImage;
 
 /// Input format of a model. Beside `encoder.onnx` it is `encoder.json`, for example `{"input_size":
 /// 224, "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}`.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ModelSettings {
+pub struct PreprocessConfig {
     /// Side of the square input, in pixels.
     pub input_size: u32,
     /// Values subtracted from red, green and blue in 0..=1.
@@ -36,7 +36,7 @@ pub enum SettingsError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// No picture has such a side.
-    #[error("input_size {0} does not lie in 1..={max}", max = Picture::SIDE_MAX)]
+    #[error("input_size {0} does not lie in 1..={max}", max = ModelInputImage::SIDE_MAX)]
     Side(u32),
     /// Not finite, or a division by 0.
     #[error("mean and std must be finite and std above 0")]
@@ -45,19 +45,19 @@ pub enum SettingsError {
 
 const SETTINGS_BYTES_MAX: u64 = 64 << 10;
 
-impl ModelSettings {
+impl PreprocessConfig {
     /// Reads and checks the file at `path`.
-    pub fn read(path: &Path) -> Result<ModelSettings, SettingsError> {
+    pub fn read(path: &Path) -> Result<PreprocessConfig, SettingsError> {
         if std::fs::metadata(path)?.len() > SETTINGS_BYTES_MAX {
             return Err(SettingsError::TooLong);
         }
-        ModelSettings::parse(&std::fs::read(path)?)
+        PreprocessConfig::parse(&std::fs::read(path)?)
     }
 
     /// Checks the JSON in `bytes`.
-    pub fn parse(bytes: &[u8]) -> Result<ModelSettings, SettingsError> {
-        let settings: ModelSettings = serde_json::from_slice(bytes)?;
-        if !(1..=Picture::SIDE_MAX).contains(&settings.input_size) {
+    pub fn parse(bytes: &[u8]) -> Result<PreprocessConfig, SettingsError> {
+        let settings: PreprocessConfig = serde_json::from_slice(bytes)?;
+        if !(1..=ModelInputImage::SIDE_MAX).contains(&settings.input_size) {
             return Err(SettingsError::Side(settings.input_size));
         }
         let sound = settings.mean.iter().all(|mean| mean.is_finite())
@@ -66,7 +66,7 @@ impl ModelSettings {
     }
 
     /// Appends the planes of red, green and blue, as the model takes them.
-    pub(crate) fn fill(&self, picture: &Picture, input: &mut Vec<f32>) {
+    pub(crate) fn fill(&self, picture: &ModelInputImage, input: &mut Vec<f32>) {
         for (channel, (mean, std)) in self.mean.iter().zip(self.std).enumerate() {
             let samples: [f32; 256] =
                 std::array::from_fn(|sample| (sample as f32 / 255.0 - mean) / std);
@@ -93,7 +93,8 @@ mod tests {
             ("", "EOF"),
         ];
         for (json, problem) in cases {
-            let said = ModelSettings::parse(json.as_bytes()).err().map(|error| error.to_string());
+            let said =
+                PreprocessConfig::parse(json.as_bytes()).err().map(|error| error.to_string());
             let said = said.unwrap_or_default();
             assert!(
                 said.contains(problem) && said.is_empty() == problem.is_empty(),
@@ -105,10 +106,10 @@ mod tests {
     #[test]
     fn a_picture_becomes_three_planes_around_the_mean() {
         let json = br#"{"input_size":2,"mean":[0,0.5,1],"std":[1,0.5,2]}"#;
-        let settings = ModelSettings::parse(json).expect("sound");
+        let settings = PreprocessConfig::parse(json).expect("sound");
         let rgb = vec![0, 0, 0, 255, 255, 255, 51, 51, 51, 102, 0, 255];
         let mut input = Vec::new();
-        settings.fill(&Picture::new(2, rgb).expect("four pixels"), &mut input);
+        settings.fill(&ModelInputImage::new(2, rgb).expect("four pixels"), &mut input);
         let red = [0.0, 1.0, 0.2, 0.4];
         let green = [-1.0, 1.0, -0.6, -1.0];
         let blue = [-0.5, 0.0, -0.4, 0.0];

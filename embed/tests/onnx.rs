@@ -16,7 +16,10 @@ mod skip;
 
 use std::{fs, path::Path, process::Command};
 
-use embed::{EmbedError, Model, OnnxConfig, OnnxError, OnnxModel, Picture, Provider};
+use embed::{
+    EmbedError, EmbeddingModel, ExecutionProvider, ModelInputImage, OnnxConfig, OnnxError,
+    OnnxModel,
+};
 use media::{ErrorKind, Score};
 
 use crate::{
@@ -69,7 +72,8 @@ fn what_changes_little_stays_near_and_other_scenes_stay_far() {
 #[test]
 fn distances_of_known_pictures_are_golden() {
     let Some(mut model) = load("distances_of_known_pictures_are_golden") else { return };
-    let pictures: Vec<Picture> = (0..SCENES).map(|one| scene(one, |sample, _| sample)).collect();
+    let pictures: Vec<ModelInputImage> =
+        (0..SCENES).map(|one| scene(one, |sample, _| sample)).collect();
     let embeddings = model.embed(&pictures).expect("embedded");
     let thousandths: Vec<u32> = embeddings
         .windows(2)
@@ -83,17 +87,18 @@ fn distances_of_known_pictures_are_golden() {
 #[test]
 fn a_batch_gives_what_its_pictures_give_alone() {
     let Some(mut model) = load("a_batch_gives_what_its_pictures_give_alone") else { return };
-    let pictures: Vec<Picture> = (0..SCENES).map(|one| scene(one, |sample, _| sample)).collect();
+    let pictures: Vec<ModelInputImage> =
+        (0..SCENES).map(|one| scene(one, |sample, _| sample)).collect();
     let together = model.embed(&pictures).expect("embedded");
     for (picture, embedding) in pictures.iter().zip(&together) {
         let alone = model.embed(std::slice::from_ref(picture)).expect("embedded");
         assert_eq!(alone[0].distance(embedding), Some(Score::ZERO));
     }
     assert_eq!(model.embed(&[]).expect("nothing asked"), []);
-    let small = Picture::new(2, vec![0; 12]).expect("four pixels");
+    let small = ModelInputImage::new(2, vec![0; 12]).expect("four pixels");
     assert_eq!(model.embed(&[small]), Err(EmbedError::Side { side: 224, got: 2 }));
     for flat in [0, 255] {
-        let flat = Picture::new(224, vec![flat; 224 * 224 * 3]).expect("a picture");
+        let flat = ModelInputImage::new(224, vec![flat; 224 * 224 * 3]).expect("a picture");
         assert!(model.embed(&[flat]).is_ok(), "a flat picture has a direction too");
     }
 }
@@ -160,7 +165,7 @@ fn a_provider_that_is_not_there_is_an_error_and_no_fallback() {
     let Some(library) = runtime("a_provider_that_is_not_there_is_an_error_and_no_fallback") else {
         return;
     };
-    for provider in [Provider::Cuda, Provider::TensorRt] {
+    for provider in [ExecutionProvider::Cuda, ExecutionProvider::TensorRt] {
         let config =
             OnnxConfig { runtime: Some(library.clone()), provider, ..OnnxConfig::default() };
         let error = OnnxModel::load(&config).expect_err("PyPI's library has no GPU in it");

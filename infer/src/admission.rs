@@ -1,6 +1,6 @@
-//! The scheduler for tasks: a place is waited for, and given back by dropping it.
+//! The scheduler for tasks: a permit is waited for, and released when it is dropped.
 //!
-//! Promises that a task that stops waiting leaves the queue, that a place comes back however its
+//! Promises that a task that stops waiting leaves the queue, that a permit is released however its
 //! holder ends, and that a request that nothing was heard of is charged as estimated: hanging up
 //! saves no tokens.
 
@@ -17,8 +17,11 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Purse, Request,
-    scheduler::{Ask, Limits, Load, Refused, Scheduler, Ticket, Use, Verdict},
+    InferenceRequest, TokenBudget,
+    scheduler::{
+        AdmissionError, AdmissionId, AdmissionLimits, AdmissionOutcome, AdmissionRequest,
+        DailyUsage, Scheduler, SchedulerLoad,
+    },
 };
 
 /// Tokens that an answer is expected to take where a request does not say.
@@ -34,7 +37,7 @@ fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> u64 
     (prompt_bytes as u64).div_ceil(BYTES_A_TOKEN) + images as u64 * IMAGE_TOKENS + answer
 }
 
-impl Request {
+impl InferenceRequest {
     /// The tokens that it is expected to take.
     pub fn tokens_estimate(&self) -> u64 {
         let captions = self.images.iter().map(|image| image.caption.len()).sum();
@@ -65,120 +68,127 @@ impl Request {
 }
 
 /// Clock that returns the number of the UTC day.
-pub type Today = Box<dyn Fn() -> u64 + Send + Sync>;
+pub type UtcDayFn = Box<dyn Fn() -> u64 + Send + Sync>;
 /// Hears what a principal has used of a day; called with nothing locked, and must not wait.
-pub type OnUse = Box<dyn Fn(Use) + Send + Sync>;
+pub type UsageCallback = Box<dyn Fn(DailyUsage) + Send + Sync>;
 
 /// Admission to the models; clones share it.
 #[derive(Clone)]
-pub struct Admission(Arc<Shared>);
+pub struct InferenceAdmission(Arc<Shared>);
 
 struct Shared {
-    desk: Mutex<Desk>,
-    today: Today,
-    on_use: OnUse,
+    state: Mutex<AdmissionState>,
+    today: UtcDayFn,
+    on_use: UsageCallback,
 }
 
-struct Desk {
+struct AdmissionState {
     scheduler: Scheduler,
-    told: HashMap<Ticket, oneshot::Sender<Result<(), Refused>>>,
+    senders: HashMap<AdmissionId, oneshot::Sender<Result<(), AdmissionError>>>,
 }
 
-impl fmt::Debug for Admission {
+impl fmt::Debug for InferenceAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Admission").field(&self.load()).finish()
+        f.debug_tuple("InferenceAdmission").field(&self.load()).finish()
     }
 }
 
-impl Admission {
+impl InferenceAdmission {
     /// Admission within `limits`.
-    pub fn new(limits: Limits, today: Today, on_use: OnUse) -> Admission {
-        let desk = Desk { scheduler: Scheduler::new(limits), told: HashMap::new() };
-        Admission(Arc::new(Shared { desk: Mutex::new(desk), today, on_use }))
+    pub fn new(
+        limits: AdmissionLimits,
+        today: UtcDayFn,
+        on_use: UsageCallback,
+    ) -> InferenceAdmission {
+        let state = AdmissionState { scheduler: Scheduler::new(limits), senders: HashMap::new() };
+        InferenceAdmission(Arc::new(Shared { state: Mutex::new(state), today, on_use }))
     }
 
     /// Restores the use of a day's budget by a principal at the last start.
     pub fn restore(&self, principal: Arc<str>, day: u64, used: u64) {
-        self.0.desk().scheduler.restore(principal, day, used);
+        self.0.state().scheduler.restore(principal, day, used);
     }
 
     /// Counts of waiting requests and of those in flight.
-    pub fn load(&self) -> Load {
-        self.0.desk().scheduler.load()
+    pub fn load(&self) -> SchedulerLoad {
+        self.0.state().scheduler.load()
     }
 
     /// Tokens that a principal has used of this day; `None` without a day budget.
-    pub fn used(&self, principal: &Arc<str>) -> Option<Use> {
-        self.0.desk().scheduler.used(principal, (self.0.today)())
+    pub fn used(&self, principal: &Arc<str>) -> Option<DailyUsage> {
+        self.0.state().scheduler.used(principal, (self.0.today)())
     }
 
-    /// Waits for a place; dropping the future leaves the queue.
-    pub async fn enter(&self, ask: Ask) -> Result<Permit, Refused> {
-        let (since, payer) = (Instant::now(), Arc::clone(&ask.principal));
-        let (tell, mut told) = oneshot::channel();
-        let ticket = {
-            let mut desk = self.0.desk();
-            let ticket = desk.scheduler.push(since, (self.0.today)(), ask)?;
-            desk.told.insert(ticket, tell);
-            ticket
+    /// Waits for a permit; dropping the future leaves the queue.
+    pub async fn enter(
+        &self,
+        request: AdmissionRequest,
+    ) -> Result<InferencePermit, AdmissionError> {
+        let (since, principal) = (Instant::now(), Arc::clone(&request.principal));
+        let (sender, mut outcome) = oneshot::channel();
+        let id = {
+            let mut state = self.0.state();
+            let id = state.scheduler.push(since, (self.0.today)(), request)?;
+            state.senders.insert(id, sender);
+            id
         };
-        // From here on the ask is somewhere in the scheduler, and is taken out by the drop.
-        let mut place = Place { shared: Arc::clone(&self.0), ticket, stage: Stage::Waiting };
-        self.0.pump();
+        // From here on the request is in the scheduler, and `QueueEntry` removes it on drop.
+        let mut entry = QueueEntry { shared: Arc::clone(&self.0), id, stage: EntryStage::Waiting };
+        self.0.dispatch();
         loop {
-            let next = self.0.desk().scheduler.deadline(ticket, Instant::now());
+            let next = self.0.state().scheduler.deadline(id, Instant::now());
             let overdue = async {
                 match next {
                     Some(until) => tokio::time::sleep_until(until.into()).await,
-                    // It waits no longer: its verdict is on the way.
+                    // It waits no longer: its outcome is on the way.
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                verdict = &mut told => {
-                    place.stage = Stage::Over;
+                outcome = &mut outcome => {
+                    entry.stage = EntryStage::Over;
                     // The sender is dropped only after it was used.
-                    verdict.unwrap_or(Err(Refused::TimedOut { waited: since.elapsed() }))?;
-                    place.stage = Stage::UnderWay;
-                    return Ok(Permit { place, payer, waited: since.elapsed() });
+                    outcome.unwrap_or(Err(AdmissionError::TimedOut { waited: since.elapsed() }))?;
+                    entry.stage = EntryStage::UnderWay;
+                    return Ok(InferencePermit { entry, principal, waited: since.elapsed() });
                 }
-                () = overdue => self.0.pump(),
+                () = overdue => self.0.dispatch(),
             }
         }
     }
 }
 
 impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        // Every change of the desk is finished before anything that could panic.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, AdmissionState> {
+        // Every change of the state is finished before anything that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends every verdict that is ready.
-    fn pump(&self) {
+    /// Sends every outcome that is ready.
+    fn dispatch(&self) {
         let (now, day) = (Instant::now(), (self.today)());
-        let mut desk = self.desk();
-        while let Some(Verdict { ticket, outcome }) = desk.scheduler.poll(now, day) {
-            if let Some(tell) = desk.told.remove(&ticket) {
-                // Whoever stopped waiting just now gives the place back by its drop.
-                tell.send(outcome).ok();
+        let mut state = self.state();
+        while let Some(AdmissionOutcome { id, outcome }) = state.scheduler.poll(now, day) {
+            if let Some(sender) = state.senders.remove(&id) {
+                // A requester that stopped waiting just now releases the permit by its drop.
+                sender.send(outcome).ok();
             }
         }
     }
 
-    /// Ends what is under way.
-    fn release(&self, ticket: Ticket) {
-        let used = self.desk().scheduler.release(ticket, (self.today)());
+    /// Ends a request in flight.
+    fn release(&self, id: AdmissionId) {
+        let used = self.state().scheduler.release(id, (self.today)());
         if let Some(used) = used {
             (self.on_use)(used);
         }
-        self.pump();
+        self.dispatch();
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum EntryStage {
     /// The request is in the queue, or just out of it without knowing.
     Waiting,
     UnderWay,
@@ -186,68 +196,68 @@ enum Stage {
 }
 
 /// Share of the scheduler that a request holds until dropped.
-struct Place {
+struct QueueEntry {
     shared: Arc<Shared>,
-    ticket: Ticket,
-    stage: Stage,
+    id: AdmissionId,
+    stage: EntryStage,
 }
 
-impl Drop for Place {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         match self.stage {
-            Stage::Over => {}
-            Stage::UnderWay => self.shared.release(self.ticket),
-            Stage::Waiting => {
+            EntryStage::Over => {}
+            EntryStage::UnderWay => self.shared.release(self.id),
+            EntryStage::Waiting => {
                 let waited = {
-                    let mut desk = self.shared.desk();
-                    desk.told.remove(&self.ticket);
-                    desk.scheduler.cancel(self.ticket)
+                    let mut state = self.shared.state();
+                    state.senders.remove(&self.id);
+                    state.scheduler.cancel(self.id)
                 };
                 if waited {
                     // Somebody behind it may go now.
-                    self.shared.pump();
+                    self.shared.dispatch();
                 } else {
                     // It was let in and never knew.
-                    self.shared.release(self.ticket);
+                    self.shared.release(self.id);
                 }
             }
         }
     }
 }
 
-/// The right to ask a model, until dropped, and what its requests are paid from.
+/// The right to call a model, until dropped, and the budget that its requests are charged to.
 #[must_use]
-pub struct Permit {
-    place: Place,
-    payer: Arc<str>,
+pub struct InferencePermit {
+    entry: QueueEntry,
+    principal: Arc<str>,
     waited: Duration,
 }
 
-impl Permit {
+impl InferencePermit {
     /// Time that the request waited for it.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 }
 
-impl Purse for Permit {
-    fn payer(&self) -> Arc<str> {
-        Arc::clone(&self.payer)
+impl TokenBudget for InferencePermit {
+    fn principal(&self) -> Arc<str> {
+        Arc::clone(&self.principal)
     }
 
     fn reserve(&self, tokens: u64) -> bool {
-        let Place { shared, ticket, .. } = &self.place;
-        shared.desk().scheduler.reserve(*ticket, (shared.today)(), tokens)
+        let QueueEntry { shared, id, .. } = &self.entry;
+        shared.state().scheduler.reserve(*id, (shared.today)(), tokens)
     }
 
-    fn spend(&self, tokens: u64) {
-        let Place { shared, ticket, .. } = &self.place;
-        shared.desk().scheduler.spend(*ticket, (shared.today)(), tokens);
+    fn commit(&self, tokens: u64) {
+        let QueueEntry { shared, id, .. } = &self.entry;
+        shared.state().scheduler.commit(*id, (shared.today)(), tokens);
     }
 }
 
-impl fmt::Debug for Permit {
+impl fmt::Debug for InferencePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("ticket", &self.place.ticket).finish_non_exhaustive()
+        f.debug_struct("InferencePermit").field("id", &self.entry.id).finish_non_exhaustive()
     }
 }

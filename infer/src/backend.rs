@@ -20,28 +20,28 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
-    Failure, FinishReason, Purse, Request, Tokens,
-    circuit_breaker::{Breaker, Shown, Shut, Turn},
-    config::{Api, BackendConfig},
-    http::{Http, key_header, timed_out},
+    FailureKind, FinishReason, InferenceRequest, TokenBudget, TokenUsage,
+    circuit_breaker::{BreakerOpen, BreakerTransition, CircuitBreaker, RequestSignal},
+    config::{ApiProtocol, BackendConfig},
+    http::{HttpClient, key_header, timed_out},
     names::Names,
-    observe::{Attempt, Observer},
-    request_retries::{Judged, Next, Turns},
-    retry_after::Rest,
+    observe::{BackendAttempt, Observer},
+    request_retries::{EvaluatedResponse, NextStep, RequestRetries},
+    retry_after::RetryAfterState,
     validation_pool::Judges,
 };
-use breaker_permit::{Permit, shown};
+use breaker_permit::{BreakerPermit, signal};
 
-/// Longest rest of a backend that is waited for here. Whoever waits holds a place that others could
-/// use with another backend: a longer rest is waited for without one.
-const REST_HERE_MAX: Duration = Duration::from_secs(2);
+/// Longest retry-after that is waited for here. The requester holds a permit that others could use with
+/// another backend: a longer one is waited for without a permit.
+const RETRY_AFTER_HERE_MAX: Duration = Duration::from_secs(2);
 
-/// Time for a look at whether a backend is there at all, and at what it lists.
-const LOOK_MAX: Duration = Duration::from_secs(2);
+/// Time for a backend to list its models.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answer of one backend.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct ModelBackend {
     pub text: String,
     pub json: Option<Value>,
     pub finish: FinishReason,
@@ -49,23 +49,23 @@ pub(crate) struct Given {
 
 /// Reason that a backend gave no answer.
 #[derive(Debug)]
-pub(crate) enum Ungiven {
+pub(crate) enum BackendFailure {
     /// It failed.
-    Failed(Failure),
-    /// It was not asked: there are not the tokens for it.
+    Failed(FailureKind),
+    /// No request was sent: the token budget is too low.
     NoBudget,
 }
 
-impl From<Failure> for Ungiven {
-    fn from(failure: Failure) -> Ungiven {
-        Ungiven::Failed(failure)
+impl From<FailureKind> for BackendFailure {
+    fn from(failure: FailureKind) -> BackendFailure {
+        BackendFailure::Failed(failure)
     }
 }
 
 /// Cost of asking, whatever the outcome.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spent {
-    pub tokens: Tokens,
+pub(crate) struct RequestUsage {
+    pub tokens: TokenUsage,
     pub attempts: u32,
     /// The model was told what is wrong with its answer.
     pub corrected: bool,
@@ -77,35 +77,35 @@ pub(crate) struct Backend {
     pub config: BackendConfig,
     names: Arc<Names>,
     state: Mutex<State>,
-    /// Time at which its list of models was last requested for a question, and whether it gave one.
+    /// Time at which its list of models was last requested before a call, and whether it came.
     looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
-    /// Counts the trials that ended, of all backends of the chain.
-    trials: Arc<watch::Sender<u64>>,
+    /// Counts the probe requests that ended, of all backends of the chain.
+    probes_ended: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    breaker: Breaker,
-    rest: Rest,
-    last_failure: Option<Failure>,
-    /// The models that it listed when it was last looked at.
+    breaker: CircuitBreaker,
+    retry_after: RetryAfterState,
+    last_failure: Option<FailureKind>,
+    /// The models that it listed at the last request for the list.
     listed: Option<Arc<[String]>>,
     /// Name that it gave the model in its last answer.
     answers_to: Option<String>,
-    /// One principal's asks keep failing, and nobody else's are known to.
-    is_in_doubt: bool,
+    /// One principal's requests keep failing, and no other principal's are known to.
+    has_suspect: bool,
 }
 
 /// Means and limits of a request.
-pub(crate) struct Terms<'a> {
-    pub http: &'a Arc<Http>,
+pub(crate) struct CallOptions<'a> {
+    pub http: &'a Arc<HttpClient>,
     pub observer: &'a dyn Observer,
-    pub judges: &'a Judges,
+    pub validation: &'a Judges,
     /// Budget that each request is paid from.
-    pub purse: &'a dyn Purse,
+    pub budget: &'a dyn TokenBudget,
     /// Time for all of it.
-    pub limit: Duration,
-    /// No other backend is left: a rest that the backend asks for is worth waiting for.
+    pub time_limit: Duration,
+    /// No other backend is left: its retry-after is worth waiting for.
     pub is_last: bool,
     /// The model may be told what is wrong with its answer.
     pub may_correct: bool,
@@ -118,7 +118,7 @@ impl Backend {
         trials: Arc<watch::Sender<u64>>,
     ) -> Backend {
         let (state, looked) = (Mutex::default(), tokio::sync::Mutex::default());
-        Backend { config, names, state, looked, trials }
+        Backend { config, names, state, looked, probes_ended: trials }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -126,173 +126,184 @@ impl Backend {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Last failure, unless it has worked since; without prompt and answer, for everybody may know
-    /// it.
-    pub fn last_failure(&self) -> Option<Failure> {
+    /// Last failure, unless it has worked since; without prompt and answer, as every caller may
+    /// see it.
+    pub fn last_failure(&self) -> Option<FailureKind> {
         self.state().last_failure.clone()
     }
 
-    /// Time until it wants to be asked again; `None` when it can be now.
-    pub fn rest(&self, now: Instant) -> Option<Duration> {
-        self.state().rest.left(now)
+    /// Rest of its retry-after; `None` when it accepts requests now.
+    pub fn retry_after(&self, now: Instant) -> Option<Duration> {
+        self.state().retry_after.left(now)
     }
 
-    /// The same for one of those that wait for that, each of whom has a turn.
-    pub fn rest_turn(&self, now: Instant) -> Option<Duration> {
-        self.state().rest.turn(now)
+    /// The same for one of several that wait for it, each of which gets a slot.
+    pub fn next_slot(&self, now: Instant) -> Option<Duration> {
+        self.state().retry_after.next_slot(now)
     }
 
-    /// Reason that a request of `payer` would not go out now.
-    pub fn shut(&self, payer: &str, now: Instant) -> Option<Shut> {
-        self.state().breaker.shut(payer, now)
+    /// Reason that a request of `principal` would not be sent now.
+    pub fn breaker_state(&self, principal: &str, now: Instant) -> Option<BreakerOpen> {
+        self.state().breaker.state(principal, now)
     }
 
-    /// Asks it until there is an answer or nothing more to try, or to pay with.
-    pub async fn ask(
+    /// Sends requests until there is an answer, nothing more to try, or no budget left.
+    pub async fn complete(
         self: &Arc<Self>,
-        request: &Arc<Request>,
-        terms: &Terms<'_>,
-        spent: &mut Spent,
-    ) -> Result<Given, Ungiven> {
-        let deadline = Instant::now() + terms.limit;
-        if self.shut(&terms.purse.payer(), Instant::now()).is_none() {
+        request: &Arc<InferenceRequest>,
+        options: &CallOptions<'_>,
+        usage: &mut RequestUsage,
+    ) -> Result<ModelBackend, BackendFailure> {
+        let deadline = Instant::now() + options.time_limit;
+        if self.breaker_state(&options.budget.principal(), Instant::now()).is_none() {
             // What there is no time for is missed below.
-            timeout_at(deadline.into(), self.look(terms.http)).await.ok();
+            timeout_at(deadline.into(), self.refresh_listed(options.http)).await.ok();
         }
         let model = self.upstream_model(&request.model);
-        let mut turns = Turns::new(self.config.api, Arc::clone(request), &model)
-            .hiding(self.config.api_key.clone());
-        if !terms.may_correct {
-            turns = turns.uncorrected();
+        let mut retries = RequestRetries::new(self.config.api, Arc::clone(request), &model)
+            .with_key(self.config.api_key.clone());
+        if !options.may_correct {
+            retries = retries.uncorrected();
         }
         let mut before = None;
         loop {
-            self.wait_out_rest(deadline, terms.is_last).await?;
+            self.wait_out_retry_after(deadline, options.is_last).await?;
             if deadline <= Instant::now() {
-                return Err(timed_out(terms.limit).into());
+                return Err(timed_out(options.time_limit).into());
             }
-            let permit = Permit::enter(self, &terms.purse.payer())?;
-            if !terms.purse.reserve(turns.tokens_estimate()) {
-                return Err(before.map_or(Ungiven::NoBudget, Ungiven::Failed));
+            let permit = BreakerPermit::acquire(self, &options.budget.principal())?;
+            if !options.budget.reserve(retries.tokens_estimate()) {
+                return Err(before.map_or(BackendFailure::NoBudget, BackendFailure::Failed));
             }
-            let judged;
-            let attempted = self.attempt(turns, permit, terms, deadline, spent).await;
-            self.clear_doubt(terms.http);
-            (turns, judged) = attempted?;
-            before = judged.failure;
-            match judged.next {
-                Next::Done { text, json, finish } => return Ok(Given { text, json, finish }),
-                // Its rest is waited for with everybody else's.
-                Next::Again => {}
+            let evaluated;
+            let attempted = self.attempt(retries, permit, options, deadline, usage).await;
+            self.clear_suspects(options.http);
+            (retries, evaluated) = attempted?;
+            before = evaluated.failure;
+            match evaluated.next {
+                NextStep::Done { text, json, finish } => {
+                    return Ok(ModelBackend { text, json, finish });
+                }
+                // Its retry-after is waited for at the top of the loop.
+                NextStep::Again => {}
                 // What is left when the time ends in mid-retry is a timeout of the whole.
-                Next::Failed(Failure::Timeout { .. }) => return Err(timed_out(terms.limit).into()),
-                Next::Failed(failure) => return Err(failure.into()),
+                NextStep::Failed(FailureKind::Timeout { .. }) => {
+                    return Err(timed_out(options.time_limit).into());
+                }
+                NextStep::Failed(failure) => return Err(failure.into()),
             }
         }
     }
 
-    /// Sends one request and judges what comes of it.
+    /// Sends one request and evaluates its response.
     async fn attempt(
         &self,
-        turns: Turns,
-        permit: Permit<'_>,
-        terms: &Terms<'_>,
+        retries: RequestRetries,
+        permit: BreakerPermit<'_>,
+        options: &CallOptions<'_>,
         deadline: Instant,
-        spent: &mut Spent,
-    ) -> Result<(Turns, Judged), Failure> {
-        let estimate = Estimate { all: turns.tokens_estimate(), prompt: turns.prompt_estimate() };
-        let (model, started) = (turns.model().to_owned(), Instant::now());
+        usage: &mut RequestUsage,
+    ) -> Result<(RequestRetries, EvaluatedResponse), FailureKind> {
+        let estimate =
+            Estimate { all: retries.tokens_estimate(), prompt: retries.prompt_estimate() };
+        let (model, started) = (retries.model().to_owned(), Instant::now());
         let left = deadline.saturating_duration_since(started);
-        let came = terms.http.post(self.question_url(&model), self.headers(), turns.body(), left);
-        let came = came.await;
+        let received =
+            options.http.post(self.completion_url(&model), self.headers(), retries.body(), left);
+        let received = received.await;
         let latency = started.elapsed();
         let left_then = left.saturating_sub(latency);
-        let pause_max = if terms.is_last { left_then.min(REST_HERE_MAX) } else { Duration::ZERO };
-        let asked = turns.request().model.clone();
-        let tell = |failure: Option<&Failure>, tokens: Tokens| {
+        let pause_max =
+            if options.is_last { left_then.min(RETRY_AFTER_HERE_MAX) } else { Duration::ZERO };
+        let asked = retries.request().model.clone();
+        let observe = |failure: Option<&FailureKind>, tokens: TokenUsage| {
             let provider = &*self.config.name;
-            let attempt = Attempt { provider, model: &asked, failure, latency, tokens };
-            terms.observer.attempted(&attempt);
+            let attempt = BackendAttempt { provider, model: &asked, failure, latency, tokens };
+            options.observer.attempted(&attempt);
         };
-        spent.attempts = spent.attempts.saturating_add(1);
-        let Some((turns, judged)) = terms.judges.judge(turns, came, pause_max, deadline).await
+        usage.attempts = usage.attempts.saturating_add(1);
+        let Some((retries, evaluated)) =
+            options.validation.validate(retries, received, pause_max, deadline).await
         else {
             // It answered: that there is no time to read the answer is no fault of its.
             permit.record(None, left);
-            terms.purse.spend(estimate.all);
-            let failure = timed_out(terms.limit);
-            tell(Some(&failure), Tokens::default());
+            options.budget.commit(estimate.all);
+            let failure = timed_out(options.time_limit);
+            observe(Some(&failure), TokenUsage::default());
             return Err(failure);
         };
-        permit.record(judged.failure.as_ref(), left);
-        if judged.failure.is_none() {
+        permit.record(evaluated.failure.as_ref(), left);
+        if evaluated.failure.is_none() {
             self.state().answers_to = Some(model);
         }
-        terms.purse.spend(cost(&judged, estimate));
-        tell(judged.failure.as_ref(), judged.tokens);
-        spent.tokens = spent.tokens + judged.tokens;
-        spent.corrected |= turns.has_corrected();
-        Ok((turns, judged))
+        options.budget.commit(cost(&evaluated, estimate));
+        observe(evaluated.failure.as_ref(), evaluated.tokens);
+        usage.tokens = usage.tokens + evaluated.tokens;
+        usage.corrected |= retries.has_corrected();
+        Ok((retries, evaluated))
     }
 
-    /// Finds out whether a backend that one principal's asks fail on is there for others: by itself, as
-    /// no ask has to wait for it.
-    fn clear_doubt(self: &Arc<Self>, http: &Arc<Http>) {
-        if !std::mem::take(&mut self.state().is_in_doubt) {
+    /// Probes a backend that fails for one principal, in a task of its own: no request waits for the
+    /// result.
+    fn clear_suspects(self: &Arc<Self>, http: &Arc<HttpClient>) {
+        if !std::mem::take(&mut self.state().has_suspect) {
             return;
         }
         let (backend, http) = (Arc::clone(self), Arc::clone(http));
         let look = async move {
-            let is_away = match backend.probe(&http, LOOK_MAX).await {
-                // One that is busy with what it was asked may be slow to say so.
-                Ok(_) | Err(Failure::Timeout { .. }) => false,
-                Err(failure) => matches!(shown(Some(&failure)), Shown::Fails | Shown::IsAway),
+            let is_away = match backend.probe(&http, LISTING_TIMEOUT).await {
+                // One that is busy with a request may be slow to list its models.
+                Ok(_) | Err(FailureKind::Timeout { .. }) => false,
+                Err(failure) => {
+                    matches!(signal(Some(&failure)), RequestSignal::Fails | RequestSignal::IsAway)
+                }
             };
             if is_away {
-                let turn = backend.state().breaker.is_away(Instant::now());
-                backend.tell(turn, "");
+                let transition = backend.state().breaker.mark_away(Instant::now());
+                backend.log_transition(transition, "");
             }
         };
         tokio::spawn(look.in_current_span());
     }
 
-    /// Logs what became of the breaker.
-    fn tell(&self, turn: Turn, payer: &str) {
+    /// Logs a transition of the breaker.
+    fn log_transition(&self, transition: BreakerTransition, principal: &str) {
         let provider = &*self.config.name;
-        match turn {
-            Turn::None => {}
-            Turn::Own => tracing::warn!(
+        match transition {
+            BreakerTransition::None => {}
+            BreakerTransition::OpenForOne => tracing::warn!(
                 provider,
-                principal = payer,
-                "the model backend fails on one principal's questions, which are held back for a while"
+                principal = principal,
+                "circuit breaker opened for one principal"
             ),
-            Turn::All => tracing::warn!(
-                provider,
-                "the model backend keeps failing and is left alone for a while"
-            ),
-            Turn::Closed => tracing::info!(provider, "the model backend works again"),
+            BreakerTransition::OpenForAll => tracing::warn!(provider, "circuit breaker opened"),
+            BreakerTransition::Closed => tracing::info!(provider, "circuit breaker closed"),
         }
     }
 
-    /// Waits until the backend wants to be asked again, where that is worth it. Whoever wakes looks
-    /// again: those before it may have been told of another rest.
-    async fn wait_out_rest(&self, deadline: Instant, is_last: bool) -> Result<(), Failure> {
-        let until = deadline.min(Instant::now() + REST_HERE_MAX);
+    /// Waits until the retry-after ends, where that is worth it. Each waiter checks again when it wakes:
+    /// those before it may have met another one.
+    async fn wait_out_retry_after(
+        &self,
+        deadline: Instant,
+        is_last: bool,
+    ) -> Result<(), FailureKind> {
+        let until = deadline.min(Instant::now() + RETRY_AFTER_HERE_MAX);
         loop {
             let now = Instant::now();
-            let Some(rest) = self.rest(now) else { return Ok(()) };
-            if !is_last || now + rest > until {
-                return Err(Failure::RateLimited { retry_after: Some(rest) });
+            let Some(wait) = self.retry_after(now) else { return Ok(()) };
+            if !is_last || now + wait > until {
+                return Err(FailureKind::RateLimited { retry_after: Some(wait) });
             }
-            let turn = self.rest_turn(now).unwrap_or_default();
-            sleep(turn.min(until.saturating_duration_since(now))).await;
+            let transition = self.next_slot(now).unwrap_or_default();
+            sleep(transition.min(until.saturating_duration_since(now))).await;
         }
     }
 
-    fn question_url(&self, model: &str) -> Url {
+    fn completion_url(&self, model: &str) -> Url {
         match self.config.api {
-            Api::Openai(_) => self.config.base_url.endpoint(&["chat", "completions"]),
-            Api::Gemini => {
+            ApiProtocol::Openai(_) => self.config.base_url.endpoint(&["chat", "completions"]),
+            ApiProtocol::Gemini => {
                 let model = model.strip_prefix("models/").unwrap_or(model);
                 self.config.base_url.endpoint(&["models", &format!("{model}:generateContent")])
             }
@@ -304,9 +315,9 @@ impl Backend {
             return HeaderMap::new();
         };
         match self.config.api {
-            Api::Openai(_) => key_header(AUTHORIZATION, "Bearer ", key),
+            ApiProtocol::Openai(_) => key_header(AUTHORIZATION, "Bearer ", key),
             // In a header and not in the query, which proxies log.
-            Api::Gemini => key_header(HeaderName::from_static("x-goog-api-key"), "", key),
+            ApiProtocol::Gemini => key_header(HeaderName::from_static("x-goog-api-key"), "", key),
         }
     }
 }
@@ -321,11 +332,11 @@ struct Estimate {
 
 /// Tokens that a request is charged: as they were counted and, where a backend worked or may have and
 /// counted none of them, or none of the prompt's, as they were estimated.
-fn cost(judged: &Judged, estimate: Estimate) -> u64 {
-    let Tokens { prompt, completion, thinking, total } = judged.tokens;
+fn cost(evaluated: &EvaluatedResponse, estimate: Estimate) -> u64 {
+    let TokenUsage { prompt, completion, thinking, total } = evaluated.tokens;
     let answer = completion.saturating_add(thinking);
     let counted = total.max(prompt.saturating_add(answer));
-    let was_free = judged.failure.as_ref().is_some_and(Failure::is_free);
+    let was_free = evaluated.failure.as_ref().is_some_and(FailureKind::is_free);
     match counted {
         _ if was_free => counted,
         0 => estimate.all,

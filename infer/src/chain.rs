@@ -1,6 +1,6 @@
-//! Chain of backends: which are asked for a model, in which order, and which stand in for one.
+//! Chain of backends: the order in which they are tried for a model, and their fallbacks.
 //!
-//! Every call ends by its deadline, and dropping it cancels the request under way. Admission (how many
+//! Every call ends by its deadline, and dropping it cancels the request in flight. Admission (how many
 //! calls at once) is not its business.
 
 use std::{
@@ -15,60 +15,61 @@ use tokio::{
 };
 
 use crate::{
-    Answer, Failed, InferError, ProviderKind, Purse, Request, TIMEOUT_DEFAULT, Tokens,
-    backend::{Backend, Spent, Terms, Ungiven},
-    circuit_breaker::Shut,
-    config::{Api, BackendConfig},
-    http::{Http, SetupError},
+    BackendError, Completion, InferError, InferenceRequest, ProviderKind, TIMEOUT_DEFAULT,
+    TokenBudget, TokenUsage,
+    backend::{Backend, BackendFailure, CallOptions, RequestUsage},
+    circuit_breaker::BreakerOpen,
+    config::{ApiProtocol, BackendConfig},
+    http::{HttpClient, SetupError},
     names::Names,
     observe::Observer,
-    probe::Probed,
+    probe::ProbeCache,
     validation_pool::Judges,
 };
 
 /// The backends, in the order of their priorities.
-pub struct Chain {
+pub struct BackendChain {
     pub(crate) backends: Vec<Arc<Backend>>,
-    pub(crate) http: Arc<Http>,
-    pub(crate) probed: Mutex<Option<Probed>>,
-    judges: Judges,
+    pub(crate) http: Arc<HttpClient>,
+    pub(crate) probed: Mutex<Option<ProbeCache>>,
+    validation: Judges,
     observer: Arc<dyn Observer>,
-    /// Counts the trials of backends that ended.
-    trials: Arc<watch::Sender<u64>>,
+    /// Counts the probe requests that ended.
+    probes_ended: Arc<watch::Sender<u64>>,
 }
 
-impl fmt::Debug for Chain {
+impl fmt::Debug for BackendChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chain").field("backends", &self.backends).finish_non_exhaustive()
+        f.debug_struct("BackendChain").field("backends", &self.backends).finish_non_exhaustive()
     }
 }
 
-impl Chain {
-    /// The chain of `configs`; of equal priorities the earlier is asked first. `curated` gives the
+impl BackendChain {
+    /// The chain of `configs`; of equal priorities the earlier is tried first. `curated` gives the
     /// curated id of a model's name, for the backends that name no model and for what they list.
     pub fn new(
         mut configs: Vec<BackendConfig>,
         tls: rustls::ClientConfig,
         curated: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'static,
-    ) -> Result<Chain, SetupError> {
+    ) -> Result<BackendChain, SetupError> {
         configs.sort_by_key(|config| config.priority);
         let trials = Arc::new(watch::Sender::new(0));
         let names = Arc::new(Names::new(curated));
         let backend =
             |config| Arc::new(Backend::new(config, Arc::clone(&names), Arc::clone(&trials)));
-        Ok(Chain {
+        Ok(BackendChain {
             backends: configs.into_iter().map(backend).collect(),
-            http: Arc::new(Http::new(tls)?),
+            http: Arc::new(HttpClient::new(tls)?),
             probed: Mutex::new(None),
-            judges: Judges::default(),
+            validation: Judges::default(),
             observer: Arc::new(()),
-            trials,
+            probes_ended: trials,
         })
     }
 
     /// The same chain, telling `observer` of each attempt.
     #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Chain {
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> BackendChain {
         self.observer = observer;
         self
     }
@@ -78,34 +79,34 @@ impl Chain {
         self.backends.iter().map(|backend| &backend.config)
     }
 
-    /// The backends that serve `model`, in the order they are asked.
+    /// The backends that serve `model`, in the order they are tried.
     pub fn candidates(&self, model: &str) -> impl Iterator<Item = &BackendConfig> {
         self.serving(model).map(|backend| &backend.config)
     }
 
-    /// Time until some backend that serves `model` can be asked; `None` when one can be now.
-    pub fn rest(&self, model: &str) -> Option<Duration> {
+    /// Time until some backend that serves `model` accepts requests; `None` when one does now.
+    pub fn retry_after(&self, model: &str) -> Option<Duration> {
         let now = Instant::now();
-        let resting = self.serving(model).map(|backend| Some((backend.rest(now)?, backend)));
-        let resting: Vec<_> = resting.collect::<Option<_>>()?;
-        let (_, first) = resting.into_iter().min_by_key(|(rest, _)| *rest)?;
-        first.rest_turn(now)
+        let waiting = self.serving(model).map(|backend| Some((backend.retry_after(now)?, backend)));
+        let waiting: Vec<_> = waiting.collect::<Option<_>>()?;
+        let (_, first) = waiting.into_iter().min_by_key(|(wait, _)| *wait)?;
+        first.next_slot(now)
     }
 
-    /// Waits while another's ask is to show whether one of the backends that `payer` could ask for
-    /// `model` is back.
-    pub async fn wait_for_trials(&self, model: &str, payer: &str) {
-        let mut ended = self.trials.subscribe();
+    /// Waits while a probe request of another caller is in flight to the backends that `principal` could
+    /// use for `model`.
+    pub async fn wait_for_half_open(&self, model: &str, principal: &str) {
+        let mut ended = self.probes_ended.subscribe();
         loop {
             let now = Instant::now();
-            let shut = self.serving(model).map(|backend| backend.shut(payer, now));
-            // One that can be asked now is not waited past.
-            let Some(shut) = shut.collect::<Option<Vec<_>>>() else { return };
-            let tried = shut.into_iter().filter_map(|shut| match shut {
-                Shut::Tried(given_up) => Some(given_up),
-                Shut::Paused(_) => None,
+            let open = self.serving(model).map(|backend| backend.breaker_state(principal, now));
+            // One that accepts requests now ends the wait.
+            let Some(open) = open.collect::<Option<Vec<_>>>() else { return };
+            let half_open = open.into_iter().filter_map(|open| match open {
+                BreakerOpen::HalfOpen(given_up) => Some(given_up),
+                BreakerOpen::Open(_) => None,
             });
-            let Some(given_up) = tried.min() else { return };
+            let Some(given_up) = half_open.min() else { return };
             tokio::select! {
                 // The sender lives as long as the chain.
                 changed = ended.changed() => if changed.is_err() { return },
@@ -118,18 +119,18 @@ impl Chain {
         self.backends.iter().filter(move |backend| backend.serves(model))
     }
 
-    /// The models that backends list and nobody curated, as far as they were looked at.
-    pub fn listed_beside(&self) -> impl Iterator<Item = (String, Api)> {
+    /// The models that backends list and that are not curated, as far as lists were requested.
+    pub fn listed_uncurated(&self) -> impl Iterator<Item = (String, ApiProtocol)> {
         let listed = |backend: &Arc<Backend>| {
             let api = backend.config.api;
-            backend.listed_beside().into_iter().map(move |name| (name, api))
+            backend.listed_uncurated().into_iter().map(move |name| (name, api))
         };
         self.backends.iter().flat_map(listed)
     }
 
-    /// Backends to ask, in order: those of the kind asked for first. The flag says that the first
-    /// of them already stands in for another.
-    fn order(&self, request: &Request) -> Result<(Vec<&Arc<Backend>>, bool), InferError> {
+    /// Backends to try, in order: those of the requested kind first. The flag says that the first of
+    /// them is already a fallback.
+    fn order(&self, request: &InferenceRequest) -> Result<(Vec<&Arc<Backend>>, bool), InferError> {
         if self.backends.is_empty() {
             return Err(InferError::NoBackend);
         }
@@ -153,78 +154,92 @@ impl Chain {
         Ok((order, stands_in))
     }
 
-    /// Checks that there is a backend that `request` may be put to.
-    pub fn check(&self, request: &Request) -> Result<(), InferError> {
+    /// Checks that there is a backend for `request`.
+    pub fn check(&self, request: &InferenceRequest) -> Result<(), InferError> {
         self.order(request).map(drop)
     }
 
-    /// Asks the backends for an answer, one after the other, each request paid from `purse`.
-    pub async fn infer(&self, request: &Request, purse: &dyn Purse) -> Result<Answer, InferError> {
-        self.put(request, purse, &mut true).await
+    /// Tries the backends one after the other, each request charged to `budget`.
+    pub async fn infer(
+        &self,
+        request: &InferenceRequest,
+        budget: &dyn TokenBudget,
+    ) -> Result<Completion, InferError> {
+        self.run(request, budget, &mut true).await
     }
 
-    /// The same; a model may be told what is wrong with its answer only while `may_correct`, which
-    /// that ends: one correction is all that a question gets, of whichever model.
-    pub(crate) async fn put(
+    /// The same; a repair prompt is sent only while `may_correct`, which that ends: a request gets one,
+    /// from whichever model.
+    pub(crate) async fn run(
         &self,
-        request: &Request,
-        purse: &dyn Purse,
+        request: &InferenceRequest,
+        budget: &dyn TokenBudget,
         may_correct: &mut bool,
-    ) -> Result<Answer, InferError> {
+    ) -> Result<Completion, InferError> {
         let (order, stands_in) = self.order(request)?;
         let request = Arc::new(request.clone());
         let started = Instant::now();
         let mut failed = Vec::new();
-        let (mut tokens, mut attempts) = (Tokens::default(), 0_u32);
-        for (place, backend) in order.iter().enumerate() {
+        let (mut tokens, mut attempts) = (TokenUsage::default(), 0_u32);
+        for (position, backend) in order.iter().enumerate() {
             let left = request.timeout.map(|all| all.saturating_sub(started.elapsed()));
             // The failures so far say what took the time.
             if left.is_some_and(|left| left.is_zero()) && !failed.is_empty() {
                 break;
             }
-            let is_last = place + 1 == order.len();
-            let limit = limit(left, backend.config.timeout, is_last);
-            let (http, observer, judges) = (&self.http, &*self.observer, &self.judges);
+            let is_last = position + 1 == order.len();
+            let limit = time_limit(left, backend.config.timeout, is_last);
+            let (http, observer, validation) = (&self.http, &*self.observer, &self.validation);
             let may = *may_correct;
-            let terms = Terms { http, observer, judges, purse, limit, is_last, may_correct: may };
-            let mut spent = Spent::default();
+            let options = CallOptions {
+                http,
+                observer,
+                validation,
+                budget,
+                time_limit: limit,
+                is_last,
+                may_correct: may,
+            };
+            let mut usage = RequestUsage::default();
             let began = Instant::now();
-            let given = backend.ask(&request, &terms, &mut spent).await;
-            *may_correct &= !spent.corrected;
-            tokens = tokens + spent.tokens;
-            attempts = attempts.saturating_add(spent.attempts);
+            let answer = backend.complete(&request, &options, &mut usage).await;
+            *may_correct &= !usage.corrected;
+            tokens = tokens + usage.tokens;
+            attempts = attempts.saturating_add(usage.attempts);
             let provider = Arc::clone(&backend.config.name);
-            match given {
-                Ok(given) => {
-                    return Ok(Answer {
+            match answer {
+                Ok(answer) => {
+                    return Ok(Completion {
                         provider,
                         model: request.model.clone(),
-                        fallback_used: stands_in || place > 0,
-                        text: given.text,
-                        json: given.json,
-                        finish: given.finish,
+                        fallback_used: stands_in || position > 0,
+                        text: answer.text,
+                        json: answer.json,
+                        finish: answer.finish,
                         latency: started.elapsed(),
                         tokens,
                         attempts,
                     });
                 }
-                Err(Ungiven::Failed(failure)) => {
-                    let Spent { tokens, attempts, .. } = spent;
+                Err(BackendFailure::Failed(failure)) => {
+                    let RequestUsage { tokens, attempts, .. } = usage;
                     let latency = began.elapsed();
-                    failed.push(Failed { provider, failure, tokens, attempts, latency });
+                    failed.push(BackendError { provider, failure, tokens, attempts, latency });
                 }
-                Err(Ungiven::NoBudget) if failed.is_empty() => return Err(InferError::NoBudget),
+                Err(BackendFailure::NoBudget) if failed.is_empty() => {
+                    return Err(InferError::NoBudget);
+                }
                 // The failures so far say what took the tokens.
-                Err(Ungiven::NoBudget) => break,
+                Err(BackendFailure::NoBudget) => break,
             }
         }
         Err(InferError::Failed(failed))
     }
 }
 
-/// Time for one backend, where a question has `left` and the backend is given `own`.
-fn limit(left: Option<Duration>, own: Option<Duration>, is_last: bool) -> Duration {
-    // A backend that hangs must not use up the time of those that stand in for it.
+/// Time for one backend, where the request has `left` and the backend's own limit is `own`.
+fn time_limit(left: Option<Duration>, own: Option<Duration>, is_last: bool) -> Duration {
+    // A backend that hangs must not use up the time of its fallbacks.
     let share = left.map(|left| if is_last { left } else { left * 2 / 3 });
     [share, own].into_iter().flatten().min().unwrap_or(TIMEOUT_DEFAULT)
 }
@@ -245,7 +260,7 @@ mod tests {
             ("the backend has less", Some(secs(120)), Some(secs(30)), true, secs(30)),
         ];
         for (name, left, own, is_last, expected) in rows {
-            assert_eq!(limit(left, own, is_last), expected, "{name}");
+            assert_eq!(time_limit(left, own, is_last), expected, "{name}");
         }
     }
 }

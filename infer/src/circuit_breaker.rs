@@ -1,10 +1,11 @@
 //! Circuit breaker of a backend, with a state per principal: a value, time comes in.
 //!
-//! A question may be what a backend fails on. So five failures on end of one principal's asks have
-//! that one leave it alone, and everybody only where another's ask fails too or nothing that was
-//! asked can be the cause. After each pause there is one trial: one that fails doubles the pause,
-//! one that succeeds ends it, and one that says nothing for as long as the longest pause is followed
-//! by another. A trial of whoever failed more than once says nothing about the asks of others.
+//! The request itself may be what a backend fails on. So five consecutive failures of one principal
+//! open the breaker for that principal, and for all only where another's request fails too or no
+//! request can be the cause. After each open period there is one probe request: one that fails
+//! doubles the period, one that succeeds closes the breaker, and one without a result for the longest
+//! period is followed by another. A probe of a principal that failed more than once says nothing about
+//! the requests of others.
 
 use std::{
     collections::BTreeMap,
@@ -15,43 +16,43 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// Failures on end that open it.
+/// Consecutive failures that open it.
 const FAILURES_MAX: u32 = 5;
-const PAUSE_FIRST: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const OPEN_FIRST: Duration = Duration::from_secs(1);
+const OPEN_MAX: Duration = Duration::from_secs(30);
 
-/// A request that may go out.
+/// Admission of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Admitted {
-    payer: Arc<str>,
-    /// It is the one that shows whether the backend is back; trials are numbered.
-    trial: Option<u32>,
+pub(crate) struct BreakerTicket {
+    principal: Arc<str>,
+    /// Number of the probe request that it is.
+    probe: Option<u32>,
 }
 
-impl Admitted {
+impl BreakerTicket {
     /// Others may wait for what it shows.
-    pub fn is_trial(&self) -> bool {
-        self.trial.is_some()
+    pub fn is_probe(&self) -> bool {
+        self.probe.is_some()
     }
 }
 
-/// Reason that a request may not go out.
+/// State of a breaker that admits no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shut {
-    /// The backend is left alone until then.
-    Paused(Instant),
-    /// A trial is under way, and given up then.
-    Tried(Instant),
+pub(crate) enum BreakerOpen {
+    /// Open until then.
+    Open(Instant),
+    /// A probe request is in flight, and given up then.
+    HalfOpen(Instant),
 }
 
 /// Conclusion about the backend from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum RequestSignal {
     /// It works, whether or not the answer was of use.
     Works,
-    /// It does not, at least for this question.
+    /// It does not, at least for this request.
     Fails,
-    /// It does not, whatever is asked.
+    /// It does not, for any request.
     IsAway,
     /// Nothing: the request was given up too early to tell.
     Nothing,
@@ -59,69 +60,69 @@ pub(crate) enum Shown {
 
 /// Transition of the breaker after a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum BreakerTransition {
     /// State unchanged.
     None,
-    /// The principal that asked leaves the backend alone; whether the others should is not known.
-    Own,
-    /// The backend is left alone by all.
-    All,
-    /// The backend may be asked by all again.
+    /// Opened for the principal of the request; nothing is known of the others.
+    OpenForOne,
+    /// Opened for all.
+    OpenForAll,
+    /// Closed for all.
     Closed,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pause {
+struct OpenPeriod {
     until: Instant,
     length: Duration,
-    /// The trial under way, and when it is given up.
-    trial: Option<(u32, Instant)>,
+    /// The probe request in flight, and when it is given up.
+    probe: Option<(u32, Instant)>,
 }
 
-impl Pause {
-    fn new(now: Instant) -> Pause {
-        Pause { until: now + PAUSE_FIRST, length: PAUSE_FIRST, trial: None }
+impl OpenPeriod {
+    fn new(now: Instant) -> OpenPeriod {
+        OpenPeriod { until: now + OPEN_FIRST, length: OPEN_FIRST, probe: None }
     }
 
     /// Reason that no probe request may begin.
-    fn shut(&self, now: Instant) -> Option<Shut> {
-        match self.trial {
-            Some((_, given_up)) if now < given_up => Some(Shut::Tried(given_up)),
-            None if now < self.until => Some(Shut::Paused(self.until)),
+    fn state(&self, now: Instant) -> Option<BreakerOpen> {
+        match self.probe {
+            Some((_, given_up)) if now < given_up => Some(BreakerOpen::HalfOpen(given_up)),
+            None if now < self.until => Some(BreakerOpen::Open(self.until)),
             _ => None,
         }
     }
 
-    fn is_trial(&self, admitted: &Admitted) -> bool {
-        self.trial.is_some_and(|(number, _)| admitted.trial == Some(number))
+    fn is_probe(&self, ticket: &BreakerTicket) -> bool {
+        self.probe.is_some_and(|(number, _)| ticket.probe == Some(number))
     }
 
     fn fail(&mut self, now: Instant) {
-        self.length = PAUSE_MAX.min(self.length * 2);
-        (self.until, self.trial) = (now + self.length, None);
+        self.length = OPEN_MAX.min(self.length * 2);
+        (self.until, self.probe) = (now + self.length, None);
     }
 }
 
 /// Failures of one principal's requests since the last of them that was answered.
 #[derive(Clone, Copy, Debug, Default)]
-struct Own {
+struct PrincipalBreaker {
     failures: u32,
-    pause: Option<Pause>,
+    period: Option<OpenPeriod>,
 }
 
-/// Failures on end of everybody's asks.
+/// Consecutive failures of all principals.
 #[derive(Clone, Debug, Default)]
-struct Streak {
+struct FailureStreak {
     /// Fewer than [`FAILURES_MAX`] where they are of several.
     failed: Vec<(Arc<str>, u32)>,
     is_away: bool,
 }
 
-impl Streak {
-    fn add(&mut self, payer: &Arc<str>) {
-        match self.failed.iter_mut().find(|(known, _)| known == payer) {
+impl FailureStreak {
+    fn add(&mut self, principal: &Arc<str>) {
+        match self.failed.iter_mut().find(|(known, _)| known == principal) {
             Some((_, failures)) => *failures = failures.saturating_add(1),
-            None => self.failed.push((Arc::clone(payer), 1)),
+            None => self.failed.push((Arc::clone(principal), 1)),
         }
     }
 
@@ -130,149 +131,173 @@ impl Streak {
         failures >= FAILURES_MAX && (self.is_away || self.failed.len() > 1)
     }
 
-    /// Principals whose questions it may fail on, where nothing shows that it is away: one failure
+    /// Principals whose requests it may fail on, where nothing shows that it is away: one failure
     /// may be of the kind that others met.
     fn suspects(&self) -> Vec<Arc<str>> {
         let failed = self.failed.iter().filter(|(_, failures)| *failures > 1 && !self.is_away);
-        failed.map(|(payer, _)| Arc::clone(payer)).collect()
+        failed.map(|(principal, _)| Arc::clone(principal)).collect()
     }
 }
 
-/// A pause for everybody.
+/// Open period for all principals.
 #[derive(Clone, Debug)]
-struct Open {
-    pause: Pause,
+struct OpenForAll {
+    period: OpenPeriod,
     /// Principals whose probe requests say nothing about those of others.
     suspects: Vec<Arc<str>>,
 }
 
 /// Circuit breaker of one backend.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Breaker {
+pub(crate) struct CircuitBreaker {
     /// No more than there are principals.
-    own: BTreeMap<Arc<str>, Own>,
-    streak: Streak,
-    open: Option<Open>,
-    trials: u32,
+    own: BTreeMap<Arc<str>, PrincipalBreaker>,
+    streak: FailureStreak,
+    open: Option<OpenForAll>,
+    probes: u32,
 }
 
-impl Breaker {
-    /// Reason that a request of `payer` would not be admitted.
-    pub fn shut(&self, payer: &str, now: Instant) -> Option<Shut> {
-        let own = self.own.get(payer).and_then(|own| own.pause?.shut(now));
-        let all = self.open.as_ref().and_then(|open| open.pause.shut(now));
+impl CircuitBreaker {
+    /// State that keeps a request of `principal` from being admitted.
+    pub fn state(&self, principal: &str, now: Instant) -> Option<BreakerOpen> {
+        let own = self.own.get(principal).and_then(|own| own.period?.state(now));
+        let all = self.open.as_ref().and_then(|open| open.period.state(now));
         match (own, all) {
-            // What a trial shows is of no use before its pause is over.
-            (Some(Shut::Paused(own)), Some(Shut::Paused(all))) => Some(Shut::Paused(own.max(all))),
-            (Some(Shut::Tried(own)), Some(Shut::Tried(all))) => Some(Shut::Tried(own.max(all))),
-            (Some(paused @ Shut::Paused(_)), _) | (_, Some(paused @ Shut::Paused(_))) => {
-                Some(paused)
+            // A probe's result is of no use before the other's open period is over.
+            (Some(BreakerOpen::Open(own)), Some(BreakerOpen::Open(all))) => {
+                Some(BreakerOpen::Open(own.max(all)))
             }
-            (tried, None) | (None, tried) => tried,
+            (Some(BreakerOpen::HalfOpen(own)), Some(BreakerOpen::HalfOpen(all))) => {
+                Some(BreakerOpen::HalfOpen(own.max(all)))
+            }
+            (Some(open @ BreakerOpen::Open(_)), _) | (_, Some(open @ BreakerOpen::Open(_))) => {
+                Some(open)
+            }
+            (half_open, None) | (None, half_open) => half_open,
         }
     }
 
-    /// Admits a request of `payer`. Each admission is followed by one `record`.
-    pub fn admit(&mut self, payer: &Arc<str>, now: Instant) -> Result<Admitted, Shut> {
-        if let Some(shut) = self.shut(payer, now) {
-            return Err(shut);
+    /// Admits a request of `principal`. Each admission is followed by one `record`.
+    pub fn admit(
+        &mut self,
+        principal: &Arc<str>,
+        now: Instant,
+    ) -> Result<BreakerTicket, BreakerOpen> {
+        if let Some(open) = self.state(principal, now) {
+            return Err(open);
         }
-        let own = self.own.get_mut(payer).and_then(|own| own.pause.as_mut());
-        let mut pauses = [own, self.open.as_mut().map(|open| &mut open.pause)];
-        let is_trial = pauses.iter().any(Option::is_some);
+        let own = self.own.get_mut(principal).and_then(|own| own.period.as_mut());
+        let mut periods = [own, self.open.as_mut().map(|open| &mut open.period)];
+        let is_trial = periods.iter().any(Option::is_some);
         if is_trial {
-            self.trials = self.trials.wrapping_add(1);
+            self.probes = self.probes.wrapping_add(1);
         }
-        for pause in pauses.iter_mut().flatten() {
+        for period in periods.iter_mut().flatten() {
             // Its own time may be minutes, and the backend may be back long before.
-            pause.trial = Some((self.trials, now + PAUSE_MAX));
+            period.probe = Some((self.probes, now + OPEN_MAX));
         }
-        Ok(Admitted { payer: Arc::clone(payer), trial: is_trial.then_some(self.trials) })
+        Ok(BreakerTicket {
+            principal: Arc::clone(principal),
+            probe: is_trial.then_some(self.probes),
+        })
     }
 
     /// Takes in what an admitted request showed.
-    pub fn record(&mut self, admitted: &Admitted, shown: Shown, now: Instant) -> Turn {
-        match shown {
-            Shown::Works => {
-                self.own.remove(&admitted.payer);
-                self.streak = Streak::default();
-                if self.open.take().is_some() { Turn::Closed } else { Turn::None }
-            }
-            Shown::Nothing => {
-                let own = self.own.get_mut(&admitted.payer).and_then(|own| own.pause.as_mut());
-                let all = self.open.as_mut().map(|open| &mut open.pause);
-                for pause in [own, all].into_iter().flatten() {
-                    pause.trial.take_if(|(number, _)| admitted.trial == Some(*number));
+    pub fn record(
+        &mut self,
+        ticket: &BreakerTicket,
+        signal: RequestSignal,
+        now: Instant,
+    ) -> BreakerTransition {
+        match signal {
+            RequestSignal::Works => {
+                self.own.remove(&ticket.principal);
+                self.streak = FailureStreak::default();
+                if self.open.take().is_some() {
+                    BreakerTransition::Closed
+                } else {
+                    BreakerTransition::None
                 }
-                Turn::None
             }
-            Shown::Fails | Shown::IsAway => {
-                let own = self.fail_own(admitted, now);
-                let all = self.fail_all(admitted, shown == Shown::IsAway, now);
-                if all == Turn::None { own } else { all }
+            RequestSignal::Nothing => {
+                let own = self.own.get_mut(&ticket.principal).and_then(|own| own.period.as_mut());
+                let all = self.open.as_mut().map(|open| &mut open.period);
+                for period in [own, all].into_iter().flatten() {
+                    period.probe.take_if(|(number, _)| ticket.probe == Some(*number));
+                }
+                BreakerTransition::None
+            }
+            RequestSignal::Fails | RequestSignal::IsAway => {
+                let own = self.fail_own(ticket, now);
+                let all = self.fail_all(ticket, signal == RequestSignal::IsAway, now);
+                if all == BreakerTransition::None { own } else { all }
             }
         }
     }
 
-    /// The backend does not work, whatever is asked: so says a probe. Where an ask has shown since that
-    /// it does, that stands.
-    pub fn is_away(&mut self, now: Instant) -> Turn {
+    /// The backend failed to list its models. Where a request has succeeded since, that stands.
+    pub fn mark_away(&mut self, now: Instant) -> BreakerTransition {
         if self.streak.failed.is_empty() {
-            return Turn::None;
+            return BreakerTransition::None;
         }
         self.streak.is_away = true;
-        if self.open.is_none() { self.open_to_all(now) } else { Turn::None }
+        if self.open.is_none() { self.open_to_all(now) } else { BreakerTransition::None }
     }
 
-    fn fail_own(&mut self, admitted: &Admitted, now: Instant) -> Turn {
-        let own = self.own.entry(Arc::clone(&admitted.payer)).or_default();
-        match &mut own.pause {
+    fn fail_own(&mut self, ticket: &BreakerTicket, now: Instant) -> BreakerTransition {
+        let own = self.own.entry(Arc::clone(&ticket.principal)).or_default();
+        match &mut own.period {
             None => {
                 own.failures = own.failures.saturating_add(1);
                 if own.failures >= FAILURES_MAX {
-                    own.pause = Some(Pause::new(now));
-                    return Turn::Own;
+                    own.period = Some(OpenPeriod::new(now));
+                    return BreakerTransition::OpenForOne;
                 }
             }
-            Some(pause) if pause.is_trial(admitted) => pause.fail(now),
-            // It was under way when the pause began, or was given up, and says nothing new.
+            Some(period) if period.is_probe(ticket) => period.fail(now),
+            // It was sent before the period began, or was given up, and says nothing new.
             Some(_) => {}
         }
-        Turn::None
+        BreakerTransition::None
     }
 
-    fn fail_all(&mut self, admitted: &Admitted, is_away: bool, now: Instant) -> Turn {
+    fn fail_all(
+        &mut self,
+        ticket: &BreakerTicket,
+        is_away: bool,
+        now: Instant,
+    ) -> BreakerTransition {
         match &mut self.open {
             None => {
-                self.streak.add(&admitted.payer);
+                self.streak.add(&ticket.principal);
                 self.streak.is_away |= is_away;
                 return self.open_to_all(now);
             }
-            Some(Open { pause, suspects }) if pause.is_trial(admitted) => {
-                if suspects.contains(&admitted.payer) && !is_away {
-                    pause.trial = None;
+            Some(OpenForAll { period, suspects }) if period.is_probe(ticket) => {
+                if suspects.contains(&ticket.principal) && !is_away {
+                    period.probe = None;
                 } else {
-                    pause.fail(now);
+                    period.fail(now);
                 }
             }
             Some(_) => {}
         }
-        Turn::None
+        BreakerTransition::None
     }
 
-    fn open_to_all(&mut self, now: Instant) -> Turn {
+    fn open_to_all(&mut self, now: Instant) -> BreakerTransition {
         if !self.streak.opens() {
-            return Turn::None;
+            return BreakerTransition::None;
         }
         let suspects = self.streak.suspects();
         for suspect in &suspects {
             let own = self.own.entry(Arc::clone(suspect)).or_default();
-            let pause = own.pause.get_or_insert_with(|| Pause::new(now));
+            let period = own.period.get_or_insert_with(|| OpenPeriod::new(now));
             // Others go first.
-            pause.until = pause.until.max(now + PAUSE_FIRST * 2);
+            period.until = period.until.max(now + OPEN_FIRST * 2);
         }
-        self.streak = Streak::default();
-        self.open = Some(Open { pause: Pause::new(now), suspects });
-        Turn::All
+        self.streak = FailureStreak::default();
+        self.open = Some(OpenForAll { period: OpenPeriod::new(now), suspects });
+        BreakerTransition::OpenForAll
     }
 }

@@ -24,13 +24,13 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// A key, kept out of every log.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ApiKey(String);
 
-impl Secret {
+impl ApiKey {
     /// The key in `text`; `None` where it cannot stand in a header.
-    pub fn new(text: String) -> Option<Secret> {
+    pub fn new(text: String) -> Option<ApiKey> {
         let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        fits.then_some(Secret(text))
+        fits.then_some(ApiKey(text))
     }
 
     /// The key itself, for the header that it goes into.
@@ -39,7 +39,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -58,36 +58,36 @@ pub enum OpenaiKind {
 
 /// Protocol of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
+pub enum ApiProtocol {
     /// Chat completions; `None` is a program that was not named.
     Openai(Option<OpenaiKind>),
     /// The Gemini API.
     Gemini,
 }
 
-impl Api {
+impl ApiProtocol {
     /// The `type` of the file.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Api::Openai(_) => "openai_compat",
-            Api::Gemini => "gemini",
+            ApiProtocol::Openai(_) => "openai_compat",
+            ApiProtocol::Gemini => "gemini",
         }
     }
 
     /// The kind by which a caller can prefer it; `None` where the program was not named.
     pub const fn provider(self) -> Option<ProviderKind> {
         match self {
-            Api::Openai(Some(OpenaiKind::Vllm)) => Some(ProviderKind::Vllm),
-            Api::Openai(Some(OpenaiKind::Sglang)) => Some(ProviderKind::Sglang),
-            Api::Openai(Some(OpenaiKind::Mlx)) => Some(ProviderKind::Mlx),
-            Api::Openai(None) => None,
-            Api::Gemini => Some(ProviderKind::Gemini),
+            ApiProtocol::Openai(Some(OpenaiKind::Vllm)) => Some(ProviderKind::Vllm),
+            ApiProtocol::Openai(Some(OpenaiKind::Sglang)) => Some(ProviderKind::Sglang),
+            ApiProtocol::Openai(Some(OpenaiKind::Mlx)) => Some(ProviderKind::Mlx),
+            ApiProtocol::Openai(None) => None,
+            ApiProtocol::Gemini => Some(ProviderKind::Gemini),
         }
     }
 
     /// It serves the curated models of this family where it names no model of its own.
     pub(crate) fn serves_family(self, model: &str) -> bool {
-        model.starts_with("gemini-") == (self == Api::Gemini)
+        model.starts_with("gemini-") == (self == ApiProtocol::Gemini)
     }
 }
 
@@ -97,25 +97,25 @@ pub struct BackendConfig {
     /// Name in answers and metrics.
     pub name: Arc<str>,
     /// Protocol of the backend.
-    pub api: Api,
+    pub api: ApiProtocol,
     /// Address of its API.
     pub base_url: BaseUrl,
     /// Key that it requires.
-    pub api_key: Option<Secret>,
+    pub api_key: Option<ApiKey>,
     /// The one model it serves, by the service's id; every curated one of its family when `None`.
     pub model: Option<String>,
     /// Name of that model at the backend.
     pub upstream_model: Option<String>,
-    /// Smaller is asked earlier.
+    /// Smaller is tried earlier.
     pub priority: u32,
-    /// Most time of one question, retries included; where it is not said, a question's own or else
+    /// Most time of one call, retries included; where it is not given, the request's own or else
     /// [`TIMEOUT_DEFAULT`].
     pub timeout: Option<Duration>,
 }
 
 /// Fault of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum FieldProblem {
     /// The text is not TOML.
     #[error("is not TOML: {0}")]
     Syntax(String),
@@ -162,7 +162,7 @@ pub struct ConfigError {
     /// The field, such as `backends[1].base_url`.
     pub field: String,
     /// Fault of it.
-    pub problem: Problem,
+    pub problem: FieldProblem,
 }
 
 impl ConfigError {
@@ -174,9 +174,9 @@ impl ConfigError {
 
 /// The two ways to name backends.
 #[derive(Clone, Copy, Debug)]
-pub struct Backends;
+pub struct BackendConfigs;
 
-impl Backends {
+impl BackendConfigs {
     /// The backends that `text` declares, in the file's order. `${NAME}` in a string is what `lookup`
     /// says of NAME.
     pub fn parse(
@@ -187,12 +187,12 @@ impl Backends {
         reader::read(file_name, text, lookup)
     }
 
-    /// The backends at the two explicit URLs: vLLM is asked before SGLang.
+    /// The backends at the two explicit URLs: vLLM is tried before SGLang.
     pub fn of_urls(vllm: Option<BaseUrl>, sglang: Option<BaseUrl>) -> Vec<BackendConfig> {
         let explicit =
             |kind: OpenaiKind, name: &str, priority: u32, base_url: BaseUrl| BackendConfig {
                 name: name.into(),
-                api: Api::Openai(Some(kind)),
+                api: ApiProtocol::Openai(Some(kind)),
                 base_url,
                 api_key: None,
                 model: None,

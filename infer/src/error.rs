@@ -4,31 +4,31 @@ use std::{sync::Arc, time::Duration};
 
 use media::ErrorKind;
 
-use crate::{ProviderKind, Tokens, excerpt::cleaned};
+use crate::{ProviderKind, TokenUsage, excerpt::cleaned};
 
 /// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum FailureKind {
     /// No connection, or TLS did not come about.
     #[error("refused the connection")]
     Refused,
     /// The connection ended before the answer did.
-    #[error("closed the connection in mid-answer")]
+    #[error("closed the connection before the response was complete")]
     Closed,
     /// No whole answer in time.
-    #[error("ran into the timeout: no whole answer within {after:?}")]
+    #[error("ran into the timeout: no complete response within {after:?}")]
     Timeout {
         /// The time it had.
         after: Duration,
     },
     /// An error status.
-    #[error("answered {}: status {status}{}", self.class(), after_colon(.said))]
+    #[error("answered {}: status {status}{}", self.class(), after_colon(.message))]
     Http {
         /// The status.
         status: u16,
         /// Its message, short and cleaned; empty where it gave none, and where others than the
         /// caller are told.
-        said: String,
+        message: String,
     },
     /// It wants fewer requests.
     #[error("is rate limited")]
@@ -51,22 +51,22 @@ pub enum Failure {
     /// The model ran out of room.
     #[error("gave a truncated answer: the model ran out of tokens")]
     Truncated,
-    /// The answer has no words in it.
+    /// The answer has no text.
     #[error("gave an empty answer")]
     Empty,
     /// A filter took the answer.
     #[error("filtered the answer")]
     Filtered,
-    /// The answer does not match the schema, also after the model was told so.
+    /// The answer does not match the schema, also after a repair prompt.
     #[error("gave an answer that does not match output_schema{}", after_colon(.problem))]
     Schema {
         /// The first violations; empty where others than the caller are told.
         problem: String,
     },
-    /// It failed so often that it is left alone for a while.
-    #[error("failed repeatedly and is not asked for now")]
+    /// Its circuit breaker is open.
+    #[error("is behind an open circuit breaker after repeated failures")]
     Open {
-        /// Time until it is asked again; `None` while another's probe request is in flight.
+        /// Time until a probe request; `None` while one is in flight.
         again_in: Option<Duration>,
     },
 }
@@ -75,63 +75,63 @@ fn after_colon(problem: &str) -> String {
     if problem.is_empty() { String::new() } else { format!(": {problem}") }
 }
 
-impl Failure {
+impl FailureKind {
     /// An error status about which nothing is said.
-    pub const fn http(status: u16) -> Failure {
-        Failure::Http { status, said: String::new() }
+    pub const fn http(status: u16) -> FailureKind {
+        FailureKind::Http { status, message: String::new() }
     }
 
     /// The class and, in one line, what is known beyond it: `http 404: The model x does not exist`.
     pub fn brief(&self) -> String {
         let (class, more) = match self {
-            Failure::Http { status, said } => (format!("http {status}"), said.clone()),
-            Failure::Timeout { after } => {
-                (self.class().to_owned(), format!("no whole answer within {after:?}"))
+            FailureKind::Http { status, message: said } => (format!("http {status}"), said.clone()),
+            FailureKind::Timeout { after } => {
+                (self.class().to_owned(), format!("no complete response within {after:?}"))
             }
-            Failure::Malformed { problem } => (self.class().to_owned(), (*problem).to_owned()),
-            Failure::Schema { problem } => (self.class().to_owned(), cleaned(problem, None)),
+            FailureKind::Malformed { problem } => (self.class().to_owned(), (*problem).to_owned()),
+            FailureKind::Schema { problem } => (self.class().to_owned(), cleaned(problem, None)),
             _ => (self.class().to_owned(), String::new()),
         };
         class + &after_colon(&more)
     }
 
-    /// The same without anything of the question or the answer: for those who did not ask.
-    pub(crate) fn without_content(&self) -> Failure {
+    /// The same without content of the request or the answer, for other callers.
+    pub(crate) fn without_content(&self) -> FailureKind {
         match self {
-            Failure::Schema { .. } => Failure::Schema { problem: String::new() },
-            Failure::Http { status, .. } => Failure::http(*status),
+            FailureKind::Schema { .. } => FailureKind::Schema { problem: String::new() },
+            FailureKind::Http { status, .. } => FailureKind::http(*status),
             other => other.clone(),
         }
     }
 
-    /// The backend did no work: whoever bills by the token bills answers, and no error status.
+    /// The backend did no work: providers charge tokens for answers, and none for an error status.
     pub(crate) const fn is_free(&self) -> bool {
         matches!(
             self,
-            Failure::Refused
-                | Failure::Http { .. }
-                | Failure::RateLimited { .. }
-                | Failure::Open { .. }
+            FailureKind::Refused
+                | FailureKind::Http { .. }
+                | FailureKind::RateLimited { .. }
+                | FailureKind::Open { .. }
         )
     }
 
     /// Name of the class, for messages and metrics.
     pub const fn class(&self) -> &'static str {
         match self {
-            Failure::Refused => "refused",
-            Failure::Closed => "closed",
-            Failure::Timeout { .. } => "timeout",
-            Failure::Http { status: 500..=599, .. } => "http 5xx",
-            Failure::Http { status: 400..=499, .. } => "http 4xx",
-            Failure::Http { .. } => "http other",
-            Failure::RateLimited { .. } => "rate limited",
-            Failure::Malformed { .. } => "malformed",
-            Failure::TooLarge { .. } => "too large",
-            Failure::Truncated => "truncated",
-            Failure::Empty => "empty",
-            Failure::Filtered => "filtered",
-            Failure::Schema { .. } => "schema",
-            Failure::Open { .. } => "open",
+            FailureKind::Refused => "refused",
+            FailureKind::Closed => "closed",
+            FailureKind::Timeout { .. } => "timeout",
+            FailureKind::Http { status: 500..=599, .. } => "http 5xx",
+            FailureKind::Http { status: 400..=499, .. } => "http 4xx",
+            FailureKind::Http { .. } => "http other",
+            FailureKind::RateLimited { .. } => "rate limited",
+            FailureKind::Malformed { .. } => "malformed",
+            FailureKind::TooLarge { .. } => "too large",
+            FailureKind::Truncated => "truncated",
+            FailureKind::Empty => "empty",
+            FailureKind::Filtered => "filtered",
+            FailureKind::Schema { .. } => "schema",
+            FailureKind::Open { .. } => "open",
         }
     }
 
@@ -156,13 +156,13 @@ impl Failure {
 
 /// One backend's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct BackendError {
     /// Name of the backend.
     pub provider: Arc<str>,
     /// Failure of it.
-    pub failure: Failure,
+    pub failure: FailureKind,
     /// Tokens that it counted before it failed.
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
     /// Requests that it was sent.
     pub attempts: u32,
     /// Time that it took.
@@ -178,24 +178,24 @@ pub enum InferError {
     /// None of the backends runs the model.
     #[error("no configured backend serves the model {model}")]
     NotServed {
-        /// The model asked for.
+        /// The requested model.
         model: String,
     },
-    /// None of the backends is of the kind asked for.
-    #[error("no configured backend is a {} backend that serves the model", .kind.as_str())]
+    /// None of the backends is of the requested kind.
+    #[error("no configured {} backend serves this model", .kind.as_str())]
     NoProvider {
-        /// The kind asked for.
+        /// The requested kind.
         kind: ProviderKind,
     },
-    /// The first request has no room in what it is paid from.
-    #[error("too few tokens are left for the request")]
+    /// The budget has no room for the first request.
+    #[error("daily token budget too low for this request")]
     NoBudget,
-    /// Every backend that was asked failed.
+    /// Every backend that was tried failed.
     #[error("{}", listed(.0))]
-    Failed(Vec<Failed>),
+    Failed(Vec<BackendError>),
 }
 
-fn listed(failed: &[Failed]) -> String {
+fn listed(failed: &[BackendError]) -> String {
     let each = failed.iter().map(|one| format!("the backend {} {}", one.provider, one.failure));
     each.collect::<Vec<_>>().join("; ")
 }
@@ -211,12 +211,12 @@ impl InferError {
     }
 
     /// Tokens that the backends counted although there is no answer.
-    pub fn tokens(&self) -> Tokens {
-        self.failed().iter().fold(Tokens::default(), |sum, one| sum + one.tokens)
+    pub fn tokens(&self) -> TokenUsage {
+        self.failed().iter().fold(TokenUsage::default(), |sum, one| sum + one.tokens)
     }
 
-    /// Every backend that was asked, in that order.
-    pub fn failed(&self) -> &[Failed] {
+    /// Every backend that was tried, in that order.
+    pub fn failed(&self) -> &[BackendError] {
         match self {
             InferError::Failed(failed) => failed,
             _ => &[],
@@ -233,16 +233,16 @@ impl InferError {
         self.failed().iter().map(|one| one.latency).sum()
     }
 
-    /// Another's ask is to show whether one of the backends is back.
-    pub fn is_on_trial(&self) -> bool {
+    /// A probe request of another caller is in flight to one of the backends.
+    pub fn awaits_half_open(&self) -> bool {
         let failed = self.failed().iter();
-        failed.into_iter().any(|one| one.failure == Failure::Open { again_in: None })
+        failed.into_iter().any(|one| one.failure == FailureKind::Open { again_in: None })
     }
 
-    /// The shortest rest that a backend asked for; `None` where none did, or none that takes time.
-    pub fn rest(&self) -> Option<Duration> {
+    /// The shortest retry-after of a backend; `None` where none gave one above zero.
+    pub fn retry_after(&self) -> Option<Duration> {
         let rests = self.failed().iter().filter_map(|one| match one.failure {
-            Failure::RateLimited { retry_after } => retry_after,
+            FailureKind::RateLimited { retry_after } => retry_after,
             _ => None,
         });
         rests.filter(|rest| !rest.is_zero()).min()

@@ -49,8 +49,8 @@ pub fn default_answer() -> Arc<OutputSchema> {
             field.1.as_object_mut().and_then(|schema| schema.remove("maxLength"));
         }
         let schema = OutputSchema::compile(default_schema().clone());
-        let schema = schema.and_then(|schema| schema.judged_by(judge));
-        Arc::new(schema.expect("a schema of ours is usable").or_words())
+        let schema = schema.and_then(|schema| schema.validated_by(judge));
+        Arc::new(schema.expect("a schema of ours is usable").or_text())
     });
     Arc::clone(&SCHEMA)
 }
@@ -74,7 +74,7 @@ pub struct Finding {
 
 impl Finding {
     /// Takes the words of a model that gave no JSON: nothing is known of its type and confidence.
-    pub fn of_words(text: &str) -> Finding {
+    pub fn of_text(text: &str) -> Finding {
         let (description, truncated) = prose(text);
         Finding { summary: line(&description), description, truncated, ..Finding::default() }
     }

@@ -17,7 +17,7 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
-use crate::{Failure, config::Secret};
+use crate::{FailureKind, config::ApiKey};
 
 /// Longest reply that is read.
 pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -39,7 +39,7 @@ pub struct SetupError(#[source] reqwest::Error);
 
 /// A whole response.
 #[derive(Debug)]
-pub(crate) struct Response {
+pub(crate) struct HttpResponse {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: Vec<u8>,
@@ -47,29 +47,29 @@ pub(crate) struct Response {
 
 /// A request without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub failure: Failure,
+pub(crate) struct NoResponse {
+    pub failure: FailureKind,
     /// Its connection had answered before and ended at once: nearly always one that the other end
     /// gave up while it was idle.
     pub is_stale: bool,
 }
 
-impl From<Failure> for Lost {
-    fn from(failure: Failure) -> Lost {
-        Lost { failure, is_stale: false }
+impl From<FailureKind> for NoResponse {
+    fn from(failure: FailureKind) -> NoResponse {
+        NoResponse { failure, is_stale: false }
     }
 }
 
 /// The one client.
 #[derive(Debug)]
-pub(crate) struct Http {
+pub(crate) struct HttpClient {
     client: Client,
     /// Our ends of connections that have answered, the last to answer last.
     answered: Mutex<VecDeque<SocketAddr>>,
 }
 
-impl Http {
-    pub fn new(tls: rustls::ClientConfig) -> Result<Http, SetupError> {
+impl HttpClient {
+    pub fn new(tls: rustls::ClientConfig) -> Result<HttpClient, SetupError> {
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .no_proxy()
@@ -81,7 +81,7 @@ impl Http {
             .user_agent(concat!("sightline/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(SetupError)?;
-        Ok(Http { client, answered: Mutex::default() })
+        Ok(HttpClient { client, answered: Mutex::default() })
     }
 
     pub async fn post(
@@ -90,7 +90,7 @@ impl Http {
         headers: HeaderMap,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<Response, Lost> {
+    ) -> Result<HttpResponse, NoResponse> {
         let json = HeaderValue::from_static("application/json");
         let request = self.client.post(url).headers(headers).header(CONTENT_TYPE, json).body(body);
         self.within(limit, request).await
@@ -101,17 +101,21 @@ impl Http {
         url: Url,
         headers: HeaderMap,
         limit: Duration,
-    ) -> Result<Response, Lost> {
+    ) -> Result<HttpResponse, NoResponse> {
         self.within(limit, self.client.get(url).headers(headers)).await
     }
 
-    async fn within(&self, limit: Duration, request: RequestBuilder) -> Result<Response, Lost> {
+    async fn within(
+        &self,
+        limit: Duration,
+        request: RequestBuilder,
+    ) -> Result<HttpResponse, NoResponse> {
         let ended = tokio::time::timeout(limit, self.whole(request)).await;
         ended.unwrap_or_else(|_| Err(timed_out(limit).into()))
     }
 
-    async fn whole(&self, request: RequestBuilder) -> Result<Response, Lost> {
-        let too_large = || Lost::from(Failure::TooLarge { bytes_max: REPLY_BYTES_MAX });
+    async fn whole(&self, request: RequestBuilder) -> Result<HttpResponse, NoResponse> {
+        let too_large = || NoResponse::from(FailureKind::TooLarge { bytes_max: REPLY_BYTES_MAX });
         let started = Instant::now();
         let sent = request.send().await.map_err(|error| self.lost(&error, started.elapsed()));
         let mut response = sent?;
@@ -131,7 +135,7 @@ impl Http {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Response { status, retry_after, body })
+        Ok(HttpResponse { status, retry_after, body })
     }
 
     fn answered(&self) -> MutexGuard<'_, VecDeque<SocketAddr>> {
@@ -149,7 +153,7 @@ impl Http {
     }
 
     /// Failure of a request that has no response, `after` it was sent.
-    fn lost(&self, error: &reqwest::Error, after: Duration) -> Lost {
+    fn lost(&self, error: &reqwest::Error, after: Duration) -> NoResponse {
         let failure = failure(error);
         let had_answered = connection(error).is_some_and(|connection| {
             let mut answered = self.answered();
@@ -157,8 +161,8 @@ impl Http {
             answered.retain(|known| *known != connection);
             answered.len() < known
         });
-        let is_stale = had_answered && failure == Failure::Closed && after < STALE_MAX;
-        Lost { failure, is_stale }
+        let is_stale = had_answered && failure == FailureKind::Closed && after < STALE_MAX;
+        NoResponse { failure, is_stale }
     }
 }
 
@@ -179,7 +183,7 @@ fn connection(error: &reqwest::Error) -> Option<SocketAddr> {
 }
 
 /// The header that carries `key`, marked so that no layer logs it.
-pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &Secret) -> HeaderMap {
+pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &ApiKey) -> HeaderMap {
     let mut headers = HeaderMap::new();
     // A key is visible ASCII: `Secret::new` saw to it.
     if let Ok(mut value) = HeaderValue::from_str(&format!("{prefix}{}", key.reveal())) {
@@ -189,11 +193,11 @@ pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &Secret) -> Header
     headers
 }
 
-/// No answer within `limit`, told in whole milliseconds: a caller's time less the moment that it took
+/// No response within `limit`, in whole milliseconds: a caller's time less the moment that it took
 /// to begin is still the caller's time.
-pub(crate) fn timed_out(limit: Duration) -> Failure {
+pub(crate) fn timed_out(limit: Duration) -> FailureKind {
     let millis = limit.as_nanos().div_ceil(1_000_000).max(1);
-    Failure::Timeout { after: Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)) }
+    FailureKind::Timeout { after: Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)) }
 }
 
 /// `Retry-After`, in seconds or as a date.
@@ -208,18 +212,18 @@ fn pause(value: &HeaderValue) -> Option<Duration> {
 }
 
 /// The class of `error`. Its text holds the URL, and goes nowhere.
-fn failure(error: &reqwest::Error) -> Failure {
+fn failure(error: &reqwest::Error) -> FailureKind {
     if error.is_connect() {
-        return Failure::Refused;
+        return FailureKind::Refused;
     }
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(inner) = cause {
         if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
-            return Failure::Malformed { problem: "it is not HTTP" };
+            return FailureKind::Malformed { problem: "it is not HTTP" };
         }
         cause = inner.source();
     }
-    Failure::Closed
+    FailureKind::Closed
 }
 
 #[cfg(test)]

@@ -29,20 +29,20 @@ mod token_budget;
 mod two_pass;
 mod validation_pool;
 
-pub use admission::{Admission, OnUse, Permit, Today};
-pub use chain::Chain;
-pub use completion::{Answer, FinishReason, Tokens};
+pub use admission::{InferenceAdmission, InferencePermit, UsageCallback, UtcDayFn};
+pub use chain::BackendChain;
+pub use completion::{Completion, FinishReason, TokenUsage};
 pub use config::{
-    Api, BACKENDS_MAX, BackendConfig, Backends, BaseUrl, ConfigError, OpenaiKind, Problem, Secret,
-    TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
+    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BackendConfigs, BaseUrl, ConfigError,
+    FieldProblem, OpenaiKind, TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
 };
-pub use error::{Failed, Failure, InferError};
+pub use error::{BackendError, FailureKind, InferError};
 pub use finding::Finding;
 pub use http::{REPLY_BYTES_MAX, SetupError};
-pub use observe::{Attempt, Observer};
-pub use probe::{Probe, Serving, Standing};
-pub use prompt::{Prompt, PromptVersion, Shape};
-pub use request::{Image, ProviderKind, Request};
+pub use observe::{BackendAttempt, Observer};
+pub use probe::{ProbeResult, Serving, Standing};
+pub use prompt::{Prompt, PromptKind, PromptVersion};
+pub use request::{InferenceRequest, PromptImage, ProviderKind};
 pub use schema::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError, Violations};
-pub use token_budget::Purse;
-pub use two_pass::{Described, Tier, Tiered};
+pub use token_budget::TokenBudget;
+pub use two_pass::{Pass, TwoPassAnswer, TwoPassRequest};

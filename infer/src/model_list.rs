@@ -1,31 +1,31 @@
-//! The models that a backend says it has: what it answers to `GET models`.
+//! The models that a backend lists: its response to `GET models`.
 //!
 //! An answer that is no such list says nothing, and is no failure: some programs have none.
 
 use serde_json::Value;
 
-use crate::config::Api;
+use crate::config::ApiProtocol;
 
 /// Models of a list that are kept; the catalogs of the large providers have some hundred.
 const MODELS_MAX: usize = 4096;
 
-/// The names in a list of models, as the backend is asked for them; `None` where it is no list.
-pub(crate) fn models(api: Api, body: &[u8]) -> Option<Vec<String>> {
+/// The names in a list of models, as the backend takes them; `None` where it is no list.
+pub(crate) fn models(api: ApiProtocol, body: &[u8]) -> Option<Vec<String>> {
     let list: Value = serde_json::from_slice(body).ok()?;
     let (list, name) = match api {
-        Api::Openai(_) => (list.get("data")?, "id"),
-        Api::Gemini => (list.get("models")?, "name"),
+        ApiProtocol::Openai(_) => (list.get("data")?, "id"),
+        ApiProtocol::Gemini => (list.get("models")?, "name"),
     };
     let names = list.as_array()?.iter().filter_map(|model| model.get(name)?.as_str());
     Some(names.take(MODELS_MAX).map(|name| plain(api, name).to_owned()).collect())
 }
 
 /// `name` without what the backend adds to it.
-fn plain(api: Api, name: &str) -> &str {
+fn plain(api: ApiProtocol, name: &str) -> &str {
     match api {
-        Api::Gemini => name.strip_prefix("models/").unwrap_or(name),
+        ApiProtocol::Gemini => name.strip_prefix("models/").unwrap_or(name),
         // Ollama adds its default tag.
-        Api::Openai(_) => name.strip_suffix(":latest").unwrap_or(name),
+        ApiProtocol::Openai(_) => name.strip_suffix(":latest").unwrap_or(name),
     }
 }
 
@@ -35,18 +35,18 @@ mod tests {
 
     use super::*;
 
-    const OPENAI: Api = Api::Openai(None);
+    const OPENAI: ApiProtocol = ApiProtocol::Openai(None);
 
     #[test]
     fn lists_are_read_and_what_is_none_says_nothing() {
-        let rows: [(&str, Api, &str, Option<&[&str]>); 9] = [
+        let rows: [(&str, ApiProtocol, &str, Option<&[&str]>); 9] = [
             (
                 "openai",
                 OPENAI,
                 r#"{"object": "list", "data": [{"id": "a"}, {"id": "b"}]}"#,
                 Some(&["a", "b"]),
             ),
-            ("gemini", Api::Gemini, r#"{"models": [{"name": "models/g"}]}"#, Some(&["g"])),
+            ("gemini", ApiProtocol::Gemini, r#"{"models": [{"name": "models/g"}]}"#, Some(&["g"])),
             (
                 "Ollama",
                 OPENAI,
@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_comes_is_a_bounded_list_or_none(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            for api in [OPENAI, Api::Gemini] {
+            for api in [OPENAI, ApiProtocol::Gemini] {
                 let read = models(api, &body);
                 prop_assert!(read.is_none_or(|names| names.len() <= MODELS_MAX));
             }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::{Chain, Failure, config::Api};
+use crate::{BackendChain, FailureKind, config::ApiProtocol};
 
 /// Time for which a probe's result is used.
 const FRESH: Duration = Duration::from_secs(5);
@@ -16,22 +16,22 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 /// Result of a backend's probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct ProbeResult {
     /// Name of the backend.
     pub name: Arc<str>,
     /// Protocol of the backend.
-    pub api: Api,
+    pub api: ApiProtocol,
     /// It listed its models.
     pub reachable: bool,
     /// Latency of the probe.
     pub latency: Option<Duration>,
     /// Failure of the probe; where it can be reached, of the last request to it, unless one has
     /// succeeded since.
-    pub last_error: Option<Failure>,
+    pub last_error: Option<FailureKind>,
     /// Names of the models that it listed; `None` where that was no list.
     pub models: Option<Vec<String>>,
-    /// Name that it is asked for, where it is configured for a model.
-    pub asked_for: Option<String>,
+    /// Model name that is sent to it, where it is configured for a model.
+    pub upstream_model: Option<String>,
 }
 
 /// State of a backend towards a model that it serves by its configuration.
@@ -56,15 +56,15 @@ pub struct Serving {
 
 /// Probes of one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Probed {
+pub(crate) struct ProbeCache {
     at: Instant,
-    probes: Arc<[Probe]>,
+    probes: Arc<[ProbeResult]>,
 }
 
-impl Chain {
-    /// The backends that serve `model`, in the order in which they are asked, and what `probes` show of
+impl BackendChain {
+    /// The backends that serve `model`, in the order in which they are tried, and what `probes` show of
     /// them.
-    pub fn standing(&self, model: &str, probes: &[Probe]) -> Vec<Serving> {
+    pub fn standing(&self, model: &str, probes: &[ProbeResult]) -> Vec<Serving> {
         let standing = |name: &str, lacks: bool| {
             let probe = probes.iter().find(|probe| *probe.name == *name);
             match probe.is_some_and(|probe| probe.reachable) {
@@ -83,17 +83,17 @@ impl Chain {
 
     /// Probes the backends, in the order of their priorities. Callers that come together wait for
     /// one probe; it takes two seconds at most.
-    pub async fn probe(&self) -> Arc<[Probe]> {
+    pub async fn probe(&self) -> Arc<[ProbeResult]> {
         let mut probed = self.probed.lock().await;
         if let Some(last) = probed.as_ref().filter(|last| last.at.elapsed() < FRESH) {
             return Arc::clone(&last.probes);
         }
         let probes = self.probe_all().await;
-        *probed = Some(Probed { at: Instant::now(), probes: Arc::clone(&probes) });
+        *probed = Some(ProbeCache { at: Instant::now(), probes: Arc::clone(&probes) });
         probes
     }
 
-    async fn probe_all(&self) -> Arc<[Probe]> {
+    async fn probe_all(&self) -> Arc<[ProbeResult]> {
         let mut under_way = JoinSet::new();
         for (place, backend) in self.backends.iter().enumerate() {
             let (backend, http) = (Arc::clone(backend), Arc::clone(&self.http));
@@ -110,7 +110,15 @@ impl Chain {
                 let model = backend.config.model.as_ref();
                 let asked_for = model.map(|model| backend.upstream_model(model));
                 let reachable = latency.is_some();
-                let probe = Probe { name, api, reachable, latency, last_error, models, asked_for };
+                let probe = ProbeResult {
+                    name,
+                    api,
+                    reachable,
+                    latency,
+                    last_error,
+                    models,
+                    upstream_model: asked_for,
+                };
                 (place, probe)
             });
         }

@@ -1,7 +1,7 @@
-//! Common parts of the backends' protocols: a question to bytes, bytes to a reply.
+//! Common parts of the providers' APIs: a request to bytes, bytes to a reply.
 //!
-//! The dialects are pure: no socket, no clock. What a backend does not say is `None` or zero, what
-//! it says wrongly is a failure with the words for it.
+//! The encoders are pure: no socket, no clock. What a backend does not say is `None` or zero, what
+//! is malformed is a failure that says so.
 
 pub(crate) mod gemini;
 pub(crate) mod openai;
@@ -12,56 +12,59 @@ use base64::{display::Base64Display, engine::general_purpose::STANDARD};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::{Failure, FinishReason, Image, OutputSchema, Request, Tokens, config::Api};
+use crate::{
+    FailureKind, FinishReason, InferenceRequest, OutputSchema, PromptImage, TokenUsage,
+    config::ApiProtocol,
+};
 
 /// Way to ask for an answer that matches a schema. Programs and their versions differ in what they
-/// take, so each dialect has an order in which it tries.
+/// take, so each API has an order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum SchemaMode {
     /// The parameter of today.
     Native,
     /// Today's parameter, and the schema in the prompt for versions that ignore it.
-    NativeTold,
+    NativeAndPrompt,
     /// The parameter of earlier versions.
     Legacy,
     /// Any JSON; the schema is in the prompt.
     AnyJson,
     /// The prompt alone.
-    Told,
+    PromptOnly,
 }
 
-impl Form {
+impl SchemaMode {
     /// The prompt repeats the schema.
-    fn is_told(self) -> bool {
-        self != Form::Native
+    fn is_in_prompt(self) -> bool {
+        self != SchemaMode::Native
     }
 }
 
-/// A reply that did not do, and what the model is told about it.
+/// A reply that does not match the schema, and the fault that the model is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Correction {
+pub(crate) struct RepairPrompt {
     /// Text that the model wrote.
     pub answer: String,
     /// Fault of the answer.
     pub problem: String,
 }
 
-/// Question in the form of a backend's protocol.
+/// Request as a provider's API takes it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask<'a> {
-    pub request: &'a Request,
+pub(crate) struct ProviderRequest<'a> {
+    pub request: &'a InferenceRequest,
     /// Name of the model at the backend.
     pub model: &'a str,
     /// Most tokens of the answer.
     pub max_tokens: Option<u32>,
     /// Matters where the request has a schema.
-    pub form: Form,
+    pub schema_mode: SchemaMode,
     /// The model lost itself in white space before.
     pub compact: bool,
-    pub correction: Option<&'a Correction>,
+    pub correction: Option<&'a RepairPrompt>,
 }
 
-impl Ask<'_> {
+impl ProviderRequest<'_> {
     fn schema(&self) -> Option<&OutputSchema> {
         self.request.schema.as_deref()
     }
@@ -69,7 +72,7 @@ impl Ask<'_> {
     /// The prompt, with what the form adds to it.
     fn prompt(&self) -> String {
         let mut prompt = self.request.prompt.clone();
-        if let Some(schema) = self.schema().filter(|_| self.form.is_told()) {
+        if let Some(schema) = self.schema().filter(|_| self.schema_mode.is_in_prompt()) {
             prompt.push_str(
                 "\n\nAnswer with one JSON value that matches this JSON Schema, and nothing else:\n",
             );
@@ -82,7 +85,7 @@ impl Ask<'_> {
     }
 }
 
-impl Correction {
+impl RepairPrompt {
     /// Instruction to the model.
     fn instruction(&self) -> String {
         format!(
@@ -95,41 +98,41 @@ impl Correction {
 
 /// Reply of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ProviderReply {
     /// The text, hidden reasoning left out.
     pub text: String,
     pub finish: FinishReason,
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
 }
 
-impl Api {
+impl ApiProtocol {
     /// The forms in which a schema may be sent, in the order to try them.
-    pub(crate) fn forms(self) -> &'static [Form] {
+    pub(crate) fn schema_modes(self) -> &'static [SchemaMode] {
         match self {
-            Api::Openai(kind) => openai::forms(kind),
-            Api::Gemini => gemini::FORMS,
+            ApiProtocol::Openai(kind) => openai::schema_modes(kind),
+            ApiProtocol::Gemini => gemini::SCHEMA_MODES,
         }
     }
 
     /// The body of a request.
-    pub(crate) fn body(self, ask: &Ask<'_>) -> Vec<u8> {
+    pub(crate) fn body(self, ask: &ProviderRequest<'_>) -> Vec<u8> {
         match self {
-            Api::Openai(_) => openai::body(ask),
-            Api::Gemini => gemini::body(ask),
+            ApiProtocol::Openai(_) => openai::body(ask),
+            ApiProtocol::Gemini => gemini::body(ask),
         }
     }
 
     /// The reply in the body of a 2xx response.
-    pub(crate) fn reply(self, body: &[u8]) -> Result<Reply, Failure> {
+    pub(crate) fn reply(self, body: &[u8]) -> Result<ProviderReply, FailureKind> {
         match self {
-            Api::Openai(_) => openai::reply(body),
-            Api::Gemini => gemini::reply(body),
+            ApiProtocol::Openai(_) => openai::reply(body),
+            ApiProtocol::Gemini => gemini::reply(body),
         }
     }
 }
 
 /// The error response is about the form in which the schema was sent, so that another may do.
-pub(crate) fn refuses_form(status: u16, body: &[u8]) -> bool {
+pub(crate) fn refuses_schema_mode(status: u16, body: &[u8]) -> bool {
     const WORDS: [&str; 4] = ["response_format", "schema", "grammar", "guided"];
     if !matches!(status, 400 | 422) {
         return false;
@@ -141,7 +144,7 @@ pub(crate) fn refuses_form(status: u16, body: &[u8]) -> bool {
 /// A picture as base64, made while the request is written.
 struct Base64<'a> {
     prefix: &'static str,
-    image: &'a Image,
+    image: &'a PromptImage,
 }
 
 impl Serialize for Base64<'_> {
@@ -152,15 +155,15 @@ impl Serialize for Base64<'_> {
 }
 
 /// `body` as a JSON object.
-fn object(body: &[u8]) -> Result<Value, Failure> {
+fn object(body: &[u8]) -> Result<Value, FailureKind> {
     let value: Value = serde_json::from_slice(body)
-        .map_err(|_| Failure::Malformed { problem: "the body is not JSON" })?;
+        .map_err(|_| FailureKind::Malformed { problem: "the body is not JSON" })?;
     if value.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(Failure::Malformed { problem: "an error with a status of success" });
+        return Err(FailureKind::Malformed { problem: "an error with a status of success" });
     }
     match value {
         Value::Object(_) => Ok(value),
-        _ => Err(Failure::Malformed { problem: "the body is not a JSON object" }),
+        _ => Err(FailureKind::Malformed { problem: "the body is not a JSON object" }),
     }
 }
 
@@ -188,10 +191,13 @@ mod tests {
 
     use std::sync::Arc;
 
-    use super::{Ask, Correction, Form, fixture, refuses_form};
-    use crate::{OutputSchema, Request, config::Api, finding::default_schema, prompt::fingerprint};
+    use super::{ProviderRequest, RepairPrompt, SchemaMode, fixture, refuses_schema_mode};
+    use crate::{
+        InferenceRequest, OutputSchema, config::ApiProtocol, finding::default_schema,
+        prompt::fingerprint,
+    };
 
-    const APIS: [Api; 2] = [Api::Openai(None), Api::Gemini];
+    const APIS: [ApiProtocol; 2] = [ApiProtocol::Openai(None), ApiProtocol::Gemini];
 
     /// A model that is held to a schema writes its fields in the order in which it reads them.
     #[test]
@@ -202,23 +208,23 @@ mod tests {
         for (schema, fields) in
             [(&schema, &["zebra", "mule", "ape"][..]), (default_schema(), &fields)]
         {
-            let request = Request {
-                model: "m".to_owned(),
-                prompt: "?".to_owned(),
-                images: Vec::new(),
-                max_tokens: None,
-                temperature: None,
-                timeout: None,
+            let request = InferenceRequest {
                 schema: OutputSchema::compile(schema.clone()).ok().map(Arc::new),
-                primary: None,
-                allow_fallback: true,
+                ..InferenceRequest::new("m", "?")
             };
-            for (api, form) in
-                APIS.into_iter().flat_map(|api| api.forms().iter().map(move |form| (api, *form)))
+            for (api, form) in APIS
+                .into_iter()
+                .flat_map(|api| api.schema_modes().iter().map(move |form| (api, *form)))
             {
                 let (max_tokens, compact, correction) = (None, false, None);
-                let ask =
-                    Ask { request: &request, model: "m", max_tokens, form, compact, correction };
+                let ask = ProviderRequest {
+                    request: &request,
+                    model: "m",
+                    max_tokens,
+                    schema_mode: form,
+                    compact,
+                    correction,
+                };
                 let body = String::from_utf8(api.body(&ask)).expect("JSON is UTF-8");
                 // In the prompt the quotes are escaped.
                 let place = |field: &&str| {
@@ -236,24 +242,14 @@ mod tests {
     #[test]
     fn what_is_said_beside_the_prompt_is_as_the_versions_know_it() {
         let schema = OutputSchema::compile(default_schema().clone()).ok().map(Arc::new);
-        let request = Request {
-            model: "m".to_owned(),
-            prompt: String::new(),
-            images: Vec::new(),
-            max_tokens: None,
-            temperature: None,
-            timeout: None,
-            schema,
-            primary: None,
-            allow_fallback: true,
-        };
-        let correction = Correction { answer: String::new(), problem: "P".to_owned() };
-        let (form, max_tokens) = (Form::Told, None);
-        let ask = Ask {
+        let request = InferenceRequest { schema, ..InferenceRequest::new("m", "") };
+        let correction = RepairPrompt { answer: String::new(), problem: "P".to_owned() };
+        let (form, max_tokens) = (SchemaMode::PromptOnly, None);
+        let ask = ProviderRequest {
             request: &request,
             model: "m",
             max_tokens,
-            form,
+            schema_mode: form,
             compact: true,
             correction: None,
         };
@@ -308,7 +304,7 @@ mod tests {
                 let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
                 prop_assert!(api.reply(&bytes).is_err() || is_object);
             }
-            prop_assert!(!refuses_form(500, &bytes));
+            prop_assert!(!refuses_schema_mode(500, &bytes));
         }
     }
 }

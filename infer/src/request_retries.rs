@@ -1,7 +1,7 @@
-//! Requests to one backend for one question: a value; responses come in, the next step goes out.
+//! Retries of one request to one backend: a value; responses come in, the next step goes out.
 //!
-//! Each reason to ask again is used once: another form of the schema where one is refused, more room,
-//! the violations, a pause, a connection that was gone. What is left after that is a failure with
+//! Each reason to retry is used once: another schema mode where one is refused, more tokens, the
+//! violations, a retry-after, a stale connection. What is left after that is a failure with
 //! its class.
 
 #[cfg(test)]
@@ -12,98 +12,101 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    Failure, FinishReason, Request, Tokens,
-    config::{Api, Secret},
+    FailureKind, FinishReason, InferenceRequest, TokenUsage,
+    config::{ApiKey, ApiProtocol},
     excerpt::excerpt,
-    http::{Lost, Response},
-    provider_api::{Ask, Correction, Form, Reply, refuses_form, retry_info, text},
+    http::{HttpResponse, NoResponse},
+    provider_api::{
+        ProviderReply, ProviderRequest, RepairPrompt, SchemaMode, refuses_schema_mode, retry_info,
+        text,
+    },
 };
 
 /// Tokens of a prompt at most, in times of what is expected of it: eight to a byte of text.
 const PROMPT_SCALE: u64 = 24;
-/// Tokens of an answer at most, in times of what was asked for: some think beside it.
+/// Tokens of an answer at most, in times of the limit that was sent: some models think beside it.
 const ANSWER_SCALE: u64 = 4;
 /// Tokens that templates add to either.
 const COUNT_SLACK: u64 = 4096;
-/// Most room that a retry asks for.
-const ROOM_MAX: u32 = 16_384;
-/// Room that a retry asks for where neither the request nor the backend said how much there was.
-const ROOM_UNKNOWN: u32 = 4096;
+/// Most tokens that a retry allows.
+const MAX_TOKENS_RETRY: u32 = 16_384;
+/// Tokens that a retry allows where neither the request nor the backend gave a count.
+const MAX_TOKENS_UNKNOWN: u32 = 4096;
 /// Longest answer that is held against a schema.
 const JSON_BYTES_MAX: usize = 256 * 1024;
 
 /// Next step.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// The answer.
     Done { text: String, json: Option<Value>, finish: FinishReason },
-    /// Ask again, after the rest that was asked for.
+    /// Send again, after the backend's retry-after.
     Again,
     /// Give up.
-    Failed(Failure),
+    Failed(FailureKind),
 }
 
-/// A response, judged.
+/// A response, evaluated.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Judged {
-    pub next: Next,
+pub(crate) struct EvaluatedResponse {
+    pub next: NextStep,
     /// Failure of this one request, also where another follows.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureKind>,
     /// Tokens that it cost.
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
 }
 
-/// The questions put to one backend for one request.
+/// State of the requests to one backend.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    api: Api,
-    request: Arc<Request>,
+pub(crate) struct RequestRetries {
+    api: ApiProtocol,
+    request: Arc<InferenceRequest>,
     model: String,
-    /// The key that no failure may hold.
-    key: Option<Secret>,
+    /// The key that no failure may contain.
+    key: Option<ApiKey>,
     /// Index in the API's forms.
-    form: usize,
-    /// Tokens asked for after the model ran out of them.
-    room: Option<u32>,
+    schema_mode: usize,
+    /// Limit of the retry after the model ran out of tokens.
+    max_tokens: Option<u32>,
     compact: bool,
     may_correct: bool,
-    correction: Option<Correction>,
-    paused: bool,
+    correction: Option<RepairPrompt>,
+    waited_out: bool,
     resent: bool,
 }
 
-impl Turns {
+impl RequestRetries {
     /// `model` is what the backend calls it.
-    pub fn new(api: Api, request: Arc<Request>, model: &str) -> Turns {
-        Turns {
+    pub fn new(api: ApiProtocol, request: Arc<InferenceRequest>, model: &str) -> RequestRetries {
+        RequestRetries {
             api,
             request,
             model: model.to_owned(),
             key: None,
-            form: 0,
-            room: None,
+            schema_mode: 0,
+            max_tokens: None,
             compact: false,
             may_correct: true,
             correction: None,
-            paused: false,
+            waited_out: false,
             resent: false,
         }
     }
 
     /// The same with `key`, which no failure repeats.
     #[must_use]
-    pub fn hiding(self, key: Option<Secret>) -> Turns {
-        Turns { key, ..self }
+    pub fn with_key(self, key: Option<ApiKey>) -> RequestRetries {
+        RequestRetries { key, ..self }
     }
 
     /// The same for a request whose answer was corrected once: another backend's is not.
     #[must_use]
-    pub fn uncorrected(self) -> Turns {
-        Turns { may_correct: false, ..self }
+    pub fn uncorrected(self) -> RequestRetries {
+        RequestRetries { may_correct: false, ..self }
     }
 
     /// Request as the caller made it.
-    pub fn request(&self) -> &Request {
+    pub fn request(&self) -> &InferenceRequest {
         &self.request
     }
 
@@ -112,14 +115,14 @@ impl Turns {
         &self.model
     }
 
-    /// The model was told what is wrong with its answer.
+    /// A repair prompt was sent.
     pub fn has_corrected(&self) -> bool {
         self.correction.is_some()
     }
 
     /// Tokens that what is to be sent now is expected to take.
     pub fn tokens_estimate(&self) -> u64 {
-        self.estimate(self.room.or(self.request.max_tokens))
+        self.estimate(self.max_tokens.or(self.request.max_tokens))
     }
 
     /// Tokens of the prompt alone.
@@ -128,16 +131,16 @@ impl Turns {
     }
 
     fn estimate(&self, max_tokens: Option<u32>) -> u64 {
-        let told = self.correction.as_ref();
-        let told = told.map_or(0, |told| told.answer.len() + told.problem.len());
-        self.request.tokens_estimate_again(max_tokens, told)
+        let repair = self.correction.as_ref();
+        let repair = repair.map_or(0, |repair| repair.answer.len() + repair.problem.len());
+        self.request.tokens_estimate_again(max_tokens, repair)
     }
 
-    /// The counts that what was sent and what was asked for can have; any other is none, or one wrong
-    /// reply would spend a day's budget.
-    fn believed(&self, tokens: Tokens) -> Tokens {
+    /// The counts that are possible for what was sent; any other is 0, or one wrong reply would use up a
+    /// day's budget.
+    fn plausible_usage(&self, tokens: TokenUsage) -> TokenUsage {
         let prompt_max = self.prompt_estimate().saturating_mul(PROMPT_SCALE) + COUNT_SLACK;
-        let asked = self.room.or(self.request.max_tokens).map(u64::from);
+        let asked = self.max_tokens.or(self.request.max_tokens).map(u64::from);
         let answer_max = asked.map_or(u64::MAX, |asked| asked * ANSWER_SCALE + COUNT_SLACK);
         let within = |count: u64, most: u64| if count <= most { count } else { 0 };
         let prompt = within(tokens.prompt, prompt_max);
@@ -145,98 +148,117 @@ impl Turns {
         let thinking = within(tokens.thinking, answer_max);
         let sum = prompt.saturating_add(completion).saturating_add(thinking);
         let most = prompt_max.saturating_add(answer_max);
-        Tokens { prompt, completion, thinking, total: within(tokens.total, most).max(sum) }
+        TokenUsage { prompt, completion, thinking, total: within(tokens.total, most).max(sum) }
     }
 
     /// The body to send now.
     pub fn body(&self) -> Vec<u8> {
-        self.api.body(&Ask {
+        self.api.body(&ProviderRequest {
             request: &self.request,
             model: &self.model,
-            max_tokens: self.room.or(self.request.max_tokens),
-            form: self.api.forms().get(self.form).copied().unwrap_or(Form::Told),
+            max_tokens: self.max_tokens.or(self.request.max_tokens),
+            schema_mode: self
+                .api
+                .schema_modes()
+                .get(self.schema_mode)
+                .copied()
+                .unwrap_or(SchemaMode::PromptOnly),
             compact: self.compact,
             correction: self.correction.as_ref(),
         })
     }
 
-    /// Takes in what came back. A rest up to `pause_max` may be waited for. Words that no correction
-    /// made JSON of are the answer where the schema says that they may be.
-    pub fn judge(&mut self, came: Result<Response, Lost>, pause_max: Duration) -> Judged {
-        let judged = self.judge_response(came, pause_max);
-        match (&judged.next, self.words()) {
-            (Next::Failed(_), Some(text)) => {
-                let next = Next::Done { text, json: None, finish: FinishReason::Stop };
-                Judged { next, ..judged }
+    /// Evaluates a response. A retry-after up to `wait_max` may be waited for. Text that a repair prompt
+    /// did not turn into JSON is the answer where the schema accepts text.
+    pub fn evaluate(
+        &mut self,
+        received: Result<HttpResponse, NoResponse>,
+        wait_max: Duration,
+    ) -> EvaluatedResponse {
+        let evaluated = self.evaluate_response(received, wait_max);
+        match (&evaluated.next, self.plain_text()) {
+            (NextStep::Failed(_), Some(text)) => {
+                let next = NextStep::Done { text, json: None, finish: FinishReason::Stop };
+                EvaluatedResponse { next, ..evaluated }
             }
-            _ => judged,
+            _ => evaluated,
         }
     }
 
-    /// Plain text in place of the JSON that was asked for, where that is an answer too.
-    fn words(&self) -> Option<String> {
-        let takes_words = self.request.schema.as_ref().is_some_and(|schema| schema.takes_words());
-        let told = self.correction.as_ref().filter(|_| takes_words)?;
-        text::is_words(&told.answer).then(|| told.answer.clone())
+    /// Plain text in place of the requested JSON, where the schema accepts it.
+    fn plain_text(&self) -> Option<String> {
+        let takes_words = self.request.schema.as_ref().is_some_and(|schema| schema.accepts_text());
+        let repair = self.correction.as_ref().filter(|_| takes_words)?;
+        text::is_plain_text(&repair.answer).then(|| repair.answer.clone())
     }
 
-    fn judge_response(&mut self, came: Result<Response, Lost>, pause_max: Duration) -> Judged {
-        let response = match came {
+    fn evaluate_response(
+        &mut self,
+        received: Result<HttpResponse, NoResponse>,
+        wait_max: Duration,
+    ) -> EvaluatedResponse {
+        let response = match received {
             Ok(response) => response,
-            Err(Lost { failure, is_stale }) if is_stale && !self.resent => {
+            Err(NoResponse { failure, is_stale }) if is_stale && !self.resent => {
                 self.resent = true;
-                return Judged::again(failure, Tokens::default());
+                return EvaluatedResponse::again(failure, TokenUsage::default());
             }
-            Err(Lost { failure, .. }) => return Judged::failed(failure, Tokens::default()),
+            Err(NoResponse { failure, .. }) => {
+                return EvaluatedResponse::failed(failure, TokenUsage::default());
+            }
         };
         match response.status {
             200..=299 => match self.api.reply(&response.body) {
-                Ok(reply) => self.judge_reply(reply),
-                Err(failure) => Judged::failed(failure, Tokens::default()),
+                Ok(reply) => self.evaluate_reply(reply),
+                Err(failure) => EvaluatedResponse::failed(failure, TokenUsage::default()),
             },
             429 => {
-                let said = response.retry_after.or_else(|| retry_info::rest(&response.body));
-                self.judge_limit(said, pause_max)
+                let said = response.retry_after.or_else(|| retry_info::retry_after(&response.body));
+                self.evaluate_rate_limit(said, wait_max)
             }
             status => {
-                let key = self.key.as_ref().map(Secret::reveal);
-                let failure = Failure::Http { status, said: excerpt(&response.body, key) };
+                let key = self.key.as_ref().map(ApiKey::reveal);
+                let failure = FailureKind::Http { status, message: excerpt(&response.body, key) };
                 let others = self.request.schema.is_some()
-                    && self.form + 1 < self.api.forms().len()
-                    && refuses_form(status, &response.body);
+                    && self.schema_mode + 1 < self.api.schema_modes().len()
+                    && refuses_schema_mode(status, &response.body);
                 if !others {
-                    return Judged::failed(failure, Tokens::default());
+                    return EvaluatedResponse::failed(failure, TokenUsage::default());
                 }
-                self.form += 1;
-                Judged::again(failure, Tokens::default())
+                self.schema_mode += 1;
+                EvaluatedResponse::again(failure, TokenUsage::default())
             }
         }
     }
 
-    fn judge_limit(&mut self, retry_after: Option<Duration>, pause_max: Duration) -> Judged {
-        let failure = Failure::RateLimited { retry_after };
+    fn evaluate_rate_limit(
+        &mut self,
+        retry_after: Option<Duration>,
+        wait_max: Duration,
+    ) -> EvaluatedResponse {
+        let failure = FailureKind::RateLimited { retry_after };
         match retry_after {
-            Some(after) if !self.paused && after < pause_max => {
-                self.paused = true;
-                Judged::again(failure, Tokens::default())
+            Some(after) if !self.waited_out && after < wait_max => {
+                self.waited_out = true;
+                EvaluatedResponse::again(failure, TokenUsage::default())
             }
-            _ => Judged::failed(failure, Tokens::default()),
+            _ => EvaluatedResponse::failed(failure, TokenUsage::default()),
         }
     }
 
-    fn judge_reply(&mut self, reply: Reply) -> Judged {
-        let Reply { text, finish, tokens } = reply;
-        let tokens = self.believed(tokens);
+    fn evaluate_reply(&mut self, reply: ProviderReply) -> EvaluatedResponse {
+        let ProviderReply { text, finish, tokens } = reply;
+        let tokens = self.plausible_usage(tokens);
         if finish == FinishReason::ContentFilter {
-            return Judged::failed(Failure::Filtered, tokens);
+            return EvaluatedResponse::failed(FailureKind::Filtered, tokens);
         }
         let Some(schema) = self.request.schema.clone() else {
-            return self.judge_text(text, finish, tokens);
+            return self.evaluate_text(text, finish, tokens);
         };
         let json = text::json(&text);
         let lost = json.is_none() && text::lost_in_white_space(&text);
         if finish == FinishReason::Length || lost {
-            return self.judge_truncated(tokens, lost);
+            return self.evaluate_truncated(tokens, lost);
         }
         let problem = match &json {
             _ if text.len() > JSON_BYTES_MAX => {
@@ -247,56 +269,82 @@ impl Turns {
             Some(json) => schema.validate(json).err().map(|violations| violations.to_string()),
         };
         match problem {
-            None => Judged { next: Next::Done { text, json, finish }, failure: None, tokens },
-            Some(problem) => self.judge_violation(text, problem, tokens),
+            None => EvaluatedResponse {
+                next: NextStep::Done { text, json, finish },
+                failure: None,
+                tokens,
+            },
+            Some(problem) => self.evaluate_violation(text, problem, tokens),
         }
     }
 
     /// Without a schema, text that ends early is an answer; no text at all is none.
-    fn judge_text(&mut self, text: String, finish: FinishReason, tokens: Tokens) -> Judged {
+    fn evaluate_text(
+        &mut self,
+        text: String,
+        finish: FinishReason,
+        tokens: TokenUsage,
+    ) -> EvaluatedResponse {
         if finish == FinishReason::Length && text::fades_out(&text) {
-            return self.judge_truncated(tokens, false);
+            return self.evaluate_truncated(tokens, false);
         }
         if text.trim().is_empty() {
-            return Judged::failed(Failure::Empty, tokens);
+            return EvaluatedResponse::failed(FailureKind::Empty, tokens);
         }
-        Judged { next: Next::Done { text, json: None, finish }, failure: None, tokens }
+        EvaluatedResponse {
+            next: NextStep::Done { text, json: None, finish },
+            failure: None,
+            tokens,
+        }
     }
 
-    fn judge_truncated(&mut self, tokens: Tokens, lost: bool) -> Judged {
-        if self.room.is_some() {
-            return Judged::failed(Failure::Truncated, tokens);
+    fn evaluate_truncated(&mut self, tokens: TokenUsage, lost: bool) -> EvaluatedResponse {
+        if self.max_tokens.is_some() {
+            return EvaluatedResponse::failed(FailureKind::Truncated, tokens);
         }
         let had = self.request.max_tokens.or_else(|| {
             let counted = tokens.completion.saturating_add(tokens.thinking);
             u32::try_from(counted).ok().filter(|counted| *counted > 0)
         });
-        let more = had.map_or(ROOM_UNKNOWN, |had| had.saturating_mul(2).saturating_add(256));
-        self.room = Some(more.min(ROOM_MAX).max(self.request.max_tokens.unwrap_or(0)));
+        let more = had.map_or(MAX_TOKENS_UNKNOWN, |had| had.saturating_mul(2).saturating_add(256));
+        self.max_tokens =
+            Some(more.min(MAX_TOKENS_RETRY).max(self.request.max_tokens.unwrap_or(0)));
         self.compact |= lost;
-        Judged::again(Failure::Truncated, tokens)
+        EvaluatedResponse::again(FailureKind::Truncated, tokens)
     }
 
-    fn judge_violation(&mut self, answer: String, problem: String, tokens: Tokens) -> Judged {
+    fn evaluate_violation(
+        &mut self,
+        answer: String,
+        problem: String,
+        tokens: TokenUsage,
+    ) -> EvaluatedResponse {
         // No answer at all is another class than a wrong one, and as worth another try.
         let is_empty = answer.trim().is_empty();
-        let failure =
-            if is_empty { Failure::Empty } else { Failure::Schema { problem: problem.clone() } };
+        let failure = if is_empty {
+            FailureKind::Empty
+        } else {
+            FailureKind::Schema { problem: problem.clone() }
+        };
         // An answer that is too long to read is too long to send back.
         if !self.may_correct || self.correction.is_some() || answer.len() > JSON_BYTES_MAX {
-            return Judged::failed(failure, tokens);
+            return EvaluatedResponse::failed(failure, tokens);
         }
-        self.correction = Some(Correction { answer, problem });
-        Judged::again(failure, tokens)
+        self.correction = Some(RepairPrompt { answer, problem });
+        EvaluatedResponse::again(failure, tokens)
     }
 }
 
-impl Judged {
-    fn failed(failure: Failure, tokens: Tokens) -> Judged {
-        Judged { next: Next::Failed(failure.clone()), failure: Some(failure), tokens }
+impl EvaluatedResponse {
+    fn failed(failure: FailureKind, tokens: TokenUsage) -> EvaluatedResponse {
+        EvaluatedResponse {
+            next: NextStep::Failed(failure.clone()),
+            failure: Some(failure),
+            tokens,
+        }
     }
 
-    fn again(failure: Failure, tokens: Tokens) -> Judged {
-        Judged { next: Next::Again, failure: Some(failure), tokens }
+    fn again(failure: FailureKind, tokens: TokenUsage) -> EvaluatedResponse {
+        EvaluatedResponse { next: NextStep::Again, failure: Some(failure), tokens }
     }
 }

@@ -109,7 +109,7 @@ impl fmt::Debug for OutputSchema {
 impl OutputSchema {
     /// The same for backends, where an answer need only match `judge`: what is beyond a bound is
     /// mended by its reader, and not asked for again.
-    pub fn judged_by(self, judge: Value) -> Result<OutputSchema, SchemaError> {
+    pub fn validated_by(self, judge: Value) -> Result<OutputSchema, SchemaError> {
         let OutputSchema { validator, .. } = OutputSchema::compile(judge)?;
         Ok(OutputSchema { validator, ..self })
     }
@@ -141,12 +141,12 @@ impl OutputSchema {
 
     /// The same for a reader who takes plain words where a model gives no JSON.
     #[must_use]
-    pub fn or_words(self) -> OutputSchema {
+    pub fn or_text(self) -> OutputSchema {
         OutputSchema { takes_words: true, ..self }
     }
 
     /// Plain words are an answer too, where there is no JSON.
-    pub fn takes_words(&self) -> bool {
+    pub fn accepts_text(&self) -> bool {
         self.takes_words
     }
 

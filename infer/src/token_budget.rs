@@ -1,23 +1,23 @@
-//! Budget that pays the requests to a model, and its owner.
+//! Token budget that requests to a model are charged to.
 
 use std::sync::Arc;
 
-/// Tokens that may be spent. Called from the task that asks: must not block.
-pub trait Purse: Send + Sync {
-    /// The principal that pays: its asks may be what a backend fails on.
-    fn payer(&self) -> Arc<str>;
+/// Tokens that may be spent. Called from the requester's task: must not block.
+pub trait TokenBudget: Send + Sync {
+    /// The principal that is charged.
+    fn principal(&self) -> Arc<str>;
 
     /// Sets aside what the next request is expected to take; `false` where there is not as much, and
     /// then it is not sent.
     fn reserve(&self, tokens: u64) -> bool;
 
-    /// Pays what the request took that was reserved for.
-    fn spend(&self, tokens: u64);
+    /// Charges what the request took that was reserved for.
+    fn commit(&self, tokens: u64);
 }
 
-/// Pays everything, for nobody in particular.
-impl Purse for () {
-    fn payer(&self) -> Arc<str> {
+/// Unlimited, of no principal.
+impl TokenBudget for () {
+    fn principal(&self) -> Arc<str> {
         "".into()
     }
 
@@ -25,5 +25,5 @@ impl Purse for () {
         true
     }
 
-    fn spend(&self, _: u64) {}
+    fn commit(&self, _: u64) {}
 }

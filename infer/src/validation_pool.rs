@@ -1,7 +1,7 @@
-//! Judges what backends gave: on the spot where that is quick, else on threads of its own.
+//! Validation of responses: in place where that is quick, else on blocking threads.
 //!
-//! Promises that an answer and a schema as large as they may be stall no socket, that judging ends
-//! for whoever waits with its deadline, and that no more is judged at once than there are cores.
+//! Promises that an answer and a schema as large as they may be stall no socket, that a caller
+//! waits no longer than its deadline, and that no more run at once than there are cores.
 
 use std::{
     sync::Arc,
@@ -12,15 +12,15 @@ use std::{
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout_at};
 
 use crate::{
-    http::{Lost, Response},
-    request_retries::{Judged, Turns},
+    http::{HttpResponse, NoResponse},
+    request_retries::{EvaluatedResponse, RequestRetries},
 };
 
-/// Longest response, and longest schema, that are judged on the spot: well under a millisecond.
+/// Longest response, and longest schema, that are validated in place: well under a millisecond.
 const QUICK_RESPONSE_BYTES: usize = 16 * 1024;
 const QUICK_SCHEMA_BYTES: usize = 4 * 1024;
 
-/// Permits for responses that are judged at once.
+/// Permits for concurrent validations.
 #[derive(Debug)]
 pub(crate) struct Judges(Arc<Semaphore>);
 
@@ -31,27 +31,27 @@ impl Default for Judges {
 }
 
 impl Judges {
-    /// Judges `came` by `turns`; `None` where that is not done by `deadline`.
-    pub async fn judge(
+    /// Evaluates `received` with `retries`; `None` where that is not done by `deadline`.
+    pub async fn validate(
         &self,
-        mut turns: Turns,
-        came: Result<Response, Lost>,
+        mut retries: RequestRetries,
+        received: Result<HttpResponse, NoResponse>,
         pause_max: Duration,
         deadline: Instant,
-    ) -> Option<(Turns, Judged)> {
-        let response_bytes = came.as_ref().map_or(0, |response| response.body.len());
-        let schema_bytes = turns.request().schema.as_ref().map_or(0, |schema| schema.bytes());
+    ) -> Option<(RequestRetries, EvaluatedResponse)> {
+        let response_bytes = received.as_ref().map_or(0, |response| response.body.len());
+        let schema_bytes = retries.request().schema.as_ref().map_or(0, |schema| schema.bytes());
         if response_bytes <= QUICK_RESPONSE_BYTES && schema_bytes <= QUICK_SCHEMA_BYTES {
-            let judged = turns.judge(came, pause_max);
-            return Some((turns, judged));
+            let evaluated = retries.evaluate(received, pause_max);
+            return Some((retries, evaluated));
         }
-        let judging = async {
-            let seat = Arc::clone(&self.0).acquire_owned().await.ok()?;
-            // Whoever waits may leave; the seat is free when the work is done.
+        let validating = async {
+            let permit = Arc::clone(&self.0).acquire_owned().await.ok()?;
+            // The caller may leave; the permit is released when the work is done.
             let work = spawn_blocking(move || {
-                let judged = turns.judge(came, pause_max);
-                drop(seat);
-                (turns, judged)
+                let evaluated = retries.evaluate(received, pause_max);
+                drop(permit);
+                (retries, evaluated)
             });
             match work.await {
                 Ok(done) => Some(done),
@@ -62,34 +62,24 @@ impl Judges {
                 },
             }
         };
-        timeout_at(deadline.into(), judging).await.ok().flatten()
+        timeout_at(deadline.into(), validating).await.ok().flatten()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Request, config::Api, request_retries::Next};
+    use crate::{InferenceRequest, config::ApiProtocol, request_retries::NextStep};
 
-    fn turns() -> Turns {
-        let request = Request {
-            model: "m".to_owned(),
-            prompt: "?".to_owned(),
-            images: Vec::new(),
-            max_tokens: None,
-            temperature: None,
-            timeout: None,
-            schema: None,
-            primary: None,
-            allow_fallback: true,
-        };
-        Turns::new(Api::Openai(None), Arc::new(request), "m")
+    fn retries() -> RequestRetries {
+        let request = InferenceRequest::new("m", "?");
+        RequestRetries::new(ApiProtocol::Openai(None), Arc::new(request), "m")
     }
 
-    fn reply(length: usize) -> Result<Response, Lost> {
+    fn reply(length: usize) -> Result<HttpResponse, NoResponse> {
         let text = "x".repeat(length);
         let body = serde_json::json!({"choices": [{"message": {"content": text}}]}).to_string();
-        Ok(Response { status: 200, retry_after: None, body: body.into_bytes() })
+        Ok(HttpResponse { status: 200, retry_after: None, body: body.into_bytes() })
     }
 
     #[tokio::test]
@@ -97,16 +87,18 @@ mod tests {
         let soon = || Instant::now() + Duration::from_millis(20);
         let long = Instant::now() + Duration::from_secs(60);
         let full = Judges(Arc::new(Semaphore::new(0)));
-        let judged = |found: Option<(Turns, Judged)>| found.map(|(_, judged)| judged.next);
-        let large = || (turns(), reply(QUICK_RESPONSE_BYTES));
-        let (asked, came) = large();
-        assert_eq!(judged(full.judge(asked, came, Duration::ZERO, soon()).await), None);
-        let quick = judged(full.judge(turns(), reply(1), Duration::ZERO, soon()).await);
-        assert!(matches!(quick, Some(Next::Done { .. })), "{quick:?}");
-        let ((asked, came), free) = (large(), Judges::default());
+        let evaluated = |found: Option<(RequestRetries, EvaluatedResponse)>| {
+            found.map(|(_, evaluated)| evaluated.next)
+        };
+        let large = || (retries(), reply(QUICK_RESPONSE_BYTES));
+        let (asked, received) = large();
+        assert_eq!(evaluated(full.validate(asked, received, Duration::ZERO, soon()).await), None);
+        let quick = evaluated(full.validate(retries(), reply(1), Duration::ZERO, soon()).await);
+        assert!(matches!(quick, Some(NextStep::Done { .. })), "{quick:?}");
+        let ((asked, received), free) = (large(), Judges::default());
         let seats = free.0.available_permits();
-        let found = judged(free.judge(asked, came, Duration::ZERO, long).await);
-        assert!(matches!(found, Some(Next::Done { .. })), "{found:?}");
+        let found = evaluated(free.validate(asked, received, Duration::ZERO, long).await);
+        assert!(matches!(found, Some(NextStep::Done { .. })), "{found:?}");
         assert_eq!(free.0.available_permits(), seats);
     }
 }

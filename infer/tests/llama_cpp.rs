@@ -12,8 +12,8 @@ mod skip;
 use std::{sync::Arc, time::Duration};
 
 use infer::{
-    Answer, Backends, Chain, Failure, FinishReason, Image, InferError, OutputSchema, ProviderKind,
-    Request,
+    BackendChain, BackendConfigs, Completion, FailureKind, FinishReason, InferError,
+    InferenceRequest, OutputSchema, PromptImage, ProviderKind,
 };
 use serde_json::{Value, json};
 
@@ -28,29 +28,29 @@ fn long() -> String {
 }
 
 /// A grey picture of 16 x 16.
-fn picture() -> Image {
+fn picture() -> PromptImage {
     let jpeg = include_bytes!("grey.jpg").as_slice().into();
-    Image { jpeg, caption: "At 0.000 s:".to_owned() }
+    PromptImage { jpeg, caption: "At 0.000 s:".to_owned() }
 }
 
 /// A chain of llama.cpp that wants `key`, with a `more` line of its own.
-fn chain(models: &ModelServer, key: &str, more: &str) -> Chain {
+fn chain(models: &ModelServer, key: &str, more: &str) -> BackendChain {
     chain_after(models, "", &format!("api_key = \"{key}\"\n{more}"))
 }
 
 /// A chain of the backends in `before`, then llama.cpp with `more`.
-fn chain_after(models: &ModelServer, before: &str, more: &str) -> Chain {
+fn chain_after(models: &ModelServer, before: &str, more: &str) -> BackendChain {
     let text = format!(
         "{before}\n[[backends]]\nname = \"noise\"\ntype = \"openai_compat\"\nbase_url = \"{}\"\n\
          model = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 9\n{more}\n",
         models.url()
     );
-    let configs = Backends::parse("backends.toml", &text, &|_| None).expect("backends");
+    let configs = BackendConfigs::parse("backends.toml", &text, &|_| None).expect("backends");
     // Another test of this process may have put it there.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let roots = rustls::RootCertStore::empty();
     let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    Chain::new(configs, tls, |_| None).expect("a chain")
+    BackendChain::new(configs, tls, |_| None).expect("a chain")
 }
 
 fn schema() -> Arc<OutputSchema> {
@@ -67,22 +67,15 @@ fn schema() -> Arc<OutputSchema> {
     Arc::new(OutputSchema::compile(schema).expect("a schema"))
 }
 
-fn request() -> Request {
-    Request {
-        model: MODEL.to_owned(),
-        prompt: "What is there?".to_owned(),
-        images: Vec::new(),
-        max_tokens: None,
-        temperature: None,
+fn request() -> InferenceRequest {
+    InferenceRequest {
         timeout: Some(Duration::from_secs(60)),
-        schema: None,
-        primary: None,
-        allow_fallback: true,
+        ..InferenceRequest::new(MODEL, "What is there?")
     }
 }
 
 /// The only attempt's answer, its tokens counted.
-async fn answered(chain: &Chain, request: &Request) -> Answer {
+async fn answered(chain: &BackendChain, request: &InferenceRequest) -> Completion {
     let answer = chain.infer(request, &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.attempts), ("noise", 1), "{answer:?}");
     assert!(answer.tokens.prompt > 0 && answer.tokens.completion > 0, "{answer:?}");
@@ -91,14 +84,14 @@ async fn answered(chain: &Chain, request: &Request) -> Answer {
 }
 
 /// The answer is the JSON that [`schema`] asks for, and nothing beside it.
-fn assert_structured(answer: &Answer) {
+fn assert_structured(answer: &Completion) {
     let json = answer.json.as_ref().expect("structured");
     assert_eq!(schema().validate(json), Ok(()), "{json}");
     assert_eq!(serde_json::from_str::<Value>(&answer.text).ok().as_ref(), Some(json));
 }
 
 /// Failure of the only backend.
-async fn failure(chain: &Chain, request: &Request) -> Failure {
+async fn failure(chain: &BackendChain, request: &InferenceRequest) -> FailureKind {
     match chain.infer(request, &()).await {
         Err(InferError::Failed(mut failed)) if failed.len() == 1 => failed.remove(0).failure,
         other => panic!("not one failure: {other:?}"),
@@ -111,11 +104,11 @@ async fn words_end_by_themselves_or_where_they_must() {
     let Some(models) = ModelServer::start(name, 0) else { return };
     let chain = chain(&models, KEY, "");
     for temperature in [None, Some(0.0), Some(2.0)] {
-        let whole = answered(&chain, &Request { temperature, ..request() }).await;
+        let whole = answered(&chain, &InferenceRequest { temperature, ..request() }).await;
         assert_eq!((whole.finish, &whole.json), (FinishReason::Stop, &None), "{temperature:?}");
         assert!(!whole.text.is_empty(), "{temperature:?}");
     }
-    let cut = answered(&chain, &Request { max_tokens: Some(2), ..request() }).await;
+    let cut = answered(&chain, &InferenceRequest { max_tokens: Some(2), ..request() }).await;
     assert_eq!((cut.finish, cut.tokens.completion), (FinishReason::Length, 2));
 }
 
@@ -130,7 +123,7 @@ async fn a_schema_is_kept_with_and_without_pictures_and_reasoning() {
             let mut counted = 0;
             for pictures in [0, 1, 4] {
                 let images = vec![picture(); pictures];
-                let asked = Request { images, schema: Some(schema()), ..request() };
+                let asked = InferenceRequest { images, schema: Some(schema()), ..request() };
                 let answer = answered(&chain, &asked).await;
                 assert_structured(&answer);
                 assert!(answer.tokens.prompt > counted, "pictures are tokens: {answer:?}");
@@ -150,7 +143,7 @@ async fn more_at_once_than_it_has_slots_get_their_own_answers() {
         let chain = Arc::clone(&chain);
         asked.spawn(async move {
             let prompt = "n".repeat(length);
-            let request = Request { prompt, schema: Some(schema()), ..request() };
+            let request = InferenceRequest { prompt, schema: Some(schema()), ..request() };
             (length, answered(&chain, &request).await)
         });
     }
@@ -167,22 +160,22 @@ async fn more_at_once_than_it_has_slots_get_their_own_answers() {
 async fn refusals_are_told_by_status_and_hold_no_key() {
     let name = "refusals_are_told_by_status_and_hold_no_key";
     let Some(models) = ModelServer::start(name, 0) else { return };
-    let no_picture = Image { jpeg: b"no picture".as_slice().into(), caption: String::new() };
+    let no_picture = PromptImage { jpeg: b"no picture".as_slice().into(), caption: String::new() };
     let rows = [
-        ("too long", KEY, Request { prompt: long(), ..request() }, 400),
+        ("too long", KEY, InferenceRequest { prompt: long(), ..request() }, 400),
         (
             "too long, structured",
             KEY,
-            Request { prompt: long(), schema: Some(schema()), ..request() },
+            InferenceRequest { prompt: long(), schema: Some(schema()), ..request() },
             400,
         ),
-        ("no picture", KEY, Request { images: vec![no_picture], ..request() }, 400),
+        ("no picture", KEY, InferenceRequest { images: vec![no_picture], ..request() }, 400),
         ("wrong key", "another-key", request(), 401),
     ];
     for (case, key, request, status) in rows {
         let found = failure(&chain(&models, key, ""), &request).await;
         assert!(
-            matches!(&found, Failure::Http { status: told, .. } if *told == status),
+            matches!(&found, FailureKind::Http { status: told, .. } if *told == status),
             "{case}: {found}"
         );
         assert!(!format!("{found} {found:?}").contains(key), "{case}: {found}");
@@ -201,7 +194,7 @@ async fn it_stands_in_for_a_backend_that_is_not_there() {
         free.expect("a port")
     );
     let chain = chain_after(&models, &gone, &format!("api_key = \"{KEY}\""));
-    let asked = Request { primary: Some(ProviderKind::Vllm), ..request() };
+    let asked = InferenceRequest { primary: Some(ProviderKind::Vllm), ..request() };
     let answer = chain.infer(&asked, &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.fallback_used), ("noise", true), "{answer:?}");
     let reached = |name: &str| (name == "noise", name.to_owned());
@@ -209,6 +202,6 @@ async fn it_stands_in_for_a_backend_that_is_not_there() {
     let found: Vec<_> =
         probes.iter().map(|probe| (probe.reachable, probe.name.to_string())).collect();
     assert_eq!(found, [reached("gone"), reached("noise")]);
-    let alone = Request { allow_fallback: false, ..asked };
-    assert_eq!(failure(&chain, &alone).await, Failure::Refused);
+    let alone = InferenceRequest { allow_fallback: false, ..asked };
+    assert_eq!(failure(&chain, &alone).await, FailureKind::Refused);
 }

@@ -5,7 +5,7 @@
 use std::{collections::HashSet, thread, time::Instant};
 
 use media::{RunId, Seq};
-use search::{Index, Limits, Needle};
+use search::{FoldedPattern, IndexLimits, SearchIndex};
 
 const DESCRIPTIONS: u64 = 1_000_000;
 const RUNS: u64 = 1000;
@@ -39,8 +39,8 @@ fn main() {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     println!("{DESCRIPTIONS} descriptions, {RUNS} runs, {threads} threads, {ROUNDS} rounds");
     for (name, memory_bytes) in [("memory", 1 << 30), ("file", 8 << 20)] {
-        let limits = Limits { memory_bytes, chunk_bytes: 1 << 20 };
-        let mut index = Index::new(limits, &dir.path().join("cache")).expect("a file");
+        let limits = IndexLimits { memory_bytes, chunk_bytes: 1 << 20 };
+        let mut index = SearchIndex::new(limits, &dir.path().join("cache")).expect("a file");
         let started = Instant::now();
         for number in 0..DESCRIPTIONS {
             let (run, seq) = (run(number * RUNS / DESCRIPTIONS), Seq(number + 1));
@@ -53,7 +53,7 @@ fn main() {
             let mut hits = 0;
             for _ in 0..ROUNDS {
                 let runs: HashSet<RunId> = (0..RUNS).map(run).collect();
-                let needle = Needle::new(query).expect("not empty");
+                let needle = FoldedPattern::new(query).expect("not empty");
                 let started = Instant::now();
                 let scan = index.scan("alice", runs, needle, 50);
                 thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn main() {
                         thread::Builder::new().spawn_scoped(scope, work).expect("a thread");
                     }
                 });
-                hits = scan.found().total_hits;
+                hits = scan.result().total_hits;
                 times.push(started.elapsed());
             }
             times.sort_unstable();

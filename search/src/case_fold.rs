@@ -31,14 +31,14 @@ pub(crate) fn fold_into(text: &str, out: &mut Vec<u8>) {
 
 /// Text to find, folded once.
 #[derive(Clone, Debug)]
-pub struct Needle(Finder<'static>);
+pub struct FoldedPattern(Finder<'static>);
 
-impl Needle {
-    /// The needle of `query`; `None` when it is empty and would be everywhere.
-    pub fn new(query: &str) -> Option<Needle> {
+impl FoldedPattern {
+    /// The pattern of `query`; `None` when it is empty and would be everywhere.
+    pub fn new(query: &str) -> Option<FoldedPattern> {
         let mut folded = Vec::with_capacity(query.len());
         fold_into(query, &mut folded);
-        (!folded.is_empty()).then(|| Needle(Finder::new(&folded).into_owned()))
+        (!folded.is_empty()).then(|| FoldedPattern(Finder::new(&folded).into_owned()))
     }
 
     /// Returns its first position in folded text.
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_empty_query_is_no_needle() {
-        assert!(Needle::new("").is_none());
-        assert_eq!(Needle::new("ß").map(|needle| needle.folded_len()), Some(2));
+        assert!(FoldedPattern::new("").is_none());
+        assert_eq!(FoldedPattern::new("ß").map(|pattern| pattern.folded_len()), Some(2));
     }
 }

@@ -1,6 +1,6 @@
 //! The part of an original text around a match in its folded form.
 
-use crate::case_fold::{Needle, folded};
+use crate::case_fold::{FoldedPattern, folded};
 
 /// Most bytes of the text on each side of the match.
 pub const CONTEXT_BYTES: usize = 80;
@@ -10,11 +10,11 @@ pub const CONTEXT_BYTES: usize = 80;
 /// Every character that the match touches is in it, whole. Of longer texts at most
 /// [`CONTEXT_BYTES`] bytes before and after the match are kept, cut between characters.
 /// Without a match it is the beginning of the text.
-pub fn excerpt<'a>(text: &'a str, needle: &Needle) -> &'a str {
+pub fn excerpt<'a>(text: &'a str, pattern: &FoldedPattern) -> &'a str {
     let mut all = Vec::with_capacity(text.len());
     crate::case_fold::fold_into(text, &mut all);
-    let at = needle.find(&all);
-    let (start, end) = at.map_or((0, 0), |at| original(text, at, at + needle.folded_len()));
+    let at = pattern.find(&all);
+    let (start, end) = at.map_or((0, 0), |at| original(text, at, at + pattern.folded_len()));
     let (least, most) = (start.saturating_sub(CONTEXT_BYTES), end + CONTEXT_BYTES);
     let from = (least..start).find(|at| text.is_char_boundary(*at)).unwrap_or(start);
     let to = (end..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str, query: &str) -> String {
-        excerpt(text, &Needle::new(query).expect("not empty")).to_owned()
+        excerpt(text, &FoldedPattern::new(query).expect("not empty")).to_owned()
     }
 
     #[test]

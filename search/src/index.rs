@@ -1,4 +1,4 @@
-//! The index: a shelf of chunks for every owner, the oldest of them in the cache file.
+//! The index: chunks of every owner, the oldest of them in the cache file.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,11 +8,13 @@ use std::{
 
 use media::{RunId, Seq};
 
-use crate::{case_fold::Needle, chunk::Chunk, error::SearchError, scan::Scan, spill::Spill};
+use crate::{
+    case_fold::FoldedPattern, chunk::IndexChunk, error::SearchError, scan::Scan, spill::SpillFile,
+};
 
 /// Limits of the memory of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct IndexLimits {
     /// Bytes of memory above which the oldest chunks move to the cache file.
     ///
     /// On top come 24 bytes a run of each chunk there, and a chunk for every thread that scans.
@@ -23,25 +25,25 @@ pub struct Limits {
 
 /// The chunks of one owner, oldest first.
 #[derive(Default)]
-struct Shelf {
-    chunks: Vec<Arc<Chunk>>,
+struct OwnerChunks {
+    chunks: Vec<Arc<IndexChunk>>,
     /// Positions of the runs of the last chunk in its list.
     numbers: HashMap<RunId, u32>,
 }
 
 /// Every description, by owner.
-pub struct Index {
-    limits: Limits,
-    spill: Arc<Spill>,
-    shelves: HashMap<Box<str>, Shelf>,
+pub struct SearchIndex {
+    limits: IndexLimits,
+    spill: Arc<SpillFile>,
+    owners: HashMap<Box<str>, OwnerChunks>,
     memory_bytes: usize,
 }
 
-impl Index {
+impl SearchIndex {
     /// An empty index whose cache file is made at `path` and loses its name at once.
-    pub fn new(limits: Limits, path: &Path) -> Result<Index, SearchError> {
-        let spill = Spill::create(path)?;
-        Ok(Index { limits, spill, shelves: HashMap::new(), memory_bytes: 0 })
+    pub fn new(limits: IndexLimits, path: &Path) -> Result<SearchIndex, SearchError> {
+        let spill = SpillFile::create(path)?;
+        Ok(SearchIndex { limits, spill, owners: HashMap::new(), memory_bytes: 0 })
     }
 
     /// Memory that chunks take, in bytes.
@@ -63,23 +65,24 @@ impl Index {
         text: &str,
     ) -> Result<(), SearchError> {
         let most = self.limits.chunk_bytes;
-        let shelf = match self.shelves.get_mut(owner) {
-            Some(shelf) => shelf,
-            None => self.shelves.entry(owner.into()).or_default(),
+        let chunks_of = match self.owners.get_mut(owner) {
+            Some(chunks_of) => chunks_of,
+            None => self.owners.entry(owner.into()).or_default(),
         };
-        let has_room = |chunk: &Arc<Chunk>| chunk.text_bytes().is_some_and(|bytes| bytes < most);
-        if !shelf.chunks.last().is_some_and(has_room) {
-            let chunk = Chunk::new();
+        let has_room =
+            |chunk: &Arc<IndexChunk>| chunk.text_bytes().is_some_and(|bytes| bytes < most);
+        if !chunks_of.chunks.last().is_some_and(has_room) {
+            let chunk = IndexChunk::new();
             self.memory_bytes += chunk.bytes();
-            shelf.chunks.push(Arc::new(chunk));
-            shelf.numbers.clear();
+            chunks_of.chunks.push(Arc::new(chunk));
+            chunks_of.numbers.clear();
         }
-        let last = shelf.chunks.last_mut().expect("one with room is there");
+        let last = chunks_of.chunks.last_mut().expect("one with room is there");
         // A scan that reads the chunk keeps it as it is.
         let chunk = Arc::make_mut(last);
         let before = chunk.bytes();
-        let number = chunk.push(run, shelf.numbers.get(&run).copied(), seq, text);
-        shelf.numbers.insert(run, number);
+        let number = chunk.push(run, chunks_of.numbers.get(&run).copied(), seq, text);
+        chunks_of.numbers.insert(run, number);
         if chunk.text_bytes().is_some_and(|bytes| bytes >= most) {
             chunk.seal();
         }
@@ -89,9 +92,9 @@ impl Index {
 
     /// Forgets the descriptions of `runs`.
     pub fn remove(&mut self, owner: &str, runs: &HashSet<RunId>) -> Result<(), SearchError> {
-        let Some(mut shelf) = self.shelves.remove(owner) else { return Ok(()) };
-        let mut kept = Vec::with_capacity(shelf.chunks.len());
-        for chunk in shelf.chunks {
+        let Some(mut chunks_of) = self.owners.remove(owner) else { return Ok(()) };
+        let mut kept = Vec::with_capacity(chunks_of.chunks.len());
+        for chunk in chunks_of.chunks {
             if !chunk.has_any(runs) {
                 kept.push(chunk);
                 continue;
@@ -104,23 +107,30 @@ impl Index {
         }
         if !kept.is_empty() {
             // The last chunk may list its runs in another order now.
-            shelf.numbers.clear();
-            shelf.chunks = kept;
-            self.shelves.insert(owner.into(), shelf);
+            chunks_of.numbers.clear();
+            chunks_of.chunks = kept;
+            self.owners.insert(owner.into(), chunks_of);
         }
         self.make_room()
     }
 
     /// A search of the descriptions of `runs`, which are `owner`'s, telling `limit` hits.
-    pub fn scan(&self, owner: &str, runs: HashSet<RunId>, needle: Needle, limit: usize) -> Scan {
-        let chunks = self.shelves.get(owner).map_or_else(Vec::new, |shelf| shelf.chunks.clone());
-        Scan::new(chunks, runs, needle, limit)
+    pub fn scan(
+        &self,
+        owner: &str,
+        runs: HashSet<RunId>,
+        pattern: FoldedPattern,
+        limit: usize,
+    ) -> Scan {
+        let chunks =
+            self.owners.get(owner).map_or_else(Vec::new, |chunks_of| chunks_of.chunks.clone());
+        Scan::new(chunks, runs, pattern, limit)
     }
 
     /// Moves the oldest blocks to the cache file while memory is over the budget.
     fn make_room(&mut self) -> Result<(), SearchError> {
         while self.memory_bytes > self.limits.memory_bytes {
-            let chunks = self.shelves.values_mut().flat_map(|shelf| &mut shelf.chunks);
+            let chunks = self.owners.values_mut().flat_map(|chunks_of| &mut chunks_of.chunks);
             let oldest = chunks
                 .filter(|chunk| chunk.text_bytes().is_some())
                 .min_by_key(|chunk| chunk.last());

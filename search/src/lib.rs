@@ -14,8 +14,8 @@ mod index;
 mod scan;
 mod spill;
 
-pub use case_fold::Needle;
+pub use case_fold::FoldedPattern;
 pub use error::SearchError;
 pub use excerpt::{CONTEXT_BYTES, excerpt};
-pub use index::{Index, Limits};
-pub use scan::{Found, Hit, Scan};
+pub use index::{IndexLimits, SearchIndex};
+pub use scan::{Scan, ScanHit, ScanResult};

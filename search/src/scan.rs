@@ -11,55 +11,55 @@ use std::{
 use media::{RunId, Seq};
 
 use crate::{
-    case_fold::Needle,
-    chunk::{Block, Chunk, Part},
+    case_fold::FoldedPattern,
+    chunk::{ChunkResult, IndexChunk, TextBlock},
     error::SearchError,
 };
 
-/// A description that has the needle.
+/// A description that contains the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct ScanHit {
     /// Its event.
     pub seq: Seq,
 }
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Descriptions of the runs that were asked for.
+pub struct ScanResult {
+    /// Descriptions of the requested runs.
     pub scanned: u64,
-    /// Of these, how many have the needle.
+    /// Number of them that contain the pattern.
     pub total_hits: u64,
     /// The first of them, in order.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<ScanHit>,
 }
 
-/// A search under way over the chunks as they were when it began.
+/// A search in progress over the chunks as they were when it began.
 pub struct Scan {
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<IndexChunk>>,
     runs: HashSet<RunId>,
-    needle: Needle,
+    pattern: FoldedPattern,
     limit: usize,
     next: AtomicUsize,
     cancelled: AtomicBool,
-    parts: Mutex<Vec<(usize, Part)>>,
+    results: Mutex<Vec<(usize, ChunkResult)>>,
 }
 
 impl Scan {
     pub(crate) fn new(
-        chunks: Vec<Arc<Chunk>>,
+        chunks: Vec<Arc<IndexChunk>>,
         runs: HashSet<RunId>,
-        needle: Needle,
+        pattern: FoldedPattern,
         limit: usize,
     ) -> Scan {
         Scan {
             chunks,
             runs,
-            needle,
+            pattern,
             limit,
             next: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
-            parts: Mutex::default(),
+            results: Mutex::default(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Scan {
     ///
     /// Any number of threads may do so at once.
     pub fn work(&self) -> Result<usize, SearchError> {
-        let mut scratch = Block::default();
+        let mut scratch = TextBlock::default();
         let mut examined = 0;
         while self.step(&mut scratch)? {
             examined += 1;
@@ -90,35 +90,35 @@ impl Scan {
         Ok(examined)
     }
 
-    /// Examines the next chunk; false when there is none or nobody wants to know.
-    fn step(&self, scratch: &mut Block) -> Result<bool, SearchError> {
+    /// Examines the next chunk; false when there is none or it was cancelled.
+    fn step(&self, scratch: &mut TextBlock) -> Result<bool, SearchError> {
         if self.is_cancelled() {
             return Ok(false);
         }
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(chunk) = self.chunks.get(at) else { return Ok(false) };
-        let part = chunk.scan(&self.needle, &self.runs, self.limit, scratch)?;
-        if part.scanned > 0 {
-            self.parts().push((at, part));
+        let result = chunk.scan(&self.pattern, &self.runs, self.limit, scratch)?;
+        if result.scanned > 0 {
+            self.results().push((at, result));
         }
         Ok(true)
     }
 
-    fn parts(&self) -> std::sync::MutexGuard<'_, Vec<(usize, Part)>> {
+    fn results(&self) -> std::sync::MutexGuard<'_, Vec<(usize, ChunkResult)>> {
         // Every change is one push: a panic leaves the list usable.
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the result, once every thread has returned.
-    pub fn found(&self) -> Found {
-        let mut parts = std::mem::take(&mut *self.parts());
-        parts.sort_unstable_by_key(|(at, _)| *at);
-        let mut found = Found::default();
-        for (_, part) in parts {
-            found.scanned += part.scanned;
-            found.total_hits += part.total;
+    pub fn result(&self) -> ScanResult {
+        let mut results = std::mem::take(&mut *self.results());
+        results.sort_unstable_by_key(|(at, _)| *at);
+        let mut found = ScanResult::default();
+        for (_, result) in results {
+            found.scanned += result.scanned;
+            found.total_hits += result.total;
             let room = self.limit - found.hits.len();
-            found.hits.extend(part.hits.into_iter().take(room));
+            found.hits.extend(result.hits.into_iter().take(room));
         }
         found
     }
@@ -132,17 +132,17 @@ mod tests {
     fn a_cancelled_scan_examines_nothing_more() {
         let run = RunId::from_bytes([1; 16]);
         let chunk = |seq| {
-            let mut chunk = Chunk::new();
+            let mut chunk = IndexChunk::new();
             chunk.push(run, None, Seq(seq), "a red car");
             Arc::new(chunk)
         };
-        let needle = Needle::new("RED").expect("not empty");
-        let scan = Scan::new((1..=9).map(chunk).collect(), HashSet::from([run]), needle, 5);
-        let mut scratch = Block::default();
+        let pattern = FoldedPattern::new("RED").expect("not empty");
+        let scan = Scan::new((1..=9).map(chunk).collect(), HashSet::from([run]), pattern, 5);
+        let mut scratch = TextBlock::default();
         assert!(scan.step(&mut scratch).expect("in memory"));
         assert!(scan.step(&mut scratch).expect("in memory"));
         scan.cancel();
         assert_eq!((scan.work().expect("in memory"), scan.chunks()), (0, 9));
-        assert_eq!(scan.found().hits, [Hit { seq: Seq(1) }, Hit { seq: Seq(2) }]);
+        assert_eq!(scan.result().hits, [ScanHit { seq: Seq(1) }, ScanHit { seq: Seq(2) }]);
     }
 }

@@ -15,11 +15,11 @@ use std::{
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::{chunk::Block, error::SearchError};
+use crate::{chunk::TextBlock, error::SearchError};
 
 /// The file and how far it is used.
 #[derive(Debug)]
-pub(crate) struct Spill {
+pub(crate) struct SpillFile {
     file: File,
     end: AtomicU64,
     /// Bytes that spans stand for.
@@ -30,14 +30,14 @@ fn cache(what: &'static str) -> impl Fn(io::Error) -> SearchError {
     move |source| SearchError::Cache { what, source }
 }
 
-impl Spill {
+impl SpillFile {
     /// The cache file at `path`, which nobody else uses; its name is gone on return.
-    pub(crate) fn create(path: &Path) -> Result<Arc<Spill>, SearchError> {
+    pub(crate) fn create(path: &Path) -> Result<Arc<SpillFile>, SearchError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(true);
         let file = options.open(path).map_err(cache("create"))?;
         std::fs::remove_file(path).map_err(cache("create"))?;
-        Ok(Arc::new(Spill { file, end: AtomicU64::new(0), used: AtomicU64::new(0) }))
+        Ok(Arc::new(SpillFile { file, end: AtomicU64::new(0), used: AtomicU64::new(0) }))
     }
 
     /// Bytes in use.
@@ -47,32 +47,32 @@ impl Spill {
 
     /// Appends a block of so many `entries`.
     pub(crate) fn write(
-        self: &Arc<Spill>,
-        block: &Block,
+        self: &Arc<SpillFile>,
+        block: &TextBlock,
         entries: usize,
-    ) -> Result<Span, SearchError> {
+    ) -> Result<SpillRange, SearchError> {
         let bytes = block.write();
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(&bytes, offset).map_err(cache("write"))?;
         self.used.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let checksum = crc32c::crc32c(&bytes);
-        Ok(Span { spill: Arc::clone(self), offset, len: bytes.len(), entries, checksum })
+        Ok(SpillRange { spill: Arc::clone(self), offset, len: bytes.len(), entries, checksum })
     }
 }
 
 /// A block in the cache file; its space is given back when the last user is gone.
 #[derive(Debug)]
-pub(crate) struct Span {
-    spill: Arc<Spill>,
+pub(crate) struct SpillRange {
+    spill: Arc<SpillFile>,
     offset: u64,
     len: usize,
     entries: usize,
     checksum: u32,
 }
 
-impl Span {
+impl SpillRange {
     /// Reads the block into `block`.
-    pub(crate) fn read(&self, block: &mut Block) -> Result<(), SearchError> {
+    pub(crate) fn read(&self, block: &mut TextBlock) -> Result<(), SearchError> {
         let mut bytes = vec![0; self.len];
         self.spill.file.read_exact_at(&mut bytes, self.offset).map_err(cache("read"))?;
         if crc32c::crc32c(&bytes) != self.checksum {
@@ -83,7 +83,7 @@ impl Span {
     }
 }
 
-impl Drop for Span {
+impl Drop for SpillRange {
     fn drop(&mut self) {
         self.spill.used.fetch_sub(self.len as u64, Ordering::Relaxed);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

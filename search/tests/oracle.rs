@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use media::{RunId, Seq};
 use proptest::{collection::vec, prelude::*, sample::select};
-use search::{Found, Hit, Index, Limits, Needle, excerpt};
+use search::{FoldedPattern, IndexLimits, ScanHit, ScanResult, SearchIndex, excerpt};
 
 /// Pieces that texts and queries are made of: folding changes the length of many.
 const PIECES: &[&str] = &[
@@ -63,8 +63,8 @@ fn description() -> impl Strategy<Value = Description> {
     })
 }
 
-fn index_of(all: &[Description], limits: Limits, dir: &std::path::Path) -> Index {
-    let mut index = Index::new(limits, &dir.join("cache")).expect("a file");
+fn index_of(all: &[Description], limits: IndexLimits, dir: &std::path::Path) -> SearchIndex {
+    let mut index = SearchIndex::new(limits, &dir.join("cache")).expect("a file");
     for (at, description) in all.iter().enumerate() {
         let seq = Seq(at as u64 * 3 + 1);
         let Description { owner, run, text } = description;
@@ -83,8 +83,8 @@ fn naive(
     runs: &HashSet<RunId>,
     query: &str,
     limit: usize,
-) -> Found {
-    let mut found = Found::default();
+) -> ScanResult {
+    let mut found = ScanResult::default();
     for (at, description) in all.iter().enumerate() {
         if description.owner != owner || !runs.contains(&description.run) {
             continue;
@@ -93,16 +93,22 @@ fn naive(
         if fold(&description.text).contains(&fold(query)) {
             found.total_hits += 1;
             if found.hits.len() < limit {
-                found.hits.push(Hit { seq: Seq(at as u64 * 3 + 1) });
+                found.hits.push(ScanHit { seq: Seq(at as u64 * 3 + 1) });
             }
         }
     }
     found
 }
 
-fn search(index: &Index, owner: &str, runs: &HashSet<RunId>, query: &str, limit: usize) -> Found {
-    let needle = Needle::new(query).expect("not empty");
-    let scan = index.scan(owner, runs.clone(), needle, limit);
+fn search(
+    index: &SearchIndex,
+    owner: &str,
+    runs: &HashSet<RunId>,
+    query: &str,
+    limit: usize,
+) -> ScanResult {
+    let pattern = FoldedPattern::new(query).expect("not empty");
+    let scan = index.scan(owner, runs.clone(), pattern, limit);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             std::thread::Builder::new()
@@ -110,14 +116,14 @@ fn search(index: &Index, owner: &str, runs: &HashSet<RunId>, query: &str, limit:
                 .expect("a thread");
         }
     });
-    scan.found()
+    scan.result()
 }
 
 /// Everything in memory, some of it in the file, all of it in the file.
-const LIMITS: [Limits; 3] = [
-    Limits { memory_bytes: 1 << 20, chunk_bytes: 64 },
-    Limits { memory_bytes: 2000, chunk_bytes: 64 },
-    Limits { memory_bytes: 0, chunk_bytes: 64 },
+const LIMITS: [IndexLimits; 3] = [
+    IndexLimits { memory_bytes: 1 << 20, chunk_bytes: 64 },
+    IndexLimits { memory_bytes: 2000, chunk_bytes: 64 },
+    IndexLimits { memory_bytes: 0, chunk_bytes: 64 },
 ];
 
 proptest! {
@@ -157,8 +163,8 @@ proptest! {
         before in pieces(0..90), query in pieces(1..5), after in pieces(0..90),
     ) {
         let text = format!("{before}{query}{after}");
-        let needle = Needle::new(&query).expect("not empty");
-        let found = excerpt(&text, &needle);
+        let pattern = FoldedPattern::new(&query).expect("not empty");
+        let found = excerpt(&text, &pattern);
         prop_assert!(text.contains(found));
         prop_assert!(fold(found).contains(&fold(&query)), "{found:?} lacks {query:?}");
         prop_assert!(found.len() <= 2 * search::CONTEXT_BYTES + 3 * fold(&query).len() + 8);
@@ -172,7 +178,8 @@ fn what_is_removed_leaves_memory_and_file() {
     let all: Vec<Description> = (0..200)
         .map(|number| Description { owner: "alice", run: run(number), text: "x".repeat(100) })
         .collect();
-    let mut index = index_of(&all, Limits { memory_bytes: 8000, chunk_bytes: 1000 }, dir.path());
+    let mut index =
+        index_of(&all, IndexLimits { memory_bytes: 8000, chunk_bytes: 1000 }, dir.path());
     assert!(index.memory_bytes() <= 8000 && index.file_bytes() > 10_000, "both are used");
     assert!(!dir.path().join("cache").exists(), "the file has no name");
     let most: HashSet<RunId> = (0..199).map(run).collect();
@@ -192,12 +199,12 @@ fn a_scan_sees_the_index_as_it_was_when_it_began() {
     let all = vec![Description { owner: "alice", run, text: "a red car".to_owned() }; 50];
     for limits in LIMITS {
         let mut index = index_of(&all, limits, dir.path());
-        let needle = Needle::new("RED").expect("not empty");
-        let scan = index.scan("alice", HashSet::from([run]), needle, 500);
+        let pattern = FoldedPattern::new("RED").expect("not empty");
+        let scan = index.scan("alice", HashSet::from([run]), pattern, 500);
         index.insert("alice", run, Seq(1000), "another red car").expect("room on disk");
         index.remove("alice", &HashSet::from([run])).expect("room on disk");
         scan.work().expect("readable");
-        assert_eq!(scan.found().total_hits, 50, "{limits:?}");
+        assert_eq!(scan.result().total_hits, 50, "{limits:?}");
     }
 }
 

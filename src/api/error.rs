@@ -8,7 +8,7 @@ mod sources;
 
 use std::time::Duration;
 
-use ::infer::scheduler::Refused;
+use ::infer::scheduler::AdmissionError;
 use http::StatusCode;
 use media::{ErrorKind, JobId, RunId};
 use timeline::TimelineError;
@@ -269,10 +269,12 @@ impl ApiError {
             ApiError::Search(SearchFailure::Full(_)) => Some(Refusal::Searches),
             ApiError::Stream(_) => Some(Refusal::Streams),
             ApiError::Inference(error) => match error {
-                InferenceError::Refused(Refused::DaySpent { .. }) => Some(Refusal::DayTokens),
-                InferenceError::Refused(Refused::QueueFull { .. } | Refused::TimedOut { .. }) => {
-                    Some(Refusal::Inferences)
+                InferenceError::Refused(AdmissionError::DaySpent { .. }) => {
+                    Some(Refusal::DayTokens)
                 }
+                InferenceError::Refused(
+                    AdmissionError::QueueFull { .. } | AdmissionError::TimedOut { .. },
+                ) => Some(Refusal::Inferences),
                 _ => None,
             },
             _ => None,

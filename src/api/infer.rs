@@ -12,8 +12,8 @@ use std::{
 
 use axum::{Json, extract::State};
 use infer::{
-    Answer, Failed, Failure, FinishReason, Tokens,
-    scheduler::{Class, Refused, Size},
+    BackendError, Completion, FailureKind, FinishReason, TokenUsage,
+    scheduler::{AdmissionError, LimitKind, Priority},
 };
 use media::{RequestId, RunId};
 use serde::Serialize;
@@ -82,8 +82,8 @@ pub struct TokensRecord {
     total_tokens: u64,
 }
 
-impl From<Tokens> for TokensRecord {
-    fn from(tokens: Tokens) -> TokensRecord {
+impl From<TokenUsage> for TokensRecord {
+    fn from(tokens: TokenUsage) -> TokensRecord {
         TokensRecord {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
@@ -94,7 +94,7 @@ impl From<Tokens> for TokensRecord {
 }
 
 impl InferAnswer {
-    fn new(request_id: RequestId, run: Option<RunId>, answer: Answer) -> InferAnswer {
+    fn new(request_id: RequestId, run: Option<RunId>, answer: Completion) -> InferAnswer {
         InferAnswer {
             request_id,
             run_id: run.map(|run| run.to_string()),
@@ -162,14 +162,15 @@ pub async fn infer(
     let asked = asked.await??;
     app.check_open()?;
     let question = Question::accept(&app, &caller, asked).await?;
-    let manner = Manner { class: Class::Live, since, patience: app.inference.wait(), outage: None };
+    let manner =
+        Manner { class: Priority::Live, since, patience: app.inference.wait(), outage: None };
     ask(&app, &caller, question, 0, manner).await.map(Json)
 }
 
 /// Terms on which an answer is waited for.
 #[derive(Clone)]
 struct Manner {
-    class: Class,
+    class: Priority,
     /// Time at which the request came.
     since: Instant,
     /// Longest wait for a permit.
@@ -183,7 +184,7 @@ impl Manner {
     /// without a pause, what is left of a batch would fail within a moment.
     fn pause(&self, error: &InferenceError, question: Try) -> Option<Duration> {
         let InferenceError::Infer(error) = error else { return None };
-        let is_open = |one: &Failed| matches!(one.failure, Failure::Open { .. });
+        let is_open = |one: &BackendError| matches!(one.failure, FailureKind::Open { .. });
         let is_left_alone = error.failed().iter().all(is_open);
         let outage = self.outage.as_ref().filter(|_| is_left_alone)?;
         outage.pause(error.failed(), question, Instant::now())
@@ -200,7 +201,7 @@ async fn ask(
 ) -> Result<InferAnswer, ApiError> {
     let Question { mut request, run, pictures, tokens } = question;
     // A caller's time is for all that it waits for; in a batch the wait is for the others.
-    let is_awaited = manner.class == Class::Live;
+    let is_awaited = manner.class == Priority::Live;
     let whole = request.timeout.filter(|_| is_awaited);
     let deadline = whole.map(|whole| manner.since + whole);
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -256,7 +257,7 @@ async fn ask(
 
 /// The queue is.
 fn is_full(error: &InferenceError) -> bool {
-    matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
+    matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
 }
 
 /// Records the answer on the run's timeline; `None` where the run has ended: the answer is paid
@@ -266,7 +267,7 @@ async fn record(
     run: &Arc<Run>,
     request_id: RequestId,
     prompt_bytes: usize,
-    answer: &Answer,
+    answer: &Completion,
 ) -> Result<Option<RunId>, ApiError> {
     let completed = Event::InferenceCompleted(InferenceCompleted {
         request_id,
@@ -296,10 +297,10 @@ pub fn details(error: &InferenceError) -> Vec<Detail> {
     let field = match error {
         InferenceError::Infer(NotServed { .. }) => "model",
         InferenceError::Infer(NoProvider { .. }) => "primary_provider",
-        InferenceError::Refused(Refused::TooLarge { what, .. }) => match what {
-            Size::Pictures => "images",
-            Size::Tokens | Size::DayTokens => "max_tokens",
-            Size::Answers => "requests",
+        InferenceError::Refused(AdmissionError::TooLarge { what, .. }) => match what {
+            LimitKind::Pictures => "images",
+            LimitKind::Tokens | LimitKind::DayTokens => "max_tokens",
+            LimitKind::Answers => "requests",
         },
         _ => return Vec::new(),
     };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::{extract::State, response::IntoResponse};
 use http::{Extensions, HeaderMap, header};
-use infer::scheduler::Class;
+use infer::scheduler::Priority;
 use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
@@ -73,11 +73,11 @@ impl App {
 impl App {
     fn look_at_inference(&self) {
         let (metrics, load) = (&self.metrics, self.inference.load());
-        metrics.inference_waiting.of(Class::Live).set(load.waiting_live as i64);
-        metrics.inference_waiting.of(Class::Offline).set(load.waiting_offline as i64);
+        metrics.inference_waiting.of(Priority::Live).set(load.waiting_live as i64);
+        metrics.inference_waiting.of(Priority::Offline).set(load.waiting_offline as i64);
         let live = load.in_flight - load.in_flight_offline;
-        metrics.inference_in_flight.of(Class::Live).set(live as i64);
-        metrics.inference_in_flight.of(Class::Offline).set(load.in_flight_offline as i64);
+        metrics.inference_in_flight.of(Priority::Live).set(live as i64);
+        metrics.inference_in_flight.of(Priority::Offline).set(load.in_flight_offline as i64);
         metrics.inference_image_bytes.set(load.image_bytes as i64);
         metrics.inference_tokens_in_flight.set(load.tokens as i64);
     }

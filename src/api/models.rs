@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
-use infer::{Probe, Standing};
+use infer::{ProbeResult, Standing};
 use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -141,8 +141,8 @@ impl EmbeddingRecord {
     }
 }
 
-impl From<&Probe> for ProviderRecord {
-    fn from(probe: &Probe) -> ProviderRecord {
+impl From<&ProbeResult> for ProviderRecord {
+    fn from(probe: &ProbeResult) -> ProviderRecord {
         let millis = |latency: Duration| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
         ProviderRecord {
             name: probe.name.to_string(),
@@ -150,13 +150,13 @@ impl From<&Probe> for ProviderRecord {
             reachable: probe.reachable,
             latency_ms: probe.latency.map(millis),
             last_error: probe.last_error.as_ref().map(ToString::to_string),
-            asked_for: probe.asked_for.clone(),
+            asked_for: probe.upstream_model.clone(),
             lists: probe.models.clone(),
         }
     }
 }
 
-fn model_record(model: Listed<'_>, inference: &Inference, probes: &[Probe]) -> ModelRecord {
+fn model_record(model: Listed<'_>, inference: &Inference, probes: &[ProbeResult]) -> ModelRecord {
     let serving = inference.standing(model.id, probes);
     let of = |standing| serving.iter().filter(move |one| one.standing == standing);
     let available: Vec<String> = of(Standing::Ready).map(|one| one.name.to_string()).collect();

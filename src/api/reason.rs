@@ -5,7 +5,7 @@ mod asked;
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
-use infer::scheduler::Class;
+use infer::scheduler::Priority;
 use media::{Extent, Label, Rate};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -129,7 +129,7 @@ fn asked(
         request_id: caller.request_id,
         principal: run.origin().principal.clone(),
         run: Some(Arc::clone(run)),
-        class: Class::Offline,
+        class: Priority::Offline,
         patience: Some(PATIENCE),
         // By the outage, and without a place.
         waits_out: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
 use media::{RequestId, RunId};
-use search::Needle;
+use search::FoldedPattern;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -30,9 +30,9 @@ pub type SearchLimit = Int<1, 500>;
 pub const SEARCH_DEFAULT: u64 = 50;
 
 /// A query is white space around what is looked for.
-fn needle(value: &Value) -> Result<Needle, Problem> {
+fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
     let query = value.as_str().map(str::trim).filter(|query| query.len() <= QUERY_BYTES_MAX);
-    query.and_then(Needle::new).ok_or_else(|| {
+    query.and_then(FoldedPattern::new).ok_or_else(|| {
         format!(
             "must be a string of 1 to {QUERY_BYTES_MAX} bytes without the white space around it"
         )

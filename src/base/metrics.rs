@@ -12,7 +12,7 @@ mod owners;
 mod process;
 mod remote;
 
-use ::infer::scheduler::Class;
+use ::infer::scheduler::Priority;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::EventKind;
 use transport::webrtc::DropReason;
@@ -154,9 +154,9 @@ series! {
     /// Inferences that were refused before they got a slot, by reason.
     inference_refusals: Counters<RefusedAsk> = Counters::new, "service_inference_refusals_total", "reason";
     /// Inferences that wait for a slot.
-    inference_waiting: Gauges<Class> = Gauges::new, "service_inference_waiting", "class";
+    inference_waiting: Gauges<Priority> = Gauges::new, "service_inference_waiting", "class";
     /// Inferences that hold a slot.
-    inference_in_flight: Gauges<Class> = Gauges::new, "service_inference_in_flight", "class";
+    inference_in_flight: Gauges<Priority> = Gauges::new, "service_inference_in_flight", "class";
     /// Bytes of the pictures of inferences that hold a slot.
     inference_image_bytes: IntGauge = family::gauge, "service_inference_image_bytes";
     /// Tokens that inferences with a slot are expected to take.

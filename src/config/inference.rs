@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use infer::{BackendConfig, Backends, BaseUrl, scheduler::Limits};
+use infer::{BackendConfig, BackendConfigs, BaseUrl, scheduler::AdmissionLimits};
 use timeline::held::FileError;
 
 use super::{Vars, text_of, whole};
@@ -17,11 +17,11 @@ pub(super) fn inference(vars: &mut Vars) -> InferenceConfig {
     InferenceConfig { backends: backends(vars), limits: limits(vars), outage }
 }
 
-fn limits(vars: &mut Vars) -> Limits {
+fn limits(vars: &mut Vars) -> AdmissionLimits {
     let places = whole(1, 1024);
     let wait = vars.read("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "5000", whole(1, 120_000));
     let mib = vars.read("SERVICE_INFERENCE_IMAGE_MIB", "256", whole(16, 65_536));
-    Limits {
+    AdmissionLimits {
         in_flight: vars.read("SERVICE_INFERENCE_GLOBAL_LIMIT", "8", &places) as usize,
         in_flight_per_principal: vars.read("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "4", &places)
             as usize,
@@ -40,7 +40,7 @@ fn backends(vars: &mut Vars) -> Vec<BackendConfig> {
     let is_named = vars.raw("SERVICE_CONFIG").is_some();
     let file = vars.read("SERVICE_CONFIG", FILE_DEFAULT, |text| Ok(text.to_owned()));
     if vllm.is_some() || sglang.is_some() {
-        return Backends::of_urls(vllm, sglang);
+        return BackendConfigs::of_urls(vllm, sglang);
     }
     let text = match text_of(Path::new(&file)) {
         Ok(text) => text,
@@ -52,7 +52,7 @@ fn backends(vars: &mut Vars) -> Vec<BackendConfig> {
             return Vec::new();
         }
     };
-    let parsed = Backends::parse(&file, &text, &|name| vars.mentioned(name));
+    let parsed = BackendConfigs::parse(&file, &text, &|name| vars.mentioned(name));
     parsed.unwrap_or_else(|error| {
         vars.refuse("SERVICE_CONFIG", format!("cannot be used: {error}"));
         Vec::new()

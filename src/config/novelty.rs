@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use embed::{Provider, ReuseRule};
+use embed::{ExecutionProvider, ReuseRule};
 
 use super::{Vars, fraction, optional_path, whole};
 use crate::{
@@ -43,8 +43,9 @@ pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
     NoveltyConfig { eyes, timeout: Duration::from_millis(timeout), rule }
 }
 
-fn provider(text: &str) -> Result<Provider, Problem> {
-    Provider::from_name(text).ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".into())
+fn provider(text: &str) -> Result<ExecutionProvider, Problem> {
+    ExecutionProvider::from_name(text)
+        .ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".into())
 }
 
 fn sidecar(text: &str) -> Result<Option<String>, Problem> {
@@ -74,9 +75,9 @@ mod tests {
         let (model, addr) = ("SERVICE_NOVELTY_MODEL_PATH", "SERVICE_NOVELTY_EMBEDDING_ADDR");
         let runtime = ("SERVICE_ONNXRUNTIME_PATH", "/lib/onnx.so");
         let on = ("SERVICE_NOVELTY_EMBEDDING_PROVIDER", "tensorrt");
-        let (provider, runtime_path) = (Provider::Auto, Some("/lib/onnx.so".into()));
+        let (provider, runtime_path) = (ExecutionProvider::Auto, Some("/lib/onnx.so".into()));
         let built_in = EyesConfig::Model { model: None, runtime: runtime_path, provider };
-        let provider = Provider::TensorRt;
+        let provider = ExecutionProvider::TensorRt;
         let own = EyesConfig::Model { model: Some("a.onnx".into()), runtime: None, provider };
         assert_eq!(eyes(&[]), Ok(EyesConfig::Off));
         assert_eq!(eyes(&[(model, "built-in"), runtime]), Ok(built_in));

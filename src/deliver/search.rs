@@ -17,7 +17,7 @@ use std::{
 };
 
 use media::{ErrorKind, RunId, Seq};
-use search::{Found, Index, Limits, Needle, Scan, SearchError, excerpt};
+use search::{FoldedPattern, IndexLimits, Scan, ScanResult, SearchError, SearchIndex, excerpt};
 use timeline::{EventKind, Timeline, TimelineError};
 use tokio::{
     sync::watch,
@@ -104,7 +104,7 @@ pub struct Wanted {
     /// Run to search, which is the owner's and visible; all of them when `None`.
     pub run: Option<RunId>,
     /// Text that hits contain.
-    pub needle: Needle,
+    pub needle: FoldedPattern,
     /// Most hits told.
     pub limit: usize,
 }
@@ -155,16 +155,16 @@ enum Progress {
 /// State shared by the follower and the searches.
 struct Shared {
     registry: Arc<Registry>,
-    limits: Limits,
+    limits: IndexLimits,
     /// Directory in which the cache file is made.
     cache: PathBuf,
-    index: Mutex<Option<Index>>,
+    index: Mutex<Option<SearchIndex>>,
     progress: watch::Sender<Progress>,
     examined: AtomicU64,
 }
 
 impl Shared {
-    fn index(&self) -> MutexGuard<'_, Option<Index>> {
+    fn index(&self) -> MutexGuard<'_, Option<SearchIndex>> {
         // A panic in the middle of a change ends the follower, and no search gets past it.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,16 +192,16 @@ impl Search {
         memory_bytes: usize,
         cache: PathBuf,
     ) -> Result<Search, SearchError> {
-        let limits = Limits { memory_bytes, chunk_bytes: CHUNK_BYTES };
+        let limits = IndexLimits { memory_bytes, chunk_bytes: CHUNK_BYTES };
         Search::start_with(registry, limits, cache)
     }
 
     fn start_with(
         registry: Arc<Registry>,
-        limits: Limits,
+        limits: IndexLimits,
         cache: PathBuf,
     ) -> Result<Search, SearchError> {
-        let index = Mutex::new(Some(Index::new(limits, &cache)?));
+        let index = Mutex::new(Some(SearchIndex::new(limits, &cache)?));
         let shared = Arc::new(Shared {
             registry,
             limits,
@@ -226,7 +226,7 @@ impl Search {
 
     /// Memory that the index takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.shared.index().as_ref().map_or(0, Index::memory_bytes)
+        self.shared.index().as_ref().map_or(0, SearchIndex::memory_bytes)
     }
 
     /// Failure of all searches until the server is started again, if the index has died.
@@ -288,7 +288,7 @@ impl Search {
 struct Running {
     shared: Arc<Shared>,
     scan: Scan,
-    needle: Needle,
+    needle: FoldedPattern,
     _place: Place,
 }
 
@@ -326,7 +326,7 @@ impl Running {
 
     /// Hits, with the log's fields of each.
     fn answer(&self) -> Result<Answer, SearchFailure> {
-        let Found { scanned, total_hits, hits: found } = self.scan.found();
+        let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
         let mut hits = Vec::with_capacity(found.len());
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
             // Only a run that is deleted meanwhile takes its events with it.

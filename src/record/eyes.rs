@@ -11,8 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use embed::{
-    BatchLimits, CellMeans, EmbedError, Embedder, Embedding, Newness, OnnxConfig, OnnxError,
-    OnnxModel, Picture, Provider, ReuseRule, Seen, Sidecar, SidecarError,
+    BatchLimits, CellMeans, EmbedError, Embedder, Embedding, ExecutionProvider, FrameFeatures,
+    ModelInputImage, NoveltyReason, OnnxConfig, OnnxError, OnnxModel, ReuseRule, SidecarClient,
+    SidecarError,
 };
 use media::Timestamp;
 use worker::NoveltyInput;
@@ -31,7 +32,7 @@ pub enum EyesConfig {
         /// ONNX Runtime's library; the loader's search when `None`.
         runtime: Option<PathBuf>,
         /// Execution provider that it is to run on.
-        provider: Provider,
+        provider: ExecutionProvider,
     },
     /// A sidecar at `host:port`.
     Sidecar(String),
@@ -74,7 +75,7 @@ pub enum Eyes {
     /// A model in this process.
     Model(Arc<Embedder>),
     /// A sidecar.
-    Sidecar(Arc<Sidecar>),
+    Sidecar(Arc<SidecarClient>),
 }
 
 impl Eyes {
@@ -93,7 +94,7 @@ impl Eyes {
         Ok(match &config.eyes {
             EyesConfig::Off => None,
             EyesConfig::Sidecar(address) => {
-                Some(Eyes::Sidecar(Arc::new(Sidecar::new(address.clone(), config.timeout))))
+                Some(Eyes::Sidecar(Arc::new(SidecarClient::new(address.clone(), config.timeout))))
             }
             EyesConfig::Model { model, runtime, provider } => {
                 let (runtime, model, provider) = (runtime.clone(), model.clone(), *provider);
@@ -130,7 +131,7 @@ impl Eyes {
         jpeg: &Bytes,
         input: NoveltyInput,
         metrics: &Metrics,
-    ) -> Option<Seen> {
+    ) -> Option<FrameFeatures> {
         let seen = self.seen(stream, at, jpeg, input, metrics).await;
         if seen.is_none() {
             metrics.novelty_decisions.of(NoveltyDecision::Failed).inc();
@@ -145,14 +146,14 @@ impl Eyes {
         jpeg: &Bytes,
         NoveltyInput { cells, picture }: NoveltyInput,
         metrics: &Metrics,
-    ) -> Option<Seen> {
+    ) -> Option<FrameFeatures> {
         let cells = CellMeans::new(cells).ok()?;
-        let picture = Picture::new(picture.side, picture.rgb).ok()?;
+        let picture = ModelInputImage::new(picture.side, picture.rgb).ok()?;
         let started = Instant::now();
         let embedded = self.embed(stream, jpeg, picture).await;
         metrics.embedding_seconds.observe(started.elapsed().as_secs_f64());
         match embedded {
-            Ok(embedding) => Some(Seen { at, embedding, cells }),
+            Ok(embedding) => Some(FrameFeatures { at, embedding, cells }),
             Err(error) => {
                 tracing::debug!(%error, "a picture was not embedded");
                 None
@@ -164,7 +165,7 @@ impl Eyes {
         &self,
         stream: u64,
         jpeg: &Bytes,
-        picture: Picture,
+        picture: ModelInputImage,
     ) -> Result<Embedding, Unseen> {
         Ok(match self {
             Eyes::Model(model) => model.embed(stream, picture).await?,
@@ -175,23 +176,23 @@ impl Eyes {
 
 impl NoveltyDecision {
     /// Decision under which `novelty` is counted.
-    pub fn of(novelty: &embed::Novelty) -> NoveltyDecision {
+    pub fn of(novelty: &embed::NoveltyVerdict) -> NoveltyDecision {
         match novelty {
-            embed::Novelty::Reuse(_) => NoveltyDecision::Reuse,
-            embed::Novelty::New(newness) => NoveltyDecision::of_newness(*newness),
+            embed::NoveltyVerdict::Reuse(_) => NoveltyDecision::Reuse,
+            embed::NoveltyVerdict::New(newness) => NoveltyDecision::of_newness(*newness),
         }
     }
 
     /// Decision under which a picture that is new for this reason is counted.
-    pub fn of_newness(newness: Newness) -> NoveltyDecision {
+    pub fn of_newness(newness: NoveltyReason) -> NoveltyDecision {
         match newness {
-            Newness::First => NoveltyDecision::First,
-            Newness::Elapsed => NoveltyDecision::Elapsed,
-            Newness::Model => NoveltyDecision::Model,
-            Newness::Distance(_) => NoveltyDecision::Distance,
-            Newness::Cell(_) => NoveltyDecision::Cell,
-            Newness::Drift => NoveltyDecision::Drift,
-            Newness::Shadow(_) => NoveltyDecision::Shadow,
+            NoveltyReason::First => NoveltyDecision::First,
+            NoveltyReason::Elapsed => NoveltyDecision::Elapsed,
+            NoveltyReason::Model => NoveltyDecision::Model,
+            NoveltyReason::Distance(_) => NoveltyDecision::Distance,
+            NoveltyReason::Cell(_) => NoveltyDecision::Cell,
+            NoveltyReason::Drift => NoveltyDecision::Drift,
+            NoveltyReason::Shadow(_) => NoveltyDecision::Shadow,
         }
     }
 }

@@ -18,8 +18,11 @@ use std::{
 };
 
 use infer::{
-    Admission, Answer, BackendConfig, Chain, Described, InferError, Permit, Request, Tiered,
-    scheduler::{Ask, Class, Limits, Load, Refused, Use},
+    BackendChain, BackendConfig, Completion, InferError, InferenceAdmission, InferencePermit,
+    InferenceRequest, TwoPassAnswer, TwoPassRequest,
+    scheduler::{
+        AdmissionError, AdmissionLimits, AdmissionRequest, DailyUsage, Priority, SchedulerLoad,
+    },
 };
 use media::{RequestId, Seq, WallTime};
 use timeline::{Event, TokenBudgetLow};
@@ -51,7 +54,7 @@ pub struct InferenceConfig {
     /// The backends; none turns inference off.
     pub backends: Vec<BackendConfig>,
     /// Limits of the requests to them, and of tokens.
-    pub limits: Limits,
+    pub limits: AdmissionLimits,
     /// Longest wait of a reasoning for backends that are away.
     pub outage: Duration,
 }
@@ -68,7 +71,7 @@ pub struct Asker {
     /// The run it is for; requests of one run take turns with those of others.
     pub run: Option<Arc<Run>>,
     /// Class of the requester: a caller that waits now, or a job.
-    pub class: Class,
+    pub class: Priority,
     /// Longest wait for a permit; the setting when `None`.
     pub patience: Option<Duration>,
     /// True to wait in that time also for backends that gave a retry-after or are on trial; where
@@ -77,27 +80,33 @@ pub struct Asker {
 }
 
 impl Asker {
-    fn ask(&self, image_bytes: u64, tokens: u64, patience: Duration, rest: Duration) -> Ask {
+    fn ask(
+        &self,
+        image_bytes: u64,
+        tokens: u64,
+        patience: Duration,
+        rest: Duration,
+    ) -> AdmissionRequest {
         let stream = self.run.as_ref().map_or("direct".to_owned(), |run| run.id().to_string());
-        Ask {
+        AdmissionRequest {
             principal: self.principal.as_str().into(),
             stream: stream.into(),
-            class: self.class,
+            priority: self.class,
             image_bytes,
             tokens,
-            patience: Some(patience),
-            rest,
+            wait_max: Some(patience),
+            retry_after: rest,
         }
     }
 }
 
 /// The backends and the way to them.
 pub struct Inference {
-    chain: Chain,
+    chain: BackendChain,
     catalog: RwLock<Arc<Catalog>>,
-    admission: Admission,
+    admission: InferenceAdmission,
     days: Arc<TokenDays>,
-    limits: Limits,
+    limits: AdmissionLimits,
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
 }
@@ -115,12 +124,12 @@ impl Inference {
         let tls = client_config(Trust::Roots(roots(ca_path)?))?;
         metrics.inference.name_providers(backends.iter().map(|backend| Arc::clone(&backend.name)));
         let curated = |name: &str| catalog::model(name).map(|model| model.id);
-        let chain = Chain::new(backends.clone(), (*tls).clone(), curated)?
+        let chain = BackendChain::new(backends.clone(), (*tls).clone(), curated)?
             .observed_by(Arc::new(metrics.inference.clone()));
         let days = Arc::new(TokenDays::open(ledger, today())?);
         let (heard, counted) = (Arc::clone(&days), Arc::clone(&metrics));
         let on_use = move |found| note(&heard, &counted, &found);
-        let admission = Admission::new(limits, Box::new(today), Box::new(on_use));
+        let admission = InferenceAdmission::new(limits, Box::new(today), Box::new(on_use));
         for (principal, day, used) in days.used() {
             admission.restore(principal, day, used);
         }
@@ -152,7 +161,7 @@ impl Inference {
     }
 
     /// Requests that wait, and those under way.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> SchedulerLoad {
         self.admission.load()
     }
 
@@ -177,8 +186,8 @@ impl Inference {
     pub async fn describe(
         &self,
         asker: &Asker,
-        tiered: &Tiered,
-    ) -> Result<Described, InferenceError> {
+        tiered: &TwoPassRequest,
+    ) -> Result<TwoPassAnswer, InferenceError> {
         let first = &tiered.first;
         let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
         self.check(first, bytes, tokens)?;
@@ -195,7 +204,7 @@ impl Inference {
                 Err(error) => return Err(waiting.failed_with_earlier(error)),
                 Ok(described) => {
                     let answer = waiting.with_earlier(described.answer);
-                    return Ok(Described { answer, ..described });
+                    return Ok(TwoPassAnswer { answer, ..described });
                 }
             }
         }
@@ -204,7 +213,7 @@ impl Inference {
     /// Refuses a question that no backend could answer, now or later.
     pub fn check(
         &self,
-        request: &Request,
+        request: &InferenceRequest,
         image_bytes: u64,
         tokens: u64,
     ) -> Result<(), InferenceError> {
@@ -212,7 +221,7 @@ impl Inference {
         self.limits.check(image_bytes, tokens).map_err(|refused| self.count(refused).into())
     }
 
-    fn count(&self, refused: Refused) -> Refused {
+    fn count(&self, refused: AdmissionError) -> AdmissionError {
         self.metrics.inference_refusals.of(RefusedAsk::of(&refused)).inc();
         refused
     }
@@ -225,13 +234,13 @@ impl Inference {
         image_bytes: u64,
         tokens: u64,
         waiting: &Waiting,
-    ) -> Result<Permit, InferenceError> {
+    ) -> Result<InferencePermit, InferenceError> {
         if waiting.is_on_trial() {
-            let ended = self.chain.wait_for_trials(model, asker.principal.as_str());
+            let ended = self.chain.wait_for_half_open(model, asker.principal.as_str());
             // The backend tells the result of its trial.
             tokio::time::timeout(waiting.left(), ended).await.ok();
         }
-        let rest = waiting.rest(self.chain.rest(model));
+        let rest = waiting.rest(self.chain.retry_after(model));
         let ask = asker.ask(image_bytes, tokens, waiting.left(), rest);
         let span = tracing::info_span!(target: SPANS, "admission", otel.status_code = Empty);
         let entered = self.admission.enter(ask).instrument(span.clone()).await;
@@ -249,9 +258,9 @@ impl Inference {
     pub async fn answer(
         &self,
         asker: &Asker,
-        permit: Permit,
-        request: &Request,
-    ) -> Result<Answer, InferenceError> {
+        permit: InferencePermit,
+        request: &InferenceRequest,
+    ) -> Result<Completion, InferenceError> {
         let span = spans::begin(asker, request);
         let answer = self.chain.infer(request, &permit).instrument(span.clone()).await;
         self.end(asker, permit, answer.as_ref(), &span).await;
@@ -262,8 +271,8 @@ impl Inference {
     async fn end(
         &self,
         asker: &Asker,
-        permit: Permit,
-        answer: Result<&Answer, &InferError>,
+        permit: InferencePermit,
+        answer: Result<&Completion, &InferError>,
         span: &Span,
     ) {
         spans::end(span, answer);
@@ -279,8 +288,8 @@ impl Inference {
     /// is the same as before.
     fn failed(&self, asker: &Asker, error: InferError, asked: u64) -> InferenceError {
         let spent = match self.admission.used(&asker.principal.as_str().into()) {
-            Some(Use { used, limit, .. }) if error == InferError::NoBudget => {
-                Refused::DaySpent { used, asked, limit }
+            Some(DailyUsage { used, limit, .. }) if error == InferError::NoBudget => {
+                AdmissionError::DaySpent { used, asked, limit }
             }
             _ => return error.into(),
         };
@@ -293,7 +302,7 @@ impl Inference {
     async fn tell_if_low(&self, asker: &Asker) {
         let principal = &asker.principal;
         let used = self.admission.used(&principal.as_str().into());
-        let Some(found) = used.filter(Use::is_low) else { return };
+        let Some(found) = used.filter(DailyUsage::is_low) else { return };
         note(&self.days, &self.metrics, &found);
         if self.days.was_told(principal, found.day) {
             return;
@@ -326,10 +335,10 @@ impl Inference {
 }
 
 /// Counts and logs that the tokens of a day run low, when they begin to.
-fn note(days: &TokenDays, metrics: &Metrics, found: &Use) {
+fn note(days: &TokenDays, metrics: &Metrics, found: &DailyUsage) {
     if days.note(found) {
         metrics.token_budgets_low.inc();
-        let Use { principal, used, reserved, limit, .. } = found;
+        let DailyUsage { principal, used, reserved, limit, .. } = found;
         tracing::warn!(%principal, used, reserved, limit, "the tokens of the day run low");
     }
 }

@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::infer::{OutputSchema, finding::default_answer, scheduler::Class};
+use ::infer::{OutputSchema, finding::default_answer, scheduler::Priority};
 use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
@@ -448,7 +448,7 @@ impl Live {
                     request_id: who.request_id,
                     principal: who.principal.clone(),
                     run: Some(Arc::clone(&journal.run)),
-                    class: Class::Live,
+                    class: Priority::Live,
                     patience: None,
                     waits_out: true,
                 },

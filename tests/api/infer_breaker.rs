@@ -31,7 +31,7 @@ fn a_batch_that_meets_a_trial_waits_for_what_it_shows() {
         assert_eq!(server.post("/v1/infer", &question("p")).status, 500);
     }
     let refused = server.post("/v1/infer", &question("p"));
-    assert!(refused.text.contains("not asked for now"), "{}", refused.text);
+    assert!(refused.text.contains("open circuit breaker"), "{}", refused.text);
     assert_eq!(model.server.seen().len(), 5, "it is left alone");
     thread::sleep(PAUSE);
     let batch = json!({"requests": vec![question("p"); 64], "max_parallel": 64});
@@ -69,7 +69,7 @@ fn the_questions_of_one_principal_shut_no_backend_for_another() {
     while Instant::now() < until || held_back == 0 {
         let poisoned = server.post("/v1/infer", &question("poison"));
         assert_eq!(poisoned.status, 500, "{}", poisoned.text);
-        held_back += u32::from(poisoned.text.contains("not asked for now"));
+        held_back += u32::from(poisoned.text.contains("open circuit breaker"));
         let good = asked_by(Some(BOB), "p");
         assert_eq!(good.status, 200, "{}", good.text);
     }

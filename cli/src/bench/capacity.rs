@@ -24,7 +24,7 @@ use crate::{
     environment,
     error::CliError,
     interrupt,
-    output::{Out, Table},
+    output::{StdoutWriter, TextTable},
 };
 
 /// Time for which a row is measured at least, a clip always being decoded to its end.
@@ -110,7 +110,7 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
 
 /// Result of one core's worker.
 #[derive(Default)]
-struct Done {
+struct WorkerResult {
     frames: u64,
     spent: Spent,
     stream: Option<(Codec, u32, u32)>,
@@ -131,10 +131,10 @@ fn measure(
         let threads: Vec<_> = (0..workers)
             .map(|_| scope.spawn(|| decode_for_a_while(supervisor, clip, stills, cancel)))
             .collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<Done, WorkerError>>| {
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<WorkerResult, WorkerError>>| {
             thread.join().unwrap_or(Err(WorkerError::Listener))
         };
-        threads.into_iter().map(join).collect::<Result<Vec<Done>, WorkerError>>()
+        threads.into_iter().map(join).collect::<Result<Vec<WorkerResult>, WorkerError>>()
     });
     let wall = started.elapsed();
     if cancel.is_cancelled() {
@@ -171,9 +171,9 @@ fn decode_for_a_while(
     clip: &Path,
     stills: bool,
     cancel: &CancelToken,
-) -> Result<Done, WorkerError> {
+) -> Result<WorkerResult, WorkerError> {
     let started = Instant::now();
-    let mut done = Done::default();
+    let mut done = WorkerResult::default();
     while started.elapsed() < MEASURED {
         let spec = JobSpec {
             input: File::open(clip).map_err(WorkerError::Spawn)?.into(),
@@ -261,13 +261,14 @@ fn rounded(value: f64) -> f64 {
 }
 
 fn print(capacity: &Capacity, json: bool) -> Result<(), CliError> {
-    let mut out = Out::stdout();
+    let mut out = StdoutWriter::stdout();
     if json {
         out.json(capacity)?;
         return out.finish();
     }
     let streams = format!("STREAMS AT {}/S", capacity.fps);
-    let mut table = Table::new(&["CODEC", "PICTURE", "DECODER", "MS/FRAME", "FRAMES/S", &streams]);
+    let mut table =
+        TextTable::new(&["CODEC", "PICTURE", "DECODER", "MS/FRAME", "FRAMES/S", &streams]);
     for row in &capacity.rows {
         table.push([
             row.codec.to_owned(),

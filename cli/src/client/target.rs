@@ -11,7 +11,7 @@ use reqwest::{
 use crate::{
     error::CliError,
     output::printable,
-    trust::{self, Trust},
+    trust::{self, CaArgs},
 };
 
 /// Address of the server, and the caller's credentials.
@@ -48,7 +48,7 @@ pub struct ServerArgs {
     pub tenant: Option<String>,
     /// Certificates to trust
     #[command(flatten)]
-    pub trust: Trust,
+    pub trust: CaArgs,
 }
 
 impl fmt::Debug for ServerArgs {

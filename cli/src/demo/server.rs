@@ -13,10 +13,10 @@ use serde_json::Value;
 use worker::{CancelToken, SandboxPolicy};
 
 use crate::{
-    client::{Client, ServerArgs},
+    client::{ApiClient, ServerArgs},
     environment,
     error::CliError,
-    trust::Trust,
+    trust::CaArgs,
 };
 
 const START: Duration = Duration::from_secs(20);
@@ -66,7 +66,7 @@ impl Server {
             .spawn()
             .map_err(|source| CliError::Read { path: binary.to_owned(), source })?;
         let server = format!("http://{address}");
-        let args = ServerArgs { server, key: Some(key), tenant: None, trust: Trust::default() };
+        let args = ServerArgs { server, key: Some(key), tenant: None, trust: CaArgs::default() };
         let mut server = Server { child, args, log };
         server.wait_until_ready(cancel)?;
         Ok(server)
@@ -78,8 +78,8 @@ impl Server {
     }
 
     /// A client with this server's key.
-    pub fn client(&self) -> Result<Client, CliError> {
-        Client::new(&self.args)
+    pub fn client(&self) -> Result<ApiClient, CliError> {
+        ApiClient::new(&self.args)
     }
 
     /// Address of the console at `run`. The fragment, which a browser sends to nobody, carries the key.

@@ -6,11 +6,11 @@ use std::{
 };
 
 use decode::{Backend, CodecProbeResult};
-use embed::{Model, OnnxConfig, OnnxModel};
+use embed::{EmbeddingModel, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
 use worker::{Choice, GateBackend, GateChoice, SandboxLevel, Supervisor, Wanted, WorkerProgram};
 
-use super::{Check, State};
+use super::{Check, CheckState};
 use crate::{environment, output::bytes};
 
 /// A server writes some hundred bytes a frame and tens of kilobytes a still.
@@ -20,11 +20,13 @@ const ROOM_BYTES: u64 = 1 << 30;
 pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
     let report = match supervisor.capabilities() {
         Ok((_, report)) => report,
-        Err(error) => return vec![Check::new("worker", "start", State::Fail, error.to_string())],
+        Err(error) => {
+            return vec![Check::new("worker", "start", CheckState::Fail, error.to_string())];
+        }
     };
     let state = match report.level {
-        SandboxLevel::Full => State::Ok,
-        SandboxLevel::Partial { .. } => State::Warn,
+        SandboxLevel::Full => CheckState::Ok,
+        SandboxLevel::Partial { .. } => CheckState::Warn,
     };
     let level = Check::new("worker", "sandbox", state, report.to_string());
     vec![level, attempts(supervisor)]
@@ -33,7 +35,7 @@ pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
 fn attempts(supervisor: &Supervisor) -> Check {
     let attempts = match supervisor.probe_sandbox() {
         Ok(attempts) => attempts,
-        Err(error) => return Check::new("worker", "refusals", State::Fail, error.to_string()),
+        Err(error) => return Check::new("worker", "refusals", CheckState::Fail, error.to_string()),
     };
     let allowed: Vec<&str> =
         attempts.iter().filter(|a| a.errno.is_none()).map(|a| a.what.as_str()).collect();
@@ -41,12 +43,12 @@ fn attempts(supervisor: &Supervisor) -> Check {
         true => Check::new(
             "worker",
             "refusals",
-            State::Ok,
+            CheckState::Ok,
             format!("{} of {} forbidden actions refused", attempts.len(), attempts.len()),
         ),
         false => {
             let detail = format!("a worker can: {}", allowed.join(", "));
-            Check::new("worker", "refusals", State::Warn, detail)
+            Check::new("worker", "refusals", CheckState::Warn, detail)
         }
     }
 }
@@ -61,7 +63,7 @@ pub fn decoders(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
 
 fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     let is_needed = backend == Backend::Software || wanted.choice == Choice::Named(backend);
-    let missing = if is_needed { State::Fail } else { State::Absent };
+    let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
     let gate = GateChoice::Named(GateBackend::Cpu);
     let alone = Wanted { choice: Choice::Named(backend), gate, ..wanted.clone() };
     let tried = match Supervisor::select(program, &alone) {
@@ -80,11 +82,15 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec
         let decoder = tried.decoder.unwrap_or_else(|| "nothing decodes it".to_owned());
         match tried.reason {
             None if decoder.starts_with(backend.as_str()) => {
-                Check::new("decode", &name, State::Ok, decoder)
+                Check::new("decode", &name, CheckState::Ok, decoder)
             }
-            None => Check::new("decode", &name, State::Absent, decoder),
+            None => Check::new("decode", &name, CheckState::Absent, decoder),
             Some(reason) => {
-                let state = if backend == Backend::Software { State::Fail } else { State::Absent };
+                let state = if backend == Backend::Software {
+                    CheckState::Fail
+                } else {
+                    CheckState::Absent
+                };
                 Check::new("decode", &name, state, format!("{decoder}: {reason}"))
             }
         }
@@ -96,13 +102,13 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec
 pub fn measurers(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
     let check = |backend: GateBackend| {
         let is_needed = wanted.gate == GateChoice::Named(backend);
-        let missing = if is_needed { State::Fail } else { State::Absent };
+        let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
         let (choice, gate) = (Choice::Named(Backend::Software), GateChoice::Named(backend));
         let alone = Wanted { choice, gate, ..wanted.clone() };
         match Supervisor::select(program, &alone) {
             Ok((_, found)) => {
                 let detail = format!("{}; sandbox {}", found.capabilities.measurer, found.sandbox);
-                Check::new("gate", backend.as_str(), State::Ok, detail)
+                Check::new("gate", backend.as_str(), CheckState::Ok, detail)
             }
             Err(error) => Check::new("gate", backend.as_str(), missing, error.to_string()),
         }
@@ -121,18 +127,18 @@ pub fn embedder(config: &OnnxConfig, is_wanted: bool) -> Check {
                 .iter()
                 .map(|reason| format!("; passed over: {reason}"))
                 .collect();
-            check(State::Ok, format!("on {provider}, {dimensions} dimensions{passed_over}"))
+            check(CheckState::Ok, format!("on {provider}, {dimensions} dimensions{passed_over}"))
         }
-        Err(error) if is_wanted => check(State::Fail, error.to_string()),
-        Err(error) => check(State::Absent, error.to_string()),
+        Err(error) if is_wanted => check(CheckState::Fail, error.to_string()),
+        Err(error) => check(CheckState::Absent, error.to_string()),
     }
 }
 
 /// Cores that decoding can use.
 pub fn machine() -> Check {
     match std::thread::available_parallelism() {
-        Ok(cores) => Check::new("machine", "cores", State::Ok, cores.to_string()),
-        Err(error) => Check::new("machine", "cores", State::Warn, error.to_string()),
+        Ok(cores) => Check::new("machine", "cores", CheckState::Ok, cores.to_string()),
+        Err(error) => Check::new("machine", "cores", CheckState::Warn, error.to_string()),
     }
 }
 
@@ -140,23 +146,23 @@ pub fn machine() -> Check {
 pub fn program(variable: &str, name: &str) -> Check {
     let Some(path) = environment::find_program(variable, name) else {
         let detail = format!("not found on PATH nor through {variable}");
-        return Check::new("programs", name, State::Warn, detail);
+        return Check::new("programs", name, CheckState::Warn, detail);
     };
     let output = match Command::new(&path).arg("-version").output() {
         Ok(output) if output.status.success() => output,
         Ok(output) => {
             let detail = format!("{} ends with {}", path.display(), output.status);
-            return Check::new("programs", name, State::Fail, detail);
+            return Check::new("programs", name, CheckState::Fail, detail);
         }
         Err(error) => {
             let detail = format!("{} does not start: {error}", path.display());
-            return Check::new("programs", name, State::Fail, detail);
+            return Check::new("programs", name, CheckState::Fail, detail);
         }
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let mut words = text.split_whitespace();
     let version = words.nth(2).unwrap_or("unknown version");
-    Check::new("programs", name, State::Ok, format!("{version} at {}", path.display()))
+    Check::new("programs", name, CheckState::Ok, format!("{version} at {}", path.display()))
 }
 
 /// Checks that a server could keep its log here.
@@ -165,20 +171,20 @@ pub fn data_dir(dir: &Path) -> Check {
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let shown = absolute.display();
     let Some(present) = nearest_existing(dir) else {
-        return check(State::Fail, format!("{shown} cannot be reached"));
+        return check(CheckState::Fail, format!("{shown} cannot be reached"));
     };
     if !present.is_dir() {
-        return check(State::Fail, format!("{} is not a directory", present.display()));
+        return check(CheckState::Fail, format!("{} is not a directory", present.display()));
     }
     if let Err(error) = access(&present, Access::WRITE_OK | Access::EXEC_OK) {
-        return check(State::Fail, format!("{} is not writable: {error}", present.display()));
+        return check(CheckState::Fail, format!("{} is not writable: {error}", present.display()));
     }
     let free = match statvfs(&present) {
         Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
-        Err(error) => return check(State::Fail, format!("{}: {error}", present.display())),
+        Err(error) => return check(CheckState::Fail, format!("{}: {error}", present.display())),
     };
     let made = if present == dir { "" } else { ", will be made" };
-    let state = if free < ROOM_BYTES { State::Warn } else { State::Ok };
+    let state = if free < ROOM_BYTES { CheckState::Warn } else { CheckState::Ok };
     check(state, format!("{shown} of a server started here{made}, {} free", bytes(free)))
 }
 

@@ -1,7 +1,7 @@
 //! One client of the embedding server: its pictures are decoded and embedded side by side, and
 //! answered in the order in which they came.
 //!
-//! What it may have under way is bounded in number and, with all other clients, in bytes; past that it
+//! What it may have in flight is bounded in number and, with all other clients, in bytes; past that it
 //! is not read from. A picture that cannot be read is refused, bytes that are no request end it.
 
 use std::{
@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use embed::{
     EmbedError, Embedder,
-    protocol::{Answer, JPEG_BYTES_MAX, Refusal, Requests, encode_answer},
+    protocol::{JPEG_BYTES_MAX, RequestDecoder, SidecarReply, SidecarStatus, encode_reply},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -32,9 +32,9 @@ use super::picture;
 
 /// Most pictures of a client that are answered one after the other once they are embedded.
 const QUEUE: usize = 6;
-/// Most pictures of a client under way: those, one that is being answered and one just read.
+/// Most pictures of a client in flight: those, one that is being answered and one just read.
 pub const UNDER_WAY_MAX: usize = QUEUE + 2;
-/// JPEGs under way, of all clients.
+/// JPEGs in flight, of all clients.
 const BYTES_MAX: usize = 128 << 20;
 /// Longest silence within a request.
 const READ_WAIT: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ const WRITE_WAIT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 << 10;
 
 /// State shared by all clients.
-pub struct Shared {
+pub struct EmbedServerState {
     embedder: Embedder,
     decoders: Semaphore,
     /// Room in KiB: a semaphore counts to no more than a 32-bit number at a time.
@@ -52,11 +52,11 @@ pub struct Shared {
     refused: AtomicU64,
 }
 
-impl Shared {
+impl EmbedServerState {
     /// Decodes with `decoders` threads at once.
-    pub fn new(embedder: Embedder, decoders: usize) -> Shared {
+    pub fn new(embedder: Embedder, decoders: usize) -> EmbedServerState {
         const { assert!(JPEG_BYTES_MAX <= BYTES_MAX) };
-        Shared {
+        EmbedServerState {
             embedder,
             decoders: Semaphore::new(decoders),
             room: Semaphore::new(BYTES_MAX >> 10),
@@ -77,20 +77,20 @@ impl Shared {
 
 /// Reason of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum DisconnectReason {
     /// The client is gone, spoke another protocol, or was drained.
     Client,
     /// The model runs no more: no client can be served.
     Model,
 }
 
-/// Serves one client until it goes away or `draining` turns true; then what is under way is answered.
+/// Serves one client until it goes away or `draining` turns true; then what is in flight is answered.
 pub async fn serve(
     stream: TcpStream,
     number: u64,
-    shared: Arc<Shared>,
+    shared: Arc<EmbedServerState>,
     draining: watch::Receiver<bool>,
-) -> Ended {
+) -> DisconnectReason {
     // An answer must not wait for the acknowledgement of the one before; without it, it comes later.
     stream.set_nodelay(true).ok();
     let (reading, writing) = stream.into_split();
@@ -100,16 +100,16 @@ pub async fn serve(
     ended
 }
 
-type Under = JoinHandle<Result<Answer, Ended>>;
+type Under = JoinHandle<Result<SidecarReply, DisconnectReason>>;
 
 async fn read(
     mut reading: OwnedReadHalf,
     number: u64,
-    shared: Arc<Shared>,
+    shared: Arc<EmbedServerState>,
     answers: mpsc::Sender<Under>,
     mut draining: watch::Receiver<bool>,
 ) {
-    let mut requests = Requests::default();
+    let mut requests = RequestDecoder::default();
     let mut bytes = vec![0; READ_BYTES];
     loop {
         loop {
@@ -137,23 +137,27 @@ async fn read(
     }
 }
 
-async fn write(mut writing: OwnedWriteHalf, mut queue: mpsc::Receiver<Under>) -> Ended {
+async fn write(mut writing: OwnedWriteHalf, mut queue: mpsc::Receiver<Under>) -> DisconnectReason {
     while let Some(under) = queue.recv().await {
         let answer = match under.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(ended)) => return ended,
             // The decoder came to a case that it does not know: the picture is at fault, if any is.
-            Err(_) => Answer::Refused(Refusal::Picture),
+            Err(_) => SidecarReply::Refused(SidecarStatus::Picture),
         };
-        let sent = timeout(WRITE_WAIT, writing.write_all(&encode_answer(&answer))).await;
+        let sent = timeout(WRITE_WAIT, writing.write_all(&encode_reply(&answer))).await;
         if !matches!(sent, Ok(Ok(()))) {
-            return Ended::Client;
+            return DisconnectReason::Client;
         }
     }
-    Ended::Client
+    DisconnectReason::Client
 }
 
-async fn answer(shared: Arc<Shared>, number: u64, jpeg: Bytes) -> Result<Answer, Ended> {
+async fn answer(
+    shared: Arc<EmbedServerState>,
+    number: u64,
+    jpeg: Bytes,
+) -> Result<SidecarReply, DisconnectReason> {
     let kibibytes = jpeg.len().div_ceil(1024) as u32;
     let _room = never_closed(shared.room.acquire_many(kibibytes).await)?;
     let side = shared.embedder.side();
@@ -165,21 +169,21 @@ async fn answer(shared: Arc<Shared>, number: u64, jpeg: Bytes) -> Result<Answer,
         Ok(Ok(picture)) => shared.embedder.embed(number, picture).await,
         Ok(Err(_)) | Err(_) => {
             shared.refused.fetch_add(1, Ordering::Relaxed);
-            return Ok(Answer::Refused(Refusal::Picture));
+            return Ok(SidecarReply::Refused(SidecarStatus::Picture));
         }
     };
     let refusal = match result {
-        Ok(embedding) => return Ok(Answer::Embedding(embedding)),
-        Err(EmbedError::Stopped) => return Err(Ended::Model),
-        Err(EmbedError::Full(_) | EmbedError::Late(_)) => Refusal::Busy,
-        Err(EmbedError::Side { .. } | EmbedError::Model(_)) => Refusal::Model,
+        Ok(embedding) => return Ok(SidecarReply::Embedding(embedding)),
+        Err(EmbedError::Stopped) => return Err(DisconnectReason::Model),
+        Err(EmbedError::Full(_) | EmbedError::Late(_)) => SidecarStatus::Busy,
+        Err(EmbedError::Side { .. } | EmbedError::Model(_)) => SidecarStatus::Model,
     };
     shared.refused.fetch_add(1, Ordering::Relaxed);
-    Ok(Answer::Refused(refusal))
+    Ok(SidecarReply::Refused(refusal))
 }
 
 fn never_closed<'a>(
     permit: Result<SemaphorePermit<'a>, tokio::sync::AcquireError>,
-) -> Result<SemaphorePermit<'a>, Ended> {
-    permit.map_err(|_| Ended::Client)
+) -> Result<SemaphorePermit<'a>, DisconnectReason> {
+    permit.map_err(|_| DisconnectReason::Client)
 }

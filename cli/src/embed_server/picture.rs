@@ -1,7 +1,7 @@
 //! A JPEG to the square that a model takes: decoded by safe code within limits, the bytes are
 //! anybody's. The whole picture is squeezed into the square, as no part of it may go unseen.
 
-use embed::Picture;
+use embed::ModelInputImage;
 use zune_jpeg::{
     JpegDecoder,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
@@ -24,7 +24,7 @@ pub enum PictureError {
 }
 
 /// The picture in `jpeg`, `side` pixels wide and high.
-pub fn decode(jpeg: &[u8], side: u32) -> Result<Picture, PictureError> {
+pub fn decode(jpeg: &[u8], side: u32) -> Result<ModelInputImage, PictureError> {
     let wrong = |error: &dyn std::fmt::Display| PictureError::Jpeg(error.to_string());
     // What is missing at the end would be grey, and grey is a picture too.
     let options = DecoderOptions::default()
@@ -44,7 +44,7 @@ pub fn decode(jpeg: &[u8], side: u32) -> Result<Picture, PictureError> {
         return Err(wrong(&"its pixels do not fill it"));
     }
     let square = squeeze(&rgb, width, height, side as usize);
-    Picture::new(side, square).map_err(|error| wrong(&error))
+    ModelInputImage::new(side, square).map_err(|error| wrong(&error))
 }
 
 /// The mean of the pixels below each pixel of the square, or the one pixel below it.

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use embed::{EmbedError, Embedding, Model, Picture, Sidecar, SidecarError};
+use embed::{EmbedError, Embedding, EmbeddingModel, ModelInputImage, SidecarClient, SidecarError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -33,7 +33,7 @@ enum Script {
     Panic,
 }
 
-impl Model for FirstPixel {
+impl EmbeddingModel for FirstPixel {
     fn side(&self) -> u32 {
         8
     }
@@ -42,7 +42,7 @@ impl Model for FirstPixel {
         "script"
     }
 
-    fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError> {
+    fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError> {
         self.largest.fetch_max(pictures.len(), Ordering::Relaxed);
         match &self.script {
             Script::Embed => {}
@@ -52,7 +52,7 @@ impl Model for FirstPixel {
             }
             Script::Panic => panic!("as the script says"),
         }
-        let embed = |picture: &Picture| {
+        let embed = |picture: &ModelInputImage| {
             let values = picture.rgb()[..3].iter().map(|sample| f32::from(*sample)).collect();
             Embedding::new(values).map_err(|error| EmbedError::Model(error.to_string()))
         };
@@ -80,7 +80,7 @@ async fn start(script: Script, age_max: Duration, clients_max: usize) -> Running
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     let (stop, stopped) = oneshot::channel();
-    let shared = Arc::new(Shared::new(embedder, 2));
+    let shared = Arc::new(EmbedServerState::new(embedder, 2));
     let server = tokio::spawn(serve(listener, shared, clients_max, async {
         stopped.await.unwrap_or(());
     }));
@@ -94,8 +94,8 @@ fn blue(result: Result<Embedding, SidecarError>) -> f32 {
 #[tokio::test]
 async fn pictures_of_two_clients_are_embedded_together_and_each_gets_its_own() {
     let running = start(Script::Embed, ENDLESS, 8).await;
-    let one = Sidecar::new(&running.address, ENDLESS);
-    let other = Sidecar::new(&running.address, ENDLESS);
+    let one = SidecarClient::new(&running.address, ENDLESS);
+    let other = SidecarClient::new(&running.address, ENDLESS);
     let (colour, grey) = (Bytes::from_static(COLOUR), Bytes::from_static(GREY));
     let (a, b, c, d) = tokio::join!(
         one.embed(colour.clone()),
@@ -116,7 +116,7 @@ async fn pictures_of_two_clients_are_embedded_together_and_each_gets_its_own() {
 #[tokio::test]
 async fn a_picture_that_cannot_be_read_is_refused_and_the_next_is_not() {
     let running = start(Script::Embed, Duration::ZERO, 8).await;
-    let client = Sidecar::new(&running.address, ENDLESS);
+    let client = SidecarClient::new(&running.address, ENDLESS);
     let broken = Bytes::from_static(&COLOUR[..100]);
     let (broken, sound) =
         tokio::join!(client.embed(broken), client.embed(Bytes::from_static(COLOUR)));
@@ -138,9 +138,9 @@ async fn another_protocol_is_hung_up_on() {
 #[tokio::test]
 async fn one_client_too_many_is_hung_up_on() {
     let running = start(Script::Embed, Duration::ZERO, 1).await;
-    let first = Sidecar::new(&running.address, ENDLESS);
+    let first = SidecarClient::new(&running.address, ENDLESS);
     first.embed(Bytes::from_static(COLOUR)).await.expect("the first is served");
-    let second = Sidecar::new(&running.address, ENDLESS);
+    let second = SidecarClient::new(&running.address, ENDLESS);
     let refused = second.embed(Bytes::from_static(COLOUR)).await;
     assert!(matches!(refused, Err(SidecarError::Closed | SidecarError::Io(_))), "{refused:?}");
     first.embed(Bytes::from_static(COLOUR)).await.expect("and stays so");
@@ -151,7 +151,7 @@ async fn what_is_under_way_at_the_end_is_answered() {
     let (asked, was_asked) = mpsc::sync_channel(1);
     let (go, goes) = mpsc::sync_channel(1);
     let running = start(Script::Hold(asked, goes), Duration::ZERO, 8).await;
-    let client = Sidecar::new(&running.address, ENDLESS);
+    let client = SidecarClient::new(&running.address, ENDLESS);
     let stop = async {
         let waited = tokio::task::spawn_blocking(move || was_asked.recv()).await;
         assert_eq!(waited.expect("no panic"), Ok(()), "the model has the picture");
@@ -168,7 +168,7 @@ async fn what_is_under_way_at_the_end_is_answered() {
 #[tokio::test]
 async fn a_model_that_stops_ends_the_server() {
     let running = start(Script::Panic, Duration::ZERO, 8).await;
-    let client = Sidecar::new(&running.address, ENDLESS);
+    let client = SidecarClient::new(&running.address, ENDLESS);
     let result = client.embed(Bytes::from_static(COLOUR)).await;
     assert!(matches!(result, Err(SidecarError::Closed)), "{result:?}");
     let ended = running.server.await.expect("no panic").expect_err("it cannot go on");

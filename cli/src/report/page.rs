@@ -42,7 +42,7 @@ fn fill(slot: &str, report: &Report<'_>, out: &mut impl Write) -> io::Result<()>
         "facts" => facts(report, out),
         "warning" => warning(report, out),
         "tiles" => tiles(report, out),
-        "film" => film(report, out),
+        "film" => filmstrip(report, out),
         "curves" => lanes(report, out),
         "gallery" => gallery(report, out),
         "words" => words(out),
@@ -146,7 +146,7 @@ fn tiles(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     tile("", "Markers", &grouped(report.markers.len() as u64), &statuses)
 }
 
-fn film(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+fn filmstrip(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     if report.stills.kept().len() == 0 {
         return Ok(());
     }

@@ -7,7 +7,7 @@ const STILLS_MAX: usize = 240;
 const BYTES_MAX: usize = 24 << 20;
 
 /// The JPEG of a selected frame.
-pub struct Still {
+pub struct ReportStill {
     /// Position among the analysed frames.
     pub frame_index: u64,
     /// Presentation time.
@@ -20,7 +20,7 @@ pub struct Still {
     pub jpeg: Vec<u8>,
 }
 
-impl Still {
+impl ReportStill {
     /// Rank of a still when space is short: cuts most, then what moves, periodic frames least.
     fn worth(&self) -> usize {
         match Tone::of(&self.reason) {
@@ -71,32 +71,32 @@ impl Tone {
 ///
 /// Of each worth every `stride`-th is kept, so that what is left is spread evenly over time.
 #[derive(Default)]
-pub struct Shelf {
-    kept: Vec<Kept>,
+pub struct StillSampler {
+    kept: Vec<SampledStill>,
     bytes: usize,
-    kinds: [Kind; 4],
+    kinds: [ReasonSamples; 4],
 }
 
-struct Kept {
-    still: Still,
+struct SampledStill {
+    still: ReportStill,
     /// Position among the stills of the same worth.
     ordinal: u64,
 }
 
-struct Kind {
+struct ReasonSamples {
     seen: u64,
     stride: u64,
 }
 
-impl Default for Kind {
-    fn default() -> Kind {
-        Kind { seen: 0, stride: 1 }
+impl Default for ReasonSamples {
+    fn default() -> ReasonSamples {
+        ReasonSamples { seen: 0, stride: 1 }
     }
 }
 
-impl Shelf {
+impl StillSampler {
     /// Adds the next still; where that is one too many, every second of the least telling goes.
-    pub fn push(&mut self, still: Still) {
+    pub fn push(&mut self, still: ReportStill) {
         let kind = &mut self.kinds[still.worth()];
         let ordinal = kind.seen;
         kind.seen += 1;
@@ -104,7 +104,7 @@ impl Shelf {
             return;
         }
         self.bytes += still.jpeg.len();
-        self.kept.push(Kept { still, ordinal });
+        self.kept.push(SampledStill { still, ordinal });
         while self.kept.len() > STILLS_MAX || self.bytes > BYTES_MAX {
             // One still of each kind stays, however large.
             let Some(worth) = (0..self.kinds.len()).find(|&worth| self.count(worth) > 1) else {
@@ -115,7 +115,7 @@ impl Shelf {
     }
 
     /// Stills that are kept, in order of time.
-    pub fn kept(&self) -> impl ExactSizeIterator<Item = &Still> {
+    pub fn kept(&self) -> impl ExactSizeIterator<Item = &ReportStill> {
         self.kept.iter().map(|kept| &kept.still)
     }
 
@@ -141,8 +141,8 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    fn still(frame_index: u64, reason: &str, bytes: usize) -> Still {
-        Still {
+    fn still(frame_index: u64, reason: &str, bytes: usize) -> ReportStill {
+        ReportStill {
             frame_index,
             pts_ms: frame_index as i64 * 40,
             reason: reason.to_owned(),
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn periodic_stills_make_room_for_cuts() {
-        let mut shelf = Shelf::default();
+        let mut shelf = StillSampler::default();
         for index in 0..5000 {
             let reason = if index % 100 == 0 { "scene_cut" } else { "periodic_keepalive" };
             shelf.push(still(index, reason, 10));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_even_when_every_still_is_a_cut() {
-        let mut shelf = Shelf::default();
+        let mut shelf = StillSampler::default();
         for index in 0..100 {
             shelf.push(still(index, "scene_cut", BYTES_MAX / 10));
         }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_still_of_each_kind_that_is_too_large_ends_without_a_loop() {
-        let mut shelf = Shelf::default();
+        let mut shelf = StillSampler::default();
         for reason in ["periodic_keepalive", "flicker_suspected", "activity_peak", "scene_cut"] {
             shelf.push(still(0, reason, BYTES_MAX - 1));
         }

@@ -54,7 +54,7 @@ fn episode(zone: &str) -> EpisodeRecord {
     }
 }
 
-fn render(title: &str, markers: &[MarkerRecord], frames: u64, shelf: &Shelf) -> String {
+fn render(title: &str, markers: &[MarkerRecord], frames: u64, shelf: &StillSampler) -> String {
     let signals = signals(frames);
     let report = Report {
         title,
@@ -76,8 +76,8 @@ fn render(title: &str, markers: &[MarkerRecord], frames: u64, shelf: &Shelf) -> 
 fn names_from_outside_are_text_and_never_markup() {
     let hostile =
         "</script><script>alert(1)</script>\"><img src=x onerror='alert(2)'>\u{202e}&\x1b";
-    let mut shelf = Shelf::default();
-    shelf.push(Still {
+    let mut shelf = StillSampler::default();
+    shelf.push(ReportStill {
         frame_index: 0,
         pts_ms: 0,
         reason: hostile.to_owned(),
@@ -96,7 +96,7 @@ fn names_from_outside_are_text_and_never_markup() {
 
 #[test]
 fn the_policy_names_exactly_the_one_style_and_the_one_script() {
-    let page = render("clip.mp4", &[], 2, &Shelf::default());
+    let page = render("clip.mp4", &[], 2, &StillSampler::default());
     let policy = page.split("content=\"").nth(1).and_then(|rest| rest.split('"').next());
     let policy = policy.expect("a policy comes first");
     assert_eq!(policy.matches("'sha256-").count(), 2);
@@ -113,7 +113,7 @@ fn the_policy_names_exactly_the_one_style_and_the_one_script() {
 
 #[test]
 fn episodes_are_drawn_over_the_curve_of_activity() {
-    let page = render("clip.mp4", &[], 4, &Shelf::default());
+    let page = render("clip.mp4", &[], 4, &StillSampler::default());
     let facts = page.split("id=\"facts\">").nth(1).and_then(|rest| rest.split("</script>").next());
     let facts: serde_json::Value =
         serde_json::from_str(facts.expect("a block")).expect("the block is JSON");
@@ -127,12 +127,12 @@ fn episodes_are_drawn_over_the_curve_of_activity() {
 
 #[test]
 fn a_page_without_frames_is_still_a_page() {
-    let page = render("empty.mp4", &[], 0, &Shelf::default());
+    let page = render("empty.mp4", &[], 0, &StillSampler::default());
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
 }
 
 #[test]
 fn half_a_million_frames_stay_small() {
-    let page = render("long.mp4", &[], 500_000, &Shelf::default());
+    let page = render("long.mp4", &[], 500_000, &StillSampler::default());
     assert!(page.len() < 16 << 20, "{} bytes", page.len());
 }

@@ -8,7 +8,7 @@ use worker::CancelToken;
 
 use super::say;
 use crate::{
-    client::{Client, LONG},
+    client::{ApiClient, LONG},
     error::CliError,
     interrupt, models,
     output::text,
@@ -126,7 +126,7 @@ pub struct AnalyzeBody {
 }
 
 impl SourceArgs {
-    fn body(&self, client: &Client) -> Result<IngestBody, CliError> {
+    fn body(&self, client: &ApiClient) -> Result<IngestBody, CliError> {
         let zones = self.zones.fields()?;
         let source_uri = match self.upload {
             true => upload::path_of(&upload::send(client, Path::new(&self.source))?),
@@ -146,7 +146,7 @@ impl SourceArgs {
     /// Has the server do `work` on the source, and shows how far it is; Ctrl-C keeps what came.
     fn work(
         &self,
-        client: &Client,
+        client: &ApiClient,
         (run, work): (&str, &'static str),
         body: &impl Serialize,
     ) -> Result<Value, CliError> {
@@ -165,7 +165,7 @@ impl SourceArgs {
 
 impl IngestArgs {
     /// Runs `runs ingest`.
-    pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
+    pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
         let body = self.source.body(client)?;
         let reply = self.source.work(client, (&self.run, "ingest"), &body)?;
         say(json, &reply, |reply| {
@@ -185,7 +185,7 @@ fn more(reply: &Value, line: String) -> String {
 
 /// The model that is named, or the run's own, or else one of the server's.
 fn model(
-    client: &Client,
+    client: &ApiClient,
     run: &str,
     named: Option<&String>,
     asks: bool,
@@ -199,7 +199,7 @@ fn model(
 
 impl AnalyzeArgs {
     /// Runs `runs analyze`.
-    pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
+    pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
         let body = AnalyzeBody {
             model: model(client, &self.run, self.model.as_ref(), false)?,
             window_size: self.window_size,
@@ -233,7 +233,7 @@ fn tried(trial: &Value) -> String {
 
 impl ReasonArgs {
     /// Runs `runs reason`.
-    pub fn run(&self, client: &Client, json: bool) -> Result<(), CliError> {
+    pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
         let body = ReasonBody {
             model: model(client, &self.run, self.model.as_ref(), true)?,
             ingest: self.source.body(client)?,

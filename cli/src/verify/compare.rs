@@ -9,32 +9,32 @@ use sha2::{Digest, Sha256};
 use timeline::KeyframeStored;
 use worker::{CancelToken, Supervisor};
 
-use super::{recorded::Pass, sampling};
+use super::{recorded::RecordedPass, sampling};
 use crate::{
-    analysis::{self, Job},
+    analysis::{self, AnalyzeJob},
     error::CliError,
 };
 
 /// Result of decoding again.
-pub struct Proof {
+pub struct VerifyResult {
     pub decoder: String,
     pub frames: u64,
     pub stills: u64,
-    pub divergence: Option<Divergence>,
+    pub divergence: Option<FirstDifference>,
 }
 
 /// The first thing that differs.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Divergence {
+pub struct FirstDifference {
     pub frame_index: u64,
     pub what: &'static str,
     pub recorded: String,
     pub found: String,
 }
 
-impl fmt::Display for Divergence {
+impl fmt::Display for FirstDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Divergence { frame_index, what, recorded, found } = self;
+        let FirstDifference { frame_index, what, recorded, found } = self;
         write!(f, "frame {frame_index}: {what} was recorded as {recorded} and is {found}")
     }
 }
@@ -45,13 +45,13 @@ type Still = (u64, i64, BlobHash);
 /// Decodes `path` as the pass was decoded, and compares.
 pub fn prove(
     supervisor: &Supervisor,
-    pass: &Pass,
+    pass: &RecordedPass,
     path: &Path,
     (gate, zones): (GateConfig, Zones),
     cancel: &CancelToken,
-) -> Result<Proof, CliError> {
+) -> Result<VerifyResult, CliError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let job = Job {
+    let job = AnalyzeJob {
         path: path.to_owned(),
         sampling: sampling(pass),
         // Where the pass ended at its limit, what comes after has no say in its last signals.
@@ -80,7 +80,7 @@ pub fn prove(
         first_still(&pass.stills, &made),
     ];
     let divergence = candidates.into_iter().flatten().min_by_key(|found| found.frame_index);
-    Ok(Proof {
+    Ok(VerifyResult {
         decoder: analysis.report.decoder,
         frames: pass.signals.len() as u64,
         stills: pass.stills.len() as u64,
@@ -88,13 +88,13 @@ pub fn prove(
     })
 }
 
-fn first_signal(recorded: &[Signal], found: &[Signal]) -> Option<Divergence> {
+fn first_signal(recorded: &[Signal], found: &[Signal]) -> Option<FirstDifference> {
     for (was, is) in recorded.iter().zip(found) {
         // Older recordings have no activity, which is no difference.
         let is = Signal { activity: was.activity.and(is.activity), ..*is };
         let differing = fields(was).into_iter().zip(fields(&is)).find(|(was, is)| was != is);
         if let Some(((what, recorded), (_, found))) = differing {
-            return Some(Divergence { frame_index: was.frame_index, what, recorded, found });
+            return Some(FirstDifference { frame_index: was.frame_index, what, recorded, found });
         }
     }
     differing_count("the number of frames", recorded.len(), found.len(), |at| at as u64)
@@ -139,7 +139,7 @@ fn first_decision(
     gate: GateConfig,
     signals: &[Signal],
     stills: &[KeyframeStored],
-) -> Option<Divergence> {
+) -> Option<FirstDifference> {
     if stills.is_empty() {
         return None;
     }
@@ -155,7 +155,7 @@ fn first_decision(
         // Older logs name no reason.
         let why = still.and_then(|still| still.reason.as_deref()).unwrap_or(reason.as_str());
         if still.is_some() != selected || selected && why != reason.as_str() {
-            return Some(Divergence {
+            return Some(FirstDifference {
                 frame_index: signal.frame_index,
                 what: "the decision",
                 recorded: told(still.is_some(), why),
@@ -163,7 +163,7 @@ fn first_decision(
             });
         }
     }
-    recorded.next().map(|still| Divergence {
+    recorded.next().map(|still| FirstDifference {
         frame_index: still.frame_index,
         what: "the decision",
         recorded: "selected".to_owned(),
@@ -171,7 +171,7 @@ fn first_decision(
     })
 }
 
-fn first_still(recorded: &[KeyframeStored], found: &[Still]) -> Option<Divergence> {
+fn first_still(recorded: &[KeyframeStored], found: &[Still]) -> Option<FirstDifference> {
     let recorded: Vec<Still> = recorded
         .iter()
         .map(|still| (still.frame_index, still.pts_ms, still.image_sha256))
@@ -179,7 +179,7 @@ fn first_still(recorded: &[KeyframeStored], found: &[Still]) -> Option<Divergenc
     for ((index, pts_ms, hash), is) in recorded.iter().zip(found) {
         if (*index, *pts_ms, hash) != (is.0, is.1, &is.2) {
             let (recorded, found) = (format!("{hash}"), format!("{}", is.2));
-            return Some(Divergence {
+            return Some(FirstDifference {
                 frame_index: *index.min(&is.0),
                 what: "the still",
                 recorded: format!("frame {index} at {pts_ms} ms, {recorded}"),
@@ -196,8 +196,8 @@ fn differing_count(
     recorded: usize,
     found: usize,
     frame_at: impl Fn(usize) -> u64,
-) -> Option<Divergence> {
-    (recorded != found).then(|| Divergence {
+) -> Option<FirstDifference> {
+    (recorded != found).then(|| FirstDifference {
         frame_index: frame_at(recorded.min(found)),
         what,
         recorded: recorded.to_string(),

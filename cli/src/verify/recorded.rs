@@ -11,7 +11,7 @@ use crate::{error::CliError, log::locate};
 const PAGE: usize = 1000;
 
 /// One `frames_decoded`, and the stills that were stored with it.
-pub struct Pass {
+pub struct RecordedPass {
     pub seq: Seq,
     pub source_uri: String,
     pub sample_fps: Option<Rate>,
@@ -25,7 +25,7 @@ pub struct Pass {
 }
 
 /// Every decode pass of `run`, in order.
-pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<Pass>, CliError> {
+pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError> {
     let dir = locate(data_dir)?;
     let failed = |source| CliError::Log { dir: dir.clone(), source };
     let (log, _) = Timeline::open_read_only(&dir).map_err(failed)?;
@@ -42,7 +42,7 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<Pass>, CliError> {
             }
             match stored.decode().map_err(failed)? {
                 Event::KeyframeStored(still) => stills.push(still),
-                Event::FramesDecoded(decoded) => passes.push(Pass {
+                Event::FramesDecoded(decoded) => passes.push(RecordedPass {
                     seq: stored.head.seq,
                     source_uri: decoded.source_uri,
                     sample_fps: decoded.sample_fps,

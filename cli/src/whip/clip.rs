@@ -18,7 +18,7 @@ const LAST_TICKS: i64 = 3000;
 
 /// One coded picture; times in ticks of 90 kHz from the first one.
 #[derive(Debug)]
-pub struct Picture {
+pub struct CodedFrame {
     /// Decoding can start here.
     pub keyframe: bool,
     /// Presentation time.
@@ -31,32 +31,35 @@ pub struct Picture {
 
 /// The pictures of a file from its first keyframe on; there is at least one.
 #[derive(Debug)]
-pub struct Clip {
+pub struct ClipFile {
     /// Codec of the pictures.
     pub codec: Codec,
     /// The format parameters of the offer (RFC 8866 6.15).
     pub fmtp: String,
     /// Pictures in decode order.
-    pub pictures: Vec<Picture>,
+    pub pictures: Vec<CodedFrame>,
     /// Length of the clip, in ticks.
     pub length: i64,
 }
 
-impl Clip {
+impl ClipFile {
     /// Reads the whole file.
-    pub fn read(path: &Path) -> Result<Clip, CliError> {
+    pub fn read(path: &Path) -> Result<ClipFile, CliError> {
         let failed = |source| CliError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let demuxer =
             Demuxer::open(Box::new(file), Limits::default()).map_err(WhipError::Decode)?;
         let codec = demuxer.stream().codec;
-        Ok(Clip::of(codec, demuxer.into_coded_pictures())?)
+        Ok(ClipFile::of(codec, demuxer.into_coded_pictures())?)
     }
 
-    fn of(codec: Codec, pictures: impl Iterator<Item = CodedPicture>) -> Result<Clip, WhipError> {
+    fn of(
+        codec: Codec,
+        pictures: impl Iterator<Item = CodedPicture>,
+    ) -> Result<ClipFile, WhipError> {
         let mut packetizer = Packetizer::new(codec, PAYLOAD_BYTES)
             .ok_or(WhipError::Codec { codec: codec.name() })?;
-        let mut clip = Clip { codec, fmtp: String::new(), pictures: Vec::new(), length: 0 };
+        let mut clip = ClipFile { codec, fmtp: String::new(), pictures: Vec::new(), length: 0 };
         let (mut bytes, mut first) = (0, None);
         for picture in pictures.skip_while(|picture| !picture.access_unit.keyframe) {
             let unit = &picture.access_unit;
@@ -71,7 +74,7 @@ impl Clip {
             let zero = *first.get_or_insert(decode_at);
             // Some files' times step back; a sender's clock does not.
             let earliest = clip.pictures.last().map_or(0, |before| before.decode_at);
-            clip.pictures.push(Picture {
+            clip.pictures.push(CodedFrame {
                 keyframe: unit.keyframe,
                 pts: pts - zero,
                 decode_at: (decode_at - zero).max(earliest),
@@ -137,14 +140,14 @@ mod tests {
     fn a_clip_begins_at_its_first_keyframe() {
         let pictures = [(0, false), (40, true), (80, false), (70, false)]
             .map(|(ms, keyframe)| picture(ms, keyframe, &[9]));
-        let clip = Clip::of(Codec::Vp8, pictures.into_iter()).expect("a clip");
+        let clip = ClipFile::of(Codec::Vp8, pictures.into_iter()).expect("a clip");
         let times: Vec<(i64, i64)> =
             clip.pictures.iter().map(|picture| (picture.pts, picture.decode_at)).collect();
         assert_eq!(times, [(0, 0), (3600, 3600), (2700, 3600)]);
         assert_eq!(clip.length, 3600 + 1800);
-        let none = Clip::of(Codec::Vp8, [picture(0, false, &[1])].into_iter());
+        let none = ClipFile::of(Codec::Vp8, [picture(0, false, &[1])].into_iter());
         assert!(matches!(none, Err(WhipError::NoKeyframe)));
-        let mjpeg = Clip::of(Codec::Mjpeg, [picture(0, true, &[1])].into_iter());
+        let mjpeg = ClipFile::of(Codec::Mjpeg, [picture(0, true, &[1])].into_iter());
         assert!(matches!(mjpeg, Err(WhipError::Codec { .. })));
     }
 

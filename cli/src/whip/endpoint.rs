@@ -34,7 +34,7 @@ pub struct Endpoint {
 }
 
 /// Answer to an offer.
-pub struct Created {
+pub struct WhipResource {
     /// The answer, as SDP.
     pub answer: String,
     /// The session's own address.
@@ -90,7 +90,7 @@ impl Endpoint {
     }
 
     /// Posts an offer.
-    pub fn create(&self, offer: &str) -> Result<Created, CliError> {
+    pub fn create(&self, offer: &str) -> Result<WhipResource, CliError> {
         let mut url = self.url.clone();
         for _ in 0..=HOPS_MAX {
             let reply = self
@@ -123,7 +123,7 @@ impl Endpoint {
         Err(self.refused(reply))
     }
 
-    fn created(&self, url: &Url, reply: Response) -> Result<Created, CliError> {
+    fn created(&self, url: &Url, reply: Response) -> Result<WhipResource, CliError> {
         if !reply.status().is_success() {
             return Err(self.refused(reply));
         }
@@ -137,7 +137,7 @@ impl Endpoint {
         if answer.len() > ANSWER_BYTES_MAX {
             return Err(self.odd(format!("an answer of {} bytes", answer.len())));
         }
-        Ok(Created { answer, resource, run })
+        Ok(WhipResource { answer, resource, run })
     }
 
     fn location(&self, base: &Url, reply: &Response) -> Result<Url, CliError> {

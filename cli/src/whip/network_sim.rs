@@ -11,12 +11,12 @@ use std::{
 /// Most datagrams that are delayed at once; more are lost.
 const DELAYED_MAX: usize = 8192;
 
-/// Departure of a datagram, its place in the order, its destination and its bytes.
+/// Departure of a datagram, its position in the order, its destination and its bytes.
 type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
 
-/// A path with chance of its own: one seed gives one fate of every packet.
+/// A simulated network: one seed always loses and delays the same packets.
 #[derive(Debug)]
-pub struct Path {
+pub struct NetworkSim {
     loss: f64,
     jitter: Duration,
     state: u64,
@@ -25,11 +25,11 @@ pub struct Path {
     lost: u64,
 }
 
-impl Path {
+impl NetworkSim {
     /// Loses `loss` percent and delays by up to `jitter`.
-    pub fn new(loss: f64, jitter: Duration, seed: u64) -> Path {
+    pub fn new(loss: f64, jitter: Duration, seed: u64) -> NetworkSim {
         let delayed = BinaryHeap::new();
-        Path { loss: loss / 100.0, jitter, state: seed, order: 0, delayed, lost: 0 }
+        NetworkSim { loss: loss / 100.0, jitter, state: seed, order: 0, delayed, lost: 0 }
     }
 
     /// Takes a datagram for `to`; gives it back when it goes out at once.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn packets_are_lost_and_delayed_as_asked() {
         let now = Instant::now();
-        let mut path = Path::new(5.0, Duration::from_millis(200), 1);
+        let mut path = NetworkSim::new(5.0, Duration::from_millis(200), 1);
         for number in 0..4000_u16 {
             let [high, low] = number.to_be_bytes();
             assert_eq!(path.take(TO, vec![0x80, 96, high, low], now), None);
@@ -125,15 +125,15 @@ mod tests {
         let late = std::iter::from_fn(|| path.due(now + Duration::from_millis(200))).count();
         assert_eq!(early + late as u64, sent);
         assert_eq!(path.take(TO, vec![22, 254], now), Some(vec![22, 254]));
-        let mut clean = Path::new(0.0, Duration::ZERO, 1);
+        let mut clean = NetworkSim::new(0.0, Duration::ZERO, 1);
         assert_eq!(clean.take(TO, vec![0x80, 96], now), Some(vec![0x80, 96]));
-        let mut dead = Path::new(100.0, Duration::ZERO, 1);
+        let mut dead = NetworkSim::new(100.0, Duration::ZERO, 1);
         assert_eq!((dead.take(TO, vec![0x80, 96], now), dead.lost()), (None, 1));
     }
 
     #[test]
     fn what_is_delayed_has_a_bound() {
-        let mut path = Path::new(0.0, Duration::from_secs(5), 1);
+        let mut path = NetworkSim::new(0.0, Duration::from_secs(5), 1);
         (0..=DELAYED_MAX).for_each(|_| drop(path.take(TO, vec![0x80, 96], Instant::now())));
         assert_eq!((path.delayed.len(), path.lost()), (DELAYED_MAX, 1));
     }

@@ -30,8 +30,8 @@ impl Packetizer {
     pub fn payloads(&mut self, unit: &AccessUnit) -> Vec<Vec<u8>> {
         self.picture_id = self.picture_id.wrapping_add(1) & 0x7fff;
         match self.codec {
-            Codec::H264 => nal_payloads(&unit.data, self.bytes_max, &H264),
-            Codec::H265 => nal_payloads(&unit.data, self.bytes_max, &H265),
+            Codec::H264 => nal_payloads(&unit.data, self.bytes_max, &H264Packetizer),
+            Codec::H265 => nal_payloads(&unit.data, self.bytes_max, &H265Packetizer),
             Codec::Vp8 => self.vp8(&unit.data),
             Codec::Vp9 => self.vp9(&unit.data, unit.keyframe),
             Codec::Av1 => av1(&unit.data, self.bytes_max),
@@ -76,9 +76,9 @@ trait NalFormat {
     fn fragment(header: &[u8], starts: bool, ends: bool) -> Vec<u8>;
 }
 
-struct H264;
+struct H264Packetizer;
 
-impl NalFormat for H264 {
+impl NalFormat for H264Packetizer {
     const HEADER_BYTES: usize = 1;
 
     fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
@@ -93,9 +93,9 @@ impl NalFormat for H264 {
     }
 }
 
-struct H265;
+struct H265Packetizer;
 
-impl NalFormat for H265 {
+impl NalFormat for H265Packetizer {
     const HEADER_BYTES: usize = 2;
 
     fn aggregation(nals: &[&[u8]]) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::clip::{Clip, Picture};
+use super::clip::{ClipFile, CodedFrame};
 
 /// A keyframe that was sent so recently answers a request too.
 const FRESH_TICKS: i64 = 90_000 / 2;
@@ -13,7 +13,7 @@ const FRESH_TICKS: i64 = 90_000 / 2;
 /// Plays a clip once or over and over.
 #[derive(Debug)]
 pub struct Player {
-    clip: Arc<Clip>,
+    clip: Arc<ClipFile>,
     repeats: bool,
     /// Time at which the first picture was due.
     start: Instant,
@@ -27,7 +27,7 @@ pub struct Player {
 
 impl Player {
     /// Begins at `start`.
-    pub fn new(clip: Arc<Clip>, repeats: bool, start: Instant) -> Player {
+    pub fn new(clip: Arc<ClipFile>, repeats: bool, start: Instant) -> Player {
         Player { clip, repeats, start, next: 0, shift: 0, keyframe_at: None }
     }
 
@@ -38,7 +38,7 @@ impl Player {
     }
 
     /// The next picture, if it is due, and its time in ticks since the first.
-    pub fn due(&mut self, now: Instant) -> Option<(&Picture, i64)> {
+    pub fn due(&mut self, now: Instant) -> Option<(&CodedFrame, i64)> {
         self.next_at().filter(|&at| at <= now)?;
         let index = self.next;
         let picture = &self.clip.pictures[index];
@@ -97,11 +97,11 @@ mod tests {
     fn player(kinds: &str, repeats: bool, start: Instant) -> Player {
         let picture = |(index, kind): (usize, char)| {
             let at = 3600 * index as i64;
-            Picture { keyframe: kind == 'k', pts: at, decode_at: at, payloads: Vec::new() }
+            CodedFrame { keyframe: kind == 'k', pts: at, decode_at: at, payloads: Vec::new() }
         };
-        let pictures: Vec<Picture> = kinds.chars().enumerate().map(picture).collect();
+        let pictures: Vec<CodedFrame> = kinds.chars().enumerate().map(picture).collect();
         let length = 3600 * pictures.len() as i64;
-        let clip = Clip { codec: Codec::Vp8, fmtp: String::new(), pictures, length };
+        let clip = ClipFile { codec: Codec::Vp8, fmtp: String::new(), pictures, length };
         Player::new(Arc::new(clip), repeats, start)
     }
 

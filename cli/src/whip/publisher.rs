@@ -9,11 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use worker::CancelToken;
 
 use super::{
-    Figures, PublishArgs,
-    clip::Clip,
+    PublishArgs, PublishStats,
+    clip::ClipFile,
     endpoint::Endpoint,
     error::WhipError,
-    session::{Plan, Session},
+    session::{PlaybackOptions, PublisherSession},
 };
 use crate::{error::CliError, interrupt, output::printable};
 
@@ -25,14 +25,14 @@ pub struct Published {
     /// The runs of the sessions, where the server names them.
     pub runs: Vec<String>,
     /// Figures of all sessions.
-    pub figures: Figures,
+    pub figures: PublishStats,
 }
 
 /// Publishes until all is sent, time is up or Ctrl-C. Names each run on stderr as it begins.
 pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
     let endpoint = Endpoint::new(args)?;
-    let plan = Plan {
-        clip: Arc::new(Clip::read(&args.file)?),
+    let plan = PlaybackOptions {
+        clip: Arc::new(ClipFile::read(&args.file)?),
         repeats: args.repeats,
         loss: args.loss,
         jitter: Duration::from_millis(args.jitter),
@@ -41,10 +41,10 @@ pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
     interrupt::on_signal(&cancel)?;
     let (mut sessions, mut runs) = (Vec::new(), Vec::new());
     let outcome = play(args, &endpoint, &plan, &cancel, (&mut sessions, &mut runs));
-    // The sessions end whatever happened; what happened first is what is told.
+    // The sessions end whatever happened; the first failure is returned.
     let ended = end(&endpoint, &mut sessions);
     outcome.and(ended)?;
-    let mut figures = Figures::default();
+    let mut figures = PublishStats::default();
     sessions.iter().for_each(|session| figures.add(&session.figures()));
     Ok(Published { runs, figures })
 }
@@ -52,9 +52,9 @@ pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
 fn play(
     args: &PublishArgs,
     endpoint: &Endpoint,
-    plan: &Plan,
+    plan: &PlaybackOptions,
     cancel: &CancelToken,
-    (sessions, runs): (&mut Vec<Session>, &mut Vec<String>),
+    (sessions, runs): (&mut Vec<PublisherSession>, &mut Vec<String>),
 ) -> Result<(), CliError> {
     let ip = endpoint.local_ip()?;
     let until = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -67,7 +67,7 @@ fn play(
                 eprintln!("run:    {}", printable(&run));
                 runs.push(run);
             }
-        } else if sessions.iter().all(Session::is_done) {
+        } else if sessions.iter().all(PublisherSession::is_done) {
             break;
         }
         let now = Instant::now();
@@ -84,10 +84,10 @@ fn play(
 fn started(
     number: usize,
     endpoint: &Endpoint,
-    plan: &Plan,
+    plan: &PlaybackOptions,
     ip: std::net::IpAddr,
-) -> Result<(Session, Option<String>), CliError> {
-    let (mut session, offer) = Session::offer(number, plan, ip, Instant::now())?;
+) -> Result<(PublisherSession, Option<String>), CliError> {
+    let (mut session, offer) = PublisherSession::offer(number, plan, ip, Instant::now())?;
     let created = endpoint.create(&offer)?;
     let accepted = session.accept(created.answer, created.resource, Instant::now());
     if let Err(error) = accepted {
@@ -99,7 +99,7 @@ fn started(
 }
 
 /// Until a datagram is there or something is due.
-fn wait(sessions: &mut [Session]) -> Result<(), CliError> {
+fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let now = Instant::now();
     let due = sessions.iter_mut().map(|session| session.next_at(now)).min();
     let patience = due.map_or(TURN, |due| due.saturating_duration_since(now)).min(TURN);
@@ -114,7 +114,7 @@ fn wait(sessions: &mut [Session]) -> Result<(), CliError> {
 
 /// Deletes the sessions at the server, then closes their connections: the other way round it would
 /// take them for lost.
-fn end(endpoint: &Endpoint, sessions: &mut [Session]) -> Result<(), CliError> {
+fn end(endpoint: &Endpoint, sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let mut outcome = Ok(());
     for session in sessions {
         let deleted = match session.take_resource() {

@@ -22,23 +22,23 @@ use rtc::{
 };
 
 use super::{
-    Figures,
-    clip::Clip,
+    PublishStats,
+    clip::ClipFile,
     error::WhipError,
-    network_sim::{self, Path},
+    network_sim::{self, NetworkSim},
     player::Player,
 };
 
 mod connection;
 mod feedback;
 
-use feedback::Heard;
+use feedback::FeedbackCounters;
 
 /// Time limit of a media path to come up.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// Time in which packets that were lost at the end can still be requested again.
 const LINGER: Duration = Duration::from_millis(500);
-/// Most datagrams read in one turn, so that others get theirs.
+/// Most datagrams read at a time, so that other sessions are served.
 const READ_MAX: usize = 64;
 /// Most datagrams that wait for the socket.
 const UNSENT_MAX: usize = 8192;
@@ -49,9 +49,9 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// Plan of each session.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PlaybackOptions {
     /// Clip to send.
-    pub clip: Arc<Clip>,
+    pub clip: Arc<ClipFile>,
     /// Begin again at the end.
     pub repeats: bool,
     /// Media packets that are dropped, in percent.
@@ -61,7 +61,7 @@ pub struct Plan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PublishState {
     Connecting,
     Playing,
     /// All is sent; the session ends then.
@@ -70,17 +70,17 @@ enum State {
 }
 
 /// One publisher.
-pub struct Session {
+pub struct PublisherSession {
     number: usize,
-    plan: Plan,
+    plan: PlaybackOptions,
     connection: RTCPeerConnection,
     sender: RTCRtpSenderId,
     socket: UdpSocket,
     local: SocketAddr,
-    path: Path,
+    network: NetworkSim,
     unsent: VecDeque<(SocketAddr, Vec<u8>)>,
     player: Option<Player>,
-    state: State,
+    state: PublishState,
     offered_at: Instant,
     ssrc: u32,
     sequence: u16,
@@ -89,39 +89,39 @@ pub struct Session {
     resource: Option<Url>,
     /// Packets of pictures, each counted once.
     played: u64,
-    figures: Figures,
-    heard: Arc<Heard>,
+    stats: PublishStats,
+    feedback: Arc<FeedbackCounters>,
 }
 
-impl Session {
+impl PublisherSession {
     /// A session number `number`, from 1, that sends from `ip`; with the offer to post.
     pub fn offer(
         number: usize,
-        plan: &Plan,
+        plan: &PlaybackOptions,
         ip: IpAddr,
         now: Instant,
-    ) -> Result<(Session, String), WhipError> {
+    ) -> Result<(PublisherSession, String), WhipError> {
         let socket = UdpSocket::bind((ip, 0)).map_err(WhipError::Socket)?;
         socket.set_nonblocking(true).map_err(WhipError::Socket)?;
         let local = socket.local_addr().map_err(WhipError::Socket)?;
         let [ssrc, seed, first_timestamp, sequence] = random().map_err(WhipError::Socket)?;
-        let heard = Arc::<Heard>::default();
+        let heard = Arc::<FeedbackCounters>::default();
         let (connection, sender, offer) =
             connection::offer(&plan.clip, local, ssrc, Arc::clone(&heard), now)
                 .map_err(failed(number, "offer"))?;
         // One seed a session, so that a run with loss can be repeated.
-        let path = Path::new(plan.loss, plan.jitter, number as u64);
-        let session = Session {
+        let path = NetworkSim::new(plan.loss, plan.jitter, number as u64);
+        let session = PublisherSession {
             number,
             plan: plan.clone(),
             connection,
             sender,
             socket,
             local,
-            path,
+            network: path,
             unsent: VecDeque::new(),
             player: None,
-            state: State::Connecting,
+            state: PublishState::Connecting,
             offered_at: now,
             ssrc,
             sequence: (sequence ^ seed) as u16,
@@ -129,8 +129,8 @@ impl Session {
             payload_type: connection::PAYLOAD_TYPE,
             resource: None,
             played: 0,
-            figures: Figures::default(),
-            heard,
+            stats: PublishStats::default(),
+            feedback: heard,
         };
         Ok((session, offer))
     }
@@ -161,15 +161,15 @@ impl Session {
 
     /// It has sent all there is, or was stopped.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == PublishState::Done
     }
 
     /// Figures so far.
-    pub fn figures(&self) -> Figures {
-        Figures {
-            lost: self.figures.lost + self.path.lost(),
-            repeated: self.figures.packets.saturating_sub(self.played),
-            ..self.figures
+    pub fn figures(&self) -> PublishStats {
+        PublishStats {
+            lost: self.stats.lost + self.network.lost(),
+            repeated: self.stats.packets.saturating_sub(self.played),
+            ..self.stats
         }
     }
 
@@ -177,12 +177,12 @@ impl Session {
     pub fn next_at(&mut self, now: Instant) -> Instant {
         let player = self.player.as_ref().and_then(Player::next_at);
         let state = match self.state {
-            State::Connecting => Some(self.offered_at + CONNECT_WITHIN),
-            State::Lingering(until) => Some(until),
-            State::Playing | State::Done => None,
+            PublishState::Connecting => Some(self.offered_at + CONNECT_WITHIN),
+            PublishState::Lingering(until) => Some(until),
+            PublishState::Playing | PublishState::Done => None,
         };
         let retry = (!self.unsent.is_empty()).then_some(now + RETRY);
-        [self.connection.poll_timeout(), player, state, retry, self.path.next_at()]
+        [self.connection.poll_timeout(), player, state, retry, self.network.next_at()]
             .into_iter()
             .flatten()
             .min()
@@ -200,11 +200,11 @@ impl Session {
         self.play(now)?;
         self.write(now);
         match self.state {
-            State::Connecting if now >= self.offered_at + CONNECT_WITHIN => {
+            PublishState::Connecting if now >= self.offered_at + CONNECT_WITHIN => {
                 Err(WhipError::NeverConnected { session: self.number })
             }
-            State::Lingering(until) if now >= until => {
-                self.state = State::Done;
+            PublishState::Lingering(until) if now >= until => {
+                self.state = PublishState::Done;
                 Ok(())
             }
             _ => Ok(()),
@@ -213,7 +213,7 @@ impl Session {
 
     /// Takes leave of the server's media side.
     pub fn close(&mut self, now: Instant) -> Result<(), WhipError> {
-        self.state = State::Done;
+        self.state = PublishState::Done;
         let closed = self.connection.close().map_err(failed(self.number, "close"));
         self.write(now);
         closed
@@ -240,7 +240,7 @@ impl Session {
                 .handle_read(TaggedBytesMut { now, transport, message })
                 .map_err(failed(self.number, "packet"))?;
             // The library says nothing of a peer that takes its leave, until checks stay unanswered.
-            if self.state == State::Playing && bytes[0] == DTLS_ALERT {
+            if self.state == PublishState::Playing && bytes[0] == DTLS_ALERT {
                 return Err(WhipError::Ended { session: self.number });
             }
         }
@@ -253,20 +253,20 @@ impl Session {
                 continue;
             };
             match (state, self.state) {
-                (RTCPeerConnectionState::Connected, State::Connecting) => {
-                    self.state = State::Playing;
+                (RTCPeerConnectionState::Connected, PublishState::Connecting) => {
+                    self.state = PublishState::Playing;
                     let took = now.saturating_duration_since(self.offered_at).as_millis();
-                    self.figures.connected = 1;
-                    self.figures.connect_ms_max = u64::try_from(took).unwrap_or(u64::MAX);
+                    self.stats.connected = 1;
+                    self.stats.connect_ms_max = u64::try_from(took).unwrap_or(u64::MAX);
                     let clip = Arc::clone(&self.plan.clip);
                     self.player = Some(Player::new(clip, self.plan.repeats, now));
                 }
-                (RTCPeerConnectionState::Failed, State::Connecting) => {
+                (RTCPeerConnectionState::Failed, PublishState::Connecting) => {
                     return Err(WhipError::NeverConnected { session: self.number });
                 }
                 (
                     RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed,
-                    State::Playing,
+                    PublishState::Playing,
                 ) => {
                     return Err(WhipError::Ended { session: self.number });
                 }
@@ -280,17 +280,17 @@ impl Session {
     fn note_feedback(&mut self, now: Instant) {
         // Polling is what carries packets through the connection; it delivers none of ours.
         while self.connection.poll_read().is_some() {}
-        self.figures.asked = self.heard.asked.load(Relaxed);
-        let requested = self.heard.keyframes.load(Relaxed);
-        if requested > self.figures.keyframes_requested {
-            self.figures.keyframes_requested = requested;
+        self.stats.asked = self.feedback.asked.load(Relaxed);
+        let requested = self.feedback.keyframes.load(Relaxed);
+        if requested > self.stats.keyframes_requested {
+            self.stats.keyframes_requested = requested;
             let jumped = self.player.as_mut().is_some_and(|player| player.jump(now));
-            self.figures.jumps += u64::from(jumped);
+            self.stats.jumps += u64::from(jumped);
         }
     }
 
     fn play(&mut self, now: Instant) -> Result<(), WhipError> {
-        if self.state != State::Playing {
+        if self.state != PublishState::Playing {
             return Ok(());
         }
         let Some(player) = &mut self.player else { return Ok(()) };
@@ -313,11 +313,11 @@ impl Session {
                 let packet = rtp::Packet { header, payload: payload.clone() };
                 sender.write_rtp(now, packet).map_err(failed(self.number, "media"))?;
             }
-            self.figures.pictures += 1;
+            self.stats.pictures += 1;
             self.played += picture.payloads.len() as u64;
         }
         if player.next_at().is_none() {
-            self.state = State::Lingering(now + LINGER);
+            self.state = PublishState::Lingering(now + LINGER);
         }
         Ok(())
     }
@@ -327,14 +327,14 @@ impl Session {
             let bytes = message.message.to_vec();
             let to = message.transport.peer_addr;
             if network_sim::is_media(&bytes) {
-                self.figures.packets += 1;
-                self.figures.bytes += bytes.len() as u64;
+                self.stats.packets += 1;
+                self.stats.bytes += bytes.len() as u64;
             }
-            if let Some(bytes) = self.path.take(to, bytes, now) {
+            if let Some(bytes) = self.network.take(to, bytes, now) {
                 self.unsent.push_back((to, bytes));
             }
         }
-        while let Some((to, bytes)) = self.path.due(now) {
+        while let Some((to, bytes)) = self.network.due(now) {
             self.unsent.push_back((to, bytes));
         }
         while let Some((to, bytes)) = self.unsent.front() {
@@ -346,7 +346,7 @@ impl Session {
         }
         while self.unsent.len() > UNSENT_MAX {
             self.unsent.pop_front();
-            self.figures.lost += 1;
+            self.stats.lost += 1;
         }
     }
 }

@@ -21,34 +21,34 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Ask, IN_FLIGHT_MAX, SidecarError};
+use super::{EmbedRequest, IN_FLIGHT_MAX, SidecarError};
 use crate::{
     backoff::Backoff,
     embedding::Embedding,
-    protocol::{Answer, Answers, request_header},
+    protocol::{ReplyDecoder, SidecarReply, request_header},
 };
 
 /// Bytes read at once: eight embeddings of 512 dimensions.
 const READ_BYTES: usize = 16 << 10;
 
-/// An ask whose picture is sent or being sent.
-struct Waiting {
+/// A request whose picture is sent or being sent.
+struct PendingRequest {
     late: Instant,
     reply: oneshot::Sender<Result<Embedding, SidecarError>>,
 }
 
-impl Waiting {
+impl PendingRequest {
     fn tell(self, result: Result<Embedding, SidecarError>) {
         // The caller may be gone; the answer had to be read all the same.
         self.reply.send(result).ok();
     }
 }
 
-/// Answers asks until there can be no more.
+/// Serves requests until there can be no more.
 pub(super) async fn serve(
     address: String,
     deadline: Duration,
-    mut asks: mpsc::Receiver<Ask>,
+    mut asks: mpsc::Receiver<EmbedRequest>,
     connections: Arc<AtomicU64>,
     mut backoff: Backoff,
 ) {
@@ -75,10 +75,10 @@ pub(super) async fn serve(
             }
         };
         connections.fetch_add(1, Ordering::Relaxed);
-        let mut connection = Connection::new(deadline, first);
+        let mut connection = SidecarConnection::new(deadline, first);
         let Err(error) = connection.run(stream, &mut asks, &mut backoff).await else { return };
         if connection.waiting.is_empty() && matches!(error, SidecarError::Closed) {
-            // Nobody waited: the sidecar may have been replaced, and the next ask finds the new one.
+            // No request waited: the sidecar may have been replaced, and the next one finds the new one.
             continue;
         }
         tracing::warn!(%error, %address, "the embedding sidecar failed");
@@ -89,29 +89,29 @@ pub(super) async fn serve(
     }
 }
 
-fn tell(ask: Ask, error: SidecarError) {
+fn tell(ask: EmbedRequest, error: SidecarError) {
     // The caller may be gone.
     ask.reply.send(Err(error)).ok();
 }
 
 /// Requests in progress on an open connection.
-struct Connection {
+struct SidecarConnection {
     deadline: Duration,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingRequest>,
     /// Parts to send, of which the first may be sent in part.
     sending: VecDeque<Bytes>,
-    answers: Answers,
+    answers: ReplyDecoder,
 }
 
-impl Connection {
-    fn new(deadline: Duration, first: Ask) -> Connection {
+impl SidecarConnection {
+    fn new(deadline: Duration, first: EmbedRequest) -> SidecarConnection {
         let (waiting, sending, answers) = Default::default();
-        let mut connection = Connection { deadline, waiting, sending, answers };
+        let mut connection = SidecarConnection { deadline, waiting, sending, answers };
         connection.take(first);
         connection
     }
 
-    fn take(&mut self, ask: Ask) {
+    fn take(&mut self, ask: EmbedRequest) {
         if ask.reply.is_closed() {
             return;
         }
@@ -120,14 +120,14 @@ impl Connection {
             return tell(ask, SidecarError::Picture(length));
         };
         self.sending.extend([Bytes::copy_from_slice(&header), ask.jpeg]);
-        self.waiting.push_back(Waiting { late: ask.late, reply: ask.reply });
+        self.waiting.push_back(PendingRequest { late: ask.late, reply: ask.reply });
     }
 
-    /// Sends and receives until something fails; ends well when nobody can ask any more.
+    /// Sends and receives until something fails; ends well when no client is left.
     async fn run(
         &mut self,
         mut stream: TcpStream,
-        asks: &mut mpsc::Receiver<Ask>,
+        asks: &mut mpsc::Receiver<EmbedRequest>,
         backoff: &mut Backoff,
     ) -> Result<(), SidecarError> {
         let io = |error: io::Error| SidecarError::Io(Arc::new(error));
@@ -173,12 +173,12 @@ impl Connection {
         self.answers.push(bytes);
         while let Some(answer) = self.answers.poll()? {
             let Some(waiting) = self.waiting.pop_front() else {
-                return Err(SidecarError::Unasked);
+                return Err(SidecarError::UnexpectedReply);
             };
             backoff.worked();
             waiting.tell(match answer {
-                Answer::Embedding(embedding) => Ok(embedding),
-                Answer::Refused(refusal) => Err(SidecarError::Refused(refusal)),
+                SidecarReply::Embedding(embedding) => Ok(embedding),
+                SidecarReply::Refused(refusal) => Err(SidecarError::Refused(refusal)),
             });
         }
         Ok(())

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::protocol::{Answer, Requests, encode_answer};
+use crate::protocol::{RequestDecoder, SidecarReply, encode_reply};
 
 const ENDLESS: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,7 @@ struct Script {
 /// A connection as the sidecar sees it.
 struct Peer {
     stream: TcpStream,
-    requests: Requests,
+    requests: RequestDecoder,
 }
 
 impl Script {
@@ -32,7 +32,7 @@ impl Script {
 
     async fn accept(&self) -> Peer {
         let (stream, _) = self.listener.accept().await.expect("a connection");
-        Peer { stream, requests: Requests::default() }
+        Peer { stream, requests: RequestDecoder::default() }
     }
 }
 
@@ -55,8 +55,8 @@ impl Peer {
 }
 
 /// A failure is waited for longer than any test runs.
-fn rested_for_long(address: &str) -> Sidecar {
-    Sidecar::resting(address, ENDLESS, Backoff::starting_with(ENDLESS))
+fn rested_for_long(address: &str) -> SidecarClient {
+    SidecarClient::resting(address, ENDLESS, Backoff::starting_with(ENDLESS))
 }
 
 fn direction(byte: u8) -> Embedding {
@@ -64,7 +64,7 @@ fn direction(byte: u8) -> Embedding {
 }
 
 fn embedded(jpeg: &[u8]) -> Vec<u8> {
-    encode_answer(&Answer::Embedding(direction(jpeg[0])))
+    encode_reply(&SidecarReply::Embedding(direction(jpeg[0])))
 }
 
 fn jpeg(byte: u8) -> Bytes {
@@ -83,7 +83,7 @@ fn name(result: &Result<Embedding, SidecarError>) -> &'static str {
 #[tokio::test]
 async fn asks_follow_each_other_and_answers_keep_their_order() {
     let script = Script::new().await;
-    let sidecar = Sidecar::new(&script.address, ENDLESS);
+    let sidecar = SidecarClient::new(&script.address, ENDLESS);
     let serve = async {
         let mut peer = script.accept().await;
         let mut all = Vec::new();
@@ -101,7 +101,7 @@ async fn asks_follow_each_other_and_answers_keep_their_order() {
     assert!(is(&a, 1) && is(&b, 2) && is(&c, 3), "{a:?} {b:?} {c:?}");
     let refuse = async {
         peer.request().await;
-        peer.answer(&encode_answer(&Answer::Refused(Refusal::Busy))).await;
+        peer.answer(&encode_reply(&SidecarReply::Refused(SidecarStatus::Busy))).await;
         let next = peer.request().await;
         peer.answer(&embedded(&next)).await;
     };
@@ -137,7 +137,7 @@ async fn each_way_to_fail_has_its_name_and_rests_the_sidecar() {
 #[tokio::test]
 async fn an_answer_that_nobody_asked_for_ends_the_connection() {
     let script = Script::new().await;
-    let sidecar = Sidecar::new(&script.address, ENDLESS);
+    let sidecar = SidecarClient::new(&script.address, ENDLESS);
     let serve = async {
         let mut peer = script.accept().await;
         let answer = embedded(&peer.request().await);
@@ -154,7 +154,7 @@ async fn an_answer_that_nobody_asked_for_ends_the_connection() {
 #[tokio::test]
 async fn a_late_answer_costs_the_connection_and_a_new_one_is_tried() {
     let script = Script::new().await;
-    let sidecar = Sidecar::new(&script.address, Duration::from_millis(300));
+    let sidecar = SidecarClient::new(&script.address, Duration::from_millis(300));
     let silent = async {
         let mut peer = script.accept().await;
         peer.request().await;
@@ -190,7 +190,7 @@ async fn a_late_answer_costs_the_connection_and_a_new_one_is_tried() {
 #[tokio::test]
 async fn a_sidecar_that_went_away_while_idle_is_found_again_at_once() {
     let script = Script::new().await;
-    let sidecar = Sidecar::new(&script.address, ENDLESS);
+    let sidecar = SidecarClient::new(&script.address, ENDLESS);
     for byte in 1..=3 {
         let serve = async {
             let mut peer = script.accept().await;
@@ -223,7 +223,7 @@ async fn nobody_there_and_nothing_to_send_are_errors() {
 #[tokio::test]
 async fn asks_past_the_bound_are_refused_at_once() {
     let script = Script::new().await;
-    let sidecar = Sidecar::new(&script.address, ENDLESS);
+    let sidecar = SidecarClient::new(&script.address, ENDLESS);
     let mut asks: Vec<Pin<Box<_>>> =
         (0..=IN_FLIGHT_MAX).map(|_| Box::pin(sidecar.embed(jpeg(1)))).collect();
     // One round, in which the connection has no turn to take any.

@@ -17,7 +17,7 @@ enum Step {
     Panic,
 }
 
-impl Model for Scripted {
+impl EmbeddingModel for Scripted {
     fn side(&self) -> u32 {
         1
     }
@@ -26,7 +26,7 @@ impl Model for Scripted {
         "script"
     }
 
-    fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError> {
+    fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError> {
         let bytes: Vec<u8> = pictures.iter().map(|picture| picture.rgb()[0]).collect();
         self.batches.send(bytes.clone()).expect("the test looks");
         let embed = |byte: &u8| Embedding::new(vec![f32::from(*byte), 1.0]).expect("a direction");
@@ -59,8 +59,8 @@ fn at_once() -> BatchLimits {
     BatchLimits { age_max: Duration::ZERO, ..BatchLimits::default() }
 }
 
-fn picture(byte: u8) -> Picture {
-    Picture::new(1, vec![byte; 3]).expect("one pixel")
+fn picture(byte: u8) -> ModelInputImage {
+    ModelInputImage::new(1, vec![byte; 3]).expect("one pixel")
 }
 
 fn expected(byte: u8) -> Result<Embedding, EmbedError> {
@@ -132,7 +132,7 @@ async fn an_ask_ends_at_its_deadline_and_at_the_bound_of_the_queue() {
     let Stage { embedder, batches: _batches, .. } = stage(one, Duration::from_millis(1));
     assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Late(1)));
     assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Full(1)));
-    let two = Picture::new(2, vec![0; 12]).expect("four pixels");
+    let two = ModelInputImage::new(2, vec![0; 12]).expect("four pixels");
     assert_eq!(embedder.embed(1, two).await, Err(EmbedError::Side { side: 1, got: 2 }));
     assert_eq!(embedder.counts().batch.refused, 1);
 }

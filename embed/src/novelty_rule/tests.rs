@@ -12,20 +12,20 @@ fn cells(change: u8) -> CellMeans {
 }
 
 /// A frame at `ms` whose distance to the one with `millionths` 0 is `millionths`.
-fn seen(ms: i64, millionths: u32, change: u8) -> Seen {
+fn frame(ms: i64, millionths: u32, change: u8) -> FrameFeatures {
     let cosine = 1.0 - f64::from(millionths) / 1e6;
     let values = vec![cosine as f32, (1.0 - cosine * cosine).sqrt() as f32];
     let embedding = Embedding::new(values).expect("an embedding");
-    Seen { at: Timestamp::from_millis(ms), embedding, cells: cells(change) }
+    FrameFeatures { at: Timestamp::from_millis(ms), embedding, cells: cells(change) }
 }
 
 fn unshadowed() -> ReuseRule {
     ReuseRule { shadow_one_in: 0, ..ReuseRule::default() }
 }
 
-fn anchored(rule: ReuseRule) -> Reuse {
-    let mut reuse = Reuse::new(rule, 1);
-    reuse.described(seen(1000, 0, 0));
+fn anchored(rule: ReuseRule) -> NoveltyDetector {
+    let mut reuse = NoveltyDetector::new(rule, 1);
+    reuse.described(frame(1000, 0, 0));
     reuse
 }
 
@@ -37,46 +37,51 @@ const fn distance(millionths: u32) -> Score {
 fn each_bound_holds_from_both_sides() {
     let three = Embedding::new(vec![1.0, 0.0, 0.0]).expect("an embedding");
     let cases = [
-        ("the anchor itself", seen(1000, 0, 0), Novelty::Reuse(distance(0))),
-        ("at the distance", seen(1100, 10_000, 0), Novelty::Reuse(distance(10_000))),
-        ("past it", seen(1100, 10_001, 0), Novelty::New(Newness::Distance(distance(10_001)))),
-        ("at the age", seen(3000, 0, 0), Novelty::Reuse(distance(0))),
-        ("past it", seen(3001, 0, 0), Novelty::New(Newness::Elapsed)),
-        ("before the anchor", seen(999, 0, 0), Novelty::New(Newness::Elapsed)),
-        ("a cell at its bound", seen(1100, 0, 12), Novelty::Reuse(distance(0))),
-        ("past it", seen(1100, 0, 13), Novelty::New(Newness::Cell(13))),
+        ("the anchor itself", frame(1000, 0, 0), NoveltyVerdict::Reuse(distance(0))),
+        ("at the distance", frame(1100, 10_000, 0), NoveltyVerdict::Reuse(distance(10_000))),
+        (
+            "past it",
+            frame(1100, 10_001, 0),
+            NoveltyVerdict::New(NoveltyReason::Distance(distance(10_001))),
+        ),
+        ("at the age", frame(3000, 0, 0), NoveltyVerdict::Reuse(distance(0))),
+        ("past it", frame(3001, 0, 0), NoveltyVerdict::New(NoveltyReason::Elapsed)),
+        ("before the anchor", frame(999, 0, 0), NoveltyVerdict::New(NoveltyReason::Elapsed)),
+        ("a cell at its bound", frame(1100, 0, 12), NoveltyVerdict::Reuse(distance(0))),
+        ("past it", frame(1100, 0, 13), NoveltyVerdict::New(NoveltyReason::Cell(13))),
         (
             "another model",
-            Seen { embedding: three, ..seen(1100, 0, 0) },
-            Novelty::New(Newness::Model),
+            FrameFeatures { embedding: three, ..frame(1100, 0, 0) },
+            NoveltyVerdict::New(NoveltyReason::Model),
         ),
     ];
     for (name, frame, expected) in cases {
-        assert_eq!(anchored(unshadowed()).judge(&frame), expected, "{name}");
+        assert_eq!(anchored(unshadowed()).evaluate(&frame), expected, "{name}");
     }
 }
 
 #[test]
 fn a_stream_begins_new_and_stays_so_until_something_is_described() {
-    let mut reuse = Reuse::new(unshadowed(), 1);
+    let mut reuse = NoveltyDetector::new(unshadowed(), 1);
     for ms in 0..3 {
-        assert_eq!(reuse.judge(&seen(ms, 0, 0)), Novelty::New(Newness::First));
+        assert_eq!(reuse.evaluate(&frame(ms, 0, 0)), NoveltyVerdict::New(NoveltyReason::First));
     }
-    reuse.described(seen(3, 0, 0));
-    assert_eq!(reuse.judge(&seen(4, 0, 0)), Novelty::Reuse(distance(0)));
+    reuse.described(frame(3, 0, 0));
+    assert_eq!(reuse.evaluate(&frame(4, 0, 0)), NoveltyVerdict::Reuse(distance(0)));
     reuse.forget();
-    assert_eq!(reuse.judge(&seen(5, 0, 0)), Novelty::New(Newness::First));
+    assert_eq!(reuse.evaluate(&frame(5, 0, 0)), NoveltyVerdict::New(NoveltyReason::First));
 }
 
 #[test]
 fn a_slow_change_is_measured_from_what_was_described() {
     let mut reuse = anchored(unshadowed());
     // Each is within 2,500 of the one before; the fifth is too far from the anchor.
-    let verdicts: Vec<Novelty> =
-        (1..=5).map(|step| reuse.judge(&seen(1000 + i64::from(step), 2500 * step, 0))).collect();
+    let verdicts: Vec<NoveltyVerdict> = (1..=5)
+        .map(|step| reuse.evaluate(&frame(1000 + i64::from(step), 2500 * step, 0)))
+        .collect();
     let (reused, new) = verdicts.split_at(4);
-    assert!(reused.iter().all(|verdict| matches!(verdict, Novelty::Reuse(_))), "{reused:?}");
-    assert_eq!(new, [Novelty::New(Newness::Distance(distance(12_500)))]);
+    assert!(reused.iter().all(|verdict| matches!(verdict, NoveltyVerdict::Reuse(_))), "{reused:?}");
+    assert_eq!(new, [NoveltyVerdict::New(NoveltyReason::Distance(distance(12_500)))]);
 }
 
 #[test]
@@ -84,25 +89,26 @@ fn a_description_wears_out_by_the_distances_it_was_used_at() {
     let mut reuse = anchored(unshadowed());
     // 500,000 is 50 uses at 10,000.
     for use_ in 1..=50 {
-        let verdict = reuse.judge(&seen(1000 + use_, 10_000, 0));
-        assert_eq!(verdict, Novelty::Reuse(distance(10_000)), "{use_}");
+        let verdict = reuse.evaluate(&frame(1000 + use_, 10_000, 0));
+        assert_eq!(verdict, NoveltyVerdict::Reuse(distance(10_000)), "{use_}");
     }
-    assert_eq!(reuse.judge(&seen(1051, 10_000, 0)), Novelty::New(Newness::Drift));
+    assert_eq!(reuse.evaluate(&frame(1051, 10_000, 0)), NoveltyVerdict::New(NoveltyReason::Drift));
     // Nothing came of describing it: it is as worn as before, and only the same picture fits.
-    assert_eq!(reuse.judge(&seen(1052, 1, 0)), Novelty::New(Newness::Drift));
-    assert_eq!(reuse.judge(&seen(1053, 0, 0)), Novelty::Reuse(distance(0)));
-    reuse.described(seen(1054, 10_000, 0));
-    assert_eq!(reuse.judge(&seen(1055, 10_000, 0)), Novelty::Reuse(distance(0)));
+    assert_eq!(reuse.evaluate(&frame(1052, 1, 0)), NoveltyVerdict::New(NoveltyReason::Drift));
+    assert_eq!(reuse.evaluate(&frame(1053, 0, 0)), NoveltyVerdict::Reuse(distance(0)));
+    reuse.described(frame(1054, 10_000, 0));
+    assert_eq!(reuse.evaluate(&frame(1055, 10_000, 0)), NoveltyVerdict::Reuse(distance(0)));
 }
 
 #[test]
 fn one_reuse_in_a_hundred_is_described_all_the_same() {
     let shadowed = |seed| {
-        let mut reuse = Reuse::new(ReuseRule::default(), seed);
-        reuse.described(seen(1000, 0, 0));
+        let mut reuse = NoveltyDetector::new(ReuseRule::default(), seed);
+        reuse.described(frame(1000, 0, 0));
         (0..10_000)
             .filter(|_| {
-                reuse.judge(&seen(1500, 0, 0)) == Novelty::New(Newness::Shadow(distance(0)))
+                reuse.evaluate(&frame(1500, 0, 0))
+                    == NoveltyVerdict::New(NoveltyReason::Shadow(distance(0)))
             })
             .count()
     };
@@ -126,14 +132,14 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let rule = ReuseRule { shadow_one_in: one_in, ..ReuseRule::default() };
-        let mut reuse = Reuse::new(rule, seed);
-        let mut anchor: Option<Seen> = None;
+        let mut reuse = NoveltyDetector::new(rule, seed);
+        let mut anchor: Option<FrameFeatures> = None;
         let (mut ms, mut spent) = (0, 0);
         for (step, millionths, change, succeeds) in frames {
             ms += step;
-            let frame = seen(ms, millionths, change);
-            match reuse.judge(&frame) {
-                Novelty::Reuse(at) => {
+            let frame = frame(ms, millionths, change);
+            match reuse.evaluate(&frame) {
+                NoveltyVerdict::Reuse(at) => {
                     let anchor = anchor.as_ref().expect("a reuse has an anchor");
                     spent += at.millionths();
                     prop_assert_eq!(Some(at), frame.embedding.distance(&anchor.embedding));
@@ -142,11 +148,11 @@ proptest! {
                     let elapsed = ms - anchor.at.as_millis();
                     prop_assert!((0..=rule.elapsed_ms_max as i64).contains(&elapsed));
                 }
-                Novelty::New(_) if succeeds => {
+                NoveltyVerdict::New(_) if succeeds => {
                     reuse.described(frame.clone());
                     (anchor, spent) = (Some(frame), 0);
                 }
-                Novelty::New(_) => {}
+                NoveltyVerdict::New(_) => {}
             }
         }
     }

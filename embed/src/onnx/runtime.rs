@@ -11,7 +11,7 @@ use ort::{
     session::{Session, builder::SessionBuilder},
 };
 
-use super::{OnnxError, Provider, RUNTIME_LIBRARY};
+use super::{ExecutionProvider, OnnxError, RUNTIME_LIBRARY};
 
 /// The library that was loaded, by the path that was asked for.
 static LOADED: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
@@ -46,7 +46,7 @@ pub(super) fn environment(library: Option<&Path>) -> Result<Environment, OnnxErr
 /// Makes a builder of sessions on `provider` and nowhere else, as far as its own operators reach.
 pub(super) fn builder(
     environment: &Environment,
-    provider: Provider,
+    provider: ExecutionProvider,
     threads: usize,
 ) -> Result<SessionBuilder, OnnxError> {
     let execution = execution(provider)?;
@@ -56,11 +56,11 @@ pub(super) fn builder(
     builder.with_execution_providers([execution]).map_err(|error| failed(error.to_string()))
 }
 
-fn execution(provider: Provider) -> Result<ExecutionProviderDispatch, OnnxError> {
+fn execution(provider: ExecutionProvider) -> Result<ExecutionProviderDispatch, OnnxError> {
     let dispatch = match provider {
-        Provider::Auto | Provider::Cpu => ep::CPU::default().build(),
-        Provider::Cuda => ep::CUDA::default().build(),
-        Provider::TensorRt => ep::TensorRT::default().build(),
+        ExecutionProvider::Auto | ExecutionProvider::Cpu => ep::CPU::default().build(),
+        ExecutionProvider::Cuda => ep::CUDA::default().build(),
+        ExecutionProvider::TensorRt => ep::TensorRT::default().build(),
     };
     Ok(dispatch.error_on_failure())
 }

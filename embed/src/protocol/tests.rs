@@ -15,23 +15,23 @@ fn request(jpeg: &[u8]) -> Vec<u8> {
 #[test]
 fn messages_are_laid_out_as_documented() {
     assert_eq!(request(b"jpeg"), b"SLEM\x01\0\0\0\0\0\0\x04jpeg");
-    let answer = encode_answer(&Answer::Embedding(embedding(&[0.0, 2.0])));
+    let answer = encode_reply(&SidecarReply::Embedding(embedding(&[0.0, 2.0])));
     assert_eq!(answer, b"SLER\x01\0\0\x02\0\0\0\0\0\0\0\0\0\0\x80\x3f");
-    let refused = encode_answer(&Answer::Refused(Refusal::Busy));
+    let refused = encode_reply(&SidecarReply::Refused(SidecarStatus::Busy));
     assert_eq!(refused, b"SLER\x01\x02\0\0\0\0\0\0");
 }
 
 #[test]
 fn a_request_that_is_none_ends_the_conversation() {
-    let cases: [(&str, &[u8], ProtocolError); 5] = [
-        ("HTTP", b"GET", ProtocolError::Magic),
-        ("an answer", b"SLER\x01", ProtocolError::Magic),
-        ("the next version", b"SLEM\x02", ProtocolError::Version(2)),
-        ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", ProtocolError::Length(0)),
-        ("too long", b"SLEM\x01\0\0\0\0\x40\0\x01", ProtocolError::Length(4_194_305)),
+    let cases: [(&str, &[u8], SidecarProtocolError); 5] = [
+        ("HTTP", b"GET", SidecarProtocolError::Magic),
+        ("an answer", b"SLER\x01", SidecarProtocolError::Magic),
+        ("the next version", b"SLEM\x02", SidecarProtocolError::Version(2)),
+        ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", SidecarProtocolError::Length(0)),
+        ("too long", b"SLEM\x01\0\0\0\0\x40\0\x01", SidecarProtocolError::Length(4_194_305)),
     ];
     for (name, bytes, expected) in cases {
-        let mut requests = Requests::default();
+        let mut requests = RequestDecoder::default();
         requests.push(bytes);
         assert_eq!(requests.poll(), Err(expected), "{name}");
     }
@@ -40,15 +40,15 @@ fn a_request_that_is_none_ends_the_conversation() {
 #[test]
 fn an_answer_that_is_none_ends_the_conversation() {
     let zeros = Embedding::new(vec![0.0]).expect_err("points nowhere");
-    let cases: [(&str, &[u8], ProtocolError); 5] = [
-        ("a request", b"SLEM", ProtocolError::Magic),
-        ("the next version", b"SLER\x02", ProtocolError::Version(2)),
-        ("no dimensions", b"SLER\x01\0\0\0\0\0\0\0", ProtocolError::Dimensions(0)),
-        ("too many", b"SLER\x01\0\x10\x01\0\0\0\0", ProtocolError::Dimensions(4097)),
-        ("zeros", b"SLER\x01\0\0\x01\0\0\0\0\0\0\0\0", ProtocolError::Embedding(zeros)),
+    let cases: [(&str, &[u8], SidecarProtocolError); 5] = [
+        ("a request", b"SLEM", SidecarProtocolError::Magic),
+        ("the next version", b"SLER\x02", SidecarProtocolError::Version(2)),
+        ("no dimensions", b"SLER\x01\0\0\0\0\0\0\0", SidecarProtocolError::Dimensions(0)),
+        ("too many", b"SLER\x01\0\x10\x01\0\0\0\0", SidecarProtocolError::Dimensions(4097)),
+        ("zeros", b"SLER\x01\0\0\x01\0\0\0\0\0\0\0\0", SidecarProtocolError::Embedding(zeros)),
     ];
     for (name, bytes, expected) in cases {
-        let mut answers = Answers::default();
+        let mut answers = ReplyDecoder::default();
         answers.push(bytes);
         assert_eq!(answers.poll(), Err(expected), "{name}");
     }
@@ -56,21 +56,22 @@ fn an_answer_that_is_none_ends_the_conversation() {
 
 #[test]
 fn reserved_bytes_and_numbers_of_a_refusal_are_passed_over() {
-    let mut requests = Requests::default();
+    let mut requests = RequestDecoder::default();
     requests.push(b"SLEM\x01\x07\x08\x09\0\0\0\x01j");
     assert_eq!(requests.poll(), Ok(Some(Bytes::from_static(b"j"))));
-    let mut answers = Answers::default();
+    let mut answers = ReplyDecoder::default();
     answers.push(b"SLER\x01\x63\0\x01\x07\x08\x09\x0aabcdSLER");
-    assert_eq!(answers.poll(), Ok(Some(Answer::Refused(Refusal::Other(99)))));
+    assert_eq!(answers.poll(), Ok(Some(SidecarReply::Refused(SidecarStatus::Other(99)))));
     assert_eq!(answers.poll(), Ok(None));
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
+fn answer() -> impl Strategy<Value = SidecarReply> {
     let direction = proptest::collection::vec(-1.0_f32..1.0, 1..40)
         .prop_filter_map("points nowhere", |values| Embedding::new(values).ok());
     prop_oneof![
-        direction.prop_map(Answer::Embedding),
-        (1_u8..=255).prop_map(|status| Answer::Refused(Refusal::of(status).expect("not 0"))),
+        direction.prop_map(SidecarReply::Embedding),
+        (1_u8..=255)
+            .prop_map(|status| SidecarReply::Refused(SidecarStatus::of(status).expect("not 0"))),
     ]
 }
 
@@ -81,7 +82,7 @@ proptest! {
         cuts in proptest::collection::vec(1_usize..30, 1..20),
     ) {
         let stream: Vec<u8> = jpegs.iter().flat_map(|jpeg| request(jpeg)).collect();
-        let (mut requests, mut got, mut rest) = (Requests::default(), Vec::new(), &stream[..]);
+        let (mut requests, mut got, mut rest) = (RequestDecoder::default(), Vec::new(), &stream[..]);
         for cut in cuts.iter().cycle() {
             let (piece, after) = rest.split_at(rest.len().min(*cut));
             requests.push(piece);
@@ -103,8 +104,8 @@ proptest! {
         sent in proptest::collection::vec(answer(), 1..6),
         cut in 1_usize..50,
     ) {
-        let stream: Vec<u8> = sent.iter().flat_map(encode_answer).collect();
-        let (mut answers, mut got) = (Answers::default(), Vec::new());
+        let stream: Vec<u8> = sent.iter().flat_map(encode_reply).collect();
+        let (mut answers, mut got) = (ReplyDecoder::default(), Vec::new());
         for piece in stream.chunks(cut) {
             answers.push(piece);
             while let Some(answer) = answers.poll().expect("well formed") {
@@ -114,7 +115,7 @@ proptest! {
         prop_assert_eq!(got.len(), sent.len());
         for pair in got.iter().zip(&sent) {
             match pair {
-                (Answer::Embedding(got), Answer::Embedding(sent)) => {
+                (SidecarReply::Embedding(got), SidecarReply::Embedding(sent)) => {
                     prop_assert_eq!(got.distance(sent), Some(media::Score::ZERO));
                 }
                 (got, sent) => prop_assert_eq!(got, sent),

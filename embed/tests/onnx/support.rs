@@ -1,6 +1,6 @@
 //! The built-in model, and pictures that are made, not kept.
 
-use embed::{OnnxConfig, OnnxModel, Picture};
+use embed::{ModelInputImage, OnnxConfig, OnnxModel};
 
 use crate::onnx_runtime::runtime;
 
@@ -17,7 +17,7 @@ pub fn load(test: &str) -> Option<OnnxModel> {
 
 /// Scene number `number`: a gradient with five discs, each sample passed through `change` with a random
 /// number.
-pub fn scene(number: u32, change: impl Fn(f64, u32) -> f64) -> Picture {
+pub fn scene(number: u32, change: impl Fn(f64, u32) -> f64) -> ModelInputImage {
     let mut random = number.wrapping_mul(2_654_435_761) | 1;
     let mut next = move || {
         random ^= random << 13;
@@ -48,5 +48,5 @@ pub fn scene(number: u32, change: impl Fn(f64, u32) -> f64) -> Picture {
             }
         }
     }
-    Picture::new(SIDE, rgb).expect("a square")
+    ModelInputImage::new(SIDE, rgb).expect("a square")
 }

@@ -1,9 +1,9 @@
 //! Places that come and go: who waits, who leaves, and what is charged.
 
 use super::*;
-use crate::scheduler::Class;
+use crate::scheduler::Priority;
 
-const LIMITS: Limits = Limits {
+const LIMITS: AdmissionLimits = AdmissionLimits {
     in_flight: 2,
     in_flight_per_principal: 2,
     waiters: 2,
@@ -15,22 +15,30 @@ const LIMITS: Limits = Limits {
 
 type Uses = Arc<Mutex<Vec<u64>>>;
 
-fn admission(limits: Limits) -> (Admission, Uses) {
+fn admission(limits: AdmissionLimits) -> (InferenceAdmission, Uses) {
     let uses = Uses::default();
     let heard = Arc::clone(&uses);
-    let on_use = Box::new(move |found: Use| heard.lock().expect("whole").push(found.used));
-    (Admission::new(limits, Box::new(|| 1), on_use), uses)
+    let on_use = Box::new(move |found: DailyUsage| heard.lock().expect("whole").push(found.used));
+    (InferenceAdmission::new(limits, Box::new(|| 1), on_use), uses)
 }
 
-fn ask() -> Ask {
+fn request() -> AdmissionRequest {
     let (principal, stream) = ("a".into(), "s".into());
-    let class = Class::Live;
-    let rest = Duration::ZERO;
-    Ask { principal, stream, class, image_bytes: 10, tokens: 10, patience: None, rest }
+    let priority = Priority::Live;
+    let retry_after = Duration::ZERO;
+    AdmissionRequest {
+        principal,
+        stream,
+        priority,
+        image_bytes: 10,
+        tokens: 10,
+        wait_max: None,
+        retry_after,
+    }
 }
 
 /// Waits until so many wait.
-async fn waiting(admission: &Admission, count: usize) {
+async fn waiting(admission: &InferenceAdmission, count: usize) {
     while admission.load().waiting_live != count {
         tokio::task::yield_now().await;
     }
@@ -39,72 +47,77 @@ async fn waiting(admission: &Admission, count: usize) {
 #[tokio::test]
 async fn places_come_back_and_wake_who_waits() {
     let (admission, _) = admission(LIMITS);
-    let first = admission.enter(ask()).await.expect("free");
-    let second = admission.enter(ask()).await.expect("free");
-    let waiter = tokio::spawn({
+    let first = admission.enter(request()).await.expect("free");
+    let second = admission.enter(request()).await.expect("free");
+    let queued = tokio::spawn({
         let admission = admission.clone();
-        async move { admission.enter(ask()).await.map(drop) }
+        async move { admission.enter(request()).await.map(drop) }
     });
     waiting(&admission, 1).await;
     drop(first);
-    assert_eq!(waiter.await.expect("no panic"), Ok(()));
+    assert_eq!(queued.await.expect("no panic"), Ok(()));
     drop(second);
-    assert_eq!(admission.load(), Load::default());
+    assert_eq!(admission.load(), SchedulerLoad::default());
 }
 
 #[tokio::test]
 async fn whoever_stops_waiting_leaves_the_queue() {
     let (admission, _) = admission(LIMITS);
-    let held = [admission.enter(ask()).await, admission.enter(ask()).await];
+    let held = [admission.enter(request()).await, admission.enter(request()).await];
     for _ in 0..5 {
         let soon = Duration::from_millis(2);
-        let waited = tokio::time::timeout(soon, admission.enter(ask())).await;
+        let waited = tokio::time::timeout(soon, admission.enter(request())).await;
         assert!(waited.is_err(), "no place");
     }
     assert_eq!(admission.load().waiting_live, 0);
     drop(held);
-    assert_eq!(admission.load(), Load::default());
+    assert_eq!(admission.load(), SchedulerLoad::default());
 }
 
 #[tokio::test]
 async fn the_queue_is_bounded_and_waiting_ends() {
     let (admission, _) = admission(LIMITS);
-    let _held = [admission.enter(ask()).await, admission.enter(ask()).await];
+    let _held = [admission.enter(request()).await, admission.enter(request()).await];
     let waiters = [(); 2].map(|()| {
         let admission = admission.clone();
-        tokio::spawn(async move { admission.enter(ask()).await.map(drop) })
+        tokio::spawn(async move { admission.enter(request()).await.map(drop) })
     });
     waiting(&admission, 2).await;
-    let refused = admission.enter(ask()).await.expect_err("full");
-    assert_eq!(refused, Refused::QueueFull { waiters: 2 });
+    let refused = admission.enter(request()).await.expect_err("full");
+    assert_eq!(refused, AdmissionError::QueueFull { waiters: 2 });
     waiters.iter().for_each(tokio::task::JoinHandle::abort);
     waiting(&admission, 0).await;
     let soon = Some(Duration::from_millis(3));
-    let refused = admission.enter(Ask { patience: soon, ..ask() }).await.expect_err("late");
-    assert!(matches!(refused, Refused::TimedOut { .. }), "{refused}");
+    let refused =
+        admission.enter(AdmissionRequest { wait_max: soon, ..request() }).await.expect_err("late");
+    assert!(matches!(refused, AdmissionError::TimedOut { .. }), "{refused}");
     assert_eq!(admission.load().waiting_live, 0);
 }
 
 #[tokio::test]
 async fn whoever_must_rest_waits_without_a_place() {
     let (admission, _) = admission(LIMITS);
-    let rest = Duration::from_millis(30);
+    let retry_after = Duration::from_millis(30);
     let since = Instant::now();
-    let permit = admission.enter(Ask { rest, ..ask() }).await.expect("free");
-    assert!(since.elapsed() >= rest && permit.waited() >= rest);
-    let patience = Some(rest);
-    let rest = Duration::from_secs(60);
-    let refused = admission.enter(Ask { rest, patience, ..ask() }).await.expect_err("late");
-    assert!(matches!(refused, Refused::TimedOut { .. }), "{refused}");
+    let permit =
+        admission.enter(AdmissionRequest { retry_after, ..request() }).await.expect("free");
+    assert!(since.elapsed() >= retry_after && permit.waited() >= retry_after);
+    let wait_max = Some(retry_after);
+    let retry_after = Duration::from_secs(60);
+    let refused = admission
+        .enter(AdmissionRequest { retry_after, wait_max, ..request() })
+        .await
+        .expect_err("late");
+    assert!(matches!(refused, AdmissionError::TimedOut { .. }), "{refused}");
 }
 
 #[tokio::test]
 async fn what_was_asked_and_not_heard_of_is_charged_as_estimated() {
-    let (admission, uses) = admission(Limits { tokens_per_day: 100, ..LIMITS });
-    drop(admission.enter(ask()).await.expect("free"));
-    let permit = admission.enter(ask()).await.expect("free");
+    let (admission, uses) = admission(AdmissionLimits { tokens_per_day: 100, ..LIMITS });
+    drop(admission.enter(request()).await.expect("free"));
+    let permit = admission.enter(request()).await.expect("free");
     assert!(permit.reserve(20));
-    permit.spend(3);
+    permit.commit(3);
     assert!(!permit.reserve(98) && permit.reserve(50));
     drop(permit);
     assert_eq!(*uses.lock().expect("whole"), [0, 53]);
@@ -114,21 +127,22 @@ async fn what_was_asked_and_not_heard_of_is_charged_as_estimated() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_lost_while_many_come_wait_and_go() {
-    let (admission, _) = admission(Limits { waiters: 1000, ..LIMITS });
+    let (admission, _) = admission(AdmissionLimits { waiters: 1000, ..LIMITS });
     let tasks: Vec<_> = (0..400u64)
         .map(|at| {
             let admission = admission.clone();
             let principal = format!("p{}", at % 5);
             tokio::spawn(async move {
-                let ask = Ask { principal: principal.as_str().into(), ..ask() };
+                let request =
+                    AdmissionRequest { principal: principal.as_str().into(), ..request() };
                 if at % 4 == 0 {
                     let soon = Duration::from_micros(at * 10);
-                    return tokio::time::timeout(soon, admission.enter(ask)).await.is_ok();
+                    return tokio::time::timeout(soon, admission.enter(request)).await.is_ok();
                 }
-                let permit = admission.enter(ask).await.expect("a place in time");
+                let permit = admission.enter(request).await.expect("a place in time");
                 tokio::task::yield_now().await;
                 if at % 3 == 0 {
-                    permit.spend(1);
+                    permit.commit(1);
                 }
                 drop(permit);
                 true
@@ -138,7 +152,7 @@ async fn nobody_is_lost_while_many_come_wait_and_go() {
     for task in tasks {
         task.await.expect("no panic");
     }
-    assert_eq!(admission.load(), Load::default());
+    assert_eq!(admission.load(), SchedulerLoad::default());
 }
 
 #[test]
@@ -147,16 +161,10 @@ fn estimates_grow_with_what_is_asked() {
     assert_eq!(estimate(10, 0, None), 4 + ANSWER_TOKENS);
     assert_eq!(estimate(3, 2, Some(100)), 1 + 2 * IMAGE_TOKENS + 100);
     let schema = crate::OutputSchema::compile(serde_json::json!({"type": "object"}));
-    let request = Request {
-        model: "m".to_owned(),
-        prompt: "abc".to_owned(),
-        images: Vec::new(),
+    let request = InferenceRequest {
         max_tokens: Some(10),
-        temperature: None,
-        timeout: None,
         schema: Some(Arc::new(schema.expect("a schema"))),
-        primary: None,
-        allow_fallback: true,
+        ..InferenceRequest::new("m", "abc")
     };
     // 3 bytes of prompt and 17 of schema.
     assert_eq!(request.tokens_estimate(), 7 + 10);

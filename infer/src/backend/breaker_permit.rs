@@ -7,75 +7,85 @@ use std::{
 
 use super::Backend;
 use crate::{
-    Failure, TIMEOUT_DEFAULT,
-    circuit_breaker::{Admitted, Shown, Shut, Turn},
+    FailureKind, TIMEOUT_DEFAULT,
+    circuit_breaker::{BreakerOpen, BreakerTicket, BreakerTransition, RequestSignal},
 };
 
 /// A timeout says something about the backend when it had this long, or all the time that is its own;
-/// a caller's short patience says nothing.
-const PATIENCE_MIN: Duration = Duration::from_secs(5);
+/// a caller's own short timeout says nothing.
+const TELLING_TIMEOUT_MIN: Duration = Duration::from_secs(5);
 
 /// Conclusion about the backend from the end of a request.
-pub(super) fn shown(failure: Option<&Failure>) -> Shown {
+pub(super) fn signal(failure: Option<&FailureKind>) -> RequestSignal {
     match failure {
-        Some(Failure::Refused | Failure::Http { status: 503, .. }) => Shown::IsAway,
+        Some(FailureKind::Refused | FailureKind::Http { status: 503, .. }) => RequestSignal::IsAway,
         Some(
-            Failure::Closed
-            | Failure::Timeout { .. }
-            | Failure::Malformed { .. }
-            | Failure::TooLarge { .. }
-            | Failure::Http { status: 500..=599, .. },
-        ) => Shown::Fails,
+            FailureKind::Closed
+            | FailureKind::Timeout { .. }
+            | FailureKind::Malformed { .. }
+            | FailureKind::TooLarge { .. }
+            | FailureKind::Http { status: 500..=599, .. },
+        ) => RequestSignal::Fails,
         // It answered; whether the answer is of use is another matter.
-        _ => Shown::Works,
+        _ => RequestSignal::Works,
     }
 }
 
 /// An admission by the breaker, recorded once, also when the request is dropped.
-pub(super) struct Permit<'a> {
+pub(super) struct BreakerPermit<'a> {
     backend: &'a Backend,
-    payer: Arc<str>,
-    admitted: Admitted,
-    shown: Shown,
+    principal: Arc<str>,
+    ticket: BreakerTicket,
+    signal: RequestSignal,
 }
 
-impl<'a> Permit<'a> {
-    pub fn enter(backend: &'a Backend, payer: &Arc<str>) -> Result<Permit<'a>, Failure> {
+impl<'a> BreakerPermit<'a> {
+    pub fn acquire(
+        backend: &'a Backend,
+        principal: &Arc<str>,
+    ) -> Result<BreakerPermit<'a>, FailureKind> {
         let now = Instant::now();
-        let admitted = backend.state().breaker.admit(payer, now).map_err(|shut| Failure::Open {
-            again_in: match shut {
-                Shut::Paused(until) => Some(until.saturating_duration_since(now)),
-                Shut::Tried(_) => None,
-            },
-        })?;
-        Ok(Permit { backend, payer: Arc::clone(payer), admitted, shown: Shown::Nothing })
+        let ticket =
+            backend.state().breaker.admit(principal, now).map_err(|shut| FailureKind::Open {
+                again_in: match shut {
+                    BreakerOpen::Open(until) => Some(until.saturating_duration_since(now)),
+                    BreakerOpen::HalfOpen(_) => None,
+                },
+            })?;
+        Ok(BreakerPermit {
+            backend,
+            principal: Arc::clone(principal),
+            ticket,
+            signal: RequestSignal::Nothing,
+        })
     }
 
     /// Takes in how the request ended; it had `time`.
-    pub fn record(mut self, failure: Option<&Failure>, time: Duration) {
-        let patience = PATIENCE_MIN.min(self.backend.config.timeout.unwrap_or(TIMEOUT_DEFAULT));
-        self.shown = match failure {
-            Some(Failure::Timeout { .. }) if time < patience => Shown::Nothing,
-            failure => shown(failure),
+    pub fn record(mut self, failure: Option<&FailureKind>, time: Duration) {
+        let patience =
+            TELLING_TIMEOUT_MIN.min(self.backend.config.timeout.unwrap_or(TIMEOUT_DEFAULT));
+        self.signal = match failure {
+            Some(FailureKind::Timeout { .. }) if time < patience => RequestSignal::Nothing,
+            failure => signal(failure),
         };
         let mut state = self.backend.state();
-        state.last_failure = failure.map(Failure::without_content);
-        if let Some(Failure::RateLimited { retry_after: Some(rest) }) = failure {
-            state.rest.prolong(Instant::now(), *rest);
+        state.last_failure = failure.map(FailureKind::without_content);
+        if let Some(FailureKind::RateLimited { retry_after: Some(wait) }) = failure {
+            state.retry_after.extend(Instant::now(), *wait);
         }
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         let mut state = self.backend.state();
-        let turn = state.breaker.record(&self.admitted, self.shown, Instant::now());
-        state.is_in_doubt |= turn == Turn::Own;
+        let transition = state.breaker.record(&self.ticket, self.signal, Instant::now());
+        state.has_suspect |= transition == BreakerTransition::OpenForOne;
         drop(state);
-        if self.admitted.is_trial() {
-            // Those that wait for it look again.
-            self.backend.trials.send_modify(|trials| *trials = trials.wrapping_add(1));
+        if self.ticket.is_probe() {
+            // Its waiters check again.
+            self.backend.probes_ended.send_modify(|trials| *trials = trials.wrapping_add(1));
         }
-        self.backend.tell(turn, &self.payer);
+        self.backend.log_transition(transition, &self.principal);
     }
 }

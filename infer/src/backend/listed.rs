@@ -1,15 +1,15 @@
-//! Lists of backends' models, and the names that each backend is asked for.
+//! Lists of backends' models, and the model names that are sent to each backend.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{Backend, LOOK_MAX};
+use super::{Backend, LISTING_TIMEOUT};
 use crate::{
-    Failure,
-    config::Api,
-    http::{Http, Lost},
+    FailureKind,
+    config::ApiProtocol,
+    http::{HttpClient, NoResponse},
     model_list,
 };
 
@@ -28,13 +28,13 @@ impl Backend {
         }
     }
 
-    /// The models that it listed when it was last looked at.
+    /// The models that it listed at the last request for the list.
     pub(super) fn listed(&self) -> Arc<[String]> {
         self.state().listed.clone().unwrap_or_default()
     }
 
-    /// The models that it lists and that nobody curated, where it is configured for none of its own.
-    pub fn listed_beside(&self) -> Vec<String> {
+    /// The models that it lists and that are not curated, where it is configured for none of its own.
+    pub fn listed_uncurated(&self) -> Vec<String> {
         if self.config.model.is_some() {
             return Vec::new();
         }
@@ -63,9 +63,9 @@ impl Backend {
         !answers && state.listed.as_ref().is_some_and(|listed| !is_listed(listed))
     }
 
-    /// Looks at what it lists, unless that was done a moment ago or the configuration names what to ask
-    /// for. Those that come together wait for one look.
-    pub async fn look(&self, http: &Http) {
+    /// Requests its list of models, unless that was done a moment ago or the configuration names the
+    /// model. Concurrent callers share one request.
+    pub async fn refresh_listed(&self, http: &HttpClient) {
         if self.config.upstream_model.is_some() {
             return;
         }
@@ -74,25 +74,25 @@ impl Backend {
             at.elapsed() < if is_listed { LISTED_FRESH } else { UNLISTED_FRESH }
         });
         if !is_fresh {
-            let listed = self.probe(http, LOOK_MAX).await;
+            let listed = self.probe(http, LISTING_TIMEOUT).await;
             *looked = Some((Instant::now(), listed.is_ok()));
         }
     }
 
-    /// Asks for its list of models: whether it came within `limit`, the latency, and the list.
+    /// Requests its list of models: the latency, and the list.
     pub async fn probe(
         &self,
-        http: &Http,
+        http: &HttpClient,
         limit: Duration,
-    ) -> Result<(Duration, Option<Vec<String>>), Failure> {
+    ) -> Result<(Duration, Option<Vec<String>>), FailureKind> {
         let started = Instant::now();
         let mut url = self.config.base_url.endpoint(&["models"]);
-        if self.config.api == Api::Gemini {
+        if self.config.api == ApiProtocol::Gemini {
             // A page has fifty otherwise.
             url.query_pairs_mut().append_pair("pageSize", "1000");
         }
         let got = match http.get(url.clone(), self.headers(), limit).await {
-            Err(Lost { is_stale: true, .. }) => {
+            Err(NoResponse { is_stale: true, .. }) => {
                 let left = limit.saturating_sub(started.elapsed());
                 http.get(url, self.headers(), left).await
             }
@@ -107,8 +107,8 @@ impl Backend {
             }
             // Some list nothing.
             404 | 405 | 501 => Ok((started.elapsed(), None)),
-            429 => Err(Failure::RateLimited { retry_after: response.retry_after }),
-            status => Err(Failure::http(status)),
+            429 => Err(FailureKind::RateLimited { retry_after: response.retry_after }),
+            status => Err(FailureKind::http(status)),
         }
     }
 }

@@ -1,27 +1,27 @@
 //! One backend, and what is known of it.
 
 use super::*;
-use crate::Backends;
+use crate::BackendConfigs;
 use scripted_model::{ScriptedServer, Step};
 
 fn backend(url: &str) -> Arc<Backend> {
     let file = format!(
         "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\npriority = 1\n"
     );
-    let configs = Backends::parse("test.toml", &file, &|_| None).expect("the file is right");
+    let configs = BackendConfigs::parse("test.toml", &file, &|_| None).expect("the file is right");
     let curated = |name: &str| matches!(name, "house-7b" | "org/House-7B").then_some("house-7b");
     let (names, trials) = (Arc::new(Names::new(curated)), Arc::new(watch::Sender::new(0)));
     Arc::new(Backend::new(configs.into_iter().next().expect("one"), names, trials))
 }
 
-fn http() -> Arc<Http> {
+fn http() -> Arc<HttpClient> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has the default versions")
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
-    Arc::new(Http::new(tls).expect("a client"))
+    Arc::new(HttpClient::new(tls).expect("a client"))
 }
 
 #[tokio::test]
@@ -31,28 +31,28 @@ async fn a_look_shuts_a_backend_for_all_where_it_is_away_and_nothing_else_was_sh
         ("it lists its models", listed(), false, false),
         ("its look fails too", Step::html(502), false, true),
         ("its look hangs", Step::hang(), false, false),
-        ("another is answered meanwhile", Step::html(502).after(LOOK_MAX / 10), true, false),
+        ("another is answered meanwhile", Step::html(502).after(LISTING_TIMEOUT / 10), true, false),
     ];
     for (name, look, is_answered, is_shut) in rows {
         let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await;
         let server = server.expect("a server");
         server.answer_probes(look);
         let (backend, http) = (backend(&server.base_url()), http());
-        let ask = |payer: &str, failure: Option<Failure>| {
-            let permit = Permit::enter(&backend, &payer.into()).expect("not shut");
-            permit.record(failure.as_ref(), LOOK_MAX);
+        let ask = |principal: &str, failure: Option<FailureKind>| {
+            let permit = BreakerPermit::acquire(&backend, &principal.into()).expect("not shut");
+            permit.record(failure.as_ref(), LISTING_TIMEOUT);
         };
         for _ in 0..5 {
-            ask("alice", Some(Failure::http(500)));
+            ask("alice", Some(FailureKind::http(500)));
         }
-        backend.clear_doubt(&http);
+        backend.clear_suspects(&http);
         if is_answered {
             ask("bob", None);
         }
-        let shut = || backend.shut("bob", Instant::now()).is_some();
-        let until = Instant::now() + LOOK_MAX * if is_shut { 10 } else { 1 };
+        let shut = || backend.breaker_state("bob", Instant::now()).is_some();
+        let until = Instant::now() + LISTING_TIMEOUT * if is_shut { 10 } else { 1 };
         while !shut() && Instant::now() < until {
-            sleep(LOOK_MAX / 400).await;
+            sleep(LISTING_TIMEOUT / 400).await;
         }
         assert_eq!((shut(), server.probes()), (is_shut, 1), "{name}");
     }
@@ -62,14 +62,14 @@ async fn a_look_shuts_a_backend_for_all_where_it_is_away_and_nothing_else_was_sh
 fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
     let backend = backend("http://127.0.0.1:9");
     let problem = "/label: \"a private word\" is not a number".to_owned();
-    let failure = Failure::Schema { problem };
+    let failure = FailureKind::Schema { problem };
     assert!(
         failure.to_string().ends_with("output_schema: /label: \"a private word\" is not a number")
     );
-    let permit = Permit::enter(&backend, &"alice".into()).expect("it works");
+    let permit = BreakerPermit::acquire(&backend, &"alice".into()).expect("it works");
     permit.record(Some(&failure), Duration::from_secs(1));
-    let shown = backend.last_failure().expect("it failed").to_string();
-    assert_eq!(shown, "gave an answer that does not match output_schema");
+    let signal = backend.last_failure().expect("it failed").to_string();
+    assert_eq!(signal, "gave an answer that does not match output_schema");
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_backend_is_asked_by_the_name_that_it_lists() {
         server.answer_probes(listing);
         let backend = backend(&server.base_url());
         let http = http();
-        let looks = (0..4).map(|_| backend.look(&http));
+        let looks = (0..4).map(|_| backend.refresh_listed(&http));
         for look in looks {
             look.await;
         }

@@ -8,8 +8,8 @@ use toml::{
 };
 
 use super::{
-    Api, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, OpenaiKind, Problem, Secret,
-    TIMEOUT_MAX,
+    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, FieldProblem,
+    OpenaiKind, TIMEOUT_MAX,
 };
 
 /// Every field of a backend.
@@ -42,7 +42,7 @@ struct Reader<'a> {
 }
 
 /// One `[[backends]]`.
-struct Entry<'a> {
+struct BackendTable<'a> {
     reader: &'a Reader<'a>,
     table: &'a DeTable<'a>,
     span: Range<usize>,
@@ -57,13 +57,13 @@ pub(super) fn read(
     let reader = Reader { file, text, lookup };
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        reader.error(at, "the file", Problem::Syntax(error.message().to_owned()))
+        reader.error(at, "the file", FieldProblem::Syntax(error.message().to_owned()))
     })?;
     let mut backends = Vec::new();
     for (key, value) in document.get_ref() {
         if key.get_ref() != "backends" {
             let field = key.get_ref().as_ref();
-            return Err(reader.error(key.span().start, field, Problem::Unknown("backends")));
+            return Err(reader.error(key.span().start, field, FieldProblem::Unknown("backends")));
         }
         backends = reader.backends(value)?;
     }
@@ -71,7 +71,7 @@ pub(super) fn read(
 }
 
 impl Reader<'_> {
-    fn error(&self, at: usize, field: &str, problem: Problem) -> ConfigError {
+    fn error(&self, at: usize, field: &str, problem: FieldProblem) -> ConfigError {
         let before = self.text.as_bytes().iter().take(at);
         let line = 1 + before.filter(|byte| **byte == b'\n').count();
         ConfigError { file: self.file.to_owned(), line, field: field.to_owned(), problem }
@@ -79,12 +79,12 @@ impl Reader<'_> {
 
     fn backends(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<BackendConfig>, ConfigError> {
         let wrong = |at: usize, problem| self.error(at, "backends", problem);
-        let tables = Problem::Not("an array of tables: [[backends]]");
+        let tables = FieldProblem::Not("an array of tables: [[backends]]");
         let Some(array) = value.get_ref().as_array() else {
             return Err(wrong(value.span().start, tables));
         };
         if array.len() > BACKENDS_MAX {
-            return Err(wrong(value.span().start, Problem::TooMany(BACKENDS_MAX)));
+            return Err(wrong(value.span().start, FieldProblem::TooMany(BACKENDS_MAX)));
         }
         let mut backends: Vec<BackendConfig> = Vec::new();
         let mut names = HashSet::new();
@@ -92,10 +92,10 @@ impl Reader<'_> {
             let Some(table) = item.get_ref().as_table() else {
                 return Err(wrong(item.span().start, tables));
             };
-            let entry = Entry { reader: self, table, span: item.span(), index };
+            let entry = BackendTable { reader: self, table, span: item.span(), index };
             let backend = entry.backend()?;
             if !names.insert(backend.name.clone()) {
-                return Err(entry.error("name", Problem::Duplicate));
+                return Err(entry.error("name", FieldProblem::Duplicate));
             }
             backends.push(backend);
         }
@@ -103,20 +103,20 @@ impl Reader<'_> {
     }
 
     /// `raw` with each `${NAME}` replaced.
-    fn interpolated(&self, raw: &str) -> Result<String, Problem> {
+    fn interpolated(&self, raw: &str) -> Result<String, FieldProblem> {
         let mut text = String::new();
         let mut rest = raw;
         while let Some((before, after)) = rest.split_once("${") {
-            let (name, behind) = after.split_once('}').ok_or(Problem::Reference)?;
+            let (name, behind) = after.split_once('}').ok_or(FieldProblem::Reference)?;
             let named = |at: usize, byte: u8| {
                 byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit())
             };
             if name.is_empty() || !name.bytes().enumerate().all(|(at, byte)| named(at, byte)) {
-                return Err(Problem::Reference);
+                return Err(FieldProblem::Reference);
             }
             let value = (self.lookup)(name).filter(|value| !value.is_empty());
             text.push_str(before);
-            text.push_str(&value.ok_or_else(|| Problem::Variable(name.to_owned()))?);
+            text.push_str(&value.ok_or_else(|| FieldProblem::Variable(name.to_owned()))?);
             rest = behind;
         }
         text.push_str(rest);
@@ -124,14 +124,14 @@ impl Reader<'_> {
     }
 }
 
-impl Entry<'_> {
+impl BackendTable<'_> {
     /// An error about `field`, at its line where it is there.
-    fn error(&self, field: &str, problem: Problem) -> ConfigError {
+    fn error(&self, field: &str, problem: FieldProblem) -> ConfigError {
         let at = self.table.get(field).map_or(self.span.start, |value| value.span().start);
         self.error_at(at, field, problem)
     }
 
-    fn error_at(&self, at: usize, field: &str, problem: Problem) -> ConfigError {
+    fn error_at(&self, at: usize, field: &str, problem: FieldProblem) -> ConfigError {
         self.reader.error(at, &format!("backends[{}].{field}", self.index), problem)
     }
 
@@ -139,14 +139,14 @@ impl Entry<'_> {
         let Some(value) = self.table.get(field) else {
             return Ok(None);
         };
-        let text = value.get_ref().as_str().ok_or(Problem::Not("a string"));
+        let text = value.get_ref().as_str().ok_or(FieldProblem::Not("a string"));
         text.and_then(|raw| self.reader.interpolated(raw))
             .map(Some)
             .map_err(|problem| self.error(field, problem))
     }
 
     fn required(&self, field: &str) -> Result<String, ConfigError> {
-        self.optional(field)?.ok_or_else(|| self.error(field, Problem::Missing))
+        self.optional(field)?.ok_or_else(|| self.error(field, FieldProblem::Missing))
     }
 
     /// A name: not empty, not long, nothing in it that a log or a path would trip over.
@@ -154,7 +154,7 @@ impl Entry<'_> {
         let fits = !text.is_empty()
             && text.len() <= NAME_BYTES_MAX
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let wrong = || self.error(field, Problem::Not("1 to 256 visible ASCII characters"));
+        let wrong = || self.error(field, FieldProblem::Not("1 to 256 visible ASCII characters"));
         fits.then_some(text).ok_or_else(wrong)
     }
 
@@ -171,40 +171,42 @@ impl Entry<'_> {
             u64::from_str_radix(integer.as_str(), integer.radix()).ok()
         });
         let number = number.filter(|number| (min..=max).contains(number));
-        number.map(Some).ok_or_else(|| self.error(field, Problem::Range(min, max)))
+        number.map(Some).ok_or_else(|| self.error(field, FieldProblem::Range(min, max)))
     }
 
-    fn api(&self) -> Result<Api, ConfigError> {
+    fn api(&self) -> Result<ApiProtocol, ConfigError> {
         let kind = match self.optional("openai_kind")?.as_deref() {
             None => None,
             Some("vllm") => Some(OpenaiKind::Vllm),
             Some("sglang") => Some(OpenaiKind::Sglang),
             Some("mlx") => Some(OpenaiKind::Mlx),
             Some(_) => {
-                return Err(self.error("openai_kind", Problem::Not("vllm, sglang or mlx")));
+                return Err(self.error("openai_kind", FieldProblem::Not("vllm, sglang or mlx")));
             }
         };
         match self.required("type")?.as_str() {
-            "openai_compat" => Ok(Api::Openai(kind)),
-            "gemini" if kind.is_none() => Ok(Api::Gemini),
-            "gemini" => Err(self.error("openai_kind", Problem::Needs("type = \"openai_compat\""))),
-            _ => Err(self.error("type", Problem::Not("openai_compat or gemini"))),
+            "openai_compat" => Ok(ApiProtocol::Openai(kind)),
+            "gemini" if kind.is_none() => Ok(ApiProtocol::Gemini),
+            "gemini" => {
+                Err(self.error("openai_kind", FieldProblem::Needs("type = \"openai_compat\"")))
+            }
+            _ => Err(self.error("type", FieldProblem::Not("openai_compat or gemini"))),
         }
     }
 
-    fn base_url(&self, api: Api) -> Result<BaseUrl, ConfigError> {
+    fn base_url(&self, api: ApiProtocol) -> Result<BaseUrl, ConfigError> {
         let text = self.required("base_url")?;
         let url = match api {
-            Api::Openai(_) => BaseUrl::openai(&text),
-            Api::Gemini => BaseUrl::gemini(&text),
+            ApiProtocol::Openai(_) => BaseUrl::openai(&text),
+            ApiProtocol::Gemini => BaseUrl::gemini(&text),
         };
-        url.map_err(|problem| self.error("base_url", Problem::Url(problem)))
+        url.map_err(|problem| self.error("base_url", FieldProblem::Url(problem)))
     }
 
-    fn api_key(&self) -> Result<Option<Secret>, ConfigError> {
+    fn api_key(&self) -> Result<Option<ApiKey>, ConfigError> {
         let key = self.optional("api_key")?.map(|text| {
-            Secret::new(text).ok_or_else(|| {
-                self.error("api_key", Problem::Not("visible ASCII characters without spaces"))
+            ApiKey::new(text).ok_or_else(|| {
+                self.error("api_key", FieldProblem::Not("visible ASCII characters without spaces"))
             })
         });
         key.transpose()
@@ -213,7 +215,7 @@ impl Entry<'_> {
     fn backend(&self) -> Result<BackendConfig, ConfigError> {
         let known = |key: &str| FIELDS.contains(&key);
         if let Some((key, _)) = self.table.iter().find(|(key, _)| !known(key.get_ref())) {
-            let unknown = Problem::Unknown(FIELDS_TEXT);
+            let unknown = FieldProblem::Unknown(FIELDS_TEXT);
             return Err(self.error_at(key.span().start, key.get_ref(), unknown));
         }
         let name = self.checked_name("name", self.required("name")?)?;
@@ -222,10 +224,10 @@ impl Entry<'_> {
         let model = self.optional_name("model")?;
         let upstream_model = self.optional_name("upstream_model")?;
         if upstream_model.is_some() && model.is_none() {
-            return Err(self.error("upstream_model", Problem::Needs("model beside it")));
+            return Err(self.error("upstream_model", FieldProblem::Needs("model beside it")));
         }
         let priority = self.integer("priority", 0, PRIORITY_MAX)?;
-        let priority = priority.ok_or_else(|| self.error("priority", Problem::Missing))?;
+        let priority = priority.ok_or_else(|| self.error("priority", FieldProblem::Missing))?;
         let timeout_ms_max = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
         let timeout = self.integer("timeout_ms", TIMEOUT_MS_MIN, timeout_ms_max)?;
         Ok(BackendConfig {

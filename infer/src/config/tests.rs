@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Api, BackendConfig, Backends, BaseUrl, OpenaiKind, Secret};
+use super::{ApiKey, ApiProtocol, BackendConfig, BackendConfigs, BaseUrl, OpenaiKind};
 use crate::ProviderKind;
 
 fn lookup(name: &str) -> Option<String> {
@@ -16,7 +16,7 @@ fn lookup(name: &str) -> Option<String> {
 }
 
 fn parse(text: &str) -> Result<Vec<BackendConfig>, String> {
-    Backends::parse("sightline.toml", text, &lookup).map_err(|error| error.to_string())
+    BackendConfigs::parse("sightline.toml", text, &lookup).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -50,11 +50,11 @@ priority = 2
     let [local, cloud, mac] = read.as_slice() else {
         panic!("three backends: {read:?}");
     };
-    assert_eq!((&*local.name, local.api), ("local", Api::Openai(Some(OpenaiKind::Vllm))));
+    assert_eq!((&*local.name, local.api), ("local", ApiProtocol::Openai(Some(OpenaiKind::Vllm))));
     assert_eq!(local.base_url.to_string(), "http://gpu-1:8000/v1");
     assert_eq!((local.priority, local.timeout, &local.api_key), (1, None, &None));
     assert_eq!(cloud.api.provider(), Some(ProviderKind::Gemini));
-    assert_eq!(cloud.api_key, Secret::new("sk-hidden".to_owned()));
+    assert_eq!(cloud.api_key, ApiKey::new("sk-hidden".to_owned()));
     assert_eq!(cloud.timeout, Some(Duration::from_secs(30)));
     assert_eq!(mac.model.as_deref(), Some("qwen3-vl-8b"));
     assert_eq!(mac.upstream_model.as_deref(), Some("mlx-community/Qwen3-VL-8B-4bit"));
@@ -182,10 +182,10 @@ fn a_base_url_ends_in_its_version_whether_it_was_written_or_not() {
 #[test]
 fn explicit_urls_are_vllm_before_sglang() {
     let url = |text| BaseUrl::openai(text).ok();
-    let both = Backends::of_urls(url("http://a"), url("http://b"));
+    let both = BackendConfigs::of_urls(url("http://a"), url("http://b"));
     let order: Vec<_> = both.iter().map(|b| (&*b.name, b.priority, b.api.provider())).collect();
     let expected =
         [("vllm", 1, Some(ProviderKind::Vllm)), ("sglang", 2, Some(ProviderKind::Sglang))];
     assert_eq!(order, expected);
-    assert_eq!(Backends::of_urls(None, url("http://b")).len(), 1);
+    assert_eq!(BackendConfigs::of_urls(None, url("http://b")).len(), 1);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use reqwest::Url;
 
-/// Reason that a URL cannot be a base URL. Does not repeat it: it may hold a key.
+/// Reason that a URL cannot be a base URL. Does not repeat it may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
     /// The text is not a URL.

@@ -6,11 +6,12 @@ mod tests;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Ask, Base64, Form, Reply, count, object};
-use crate::{Failure, FinishReason, Tokens};
+use super::{Base64, ProviderReply, ProviderRequest, SchemaMode, count, object};
+use crate::{FailureKind, FinishReason, TokenUsage};
 
 /// The order of forms: JSON Schema, the older subset of OpenAPI, any JSON, the prompt alone.
-pub(super) const FORMS: &[Form] = &[Form::Native, Form::Legacy, Form::AnyJson, Form::Told];
+pub(super) const SCHEMA_MODES: &[SchemaMode] =
+    &[SchemaMode::Native, SchemaMode::Legacy, SchemaMode::AnyJson, SchemaMode::PromptOnly];
 
 /// Keywords of the API's own schema type, besides `type`, `properties`, `items` and `anyOf`.
 const KNOWN: [&str; 13] = [
@@ -30,7 +31,7 @@ const KNOWN: [&str; 13] = [
 ];
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct GenerateContentRequest<'a> {
     contents: Vec<Content<'a>>,
     #[serde(rename = "generationConfig")]
     config: Map<String, Value>,
@@ -39,12 +40,12 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct Content<'a> {
     role: &'static str,
-    parts: Vec<Part<'a>>,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Part<'a> {
+enum GeminiPart<'a> {
     Text {
         text: String,
     },
@@ -62,27 +63,28 @@ struct Inline<'a> {
 }
 
 /// The body of `POST /v1beta/models/{model}:generateContent`.
-pub(super) fn body(ask: &Ask<'_>) -> Vec<u8> {
-    let mut parts = vec![Part::Text { text: ask.prompt() }];
+pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
+    let mut parts = vec![GeminiPart::Text { text: ask.prompt() }];
     for image in &ask.request.images {
         if !image.caption.is_empty() {
-            parts.push(Part::Text { text: image.caption.clone() });
+            parts.push(GeminiPart::Text { text: image.caption.clone() });
         }
         let data = Base64 { prefix: "", image };
-        parts.push(Part::Image { inline: Inline { mime_type: "image/jpeg", data } });
+        parts.push(GeminiPart::Image { inline: Inline { mime_type: "image/jpeg", data } });
     }
     let mut contents = vec![Content { role: "user", parts }];
     if let Some(correction) = ask.correction {
-        let said = Part::Text { text: correction.answer.clone() };
+        let said = GeminiPart::Text { text: correction.answer.clone() };
         contents.push(Content { role: "model", parts: vec![said] });
-        let told = Part::Text { text: correction.instruction() };
+        let told = GeminiPart::Text { text: correction.instruction() };
         contents.push(Content { role: "user", parts: vec![told] });
     }
     // Strings and numbers cannot fail to be written.
-    serde_json::to_vec(&Body { contents, config: config(ask) }).unwrap_or_default()
+    serde_json::to_vec(&GenerateContentRequest { contents, config: config(ask) })
+        .unwrap_or_default()
 }
 
-fn config(ask: &Ask<'_>) -> Map<String, Value> {
+fn config(ask: &ProviderRequest<'_>) -> Map<String, Value> {
     let mut config = Map::new();
     if let Some(max) = ask.max_tokens {
         config.insert("maxOutputTokens".to_owned(), json!(max));
@@ -93,17 +95,17 @@ fn config(ask: &Ask<'_>) -> Map<String, Value> {
     let Some(schema) = ask.schema() else {
         return config;
     };
-    if ask.form != Form::Told {
+    if ask.schema_mode != SchemaMode::PromptOnly {
         config.insert("responseMimeType".to_owned(), json!("application/json"));
     }
-    match ask.form {
-        Form::Native | Form::NativeTold => {
+    match ask.schema_mode {
+        SchemaMode::Native | SchemaMode::NativeAndPrompt => {
             config.insert("responseJsonSchema".to_owned(), schema.value().clone());
         }
-        Form::Legacy => {
+        SchemaMode::Legacy => {
             config.insert("responseSchema".to_owned(), reduced(schema.value()));
         }
-        Form::AnyJson | Form::Told => {}
+        SchemaMode::AnyJson | SchemaMode::PromptOnly => {}
     }
     config
 }
@@ -148,11 +150,12 @@ fn reduced(schema: &Value) -> Value {
 }
 
 /// The reply in `body`.
-pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
-    let malformed = |problem| Failure::Malformed { problem };
+pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
+    let malformed = |problem| FailureKind::Malformed { problem };
     let value = object(body)?;
     let tokens = tokens(value.get("usageMetadata").unwrap_or(&Value::Null));
-    let filtered = Reply { text: String::new(), finish: FinishReason::ContentFilter, tokens };
+    let filtered =
+        ProviderReply { text: String::new(), finish: FinishReason::ContentFilter, tokens };
     let blocked = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str);
     if blocked.is_some_and(|reason| reason != "BLOCK_REASON_UNSPECIFIED") {
         return Ok(filtered);
@@ -170,7 +173,7 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
     let is_thought = |part: &&Value| part.get("thought").and_then(Value::as_bool) == Some(true);
     let said = parts.into_iter().flatten().filter(|part| !is_thought(part));
     let text = said.filter_map(|part| part.get("text")?.as_str()).collect();
-    Ok(Reply { text, finish, tokens })
+    Ok(ProviderReply { text, finish, tokens })
 }
 
 fn finish(reason: Option<&str>) -> FinishReason {
@@ -184,12 +187,12 @@ fn finish(reason: Option<&str>) -> FinishReason {
     }
 }
 
-fn tokens(usage: &Value) -> Tokens {
+fn tokens(usage: &Value) -> TokenUsage {
     let prompt = count(usage, &["promptTokenCount"]).unwrap_or(0);
     let completion = count(usage, &["candidatesTokenCount"]).unwrap_or(0);
     let thinking = count(usage, &["thoughtsTokenCount"]).unwrap_or(0);
     let sum = prompt.saturating_add(completion).saturating_add(thinking);
-    Tokens {
+    TokenUsage {
         prompt,
         completion,
         thinking,

@@ -6,22 +6,26 @@ mod tests;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Ask, Base64, Form, Reply, count, object, text};
-use crate::{Failure, FinishReason, Tokens, config::OpenaiKind};
+use super::{Base64, ProviderReply, ProviderRequest, SchemaMode, count, object, text};
+use crate::{FailureKind, FinishReason, TokenUsage, config::OpenaiKind};
 
 /// The order of forms for `kind`.
-pub(super) fn forms(kind: Option<OpenaiKind>) -> &'static [Form] {
+pub(super) fn schema_modes(kind: Option<OpenaiKind>) -> &'static [SchemaMode] {
     match kind {
         // `guided_json` is what vLLM had before it took `response_format`.
-        Some(OpenaiKind::Vllm) => &[Form::Native, Form::Legacy, Form::AnyJson, Form::Told],
+        Some(OpenaiKind::Vllm) => {
+            &[SchemaMode::Native, SchemaMode::Legacy, SchemaMode::AnyJson, SchemaMode::PromptOnly]
+        }
         // Versions of mlx-vlm before structured output ignore the parameter without a word.
-        Some(OpenaiKind::Mlx) => &[Form::NativeTold, Form::Told],
-        Some(OpenaiKind::Sglang) | None => &[Form::Native, Form::AnyJson, Form::Told],
+        Some(OpenaiKind::Mlx) => &[SchemaMode::NativeAndPrompt, SchemaMode::PromptOnly],
+        Some(OpenaiKind::Sglang) | None => {
+            &[SchemaMode::Native, SchemaMode::AnyJson, SchemaMode::PromptOnly]
+        }
     }
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatRequest<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     stream: bool,
@@ -46,12 +50,12 @@ struct Message<'a> {
 #[serde(untagged)]
 enum Content<'a> {
     Text(String),
-    Parts(Vec<Part<'a>>),
+    Parts(Vec<ContentPart<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum ContentPart<'a> {
     Text { text: &'a str },
     ImageUrl { image_url: ImageUrl<'a> },
 }
@@ -62,7 +66,7 @@ struct ImageUrl<'a> {
 }
 
 /// The body of `POST /v1/chat/completions`.
-pub(super) fn body(ask: &Ask<'_>) -> Vec<u8> {
+pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
     let prompt = ask.prompt();
     let mut messages = vec![Message { role: "user", content: content(ask, &prompt) }];
     if let Some(correction) = ask.correction {
@@ -72,49 +76,49 @@ pub(super) fn body(ask: &Ask<'_>) -> Vec<u8> {
         messages.push(Message { role: "user", content: told });
     }
     let schema = ask.schema().map(|schema| schema.value());
-    let body = Body {
+    let body = ChatRequest {
         model: ask.model,
         messages,
         stream: false,
         max_tokens: ask.max_tokens,
         temperature: ask.request.temperature,
-        response_format: schema.and_then(|schema| response_format(ask.form, schema)),
-        guided_json: schema.filter(|_| ask.form == Form::Legacy),
+        response_format: schema.and_then(|schema| response_format(ask.schema_mode, schema)),
+        guided_json: schema.filter(|_| ask.schema_mode == SchemaMode::Legacy),
     };
     // Strings and numbers cannot fail to be written.
     serde_json::to_vec(&body).unwrap_or_default()
 }
 
-fn content<'a>(ask: &Ask<'a>, prompt: &'a str) -> Content<'a> {
+fn content<'a>(ask: &ProviderRequest<'a>, prompt: &'a str) -> Content<'a> {
     if ask.request.images.is_empty() {
         return Content::Text(prompt.to_owned());
     }
-    let mut parts = vec![Part::Text { text: prompt }];
+    let mut parts = vec![ContentPart::Text { text: prompt }];
     for image in &ask.request.images {
         if !image.caption.is_empty() {
-            parts.push(Part::Text { text: &image.caption });
+            parts.push(ContentPart::Text { text: &image.caption });
         }
         let url = Base64 { prefix: "data:image/jpeg;base64,", image };
-        parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
+        parts.push(ContentPart::ImageUrl { image_url: ImageUrl { url } });
     }
     Content::Parts(parts)
 }
 
-fn response_format(form: Form, schema: &Value) -> Option<Value> {
+fn response_format(form: SchemaMode, schema: &Value) -> Option<Value> {
     match form {
-        Form::Native | Form::NativeTold => Some(json!({
+        SchemaMode::Native | SchemaMode::NativeAndPrompt => Some(json!({
             "type": "json_schema",
             "json_schema": {"name": "answer", "strict": true, "schema": schema},
         })),
         // llama.cpp before `json_schema` read the schema from here; others ignore it.
-        Form::AnyJson => Some(json!({"type": "json_object", "schema": schema})),
-        Form::Legacy | Form::Told => None,
+        SchemaMode::AnyJson => Some(json!({"type": "json_object", "schema": schema})),
+        SchemaMode::Legacy | SchemaMode::PromptOnly => None,
     }
 }
 
 /// The reply in `body`.
-pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
-    let malformed = |problem| Failure::Malformed { problem };
+pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
+    let malformed = |problem| FailureKind::Malformed { problem };
     let value = object(body)?;
     let choice = value.get("choices").and_then(|choices| choices.get(0));
     let choice = choice.ok_or_else(|| malformed("no choices"))?;
@@ -124,11 +128,15 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
         |field: &str| message.get(field).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
     let reason = choice.get("finish_reason").and_then(Value::as_str);
     if matches!(reason, Some("abort" | "error")) {
-        return Err(Failure::Malformed { problem: "the answer was broken off" });
+        return Err(FailureKind::Malformed { problem: "the answer was broken off" });
     }
     let finish = finish(reason);
     if says("refusal") || finish == FinishReason::ContentFilter {
-        return Ok(Reply { text: String::new(), finish: FinishReason::ContentFilter, tokens });
+        return Ok(ProviderReply {
+            text: String::new(),
+            finish: FinishReason::ContentFilter,
+            tokens,
+        });
     }
     let reasoned = says("reasoning_content") || says("reasoning");
     let text = match message.get("content") {
@@ -142,7 +150,7 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Failure> {
         None | Some(Value::Null) => return Err(malformed("a message without content")),
         Some(_) => return Err(malformed("content that is not text")),
     };
-    Ok(Reply { text, finish, tokens })
+    Ok(ProviderReply { text, finish, tokens })
 }
 
 fn finish(reason: Option<&str>) -> FinishReason {
@@ -156,7 +164,7 @@ fn finish(reason: Option<&str>) -> FinishReason {
 }
 
 /// Tokens of `usage`; mlx-vlm names them as the Responses API does.
-fn tokens(usage: &Value) -> Tokens {
+fn tokens(usage: &Value) -> TokenUsage {
     let prompt = count(usage, &["prompt_tokens", "input_tokens"]).unwrap_or(0);
     let written = count(usage, &["completion_tokens", "output_tokens"]).unwrap_or(0);
     let details = usage
@@ -168,5 +176,10 @@ fn tokens(usage: &Value) -> Tokens {
     // Reasoning is part of the completion; where more is counted it was counted apart.
     let completion = written.checked_sub(thinking).unwrap_or(written);
     let sum = prompt.saturating_add(completion).saturating_add(thinking);
-    Tokens { prompt, completion, thinking, total: count(usage, &["total_tokens"]).unwrap_or(sum) }
+    TokenUsage {
+        prompt,
+        completion,
+        thinking,
+        total: count(usage, &["total_tokens"]).unwrap_or(sum),
+    }
 }

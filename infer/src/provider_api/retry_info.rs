@@ -9,7 +9,7 @@ use serde_json::Value;
 const TEXT_BYTES_MAX: usize = 24;
 
 /// The rest that the body of an error asks for.
-pub(crate) fn rest(body: &[u8]) -> Option<Duration> {
+pub(crate) fn retry_after(body: &[u8]) -> Option<Duration> {
     let error: Value = serde_json::from_slice(body).ok()?;
     // What speaks OpenAI's protocol for Gemini wraps the error in a list.
     let error = error.get(0).unwrap_or(&error).get("error")?;
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_wait_of_an_error_is_read_from_its_body() {
-        let read = |body: &Value| rest(body.to_string().as_bytes());
+        let read = |body: &Value| retry_after(body.to_string().as_bytes());
         for (delay, expected) in [
             ("34.074824224s", Some(Duration::new(34, 74_824_224))),
             ("7s", Some(Duration::from_secs(7))),
@@ -75,7 +75,7 @@ mod tests {
         ] {
             assert_eq!(read(&body), None, "{name}");
         }
-        assert_eq!(rest(b"<html>"), None);
+        assert_eq!(retry_after(b"<html>"), None);
     }
 
     proptest! {
@@ -88,7 +88,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in ".{0,40}") {
             seconds(&text);
-            rest(text.as_bytes());
+            retry_after(text.as_bytes());
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn json(text: &str) -> Option<Value> {
 }
 
 /// The model wrote words, and did not begin to write JSON.
-pub(crate) fn is_words(text: &str) -> bool {
+pub(crate) fn is_plain_text(text: &str) -> bool {
     let bare = text.trim();
     !bare.starts_with(['{', '[', '`', '"']) && bare.chars().any(char::is_alphabetic)
 }
@@ -66,7 +66,7 @@ pub(crate) fn lost_in_white_space(text: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{fades_out, is_words, json, lost_in_white_space, without_thinking};
+    use super::{fades_out, is_plain_text, json, lost_in_white_space, without_thinking};
     use crate::FinishReason;
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             ("...", false),
             ("", false),
         ] {
-            assert_eq!(is_words(text), expected, "{text:?}");
+            assert_eq!(is_plain_text(text), expected, "{text:?}");
         }
     }
 

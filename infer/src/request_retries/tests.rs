@@ -4,60 +4,58 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Judged, Next, Turns};
+use super::{EvaluatedResponse, NextStep, RequestRetries};
 use crate::{
-    Failure, FinishReason, OutputSchema, Request,
-    config::{Api, OpenaiKind},
-    http::{Lost, Response},
+    FailureKind, FinishReason, InferenceRequest, OutputSchema,
+    config::{ApiProtocol, OpenaiKind},
+    http::{HttpResponse, NoResponse},
 };
 
-const API: Api = Api::Openai(None);
+const API: ApiProtocol = ApiProtocol::Openai(None);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn request(with_schema: bool) -> Request {
+fn request(with_schema: bool) -> InferenceRequest {
     let schema =
         json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
     let schema = OutputSchema::compile(schema).expect("a usable schema");
-    Request {
-        model: "m".to_owned(),
-        prompt: "What is it?".to_owned(),
-        images: Vec::new(),
+    InferenceRequest {
         max_tokens: Some(100),
-        temperature: None,
-        timeout: None,
         schema: with_schema.then(|| Arc::new(schema)),
-        primary: None,
-        allow_fallback: true,
+        ..InferenceRequest::new("m", "What is it?")
     }
 }
 
-fn response(status: u16, body: impl Into<Vec<u8>>) -> Result<Response, Lost> {
-    Ok(Response { status, retry_after: None, body: body.into() })
+fn response(status: u16, body: impl Into<Vec<u8>>) -> Result<HttpResponse, NoResponse> {
+    Ok(HttpResponse { status, retry_after: None, body: body.into() })
 }
 
-fn chat(text: &str, finish: &str) -> Result<Response, Lost> {
+fn chat(text: &str, finish: &str) -> Result<HttpResponse, NoResponse> {
     let body = json!({"choices": [{"message": {"content": text}, "finish_reason": finish}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}});
     response(200, body.to_string())
 }
 
-fn limited(seconds: u64) -> Result<Response, Lost> {
-    Ok(Response { status: 429, retry_after: Some(Duration::from_secs(seconds)), body: Vec::new() })
+fn limited(seconds: u64) -> Result<HttpResponse, NoResponse> {
+    Ok(HttpResponse {
+        status: 429,
+        retry_after: Some(Duration::from_secs(seconds)),
+        body: Vec::new(),
+    })
 }
 
-fn stale() -> Result<Response, Lost> {
-    Err(Lost { failure: Failure::Closed, is_stale: true })
+fn stale() -> Result<HttpResponse, NoResponse> {
+    Err(NoResponse { failure: FailureKind::Closed, is_stale: true })
 }
 
-fn told(judged: &Judged) -> String {
+fn told(judged: &EvaluatedResponse) -> String {
     match &judged.next {
-        Next::Done { text, .. } => format!("done {text}"),
-        Next::Again => "again".to_owned(),
-        Next::Failed(failure) => format!("failed {}", failure.class()),
+        NextStep::Done { text, .. } => format!("done {text}"),
+        NextStep::Again => "again".to_owned(),
+        NextStep::Failed(failure) => format!("failed {}", failure.class()),
     }
 }
 
-fn sent(turns: &Turns) -> Value {
+fn sent(turns: &RequestRetries) -> Value {
     serde_json::from_slice(&turns.body()).expect("the body is JSON")
 }
 
@@ -67,7 +65,7 @@ fn each_reason_to_ask_again_is_used_once() {
     let spaces = format!("{{{}", " ".repeat(200));
     let fading = format!("a{}", " ".repeat(200));
     let grammar = "{\"message\": \"grammar of response_format cannot be compiled\"}";
-    type Case = (&'static str, bool, Vec<Result<Response, Lost>>, Vec<&'static str>);
+    type Case = (&'static str, bool, Vec<Result<HttpResponse, NoResponse>>, Vec<&'static str>);
     let cases: Vec<Case> = vec![
         ("text", false, vec![chat("a", "stop")], vec!["done a"]),
         ("text that ends early", false, vec![chat("a", "length")], vec!["done a"]),
@@ -172,7 +170,7 @@ fn each_reason_to_ask_again_is_used_once() {
             vec!["failed malformed"],
         ),
         ("filtered", false, vec![chat("", "content_filter")], vec!["failed filtered"]),
-        ("no connection", false, vec![Err(Failure::Refused.into())], vec!["failed refused"]),
+        ("no connection", false, vec![Err(FailureKind::Refused.into())], vec!["failed refused"]),
         (
             "a connection that was gone",
             false,
@@ -180,13 +178,13 @@ fn each_reason_to_ask_again_is_used_once() {
             vec!["again", "done a"],
         ),
         ("two of them", false, vec![stale(), stale()], vec!["again", "failed closed"]),
-        ("one that broke", false, vec![Err(Failure::Closed.into())], vec!["failed closed"]),
+        ("one that broke", false, vec![Err(FailureKind::Closed.into())], vec!["failed closed"]),
     ];
     for (name, with_schema, came, expected) in cases {
         let request = request(with_schema);
-        let mut turns = Turns::new(API, Arc::new(request), "m");
+        let mut turns = RequestRetries::new(API, Arc::new(request), "m");
         let steps: Vec<String> =
-            came.into_iter().map(|came| told(&turns.judge(came, PATIENCE))).collect();
+            came.into_iter().map(|came| told(&turns.evaluate(came, PATIENCE))).collect();
         assert_eq!(steps, expected, "{name}");
     }
 }
@@ -196,39 +194,39 @@ fn more_room_is_asked_for_up_to_a_limit() {
     for (had, expected) in
         [(Some(100), 456), (Some(4096), 8448), (Some(16_000), 16_384), (None, 260)]
     {
-        let request = Request { max_tokens: had, ..request(true) };
-        let mut turns = Turns::new(API, Arc::new(request), "m");
+        let request = InferenceRequest { max_tokens: had, ..request(true) };
+        let mut turns = RequestRetries::new(API, Arc::new(request), "m");
         assert_eq!(sent(&turns)["max_tokens"], json!(had), "{had:?}");
-        turns.judge(chat("{", "length"), PATIENCE);
+        turns.evaluate(chat("{", "length"), PATIENCE);
         assert_eq!(sent(&turns)["max_tokens"], json!(expected), "{had:?}");
     }
 }
 
 #[test]
 fn an_answer_is_corrected_only_where_that_is_allowed() {
-    let mut turns = Turns::new(API, Arc::new(request(true)), "m").uncorrected();
-    assert_eq!(told(&turns.judge(chat("{}", "stop"), PATIENCE)), "failed schema");
+    let mut turns = RequestRetries::new(API, Arc::new(request(true)), "m").uncorrected();
+    assert_eq!(told(&turns.evaluate(chat("{}", "stop"), PATIENCE)), "failed schema");
     assert!(!turns.has_corrected());
-    let room = turns.judge(chat("{", "length"), PATIENCE);
+    let room = turns.evaluate(chat("{", "length"), PATIENCE);
     assert_eq!(told(&room), "again", "more room is another matter");
 }
 
 #[test]
 fn each_request_is_estimated_by_what_is_sent() {
-    let mut turns = Turns::new(API, Arc::new(request(true)), "m");
+    let mut turns = RequestRetries::new(API, Arc::new(request(true)), "m");
     let first = turns.tokens_estimate();
-    turns.judge(chat("{", "length"), PATIENCE);
+    turns.evaluate(chat("{", "length"), PATIENCE);
     assert_eq!(turns.tokens_estimate(), first + 356, "456 in place of 100");
     let long = format!("{{\"n\": \"{}\"}}", "x".repeat(3000));
-    turns.judge(chat(&long, "stop"), PATIENCE);
+    turns.evaluate(chat(&long, "stop"), PATIENCE);
     assert!(turns.tokens_estimate() > first + 1356, "{} and the answer", turns.tokens_estimate());
 }
 
 #[test]
 fn a_correction_shows_the_model_its_answer_and_what_is_wrong_with_it() {
     let request = request(true);
-    let mut turns = Turns::new(API, Arc::new(request), "m");
-    let judged = turns.judge(chat("{\"n\":\"x\"}", "stop"), PATIENCE);
+    let mut turns = RequestRetries::new(API, Arc::new(request), "m");
+    let judged = turns.evaluate(chat("{\"n\":\"x\"}", "stop"), PATIENCE);
     assert_eq!((judged.tokens.total, judged.failure.map(|f| f.class())), (5, Some("schema")));
     let messages = sent(&turns)["messages"].clone();
     assert_eq!(messages[1], json!({"role": "assistant", "content": "{\"n\":\"x\"}"}));
@@ -239,15 +237,15 @@ fn a_correction_shows_the_model_its_answer_and_what_is_wrong_with_it() {
 #[test]
 fn a_model_lost_in_white_space_is_asked_for_compact_json() {
     let request = request(true);
-    let mut turns = Turns::new(API, Arc::new(request), "m");
-    turns.judge(chat(&format!("{{{}", "\n".repeat(100)), "length"), PATIENCE);
+    let mut turns = RequestRetries::new(API, Arc::new(request), "m");
+    turns.evaluate(chat(&format!("{{{}", "\n".repeat(100)), "length"), PATIENCE);
     let prompt = sent(&turns)["messages"][0]["content"].clone();
     assert!(prompt.as_str().unwrap_or_default().contains("compact JSON"), "{prompt}");
 }
 
 #[test]
 fn the_forms_of_each_program_are_tried_in_order() {
-    let named = |turns: &Turns| {
+    let named = |turns: &RequestRetries| {
         let body = sent(turns);
         let format = body["response_format"]["type"].as_str().unwrap_or("none").to_owned();
         let guided = if body["guided_json"].is_null() { "" } else { " guided" };
@@ -266,9 +264,9 @@ fn the_forms_of_each_program_are_tried_in_order() {
     ];
     for (kind, expected) in cases {
         let request = request(true);
-        let mut turns = Turns::new(Api::Openai(kind), Arc::new(request), "m");
+        let mut turns = RequestRetries::new(ApiProtocol::Openai(kind), Arc::new(request), "m");
         let mut forms = vec![named(&turns)];
-        while turns.judge(response(422, "response_format"), PATIENCE).next == Next::Again {
+        while turns.evaluate(response(422, "response_format"), PATIENCE).next == NextStep::Again {
             forms.push(named(&turns));
         }
         assert_eq!(forms, expected, "{kind:?}");
@@ -278,9 +276,9 @@ fn the_forms_of_each_program_are_tried_in_order() {
 #[test]
 fn an_answer_in_a_fence_is_json_too() {
     let request = request(true);
-    let mut turns = Turns::new(API, Arc::new(request), "m");
-    let judged = turns.judge(chat("```json\n{\"n\": 1}\n```", "stop"), PATIENCE);
-    let Next::Done { json, finish, .. } = judged.next else {
+    let mut turns = RequestRetries::new(API, Arc::new(request), "m");
+    let judged = turns.evaluate(chat("```json\n{\"n\": 1}\n```", "stop"), PATIENCE);
+    let NextStep::Done { json, finish, .. } = judged.next else {
         panic!("an answer: {judged:?}");
     };
     assert_eq!((json, finish), (Some(json!({"n": 1})), FinishReason::Stop));

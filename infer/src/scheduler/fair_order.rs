@@ -1,60 +1,64 @@
-//! Fair order: principals take turns within a class, streams within a principal.
+//! Fair order: principals take turns within a priority, streams within a principal.
 //!
-//! A turn is a number; the least goes first, and whoever was served or comes anew gets the
-//! greatest. So nobody is served twice while another of the same kind waits that could be.
+//! A turn is a number; the least goes first, and one that was served or is new gets the
+//! greatest. So none is served twice while another of the same kind waits that could be.
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Ask, Class, LIVE_TURNS};
+use super::{AdmissionRequest, LIVE_BEFORE_OFFLINE, Priority};
 
-type PrincipalKey = (Class, Arc<str>);
-type StreamKey = (Class, Arc<str>, Arc<str>);
+type PrincipalKey = (Priority, Arc<str>);
+type StreamKey = (Priority, Arc<str>, Arc<str>);
 
 /// State of the offline requests when a live one goes before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PassedOver {
+pub(super) enum LivePreference {
     /// No offline request waits.
     None,
     /// An offline request waits that could go.
     One,
-    /// They wait for offline work that is under way.
+    /// They wait for offline work that is in flight.
     NotNow,
 }
 
 /// The turns of all that wait.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct FairOrder {
     clock: u64,
     principals: HashMap<PrincipalKey, u64>,
     streams: HashMap<StreamKey, u64>,
-    /// Live asks served in a row while an offline one could have been.
+    /// Live requests served in a row while an offline one could have been.
     live_in_a_row: u32,
 }
 
-fn keys(ask: &Ask) -> (PrincipalKey, StreamKey) {
-    let (principal, stream) = (Arc::clone(&ask.principal), Arc::clone(&ask.stream));
-    ((ask.class, Arc::clone(&principal)), (ask.class, principal, stream))
+fn keys(request: &AdmissionRequest) -> (PrincipalKey, StreamKey) {
+    let (principal, stream) = (Arc::clone(&request.principal), Arc::clone(&request.stream));
+    ((request.priority, Arc::clone(&principal)), (request.priority, principal, stream))
 }
 
-impl Turns {
-    /// An ask begins to wait.
-    pub(super) fn joined(&mut self, ask: &Ask) {
+impl FairOrder {
+    /// A request begins to wait.
+    pub(super) fn joined(&mut self, request: &AdmissionRequest) {
         self.clock += 1;
-        let (principal, stream) = keys(ask);
+        let (principal, stream) = keys(request);
         self.principals.entry(principal).or_insert(self.clock);
         self.streams.entry(stream).or_insert(self.clock);
     }
 
-    /// An ask waits no longer, for whatever reason; `left` are those that still do.
-    pub(super) fn left<'a>(&mut self, ask: &Ask, left: impl Iterator<Item = &'a Ask>) {
+    /// A request waits no longer, for whatever reason; `left` are those that still do.
+    pub(super) fn left<'a>(
+        &mut self,
+        request: &AdmissionRequest,
+        left: impl Iterator<Item = &'a AdmissionRequest>,
+    ) {
         let (mut principal_waits, mut stream_waits) = (false, false);
-        for other in
-            left.filter(|other| (other.class, &other.principal) == (ask.class, &ask.principal))
-        {
+        for other in left.filter(|other| {
+            (other.priority, &other.principal) == (request.priority, &request.principal)
+        }) {
             principal_waits = true;
-            stream_waits |= other.stream == ask.stream;
+            stream_waits |= other.stream == request.stream;
         }
-        let (principal, stream) = keys(ask);
+        let (principal, stream) = keys(request);
         if !principal_waits {
             self.principals.remove(&principal);
         }
@@ -63,31 +67,31 @@ impl Turns {
         }
     }
 
-    /// An ask that has left goes to a model.
-    pub(super) fn served(&mut self, ask: &Ask, passed_over: PassedOver) {
+    /// A request that has left goes to a model.
+    pub(super) fn served(&mut self, request: &AdmissionRequest, preference: LivePreference) {
         self.clock += 1;
-        let (principal, stream) = keys(ask);
+        let (principal, stream) = keys(request);
         if let Some(turn) = self.principals.get_mut(&principal) {
             *turn = self.clock;
         }
         if let Some(turn) = self.streams.get_mut(&stream) {
             *turn = self.clock;
         }
-        self.live_in_a_row = match (ask.class, passed_over) {
-            (Class::Offline, _) | (_, PassedOver::None) => 0,
-            (Class::Live, PassedOver::One) => self.live_in_a_row + 1,
-            (Class::Live, PassedOver::NotNow) => self.live_in_a_row,
+        self.live_in_a_row = match (request.priority, preference) {
+            (Priority::Offline, _) | (_, LivePreference::None) => 0,
+            (Priority::Live, LivePreference::One) => self.live_in_a_row + 1,
+            (Priority::Live, LivePreference::NotNow) => self.live_in_a_row,
         };
     }
 
     /// Offline work was passed over often enough.
-    pub(super) fn is_offlines(&self) -> bool {
-        self.live_in_a_row >= LIVE_TURNS
+    pub(super) fn is_offline_due(&self) -> bool {
+        self.live_in_a_row >= LIVE_BEFORE_OFFLINE
     }
 
     /// Position of a waiting request within its class.
-    pub(super) fn place(&self, ask: &Ask) -> (u64, u64) {
-        let (principal, stream) = keys(ask);
+    pub(super) fn position(&self, request: &AdmissionRequest) -> (u64, u64) {
+        let (principal, stream) = keys(request);
         let turn = |turn: Option<&u64>| turn.copied().unwrap_or(u64::MAX);
         (turn(self.principals.get(&principal)), turn(self.streams.get(&stream)))
     }

@@ -55,7 +55,7 @@ pub(super) fn check(root: &Value) -> Result<(), SchemaError> {
     keywords(root, "", &mut patterns)?;
     let (known, open, mut anchors) = (HashMap::new(), HashSet::new(), HashMap::new());
     gather(root, "", &mut anchors);
-    let mut walk = Walk { root, known, open, anchors };
+    let mut walk = CostWalker { root, known, open, anchors };
     walk.work(root, DEPTH_MAX, "").map(|_| ())
 }
 
@@ -140,7 +140,7 @@ fn gather<'a>(node: &'a Value, place: &str, anchors: &mut Anchors<'a>) {
 }
 
 /// The sum of one schema at every depth, each computed once.
-struct Walk<'a> {
+struct CostWalker<'a> {
     root: &'a Value,
     /// Costs by the node's address and the levels left of the answer.
     known: HashMap<(usize, usize), u64>,
@@ -149,7 +149,7 @@ struct Walk<'a> {
     anchors: Anchors<'a>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> CostWalker<'a> {
     fn work(&mut self, node: &'a Value, levels: usize, place: &str) -> Result<u64, SchemaError> {
         let Value::Object(fields) = node else {
             return Ok(1);

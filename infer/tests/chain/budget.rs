@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use infer::{Failure, InferError, Purse, Request, Tier, Tiered};
+use infer::{FailureKind, InferError, InferenceRequest, Pass, TokenBudget, TwoPassRequest};
 use scripted_model::{ScriptedServer, Step, chat_body};
 use serde_json::json;
 
@@ -32,8 +32,8 @@ impl Requests {
     }
 }
 
-impl Purse for Requests {
-    fn payer(&self) -> Arc<str> {
+impl TokenBudget for Requests {
+    fn principal(&self) -> Arc<str> {
         "alice".into()
     }
 
@@ -45,7 +45,7 @@ impl Purse for Requests {
         true
     }
 
-    fn spend(&self, tokens: u64) {
+    fn commit(&self, tokens: u64) {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).push(tokens);
     }
 }
@@ -70,7 +70,7 @@ async fn a_request_costs_what_was_counted_or_else_what_was_estimated() {
         ("too many", Step::rate_limited(None), 0),
     ] {
         let (server, purse) = (server(step).await, Requests::new(1));
-        let asked = Request { timeout: Some(Duration::from_millis(300)), ..request() };
+        let asked = InferenceRequest { timeout: Some(Duration::from_millis(300)), ..request() };
         // Whether there is an answer is what other tests are about.
         chain(&[&server.base_url()]).infer(&asked, &purse).await.ok();
         assert_eq!((purse.reserved(), purse.spent()), (vec![estimate], vec![cost]), "{name}");
@@ -80,7 +80,7 @@ async fn a_request_costs_what_was_counted_or_else_what_was_estimated() {
 /// Counts that what was asked cannot have are none, and what is not counted is estimated.
 #[tokio::test]
 async fn counts_that_cannot_be_are_not_believed() {
-    let asked = Request { max_tokens: Some(50), ..request() };
+    let asked = InferenceRequest { max_tokens: Some(50), ..request() };
     let all = asked.tokens_estimate();
     let prompt = all - 50;
     for (name, usage, cost) in [
@@ -108,13 +108,13 @@ async fn counts_that_cannot_be_are_not_believed() {
 #[tokio::test]
 async fn a_retry_is_reserved_for_by_what_it_asks_for_and_given_up_where_that_is_not_there() {
     let cut = Step::chat_finished("{\"label\": \"c", "length");
-    let asked = Request { max_tokens: Some(10), ..structured() };
+    let asked = InferenceRequest { max_tokens: Some(10), ..structured() };
     let estimate = asked.tokens_estimate();
     for (requests, reserved) in [(1, vec![estimate]), (9, vec![estimate, estimate + 266])] {
         let (server, purse) = (server(cut.clone()).await, Requests::new(requests));
         let result = chain(&[&server.base_url()]).infer(&asked, &purse).await;
         let Err(InferError::Failed(failed)) = result else { panic!("a failure: {result:?}") };
-        assert_eq!(failed[0].failure, Failure::Truncated, "{requests}");
+        assert_eq!(failed[0].failure, FailureKind::Truncated, "{requests}");
         assert_eq!(purse.reserved(), reserved, "{requests}");
         assert_eq!(purse.spent(), vec![17; reserved.len()], "{requests}");
         assert_eq!(server.seen().len(), reserved.len(), "{requests}");
@@ -139,12 +139,12 @@ async fn nobody_stands_in_without_the_tokens_for_it() {
 async fn a_second_pass_without_the_tokens_for_it_leaves_the_first_answer() {
     let unsure = server(Step::chat("{\"label\": \"car\", \"confidence\": 0.1}")).await;
     let second_model = Some("gemma-3-27b".to_owned());
-    let tiered = Tiered { first: structured(), second_model, threshold: 0.7 };
+    let tiered = TwoPassRequest { first: structured(), second_model, threshold: 0.7 };
     let purse = Requests::new(1);
     let described = chain(&[&unsure.base_url()]).describe(&tiered, &purse).await.expect("one");
     assert_eq!(
         (described.tier, described.second_failed),
-        (Tier::First, Some(InferError::NoBudget))
+        (Pass::First, Some(InferError::NoBudget))
     );
     assert_eq!((described.answer.attempts, unsure.seen().len()), (1, 1));
 }

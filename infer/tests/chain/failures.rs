@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use infer::{Chain, Failure, REPLY_BYTES_MAX, Request};
+use infer::{BackendChain, FailureKind, InferenceRequest, REPLY_BYTES_MAX};
 use scripted_model::{ScriptedServer, Step, chat_body, refusing_url};
 
 use crate::support::{KEY, chain, configs, known, only_failure, request, tls, until};
@@ -80,7 +80,7 @@ async fn nobody_there_is_refused_at_once() {
     let url = refusing_url().await.expect("a free port");
     let started = Instant::now();
     let failure = only_failure(chain(&[&url]).infer(&request(), &()).await);
-    assert_eq!(failure, Failure::Refused);
+    assert_eq!(failure, FailureKind::Refused);
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
@@ -88,7 +88,7 @@ async fn nobody_there_is_refused_at_once() {
 async fn a_server_without_tls_is_no_https_backend() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
     let url = server.base_url().replace("http://", "https://");
-    assert_eq!(only_failure(chain(&[&url]).infer(&request(), &()).await), Failure::Refused);
+    assert_eq!(only_failure(chain(&[&url]).infer(&request(), &()).await), FailureKind::Refused);
     assert_eq!(server.seen().len(), 0, "nothing is said in the clear");
 }
 
@@ -103,7 +103,9 @@ async fn a_backend_that_dawdles_ends_with_the_time() {
         let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
         let timeout = Some(Duration::from_millis(300));
         let failure = only_failure(
-            chain(&[&server.base_url()]).infer(&Request { timeout, ..request() }, &()).await,
+            chain(&[&server.base_url()])
+                .infer(&InferenceRequest { timeout, ..request() }, &())
+                .await,
         );
         assert_eq!(failure.class(), "timeout", "{name}");
         until("the question is given up", || server.in_flight() == 0).await;
@@ -150,9 +152,9 @@ async fn a_question_that_ends_a_new_connection_is_not_asked_twice() {
     // One that is told what to ask for looks at no list first.
     let told = "model = \"qwen3-vl-8b\"\nupstream_model = \"x\"";
     let configs = configs(&[("a", "openai_compat", &server.base_url(), told)]);
-    let chain = Chain::new(configs, tls(), known).expect("a chain");
+    let chain = BackendChain::new(configs, tls(), known).expect("a chain");
     let failure = only_failure(chain.infer(&request(), &()).await);
-    assert_eq!((failure, server.seen().len()), (Failure::Closed, 1));
+    assert_eq!((failure, server.seen().len()), (FailureKind::Closed, 1));
 }
 
 #[tokio::test]
@@ -179,7 +181,7 @@ async fn every_call_ends_and_leaves_nothing_behind() {
             tokio::spawn(async move {
                 let timeout = Some(Duration::from_millis(200));
                 for _ in 0..20 {
-                    let result = chain.infer(&Request { timeout, ..request() }, &()).await;
+                    let result = chain.infer(&InferenceRequest { timeout, ..request() }, &()).await;
                     let said = format!("{result:?}");
                     assert!(!said.contains(KEY), "{said}");
                 }
@@ -222,15 +224,15 @@ async fn a_longer_rest_is_told_at_once_and_for_whom_there_is_no_other() {
     let (server, other) = (server.expect("a server"), says("a van").await);
     let both = chain(&[&server.base_url(), &other.base_url()]);
     let alone = chain(&[&server.base_url()]);
-    assert_eq!(alone.rest("qwen3-vl-8b"), None);
+    assert_eq!(alone.retry_after("qwen3-vl-8b"), None);
     let error = alone.infer(&request(), &()).await.expect_err("it rests for longer");
-    let rest = error.rest().expect("a rest");
+    let rest = error.retry_after().expect("a rest");
     assert!(rest > Duration::from_secs(40) && rest <= Duration::from_secs(50), "{rest:?}");
-    let known = alone.rest("qwen3-vl-8b").expect("a rest");
+    let known = alone.retry_after("qwen3-vl-8b").expect("a rest");
     assert!(known > Duration::from_secs(40) && known <= rest, "{known:?}");
-    assert_eq!(alone.rest("another"), None, "nobody to wait for");
+    assert_eq!(alone.retry_after("another"), None, "nobody to wait for");
     both.infer(&request(), &()).await.expect("an answer");
-    assert_eq!(both.rest("qwen3-vl-8b"), None, "there is another");
+    assert_eq!(both.retry_after("qwen3-vl-8b"), None, "there is another");
 }
 
 #[tokio::test]
@@ -273,16 +275,18 @@ async fn the_short_patience_of_one_caller_shuts_no_backend() {
     let chain = chain(&[&server.base_url()]);
     for _ in 0..8 {
         let timeout = Some(Duration::from_millis(40));
-        let hasty = Request { timeout, ..request() };
+        let hasty = InferenceRequest { timeout, ..request() };
         assert_eq!(only_failure(chain.infer(&hasty, &()).await).class(), "timeout");
     }
     let asked = server.seen().len();
     let answer = loop {
         // Each hang that no hasty caller used up is used up here.
         let timeout = Some(Duration::from_secs(2));
-        match chain.infer(&Request { timeout, ..request() }, &()).await {
+        match chain.infer(&InferenceRequest { timeout, ..request() }, &()).await {
             Ok(answer) => break answer,
-            Err(error) => assert!(!error.to_string().contains("not asked"), "{asked}: {error}"),
+            Err(error) => {
+                assert!(!error.to_string().contains("open circuit breaker"), "{asked}: {error}")
+            }
         }
     };
     assert_eq!(answer.text, "a car");

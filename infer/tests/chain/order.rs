@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use infer::{Chain, Failure, InferError, ProviderKind, Request};
+use infer::{BackendChain, FailureKind, InferError, InferenceRequest, ProviderKind};
 use scripted_model::{ScriptedServer, Step, refusing_url};
 
 use crate::support::{Log, chain, configs, known, request, tls};
@@ -52,8 +52,9 @@ async fn a_backend_that_hangs_leaves_the_others_their_time() {
         ("the caller's time is short", "", Some(Duration::from_secs(2))),
     ] {
         let entries = [("a", "openai_compat", &*a, own_time), ("b", "openai_compat", &*b, "")];
-        let chain = Chain::new(configs(&entries), tls(), known).expect("a chain");
-        let answer = chain.infer(&Request { timeout, ..request() }, &()).await.expect(name);
+        let chain = BackendChain::new(configs(&entries), tls(), known).expect("a chain");
+        let answer =
+            chain.infer(&InferenceRequest { timeout, ..request() }, &()).await.expect(name);
         assert_eq!((&*answer.provider, answer.fallback_used), ("b", true), "{name}");
     }
 }
@@ -63,17 +64,17 @@ async fn without_fallback_the_first_answers_or_nobody() {
     let bad = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
     let good = says("b").await;
     let chain = chain(&[&bad.base_url(), &good.base_url()]);
-    let alone = Request { allow_fallback: false, ..request() };
+    let alone = InferenceRequest { allow_fallback: false, ..request() };
     let Err(InferError::Failed(failed)) = chain.infer(&alone, &()).await else {
         panic!("the first fails");
     };
     let failed: Vec<_> = failed.iter().map(|one| (&*one.provider, &one.failure)).collect();
-    assert_eq!(failed, [("a", &Failure::http(500))]);
+    assert_eq!(failed, [("a", &FailureKind::http(500))]);
     assert_eq!(good.seen().len(), 0);
 }
 
 /// vLLM first, then SGLang, a conversion for one model, Gemini.
-async fn family() -> (Vec<ScriptedServer>, Chain) {
+async fn family() -> (Vec<ScriptedServer>, BackendChain) {
     let gemini = serde_json::json!({"candidates": [{"finishReason": "STOP",
         "content": {"parts": [{"text": "gemini"}]}}], "usageMetadata": {"totalTokenCount": 3}});
     let gemini = ScriptedServer::with_steps(Vec::new(), Step::json(200, &gemini)).await;
@@ -95,7 +96,7 @@ async fn family() -> (Vec<ScriptedServer>, Chain) {
         ),
         ("cloud", "gemini", urls[3].as_str(), ""),
     ];
-    (servers, Chain::new(configs(&entries), tls(), known).expect("a chain"))
+    (servers, BackendChain::new(configs(&entries), tls(), known).expect("a chain"))
 }
 
 #[tokio::test]
@@ -110,7 +111,7 @@ async fn the_model_and_the_kind_asked_for_decide_who_answers() {
         ("another's family", "gemini-2.5-flash", Some(ProviderKind::Vllm), "cloud", true),
     ];
     for (name, model, primary, provider, fallback) in cases {
-        let request = Request { model: model.to_owned(), primary, ..request() };
+        let request = InferenceRequest { model: model.to_owned(), primary, ..request() };
         let answer = chain.infer(&request, &()).await.expect("an answer");
         assert_eq!((&*answer.provider, answer.fallback_used), (provider, fallback), "{name}");
         assert_eq!(answer.model, model, "{name}");
@@ -126,13 +127,13 @@ async fn the_model_and_the_kind_asked_for_decide_who_answers() {
 #[tokio::test]
 async fn who_cannot_be_asked_is_said() {
     let (_servers, chain) = family().await;
-    let empty = Chain::new(Vec::new(), tls(), known).expect("a chain");
+    let empty = BackendChain::new(Vec::new(), tls(), known).expect("a chain");
     assert_eq!(empty.infer(&request(), &()).await, Err(InferError::NoBackend));
     let model = "another".to_owned();
-    let unknown = Request { model: model.clone(), ..request() };
+    let unknown = InferenceRequest { model: model.clone(), ..request() };
     assert_eq!(chain.infer(&unknown, &()).await, Err(InferError::NotServed { model }));
     let kind = ProviderKind::Mlx;
-    let alone = Request { primary: Some(kind), allow_fallback: false, ..request() };
+    let alone = InferenceRequest { primary: Some(kind), allow_fallback: false, ..request() };
     assert_eq!(chain.infer(&alone, &()).await, Err(InferError::NoProvider { kind }));
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use infer::Failure;
+use infer::FailureKind;
 use scripted_model::{ScriptedServer, Step, refusing_url};
 
 use crate::support::{chain, only_failure, request};
@@ -28,8 +28,8 @@ async fn each_backend_is_probed_once_however_many_ask() {
             .map(|p| (&*p.name, p.reachable, p.latency.is_some(), p.last_error.clone()))
             .collect();
         assert_eq!(read[0], ("a", true, true, None), "it is there and lists nothing");
-        assert_eq!(read[1], ("b", false, false, Some(Failure::http(502))));
-        assert_eq!(read[2], ("c", false, false, Some(Failure::Refused)));
+        assert_eq!(read[1], ("b", false, false, Some(FailureKind::http(502))));
+        assert_eq!(read[2], ("c", false, false, Some(FailureKind::Refused)));
     }
     assert_eq!((server.probes(), broken.probes()), (1, 1));
     assert_eq!(server.seen().len(), 0, "a probe is no question");
@@ -43,7 +43,7 @@ async fn a_backend_that_hangs_holds_up_no_other() {
     let probes = chain(&[&hangs.base_url(), &server.base_url()]).probe().await;
     let read: Vec<_> = probes.iter().map(|probe| probe.reachable).collect();
     assert_eq!(read, [false, true]);
-    assert_eq!(probes[0].last_error.as_ref().map(Failure::class), Some("timeout"));
+    assert_eq!(probes[0].last_error.as_ref().map(FailureKind::class), Some("timeout"));
 }
 
 #[tokio::test]
@@ -53,5 +53,5 @@ async fn a_reachable_backend_tells_how_its_last_request_failed() {
     let chain = chain(&[&server.base_url()]);
     assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "http 5xx");
     let probes = chain.probe().await;
-    assert_eq!((probes[0].reachable, &probes[0].last_error), (true, &Some(Failure::http(500))));
+    assert_eq!((probes[0].reachable, &probes[0].last_error), (true, &Some(FailureKind::http(500))));
 }

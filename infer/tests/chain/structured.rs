@@ -1,6 +1,6 @@
 //! Answers held against a schema, over the wire.
 
-use infer::{Failure, InferError, Request};
+use infer::{FailureKind, InferError, InferenceRequest};
 use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ async fn a_violation_after_that_is_never_a_success() {
     assert_eq!((server.seen().len(), spent.total), (2, 34));
     let failure = only_failure(result);
     assert!(
-        matches!(&failure, Failure::Schema { problem } if problem.contains("/label")),
+        matches!(&failure, FailureKind::Schema { problem } if problem.contains("/label")),
         "{failure:?}"
     );
 }
@@ -57,7 +57,7 @@ async fn an_answer_without_room_is_asked_for_with_more() {
     let cut = Step::chat_finished("{\"label\": \"c", "length");
     let good = Step::chat("{\"label\": \"car\"}");
     let server = ScriptedServer::with_steps(vec![cut.clone()], good).await.expect("a server");
-    let request = Request { max_tokens: Some(10), ..structured() };
+    let request = InferenceRequest { max_tokens: Some(10), ..structured() };
     let answer = chain(&[&server.base_url()]).infer(&request, &()).await.expect("an answer");
     assert_eq!((field(&answer, "label"), answer.attempts), (json!("car"), 2));
     let rooms: Vec<_> =
@@ -65,7 +65,7 @@ async fn an_answer_without_room_is_asked_for_with_more() {
     assert_eq!(rooms, [json!(10), json!(276)]);
     let never = ScriptedServer::with_steps(Vec::new(), cut).await.expect("a server");
     let failure = only_failure(chain(&[&never.base_url()]).infer(&request, &()).await);
-    assert_eq!((failure, never.seen().len()), (Failure::Truncated, 2));
+    assert_eq!((failure, never.seen().len()), (FailureKind::Truncated, 2));
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use std::{
 };
 
 use infer::{
-    Answer, Attempt, BackendConfig, Backends, Chain, Failure, InferError, Observer, OutputSchema,
-    Request,
+    BackendAttempt, BackendChain, BackendConfig, BackendConfigs, Completion, FailureKind,
+    InferError, InferenceRequest, Observer, OutputSchema,
 };
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use serde_json::{Value, json};
@@ -50,41 +50,34 @@ pub fn configs(entries: &[(&str, &str, &str, &str)]) -> Vec<BackendConfig> {
         )
     });
     let text: String = entries.collect();
-    Backends::parse("test.toml", &text, &|_| None).expect("the file is right")
+    BackendConfigs::parse("test.toml", &text, &|_| None).expect("the file is right")
 }
 
 /// OpenAI-compatible backends at `urls`, called `a`, `b`, ...
-pub fn chain(urls: &[&str]) -> Chain {
+pub fn chain(urls: &[&str]) -> BackendChain {
     let names = ["a", "b", "c"];
     let entries: Vec<_> =
         urls.iter().zip(names).map(|(url, name)| (name, "openai_compat", *url, "")).collect();
-    Chain::new(configs(&entries), tls(), known).expect("a chain")
+    BackendChain::new(configs(&entries), tls(), known).expect("a chain")
 }
 
-pub fn request() -> Request {
-    Request {
-        model: "qwen3-vl-8b".to_owned(),
-        prompt: "What is it?".to_owned(),
-        images: Vec::new(),
-        max_tokens: None,
-        temperature: None,
+pub fn request() -> InferenceRequest {
+    InferenceRequest {
         timeout: Some(PATIENCE),
-        schema: None,
-        primary: None,
-        allow_fallback: true,
+        ..InferenceRequest::new("qwen3-vl-8b", "What is it?")
     }
 }
 
 /// A request whose answer is `{"label": string, "confidence"?: number}`.
-pub fn structured() -> Request {
+pub fn structured() -> InferenceRequest {
     let schema = json!({"type": "object", "required": ["label"], "properties": {
         "label": {"type": "string"}, "confidence": {"type": "number"}}});
     let schema = OutputSchema::compile(schema).expect("a usable schema");
-    Request { schema: Some(Arc::new(schema)), ..request() }
+    InferenceRequest { schema: Some(Arc::new(schema)), ..request() }
 }
 
 /// The one failure of a chain of one backend.
-pub fn only_failure(result: Result<Answer, InferError>) -> Failure {
+pub fn only_failure(result: Result<Completion, InferError>) -> FailureKind {
     let Err(InferError::Failed(failed)) = result else {
         panic!("one failure: {result:?}");
     };
@@ -104,7 +97,7 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn attempted(&self, attempt: &Attempt<'_>) {
+    fn attempted(&self, attempt: &BackendAttempt<'_>) {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.push((attempt.provider.to_owned(), attempt.outcome(), attempt.tokens.total));
     }
@@ -120,6 +113,6 @@ pub async fn until(what: &str, done: impl Fn() -> bool) {
 }
 
 /// The value of `key` in the JSON of an answer.
-pub fn field(answer: &Answer, key: &str) -> Value {
+pub fn field(answer: &Completion, key: &str) -> Value {
     answer.json.as_ref().map(|json| json[key].clone()).unwrap_or_default()
 }

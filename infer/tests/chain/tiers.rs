@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use infer::{Chain, Described, Request, Tier, Tiered};
+use infer::{BackendChain, InferenceRequest, Pass, TwoPassAnswer, TwoPassRequest};
 use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
 use crate::support::{chain, field, structured};
 
 /// A backend whose small model is unsure and whose large one answers `large`.
-async fn tiered(large: Step) -> (ScriptedServer, Chain) {
+async fn tiered(large: Step) -> (ScriptedServer, BackendChain) {
     let server = ScriptedServer::start(move |seen| match seen.json()["model"].as_str() {
         Some("qwen3-vl-8b") => Step::chat("{\"label\": \"small\", \"confidence\": 0.4}"),
         _ => large.clone(),
@@ -19,11 +19,11 @@ async fn tiered(large: Step) -> (ScriptedServer, Chain) {
     (server, chain)
 }
 
-fn question(threshold: f64, second: Option<&str>) -> Tiered {
-    Tiered { first: structured(), second_model: second.map(str::to_owned), threshold }
+fn question(threshold: f64, second: Option<&str>) -> TwoPassRequest {
+    TwoPassRequest { first: structured(), second_model: second.map(str::to_owned), threshold }
 }
 
-async fn described(chain: &Chain, tiered: &Tiered) -> Described {
+async fn described(chain: &BackendChain, tiered: &TwoPassRequest) -> TwoPassAnswer {
     chain.describe(tiered, &()).await.expect("a description")
 }
 
@@ -31,7 +31,7 @@ async fn described(chain: &Chain, tiered: &Tiered) -> Described {
 async fn an_unsure_first_pass_is_followed_by_a_second() {
     let (server, chain) = tiered(Step::chat("{\"label\": \"large\", \"confidence\": 0.3}")).await;
     let both = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
-    assert_eq!((both.tier, field(&both.answer, "label")), (Tier::Second, json!("large")));
+    assert_eq!((both.tier, field(&both.answer, "label")), (Pass::Second, json!("large")));
     assert_eq!((both.answer.model.as_str(), both.answer.tokens.total), ("gemma-3-27b", 34));
     assert_eq!((both.answer.attempts, server.seen().len()), (2, 2));
 }
@@ -43,7 +43,7 @@ async fn one_pass_is_enough_where_it_is_sure_or_alone() {
         [("sure", question(0.4, Some("gemma-3-27b"))), ("no second model", question(0.7, None))]
     {
         let one = described(&chain, &question).await;
-        assert_eq!((one.tier, &one.second_failed), (Tier::First, &None), "{name}");
+        assert_eq!((one.tier, &one.second_failed), (Pass::First, &None), "{name}");
         assert_eq!((one.answer.attempts, one.answer.tokens.total), (1, 17), "{name}");
     }
     assert_eq!(server.seen().len(), 2);
@@ -54,7 +54,7 @@ async fn an_answer_without_a_confidence_is_taken_as_it_is() {
     let step = Step::chat("{\"label\": \"small\"}");
     let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
     let one = described(&chain(&[&server.base_url()]), &question(1.0, Some("gemma-3-27b"))).await;
-    assert_eq!((one.tier, server.seen().len()), (Tier::First, 1));
+    assert_eq!((one.tier, server.seen().len()), (Pass::First, 1));
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_second_pass_that_fails_leaves_the_first_answer() {
         let kept = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
         assert_eq!(
             (kept.tier, field(&kept.answer, "label")),
-            (Tier::First, json!("small")),
+            (Pass::First, json!("small")),
             "{name}"
         );
         assert!(kept.second_failed.is_some(), "{name}");
@@ -89,7 +89,7 @@ async fn a_correction_of_the_first_pass_is_the_only_one() {
     let server = server.await.expect("a server");
     let chain = chain(&[&server.base_url()]);
     let kept = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
-    assert_eq!((kept.tier, kept.answer.attempts, server.seen().len()), (Tier::First, 3, 3));
+    assert_eq!((kept.tier, kept.answer.attempts, server.seen().len()), (Pass::First, 3, 3));
     assert!(kept.second_failed.is_some());
 }
 
@@ -107,7 +107,7 @@ async fn a_first_pass_that_fell_back_is_told_of_with_the_second() {
     let b = by_model(unsure, sure).await.expect("a server");
     let chain = chain(&[&a.base_url(), &b.base_url()]);
     let both = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
-    assert_eq!((&*both.answer.provider, both.tier), ("a", Tier::Second));
+    assert_eq!((&*both.answer.provider, both.tier), ("a", Pass::Second));
     assert!(both.answer.fallback_used, "the first pass was not the first backend's");
 }
 
@@ -115,8 +115,8 @@ async fn a_first_pass_that_fell_back_is_told_of_with_the_second() {
 async fn a_first_pass_that_fails_is_the_failure() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
     let chain = chain(&[&server.base_url()]);
-    let unasked = Request { model: "qwen3-vl-8b".to_owned(), ..structured() };
-    let tiered = Tiered { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
+    let unasked = InferenceRequest { model: "qwen3-vl-8b".to_owned(), ..structured() };
+    let tiered = TwoPassRequest { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
     let error = chain.describe(&tiered, &()).await.expect_err("a failure");
     assert_eq!((error.attempts(), error.failed().len()), (1, 1), "{error}");
     assert_eq!(server.seen().len(), 1);

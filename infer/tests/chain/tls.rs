@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use infer::{Chain, Failure};
+use infer::{BackendChain, FailureKind};
 use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs};
 use scripted_model::{ScriptedServer, Step};
 use tokio::{
@@ -59,8 +59,8 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, behind: String) {
     }
 }
 
-fn chain(url: &str, tls: rustls::ClientConfig) -> Chain {
-    Chain::new(configs(&[("a", "openai_compat", url, "")]), tls, known).expect("a chain")
+fn chain(url: &str, tls: rustls::ClientConfig) -> BackendChain {
+    BackendChain::new(configs(&[("a", "openai_compat", url, "")]), tls, known).expect("a chain")
 }
 
 #[tokio::test]
@@ -74,5 +74,5 @@ async fn a_backend_whose_certificate_is_trusted_answers() {
 async fn a_backend_that_nobody_vouches_for_is_told_nothing() {
     let backend = secured(Step::chat("a car")).await;
     let failure = only_failure(chain(&backend.url, tls()).infer(&request(), &()).await);
-    assert_eq!((failure, backend.server.seen().len()), (Failure::Refused, 0));
+    assert_eq!((failure, backend.server.seen().len()), (FailureKind::Refused, 0));
 }

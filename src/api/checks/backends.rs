@@ -1,12 +1,12 @@
 //! Checks of the model backends: asked, answered, and whether they have the names they are asked for.
 
-use infer::{Failure, Probe, Standing};
+use infer::{FailureKind, ProbeResult, Standing};
 
 use super::Check;
 use crate::api::App;
 
 /// A check of each backend, and of the model of live video.
-pub fn checks(app: &App, probes: &[Probe]) -> Vec<Check> {
+pub fn checks(app: &App, probes: &[ProbeResult]) -> Vec<Check> {
     let mut checks: Vec<Check> = probes.iter().map(|probe| backend(app, probe, probes)).collect();
     if checks.is_empty() {
         checks.push(Check::advice(
@@ -30,7 +30,7 @@ pub fn checks(app: &App, probes: &[Probe]) -> Vec<Check> {
     checks
 }
 
-fn backend(app: &App, probe: &Probe, probes: &[Probe]) -> Check {
+fn backend(app: &App, probe: &ProbeResult, probes: &[ProbeResult]) -> Check {
     let name = format!("model backend {}", probe.name);
     let failed = probe.last_error.as_ref();
     let failed = failed.map_or_else(String::new, |error| format!("; its last answer: it {error}"));
@@ -50,7 +50,7 @@ fn backend(app: &App, probe: &Probe, probes: &[Probe]) -> Check {
         standing.iter().any(|one| *one.name == *probe.name && one.standing == Standing::Ready)
     };
     let ready: Vec<&str> = catalog.ids().filter(has).collect();
-    match &probe.asked_for {
+    match &probe.upstream_model {
         Some(asked) if ready.is_empty() => Check::problem(
             name,
             format!("asked for {asked}, a name that it does not serve; {lists}"),
@@ -65,7 +65,7 @@ fn backend(app: &App, probe: &Probe, probes: &[Probe]) -> Check {
             let said = format!("serves {}; {lists}{failed}", ready.join(", "));
             match &probe.last_error {
                 None => Check::ok(name, said),
-                Some(Failure::Http { status: 404, .. }) => Check::advice(
+                Some(FailureKind::Http { status: 404, .. }) => Check::advice(
                     name,
                     said,
                     "so it answers a name that it does not serve: `sightline models` lists what it has, \

@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use infer::{OutputSchema, ProviderKind, Request};
+use infer::{InferenceRequest, OutputSchema, ProviderKind};
 use media::{BlobHash, RunId};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -79,7 +79,7 @@ pub struct Picture {
 #[derive(Debug)]
 pub struct Asked {
     /// Request to the model, without its pictures.
-    pub request: Request,
+    pub request: InferenceRequest,
     /// The run that it is for.
     pub run: Option<RunId>,
     /// Its pictures.
@@ -100,7 +100,7 @@ impl Asked {
         let primary = fields.optional("primary_provider", name(PROVIDERS, ProviderKind::from_name));
         let schema = fields.optional("output_schema", schema);
         let pictures = fields.objects("images", IMAGES, picture);
-        let request = Request {
+        let request = InferenceRequest {
             model: model?,
             prompt: prompt?.to_owned(),
             images: Vec::new(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{Json, extract::State};
-use infer::scheduler::{Class, Refused, Size};
+use infer::scheduler::{AdmissionError, LimitKind, Priority};
 use media::RequestId;
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -161,7 +161,7 @@ async fn ask_all(
 ) -> Vec<ItemRecord> {
     let outage = Some(Arc::new(Outage::new(PATIENCE)));
     let manner =
-        Manner { class: Class::Offline, since: Instant::now(), patience: PATIENCE, outage };
+        Manner { class: Priority::Offline, since: Instant::now(), patience: PATIENCE, outage };
     let mut held = 0;
     let mut outcomes: Vec<_> = questions.iter().map(|_| None).collect();
     let (mut waiting, mut tasks) = (questions.into_iter().enumerate(), JoinSet::new());
@@ -200,6 +200,6 @@ async fn ask_all(
 /// The answers of the batch are larger than may be held.
 fn too_large(held: usize) -> Result<InferAnswer, ApiError> {
     let (asked, limit) = (held as u64, ANSWERS_BYTES_MAX as u64);
-    let refused = Refused::TooLarge { what: Size::Answers, asked, limit };
+    let refused = AdmissionError::TooLarge { what: LimitKind::Answers, asked, limit };
     Err(InferenceError::from(refused).into())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use infer::Image;
+use infer::PromptImage;
 use media::BlobHash;
 
 use super::{asked::Picture, question::owned};
@@ -67,7 +67,7 @@ impl Pictures {
     }
 
     /// Reads them.
-    pub async fn load(&self, app: &App) -> Result<Vec<Image>, ApiError> {
+    pub async fn load(&self, app: &App) -> Result<Vec<PromptImage>, ApiError> {
         if self.stills.is_empty() {
             return Ok(Vec::new());
         }
@@ -75,7 +75,7 @@ impl Pictures {
         let read = move || {
             let image = |(at, (hash, bytes)): (usize, &(BlobHash, u64))| {
                 let jpeg = Bytes::from(blobs.get(hash, *bytes)?.ok_or(MISSING)?);
-                Ok(Image { jpeg, caption: pictures.caption(at) })
+                Ok(PromptImage { jpeg, caption: pictures.caption(at) })
             };
             pictures.stills.iter().enumerate().map(image).collect()
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use infer::Request;
+use infer::InferenceRequest;
 use media::RunId;
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
 /// A question that was accepted.
 pub struct Question {
     /// Request to the model, without its pictures.
-    pub request: Request,
+    pub request: InferenceRequest,
     /// The run whose timeline tells of the answer.
     pub run: Option<Arc<Run>>,
     /// Its pictures.

@@ -357,6 +357,6 @@ pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
 
 /// Schema that answers can be made to match; where a model gives no JSON its text is kept.
 pub fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
-    let schema = OutputSchema::compile(value.clone()).map(OutputSchema::or_words);
+    let schema = OutputSchema::compile(value.clone()).map(OutputSchema::or_text);
     schema.map_err(|error| error.to_string().into())
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use infer::{
-    Attempt, Failure, Observer, Tokens,
-    scheduler::{Class, Refused},
+    BackendAttempt, FailureKind, Observer, TokenUsage,
+    scheduler::{AdmissionError, Priority},
 };
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
@@ -62,7 +62,7 @@ impl Inference {
     }
 
     fn provider(&self, name: Arc<str>) -> Provider {
-        let outcomes = [OK].into_iter().chain(Failure::CLASSES);
+        let outcomes = [OK].into_iter().chain(FailureKind::CLASSES);
         let counter = |outcome| self.requests.with_label_values(&[&*name, outcome]);
         let outcomes = outcomes.map(|outcome| (outcome, counter(outcome))).collect();
         let tokens = KINDS.map(|kind| self.tokens.with_label_values(&[&*name, kind]));
@@ -70,7 +70,7 @@ impl Inference {
         Provider { outcomes, seconds, tokens, name }
     }
 
-    fn count(&self, provider: &str, outcome: &str, latency: Duration, spent: Tokens) {
+    fn count(&self, provider: &str, outcome: &str, latency: Duration, spent: TokenUsage) {
         let known = self.providers.get().into_iter().flatten();
         let Some(provider) = known.into_iter().find(|known| &*known.name == provider) else {
             return;
@@ -87,18 +87,18 @@ impl Inference {
 }
 
 impl Observer for Inference {
-    fn attempted(&self, attempt: &Attempt<'_>) {
+    fn attempted(&self, attempt: &BackendAttempt<'_>) {
         self.count(attempt.provider, attempt.outcome(), attempt.latency, attempt.tokens);
     }
 }
 
-impl Label for Class {
-    const ALL: &'static [Class] = &[Class::Live, Class::Offline];
+impl Label for Priority {
+    const ALL: &'static [Priority] = &[Priority::Live, Priority::Offline];
 
     fn value(self) -> &'static str {
         match self {
-            Class::Live => "live",
-            Class::Offline => "offline",
+            Priority::Live => "live",
+            Priority::Offline => "offline",
         }
     }
 }
@@ -145,12 +145,12 @@ pub enum RefusedAsk {
 
 impl RefusedAsk {
     /// The reason of `refused`.
-    pub fn of(refused: &Refused) -> RefusedAsk {
+    pub fn of(refused: &AdmissionError) -> RefusedAsk {
         match refused {
-            Refused::QueueFull { .. } => RefusedAsk::QueueFull,
-            Refused::TimedOut { .. } => RefusedAsk::TimedOut,
-            Refused::TooLarge { .. } => RefusedAsk::TooLarge,
-            Refused::DaySpent { .. } => RefusedAsk::DaySpent,
+            AdmissionError::QueueFull { .. } => RefusedAsk::QueueFull,
+            AdmissionError::TimedOut { .. } => RefusedAsk::TimedOut,
+            AdmissionError::TooLarge { .. } => RefusedAsk::TooLarge,
+            AdmissionError::DaySpent { .. } => RefusedAsk::DaySpent,
         }
     }
 }
@@ -178,10 +178,10 @@ mod tests {
         let registry = Registry::new();
         let metrics = Inference::new(&registry, "requests", "Help.".to_owned(), &[1.0]);
         metrics.name_providers(["vllm".into(), "far".into()].into_iter());
-        let tokens = Tokens { prompt: 5, completion: 3, thinking: 2, total: 8 };
-        let refused = Failure::Refused;
+        let tokens = TokenUsage { prompt: 5, completion: 3, thinking: 2, total: 8 };
+        let refused = FailureKind::Refused;
         for failure in [None, Some(&refused), Some(&refused)] {
-            metrics.attempted(&Attempt {
+            metrics.attempted(&BackendAttempt {
                 provider: "vllm",
                 model: "m",
                 failure,

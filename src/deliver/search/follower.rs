@@ -12,7 +12,7 @@ use std::{
 };
 
 use media::{RunId, Seq};
-use search::{Index, SearchError};
+use search::{SearchError, SearchIndex};
 use timeline::{EventHead, EventKind};
 
 use super::{
@@ -94,7 +94,7 @@ fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
     let started = std::time::Instant::now();
     let is_missing = shared.index().is_none();
     if is_missing {
-        *shared.index() = Some(Index::new(shared.limits, &shared.cache)?);
+        *shared.index() = Some(SearchIndex::new(shared.limits, &shared.cache)?);
     }
     shared.progress.send_replace(Progress::Through(Seq(0)));
     let mut next = 1;
@@ -111,7 +111,7 @@ fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
         if !is_built {
             is_built = true;
             let ms = started.elapsed().as_millis() as u64;
-            let bytes = shared.index().as_ref().map_or(0, Index::memory_bytes);
+            let bytes = shared.index().as_ref().map_or(0, SearchIndex::memory_bytes);
             tracing::info!(events = head, ms, bytes, "search index built");
         }
         thread::park();

@@ -19,7 +19,7 @@ struct Log {
     _dir: tempfile::TempDir,
 }
 
-fn start(limits: Limits) -> Log {
+fn start(limits: IndexLimits) -> Log {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
     let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
@@ -32,7 +32,7 @@ fn start(limits: Limits) -> Log {
     Log { search: Arc::new(search), registry, _dir: dir }
 }
 
-const LIMITS: Limits = Limits { memory_bytes: 64 << 20, chunk_bytes: CHUNK_BYTES };
+const LIMITS: IndexLimits = IndexLimits { memory_bytes: 64 << 20, chunk_bytes: CHUNK_BYTES };
 
 fn request() -> RequestId {
     RequestId::from_bytes([1; 8])
@@ -40,7 +40,7 @@ fn request() -> RequestId {
 
 fn wanted(owner: &str, query: &str) -> Wanted {
     let owner = Principal::named(owner);
-    Wanted { owner, run: None, needle: Needle::new(query).expect("not empty"), limit: 50 }
+    Wanted { owner, run: None, needle: FoldedPattern::new(query).expect("not empty"), limit: 50 }
 }
 
 impl Log {
@@ -162,7 +162,7 @@ async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
 #[test]
 fn who_leaves_stops_the_search() {
     one_at_a_time().block_on(async {
-        let log = start(Limits { memory_bytes: 1 << 20, chunk_bytes: 4096 });
+        let log = start(IndexLimits { memory_bytes: 1 << 20, chunk_bytes: 4096 });
         let run = log.run("alice").await;
         log.describe(&run, &["e ".repeat(100).as_str(); 500]).await;
         assert_eq!(log.find("alice", "e").await.total_hits, 500);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use infer::scheduler::Use;
+use infer::scheduler::DailyUsage;
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -75,8 +75,8 @@ impl TokenDays {
     }
 
     /// Notes what a principal has used; true when its tokens have just become low.
-    pub fn note(&self, found: &Use) -> bool {
-        let Use { principal, day, used, .. } = found;
+    pub fn note(&self, found: &DailyUsage) -> bool {
+        let DailyUsage { principal, day, used, .. } = found;
         let mut book = self.book();
         let last = book.records.get(principal).copied();
         // Of two that end around midnight, that of the day before may be heard last.
@@ -218,11 +218,11 @@ mod tests {
         let owner = Principal::named("alice");
         let of = |day, used| {
             let principal = Arc::clone(&alice);
-            Use { principal, day, used, reserved: 0, limit: 100 }
+            DailyUsage { principal, day, used, reserved: 0, limit: 100 }
         };
         let days = open(7);
         assert!(!days.note(&of(7, 50)));
-        assert!(days.note(&Use { reserved: 45, ..of(7, 50) }), "nine tenths may be spent");
+        assert!(days.note(&DailyUsage { reserved: 45, ..of(7, 50) }), "nine tenths may be spent");
         assert!(!days.note(&of(7, 95)), "and then are");
         assert!(!days.note(&of(7, 94)), "one that ended before, heard later");
         assert!(!days.was_told(&owner, 7));

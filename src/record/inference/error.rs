@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use infer::{InferError, SetupError, Tokens, scheduler::Refused};
+use infer::{InferError, SetupError, TokenUsage, scheduler::AdmissionError};
 use media::ErrorKind;
 use transport::tls::TrustError;
 
@@ -32,7 +32,7 @@ pub enum InferenceStartError {
 pub enum InferenceError {
     /// Refusal of admission.
     #[error("{0}")]
-    Refused(#[from] Refused),
+    Refused(#[from] AdmissionError),
     /// Failure of the backends, or none to ask.
     #[error("{0}")]
     Infer(#[from] InferError),
@@ -67,9 +67,9 @@ impl InferenceError {
     }
 
     /// Tokens that it took all the same.
-    pub fn tokens(&self) -> Tokens {
+    pub fn tokens(&self) -> TokenUsage {
         match self {
-            InferenceError::Refused(_) => Tokens::default(),
+            InferenceError::Refused(_) => TokenUsage::default(),
             InferenceError::Infer(error) => error.tokens(),
         }
     }
@@ -77,7 +77,9 @@ impl InferenceError {
     /// Time until it may be otherwise, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            InferenceError::Refused(Refused::DaySpent { .. }) => Some(until_midnight(wall_now())),
+            InferenceError::Refused(AdmissionError::DaySpent { .. }) => {
+                Some(until_midnight(wall_now()))
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use infer::{Api, Chain, Probe, Serving, Standing};
+use infer::{ApiProtocol, BackendChain, ProbeResult, Serving, Standing};
 
 use super::Inference;
 use crate::base::catalog::Catalog;
@@ -43,7 +43,7 @@ impl Inference {
     }
 
     /// Reachability of each backend, at most five seconds ago.
-    pub async fn probe(&self) -> Arc<[Probe]> {
+    pub async fn probe(&self) -> Arc<[ProbeResult]> {
         let probes = self.chain.probe().await;
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) =
             Arc::new(known(&self.chain));
@@ -52,14 +52,17 @@ impl Inference {
 
     /// The backends that serve `model`, in the order in which they are asked, and what `probes` show of
     /// them.
-    pub fn standing(&self, model: &str, probes: &[Probe]) -> Vec<Serving> {
+    pub fn standing(&self, model: &str, probes: &[ProbeResult]) -> Vec<Serving> {
         self.chain.standing(model, probes)
     }
 
     /// Looks at the backends once and logs what they have; a name that is configured and that a backend
     /// does not list is a warning.
     pub(super) async fn tell_models(&self) {
-        for Probe { name, reachable, models, asked_for, last_error, .. } in &*self.probe().await {
+        for ProbeResult {
+            name, reachable, models, upstream_model: asked_for, last_error, ..
+        } in &*self.probe().await
+        {
             let error = last_error.as_ref().map(ToString::to_string);
             let lists = models.as_ref().map(|models| models.join(", "));
             let lacks = |model: &String| !models.as_ref().is_none_or(|all| all.contains(model));
@@ -78,9 +81,9 @@ impl Inference {
 }
 
 /// The models that `chain` is configured for, and those that its backends list.
-pub(super) fn known(chain: &Chain) -> Catalog {
+pub(super) fn known(chain: &BackendChain) -> Catalog {
     let configured =
         chain.backends().filter_map(|backend| Some((backend.model.clone()?, backend.api)));
-    let others = configured.chain(chain.listed_beside());
-    Catalog::new(others.map(|(name, api)| (name, api == Api::Gemini)))
+    let others = configured.chain(chain.listed_uncurated());
+    Catalog::new(others.map(|(name, api)| (name, api == ApiProtocol::Gemini)))
 }

@@ -2,7 +2,7 @@
 //!
 //! Holds no word of a prompt or an answer.
 
-use infer::{Answer, InferError, Request, Tokens};
+use infer::{Completion, InferError, InferenceRequest, TokenUsage};
 use opentelemetry::{Array, StringValue, Value};
 use tracing::{Span, field::Empty};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -11,7 +11,7 @@ use super::{Asker, error::class};
 use crate::base::telemetry::SPANS;
 
 /// The span of a question that is about to be asked.
-pub fn begin(asker: &Asker, request: &Request) -> Span {
+pub fn begin(asker: &Asker, request: &InferenceRequest) -> Span {
     tracing::info_span!(
         target: SPANS,
         "inference",
@@ -36,7 +36,7 @@ pub fn begin(asker: &Asker, request: &Request) -> Span {
 }
 
 /// Records how the question ended.
-pub fn end(span: &Span, answer: Result<&Answer, &InferError>) {
+pub fn end(span: &Span, answer: Result<&Completion, &InferError>) {
     match answer {
         Ok(answer) => {
             span.record("gen_ai.provider.name", &*answer.provider);
@@ -58,7 +58,7 @@ pub fn end(span: &Span, answer: Result<&Answer, &InferError>) {
     }
 }
 
-fn record_tokens(span: &Span, tokens: Tokens) {
+fn record_tokens(span: &Span, tokens: TokenUsage) {
     span.record("gen_ai.usage.input_tokens", tokens.prompt);
     span.record("gen_ai.usage.output_tokens", tokens.completion.saturating_add(tokens.thinking));
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use infer::{Answer, InferError, Tokens};
+use infer::{Completion, InferError, TokenUsage};
 
 use super::InferenceError;
 
@@ -18,7 +18,7 @@ pub struct Waiting {
     rest: Option<Instant>,
     /// True while the request of another is to show whether a backend is back.
     is_on_trial: bool,
-    tokens: Tokens,
+    tokens: TokenUsage,
     attempts: u32,
     latency: Duration,
 }
@@ -32,7 +32,7 @@ impl Waiting {
             cause: None,
             rest: None,
             is_on_trial: false,
-            tokens: Tokens::default(),
+            tokens: TokenUsage::default(),
             attempts: 0,
             latency: Duration::ZERO,
         }
@@ -69,9 +69,9 @@ impl Waiting {
         if !self.waits_out {
             return false;
         }
-        let ends = error.rest().and_then(|rest| Instant::now().checked_add(rest));
+        let ends = error.retry_after().and_then(|rest| Instant::now().checked_add(rest));
         self.rest = ends.filter(|ends| *ends < self.until);
-        self.is_on_trial = error.is_on_trial() && !self.left().is_zero();
+        self.is_on_trial = error.awaits_half_open() && !self.left().is_zero();
         let goes_on = self.rest.is_some() || self.is_on_trial;
         if goes_on {
             self.cause = Some(error.clone());
@@ -88,14 +88,14 @@ impl Waiting {
         let Some(InferError::Failed(mut failed)) = self.cause.clone() else { return refused };
         for one in &mut failed {
             // All of it is counted here.
-            (one.tokens, one.attempts, one.latency) = (Tokens::default(), 0, Duration::ZERO);
+            (one.tokens, one.attempts, one.latency) = (TokenUsage::default(), 0, Duration::ZERO);
         }
         self.failed_with_earlier(InferError::Failed(failed).into())
     }
 
     /// `answer` with what was spent before it.
-    pub fn with_earlier(&self, answer: Answer) -> Answer {
-        Answer {
+    pub fn with_earlier(&self, answer: Completion) -> Completion {
+        Completion {
             tokens: self.tokens + answer.tokens,
             attempts: self.attempts.saturating_add(answer.attempts),
             latency: self.latency + answer.latency,
@@ -118,16 +118,16 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use infer::{Failed, Failure, InferError, Tokens, scheduler::Refused};
+    use infer::{BackendError, FailureKind, InferError, TokenUsage, scheduler::AdmissionError};
     use media::ErrorKind;
 
     use super::*;
 
-    fn failed(failures: impl IntoIterator<Item = Failure>) -> InferenceError {
-        let failed = failures.into_iter().map(|failure| Failed {
+    fn failed(failures: impl IntoIterator<Item = FailureKind>) -> InferenceError {
+        let failed = failures.into_iter().map(|failure| BackendError {
             provider: "a".into(),
             failure,
-            tokens: Tokens::default(),
+            tokens: TokenUsage::default(),
             attempts: 1,
             latency: Duration::ZERO,
         });
@@ -136,16 +136,18 @@ mod tests {
 
     fn rested(seconds: &[Option<u64>]) -> InferenceError {
         let after = |seconds: &Option<u64>| seconds.map(Duration::from_secs);
-        failed(seconds.iter().map(|seconds| Failure::RateLimited { retry_after: after(seconds) }))
+        failed(
+            seconds.iter().map(|seconds| FailureKind::RateLimited { retry_after: after(seconds) }),
+        )
     }
 
     #[test]
     fn what_anothers_ask_shows_is_waited_for_and_a_pause_is_not() {
-        let open = |again_in| Failure::Open { again_in };
+        let open = |again_in| FailureKind::Open { again_in };
         let paused = || open(Some(Duration::from_secs(1)));
         for (name, error, patience_s, goes_on) in [
             ("a trial", failed([open(None)]), 30, true),
-            ("one of two", failed([Failure::Empty, open(None)]), 30, true),
+            ("one of two", failed([FailureKind::Empty, open(None)]), 30, true),
             ("a pause", failed([paused()]), 30, false),
             ("no time left", failed([open(None)]), 0, false),
         ] {
@@ -185,7 +187,7 @@ mod tests {
             panic!("the same failure");
         };
         assert_eq!(error.attempts(), 3, "of both places");
-        let refused = || Refused::TimedOut { waited: Duration::ZERO }.into();
+        let refused = || AdmissionError::TimedOut { waited: Duration::ZERO }.into();
         let told = waiting.without_place(refused());
         assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
         let InferenceError::Infer(error) = told else { panic!("the failure") };

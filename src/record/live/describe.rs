@@ -13,11 +13,11 @@ use std::{
 };
 
 use ::infer::{
-    Described, Finding, Image, InferError, OutputSchema, Prompt, Shape, Tier, Tiered, Tokens,
-    prompt::Parts,
+    Finding, InferError, OutputSchema, Pass, Prompt, PromptImage, PromptKind, TokenUsage,
+    TwoPassAnswer, TwoPassRequest, prompt::PromptParts,
 };
 use bytes::Bytes;
-use embed::Seen;
+use embed::FrameFeatures;
 use media::{Score, Seq};
 use prometheus::IntCounter;
 use timeline::{Event, FindingKind};
@@ -128,7 +128,7 @@ pub struct Describer {
 /// Outcome of a describe job.
 enum Came {
     /// A model described it; what novelty remembers it by.
-    Described(Box<Described>, String, Option<Seen>),
+    Described(Box<TwoPassAnswer>, String, Option<FrameFeatures>),
     /// The description of an earlier event stands for it.
     Reused(Seq, Box<timeline::Finding>),
     /// The session may take no more tokens now.
@@ -284,12 +284,12 @@ impl Describer {
         self.models.first.clone().or_else(|| self.inference.served_model())
     }
 
-    fn question(&self, look: &Look) -> (Option<Tiered>, String) {
+    fn question(&self, look: &Look) -> (Option<TwoPassRequest>, String) {
         let times: Vec<i64> = look.pictures.iter().map(|(pts_ms, _)| *pts_ms).collect();
-        let mut prompt = Prompt::new(&Parts {
-            shape: match self.subject {
-                Subject::Keyframes => Shape::Chunk,
-                Subject::Clips => Shape::Clip,
+        let mut prompt = Prompt::new(&PromptParts {
+            kind: match self.subject {
+                Subject::Keyframes => PromptKind::Chunk,
+                Subject::Clips => PromptKind::Clip,
             },
             task: &self.instruction.prompt,
             span_ms: look.span_ms(),
@@ -299,7 +299,7 @@ impl Describer {
         let version = prompt.version.to_string();
         let Some(first) = self.model() else { return (None, version) };
         let images = look.pictures.iter().zip(std::mem::take(&mut prompt.captions));
-        let images = images.map(|((_, jpeg), caption)| Image { jpeg: jpeg.clone(), caption });
+        let images = images.map(|((_, jpeg), caption)| PromptImage { jpeg: jpeg.clone(), caption });
         let schema = self.instruction.schema.as_ref().unwrap_or(&self.models.schema);
         let ask = Ask {
             first,
@@ -358,12 +358,17 @@ impl Describer {
         true
     }
 
-    fn spend(&self, tokens: Tokens) {
+    fn spend(&self, tokens: TokenUsage) {
         self.allowance().spend(tokens.completion.saturating_add(tokens.thinking));
     }
 
     /// Passes over an answer that says again what the event `told` says.
-    fn repeat(&mut self, told: (Seq, timeline::Finding), seen: Option<Seen>, memory: &mut Memory) {
+    fn repeat(
+        &mut self,
+        told: (Seq, timeline::Finding),
+        seen: Option<FrameFeatures>,
+        memory: &mut Memory,
+    ) {
         self.metrics.live_shed.of(Shed::Repeats).inc();
         let (seq, finding) = told;
         memory.remember(seq, finding.clone());
@@ -389,16 +394,16 @@ impl Describer {
     fn found(
         &self,
         look: &Look,
-        described: &Described,
+        described: &TwoPassAnswer,
         version: String,
     ) -> (FindingKind, timeline::Finding) {
-        let Described { answer, tier, second_failed } = described;
+        let TwoPassAnswer { answer, tier, second_failed } = described;
         if let Some(error) = second_failed {
             tracing::warn!(%error, "a second pass has no answer");
         }
         let second_failed =
             second_failed.as_ref().map(|error| format!("the second pass has no answer: {error}"));
-        let words = || Finding::of_words(&answer.text);
+        let words = || Finding::of_text(&answer.text);
         let found = answer.json.as_ref().map_or_else(words, Finding::read);
         if answer.json.is_none() {
             self.metrics.live_plain_text.inc();
@@ -458,7 +463,7 @@ impl Describer {
             semantic_error: reason,
             ..self.asked_in_vain(error, self.finding(look, description))
         };
-        Some(Event::Found(self.kind(Tier::First), finding))
+        Some(Event::Found(self.kind(Pass::First), finding))
     }
 
     /// `finding` with who was asked and what that cost, where anybody was.
@@ -494,12 +499,12 @@ impl Describer {
         }
     }
 
-    fn kind(&self, tier: Tier) -> FindingKind {
+    fn kind(&self, tier: Pass) -> FindingKind {
         match (self.subject, tier) {
-            (Subject::Keyframes, Tier::First) => FindingKind::Vlm,
-            (Subject::Keyframes, Tier::Second) => FindingKind::VlmTiered,
-            (Subject::Clips, Tier::First) => FindingKind::ClipVlm,
-            (Subject::Clips, Tier::Second) => FindingKind::ClipVlmTiered,
+            (Subject::Keyframes, Pass::First) => FindingKind::Vlm,
+            (Subject::Keyframes, Pass::Second) => FindingKind::VlmTiered,
+            (Subject::Clips, Pass::First) => FindingKind::ClipVlm,
+            (Subject::Clips, Pass::Second) => FindingKind::ClipVlmTiered,
         }
     }
 }

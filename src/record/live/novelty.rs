@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use embed::{Reuse, ReuseRule, Seen};
+use embed::{FrameFeatures, NoveltyDetector, ReuseRule};
 use media::{Seq, Timestamp};
 use worker::NoveltyInput;
 
@@ -19,7 +19,7 @@ use crate::{
 pub struct Novelty {
     eyes: Eyes,
     stream: u64,
-    reuse: Reuse,
+    reuse: NoveltyDetector,
     metrics: Arc<Metrics>,
     /// The last description and its event.
     last: Option<(Seq, timeline::Finding)>,
@@ -28,7 +28,7 @@ pub struct Novelty {
 /// Outcome of the novelty check of a frame.
 pub enum Verdict {
     /// It does; what it is remembered by once it has one.
-    New(Option<Seen>),
+    New(Option<FrameFeatures>),
     /// The description of this event stands for it.
     Reuse(Seq, Box<timeline::Finding>),
 }
@@ -36,7 +36,7 @@ pub enum Verdict {
 impl Novelty {
     /// Novelty check of `stream`, of which nothing has been described.
     pub fn new(eyes: Eyes, rule: ReuseRule, stream: u64, metrics: Arc<Metrics>) -> Novelty {
-        Novelty { eyes, stream, reuse: Reuse::new(rule, stream), metrics, last: None }
+        Novelty { eyes, stream, reuse: NoveltyDetector::new(rule, stream), metrics, last: None }
     }
 
     /// Judges the frame shown at `pts_ms`.
@@ -44,10 +44,10 @@ impl Novelty {
         let at = Timestamp::from_millis(pts_ms);
         let seen = self.eyes.see(self.stream, at, jpeg, input, &self.metrics).await;
         let Some(seen) = seen else { return Verdict::New(None) };
-        let novelty = self.reuse.judge(&seen);
+        let novelty = self.reuse.evaluate(&seen);
         self.metrics.novelty_decisions.of(NoveltyDecision::of(&novelty)).inc();
         match (novelty, &self.last) {
-            (embed::Novelty::Reuse(_), Some((seq, finding))) => {
+            (embed::NoveltyVerdict::Reuse(_), Some((seq, finding))) => {
                 Verdict::Reuse(*seq, Box::new(finding.clone()))
             }
             _ => Verdict::New(Some(seen)),
@@ -55,7 +55,7 @@ impl Novelty {
     }
 
     /// The frame has a description, in the event `seq`.
-    pub fn described(&mut self, seen: Seen, seq: Seq, finding: timeline::Finding) {
+    pub fn described(&mut self, seen: FrameFeatures, seq: Seq, finding: timeline::Finding) {
         self.reuse.described(seen);
         self.last = Some((seq, finding));
     }

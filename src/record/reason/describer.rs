@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use infer::Tokens;
+use infer::TokenUsage;
 use serde_json::Value;
 use timeline::Pass;
 
@@ -26,7 +26,7 @@ pub struct Answered {
     /// Error of a second pass that failed; in words that the owner may read.
     pub second_failed: Option<String>,
     /// Tokens of all asks that it took.
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
     /// Time of all asks that it took.
     pub latency: Duration,
     /// Requests that were sent for it.
@@ -54,7 +54,7 @@ pub struct Sent {
     /// The model.
     pub model: String,
     /// Tokens of all of them.
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
     /// Time of all of them, without the wait for a place.
     pub latency: Duration,
     /// Requests that were sent.

@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use embed::Newness;
+use embed::NoveltyReason;
 use gate::Reason;
-use infer::{Finding, Tokens};
+use infer::{Finding, TokenUsage};
 use media::{EventType, Label, RequestId, StreamId};
 use timeline::{SemanticChunkGenerated, SemanticChunkInferred, SemanticOutcome};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -184,11 +184,11 @@ impl Work {
 }
 
 impl Outcome {
-    fn cost(&self) -> (Tokens, Duration) {
+    fn cost(&self) -> (TokenUsage, Duration) {
         match self {
             Outcome::Answered(answered) => (answered.0.tokens, answered.0.latency),
             Outcome::Unanswered(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
-            _ => (Tokens::default(), Duration::ZERO),
+            _ => (TokenUsage::default(), Duration::ZERO),
         }
     }
 }
@@ -324,7 +324,7 @@ impl Driver {
         let decision = match answer {
             Some(_) => NoveltyDecision::Reuse,
             // Of what it shows nothing has been described.
-            None => NoveltyDecision::of_newness(Newness::First),
+            None => NoveltyDecision::of_newness(NoveltyReason::First),
         };
         self.metrics.novelty_decisions.of(decision).inc();
         self.begin(work, asking, answer);
@@ -344,7 +344,7 @@ impl Driver {
             let outcome = match described {
                 Ok(describing) => match describing.await {
                     Ok(answer) => {
-                        let words = || Finding::of_words(&answer.text);
+                        let words = || Finding::of_text(&answer.text);
                         let found = answer.json.as_ref().map_or_else(words, Finding::read);
                         Outcome::Answered(Box::new((answer, found)))
                     }

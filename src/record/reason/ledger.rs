@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use infer::{Image, Prompt, Shape, Tokens, prompt::Parts};
+use infer::{Prompt, PromptImage, PromptKind, TokenUsage, prompt::PromptParts};
 use media::Timestamp;
 use worker::{Chunk, View};
 
@@ -42,7 +42,7 @@ pub struct Question {
     /// The words.
     pub prompt: Prompt,
     /// The pictures, each with its time.
-    pub images: Vec<Image>,
+    pub images: Vec<PromptImage>,
 }
 
 /// The frames of a chunk.
@@ -89,7 +89,7 @@ pub struct Ledger {
     picture: Option<Picture>,
     description: Option<Arc<str>>,
     lags_ms: Vec<i64>,
-    tokens: Tokens,
+    tokens: TokenUsage,
     latency: Duration,
     analyzed: u64,
 }
@@ -102,7 +102,7 @@ pub struct Totals {
     /// Lag that 99 of 100 chunks kept to.
     pub lag_p99_ms: i64,
     /// Tokens spent.
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
     /// Time of all asks together.
     pub latency: Duration,
     /// Chunks that a model's answer describes, also one that is repeated.
@@ -119,7 +119,7 @@ impl Ledger {
             picture: None,
             description: None,
             lags_ms: Vec::new(),
-            tokens: Tokens::default(),
+            tokens: TokenUsage::default(),
             latency: Duration::ZERO,
             analyzed: 0,
         }
@@ -142,19 +142,19 @@ impl Ledger {
         self.first_pts_ms.get_or_insert(start_pts_ms);
         self.asked.insert(index, Asked { span, since: now });
         let mut pictures: Vec<Picture> = views.into_iter().map(Picture::of).collect();
-        let mut shape = if self.inquiry.is_clip { Shape::Clip } else { Shape::Chunk };
+        let mut shape = if self.inquiry.is_clip { PromptKind::Clip } else { PromptKind::Chunk };
         if self.inquiry.compares {
             // The moment to compare is the one nearest to what follows.
             pictures.drain(..pictures.len().saturating_sub(1));
             let next = pictures.last().map(Picture::share);
             if let Some(before) = std::mem::replace(&mut self.picture, next) {
                 pictures.insert(0, before);
-                shape = Shape::Diff;
+                shape = PromptKind::Diff;
             }
         }
         let times: Vec<i64> = pictures.iter().map(|picture| picture.pts.as_millis()).collect();
-        let prompt = Prompt::new(&Parts {
-            shape,
+        let prompt = Prompt::new(&PromptParts {
+            kind: shape,
             task: &self.inquiry.task,
             span_ms: (start_pts_ms, end_pts_ms),
             pictures_ms: &times,
@@ -162,7 +162,7 @@ impl Ledger {
         });
         let captions = prompt.captions.iter().cloned();
         let images = pictures.into_iter().zip(captions);
-        let images = images.map(|(picture, caption)| Image { jpeg: picture.jpeg, caption });
+        let images = images.map(|(picture, caption)| PromptImage { jpeg: picture.jpeg, caption });
         Question { chunk_index: index, images: images.collect(), prompt }
     }
 
@@ -171,7 +171,7 @@ impl Ledger {
         &mut self,
         index: u64,
         said: Option<&str>,
-        tokens: Tokens,
+        tokens: TokenUsage,
         latency: Duration,
         now: Duration,
     ) -> Option<(Span, Timing)> {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use infer::{
-    Image, InferError, OutputSchema, Prompt, Request, Tiered, Tokens, finding::default_answer,
-    scheduler::Refused,
+    InferError, InferenceRequest, OutputSchema, Prompt, PromptImage, TokenUsage, TwoPassRequest,
+    finding::default_answer, scheduler::AdmissionError,
 };
 use timeline::Pass;
 use tokio::time::sleep;
@@ -54,7 +54,7 @@ pub struct Models {
 /// Costs of questions about a chunk that failed.
 #[derive(Default)]
 struct Spent {
-    tokens: Tokens,
+    tokens: TokenUsage,
     latency: Duration,
     attempts: u32,
 }
@@ -81,7 +81,7 @@ impl Describer for Models {
                 async move { inference.describe(&asker, tiered).await }
             };
             let lacks_room = |error: &InferenceError| {
-                matches!(error, InferenceError::Refused(Refused::QueueFull { .. }))
+                matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
             };
             let patience = asker.patience.unwrap_or_default();
             // Whoever gives the ask up drops it.
@@ -119,8 +119,8 @@ impl Describer for Models {
                 format!("the second pass has no answer: {error}")
             });
             let pass = match described.tier {
-                infer::Tier::First => Pass::First,
-                infer::Tier::Second => Pass::Second,
+                infer::Pass::First => Pass::First,
+                infer::Pass::Second => Pass::Second,
             };
             Ok(Answered {
                 provider: answer.provider.to_string(),
@@ -145,8 +145,8 @@ impl Ask {
     }
 
     /// A question about `images`, and the one that follows where its answer is not sure.
-    pub fn tiered(&self, prompt: Prompt, images: Vec<Image>) -> Tiered {
-        let first = Request {
+    pub fn tiered(&self, prompt: Prompt, images: Vec<PromptImage>) -> TwoPassRequest {
+        let first = InferenceRequest {
             model: self.first.clone(),
             prompt: prompt.text,
             images,
@@ -158,7 +158,7 @@ impl Ask {
             primary: None,
             allow_fallback: true,
         };
-        Tiered { first, second_model: self.second.clone(), threshold: self.threshold }
+        TwoPassRequest { first, second_model: self.second.clone(), threshold: self.threshold }
     }
 }
 

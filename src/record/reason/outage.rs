@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use infer::{Failed, Failure};
+use infer::{BackendError, FailureKind};
 
 use crate::base::backoff::Backoff;
 
@@ -62,7 +62,7 @@ impl Outage {
 
     /// Pause until the chunk is asked about again, which `failed` has not answered for; `None`
     /// where it is given up.
-    pub fn pause(&self, failed: &[Failed], chunk: Try, now: Instant) -> Option<Duration> {
+    pub fn pause(&self, failed: &[BackendError], chunk: Try, now: Instant) -> Option<Duration> {
         let prospect = failed.iter().map(|one| prospect(&one.failure)).max()?;
         let answered = *self.known().get_or_insert(chunk.since);
         let tries_on = match prospect {
@@ -85,61 +85,61 @@ impl Outage {
     }
 }
 
-fn prospect(failure: &Failure) -> Prospect {
+fn prospect(failure: &FailureKind) -> Prospect {
     match failure {
-        Failure::Refused
-        | Failure::Open { .. }
-        | Failure::RateLimited { .. }
-        | Failure::Http { status: 502..=504, .. } => Prospect::Good,
-        Failure::Closed | Failure::Http { status: 500..=599, .. } => Prospect::Suspect,
+        FailureKind::Refused
+        | FailureKind::Open { .. }
+        | FailureKind::RateLimited { .. }
+        | FailureKind::Http { status: 502..=504, .. } => Prospect::Good,
+        FailureKind::Closed | FailureKind::Http { status: 500..=599, .. } => Prospect::Suspect,
         _ => Prospect::None,
     }
 }
 
-fn rest(failure: &Failure) -> Option<Duration> {
+fn rest(failure: &FailureKind) -> Option<Duration> {
     match failure {
-        Failure::RateLimited { retry_after } => *retry_after,
+        FailureKind::RateLimited { retry_after } => *retry_after,
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use infer::Tokens;
+    use infer::TokenUsage;
 
     use super::*;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    fn failed(failure: Failure) -> Failed {
-        let (tokens, latency) = (Tokens::default(), Duration::ZERO);
-        Failed { provider: "a".into(), failure, tokens, attempts: 1, latency }
+    fn failed(failure: FailureKind) -> BackendError {
+        let (tokens, latency) = (TokenUsage::default(), Duration::ZERO);
+        BackendError { provider: "a".into(), failure, tokens, attempts: 1, latency }
     }
 
     #[test]
     fn what_passes_is_waited_out_and_what_does_not_is_given_up() {
-        let limited = |after| Failure::RateLimited { retry_after: after };
-        let rows: [(&str, Vec<Failure>, u32, Option<u64>); 15] = [
-            ("away", vec![Failure::Refused], 0, Some(250)),
-            ("for longer", vec![Failure::Refused], 3, Some(2000)),
-            ("no longer than this", vec![Failure::Refused], 40, Some(5000)),
-            ("left alone", vec![Failure::Open { again_in: None }], 0, Some(250)),
-            ("overloaded", vec![Failure::http(503)], 0, Some(250)),
+        let limited = |after| FailureKind::RateLimited { retry_after: after };
+        let rows: [(&str, Vec<FailureKind>, u32, Option<u64>); 15] = [
+            ("away", vec![FailureKind::Refused], 0, Some(250)),
+            ("for longer", vec![FailureKind::Refused], 3, Some(2000)),
+            ("no longer than this", vec![FailureKind::Refused], 40, Some(5000)),
+            ("left alone", vec![FailureKind::Open { again_in: None }], 0, Some(250)),
+            ("overloaded", vec![FailureKind::http(503)], 0, Some(250)),
             ("busy, and does not say until when", vec![limited(None)], 0, Some(250)),
             ("busy, and says so", vec![limited(Some(MS(9000)))], 0, Some(9000)),
             ("busy for longer than there is time", vec![limited(Some(MS(90_000)))], 0, None),
-            ("closed", vec![Failure::Closed], 1, Some(500)),
-            ("closed on this question", vec![Failure::Closed], 2, None),
-            ("an error on this question", vec![Failure::http(500)], 2, None),
-            ("a refused question", vec![Failure::http(400)], 0, None),
-            ("too slow", vec![Failure::Timeout { after: MS(1) }], 0, None),
-            ("one of two is away", vec![Failure::Empty, Failure::Refused], 0, Some(250)),
+            ("closed", vec![FailureKind::Closed], 1, Some(500)),
+            ("closed on this question", vec![FailureKind::Closed], 2, None),
+            ("an error on this question", vec![FailureKind::http(500)], 2, None),
+            ("a refused question", vec![FailureKind::http(400)], 0, None),
+            ("too slow", vec![FailureKind::Timeout { after: MS(1) }], 0, None),
+            ("one of two is away", vec![FailureKind::Empty, FailureKind::Refused], 0, Some(250)),
             ("nobody was asked", vec![], 0, None),
         ];
         for (name, failures, again, expected) in rows {
             let now = Instant::now();
             let outage = Outage::new(MS(60_000));
-            let failures: Vec<Failed> = failures.into_iter().map(failed).collect();
+            let failures: Vec<BackendError> = failures.into_iter().map(failed).collect();
             let chunk = Try { chunk: 0, again, since: now };
             assert_eq!(outage.pause(&failures, chunk, now), expected.map(MS), "{name}");
         }
@@ -149,7 +149,7 @@ mod tests {
     fn patience_counts_from_the_last_answer_and_ends_for_each_chunk() {
         let start = Instant::now();
         let outage = Outage::new(MS(60_000));
-        let away = [failed(Failure::Refused)];
+        let away = [failed(FailureKind::Refused)];
         let pause = |since: u64, now: u64| {
             let chunk = Try { chunk: 0, again: 0, since: start + MS(since) };
             outage.pause(&away, chunk, start + MS(now)).is_some()
@@ -172,7 +172,7 @@ mod tests {
     fn chunks_that_failed_together_come_back_apart() {
         let now = Instant::now();
         let outage = Outage::new(MS(60_000));
-        let limited = [failed(Failure::RateLimited { retry_after: Some(MS(1000)) })];
+        let limited = [failed(FailureKind::RateLimited { retry_after: Some(MS(1000)) })];
         let mut pauses: Vec<Duration> = (0..8)
             .map(|chunk| outage.pause(&limited, Try { chunk, again: 0, since: now }, now))
             .map(|pause| pause.expect("waits"))

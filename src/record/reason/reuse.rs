@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use embed::{Newness, Reuse, ReuseRule, Seen};
+use embed::{FrameFeatures, NoveltyDetector, NoveltyReason, ReuseRule};
 use media::Seq;
 use timeline::SemanticChunkInferred;
 use worker::{Chunk, View};
@@ -40,7 +40,7 @@ pub struct Novelty {
 pub struct Judge {
     novelty: Novelty,
     stream: u64,
-    reuse: Reuse,
+    reuse: NoveltyDetector,
     /// The chunk whose answer may stand for others.
     anchor: Option<u64>,
 }
@@ -90,7 +90,7 @@ pub(super) enum Turn {
 impl Judge {
     /// Novelty check of `stream`, of which no chunk has been asked about.
     pub fn new(novelty: Novelty, stream: u64) -> Judge {
-        let reuse = Reuse::new(novelty.rule, stream);
+        let reuse = NoveltyDetector::new(novelty.rule, stream);
         Judge { novelty, stream, reuse, anchor: None }
     }
 
@@ -107,7 +107,7 @@ impl Judge {
             self.forget();
             return None;
         };
-        let newness = seen.iter().find_map(|seen| newness(self.reuse.judge(seen)));
+        let newness = seen.iter().find_map(|seen| newness(self.reuse.evaluate(seen)));
         // What shows nothing new is counted once it is known whether there is an answer.
         let Some(newness) = newness else { return self.anchor };
         let decision = NoveltyDecision::of_newness(newness);
@@ -123,7 +123,7 @@ impl Judge {
     }
 
     /// Embeds all views for the rule; `None` where one cannot be.
-    async fn see(&self, views: &mut [View]) -> Option<Vec<Seen>> {
+    async fn see(&self, views: &mut [View]) -> Option<Vec<FrameFeatures>> {
         let Novelty { eyes, metrics, .. } = &self.novelty;
         let mut seen = Vec::with_capacity(views.len());
         for view in views {
@@ -138,11 +138,12 @@ impl Judge {
     }
 
     /// Returns true if none of the views shows anything that the first does not.
-    fn stands_still(&mut self, seen: &[Seen]) -> bool {
+    fn stands_still(&mut self, seen: &[FrameFeatures]) -> bool {
         let Some((first, others)) = seen.split_first() else { return false };
         self.reuse.described(first.clone());
-        let is_new = |newness| !matches!(newness, Newness::Shadow(_));
-        let stands = !others.iter().filter_map(|seen| newness(self.reuse.judge(seen))).any(is_new);
+        let is_new = |newness| !matches!(newness, NoveltyReason::Shadow(_));
+        let stands =
+            !others.iter().filter_map(|seen| newness(self.reuse.evaluate(seen))).any(is_new);
         self.reuse.forget();
         stands
     }
@@ -153,10 +154,10 @@ impl Judge {
     }
 }
 
-fn newness(judged: embed::Novelty) -> Option<Newness> {
+fn newness(judged: embed::NoveltyVerdict) -> Option<NoveltyReason> {
     match judged {
-        embed::Novelty::New(newness) => Some(newness),
-        embed::Novelty::Reuse(_) => None,
+        embed::NoveltyVerdict::New(newness) => Some(newness),
+        embed::NoveltyVerdict::Reuse(_) => None,
     }
 }
 

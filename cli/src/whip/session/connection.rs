@@ -29,8 +29,8 @@ use rtc::{
     shared::error::Error,
 };
 
-use super::feedback::{Feedback, Heard};
-use crate::whip::clip::Clip;
+use super::feedback::{FeedbackCounters, FeedbackInterceptor};
+use crate::whip::clip::ClipFile;
 
 /// Payload type of the codec in the offer.
 pub(super) const PAYLOAD_TYPE: u8 = 96;
@@ -40,18 +40,18 @@ const RTX_PAYLOAD_TYPE: u8 = 97;
 /// A place after all others of the chain.
 const LAST: usize = 50_000;
 
-/// A connection that sends `clip`'s codec from `local`, its sender, and its offer; `heard` is told
-/// of what the server says of the media.
+/// A connection that sends `clip`'s codec from `local`, its sender, and its offer; `heard` counts
+/// the server's feedback on the media.
 pub(super) fn offer(
-    clip: &Clip,
+    clip: &ClipFile,
     local: SocketAddr,
     ssrc: u32,
-    heard: Arc<Heard>,
+    heard: Arc<FeedbackCounters>,
     now: Instant,
 ) -> Result<(RTCPeerConnection, RTCRtpSenderId, String), Error> {
     let (mut engine, codec) = engine(clip)?;
     let registry = configure_rtcp_reports(configure_nack(Registry::new(), &mut engine))
-        .with(Slot::Custom(LAST), Feedback::new(heard));
+        .with(Slot::Custom(LAST), FeedbackInterceptor::new(heard));
     let settings = SettingEngineBuilder::new()
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         .with_include_loopback_candidate(true)
@@ -103,7 +103,7 @@ fn candidate(
     RTCIceCandidate::from(&candidate.new_candidate_host()?).to_json()
 }
 
-fn engine(clip: &Clip) -> Result<(MediaEngine, RTCRtpCodec), Error> {
+fn engine(clip: &ClipFile) -> Result<(MediaEngine, RTCRtpCodec), Error> {
     let mime_type = match clip.codec {
         Codec::H264 => MIME_TYPE_H264,
         Codec::H265 => MIME_TYPE_HEVC,

@@ -1,4 +1,4 @@
-//! Hears what the server says of the media: the connection answers it and keeps it to itself.
+//! Counts the server's RTCP feedback, which the connection handles without reporting it.
 
 use std::{
     collections::VecDeque,
@@ -24,14 +24,14 @@ use rtc::{
 
 /// Counts of feedback so far; no count depends on another.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    /// Packets that were asked for again.
+pub(super) struct FeedbackCounters {
+    /// Packets that were requested again (NACK).
     pub(super) asked: AtomicU64,
     /// Requests for a keyframe.
     pub(super) keyframes: AtomicU64,
 }
 
-impl Heard {
+impl FeedbackCounters {
     fn hear(&self, report: &dyn Report) {
         let report = report.as_any();
         if let Some(nack) = report.downcast_ref::<TransportLayerNack>() {
@@ -43,21 +43,21 @@ impl Heard {
     }
 }
 
-/// Passes everything on, and tells of what comes in.
-pub(super) struct Feedback {
-    heard: Arc<Heard>,
+/// Passes everything on and counts what comes in.
+pub(super) struct FeedbackInterceptor {
+    heard: Arc<FeedbackCounters>,
     inbound: VecDeque<TaggedPacket>,
     outbound: VecDeque<TaggedPacket>,
 }
 
-impl Feedback {
+impl FeedbackInterceptor {
     /// Layer that counts into `heard`.
-    pub(super) fn new(heard: Arc<Heard>) -> Feedback {
-        Feedback { heard, inbound: VecDeque::new(), outbound: VecDeque::new() }
+    pub(super) fn new(heard: Arc<FeedbackCounters>) -> FeedbackInterceptor {
+        FeedbackInterceptor { heard, inbound: VecDeque::new(), outbound: VecDeque::new() }
     }
 }
 
-impl Protocol<TaggedPacket, TaggedPacket, ()> for Feedback {
+impl Protocol<TaggedPacket, TaggedPacket, ()> for FeedbackInterceptor {
     type Rout = TaggedPacket;
     type Wout = TaggedPacket;
     type Eout = ();
@@ -86,7 +86,7 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Feedback {
     }
 }
 
-impl Interceptor for Feedback {
+impl Interceptor for FeedbackInterceptor {
     fn bind_local_stream(&mut self, _info: &StreamInfo) {}
     fn unbind_local_stream(&mut self, _info: &StreamInfo) {}
     fn bind_remote_stream(&mut self, _info: &StreamInfo) {}

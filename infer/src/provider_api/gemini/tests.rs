@@ -7,31 +7,38 @@ use serde_json::{Value, json};
 
 use super::{body, reply};
 use crate::{
-    FinishReason, Image, OutputSchema, Request, Tokens,
-    provider_api::{Ask, Correction, Form, fixture, refuses_form},
+    FinishReason, InferenceRequest, OutputSchema, PromptImage, TokenUsage,
+    provider_api::{ProviderRequest, RepairPrompt, SchemaMode, fixture, refuses_schema_mode},
 };
 
-fn request(schema: Option<Value>) -> Request {
+fn request(schema: Option<Value>) -> InferenceRequest {
     let compiled = |value| OutputSchema::compile(value).expect("a usable schema");
-    Request {
-        model: "gemini-2.5-flash".to_owned(),
-        prompt: "What is it?".to_owned(),
-        images: vec![Image {
+    InferenceRequest {
+        images: vec![PromptImage {
             jpeg: Bytes::from_static(b"\xff\xd8\x01"),
             caption: "at 2 s".to_owned(),
         }],
         max_tokens: Some(64),
         temperature: Some(0.0),
-        timeout: None,
         schema: schema.map(|value| Arc::new(compiled(value))),
-        primary: None,
-        allow_fallback: true,
+        ..InferenceRequest::new("gemini-2.5-flash", "What is it?")
     }
 }
 
-fn written(request: &Request, form: Form, correction: Option<&Correction>) -> Value {
+fn written(
+    request: &InferenceRequest,
+    form: SchemaMode,
+    correction: Option<&RepairPrompt>,
+) -> Value {
     let (model, max_tokens) = ("gemini-2.5-flash", request.max_tokens);
-    let ask = Ask { request, model, max_tokens, form, compact: false, correction };
+    let ask = ProviderRequest {
+        request,
+        model,
+        max_tokens,
+        schema_mode: form,
+        compact: false,
+        correction,
+    };
     serde_json::from_slice(&body(&ask)).expect("the body is JSON")
 }
 
@@ -45,13 +52,13 @@ fn a_question_holds_its_pictures() {
         ]}],
         "generationConfig": {"maxOutputTokens": 64, "temperature": 0.0},
     });
-    assert_eq!(written(&request(None), Form::Native, None), expected);
+    assert_eq!(written(&request(None), SchemaMode::Native, None), expected);
 }
 
 #[test]
 fn a_correction_is_a_turn_of_the_model_and_one_of_the_user() {
-    let correction = Correction { answer: "{}".to_owned(), problem: "/: no label".to_owned() };
-    let written = written(&request(None), Form::Native, Some(&correction));
+    let correction = RepairPrompt { answer: "{}".to_owned(), problem: "/: no label".to_owned() };
+    let written = written(&request(None), SchemaMode::Native, Some(&correction));
     assert_eq!(written["contents"][1], json!({"role": "model", "parts": [{"text": "{}"}]}));
     assert_eq!(written["contents"][2]["role"], "user");
 }
@@ -68,10 +75,10 @@ fn a_schema_is_sent_in_the_form_that_is_tried() {
     let request = request(Some(schema.clone()));
     let mime = json!("application/json");
     let cases = [
-        (Form::Native, &mime, &schema, &Value::Null),
-        (Form::Legacy, &mime, &Value::Null, &reduced),
-        (Form::AnyJson, &mime, &Value::Null, &Value::Null),
-        (Form::Told, &Value::Null, &Value::Null, &Value::Null),
+        (SchemaMode::Native, &mime, &schema, &Value::Null),
+        (SchemaMode::Legacy, &mime, &Value::Null, &reduced),
+        (SchemaMode::AnyJson, &mime, &Value::Null, &Value::Null),
+        (SchemaMode::PromptOnly, &Value::Null, &Value::Null, &Value::Null),
     ];
     for (form, mime, json_schema, schema) in cases {
         let config = written(&request, form, None)["generationConfig"].clone();
@@ -93,8 +100,8 @@ fn replies_are_read() {
         ("gemini/language.200", "Une", Other, [264, 1, 0, 265]),
     ];
     for (name, text, finish, [prompt, completion, thinking, total]) in cases {
-        let tokens = Tokens { prompt, completion, thinking, total };
-        let expected = super::Reply { text: text.to_owned(), finish, tokens };
+        let tokens = TokenUsage { prompt, completion, thinking, total };
+        let expected = super::ProviderReply { text: text.to_owned(), finish, tokens };
         assert_eq!(reply(&fixture(name)), Ok(expected), "{name}");
     }
 }
@@ -119,6 +126,6 @@ fn what_is_not_a_reply_is_named() {
 
 #[test]
 fn a_field_that_an_older_version_does_not_know_is_about_the_form() {
-    assert!(refuses_form(400, &fixture("gemini/unknown_field.400")));
-    assert!(!refuses_form(400, &fixture("gemini/bad_key.400")));
+    assert!(refuses_schema_mode(400, &fixture("gemini/unknown_field.400")));
+    assert!(!refuses_schema_mode(400, &fixture("gemini/bad_key.400")));
 }

@@ -7,27 +7,24 @@ use serde_json::{Value, json};
 
 use super::{body, reply};
 use crate::{
-    FinishReason, Image, OutputSchema, Request, Tokens,
-    provider_api::{Ask, Form, fixture, refuses_form},
+    FinishReason, InferenceRequest, OutputSchema, PromptImage, TokenUsage,
+    provider_api::{ProviderRequest, SchemaMode, fixture, refuses_schema_mode},
 };
 
-fn request() -> Request {
-    Request {
-        model: "m".to_owned(),
-        prompt: "What is it?".to_owned(),
-        images: Vec::new(),
-        max_tokens: None,
-        temperature: None,
-        timeout: None,
-        schema: None,
-        primary: None,
-        allow_fallback: true,
-    }
+fn request() -> InferenceRequest {
+    InferenceRequest::new("m", "What is it?")
 }
 
-fn written(request: &Request, form: Form) -> Value {
+fn written(request: &InferenceRequest, form: SchemaMode) -> Value {
     let (max_tokens, correction) = (request.max_tokens, None);
-    let ask = Ask { request, model: "upstream", max_tokens, form, compact: false, correction };
+    let ask = ProviderRequest {
+        request,
+        model: "upstream",
+        max_tokens,
+        schema_mode: form,
+        compact: false,
+        correction,
+    };
     serde_json::from_slice(&body(&ask)).expect("the body is JSON")
 }
 
@@ -35,18 +32,19 @@ fn written(request: &Request, form: Form) -> Value {
 fn a_question_without_pictures_is_plain_text() {
     let expected = json!({"model": "upstream", "stream": false,
         "messages": [{"role": "user", "content": "What is it?"}]});
-    assert_eq!(written(&request(), Form::Native), expected);
+    assert_eq!(written(&request(), SchemaMode::Native), expected);
 }
 
 #[test]
 fn each_picture_follows_its_caption() {
-    let image = |jpeg: &'static [u8], caption: &str| Image {
+    let image = |jpeg: &'static [u8], caption: &str| PromptImage {
         jpeg: Bytes::from_static(jpeg),
         caption: caption.to_owned(),
     };
     let images = vec![image(b"\xff\xd8\x01", "at 1.5 s"), image(b"\xff\xd8\x02", "")];
-    let request = Request { images, max_tokens: Some(7), temperature: Some(0.5), ..request() };
-    let written = written(&request, Form::Native);
+    let request =
+        InferenceRequest { images, max_tokens: Some(7), temperature: Some(0.5), ..request() };
+    let written = written(&request, SchemaMode::Native);
     assert_eq!((&written["max_tokens"], &written["temperature"]), (&json!(7), &json!(0.5)));
     let expected = json!([
         {"type": "text", "text": "What is it?"},
@@ -61,16 +59,16 @@ fn each_picture_follows_its_caption() {
 fn a_schema_is_sent_in_the_form_that_is_tried() {
     let schema = json!({"type": "object"});
     let compiled = OutputSchema::compile(schema.clone()).expect("a usable schema");
-    let request = Request { schema: Some(Arc::new(compiled)), ..request() };
+    let request = InferenceRequest { schema: Some(Arc::new(compiled)), ..request() };
     let native = json!({"type": "json_schema",
         "json_schema": {"name": "answer", "strict": true, "schema": schema}});
     let any = json!({"type": "json_object", "schema": schema});
     let cases = [
-        (Form::Native, native.clone(), Value::Null, false),
-        (Form::NativeTold, native, Value::Null, true),
-        (Form::Legacy, Value::Null, schema, true),
-        (Form::AnyJson, any, Value::Null, true),
-        (Form::Told, Value::Null, Value::Null, true),
+        (SchemaMode::Native, native.clone(), Value::Null, false),
+        (SchemaMode::NativeAndPrompt, native, Value::Null, true),
+        (SchemaMode::Legacy, Value::Null, schema, true),
+        (SchemaMode::AnyJson, any, Value::Null, true),
+        (SchemaMode::PromptOnly, Value::Null, Value::Null, true),
     ];
     for (form, format, guided, is_told) in cases {
         let written = written(&request, form);
@@ -87,8 +85,8 @@ type Read = Result<(&'static str, FinishReason, [u64; 4]), &'static str>;
 fn check(name: &str, bytes: &[u8], expected: Read) {
     let read = reply(bytes).map_err(|failure| failure.to_string());
     let expected = expected.map(|(text, finish, [prompt, completion, thinking, total])| {
-        let tokens = Tokens { prompt, completion, thinking, total };
-        super::Reply { text: text.to_owned(), finish, tokens }
+        let tokens = TokenUsage { prompt, completion, thinking, total };
+        super::ProviderReply { text: text.to_owned(), finish, tokens }
     });
     let expected = expected.map_err(|problem| format!("gave a malformed answer: {problem}"));
     assert_eq!(read, expected, "{name}");
@@ -216,6 +214,6 @@ fn refusals_of_the_form_are_told_from_others() {
         ("mlx-vlm/schema_refused.500", 500, false),
     ];
     for (name, status, expected) in cases {
-        assert_eq!(refuses_form(status, &fixture(name)), expected, "{name}");
+        assert_eq!(refuses_schema_mode(status, &fixture(name)), expected, "{name}");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use infer::{Finding, Tokens};
+use infer::{Finding, TokenUsage};
 use media::EventType;
 use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 
@@ -193,7 +193,7 @@ impl Subject {
     }
 }
 
-fn counted(tokens: Tokens) -> timeline::Tokens {
+fn counted(tokens: TokenUsage) -> timeline::Tokens {
     timeline::Tokens {
         prompt_tokens: tokens.prompt,
         completion_tokens: tokens.completion,

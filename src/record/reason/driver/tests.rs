@@ -78,7 +78,7 @@ impl Describer for Scripted {
             permits.acquire().await.expect("open").forget();
             assert_ne!(said, Err(BUG), "as the script says");
             answered.fetch_add(1, Ordering::SeqCst);
-            let tokens = Tokens { prompt: 10, completion: 2, thinking: 0, total: 12 };
+            let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 0, total: 12 };
             match said {
                 Ok(json) => Ok(Answered {
                     provider: "scripted".to_owned(),

@@ -71,9 +71,9 @@ fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
     assert!(ledger.has_room(0));
     ledger.ask(chunk(1, &[0]), MS(0));
     assert!(!ledger.has_room(0));
-    assert!(ledger.close(1, None, Tokens::default(), MS(1), MS(1)).is_some());
+    assert!(ledger.close(1, None, TokenUsage::default(), MS(1), MS(1)).is_some());
     assert!(ledger.has_room(0), "answered in any order");
-    assert_eq!(ledger.close(1, None, Tokens::default(), MS(1), MS(1)), None, "once");
+    assert_eq!(ledger.close(1, None, TokenUsage::default(), MS(1), MS(1)), None, "once");
     let mut chain = Ledger::new(Inquiry { is_chained: true, concurrency: 64, ..inquiry() });
     chain.ask(chunk(0, &[0]), MS(0));
     assert!(!chain.has_room(0));
@@ -90,14 +90,14 @@ fn a_chain_tells_what_was_said_last() {
     ];
     assert_eq!(ledger.ask(chunk(0, &[0]), MS(0)).prompt.version.to_string(), "describe-1");
     for (index, (said, told)) in (0..).zip(rows) {
-        ledger.close(index, said, Tokens::default(), MS(1), MS(1));
+        ledger.close(index, said, TokenUsage::default(), MS(1), MS(1));
         let prompt = ledger.ask(chunk(index + 1, &[0]), MS(1)).prompt;
         assert_eq!(prompt.version.to_string(), "describe-1+chain-1");
         assert!(told.is_some_and(|told| prompt.text.contains(told)), "{}", prompt.text);
     }
     let mut apart = Ledger::new(inquiry());
     apart.ask(chunk(0, &[0]), MS(0));
-    apart.close(0, Some("a van arrives"), Tokens::default(), MS(1), MS(1));
+    apart.close(0, Some("a van arrives"), TokenUsage::default(), MS(1), MS(1));
     assert!(!apart.ask(chunk(1, &[0]), MS(1)).prompt.text.contains("van arrives"));
 }
 
@@ -119,7 +119,7 @@ fn a_comparison_shows_the_picture_before_without_its_answer() {
 fn lag_is_time_spent_beyond_the_media_and_never_negative() {
     let mut ledger = Ledger::new(Inquiry { concurrency: 8, ..inquiry() });
     (2..5).for_each(|index| drop(ledger.ask(chunk(index, &[0]), MS(100 * index))));
-    let tokens = Tokens { prompt: 10, completion: 2, thinking: 1, total: 13 };
+    let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 1, total: 13 };
     // The media began at 2 s; chunk 3 ends 1967 ms after that.
     let (span, timing) =
         ledger.close(3, Some("x"), tokens, MS(150), MS(500)).expect("it was asked");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use embed::{BatchLimits, EmbedError, Embedder, Embedding, Picture};
+use embed::{BatchLimits, EmbedError, Embedder, Embedding, ModelInputImage};
 use media::{Extent, Timestamp};
 use worker::{EmbeddingInput, NoveltyInput};
 
@@ -11,7 +11,7 @@ use super::*;
 /// Sees the first pixel alone, and nothing in a black one.
 struct FirstPixel;
 
-impl embed::Model for FirstPixel {
+impl embed::EmbeddingModel for FirstPixel {
     fn side(&self) -> u32 {
         32
     }
@@ -20,8 +20,9 @@ impl embed::Model for FirstPixel {
         "test"
     }
 
-    fn embed(&mut self, pictures: &[Picture]) -> Result<Vec<Embedding>, EmbedError> {
-        let first = |picture: &Picture| picture.rgb()[..3].iter().map(|&v| f32::from(v)).collect();
+    fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError> {
+        let first =
+            |picture: &ModelInputImage| picture.rgb()[..3].iter().map(|&v| f32::from(v)).collect();
         let seen: Result<Vec<Embedding>, _> =
             pictures.iter().map(|picture| Embedding::new(first(picture))).collect();
         seen.map_err(|_| EmbedError::Model("black".to_owned()))
