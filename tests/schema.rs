@@ -14,7 +14,7 @@ use std::{
 
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
-use support::{Setup, clips};
+use support::Setup;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -159,13 +159,11 @@ fn fixtures_are_accepted_and_refused_for_the_reason_in_their_names() {
 
 #[test]
 fn what_a_real_analysis_answers_is_valid() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = Setup::temporary().clips().start();
     let run = server.create_run();
     let ingest = json!({"source_uri": "talk.mp4", "sample_fps": 5, "max_frames": 60});
     let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_valid(&component("IngestAnswer"), &ingested.json());
+    assert_valid(&component("IngestResult"), &ingested.json());
 
     let published = validator(&read(&root().join("schemas/frame-metadata.schema.json")));
     let frame = json!({
@@ -178,7 +176,7 @@ fn what_a_real_analysis_answers_is_valid() {
         json!({"model": "qwen3-vl-8b", "frames": [frame]}),
     ] {
         let answer = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-        assert_valid(&component("AnalyzeAnswer"), &answer.json());
+        assert_valid(&component("AnalyzeResult"), &answer.json());
         let answer = answer.json();
         let metadata = answer["metadata"].as_array().expect("an array");
         assert_eq!(answer["generated"], metadata.len());
@@ -191,14 +189,14 @@ fn what_a_real_analysis_answers_is_valid() {
         "semantic_prompt": "What moves?",
     });
     let answer = server.post(&format!("/v1/runs/{reasoned}/reason"), &body).json();
-    assert_valid(&component("ReasonAnswer"), &answer);
+    assert_valid(&component("ReasonResult"), &answer);
     let metadata = answer["metadata"].as_array().expect("an array");
     assert_eq!(metadata.len(), 40);
     metadata.iter().for_each(|frame| assert_valid(&published, frame));
-    server.events(&reasoned).iter().for_each(|event| assert_valid(&component("Match"), event));
+    server.events(&reasoned).iter().for_each(|event| assert_valid(&component("QueryMatch"), event));
     let id = server.get(&format!("/v1/runs/{run}/events?limit=1000")).json();
     assert_valid(&component("RunEvents"), &id);
-    server.events(&run).iter().for_each(|event| assert_valid(&component("Match"), event));
+    server.events(&run).iter().for_each(|event| assert_valid(&component("QueryMatch"), event));
     let kinds: BTreeSet<String> = server.kinds(&run).into_iter().collect();
     let expected = [
         "activity_ended",

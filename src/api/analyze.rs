@@ -7,7 +7,7 @@ mod dry_run;
 use std::sync::Arc;
 
 use axum::extract::State;
-use dry_run::DryRun;
+use dry_run::GateDryRun;
 use gate::{GateConfig, Reason};
 use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
 use serde::Serialize;
@@ -63,7 +63,7 @@ struct AnalyzeRequest {
     /// The model that the results are meant for, as elsewhere; none is asked.
     model: terms::ModelId,
     /// The run's own when missing, and the thresholds that the frames were recorded with.
-    mode: Option<terms::Mode>,
+    mode: Option<terms::AnalysisMode>,
     /// `main` when missing, or the stream that was decoded last.
     stream_id: Option<terms::Label>,
     /// Must be what the frames were decoded with, where they were decoded here.
@@ -119,7 +119,7 @@ pub struct FrameSignals {
 /// Result of an analysis.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes")]
-struct AnalyzeAnswer {
+struct AnalyzeResult {
     request_id: terms::RequestId,
     run_id: terms::RunId,
     /// Frames analysed: so many `metadata` objects, but none in a dry run.
@@ -129,14 +129,14 @@ struct AnalyzeAnswer {
     metadata: Vec<metadata::Metadata<'static>>,
     /// Effect of a dry run; absent where none was asked for.
     #[schema(required = false)]
-    dry_run: DryRun,
+    dry_run: GateDryRun,
 }
 
 /// Fields of an answer beside markers and metadata.
 #[derive(Serialize)]
 struct Figures {
     #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<DryRun>,
+    dry_run: Option<GateDryRun>,
 }
 
 struct Request {
@@ -338,7 +338,7 @@ fn check_recorded(request: &Request, decoded: &FramesDecoded) -> Result<(), ApiE
 
 /// A finished analysis that is not recorded yet, or never will be.
 struct Analysis {
-    dry_run: Option<DryRun>,
+    dry_run: Option<GateDryRun>,
     events: Vec<Event>,
     markers: Vec<Marker>,
     frames: Vec<FrameResult>,
@@ -390,7 +390,7 @@ fn analysis(
         let before = newest.and_then(|made| Some((made.id, made.gate?)));
         let before = before.unwrap_or((None, recorded));
         let watched = (&input.stream_id, &*input.zones);
-        Some(DryRun::of(&input.signals, before, gate, &markers, watched))
+        Some(GateDryRun::of(&input.signals, before, gate, &markers, watched))
     } else {
         None
     };
@@ -450,7 +450,7 @@ fn too_many(markers: usize) -> ApiError {
     params(super::idempotency::IdempotencyKey, Prefer),
     request_body = AnalyzeRequest,
     responses(
-        (status = 200, description = "Analyzed", body = AnalyzeAnswer),
+        (status = 200, description = "Analyzed", body = AnalyzeResult),
         (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),

@@ -17,7 +17,7 @@ use super::{
 
 /// Name of the check.
 #[derive(Serialize, ToSchema)]
-pub struct Diagnosis {
+pub struct DoctorReport {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -26,7 +26,7 @@ pub struct Diagnosis {
 
 /// One thing that was looked at.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Check)]
+#[schema(as = DoctorCheck)]
 struct CheckRecord {
     name: String,
     #[schema(value_type = terms::CheckStatus)]
@@ -51,10 +51,10 @@ impl From<Check> for CheckRecord {
 /// seconds.
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "diagnose", tag = "server",
-    responses((status = 200, description = "What was found", body = Diagnosis)),
+    responses((status = 200, description = "What was found", body = DoctorReport)),
 )]
-pub async fn diagnose(State(app): State<Arc<App>>, caller: Caller) -> Json<Diagnosis> {
+pub async fn diagnose(State(app): State<Arc<App>>, caller: Caller) -> Json<DoctorReport> {
     let checks = checks::checks(&app).await;
     let checks = checks.into_iter().map(CheckRecord::from).collect();
-    Json(Diagnosis { request_id: caller.request_id, checks })
+    Json(DoctorReport { request_id: caller.request_id, checks })
 }

@@ -15,7 +15,7 @@ use super::{
     extract::{Body, Caller, Owned, Params},
     openapi::{
         Fails,
-        events::{EventRecord, MatchRecord},
+        events::{EventRecord, QueryMatch},
         terms,
     },
     page::{PageQuery, linked, paging},
@@ -96,7 +96,7 @@ struct EventsQuery {
     #[param(inline)]
     from_seq: Option<FromSeq>,
     /// Only events of this kind.
-    kind: Option<terms::Kind>,
+    kind: Option<terms::EventKind>,
     /// Only events whose payload has this `index_name`.
     index: Option<terms::Label>,
 }
@@ -167,7 +167,7 @@ pub fn kind(value: &Value) -> Result<EventKind, Problem> {
 struct QueryRequest {
     run_id: terms::RunId,
     /// Only events of this kind.
-    kind: Option<terms::Kind>,
+    kind: Option<terms::EventKind>,
     /// The first event that may be in the answer; 0 when missing.
     #[schema(inline)]
     from_seq: Option<FromSeq>,
@@ -182,10 +182,10 @@ struct QueryRequest {
 /// Events that were found, and the start of the next query.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
-struct QueryAnswer {
+struct QueryResult {
     request_id: terms::RequestId,
-    query: QueryEcho,
-    matches: Vec<MatchRecord>,
+    query: AppliedQuery,
+    matches: Vec<QueryMatch>,
     /// The `from_seq` of the next query.
     next_from_seq: u64,
     /// More can be read at once.
@@ -195,10 +195,10 @@ struct QueryAnswer {
 /// The query, repeated.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
-struct QueryEcho {
+struct AppliedQuery {
     run_id: terms::RunId,
     #[schema(required = true)]
-    kind: Option<terms::Kind>,
+    kind: Option<terms::EventKind>,
     from_seq: u64,
 }
 
@@ -206,7 +206,7 @@ struct QueryEcho {
 #[utoipa::path(
     post, path = "/v1/query", operation_id = "query", tag = "timeline",
     request_body = QueryRequest,
-    responses((status = 200, description = "What was found", body = QueryAnswer), Fails<404>, Fails<503>),
+    responses((status = 200, description = "What was found", body = QueryResult), Fails<404>, Fails<503>),
 )]
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
     let mut fields = body.fields()?;

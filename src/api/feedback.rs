@@ -70,7 +70,7 @@ struct FeedbackRequest {
 
 /// Feedback that was kept.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FeedbackSubmitted)]
+#[schema(as = FeedbackCreated)]
 struct Submitted {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
@@ -129,7 +129,7 @@ struct FeedbackRecord {
     category: String,
     #[schema(required = true)]
     feedback: Option<String>,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     created_at: String,
 }
 

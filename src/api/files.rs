@@ -158,7 +158,7 @@ struct FileRecord {
     #[schema(value_type = terms::Sha256)]
     sha256: BlobHash,
     media_type: &'static str,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     uploaded_at: String,
 }
 
@@ -172,7 +172,7 @@ struct FilePage {
 
 /// An upload that is no more.
 #[derive(Serialize, ToSchema)]
-struct FileRemoved {
+struct FileDeleted {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -264,7 +264,7 @@ fn files(
 #[utoipa::path(
     delete, path = "/v1/files/{*name}", operation_id = "deleteFile", tag = "files",
     responses(
-        (status = 200, description = "Removed", body = FileRemoved),
+        (status = 200, description = "Removed", body = FileDeleted),
         (status = 404, description = "No such upload", content_type = "text/plain", body = String),
         (status = 503, description = "Records cannot be read or written now", content_type = "text/plain", body = String),
     ),
@@ -283,5 +283,5 @@ pub async fn delete(
     let Some(name) = removed.await?? else {
         return Err(plain(StatusCode::NOT_FOUND, "file not found"));
     };
-    Ok(Json(FileRemoved { request_id: caller.request_id, file_name: name }).into_response())
+    Ok(Json(FileDeleted { request_id: caller.request_id, file_name: name }).into_response())
 }

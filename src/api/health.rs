@@ -13,7 +13,7 @@ use super::{ApiResult, App, extract::Caller, openapi::terms, wire::shown};
 
 /// Liveness of the server.
 #[derive(Serialize, ToSchema)]
-pub struct Alive {
+pub struct Liveness {
     /// Always `ok`.
     status: &'static str,
 }
@@ -21,10 +21,10 @@ pub struct Alive {
 /// Tell that the server answers.
 #[utoipa::path(
     get, path = "/v1/health", operation_id = "health", tag = "server", security(()),
-    responses((status = 200, description = "It does", body = Alive)),
+    responses((status = 200, description = "It does", body = Liveness)),
 )]
-pub async fn health() -> Json<Alive> {
-    Json(Alive { status: "ok" })
+pub async fn health() -> Json<Liveness> {
+    Json(Liveness { status: "ok" })
 }
 
 /// Readiness of the server.

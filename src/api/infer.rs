@@ -46,7 +46,7 @@ pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS,
 
 /// Answer of a model.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Inference)]
+#[schema(as = InferResult)]
 pub struct InferAnswer {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
@@ -73,7 +73,7 @@ pub struct InferAnswer {
 
 /// Tokens spent, failed attempts included.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Tokens)]
+#[schema(as = TokenUsage)]
 pub struct TokensRecord {
     prompt_tokens: u64,
     completion_tokens: u64,

@@ -133,7 +133,7 @@ fn read(body: &Body, mode: Option<Mode>, server: GateConfig) -> Result<Request<'
 
 /// Result of an ingest.
 #[derive(Serialize, ToSchema)]
-pub struct IngestAnswer {
+pub struct IngestResult {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -175,7 +175,7 @@ pub struct IngestAnswer {
     params(super::idempotency::IdempotencyKey, Prefer),
     request_body = inline(IngestBody),
     responses(
-        (status = 200, description = "Decoded", body = IngestAnswer),
+        (status = 200, description = "Decoded", body = IngestResult),
         (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
@@ -189,7 +189,7 @@ pub async fn ingest(
     Owned(run): Owned,
     job: Working,
     body: Body,
-) -> Result<Json<IngestAnswer>, ApiError> {
+) -> Result<Json<IngestResult>, ApiError> {
     run.check_active()?;
     let request = read(&body, Mode::from_name(&run.origin().mode), app.settings.gate)?;
     app.check_open()?;
@@ -206,7 +206,7 @@ pub async fn ingest(
     };
     let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
     let ingested = app.runner.ingest(&run, ingest, job.token).await?;
-    Ok(Json(IngestAnswer {
+    Ok(Json(IngestResult {
         request_id: caller.request_id,
         run_id: run.id(),
         status: Lifecycle::Processing.as_str(),

@@ -53,7 +53,7 @@ use crate::{
 
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
-pub struct LimitsAnswer {
+pub struct Limits {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -127,9 +127,9 @@ fn rates() -> RangeInclusive<Number> {
 /// Tell every limit of this server.
 #[utoipa::path(
     get, path = "/v1/limits", operation_id = "getLimits", tag = "server",
-    responses((status = 200, description = "The limits", body = LimitsAnswer)),
+    responses((status = 200, description = "The limits", body = Limits)),
 )]
-pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAnswer> {
+pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
     let mut limits = of_fields();
     limits.insert("marker_confidence", of_markers());
     let used = app.quota.used(&caller.principal);
@@ -144,7 +144,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<LimitsAns
     let stored = Limit::switched(app.quota.most(&caller.principal), "bytes");
     let stored = Limit { used: Some(used.into()), ..stored.by("SERVICE_PRINCIPAL_QUOTA_BYTES") };
     limits.insert("principal_stored", stored);
-    Json(LimitsAnswer { request_id: caller.request_id, limits })
+    Json(Limits { request_id: caller.request_id, limits })
 }
 
 /// The confidence from which a marker is exact.

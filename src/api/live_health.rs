@@ -29,7 +29,7 @@ pub struct SessionHealth {
     session_id: SessionId,
     /// `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
     /// `silent`: no packet for 5 s, or none yet.
-    #[schema(value_type = terms::HealthWord)]
+    #[schema(value_type = terms::HealthStatus)]
     word: &'static str,
     /// Reason of that word, in a sentence; of `poor` and `silent`, a remedy too.
     rule: String,

@@ -156,10 +156,10 @@ fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
 #[expect(dead_code, reason = "says what `list` reads")]
 struct MarkersQuery {
     /// Only those of this analysis; those of the newest of each stream when missing.
-    analysis_id: Option<terms::WantedAnalysis>,
+    analysis_id: Option<terms::AnalysisFilter>,
     /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
     /// came to, where a model's word goes before the gate's.
-    origin: Option<terms::WantedOrigin>,
+    origin: Option<terms::OriginFilter>,
     status: Option<terms::MarkerState>,
     /// Exactly this event type.
     #[param(inline)]

@@ -156,7 +156,7 @@ pub struct Metadata<'a> {
     stream_id: &'a str,
     frame_index: u64,
     pts_ms: i64,
-    #[schema(value_type = terms::Mode)]
+    #[schema(value_type = terms::AnalysisMode)]
     mode: &'a str,
     #[schema(value_type = terms::Label)]
     model: &'a str,

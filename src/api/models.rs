@@ -33,12 +33,12 @@ pub struct Models {
 #[schema(as = Model)]
 struct ModelRecord {
     id: String,
-    #[schema(value_type = terms::Tier)]
+    #[schema(value_type = terms::ModelTier)]
     tier: &'static str,
     /// `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
     /// `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
     /// that may serve it list other models. `not_configured`: no backend serves models of its family.
-    #[schema(value_type = terms::Availability)]
+    #[schema(value_type = terms::ModelAvailability)]
     availability: &'static str,
     /// Names of the backends that serve it, can be reached and have it, in the order in which they are
     /// asked.
@@ -74,12 +74,12 @@ struct ProviderRecord {
 
 /// Decode backend and codecs.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Decode)]
+#[schema(as = DecodeSupport)]
 struct DecodeRecord {
     /// Backend that decodes first: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`.
     backend: &'static str,
     /// Backends that were tried before it when the server started.
-    passed_over: Vec<PassedOver>,
+    passed_over: Vec<SkippedBackend>,
     /// Isolation of media workers: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
     /// Every codec the service knows.
@@ -88,7 +88,7 @@ struct DecodeRecord {
 
 /// A backend that does not decode, or does not measure, here.
 #[derive(Serialize, ToSchema)]
-struct PassedOver {
+struct SkippedBackend {
     backend: &'static str,
     /// Reason for which it was passed over.
     reason: String,
@@ -114,7 +114,7 @@ struct CodecRecord {
 struct GateRecord {
     backend: &'static str,
     /// Devices that were tried before it.
-    passed_over: Vec<PassedOver>,
+    passed_over: Vec<SkippedBackend>,
     /// Measurer of a worker, such as `cpu-avx2`; null when no worker starts.
     #[schema(required = true)]
     measurer: Option<String>,
@@ -198,16 +198,13 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
         decoder: tried(codec).and_then(|tried| tried.decoder.clone()),
         reason: tried(codec).and_then(|tried| tried.reason.clone()),
     });
-    let passed_over = app
-        .workers
-        .passed_over
-        .iter()
-        .map(|(backend, reason)| PassedOver { backend: backend.as_str(), reason: reason.clone() });
-    let gate_passed_over = app
-        .workers
-        .gate_passed_over
-        .iter()
-        .map(|(backend, reason)| PassedOver { backend: backend.as_str(), reason: reason.clone() });
+    let passed_over = app.workers.passed_over.iter().map(|(backend, reason)| SkippedBackend {
+        backend: backend.as_str(),
+        reason: reason.clone(),
+    });
+    let gate_passed_over = app.workers.gate_passed_over.iter().map(|(backend, reason)| {
+        SkippedBackend { backend: backend.as_str(), reason: reason.clone() }
+    });
     Json(Models {
         request_id: caller.request_id,
         models,

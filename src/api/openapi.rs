@@ -37,7 +37,7 @@ use super::{
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     servers((url = "/")),
-    components(schemas(error::Envelope, terms::RequestId, whip::AttachConfig)),
+    components(schemas(error::Envelope, terms::RequestId, whip::PublishConfig)),
 )]
 struct Document;
 

@@ -67,7 +67,7 @@ struct Figures {
 /// Result of a reasoning.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes of `Figures`")]
-struct ReasonAnswer {
+struct ReasonResult {
     request_id: terms::RequestId,
     run_id: terms::RunId,
     /// Frames analysed: so many `metadata` objects, unless they are left out.
@@ -168,7 +168,7 @@ fn outlasts(chunks: Chunking, rate: Option<Rate>, longest_ms: u64) -> bool {
     params(super::idempotency::IdempotencyKey, Prefer),
     request_body = ReasonRequest,
     responses(
-        (status = 200, description = "Completed", body = ReasonAnswer),
+        (status = 200, description = "Completed", body = ReasonResult),
         (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),

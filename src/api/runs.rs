@@ -40,7 +40,7 @@ const SLICE: usize = 256;
 #[expect(dead_code, reason = "says what `create` reads")]
 struct RunRequest {
     /// Thoroughness that is asked of analyses; `balanced` when missing.
-    mode: Option<terms::Mode>,
+    mode: Option<terms::AnalysisMode>,
     /// The model that the run is meant for.
     model: Option<terms::ModelId>,
     /// Label of the run.
@@ -58,7 +58,7 @@ pub struct RunCreated {
     run_id: RunId,
     #[schema(value_type = terms::RunState)]
     status: &'static str,
-    #[schema(value_type = terms::Mode)]
+    #[schema(value_type = terms::AnalysisMode)]
     mode: &'static str,
     #[schema(value_type = Option<terms::ModelId>)]
     model: Option<String>,
@@ -110,7 +110,7 @@ struct RunsQuery {
     /// Only runs in this state.
     status: Option<terms::RunState>,
     /// Part to add to each record.
-    include: Option<terms::RunPart>,
+    include: Option<terms::RunInclude>,
 }
 
 /// List the caller's runs, the newest first.
@@ -281,7 +281,7 @@ pub async fn finish(
 
 /// State of a run.
 #[derive(Serialize, ToSchema)]
-pub struct RunStanding {
+pub struct RunStatus {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -299,18 +299,18 @@ pub struct RunStanding {
 /// Refresh a run's idle time.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/keepalive", operation_id = "keepaliveRun", tag = "runs",
-    responses((status = 200, description = "Refreshed", body = RunStanding), Fails<409>, Fails<503>),
+    responses((status = 200, description = "Refreshed", body = RunStatus), Fails<409>, Fails<503>),
 )]
 pub async fn keepalive(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-) -> Result<Json<RunStanding>, ApiError> {
+) -> Result<Json<RunStatus>, ApiError> {
     run.check_active()?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     app.registry.keep_alive(&run, caller.request_id).await?;
-    Ok(Json(RunStanding {
+    Ok(Json(RunStatus {
         request_id: caller.request_id,
         run_id: run.id(),
         state: Lifecycle::Processing.as_str(),
@@ -321,10 +321,10 @@ pub async fn keepalive(
 /// Tell the state of a run.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/state", operation_id = "getRunState", tag = "runs",
-    responses((status = 200, description = "Its state", body = RunStanding)),
+    responses((status = 200, description = "Its state", body = RunStatus)),
 )]
-pub async fn state(caller: Caller, Owned(run): Owned) -> Json<RunStanding> {
-    Json(RunStanding {
+pub async fn state(caller: Caller, Owned(run): Owned) -> Json<RunStatus> {
+    Json(RunStatus {
         request_id: caller.request_id,
         run_id: run.id(),
         state: run.lifecycle().as_str(),

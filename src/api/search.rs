@@ -61,7 +61,7 @@ struct SearchRequest {
     post, path = "/v1/search", operation_id = "search", tag = "timeline",
     request_body = SearchRequest,
     responses(
-        (status = 200, description = "What was found", body = SearchAnswer),
+        (status = 200, description = "What was found", body = SearchResult),
         Fails<404>, Fails<503>,
     ),
 )]
@@ -80,14 +80,14 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
     let wanted = Wanted { owner: caller.principal, run, needle, limit };
     let _timer = app.metrics.search_seconds.start_timer();
     let Answer { scanned, total_hits, hits } = app.search.find(wanted).await?;
-    let hits = hits.into_iter().map(HitRecord::from).collect();
-    Ok(Json(SearchAnswer { request_id: caller.request_id, scanned, total_hits, hits })
+    let hits = hits.into_iter().map(SearchHit::from).collect();
+    Ok(Json(SearchResult { request_id: caller.request_id, scanned, total_hits, hits })
         .into_response())
 }
 
 /// Result of a search.
 #[derive(Serialize, ToSchema)]
-pub struct SearchAnswer {
+pub struct SearchResult {
     /// The request.
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
@@ -97,12 +97,12 @@ pub struct SearchAnswer {
     /// Number of these that have the query in them.
     total_hits: u64,
     /// The first of them, by `seq`.
-    hits: Vec<HitRecord>,
+    hits: Vec<SearchHit>,
 }
 
 /// A description that has the query in it.
 #[derive(Serialize, ToSchema)]
-pub struct HitRecord {
+pub struct SearchHit {
     /// Its event.
     seq: u64,
     #[serde(serialize_with = "shown")]
@@ -111,7 +111,7 @@ pub struct HitRecord {
     /// Media time, ms; null where the event has none.
     #[schema(required = true)]
     pts_ms: Option<i64>,
-    #[schema(value_type = terms::Kind)]
+    #[schema(value_type = terms::EventKind)]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
@@ -126,9 +126,9 @@ pub struct HitRecord {
     snippet: String,
 }
 
-impl From<Hit> for HitRecord {
-    fn from(hit: Hit) -> HitRecord {
-        HitRecord {
+impl From<Hit> for SearchHit {
+    fn from(hit: Hit) -> SearchHit {
+        SearchHit {
             seq: hit.seq.0,
             run_id: hit.run,
             pts_ms: hit.pts_ms,

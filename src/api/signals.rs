@@ -303,7 +303,7 @@ struct FrameQuery {
 
 /// A recorded frame, and why the gate kept it or did not.
 #[derive(Serialize, ToSchema)]
-struct FrameAnswer {
+struct FrameExplanation {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -329,7 +329,7 @@ struct FrameAnswer {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/frames/{frame_index}", operation_id = "getFrame", tag = "timeline",
     params(FrameQuery),
-    responses((status = 200, description = "The frame", body = FrameAnswer), Fails<503>),
+    responses((status = 200, description = "The frame", body = FrameExplanation), Fails<503>),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
@@ -357,7 +357,7 @@ pub async fn fetch(
             let shift = before.as_ref().map(|(it, _)| it.luma_mean.abs_diff(signal.luma_mean));
             let previous_reason = before.map(|(_, decision)| Reason::as_str(decision.reason));
             return Ok::<Response, ApiError>(
-                Json(FrameAnswer {
+                Json(FrameExplanation {
                     request_id: caller.request_id,
                     run_id: recorded.run.id(),
                     stream_id: recorded.stream_id().clone(),

@@ -37,29 +37,29 @@ struct StatsQuery {
 
 /// The last minutes of a server.
 #[derive(Serialize, ToSchema)]
-pub struct StatsAnswer {
+pub struct Stats {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
     /// The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long.
-    points: Vec<StatsPoint>,
+    points: Vec<StatsMinute>,
 }
 
 /// A minute.
 #[derive(Serialize, ToSchema)]
-struct StatsPoint {
+struct StatsMinute {
     /// End of the minute; of the one under way, now.
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     at: String,
     /// Length of the minute; of the one under way, so far.
     seconds: f64,
-    own: OwnPoint,
-    machine: MachinePoint,
+    own: CallerMinute,
+    machine: MachineMinute,
 }
 
 /// Figures of the caller's own work in a minute.
 #[derive(Serialize, ToSchema)]
-struct OwnPoint {
+struct CallerMinute {
     /// Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
     frames: u64,
     /// Frames of these that the gate keeps.
@@ -74,7 +74,7 @@ struct OwnPoint {
 
 /// Figures of the machine in a minute, of the work of all principals.
 #[derive(Serialize, ToSchema)]
-struct MachinePoint {
+struct MachineMinute {
     frames_per_second: f64,
     kept_per_second: f64,
     /// Descriptions that models gave, a minute.
@@ -107,13 +107,13 @@ struct MachinePoint {
 #[utoipa::path(
     get, path = "/v1/stats", operation_id = "getStats", tag = "server",
     params(StatsQuery),
-    responses((status = 200, description = "The minutes", body = StatsAnswer)),
+    responses((status = 200, description = "The minutes", body = Stats)),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     params: Params,
-) -> Result<Json<StatsAnswer>, ApiError> {
+) -> Result<Json<Stats>, ApiError> {
     let mut fields = params.fields()?;
     let minutes = fields.optional("minutes", Minutes::digits);
     fields.finish(|| Some(()))?;
@@ -124,8 +124,8 @@ pub async fn list(
         let (at, machine, owners) = reader.counted();
         reader.stats.points(minutes, &owner, at, machine, owners)
     });
-    let points = points.await?.iter().map(StatsPoint::from).collect();
-    Ok(Json(StatsAnswer { request_id: caller.request_id, points }))
+    let points = points.await?.iter().map(StatsMinute::from).collect();
+    Ok(Json(Stats { request_id: caller.request_id, points }))
 }
 
 impl App {
@@ -141,8 +141,8 @@ fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-impl From<&Point> for StatsPoint {
-    fn from(point: &Point) -> StatsPoint {
+impl From<&Point> for StatsMinute {
+    fn from(point: &Point) -> StatsMinute {
         let Point { at, span, machine: (before, after), own, descriptions } = point;
         let seconds = span.as_secs_f64();
         let a_second = |now: u64, then: u64| {
@@ -158,11 +158,11 @@ impl From<&Point> for StatsPoint {
             .map(|(now, then)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1)));
         let percent = |share: f64| rounded((share * 100.0).clamp(0.0, 100.0));
         let Tally { frames, kept, descriptions: said, tokens, refused } = *own;
-        StatsPoint {
+        StatsMinute {
             at: at.rfc3339(),
             seconds: rounded(seconds),
-            own: OwnPoint { frames, kept, descriptions: said, tokens, refused },
-            machine: MachinePoint {
+            own: CallerMinute { frames, kept, descriptions: said, tokens, refused },
+            machine: MachineMinute {
                 frames_per_second: a_second(after.frames, before.frames),
                 kept_per_second: a_second(after.kept, before.kept),
                 descriptions_per_minute: a_second(60 * descriptions, 0),

@@ -34,7 +34,7 @@ struct StreamQuery {
     #[param(inline)]
     after: Option<FromSeq>,
     /// Only events of this kind.
-    kind: Option<terms::Kind>,
+    kind: Option<terms::EventKind>,
     /// Only events whose payload has this `index_name`.
     index: Option<terms::Label>,
 }

@@ -22,7 +22,7 @@ pub type KeepaliveMs = Int<1, 3_600_000>;
 /// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
 /// stays as it is. Other fields are refused.
 #[derive(ToSchema)]
-#[schema(as = GateRequest)]
+#[schema(as = GateOverrides)]
 #[expect(dead_code, reason = "says what `change` reads")]
 pub struct GateFields {
     /// A frame is kept at least every so many frames; 0 means never.

@@ -78,7 +78,7 @@ struct MediaTicket {
     /// Ticket, as secret as a key for as long as it lasts.
     #[schema(pattern = "^tk-[0-9a-f]{64}$")]
     ticket: String,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     expires_at: String,
 }
 

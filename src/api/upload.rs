@@ -51,7 +51,7 @@ struct UploadForm {
 
 /// An uploaded file.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Upload)]
+#[schema(as = UploadResult)]
 struct UploadAnswer {
     /// Path on the server: a `source_uri` for its owner.
     file_path: String,

@@ -38,13 +38,13 @@ struct WebhookRecord {
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
     url: String,
-    #[schema(required = true, value_type = Option<Vec<terms::Kind>>)]
+    #[schema(required = true, value_type = Option<Vec<terms::EventKind>>)]
     kinds: Option<Vec<&'static str>>,
     #[schema(required = true)]
     description: Option<String>,
     #[schema(value_type = terms::WebhookStatus)]
     status: &'static str,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     created_at: String,
     /// Events that the target never took and that can be looked at.
     dead_letters: usize,
@@ -94,11 +94,11 @@ pub struct WebhookCreated {
     #[schema(value_type = terms::WebhookId)]
     webhook_id: WebhookId,
     url: String,
-    #[schema(required = true, value_type = Option<Vec<terms::Kind>>)]
+    #[schema(required = true, value_type = Option<Vec<terms::EventKind>>)]
     kinds: Option<Vec<&'static str>>,
     #[schema(required = true)]
     description: Option<String>,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     created_at: String,
     /// Secret that signs messages; not shown again.
     secret: String,
@@ -232,7 +232,7 @@ impl FromRequestParts<Arc<App>> for Named {
 
 /// A webhook that is no more.
 #[derive(Serialize, ToSchema)]
-pub struct WebhookRemoved {
+pub struct WebhookDeleted {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -248,15 +248,15 @@ pub struct WebhookRemoved {
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/webhooks/{webhook_id}", operation_id = "deleteWebhook",
     tag = "webhooks",
-    responses((status = 200, description = "Removed", body = WebhookRemoved), Fails<503>),
+    responses((status = 200, description = "Removed", body = WebhookDeleted), Fails<503>),
 )]
 pub async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(webhook): Named,
-) -> Result<Json<WebhookRemoved>, ApiError> {
+) -> Result<Json<WebhookDeleted>, ApiError> {
     app.webhooks.remove(webhook.id).await?;
-    Ok(Json(WebhookRemoved {
+    Ok(Json(WebhookDeleted {
         request_id: caller.request_id,
         run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id,
@@ -271,7 +271,7 @@ struct DeadLetterRecord {
     /// The run of the event; null where that was purged.
     #[schema(value_type = Option<terms::RunId>, required = true)]
     run_id: Option<String>,
-    #[schema(value_type = terms::Kind)]
+    #[schema(value_type = terms::EventKind)]
     kind: &'static str,
     attempts: u32,
     /// Error of the last attempt.
@@ -331,7 +331,7 @@ pub async fn dead_letters(
 
 /// Dead letters that are sent again.
 #[derive(Serialize, ToSchema)]
-pub struct Redelivery {
+pub struct RedeliverResult {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -354,7 +354,7 @@ pub struct Redelivery {
     post, path = "/v1/runs/{id}/webhooks/{webhook_id}/redeliver",
     operation_id = "redeliverDeadLetters", tag = "webhooks",
     responses(
-        (status = 200, description = "They are sent again", body = Redelivery),
+        (status = 200, description = "They are sent again", body = RedeliverResult),
         Fails<503>,
     ),
 )]
@@ -362,9 +362,9 @@ pub async fn redeliver(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(webhook): Named,
-) -> Result<Json<Redelivery>, ApiError> {
+) -> Result<Json<RedeliverResult>, ApiError> {
     let queued = app.webhooks.redeliver(webhook.id).await?;
-    Ok(Json(Redelivery {
+    Ok(Json(RedeliverResult {
         request_id: caller.request_id,
         run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id,

@@ -31,7 +31,7 @@ use crate::{
     record::live::{End, Found, IceServer, Instruction, LiveError, PromptError, Session, Who},
 };
 
-pub use attach::AttachConfig;
+pub use attach::PublishConfig;
 
 /// Path beneath which the routes of this module are.
 pub const BASE: &str = "/v1/stream/whip";
@@ -69,7 +69,7 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
 #[utoipa::path(
     post, path = "/v1/stream/whip", operation_id = "whipOffer", tag = "live",
     params(("x-attach-config" = Option<String>, Header,
-        description = "Base64url, without padding, of a JSON object (`AttachConfig`)")),
+        description = "Base64url, without padding, of a JSON object (`PublishConfig`)")),
     request_body(content = String, content_type = "application/sdp", description = "The offer"),
     responses(
         (status = 201, description = "The answer", body = String, content_type = "application/sdp"),

@@ -65,7 +65,7 @@ pub fn fps(rate: Option<Rate>) -> Option<f64> {
 
 /// Progress of a job.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Progress)]
+#[schema(as = JobProgress)]
 pub struct ProgressRecord {
     /// Frames analysed so far.
     frames: u64,
@@ -103,7 +103,7 @@ impl From<JobProgress> for ProgressRecord {
 
 /// Outcome of asking models about the chunks of a source.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Semantic)]
+#[schema(as = SemanticResult)]
 pub struct SemanticRecord {
     /// False where there was no prompt, and no model was to be asked.
     requested: bool,
@@ -143,7 +143,7 @@ pub struct RunRecord {
     label: Option<String>,
     #[schema(value_type = terms::RunState)]
     status: &'static str,
-    #[schema(value_type = terms::Mode)]
+    #[schema(value_type = terms::AnalysisMode)]
     mode: String,
     /// The model that the run was made for, or else the last one that a reasoning asked.
     #[schema(required = true)]
@@ -169,12 +169,12 @@ pub struct RunRecord {
     /// Epoch milliseconds at which the first picture of each stream was taken, as its container
     /// says, or came, where it was live; null where that is unknown.
     wall_start_ms: BTreeMap<String, Option<i64>>,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     created_at: String,
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     updated_at: String,
     /// Time at which it expires unless something happens; null once it has ended.
-    #[schema(value_type = Option<terms::Time>, required = true)]
+    #[schema(value_type = Option<terms::Timestamp>, required = true)]
     expires_at: Option<String>,
     /// The run in short; null where nothing is decoded, absent where it is not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
 
 /// Part of the picture that is watched; other fields are refused.
 #[derive(ToSchema)]
-#[schema(as = ZoneRequest)]
+#[schema(as = Zone)]
 #[expect(dead_code, reason = "says what `zone` reads")]
 pub struct ZoneFields {
     /// Name in events, without control characters; no two zones share one.

@@ -1,7 +1,7 @@
 import { ParseError, RetryExhaustedError } from "./errors.js";
 import type { RunEvent, TimelineEvent } from "./events.js";
 import { Http, type Request, isTransient, sleep } from "./http.js";
-import type { AttachConfig, Job, JobFetched, Marker } from "./schema.js";
+import type { PublishConfig, Job, JobDetails, Marker } from "./schema.js";
 import { elements } from "./snapshot.js";
 import { type SubscribeOptions, subscribe } from "./subscribe.js";
 import type { Answer, Body, CallOptions, ClientOptions, KeyedOptions, Operation, Page, Query } from "./types.js";
@@ -123,22 +123,22 @@ export class SightlineClient {
   }
 
   /** Starts what `ingestRun` does as a job that goes on by itself. @throws HttpError as `ingestRun` */
-  startIngest(id: string, body: Body<"ingestRun">, options?: KeyedOptions): Promise<JobFetched> {
+  startIngest(id: string, body: Body<"ingestRun">, options?: KeyedOptions): Promise<JobDetails> {
     return this.#start(run(id, "/ingest"), body, options);
   }
 
   /** Starts what `analyzeRun` does as a job. @throws HttpError as `analyzeRun` */
-  startAnalyze(id: string, body: Body<"analyzeRun">, options?: KeyedOptions): Promise<JobFetched> {
+  startAnalyze(id: string, body: Body<"analyzeRun">, options?: KeyedOptions): Promise<JobDetails> {
     return this.#start(run(id, "/analyze"), body, options);
   }
 
   /** Starts what `reason` does as a job. @throws HttpError as `reason` */
-  startReason(id: string, body: Body<"reason">, options?: KeyedOptions): Promise<JobFetched> {
+  startReason(id: string, body: Body<"reason">, options?: KeyedOptions): Promise<JobDetails> {
     return this.#start(run(id, "/reason"), body, options);
   }
 
   /** Reads a job, after `wait_ms` at most if it ends later. @throws HttpError 404 */
-  getJob(id: string, jobId: string, query?: Query<"getJob">, options?: CallOptions): Promise<JobFetched> {
+  getJob(id: string, jobId: string, query?: Query<"getJob">, options?: CallOptions): Promise<JobDetails> {
     const path = run(id, `/jobs/${segment(jobId)}`);
     return this.#http.json({ method: "GET", path, query, waitMs: query?.wait_ms }, options);
   }
@@ -150,8 +150,8 @@ export class SightlineClient {
   async waitForJob(
     id: string,
     jobId: string,
-    { onProgress, ...options }: CallOptions & { onProgress?: ((job: JobFetched) => void) | undefined } = {},
-  ): Promise<JobFetched> {
+    { onProgress, ...options }: CallOptions & { onProgress?: ((job: JobDetails) => void) | undefined } = {},
+  ): Promise<JobDetails> {
     const wait_ms = onProgress ? JOB_PROGRESS_MS : JOB_WAIT_MS;
     for (;;) {
       const job = await this.getJob(id, jobId, { wait_ms }, options);
@@ -166,7 +166,7 @@ export class SightlineClient {
   }
 
   /** Cancels a job, and answers when it has stopped; its run goes on. @throws HttpError 404 */
-  cancelJob(id: string, jobId: string, options?: CallOptions): Promise<JobFetched> {
+  cancelJob(id: string, jobId: string, options?: CallOptions): Promise<JobDetails> {
     return this.#http.json({ method: "DELETE", path: run(id, `/jobs/${segment(jobId)}`), works: true }, options);
   }
 
@@ -379,7 +379,7 @@ export class SightlineClient {
   }
 
   /** Publishes live video: sends an SDP offer. @throws HttpError 400, 409 at the limit of active runs, 422 without a codec that is served */
-  whipOffer(sdp: string, { attach, ...options }: CallOptions & { attach?: AttachConfig | undefined } = {}): Promise<WhipSession> {
+  whipOffer(sdp: string, { attach, ...options }: CallOptions & { attach?: PublishConfig | undefined } = {}): Promise<WhipSession> {
     const headers = { "content-type": "application/sdp", "x-attach-config": attach && base64url(JSON.stringify(attach)) };
     return this.#http.send({ method: "POST", path: WHIP, body: sdp, headers }, options, async (response, what) => {
       const session_id = response.headers.get("location")?.split("/").pop();
@@ -486,7 +486,7 @@ export class SightlineClient {
     return this.#http.json({ method: "POST", path, json, ...more }, options);
   }
 
-  #start(path: string, json: unknown, options?: KeyedOptions): Promise<JobFetched> {
+  #start(path: string, json: unknown, options?: KeyedOptions): Promise<JobDetails> {
     const request = { method: "POST", path, json, keyed: true, headers: { prefer: "respond-async" } };
     return this.#http.send(request, options, async (response, what) => {
       if (response.status === 202) return response.json();

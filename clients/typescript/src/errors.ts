@@ -1,4 +1,4 @@
-import type { DetailRecord, Error as Envelope } from "./schema.js";
+import type { ErrorDetail, ErrorResponse as Envelope } from "./schema.js";
 
 /** Base of every error of this client. What a caller's `AbortSignal` ends throws that signal's reason instead. */
 export class SightlineError extends Error {
@@ -19,7 +19,7 @@ export class HttpError extends SightlineError {
   /** The server's own words. */
   readonly reason: string;
   /** Fields that were refused. */
-  readonly details: readonly DetailRecord[];
+  readonly details: readonly ErrorDetail[];
   /** Wait that the server asked for. */
   readonly retryAfterMs: number | undefined;
 

@@ -1,4 +1,4 @@
-import type { Event, Match } from "./schema.js";
+import type { Event, QueryMatch } from "./schema.js";
 
 /** A type of its own among strings, so that comparing `kind` with a known kind rules the open arm out. */
 declare enum OtherKind {
@@ -17,4 +17,4 @@ export interface UnknownEvent {
 export type TimelineEvent = Event | UnknownEvent;
 
 /** An event that says its run. */
-export type RunEvent = Match | (UnknownEvent & { run_id: string });
+export type RunEvent = QueryMatch | (UnknownEvent & { run_id: string });

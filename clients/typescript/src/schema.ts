@@ -1089,11 +1089,8 @@ export interface components {
             /** @description Names of the zones in which something moves. */
             zones: string[];
         };
-        /** @description Liveness of the server. */
-        Alive: {
-            /** @description Always `ok`. */
-            status: string;
-        };
+        /** @description Id of an analysis, or `all` of them. */
+        AnalysisFilter: string;
         /** @description The result of an analysis pass. */
         AnalysisGeneratedPayload: {
             /** @description Id that its markers carry too; absent where that was before analyses had names. */
@@ -1118,21 +1115,11 @@ export interface components {
         };
         /** @description Id of an analysis of a stream. */
         AnalysisId: string;
-        /** @description Result of an analysis. */
-        AnalyzeAnswer: {
-            /** @description Effect of a dry run; absent where none was asked for. */
-            dry_run?: components["schemas"]["DryRun"];
-            /**
-             * Format: int64
-             * @description Frames analysed: so many `metadata` objects, but none in a dry run.
-             */
-            generated: number;
-            /** @description Markers; of a dry run those that the next analysis would emit. */
-            markers: components["schemas"]["Marker"][];
-            metadata: components["schemas"]["FrameMetadata"][];
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
-        };
+        /**
+         * @description Thoroughness that is asked of an analysis.
+         * @enum {string}
+         */
+        AnalysisMode: "balanced" | "detailed" | "efficiency" | "custom";
         /** @description Frames to analyze, and options. */
         AnalyzeRequest: {
             /** @description True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended. */
@@ -1141,10 +1128,10 @@ export interface components {
             /** @description Signals in order; when missing, those that the run decoded last, or records now. */
             frames?: components["schemas"]["FrameSignals"][] | null;
             from_run?: components["schemas"]["RunId"] | null;
-            gate?: components["schemas"]["GateRequest"] | null;
+            gate?: components["schemas"]["GateOverrides"] | null;
             /** @description Most frames from a segment's end to the start of the one that finalizes it; 3 when missing. */
             marker_correction_window_frames?: number | null;
-            mode?: components["schemas"]["Mode"] | null;
+            mode?: components["schemas"]["AnalysisMode"] | null;
             /** @description The model that the results are meant for, as elsewhere; none is asked. */
             model: components["schemas"]["ModelId"];
             sampling_policy?: components["schemas"]["Sampling"] | null;
@@ -1156,36 +1143,47 @@ export interface components {
             /** @description Frames of a metadata window; 16 when missing. */
             window_size?: number | null;
         };
+        /** @description Result of an analysis. */
+        AnalyzeResult: {
+            /** @description Effect of a dry run; absent where none was asked for. */
+            dry_run?: components["schemas"]["GateDryRun"];
+            /**
+             * Format: int64
+             * @description Frames analysed: so many `metadata` objects, but none in a dry run.
+             */
+            generated: number;
+            /** @description Markers; of a dry run those that the next analysis would emit. */
+            markers: components["schemas"]["Marker"][];
+            metadata: components["schemas"]["FrameMetadata"][];
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
+        };
         /** @description A JSON object whose fields are the caller's own. */
         AnyObject: Record<string, never>;
         /** @description Any JSON value. */
         AnyValue: unknown;
-        /** @description Configuration that a publisher may attach to its offer; other fields are refused. */
-        AttachConfig: {
-            /** @description True to take no notice of what moves outside of the zones. */
-            activity_zones_only?: boolean | null;
-            clip_mode?: components["schemas"]["ClipMode"] | null;
-            crop?: components["schemas"]["CropRequest"] | null;
-            gate?: components["schemas"]["GateRequest"] | null;
-            index_name?: components["schemas"]["Label"] | null;
-            label?: components["schemas"]["Label"] | null;
-            /** @description Output tokens that descriptions may take in a second; no limit when missing. */
-            max_output_tokens_per_second?: number | null;
-            /** @description The model that describes; one of `GET /v1/models`, also by its makers' name. */
-            model?: string | null;
-            output_schema?: components["schemas"]["AnyObject"] | null;
-            /** @description Prompt about the pictures. */
-            prompt?: string | null;
-            /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
-            zones?: components["schemas"]["ZoneRequest"][] | null;
+        /** @description The query, repeated. */
+        AppliedQuery: {
+            /** Format: int64 */
+            from_seq: number;
+            kind: components["schemas"]["EventKind"] | null;
+            run_id: components["schemas"]["RunId"];
         };
-        /**
-         * @description Availability of a model.
-         * @enum {string}
-         */
-        Availability: "ready" | "unreachable" | "name_not_served" | "not_configured";
+        /** @description Outcome of a question of a batch. */
+        BatchItem: {
+            error: components["schemas"]["ErrorBody"] | null;
+            index: number;
+            ok: boolean;
+            result: components["schemas"]["InferResult"] | null;
+        };
+        /** @description Questions to models. */
+        BatchRequest: {
+            /** @description Questions asked at once; 8 when missing. */
+            max_parallel?: number | null;
+            requests: components["schemas"]["InferRequest"][];
+        };
         /** @description Outcome of a batch. */
-        BatchAnswer: {
+        BatchResult: {
             /** @description Number of these without one. */
             failed: number;
             /** @description Questions of the batch. */
@@ -1196,29 +1194,35 @@ export interface components {
             /** @description Number of these with an answer. */
             succeeded: number;
         };
-        /** @description Outcome of a question of a batch. */
-        BatchItem: {
-            error: components["schemas"]["ErrorBody"] | null;
-            index: number;
-            ok: boolean;
-            result: components["schemas"]["Inference"] | null;
-        };
-        /** @description Questions to models. */
-        BatchRequest: {
-            /** @description Questions asked at once; 8 when missing. */
-            max_parallel?: number | null;
-            requests: components["schemas"]["InferRequest"][];
-        };
         /** @description Bytes as they are. */
         Bytes: string;
-        /** @description One thing that was looked at. */
-        Check: {
-            /** @description Remedy; null where nothing is to be done. */
-            advice: string | null;
-            /** @description Finding of the check. */
-            message: string;
-            name: string;
-            status: components["schemas"]["CheckStatus"];
+        /** @description Figures of the caller's own work in a minute. */
+        CallerMinute: {
+            /**
+             * Format: int64
+             * @description Descriptions that models gave.
+             */
+            descriptions: number;
+            /**
+             * Format: int64
+             * @description Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
+             */
+            frames: number;
+            /**
+             * Format: int64
+             * @description Frames of these that the gate keeps.
+             */
+            kept: number;
+            /**
+             * Format: int64
+             * @description Requests refused to keep a limit.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Tokens of the answers of models.
+             */
+            tokens: number;
         };
         /**
          * @description Result of a check of `GET /v1/doctor`.
@@ -1305,7 +1309,7 @@ export interface components {
             /** Format: int64 */
             thinking_tokens: number;
             /** @description Pass that answered, or failed; absent when no backend was asked. */
-            tier?: components["schemas"]["Pass"];
+            tier?: components["schemas"]["InferencePass"];
             /** Format: int64 */
             total_tokens: number;
             /** @description The description was cut to fit. */
@@ -1356,7 +1360,7 @@ export interface components {
             reason: string | null;
         };
         /** @description A part of the picture, in fractions of its sides. */
-        CropRequest: {
+        Crop: {
             /**
              * Format: double
              * @description `y` and `height` are together at most 1.
@@ -1378,7 +1382,7 @@ export interface components {
             attempts: number;
             /** @description Error of the last attempt. */
             error: string;
-            kind: components["schemas"]["Kind"];
+            kind: components["schemas"]["EventKind"];
             run_id: components["schemas"]["RunId"] | null;
             /** Format: int64 */
             seq: number;
@@ -1391,13 +1395,13 @@ export interface components {
             webhook_id: components["schemas"]["WebhookId"];
         };
         /** @description Decode backend and codecs. */
-        Decode: {
+        DecodeSupport: {
             /** @description Backend that decodes first: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`. */
             backend: string;
             /** @description Every codec the service knows. */
             codecs: components["schemas"]["CodecSupport"][];
             /** @description Backends that were tried before it when the server started. */
-            passed_over: components["schemas"]["PassedOver"][];
+            passed_over: components["schemas"]["SkippedBackend"][];
             /** @description Isolation of media workers: `full`, `partial` or `unavailable`. */
             sandbox: string;
         };
@@ -1407,42 +1411,19 @@ export interface components {
             /** Format: int64 */
             seq: number;
         };
-        /** @description A field that is not acceptable, or a figure of the failure, such as `limit`. */
-        DetailRecord: {
-            /** @description Path of the field, such as `frames[3].pts_ms`. */
-            field: string;
-            /** @description Fault of the field, or the figure. */
+        /** @description One thing that was looked at. */
+        DoctorCheck: {
+            /** @description Remedy; null where nothing is to be done. */
+            advice: string | null;
+            /** @description Finding of the check. */
             message: string;
+            name: string;
+            status: components["schemas"]["CheckStatus"];
         };
         /** @description Name of the check. */
-        Diagnosis: {
-            checks: components["schemas"]["Check"][];
+        DoctorReport: {
+            checks: components["schemas"]["DoctorCheck"][];
             request_id: components["schemas"]["RequestId"];
-        };
-        /** @description Other thresholds on the same signals: nothing of it is recorded. */
-        DryRun: {
-            /** @description Decisions by the thresholds of the request. */
-            after: components["schemas"]["GateDecisions"];
-            before: components["schemas"]["GateDecisions"];
-            /**
-             * Format: int64
-             * @description Frames that are decided differently.
-             */
-            changed_frames: number;
-            compared_with: components["schemas"]["AnalysisId"] | null;
-            /** @description The first 10000 of them. */
-            differences: components["schemas"]["GateDifference"][];
-            /**
-             * Format: int64
-             * @description Episodes of activity by the thresholds of the request.
-             */
-            episode_count: number;
-            /** @description The first 10000 of them. */
-            episodes: components["schemas"]["Episode"][];
-            /** @description Markers by their type, as the analysis would emit them. */
-            marker_types: {
-                [key: string]: number;
-            };
         };
         /** @description Embedding of frames for novelty. */
         EmbeddingSupport: {
@@ -1482,19 +1463,26 @@ export interface components {
             /** @description Names of the zones in which something moves. */
             zones: string[];
         };
-        /** @description A failure as callers see it. */
-        Error: {
-            error: components["schemas"]["ErrorBody"];
-        };
         /** @description A failure. */
         ErrorBody: {
             /** @description The kind of failure, for programs. */
             code: string;
             /** @description The fields that are not acceptable. */
-            details: components["schemas"]["DetailRecord"][];
+            details: components["schemas"]["ErrorDetail"][];
             /** @description The failure in words, for people; of fields that are not acceptable, the first of `details`. */
             message: string;
             request_id: components["schemas"]["RequestId"];
+        };
+        /** @description A field that is not acceptable, or a figure of the failure, such as `limit`. */
+        ErrorDetail: {
+            /** @description Path of the field, such as `frames[3].pts_ms`. */
+            field: string;
+            /** @description Fault of the field, or the figure. */
+            message: string;
+        };
+        /** @description A failure as callers see it. */
+        ErrorResponse: {
+            error: components["schemas"]["ErrorBody"];
         };
         Event: {
             /** @enum {string} */
@@ -1889,15 +1877,28 @@ export interface components {
              */
             seq: number;
         };
+        /**
+         * @description Kind of an event.
+         * @enum {string}
+         */
+        EventKind: "run_created" | "ingest_received" | "frames_decoded" | "marker_emitted" | "analysis_generated" | "semantic_chunk_inferred" | "semantic_chunk_generated" | "semantic_fallback_activated" | "inference_completed" | "run_completed" | "stop_requested" | "keepalive_refreshed" | "run_deleted" | "run_failed" | "run_expired" | "keyframe_stored" | "vlm" | "vlm_tiered" | "clip_vlm" | "clip_vlm_tiered" | "state_transition" | "loop_detected" | "token_budget_low" | "ingest_started" | "run_labelled" | "source_reconnected" | "activity_started" | "activity_ended";
         /** @description Feedback on a run. */
         Feedback: {
             category: string;
-            created_at: components["schemas"]["Time"];
+            created_at: components["schemas"]["Timestamp"];
             feedback: string | null;
             feedback_id: components["schemas"]["FeedbackId"];
             /** Format: int32 */
             rating: number;
             run_id: components["schemas"]["RunId"];
+        };
+        /** @description Feedback that was kept. */
+        FeedbackCreated: {
+            feedback_id: components["schemas"]["FeedbackId"];
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
+            /** @description Always `submitted`. */
+            status: string;
         };
         /** @description Id of a piece of feedback. */
         FeedbackId: string;
@@ -1915,14 +1916,6 @@ export interface components {
             /** @description Rating from 0 to 10. */
             rating: number;
         };
-        /** @description Feedback that was kept. */
-        FeedbackSubmitted: {
-            feedback_id: components["schemas"]["FeedbackId"];
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
-            /** @description Always `submitted`. */
-            status: string;
-        };
         /** @description An uploaded file. */
         File: {
             /** Format: int64 */
@@ -1935,20 +1928,20 @@ export interface components {
             /** @description Name that its uploader gave it. */
             original_name: string;
             sha256: components["schemas"]["Sha256"];
-            uploaded_at: components["schemas"]["Time"];
+            uploaded_at: components["schemas"]["Timestamp"];
         };
         /** @description Start of a page of files: opaque, as a `Link` header gave it. */
         FileCursor: string;
+        /** @description An upload that is no more. */
+        FileDeleted: {
+            file_name: components["schemas"]["FileName"];
+            request_id: components["schemas"]["RequestId"];
+        };
         /** @description A relative path without empty parts, `.`, `..` and control characters. */
         FileName: string;
         /** @description The caller's uploads. */
         FilePage: {
             files: components["schemas"]["File"][];
-            request_id: components["schemas"]["RequestId"];
-        };
-        /** @description An upload that is no more. */
-        FileRemoved: {
-            file_name: components["schemas"]["FileName"];
             request_id: components["schemas"]["RequestId"];
         };
         /** @description Finding at a frame, or over a clip. */
@@ -2022,15 +2015,6 @@ export interface components {
             /** @description A model's; empty when none looked at the frame. */
             summary: string;
         };
-        /** @description A recorded frame, and why the gate kept it or did not. */
-        FrameAnswer: components["schemas"]["RecordedFrame"] & {
-            luma_shift: components["schemas"]["Fraction"] | null;
-            previous_reason: components["schemas"]["GateReason"] | null;
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
-            stream_id: components["schemas"]["Label"];
-            thresholds: components["schemas"]["GateThresholds"];
-        };
         /** @description Consecutive frames of a run. */
         FrameBucket: {
             activity_score: components["schemas"]["SignalSpread"] | null;
@@ -2073,6 +2057,15 @@ export interface components {
             resolved_region: components["schemas"]["FramePixels"];
             source_extent: components["schemas"]["FrameSize"];
         };
+        /** @description A recorded frame, and why the gate kept it or did not. */
+        FrameExplanation: components["schemas"]["RecordedFrame"] & {
+            luma_shift: components["schemas"]["Fraction"] | null;
+            previous_reason: components["schemas"]["GateReason"] | null;
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
+            stream_id: components["schemas"]["Label"];
+            thresholds: components["schemas"]["GateThresholds"];
+        };
         /** @description Fallback to the gate where a model gave no answer. */
         FrameFallback: {
             /** @description The model that was asked; absent likewise. */
@@ -2114,7 +2107,7 @@ export interface components {
             finish_reason: components["schemas"]["FrameFinish"];
             /** Format: int64 */
             frame_index: number;
-            mode: components["schemas"]["Mode"];
+            mode: components["schemas"]["AnalysisMode"];
             model: components["schemas"]["Label"];
             /** @description `run_id:pts_ms:frame_index`. */
             ordering_key: string;
@@ -2204,7 +2197,7 @@ export interface components {
             sample_fps: number | null;
             sampling_policy: components["schemas"]["Sampling"];
             /** @description One object a frame. */
-            signals: components["schemas"]["SignalRecord"][];
+            signals: components["schemas"]["SignalSample"][];
             /** Format: double */
             source_fps: number | null;
             source_uri: string;
@@ -2220,8 +2213,13 @@ export interface components {
             /** Format: int32 */
             width: number;
         };
+        /** @description Decision of a gate about a frame. */
+        GateDecision: {
+            kept: boolean;
+            reason: string;
+        };
         /** @description Decisions of a gate, counted. */
-        GateDecisions: {
+        GateDecisionCounts: {
             gate: components["schemas"]["GateThresholds"];
             /**
              * Format: int64
@@ -2235,23 +2233,43 @@ export interface components {
         };
         /** @description A frame that is decided differently. */
         GateDifference: {
-            after: components["schemas"]["GateVerdict"];
-            before: components["schemas"]["GateVerdict"];
+            after: components["schemas"]["GateDecision"];
+            before: components["schemas"]["GateDecision"];
             /** Format: int64 */
             frame_index: number;
             /** Format: int64 */
             pts_ms: number;
         };
-        /**
-         * @description Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
-         * @enum {string}
-         */
-        GateReason: "initial_frame" | "scene_cut" | "activity_started" | "activity_peak" | "activity_settled" | "periodic_keepalive" | "exposure_shift" | "flicker_suspected" | "ghosting_suspected" | "noise_variance_spike" | "no_trigger";
+        /** @description Other thresholds on the same signals: nothing of it is recorded. */
+        GateDryRun: {
+            /** @description Decisions by the thresholds of the request. */
+            after: components["schemas"]["GateDecisionCounts"];
+            before: components["schemas"]["GateDecisionCounts"];
+            /**
+             * Format: int64
+             * @description Frames that are decided differently.
+             */
+            changed_frames: number;
+            compared_with: components["schemas"]["AnalysisId"] | null;
+            /** @description The first 10000 of them. */
+            differences: components["schemas"]["GateDifference"][];
+            /**
+             * Format: int64
+             * @description Episodes of activity by the thresholds of the request.
+             */
+            episode_count: number;
+            /** @description The first 10000 of them. */
+            episodes: components["schemas"]["Episode"][];
+            /** @description Markers by their type, as the analysis would emit them. */
+            marker_types: {
+                [key: string]: number;
+            };
+        };
         /**
          * @description Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
          *     stays as it is. Other fields are refused.
          */
-        GateRequest: {
+        GateOverrides: {
             activity_off?: components["schemas"]["Fraction"] | null;
             activity_on?: components["schemas"]["Fraction"] | null;
             flicker?: components["schemas"]["Fraction"] | null;
@@ -2267,13 +2285,18 @@ export interface components {
             noise?: components["schemas"]["Fraction"] | null;
             scene_cut?: components["schemas"]["Fraction"] | null;
         };
+        /**
+         * @description Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
+         * @enum {string}
+         */
+        GateReason: "initial_frame" | "scene_cut" | "activity_started" | "activity_peak" | "activity_settled" | "periodic_keepalive" | "exposure_shift" | "flicker_suspected" | "ghosting_suspected" | "noise_variance_spike" | "no_trigger";
         /** @description Measurement of frames. */
         GateSupport: {
             backend: string;
             /** @description Measurer of a worker, such as `cpu-avx2`; null when no worker starts. */
             measurer: string | null;
             /** @description Devices that were tried before it. */
-            passed_over: components["schemas"]["PassedOver"][];
+            passed_over: components["schemas"]["SkippedBackend"][];
         };
         /** @description Thresholds that are in force. */
         GateThresholds: {
@@ -2302,38 +2325,11 @@ export interface components {
             /** @description Least `scene_score` of a scene cut. */
             scene_cut: components["schemas"]["Fraction"];
         };
-        /** @description Decision of a gate about a frame. */
-        GateVerdict: {
-            kept: boolean;
-            reason: string;
-        };
         /**
          * @description Health of a live session.
          * @enum {string}
          */
-        HealthWord: "good" | "fair" | "poor" | "silent";
-        /** @description A description that has the query in it. */
-        HitRecord: {
-            /** @description Text that was searched, at most 4096 bytes of it. */
-            description: string;
-            /** @description True where there is more of it; absent otherwise. */
-            description_truncated?: boolean;
-            index_name?: components["schemas"]["Label"] | null;
-            kind: components["schemas"]["Kind"];
-            /**
-             * Format: int64
-             * @description Media time, ms; null where the event has none.
-             */
-            pts_ms: number | null;
-            run_id: components["schemas"]["RunId"];
-            /**
-             * Format: int64
-             * @description Its event.
-             */
-            seq: number;
-            /** @description The match and at most 80 bytes before and after it, as they were written. */
-            snippet: string;
-        };
+        HealthStatus: "good" | "fair" | "poor" | "silent";
         /** @description A picture of a question. */
         ImageRequest: {
             keyframe: components["schemas"]["KeyframeRef"];
@@ -2363,7 +2359,7 @@ export interface components {
             timeout_ms?: number | null;
         };
         /** @description Answer of a model. */
-        Inference: {
+        InferResult: {
             /** @description Another backend than the first answered. */
             fallback_used: boolean;
             finish_reason: components["schemas"]["FinishReason"];
@@ -2380,7 +2376,7 @@ export interface components {
             provider: string;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
-            tokens: components["schemas"]["Tokens"];
+            tokens: components["schemas"]["TokenUsage"];
         };
         /** @description A direct inference completed. */
         InferenceCompletedPayload: {
@@ -2412,15 +2408,32 @@ export interface components {
              */
             thinking_tokens?: number;
             /** @description `first`: a direct inference has one pass. */
-            tier?: components["schemas"]["Pass"];
+            tier?: components["schemas"]["InferencePass"];
             /**
              * Format: int64
              * @description All of them, failed attempts included.
              */
             total_tokens?: number;
         };
+        /**
+         * @description Pass that answered: of the model asked first, or of the one asked where that is unsure.
+         * @enum {string}
+         */
+        InferencePass: "first" | "second";
+        /** @description A source was decoded. */
+        IngestReceivedPayload: {
+            /** Format: int64 */
+            decoded_frames?: number;
+            /** @description The request body. */
+            ingest: components["schemas"]["AnyObject"];
+            request_id: components["schemas"]["RequestId"];
+            /** Format: double */
+            sample_fps?: number;
+            sampling_policy?: components["schemas"]["Sampling"];
+            source_uri?: string;
+        };
         /** @description Result of an ingest. */
-        IngestAnswer: {
+        IngestResult: {
             /**
              * Format: int64
              * @description Frames decoded, measured and recorded.
@@ -2457,18 +2470,6 @@ export interface components {
              * @description Columns of the first picture.
              */
             width: number;
-        };
-        /** @description A source was decoded. */
-        IngestReceivedPayload: {
-            /** Format: int64 */
-            decoded_frames?: number;
-            /** @description The request body. */
-            ingest: components["schemas"]["AnyObject"];
-            request_id: components["schemas"]["RequestId"];
-            /** Format: double */
-            sample_fps?: number;
-            sampling_policy?: components["schemas"]["Sampling"];
-            source_uri?: string;
         };
         /** @description A source was accepted; nothing of it is decoded yet. */
         IngestStartedPayload: {
@@ -2520,7 +2521,7 @@ export interface components {
         };
         /** @description A job as lists and the run's record show it. */
         Job: {
-            ended_at: components["schemas"]["Time"] | null;
+            ended_at: components["schemas"]["Timestamp"] | null;
             /**
              * Format: int64
              * @description Time that is left at this rate; null where that is not known.
@@ -2546,12 +2547,12 @@ export interface components {
             kind: components["schemas"]["JobKind"];
             run_id: components["schemas"]["RunId"];
             /** @description Time at which it was requested. */
-            started_at: components["schemas"]["Time"];
+            started_at: components["schemas"]["Timestamp"];
             status: components["schemas"]["JobStatus"];
         };
         /** @description A job, and what came of it. */
-        JobFetched: {
-            ended_at: components["schemas"]["Time"] | null;
+        JobDetails: {
+            ended_at: components["schemas"]["Timestamp"] | null;
             /**
              * Format: int64
              * @description Time that is left at this rate; null where that is not known.
@@ -2577,7 +2578,7 @@ export interface components {
             kind: components["schemas"]["JobKind"];
             run_id: components["schemas"]["RunId"];
             /** @description Time at which it was requested. */
-            started_at: components["schemas"]["Time"];
+            started_at: components["schemas"]["Timestamp"];
             status: components["schemas"]["JobStatus"];
         } & {
             error: components["schemas"]["AnyObject"] | null;
@@ -2597,6 +2598,21 @@ export interface components {
             jobs: components["schemas"]["Job"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
+        };
+        /** @description Progress of a job. */
+        JobProgress: {
+            /** @description Progress of a reasoning, once models are asked; absent otherwise. */
+            chunks?: components["schemas"]["ChunkProgress"];
+            /**
+             * Format: int64
+             * @description Frames analysed so far.
+             */
+            frames: number;
+            /**
+             * Format: int64
+             * @description Presentation time of the last of them.
+             */
+            pts_ms: number;
         };
         /**
          * @description Status of a job.
@@ -2654,11 +2670,6 @@ export interface components {
             reason?: components["schemas"]["GateReason"];
             truncated?: boolean;
         };
-        /**
-         * @description Kind of an event.
-         * @enum {string}
-         */
-        Kind: "run_created" | "ingest_received" | "frames_decoded" | "marker_emitted" | "analysis_generated" | "semantic_chunk_inferred" | "semantic_chunk_generated" | "semantic_fallback_activated" | "inference_completed" | "run_completed" | "stop_requested" | "keepalive_refreshed" | "run_deleted" | "run_failed" | "run_expired" | "keyframe_stored" | "vlm" | "vlm_tiered" | "clip_vlm" | "clip_vlm_tiered" | "state_transition" | "loop_detected" | "token_budget_low" | "ingest_started" | "run_labelled" | "source_reconnected" | "activity_started" | "activity_ended";
         /** @description 1 to 128 bytes without control characters. */
         Label: string;
         /** @description A limit, inclusive at both ends. */
@@ -2689,15 +2700,20 @@ export interface components {
             used?: number;
         };
         /** @description The limits of a server. */
-        LimitsAnswer: {
+        Limits: {
             /** @description Limits by name: the field of a body as `route.field`, or a noun. */
             limits: {
                 [key: string]: components["schemas"]["Limit"];
             };
             request_id: components["schemas"]["RequestId"];
         };
+        /** @description Liveness of the server. */
+        Liveness: {
+            /** @description Always `ok`. */
+            status: string;
+        };
         /** @description Figures of the machine in a minute, of the work of all principals. */
-        MachinePoint: {
+        MachineMinute: {
             /**
              * Format: double
              * @description Share of all processors at work, other programs' work included; null where the system does not tell.
@@ -2793,7 +2809,134 @@ export interface components {
          * @enum {string}
          */
         MarkerState: "exact" | "provisional" | "finalized";
-        Match: {
+        /** @description A ticket for the media of a run. */
+        MediaTicket: {
+            expires_at: components["schemas"]["Timestamp"];
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
+            /** @description Ticket, as secret as a key for as long as it lasts. */
+            ticket: string;
+        };
+        /** @description A program that was not found. */
+        MissingTool: {
+            name: string;
+            /** @description Places in which it was looked for. */
+            searched: string;
+            /** @description The setting that says where it is. */
+            variable: string;
+        };
+        /** @description A model that a caller can name. */
+        Model: {
+            /**
+             * @description `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
+             *     `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
+             *     that may serve it list other models. `not_configured`: no backend serves models of its family.
+             */
+            availability: components["schemas"]["ModelAvailability"];
+            /**
+             * @description Less able models of its family, the most able first: for a caller to name instead. The service
+             *     itself asks other backends, never another model.
+             */
+            fallback_candidates: string[];
+            id: string;
+            /**
+             * @description Names of the backends that serve it, can be reached and have it, in the order in which they are
+             *     asked.
+             */
+            providers_available: string[];
+            tier: components["schemas"]["ModelTier"];
+        };
+        /**
+         * @description Availability of a model.
+         * @enum {string}
+         */
+        ModelAvailability: "ready" | "unreachable" | "name_not_served" | "not_configured";
+        /** @description Id of a model of `GET /v1/models`. */
+        ModelId: string;
+        /**
+         * @description Tier of a model, by the hardware that it needs.
+         * @enum {string}
+         */
+        ModelTier: "small" | "medium" | "cloud";
+        /** @description The models and what runs them. */
+        Models: {
+            decode: components["schemas"]["DecodeSupport"];
+            embedding: components["schemas"]["EmbeddingSupport"];
+            gate: components["schemas"]["GateSupport"];
+            models: components["schemas"]["Model"][];
+            /** @description Backends that are configured. */
+            providers: components["schemas"]["Provider"][];
+            request_id: components["schemas"]["RequestId"];
+        };
+        /**
+         * @description Origin of the findings to list.
+         * @enum {string}
+         */
+        OriginFilter: "gate" | "model" | "all";
+        /** @description 64 bits as 16 hexadecimal digits, or as an integer by callers that have one. */
+        PerceptualHash: string | number;
+        /** @description Prompt that models are given now. */
+        PromptApplied: {
+            /**
+             * Format: int64
+             * @description The first frame that it holds for.
+             */
+            applied_from_frame: number;
+            output_schema?: components["schemas"]["AnyObject"] | null;
+            prompt: string;
+        };
+        /** @description Prompt for models from now on. */
+        PromptUpdate: {
+            output_schema?: components["schemas"]["AnyObject"] | null;
+            /** @description 1 to 4096 bytes. */
+            prompt: string;
+        };
+        /** @description A backend that runs models. */
+        Provider: {
+            /**
+             * @description Model that it is asked for; null where it is configured for none of its own, and is asked
+             *     for those that requests name.
+             */
+            asked_for: string | null;
+            /** @description Failure of the last probe, or of the last question to it. */
+            last_error: string | null;
+            /**
+             * Format: int64
+             * @description Latency of the last probe; null when it was not answered.
+             */
+            latency_ms: number | null;
+            /** @description Models that it lists; null where it gave no list. */
+            lists: string[] | null;
+            name: string;
+            reachable: boolean;
+            /** @description `openai_compat` or `gemini`. */
+            type: string;
+        };
+        /**
+         * @description The program of a model backend.
+         * @enum {string}
+         */
+        ProviderKind: "vllm" | "sglang" | "gemini" | "mlx";
+        /** @description Configuration that a publisher may attach to its offer; other fields are refused. */
+        PublishConfig: {
+            /** @description True to take no notice of what moves outside of the zones. */
+            activity_zones_only?: boolean | null;
+            clip_mode?: components["schemas"]["ClipMode"] | null;
+            crop?: components["schemas"]["Crop"] | null;
+            gate?: components["schemas"]["GateOverrides"] | null;
+            index_name?: components["schemas"]["Label"] | null;
+            label?: components["schemas"]["Label"] | null;
+            /** @description Output tokens that descriptions may take in a second; no limit when missing. */
+            max_output_tokens_per_second?: number | null;
+            /** @description The model that describes; one of `GET /v1/models`, also by its makers' name. */
+            model?: string | null;
+            output_schema?: components["schemas"]["AnyObject"] | null;
+            /** @description Prompt about the pictures. */
+            prompt?: string | null;
+            /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+            zones?: components["schemas"]["Zone"][] | null;
+        };
+        QueryMatch: {
             /** @enum {string} */
             kind: "run_created";
             payload: components["schemas"]["RunCreatedPayload"] | components["schemas"]["SessionCreatedPayload"];
@@ -3214,188 +3357,29 @@ export interface components {
              */
             seq: number;
         };
-        /** @description A ticket for the media of a run. */
-        MediaTicket: {
-            expires_at: components["schemas"]["Time"];
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
-            /** @description Ticket, as secret as a key for as long as it lasts. */
-            ticket: string;
-        };
-        /** @description A program that was not found. */
-        MissingTool: {
-            name: string;
-            /** @description Places in which it was looked for. */
-            searched: string;
-            /** @description The setting that says where it is. */
-            variable: string;
-        };
-        /**
-         * @description Thoroughness that is asked of an analysis.
-         * @enum {string}
-         */
-        Mode: "balanced" | "detailed" | "efficiency" | "custom";
-        /** @description A model that a caller can name. */
-        Model: {
-            /**
-             * @description `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
-             *     `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
-             *     that may serve it list other models. `not_configured`: no backend serves models of its family.
-             */
-            availability: components["schemas"]["Availability"];
-            /**
-             * @description Less able models of its family, the most able first: for a caller to name instead. The service
-             *     itself asks other backends, never another model.
-             */
-            fallback_candidates: string[];
-            id: string;
-            /**
-             * @description Names of the backends that serve it, can be reached and have it, in the order in which they are
-             *     asked.
-             */
-            providers_available: string[];
-            tier: components["schemas"]["Tier"];
-        };
-        /** @description Id of a model of `GET /v1/models`. */
-        ModelId: string;
-        /** @description The models and what runs them. */
-        Models: {
-            decode: components["schemas"]["Decode"];
-            embedding: components["schemas"]["EmbeddingSupport"];
-            gate: components["schemas"]["GateSupport"];
-            models: components["schemas"]["Model"][];
-            /** @description Backends that are configured. */
-            providers: components["schemas"]["Provider"][];
-            request_id: components["schemas"]["RequestId"];
-        };
-        /** @description Figures of the caller's own work in a minute. */
-        OwnPoint: {
-            /**
-             * Format: int64
-             * @description Descriptions that models gave.
-             */
-            descriptions: number;
-            /**
-             * Format: int64
-             * @description Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
-             */
-            frames: number;
-            /**
-             * Format: int64
-             * @description Frames of these that the gate keeps.
-             */
-            kept: number;
-            /**
-             * Format: int64
-             * @description Requests refused to keep a limit.
-             */
-            refused: number;
-            /**
-             * Format: int64
-             * @description Tokens of the answers of models.
-             */
-            tokens: number;
-        };
-        /**
-         * @description Pass that answered: of the model asked first, or of the one asked where that is unsure.
-         * @enum {string}
-         */
-        Pass: "first" | "second";
-        /** @description A backend that does not decode, or does not measure, here. */
-        PassedOver: {
-            backend: string;
-            /** @description Reason for which it was passed over. */
-            reason: string;
-        };
-        /** @description 64 bits as 16 hexadecimal digits, or as an integer by callers that have one. */
-        PerceptualHash: string | number;
-        /** @description Progress of a job. */
-        Progress: {
-            /** @description Progress of a reasoning, once models are asked; absent otherwise. */
-            chunks?: components["schemas"]["ChunkProgress"];
-            /**
-             * Format: int64
-             * @description Frames analysed so far.
-             */
-            frames: number;
-            /**
-             * Format: int64
-             * @description Presentation time of the last of them.
-             */
-            pts_ms: number;
-        };
-        /** @description Prompt that models are given now. */
-        PromptApplied: {
-            /**
-             * Format: int64
-             * @description The first frame that it holds for.
-             */
-            applied_from_frame: number;
-            output_schema?: components["schemas"]["AnyObject"] | null;
-            prompt: string;
-        };
-        /** @description Prompt for models from now on. */
-        PromptUpdate: {
-            output_schema?: components["schemas"]["AnyObject"] | null;
-            /** @description 1 to 4096 bytes. */
-            prompt: string;
-        };
-        /** @description A backend that runs models. */
-        Provider: {
-            /**
-             * @description Model that it is asked for; null where it is configured for none of its own, and is asked
-             *     for those that requests name.
-             */
-            asked_for: string | null;
-            /** @description Failure of the last probe, or of the last question to it. */
-            last_error: string | null;
-            /**
-             * Format: int64
-             * @description Latency of the last probe; null when it was not answered.
-             */
-            latency_ms: number | null;
-            /** @description Models that it lists; null where it gave no list. */
-            lists: string[] | null;
-            name: string;
-            reachable: boolean;
-            /** @description `openai_compat` or `gemini`. */
-            type: string;
-        };
-        /**
-         * @description The program of a model backend.
-         * @enum {string}
-         */
-        ProviderKind: "vllm" | "sglang" | "gemini" | "mlx";
-        /** @description Events that were found, and the start of the next query. */
-        QueryAnswer: {
-            /** @description More can be read at once. */
-            has_more: boolean;
-            matches: components["schemas"]["Match"][];
-            /**
-             * Format: int64
-             * @description The `from_seq` of the next query.
-             */
-            next_from_seq: number;
-            query: components["schemas"]["QueryEcho"];
-            request_id: components["schemas"]["RequestId"];
-        };
-        /** @description The query, repeated. */
-        QueryEcho: {
-            /** Format: int64 */
-            from_seq: number;
-            kind: components["schemas"]["Kind"] | null;
-            run_id: components["schemas"]["RunId"];
-        };
         /** @description Events to look for. */
         QueryRequest: {
             /** @description The first event that may be in the answer; 0 when missing. */
             from_seq?: number | null;
-            kind?: components["schemas"]["Kind"] | null;
+            kind?: components["schemas"]["EventKind"] | null;
             /** @description Most events; 1000 when missing. */
             limit?: number | null;
             run_id: components["schemas"]["RunId"];
             /** @description Milliseconds to wait for a first event; 0 when missing. */
             wait_ms?: number | null;
+        };
+        /** @description Events that were found, and the start of the next query. */
+        QueryResult: {
+            /** @description More can be read at once. */
+            has_more: boolean;
+            matches: components["schemas"]["QueryMatch"][];
+            /**
+             * Format: int64
+             * @description The `from_seq` of the next query.
+             */
+            next_from_seq: number;
+            query: components["schemas"]["AppliedQuery"];
+            request_id: components["schemas"]["RequestId"];
         };
         /** @description Readiness of the server. */
         Readiness: {
@@ -3414,60 +3398,17 @@ export interface components {
             /** @description `ready` or `not_ready`. */
             status: string;
         };
-        /** @description Result of a reasoning. */
-        ReasonAnswer: {
-            /**
-             * Format: int64
-             * @description Frames decoded, measured and recorded.
-             */
-            decoded_frames: number;
-            /** @description `metadata` has an object a frame; false where `include_frame_metadata` is. */
-            frame_metadata_included: boolean;
-            /**
-             * Format: int64
-             * @description Frames analysed: so many `metadata` objects, unless they are left out.
-             */
-            generated: number;
-            /**
-             * Format: int64
-             * @description 95th percentile of the lag of chunks behind their media when they were answered: time spent
-             *     less media time, 0 where models are faster and without chunks.
-             */
-            lag_p95_ms: number;
-            /**
-             * Format: int64
-             * @description 99th percentile, likewise.
-             */
-            lag_p99_ms: number;
-            markers: components["schemas"]["Marker"][];
-            /** Format: int64 */
-            markers_emitted: number;
-            metadata: components["schemas"]["FrameMetadata"][];
-            /** @description The source is longer than `max_frames`, and what comes after them was not looked at. */
-            more_frames: boolean;
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
-            /**
-             * Format: double
-             * @description Analysed frames a second.
-             */
-            sample_fps: number | null;
-            semantic: components["schemas"]["Semantic"];
-            tokens: components["schemas"]["ReasonTokens"];
-            /** @description The source ended early or is damaged; absent when it did not. */
-            truncated?: boolean;
-        };
         /** @description Source to reason over, and options of the analysis and of the questions to models. */
         ReasonRequest: {
             /** @description True to take no notice of what moves outside of the zones. */
             activity_zones_only?: boolean | null;
             /** @description Analysed frames of a chunk; 30 when missing. */
             chunk_size?: number | null;
-            crop?: components["schemas"]["CropRequest"] | null;
+            crop?: components["schemas"]["Crop"] | null;
             /** @description The model that is asked about every chunk; `model` when missing. */
             first_pass_model?: string | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
-            gate?: components["schemas"]["GateRequest"] | null;
+            gate?: components["schemas"]["GateOverrides"] | null;
             /** @description The answer's `metadata` has an object a frame; true when missing, else it is empty. */
             include_frame_metadata?: boolean | null;
             index_name?: components["schemas"]["Label"] | null;
@@ -3475,7 +3416,7 @@ export interface components {
             marker_correction_window_frames?: number | null;
             /** @description Frames after which the work ends; 512 when missing. */
             max_frames?: number | null;
-            mode?: components["schemas"]["Mode"] | null;
+            mode?: components["schemas"]["AnalysisMode"] | null;
             /**
              * @description The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
              *     by its makers' name.
@@ -3523,7 +3464,50 @@ export interface components {
             /** @description Frames of a metadata window; 16 when missing. */
             window_size?: number | null;
             /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
-            zones?: components["schemas"]["ZoneRequest"][] | null;
+            zones?: components["schemas"]["Zone"][] | null;
+        };
+        /** @description Result of a reasoning. */
+        ReasonResult: {
+            /**
+             * Format: int64
+             * @description Frames decoded, measured and recorded.
+             */
+            decoded_frames: number;
+            /** @description `metadata` has an object a frame; false where `include_frame_metadata` is. */
+            frame_metadata_included: boolean;
+            /**
+             * Format: int64
+             * @description Frames analysed: so many `metadata` objects, unless they are left out.
+             */
+            generated: number;
+            /**
+             * Format: int64
+             * @description 95th percentile of the lag of chunks behind their media when they were answered: time spent
+             *     less media time, 0 where models are faster and without chunks.
+             */
+            lag_p95_ms: number;
+            /**
+             * Format: int64
+             * @description 99th percentile, likewise.
+             */
+            lag_p99_ms: number;
+            markers: components["schemas"]["Marker"][];
+            /** Format: int64 */
+            markers_emitted: number;
+            metadata: components["schemas"]["FrameMetadata"][];
+            /** @description The source is longer than `max_frames`, and what comes after them was not looked at. */
+            more_frames: boolean;
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
+            /**
+             * Format: double
+             * @description Analysed frames a second.
+             */
+            sample_fps: number | null;
+            semantic: components["schemas"]["SemanticResult"];
+            tokens: components["schemas"]["ReasonTokens"];
+            /** @description The source ended early or is damaged; absent when it did not. */
+            truncated?: boolean;
         };
         /** @description Cost of all answers of models together. */
         ReasonTokens: {
@@ -3578,7 +3562,7 @@ export interface components {
             source_frame_index: number | null;
         };
         /** @description Dead letters that are sent again. */
-        Redelivery: {
+        RedeliverResult: {
             /** @description Number of dead letters that are sent again. */
             queued: number;
             request_id: components["schemas"]["RequestId"];
@@ -3603,16 +3587,16 @@ export interface components {
         /** @description A run as lists show it. */
         Run: {
             active_job: components["schemas"]["Job"] | null;
-            created_at: components["schemas"]["Time"];
-            expires_at: components["schemas"]["Time"] | null;
+            created_at: components["schemas"]["Timestamp"];
+            expires_at: components["schemas"]["Timestamp"] | null;
             label: components["schemas"]["Label"] | null;
-            mode: components["schemas"]["Mode"];
+            mode: components["schemas"]["AnalysisMode"];
             /** @description The model that the run was made for, or else the last one that a reasoning asked. */
             model: string | null;
             /** @description Absent in lists. */
             request_id?: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
-            semantic: components["schemas"]["Semantic"] | null;
+            semantic: components["schemas"]["SemanticResult"] | null;
             session_id: components["schemas"]["SessionId"] | null;
             /** @description Kind of that source: `file`, `url`, `rtsp` or `whip`. */
             source: string | null;
@@ -3622,7 +3606,7 @@ export interface components {
             summary?: components["schemas"]["RunSummary"] | null;
             /** @description Metadata, not an authorization boundary. */
             tenant_id: string | null;
-            updated_at: components["schemas"]["Time"];
+            updated_at: components["schemas"]["Timestamp"];
             /**
              * @description Epoch milliseconds at which the first picture of each stream was taken, as its container
              *     says, or came, where it was live; null where that is unknown.
@@ -3647,7 +3631,7 @@ export interface components {
             /** @description Reason for which the service ended it itself: `idle`; absent otherwise. */
             reason?: string;
             request_id: components["schemas"]["RequestId"] | null;
-            semantic: components["schemas"]["Semantic"] | null;
+            semantic: components["schemas"]["SemanticResult"] | null;
             stream_id: components["schemas"]["Label"] | null;
         };
         /** @description Numbers of what a run has. */
@@ -3674,7 +3658,7 @@ export interface components {
         };
         /** @description A run that was just created. */
         RunCreated: {
-            mode: components["schemas"]["Mode"];
+            mode: components["schemas"]["AnalysisMode"];
             model?: components["schemas"]["ModelId"] | null;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
@@ -3682,7 +3666,7 @@ export interface components {
         };
         /** @description A run was created through the API. */
         RunCreatedPayload: {
-            mode: components["schemas"]["Mode"];
+            mode: components["schemas"]["AnalysisMode"];
             model: string | null;
             /** @description Name of the owner's key, never the key. */
             principal_key: string;
@@ -3718,8 +3702,26 @@ export interface components {
             reason: string;
             request_id?: components["schemas"]["RequestId"];
         };
+        /** @description Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other. */
+        RunHistogram: {
+            /** @description Suspected artifacts among the kept frames. */
+            artifacts: number[];
+            /** @description Scene cuts among the kept frames. */
+            cuts: number[];
+            /** @description Descriptions of what lies in it in which a model named an object. */
+            descriptions: number[];
+            /** @description Frames that the gate keeps. */
+            kept: number[];
+            /** @description Mean brightness; null where no measured frame lies. */
+            luma_mean: (components["schemas"]["Fraction"] | null)[];
+        };
         /** @description Id of a run. */
         RunId: string;
+        /**
+         * @description A further part of the record of a run.
+         * @enum {string}
+         */
+        RunInclude: "summary";
         /** @description Answers of models about a run. */
         RunInteractions: {
             /** @description Number of `interactions` in this answer. */
@@ -3745,29 +3747,11 @@ export interface components {
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
-        /**
-         * @description A further part of the record of a run.
-         * @enum {string}
-         */
-        RunPart: "summary";
         /** @description Properties of the run to create. */
         RunRequest: {
             label?: components["schemas"]["Label"] | null;
-            mode?: components["schemas"]["Mode"] | null;
+            mode?: components["schemas"]["AnalysisMode"] | null;
             model?: components["schemas"]["ModelId"] | null;
-        };
-        /** @description Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other. */
-        RunShape: {
-            /** @description Suspected artifacts among the kept frames. */
-            artifacts: number[];
-            /** @description Scene cuts among the kept frames. */
-            cuts: number[];
-            /** @description Descriptions of what lies in it in which a model named an object. */
-            descriptions: number[];
-            /** @description Frames that the gate keeps. */
-            kept: number[];
-            /** @description Mean brightness; null where no measured frame lies. */
-            luma_mean: (components["schemas"]["Fraction"] | null)[];
         };
         /** @description Recorded signals of a run; either `signals` or `buckets` is an array, the other is null. */
         RunSignals: {
@@ -3785,19 +3769,19 @@ export interface components {
             stream_id: components["schemas"]["Label"] | null;
             thresholds: components["schemas"]["GateThresholds"];
         };
-        /** @description State of a run. */
-        RunStanding: {
-            /** @description Progress of the ingest, the reasoning or the live video under way. */
-            progress?: components["schemas"]["Progress"];
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"];
-            state: components["schemas"]["RunState"];
-        };
         /**
          * @description State of a run.
          * @enum {string}
          */
         RunState: "pending" | "processing" | "completed" | "failed" | "cancelled" | "expired";
+        /** @description State of a run. */
+        RunStatus: {
+            /** @description Progress of the ingest, the reasoning or the live video under way. */
+            progress?: components["schemas"]["JobProgress"];
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"];
+            state: components["schemas"]["RunState"];
+        };
         /** @description A run in short. */
         RunSummary: {
             counts: components["schemas"]["RunCounts"];
@@ -3810,7 +3794,7 @@ export interface components {
              * @description Media time from the first frame to the last; null where none is measured.
              */
             length_ms: number | null;
-            shape: components["schemas"]["RunShape"];
+            shape: components["schemas"]["RunHistogram"];
             /**
              * Format: double
              * @description Null while the source has not told it.
@@ -3836,10 +3820,39 @@ export interface components {
          * @enum {string}
          */
         Sampling: "source_fps_adaptive" | "fixed";
+        /** @description A description that has the query in it. */
+        SearchHit: {
+            /** @description Text that was searched, at most 4096 bytes of it. */
+            description: string;
+            /** @description True where there is more of it; absent otherwise. */
+            description_truncated?: boolean;
+            index_name?: components["schemas"]["Label"] | null;
+            kind: components["schemas"]["EventKind"];
+            /**
+             * Format: int64
+             * @description Media time, ms; null where the event has none.
+             */
+            pts_ms: number | null;
+            run_id: components["schemas"]["RunId"];
+            /**
+             * Format: int64
+             * @description Its event.
+             */
+            seq: number;
+            /** @description The match and at most 80 bytes before and after it, as they were written. */
+            snippet: string;
+        };
+        /** @description Query and scope of a search. */
+        SearchRequest: {
+            /** @description Most hits; 50 when missing. */
+            limit?: number | null;
+            query: components["schemas"]["SearchText"];
+            run_id?: components["schemas"]["RunId"] | null;
+        };
         /** @description Result of a search. */
-        SearchAnswer: {
+        SearchResult: {
             /** @description The first of them, by `seq`. */
-            hits: components["schemas"]["HitRecord"][];
+            hits: components["schemas"]["SearchHit"][];
             /** @description The request. */
             request_id: components["schemas"]["RequestId"];
             /**
@@ -3853,17 +3866,16 @@ export interface components {
              */
             total_hits: number;
         };
-        /** @description Query and scope of a search. */
-        SearchRequest: {
-            /** @description Most hits; 50 when missing. */
-            limit?: number | null;
-            query: components["schemas"]["SearchText"];
-            run_id?: components["schemas"]["RunId"] | null;
-        };
         /** @description 1 to 1024 bytes without the white space around it. */
         SearchText: string;
+        /** @description The semantic path fell back. */
+        SemanticFallbackPayload: {
+            reason: string;
+            request_id: components["schemas"]["RequestId"];
+            stream_id: components["schemas"]["Label"];
+        };
         /** @description Outcome of asking models about the chunks of a source. */
-        Semantic: {
+        SemanticResult: {
             /**
              * Format: int64
              * @description Chunks that models were asked about, or that repeat the answer to another.
@@ -3883,12 +3895,6 @@ export interface components {
             fallback_used: boolean;
             /** @description False where there was no prompt, and no model was to be asked. */
             requested: boolean;
-        };
-        /** @description The semantic path fell back. */
-        SemanticFallbackPayload: {
-            reason: string;
-            request_id: components["schemas"]["RequestId"];
-            stream_id: components["schemas"]["Label"];
         };
         /** @description A run was created by a live session. */
         SessionCreatedPayload: {
@@ -3967,14 +3973,14 @@ export interface components {
              * @description `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
              *     `silent`: no packet for 5 s, or none yet.
              */
-            word: components["schemas"]["HealthWord"];
+            word: components["schemas"]["HealthStatus"];
         };
         /** @description Id of a live session. */
         SessionId: string;
         /** @description SHA-256 in hexadecimal. */
         Sha256: string;
         /** @description The signals of a decoded frame. */
-        SignalRecord: {
+        SignalSample: {
             /** @description Box around them; absent where none changed. */
             activity_region?: components["schemas"]["Region"];
             /** @description Share of the picture's cells that changed within a fifth of a second; absent from older recordings. */
@@ -4000,6 +4006,12 @@ export interface components {
             max: components["schemas"]["Fraction"];
             mean: components["schemas"]["Fraction"];
             min: components["schemas"]["Fraction"];
+        };
+        /** @description A backend that does not decode, or does not measure, here. */
+        SkippedBackend: {
+            backend: string;
+            /** @description Reason for which it was passed over. */
+            reason: string;
         };
         /** @description A live source that was lost is there again. */
         SourceReconnectedPayload: {
@@ -4029,17 +4041,17 @@ export interface components {
             stream_id: components["schemas"]["Label"];
         };
         /** @description The last minutes of a server. */
-        StatsAnswer: {
+        Stats: {
             /** @description The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long. */
-            points: components["schemas"]["StatsPoint"][];
+            points: components["schemas"]["StatsMinute"][];
             request_id: components["schemas"]["RequestId"];
         };
         /** @description A minute. */
-        StatsPoint: {
+        StatsMinute: {
             /** @description End of the minute; of the one under way, now. */
-            at: components["schemas"]["Time"];
-            machine: components["schemas"]["MachinePoint"];
-            own: components["schemas"]["OwnPoint"];
+            at: components["schemas"]["Timestamp"];
+            machine: components["schemas"]["MachineMinute"];
+            own: components["schemas"]["CallerMinute"];
             /**
              * Format: double
              * @description Length of the minute; of the one under way, so far.
@@ -4051,15 +4063,10 @@ export interface components {
         /** @description At most 128 bytes without control characters. */
         Tenant: string;
         /**
-         * @description Tier of a model, by the hardware that it needs.
-         * @enum {string}
-         */
-        Tier: "small" | "medium" | "cloud";
-        /**
          * Format: date-time
          * @description Wall-clock time in UTC.
          */
-        Time: string;
+        Timestamp: string;
         /** @description Nine tenths of the owner's tokens of the day are spent or set aside for requests under way. */
         TokenBudgetLowPayload: {
             /** @description The day (UTC), such as `2026-01-31`. */
@@ -4073,7 +4080,7 @@ export interface components {
             used_tokens: number;
         };
         /** @description Tokens spent, failed attempts included. */
-        Tokens: {
+        TokenUsage: {
             /** Format: int64 */
             completion_tokens: number;
             /** Format: int64 */
@@ -4087,7 +4094,7 @@ export interface components {
             total_tokens: number;
         };
         /** @description An uploaded file. */
-        Upload: {
+        UploadResult: {
             /** Format: int64 */
             bytes: number;
             /** @description Its name under `/v1/files/`. */
@@ -4097,16 +4104,9 @@ export interface components {
             media_type: string;
             sha256: components["schemas"]["Sha256"];
         };
-        /** @description Id of an analysis, or `all` of them. */
-        WantedAnalysis: string;
-        /**
-         * @description Origin of the findings to list.
-         * @enum {string}
-         */
-        WantedOrigin: "gate" | "model" | "all";
         /** @description A webhook. */
         Webhook: {
-            created_at: components["schemas"]["Time"];
+            created_at: components["schemas"]["Timestamp"];
             /** @description Events that the target never took and that can be looked at. */
             dead_letters: number;
             /**
@@ -4115,7 +4115,7 @@ export interface components {
              */
             dead_letters_dropped: number;
             description: string | null;
-            kinds: components["schemas"]["Kind"][] | null;
+            kinds: components["schemas"]["EventKind"][] | null;
             last_error: components["schemas"]["DeliveryError"] | null;
             status: components["schemas"]["WebhookStatus"];
             url: string;
@@ -4123,14 +4123,20 @@ export interface components {
         };
         /** @description A webhook that was just made. */
         WebhookCreated: {
-            created_at: components["schemas"]["Time"];
+            created_at: components["schemas"]["Timestamp"];
             description: string | null;
-            kinds: components["schemas"]["Kind"][] | null;
+            kinds: components["schemas"]["EventKind"][] | null;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
             /** @description Secret that signs messages; not shown again. */
             secret: string;
             url: string;
+            webhook_id: components["schemas"]["WebhookId"];
+        };
+        /** @description A webhook that is no more. */
+        WebhookDeleted: {
+            request_id: components["schemas"]["RequestId"];
+            run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
         /** @description Id of a webhook. */
@@ -4141,18 +4147,12 @@ export interface components {
             run_id: components["schemas"]["RunId"] | null;
             webhooks: components["schemas"]["Webhook"][];
         };
-        /** @description A webhook that is no more. */
-        WebhookRemoved: {
-            request_id: components["schemas"]["RequestId"];
-            run_id: components["schemas"]["RunId"] | null;
-            webhook_id: components["schemas"]["WebhookId"];
-        };
         /** @description Target of a run's events. */
         WebhookRequest: {
             /** @description Note of the owner. */
             description?: string | null;
             /** @description The kinds of events that are sent; every one when missing. */
-            kinds?: components["schemas"]["Kind"][] | null;
+            kinds?: components["schemas"]["EventKind"][] | null;
             /** @description Secret that signs messages, `whsec_` and base64; made by the server when missing. */
             secret?: string | null;
             /** @description An `https` URL of a public host, without user and password. */
@@ -4164,7 +4164,7 @@ export interface components {
          */
         WebhookStatus: "active" | "failing" | "disabled" | "finished";
         /** @description Part of the picture that is watched; other fields are refused. */
-        ZoneRequest: {
+        Zone: {
             /** @description Name in events, without control characters; no two zones share one. */
             name: string;
             /**
@@ -4183,7 +4183,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description The origin may not read answers */
@@ -4194,7 +4194,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description A failure of the server; what is known of it is in its log */
@@ -4205,7 +4205,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description Fields that cannot be accepted; `details` names each */
@@ -4216,7 +4216,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description The request is not what HTTP or JSON allows */
@@ -4238,7 +4238,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description A condition of the request does not hold */
@@ -4273,7 +4273,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description The body is larger than the route takes; a JSON body is at most 2097152 bytes */
@@ -4295,7 +4295,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description The server cannot take this work now */
@@ -4308,7 +4308,7 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Error"];
+                "application/json": components["schemas"]["ErrorResponse"];
             };
         };
         /** @description The body is compressed or not of the type that the route takes */
@@ -4330,58 +4330,59 @@ export interface components {
 }
 export type ActivityEndedPayload = components['schemas']['ActivityEndedPayload'];
 export type ActivityStartedPayload = components['schemas']['ActivityStartedPayload'];
-export type Alive = components['schemas']['Alive'];
+export type AnalysisFilter = components['schemas']['AnalysisFilter'];
 export type AnalysisGeneratedPayload = components['schemas']['AnalysisGeneratedPayload'];
 export type AnalysisId = components['schemas']['AnalysisId'];
-export type AnalyzeAnswer = components['schemas']['AnalyzeAnswer'];
+export type AnalysisMode = components['schemas']['AnalysisMode'];
 export type AnalyzeRequest = components['schemas']['AnalyzeRequest'];
+export type AnalyzeResult = components['schemas']['AnalyzeResult'];
 export type AnyObject = components['schemas']['AnyObject'];
 export type AnyValue = components['schemas']['AnyValue'];
-export type AttachConfig = components['schemas']['AttachConfig'];
-export type Availability = components['schemas']['Availability'];
-export type BatchAnswer = components['schemas']['BatchAnswer'];
+export type AppliedQuery = components['schemas']['AppliedQuery'];
 export type BatchItem = components['schemas']['BatchItem'];
 export type BatchRequest = components['schemas']['BatchRequest'];
+export type BatchResult = components['schemas']['BatchResult'];
 export type Bytes = components['schemas']['Bytes'];
-export type Check = components['schemas']['Check'];
+export type CallerMinute = components['schemas']['CallerMinute'];
 export type CheckStatus = components['schemas']['CheckStatus'];
 export type ChunkGeneratedPayload = components['schemas']['ChunkGeneratedPayload'];
 export type ChunkInferredPayload = components['schemas']['ChunkInferredPayload'];
 export type ChunkProgress = components['schemas']['ChunkProgress'];
 export type ClipMode = components['schemas']['ClipMode'];
 export type CodecSupport = components['schemas']['CodecSupport'];
-export type CropRequest = components['schemas']['CropRequest'];
+export type Crop = components['schemas']['Crop'];
 export type Cursor = components['schemas']['Cursor'];
 export type DeadLetter = components['schemas']['DeadLetter'];
 export type DeadLetterList = components['schemas']['DeadLetterList'];
-export type Decode = components['schemas']['Decode'];
+export type DecodeSupport = components['schemas']['DecodeSupport'];
 export type DeliveryError = components['schemas']['DeliveryError'];
-export type DetailRecord = components['schemas']['DetailRecord'];
-export type Diagnosis = components['schemas']['Diagnosis'];
-export type DryRun = components['schemas']['DryRun'];
+export type DoctorCheck = components['schemas']['DoctorCheck'];
+export type DoctorReport = components['schemas']['DoctorReport'];
 export type EmbeddingSupport = components['schemas']['EmbeddingSupport'];
 export type Episode = components['schemas']['Episode'];
-export type Error = components['schemas']['Error'];
 export type ErrorBody = components['schemas']['ErrorBody'];
+export type ErrorDetail = components['schemas']['ErrorDetail'];
+export type ErrorResponse = components['schemas']['ErrorResponse'];
 export type Event = components['schemas']['Event'];
+export type EventKind = components['schemas']['EventKind'];
 export type Feedback = components['schemas']['Feedback'];
+export type FeedbackCreated = components['schemas']['FeedbackCreated'];
 export type FeedbackId = components['schemas']['FeedbackId'];
 export type FeedbackPage = components['schemas']['FeedbackPage'];
 export type FeedbackRequest = components['schemas']['FeedbackRequest'];
-export type FeedbackSubmitted = components['schemas']['FeedbackSubmitted'];
 export type File = components['schemas']['File'];
 export type FileCursor = components['schemas']['FileCursor'];
+export type FileDeleted = components['schemas']['FileDeleted'];
 export type FileName = components['schemas']['FileName'];
 export type FilePage = components['schemas']['FilePage'];
-export type FileRemoved = components['schemas']['FileRemoved'];
 export type FindingPayload = components['schemas']['FindingPayload'];
 export type FinishReason = components['schemas']['FinishReason'];
 export type Fps = components['schemas']['Fps'];
 export type Fraction = components['schemas']['Fraction'];
 export type FrameAnnotations = components['schemas']['FrameAnnotations'];
-export type FrameAnswer = components['schemas']['FrameAnswer'];
 export type FrameBucket = components['schemas']['FrameBucket'];
 export type FrameCoordinates = components['schemas']['FrameCoordinates'];
+export type FrameExplanation = components['schemas']['FrameExplanation'];
 export type FrameFallback = components['schemas']['FrameFallback'];
 export type FrameFinding = components['schemas']['FrameFinding'];
 export type FrameFinish = components['schemas']['FrameFinish'];
@@ -4394,70 +4395,70 @@ export type FrameSize = components['schemas']['FrameSize'];
 export type FrameTrace = components['schemas']['FrameTrace'];
 export type FrameWindow = components['schemas']['FrameWindow'];
 export type FramesDecodedPayload = components['schemas']['FramesDecodedPayload'];
-export type GateDecisions = components['schemas']['GateDecisions'];
+export type GateDecision = components['schemas']['GateDecision'];
+export type GateDecisionCounts = components['schemas']['GateDecisionCounts'];
 export type GateDifference = components['schemas']['GateDifference'];
+export type GateDryRun = components['schemas']['GateDryRun'];
+export type GateOverrides = components['schemas']['GateOverrides'];
 export type GateReason = components['schemas']['GateReason'];
-export type GateRequest = components['schemas']['GateRequest'];
 export type GateSupport = components['schemas']['GateSupport'];
 export type GateThresholds = components['schemas']['GateThresholds'];
-export type GateVerdict = components['schemas']['GateVerdict'];
-export type HealthWord = components['schemas']['HealthWord'];
-export type HitRecord = components['schemas']['HitRecord'];
+export type HealthStatus = components['schemas']['HealthStatus'];
 export type ImageRequest = components['schemas']['ImageRequest'];
 export type InferRequest = components['schemas']['InferRequest'];
-export type Inference = components['schemas']['Inference'];
+export type InferResult = components['schemas']['InferResult'];
 export type InferenceCompletedPayload = components['schemas']['InferenceCompletedPayload'];
-export type IngestAnswer = components['schemas']['IngestAnswer'];
+export type InferencePass = components['schemas']['InferencePass'];
 export type IngestReceivedPayload = components['schemas']['IngestReceivedPayload'];
+export type IngestResult = components['schemas']['IngestResult'];
 export type IngestStartedPayload = components['schemas']['IngestStartedPayload'];
 export type Int64 = components['schemas']['Int64'];
 export type Interaction = components['schemas']['Interaction'];
 export type Job = components['schemas']['Job'];
-export type JobFetched = components['schemas']['JobFetched'];
+export type JobDetails = components['schemas']['JobDetails'];
 export type JobId = components['schemas']['JobId'];
 export type JobKind = components['schemas']['JobKind'];
 export type JobList = components['schemas']['JobList'];
+export type JobProgress = components['schemas']['JobProgress'];
 export type JobStatus = components['schemas']['JobStatus'];
 export type Jpeg = components['schemas']['Jpeg'];
 export type Keyframe = components['schemas']['Keyframe'];
 export type KeyframeRef = components['schemas']['KeyframeRef'];
 export type KeyframeStoredPayload = components['schemas']['KeyframeStoredPayload'];
-export type Kind = components['schemas']['Kind'];
 export type Label = components['schemas']['Label'];
 export type Limit = components['schemas']['Limit'];
-export type LimitsAnswer = components['schemas']['LimitsAnswer'];
-export type MachinePoint = components['schemas']['MachinePoint'];
+export type Limits = components['schemas']['Limits'];
+export type Liveness = components['schemas']['Liveness'];
+export type MachineMinute = components['schemas']['MachineMinute'];
 export type Marker = components['schemas']['Marker'];
 export type MarkerCursor = components['schemas']['MarkerCursor'];
 export type MarkerId = components['schemas']['MarkerId'];
 export type MarkerSource = components['schemas']['MarkerSource'];
 export type MarkerState = components['schemas']['MarkerState'];
-export type Match = components['schemas']['Match'];
 export type MediaTicket = components['schemas']['MediaTicket'];
 export type MissingTool = components['schemas']['MissingTool'];
-export type Mode = components['schemas']['Mode'];
 export type Model = components['schemas']['Model'];
+export type ModelAvailability = components['schemas']['ModelAvailability'];
 export type ModelId = components['schemas']['ModelId'];
+export type ModelTier = components['schemas']['ModelTier'];
 export type Models = components['schemas']['Models'];
-export type OwnPoint = components['schemas']['OwnPoint'];
-export type Pass = components['schemas']['Pass'];
-export type PassedOver = components['schemas']['PassedOver'];
+export type OriginFilter = components['schemas']['OriginFilter'];
 export type PerceptualHash = components['schemas']['PerceptualHash'];
-export type Progress = components['schemas']['Progress'];
 export type PromptApplied = components['schemas']['PromptApplied'];
 export type PromptUpdate = components['schemas']['PromptUpdate'];
 export type Provider = components['schemas']['Provider'];
 export type ProviderKind = components['schemas']['ProviderKind'];
-export type QueryAnswer = components['schemas']['QueryAnswer'];
-export type QueryEcho = components['schemas']['QueryEcho'];
+export type PublishConfig = components['schemas']['PublishConfig'];
+export type QueryMatch = components['schemas']['QueryMatch'];
 export type QueryRequest = components['schemas']['QueryRequest'];
+export type QueryResult = components['schemas']['QueryResult'];
 export type Readiness = components['schemas']['Readiness'];
-export type ReasonAnswer = components['schemas']['ReasonAnswer'];
 export type ReasonRequest = components['schemas']['ReasonRequest'];
+export type ReasonResult = components['schemas']['ReasonResult'];
 export type ReasonTokens = components['schemas']['ReasonTokens'];
 export type RecordedEpisode = components['schemas']['RecordedEpisode'];
 export type RecordedFrame = components['schemas']['RecordedFrame'];
-export type Redelivery = components['schemas']['Redelivery'];
+export type RedeliverResult = components['schemas']['RedeliverResult'];
 export type Region = components['schemas']['Region'];
 export type RequestId = components['schemas']['RequestId'];
 export type RequestedPayload = components['schemas']['RequestedPayload'];
@@ -4473,51 +4474,50 @@ export type RunEnded = components['schemas']['RunEnded'];
 export type RunEvents = components['schemas']['RunEvents'];
 export type RunExpiredPayload = components['schemas']['RunExpiredPayload'];
 export type RunFailedPayload = components['schemas']['RunFailedPayload'];
+export type RunHistogram = components['schemas']['RunHistogram'];
 export type RunId = components['schemas']['RunId'];
+export type RunInclude = components['schemas']['RunInclude'];
 export type RunInteractions = components['schemas']['RunInteractions'];
 export type RunKeyframes = components['schemas']['RunKeyframes'];
 export type RunLabelledPayload = components['schemas']['RunLabelledPayload'];
 export type RunMarkers = components['schemas']['RunMarkers'];
-export type RunPart = components['schemas']['RunPart'];
 export type RunRequest = components['schemas']['RunRequest'];
-export type RunShape = components['schemas']['RunShape'];
 export type RunSignals = components['schemas']['RunSignals'];
-export type RunStanding = components['schemas']['RunStanding'];
 export type RunState = components['schemas']['RunState'];
+export type RunStatus = components['schemas']['RunStatus'];
 export type RunSummary = components['schemas']['RunSummary'];
 export type RunUpdate = components['schemas']['RunUpdate'];
 export type Sampling = components['schemas']['Sampling'];
-export type SearchAnswer = components['schemas']['SearchAnswer'];
+export type SearchHit = components['schemas']['SearchHit'];
 export type SearchRequest = components['schemas']['SearchRequest'];
+export type SearchResult = components['schemas']['SearchResult'];
 export type SearchText = components['schemas']['SearchText'];
-export type Semantic = components['schemas']['Semantic'];
 export type SemanticFallbackPayload = components['schemas']['SemanticFallbackPayload'];
+export type SemanticResult = components['schemas']['SemanticResult'];
 export type SessionCreatedPayload = components['schemas']['SessionCreatedPayload'];
 export type SessionHealth = components['schemas']['SessionHealth'];
 export type SessionId = components['schemas']['SessionId'];
 export type Sha256 = components['schemas']['Sha256'];
-export type SignalRecord = components['schemas']['SignalRecord'];
+export type SignalSample = components['schemas']['SignalSample'];
 export type SignalSpread = components['schemas']['SignalSpread'];
+export type SkippedBackend = components['schemas']['SkippedBackend'];
 export type SourceReconnectedPayload = components['schemas']['SourceReconnectedPayload'];
-export type StatsAnswer = components['schemas']['StatsAnswer'];
-export type StatsPoint = components['schemas']['StatsPoint'];
+export type Stats = components['schemas']['Stats'];
+export type StatsMinute = components['schemas']['StatsMinute'];
 export type Temperature = components['schemas']['Temperature'];
 export type Tenant = components['schemas']['Tenant'];
-export type Tier = components['schemas']['Tier'];
-export type Time = components['schemas']['Time'];
+export type Timestamp = components['schemas']['Timestamp'];
 export type TokenBudgetLowPayload = components['schemas']['TokenBudgetLowPayload'];
-export type Tokens = components['schemas']['Tokens'];
-export type Upload = components['schemas']['Upload'];
-export type WantedAnalysis = components['schemas']['WantedAnalysis'];
-export type WantedOrigin = components['schemas']['WantedOrigin'];
+export type TokenUsage = components['schemas']['TokenUsage'];
+export type UploadResult = components['schemas']['UploadResult'];
 export type Webhook = components['schemas']['Webhook'];
 export type WebhookCreated = components['schemas']['WebhookCreated'];
+export type WebhookDeleted = components['schemas']['WebhookDeleted'];
 export type WebhookId = components['schemas']['WebhookId'];
 export type WebhookList = components['schemas']['WebhookList'];
-export type WebhookRemoved = components['schemas']['WebhookRemoved'];
 export type WebhookRequest = components['schemas']['WebhookRequest'];
 export type WebhookStatus = components['schemas']['WebhookStatus'];
-export type ZoneRequest = components['schemas']['ZoneRequest'];
+export type Zone = components['schemas']['Zone'];
 export type ResponseConflict = components['responses']['Conflict'];
 export type ResponseForbidden = components['responses']['Forbidden'];
 export type ResponseInternal = components['responses']['Internal'];
@@ -4553,7 +4553,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Diagnosis"];
+                    "application/json": components["schemas"]["DoctorReport"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -4569,7 +4569,7 @@ export interface operations {
                 /** @description The stream begins after this event; the header `Last-Event-ID` wins over it. */
                 after?: number;
                 /** @description Only events of this kind. */
-                kind?: components["schemas"]["Kind"];
+                kind?: components["schemas"]["EventKind"];
                 /** @description Only events whose payload has this `index_name`. */
                 index?: components["schemas"]["Label"];
             };
@@ -4850,7 +4850,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FileRemoved"];
+                    "application/json": components["schemas"]["FileDeleted"];
                 };
             };
             /** @description The request is not what HTTP or JSON allows */
@@ -4949,7 +4949,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Alive"];
+                    "application/json": components["schemas"]["Liveness"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -4987,7 +4987,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Inference"];
+                    "application/json": components["schemas"]["InferResult"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5032,7 +5032,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BatchAnswer"];
+                    "application/json": components["schemas"]["BatchResult"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5066,7 +5066,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LimitsAnswer"];
+                    "application/json": components["schemas"]["Limits"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5187,7 +5187,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["QueryAnswer"];
+                    "application/json": components["schemas"]["QueryResult"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5250,7 +5250,7 @@ export interface operations {
                 /** @description Only runs in this state. */
                 status?: components["schemas"]["RunState"];
                 /** @description Part to add to each record. */
-                include?: components["schemas"]["RunPart"];
+                include?: components["schemas"]["RunInclude"];
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
                 /** @description Start of the page, as the `Link` header of the page before says. */
@@ -5525,7 +5525,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AnalyzeAnswer"];
+                    "application/json": components["schemas"]["AnalyzeResult"];
                 };
             };
             /** @description Accepted, where `Prefer: respond-async` asks for that */
@@ -5540,7 +5540,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobFetched"];
+                    "application/json": components["schemas"]["JobDetails"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5606,7 +5606,7 @@ export interface operations {
                 /** @description The first that may be in the answer; a cursor wins over it. */
                 from_seq?: number;
                 /** @description Only events of this kind. */
-                kind?: components["schemas"]["Kind"];
+                kind?: components["schemas"]["EventKind"];
                 /** @description Only events whose payload has this `index_name`. */
                 index?: components["schemas"]["Label"];
                 /** @description Most items of the page; the list is whole when missing. */
@@ -5654,7 +5654,7 @@ export interface operations {
                 /** @description The stream begins after this event; the header `Last-Event-ID` wins over it. */
                 after?: number;
                 /** @description Only events of this kind. */
-                kind?: components["schemas"]["Kind"];
+                kind?: components["schemas"]["EventKind"];
                 /** @description Only events whose payload has this `index_name`. */
                 index?: components["schemas"]["Label"];
             };
@@ -5728,7 +5728,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FeedbackSubmitted"];
+                    "application/json": components["schemas"]["FeedbackCreated"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5805,7 +5805,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FrameAnswer"];
+                    "application/json": components["schemas"]["FrameExplanation"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -5882,7 +5882,7 @@ export interface operations {
                     /** @description True to take no notice of what moves outside of the zones. */
                     activity_zones_only?: boolean | null;
                     fixed_fps?: components["schemas"]["Fps"] | null;
-                    gate?: components["schemas"]["GateRequest"] | null;
+                    gate?: components["schemas"]["GateOverrides"] | null;
                     /** @description Frames after which the ingest ends; 512 when missing. */
                     max_frames?: number | null;
                     sample_fps?: components["schemas"]["Fps"] | null;
@@ -5897,7 +5897,7 @@ export interface operations {
                     source_uri: string;
                     stream_id?: components["schemas"]["Label"] | null;
                     /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
-                    zones?: components["schemas"]["ZoneRequest"][] | null;
+                    zones?: components["schemas"]["Zone"][] | null;
                 };
             };
         };
@@ -5910,7 +5910,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IngestAnswer"];
+                    "application/json": components["schemas"]["IngestResult"];
                 };
             };
             /** @description Accepted, where `Prefer: respond-async` asks for that */
@@ -5925,7 +5925,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobFetched"];
+                    "application/json": components["schemas"]["JobDetails"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6047,7 +6047,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobFetched"];
+                    "application/json": components["schemas"]["JobDetails"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6084,7 +6084,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobFetched"];
+                    "application/json": components["schemas"]["JobDetails"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6119,7 +6119,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunStanding"];
+                    "application/json": components["schemas"]["RunStatus"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6242,12 +6242,12 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only those of this analysis; those of the newest of each stream when missing. */
-                analysis_id?: components["schemas"]["WantedAnalysis"];
+                analysis_id?: components["schemas"]["AnalysisFilter"];
                 /**
                  * @description Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
                  *     came to, where a model's word goes before the gate's.
                  */
-                origin?: components["schemas"]["WantedOrigin"];
+                origin?: components["schemas"]["OriginFilter"];
                 status?: components["schemas"]["MarkerState"];
                 /** @description Exactly this event type. */
                 event_type?: string;
@@ -6367,7 +6367,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ReasonAnswer"];
+                    "application/json": components["schemas"]["ReasonResult"];
                 };
             };
             /** @description Accepted, where `Prefer: respond-async` asks for that */
@@ -6382,7 +6382,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobFetched"];
+                    "application/json": components["schemas"]["JobDetails"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6547,7 +6547,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunStanding"];
+                    "application/json": components["schemas"]["RunStatus"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6695,7 +6695,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookRemoved"];
+                    "application/json": components["schemas"]["WebhookDeleted"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6769,7 +6769,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Redelivery"];
+                    "application/json": components["schemas"]["RedeliverResult"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6805,7 +6805,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SearchAnswer"];
+                    "application/json": components["schemas"]["SearchResult"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6842,7 +6842,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StatsAnswer"];
+                    "application/json": components["schemas"]["Stats"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -6856,7 +6856,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Base64url, without padding, of a JSON object (`AttachConfig`) */
+                /** @description Base64url, without padding, of a JSON object (`PublishConfig`) */
                 "x-attach-config"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
                 "x-tenant-id"?: string;
@@ -7459,7 +7459,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Upload"];
+                    "application/json": components["schemas"]["UploadResult"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -7564,7 +7564,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookRemoved"];
+                    "application/json": components["schemas"]["WebhookDeleted"];
                 };
             };
             400: components["responses"]["Malformed"];
@@ -7634,7 +7634,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Redelivery"];
+                    "application/json": components["schemas"]["RedeliverResult"];
                 };
             };
             400: components["responses"]["Malformed"];

@@ -29,7 +29,7 @@ class Publisher {
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Asks the browser for the picture, offers it to the server, and gives the run's id; `null` where that failed. */
-  async start(source: Source, attach: Schemas.AttachConfig): Promise<string | null> {
+  async start(source: Source, attach: Schemas.PublishConfig): Promise<string | null> {
     if (this.phase !== 'idle') return null;
     this.problem = '';
     this.source = source;
@@ -52,7 +52,7 @@ class Publisher {
     }
   }
 
-  async #offer(stream: MediaStream, attach: Schemas.AttachConfig): Promise<void> {
+  async #offer(stream: MediaStream, attach: Schemas.PublishConfig): Promise<void> {
     const peer = (this.#peer = new RTCPeerConnection());
     const [track] = stream.getVideoTracks();
     if (!track) throw new Error(t('publish.no_camera'));

@@ -2,8 +2,8 @@
 import type { Schemas } from '../api/client';
 import { t } from '../app/messages.svelte';
 
-export type Check = Schemas.Check;
-export type Point = Schemas.StatsPoint;
+export type Check = Schemas.DoctorCheck;
+export type Point = Schemas.StatsMinute;
 
 /** Something that needs a person. */
 export interface Trouble {

@@ -234,7 +234,7 @@ export class RunData {
     this.analyses = found;
   }
 
-  private async queried(kind: Schemas.Kind, take: (payload: Record<string, unknown>, seq: number) => void): Promise<void> {
+  private async queried(kind: Schemas.EventKind, take: (payload: Record<string, unknown>, seq: number) => void): Promise<void> {
     let from = 0;
     for (let page = 0; page < 10; page++) {
       const answer = await client.query({ run_id: this.id, kind, from_seq: from }, { signal: this.stopped.signal });

@@ -2,7 +2,7 @@
 import { firstWhere } from '../timeline/order';
 import type { Run, Schemas } from '../api/client';
 
-export type Hit = Schemas.HitRecord;
+export type Hit = Schemas.SearchHit;
 
 export interface Group {
   /** Of a run: its id; of a day: its key. */

@@ -11,7 +11,7 @@ export interface Zone {
 
 /** Fields of a request that name zones. */
 export interface ZoneFields {
-  zones?: Schemas.ZoneRequest[];
+  zones?: Schemas.Zone[];
   activity_zones_only?: boolean;
 }
 
@@ -83,7 +83,7 @@ export function fieldsOf(zones: readonly Zone[], only: boolean): ZoneFields {
 }
 
 /** What a server refused of the fields of a request: by the zone's place in it, all else under -1. */
-export function problemsOf(details: readonly Schemas.DetailRecord[]): ReadonlyMap<number, string> {
+export function problemsOf(details: readonly Schemas.ErrorDetail[]): ReadonlyMap<number, string> {
   const found = new Map<number, string>();
   for (const { field, message } of details) {
     const [, at, part] = /^zones\[(\d+)\](?:\.(\w+))?/.exec(field) ?? [];

@@ -14,7 +14,7 @@ use crate::{
 
 /// Other thresholds on the same signals: nothing of it is recorded.
 #[derive(Serialize, ToSchema)]
-pub struct DryRun {
+pub struct GateDryRun {
     /// The newest analysis of the stream, whose thresholds are those of `before`; null where it has
     /// none, or one that did not record them: then they are those that the frames were recorded with.
     #[schema(value_type = Option<terms::AnalysisId>, required = true)]
@@ -36,7 +36,7 @@ pub struct DryRun {
 
 /// Decisions of a gate, counted.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateDecisions)]
+#[schema(as = GateDecisionCounts)]
 struct Decisions {
     gate: GateRecord,
     /// Frames that are kept.
@@ -57,13 +57,13 @@ struct DifferenceRecord {
 
 /// Decision of a gate about a frame.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateVerdict)]
+#[schema(as = GateDecision)]
 struct VerdictRecord {
     reason: &'static str,
     kept: bool,
 }
 
-impl DryRun {
+impl GateDryRun {
     /// Tries `after` in place of `before`, which are the thresholds of `compared_with`.
     pub fn of(
         signals: &[Signal],
@@ -71,13 +71,13 @@ impl DryRun {
         after: GateConfig,
         markers: &[Marker],
         (stream, zones): (&StreamId, &[String]),
-    ) -> DryRun {
+    ) -> GateDryRun {
         let trial = Trial::of(signals, before, after);
         let mut marker_types = BTreeMap::new();
         for marker in markers {
             *marker_types.entry(marker.event_type.as_str().to_owned()).or_default() += 1;
         }
-        DryRun {
+        GateDryRun {
             compared_with: compared_with.map(|id| id.to_string()),
             before: Decisions::of(before, &trial.before),
             after: Decisions::of(after, &trial.after),

@@ -86,7 +86,7 @@ impl ApiError {
         };
         let request_id = request_id.to_string();
         let details =
-            details.into_iter().map(|Detail { field, message }| DetailRecord { field, message });
+            details.into_iter().map(|Detail { field, message }| ErrorDetail { field, message });
         ErrorBody { code, message, request_id, details: details.collect() }
     }
 
@@ -115,7 +115,7 @@ impl ApiError {
 
 /// A failure as callers see it.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
+#[schema(as = ErrorResponse)]
 pub struct Envelope {
     error: ErrorBody,
 }
@@ -130,12 +130,12 @@ pub struct ErrorBody {
     #[schema(value_type = terms::RequestId)]
     request_id: String,
     /// The fields that are not acceptable.
-    details: Vec<DetailRecord>,
+    details: Vec<ErrorDetail>,
 }
 
 /// A field that is not acceptable, or a figure of the failure, such as `limit`.
 #[derive(Serialize, ToSchema)]
-struct DetailRecord {
+struct ErrorDetail {
     /// Path of the field, such as `frames[3].pts_ms`.
     field: String,
     /// Fault of the field, or the figure.

@@ -56,7 +56,7 @@ struct BatchRequest {
 
 /// Outcome of a batch.
 #[derive(Serialize, ToSchema)]
-pub struct BatchAnswer {
+pub struct BatchResult {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]
     request_id: RequestId,
@@ -104,13 +104,13 @@ impl ItemRecord {
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
     params(super::super::idempotency::IdempotencyKey),
     request_body = BatchRequest,
-    responses((status = 200, description = "What became of each", body = BatchAnswer), Fails<409>, Fails<503>),
+    responses((status = 200, description = "What became of each", body = BatchResult), Fails<409>, Fails<503>),
 )]
 pub async fn infer_batch(
     State(app): State<Arc<App>>,
     caller: Caller,
     body: Body,
-) -> Result<Json<BatchAnswer>, ApiError> {
+) -> Result<Json<BatchResult>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let read = app.blocking(move || read(&body, &catalog));
     let (asked, max_parallel) = read.await??;
@@ -118,7 +118,7 @@ pub async fn infer_batch(
     let questions = accept(&app, &caller, asked).await?;
     let results = ask_all(&app, &caller, questions, max_parallel).await;
     let succeeded = results.iter().filter(|item| item.ok).count();
-    Ok(Json(BatchAnswer {
+    Ok(Json(BatchResult {
         request_id: caller.request_id,
         processed: results.len(),
         succeeded,

@@ -47,9 +47,9 @@ pub struct JobRecord {
     #[schema(required = true)]
     eta_ms: Option<u64>,
     /// Time at which it was requested.
-    #[schema(value_type = terms::Time)]
+    #[schema(value_type = terms::Timestamp)]
     started_at: String,
-    #[schema(value_type = Option<terms::Time>, required = true)]
+    #[schema(value_type = Option<terms::Timestamp>, required = true)]
     ended_at: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl JobRecord {
 
 /// A job, and what came of it.
 #[derive(Serialize, ToSchema)]
-#[schema(as = JobFetched)]
+#[schema(as = JobDetails)]
 pub struct JobAnswer {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = terms::RequestId)]

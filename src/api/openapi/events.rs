@@ -24,7 +24,7 @@ type Schemas = Vec<(String, RefOr<Schema>)>;
 pub struct EventRecord;
 
 /// An event that says which run it is of.
-pub struct MatchRecord;
+pub struct QueryMatch;
 
 impl PartialSchema for EventRecord {
     fn schema() -> RefOr<Schema> {
@@ -44,15 +44,15 @@ impl ToSchema for EventRecord {
     }
 }
 
-impl PartialSchema for MatchRecord {
+impl PartialSchema for QueryMatch {
     fn schema() -> RefOr<Schema> {
         envelope(true)
     }
 }
 
-impl ToSchema for MatchRecord {
+impl ToSchema for QueryMatch {
     fn name() -> std::borrow::Cow<'static, str> {
-        "Match".into()
+        "QueryMatch".into()
     }
 
     fn schemas(schemas: &mut Schemas) {
@@ -160,7 +160,7 @@ payloads! {
     /// A run was created through the API.
     RunCreatedPayload {
         request_id: terms::RequestId,
-        mode: terms::Mode,
+        mode: terms::AnalysisMode,
         #[schema(required = true)]
         model: Option<String>,
         /// Name of the owner's key, never the key.
@@ -233,10 +233,10 @@ payloads! {
         #[schema(required = false)]
         wall_start_ms: Option<i64>,
         /// One object a frame.
-        signals: Vec<SignalRecord>,
+        signals: Vec<SignalSample>,
     }
     /// The signals of a decoded frame.
-    SignalRecord {
+    SignalSample {
         frame_index: u64,
         #[schema(required = false)]
         source_frame_index: u64,
@@ -311,7 +311,7 @@ payloads! {
         inference_latency_ms: u64,
         /// Pass that answered, or failed; absent when no backend was asked.
         #[schema(required = false)]
-        tier: terms::Pass,
+        tier: terms::InferencePass,
         /// The model that answered, or was to; absent likewise.
         #[schema(required = false)]
         model: String,
@@ -383,7 +383,7 @@ payloads! {
         inference_latency_ms: u64,
         /// `first`: a direct inference has one pass.
         #[schema(required = false)]
-        tier: terms::Pass,
+        tier: terms::InferencePass,
         /// Requests that backends were sent.
         #[schema(required = false)]
         attempts: u32,

@@ -5,7 +5,7 @@
 
 use media::{LABEL_BYTES, MarkerOrigin, MarkerStatus, Rate};
 use serde_json::{Value, json};
-use timeline::{EventKind, Pass as PassName, SamplingPolicy};
+use timeline::{EventKind as TimelineEventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
     Number, PartialSchema, ToSchema,
     openapi::{
@@ -72,11 +72,11 @@ terms! {
     /// Id of an analysis of a stream.
     AnalysisId = pattern("^an-[0-9a-f]{16}$");
     /// Id of an analysis, or `all` of them.
-    WantedAnalysis = pattern("^(all|an-[0-9a-f]{16})$");
+    AnalysisFilter = pattern("^(all|an-[0-9a-f]{16})$");
     /// SHA-256 in hexadecimal.
     Sha256 = pattern("^[0-9a-f]{64}$");
     /// Wall-clock time in UTC.
-    Time = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    Timestamp = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     /// 1 to 128 bytes without control characters.
     Label = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
         .min_length(Some(*LABEL_BYTES.start()))
@@ -112,7 +112,7 @@ terms! {
     /// Id of a model of `GET /v1/models`.
     ModelId = string().min_length(Some(1)).max_length(Some(128));
     /// Availability of a model.
-    Availability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
+    ModelAvailability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
     /// Result of a check of `GET /v1/doctor`.
     CheckStatus = names(["ok", "advice", "problem"]);
     /// The program of a model backend.
@@ -130,17 +130,17 @@ terms! {
         .property("sha256", Ref::from_schema_name(Sha256::name()))
         .required("sha256");
     /// Tier of a model, by the hardware that it needs.
-    Tier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
+    ModelTier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
     RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
     /// A further part of the record of a run.
-    RunPart = names(["summary"]);
+    RunInclude = names(["summary"]);
     /// Health of a live session.
-    HealthWord = names(Word::ALL.map(Word::as_str));
+    HealthStatus = names(Word::ALL.map(Word::as_str));
     /// Status of the deliveries of a webhook.
     WebhookStatus = names(Status::ALL.map(Status::as_str));
     /// Thoroughness that is asked of an analysis.
-    Mode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
+    AnalysisMode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
     /// Policy by which frames of a source are chosen.
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
@@ -150,11 +150,11 @@ terms! {
     /// Origin of a marker: the gate or a model.
     MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
     /// Origin of the findings to list.
-    WantedOrigin = names(["gate", "model", "all"]);
+    OriginFilter = names(["gate", "model", "all"]);
     /// Pass that answered: of the model asked first, or of the one asked where that is unsure.
-    Pass = names(PassName::ALL.map(PassName::as_str));
+    InferencePass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
-    Kind = names(EventKind::ALL.iter().map(|kind| kind.as_str()));
+    EventKind = names(TimelineEventKind::ALL.iter().map(|kind| kind.as_str()));
     /// Any JSON value.
     AnyValue = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     /// A JSON object whose fields are the caller's own.

@@ -56,7 +56,7 @@ pub const CLIP_S_MAX: f64 = 60.0;
 pub const CLIP_S_DEFAULT: f64 = 1.0;
 /// A part of the picture, in fractions of its sides.
 #[derive(ToSchema)]
-#[schema(as = CropRequest)]
+#[schema(as = Crop)]
 #[expect(dead_code, reason = "says what `crop` reads")]
 pub struct CropFields {
     x: terms::Fraction,
@@ -80,7 +80,7 @@ pub struct ReasonRequest {
     /// by its makers' name.
     model: String,
     /// The run's own when missing; it says how often frames are kept where nothing happens.
-    mode: Option<terms::Mode>,
+    mode: Option<terms::AnalysisMode>,
     /// `main` when missing.
     stream_id: Option<terms::Label>,
     /// `source_fps_adaptive` when missing: every frame.

@@ -57,7 +57,7 @@ struct Counts {
 
 /// Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RunShape)]
+#[schema(as = RunHistogram)]
 struct ShapeRecord {
     /// Mean brightness; null where no measured frame lies.
     #[schema(value_type = Vec<Option<terms::Fraction>>, min_items = 64, max_items = 64)]

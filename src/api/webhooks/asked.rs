@@ -24,7 +24,7 @@ pub(super) struct WebhookRequest {
     url: String,
     /// The kinds of events that are sent; every one when missing.
     #[schema(min_items = 1, max_items = 32)]
-    kinds: Option<Vec<terms::Kind>>,
+    kinds: Option<Vec<terms::EventKind>>,
     /// Secret that signs messages, `whsec_` and base64; made by the server when missing.
     secret: Option<String>,
     /// Note of the owner.

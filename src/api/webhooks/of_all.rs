@@ -11,8 +11,8 @@ use super::{
         extract::{Body, Caller},
         openapi::Fails,
     },
-    DeadLetterList, Named, Redelivery, WebhookCreated, WebhookList, WebhookRemoved, WebhookRequest,
-    listed, made,
+    DeadLetterList, Named, RedeliverResult, WebhookCreated, WebhookDeleted, WebhookList,
+    WebhookRequest, listed, made,
 };
 
 /// Have the events of all the caller's runs from now on sent to a URL, those of later runs too.
@@ -51,13 +51,13 @@ pub async fn list(
 #[utoipa::path(
     delete, path = "/v1/webhooks/{webhook_id}", operation_id = "deleteWebhookOfAll",
     tag = "webhooks",
-    responses((status = 200, description = "Removed", body = WebhookRemoved), Fails<404>, Fails<503>),
+    responses((status = 200, description = "Removed", body = WebhookDeleted), Fails<404>, Fails<503>),
 )]
 pub async fn remove(
     app: State<Arc<App>>,
     caller: Caller,
     webhook: Named,
-) -> Result<Json<WebhookRemoved>, ApiError> {
+) -> Result<Json<WebhookDeleted>, ApiError> {
     super::remove(app, caller, webhook).await
 }
 
@@ -80,7 +80,7 @@ pub async fn dead_letters(
     post, path = "/v1/webhooks/{webhook_id}/redeliver",
     operation_id = "redeliverDeadLettersOfAll", tag = "webhooks",
     responses(
-        (status = 200, description = "They are sent again", body = Redelivery),
+        (status = 200, description = "They are sent again", body = RedeliverResult),
         Fails<404>, Fails<503>,
     ),
 )]
@@ -88,6 +88,6 @@ pub async fn redeliver(
     app: State<Arc<App>>,
     caller: Caller,
     webhook: Named,
-) -> Result<Json<Redelivery>, ApiError> {
+) -> Result<Json<RedeliverResult>, ApiError> {
     super::redeliver(app, caller, webhook).await
 }

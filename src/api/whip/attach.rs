@@ -51,7 +51,7 @@ pub type ClipFps = Int<1, 30>;
 /// Configuration that a publisher may attach to its offer; other fields are refused.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `read` reads")]
-pub struct AttachConfig {
+pub struct PublishConfig {
     /// Prompt about the pictures.
     #[schema(inline)]
     prompt: Option<LivePrompt>,
