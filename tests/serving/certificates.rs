@@ -55,7 +55,7 @@ fn what_cannot_be_shown_stops_the_start() {
         (
             &[("SERVICE_TLS_CERT_PATH", &empty), ("SERVICE_TLS_KEY_PATH", &key)],
             1,
-            "holds no certificate",
+            "no certificate found in the file",
         ),
         (
             &[("SERVICE_TLS_CERT_PATH", &chain), ("SERVICE_TLS_KEY_PATH", &empty)],

@@ -50,12 +50,12 @@ pub enum CertificateError {
         reason: String,
     },
     /// The file of the chain holds none.
-    #[error("holds no certificate: {0}")]
+    #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),
     /// The key is not the certificate's, or of no kind that is served.
     #[error(
-        "the certificate and the key do not serve together, where RSA from 2048 bits, ECDSA and \
-         Ed25519 would: {0}"
+        "certificate and key do not match, or the key is not RSA (2048 bits or more), ECDSA or \
+         Ed25519: {0}"
     )]
     Pair(#[source] rustls::Error),
 }
@@ -109,7 +109,7 @@ impl Certificate {
             // Files may lie on a disk that hangs.
             match tokio::task::spawn_blocking(move || certificate.look()).await {
                 Ok(Ok(false)) => {}
-                Ok(Ok(true)) => tracing::info!("another certificate is in use"),
+                Ok(Ok(true)) => tracing::info!("TLS certificate reloaded"),
                 Ok(Err(error)) => tracing::error!(%error, "the certificate in use is kept"),
                 Err(error) => tracing::error!(%error, "looking at the certificate died"),
             }

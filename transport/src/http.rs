@@ -202,7 +202,7 @@ async fn connection(
             Box::pin(converse(stream, site, limits, Some(due), stop, place)).await;
         }
         Ok(Ok(None)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "no TLS connection came about"),
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
 }
@@ -245,7 +245,9 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let greeted = retire.run_until_cancelled(greet(stream)).await;
     let (version, stream) = match greeted {
         Some(Ok(greeted)) => greeted,
-        Some(Err(error)) => return tracing::debug!(%error, "a peer said nothing"),
+        Some(Err(error)) => {
+            return tracing::debug!(%error, "connection closed before the first byte");
+        }
         None => return,
     };
     let io = TokioIo::new(stream);

@@ -171,7 +171,7 @@ async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
     match timeout(HANDSHAKE, shaken).await {
         Ok(Ok(connection)) => Some(connection),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "no QUIC connection came about");
+            tracing::debug!(%error, "QUIC handshake failed");
             None
         }
         Err(_) => {
@@ -240,7 +240,7 @@ async fn converse(
             _ = look.tick() => {
                 let idle = 2 * limits.idle;
                 if place.activity.stalled() > idle || place.activity.unused() > idle {
-                    tracing::debug!("a QUIC connection is of no use");
+                    tracing::debug!("closing an idle or stalled QUIC connection");
                     break;
                 }
             }

@@ -15,7 +15,7 @@ mod packet;
 mod receiver;
 mod sequence;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::time::Instant;
 

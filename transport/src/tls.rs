@@ -27,7 +27,7 @@ pub enum TrustError {
         reason: String,
     },
     /// The file has none.
-    #[error("holds no certificate: {0}")]
+    #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),
     /// The library refuses its own defaults: our bug.
     #[error("no TLS client can be made: {0}")]
@@ -141,8 +141,8 @@ mod tests {
         let broken = good.replacen("MII", "!!!", 1);
         let rows: [(&str, Option<&str>, &str); 5] = [
             ("missing.pem", None, "no certificates can be read"),
-            ("empty.pem", Some(""), "holds no certificate"),
-            ("text.pem", Some("not PEM at all"), "holds no certificate"),
+            ("empty.pem", Some(""), "no certificate found in the file"),
+            ("text.pem", Some("not PEM at all"), "no certificate found in the file"),
             ("broken.pem", Some(&broken), "no certificates can be read"),
             ("good.pem", Some(&good), ""),
         ];

@@ -88,7 +88,7 @@ fn what_cannot_be_served_is_refused_by_name() {
     let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n\
                -----END RSA PRIVATE KEY-----\n";
     for (case, chain, key, told) in [
-        ("no chain", "", key.as_str(), "holds no certificate: "),
+        ("no chain", "", key.as_str(), "no certificate found in the file: "),
         (
             "no base64",
             "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
@@ -100,7 +100,7 @@ fn what_cannot_be_served_is_refused_by_name() {
         ("no key", &chain, "", "cannot read a key (it has no PEM block of that kind): "),
         ("a locked key", &chain, &pkcs8, "cannot read a key (it is encrypted, and the server"),
         ("an old locked key", &chain, old, "cannot read a key (it is encrypted, and the server"),
-        ("another's key", &chain, &foreign, "the certificate and the key do not serve together, "),
+        ("another's key", &chain, &foreign, "certificate and key do not match, "),
     ] {
         let pair = Pair::new("first.example");
         pair.write("chain.pem", chain);

@@ -11,7 +11,7 @@ pub(super) enum Malformed {
     #[error("content-length is not one number")]
     Length,
     /// It speaks of a connection that HTTP/3 has not (RFC 9114 4.2).
-    #[error("a field of connections")]
+    #[error("connection-specific header field in HTTP/3")]
     Connection,
     /// A name or password in the target (RFC 9114 4.3.1).
     #[error("credentials in the authority")]

@@ -22,7 +22,7 @@ pub(crate) const LEAST_BYTES: usize = 64 << 10;
 
 /// Too little of the body came for as long as the limit allows.
 #[derive(Debug, thiserror::Error)]
-#[error("fewer than {LEAST_BYTES} bytes of the request body received in {0:?}")]
+#[error("request body too slow: fewer than {LEAST_BYTES} bytes in {0:?}")]
 struct BodyTimeout(Duration);
 
 /// Set once a request's body was given up on.

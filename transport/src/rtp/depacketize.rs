@@ -11,6 +11,7 @@ mod parameter_sets;
 mod test_payloads;
 mod vp8;
 mod vp9;
+mod vpx;
 
 use media::Codec;
 
@@ -110,8 +111,8 @@ pub(super) fn of(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<Box<dyn Dep
     Some(match codec {
         Codec::H264 => Box::new(h264::H264::new(parameter_sets)),
         Codec::H265 => Box::new(h265::H265::new(parameter_sets)),
-        Codec::Vp8 => Box::new(vp8::Vp8::default()),
-        Codec::Vp9 => Box::new(vp9::Vp9::default()),
+        Codec::Vp8 => Box::new(vp8::depacketizer()),
+        Codec::Vp9 => Box::new(vp9::depacketizer()),
         Codec::Av1 => Box::new(av1::Av1::default()),
         Codec::Mpeg4 | Codec::Mjpeg => return None,
     })
@@ -135,6 +136,12 @@ impl Gathered {
         }
         self.data.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// Starts a NAL unit; returns where it begins.
+    fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
+        self.extend(&START_CODE)?;
+        Ok(self.len())
     }
 
     fn len(&self) -> usize {

@@ -7,7 +7,10 @@ mod lossy;
 #[path = "../../../cli/src/whip/packetize.rs"]
 mod packetize;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use media::Codec;
 use proptest::{prelude::*, sample::Index};
@@ -404,8 +407,9 @@ fn codecs_without_a_payload_format_are_not_received() {
     }
 }
 
-fn corpus() -> Vec<Vec<u8>> {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/packets");
+/// The fuzzer's corpus of `target`, in an order.
+pub(crate) fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
     let mut found: Vec<Vec<u8>> = std::fs::read_dir(&dir)
         .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
         .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("readable"))
@@ -416,7 +420,7 @@ fn corpus() -> Vec<Vec<u8>> {
 
 #[test]
 fn the_corpus_is_digested() {
-    let corpus = corpus();
+    let corpus = corpus("packets");
     for bytes in &corpus {
         // One that gives nothing would test little when it is broken.
         assert!(fuzz::packets(bytes) > 1, "{bytes:02x?}");
@@ -430,7 +434,7 @@ proptest! {
         seed in any::<Index>(),
         breaks in proptest::collection::vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
     ) {
-        let mut bytes = seed.get(&corpus()).clone();
+        let mut bytes = seed.get(&corpus("packets")).clone();
         for (at, how, byte) in &breaks {
             if bytes.is_empty() {
                 break;

@@ -12,7 +12,7 @@ pub enum EndpointError {
     #[error("certificate for DTLS: {0}")]
     Certificate(#[from] rtc_shared::error::Error),
     /// The system's source of random numbers failed.
-    #[error("no random numbers")]
+    #[error("the system random number generator failed")]
     Random,
 }
 
@@ -52,7 +52,7 @@ pub enum OfferError {
     #[error("the offer has no {0}")]
     Missing(&'static str),
     /// Something is there that cannot be served.
-    #[error("the offer asks for {0}")]
+    #[error("the offer requires unsupported {0}")]
     Unserved(&'static str),
     /// No codec of the video section is served.
     #[error("no servable video codec: offered {offered}; served {served}")]
@@ -69,10 +69,10 @@ pub enum OfferError {
     #[error("the receiver is busy")]
     Busy,
     /// The port is closing.
-    #[error("the receiver has ended")]
+    #[error("the WebRTC endpoint has stopped")]
     Ended,
     /// The system's source of random numbers failed.
-    #[error("no random numbers")]
+    #[error("the system random number generator failed")]
     Random,
 }
 
@@ -118,7 +118,7 @@ pub enum FragmentError {
     #[error("the receiver is busy")]
     Busy,
     /// The system's source of random numbers failed.
-    #[error("no random numbers")]
+    #[error("the system random number generator failed")]
     Random,
 }
 
@@ -151,10 +151,10 @@ pub enum Failure {
     #[error("the peer sent a fatal DTLS alert")]
     Alert,
     /// The sink of its media panicked.
-    #[error("the receiver's sink failed")]
+    #[error("internal error in the session handler")]
     Sink,
     /// The port ended while the session was open.
-    #[error("the receiver of live video ended, and every session with it: publish again")]
+    #[error("the WebRTC endpoint restarted and closed all sessions; reconnect")]
     PortEnded,
 }
 

@@ -46,7 +46,7 @@ impl Socket {
         let granted = socket.recv_buffer_size()? / 2;
         if granted < BUFFER_BYTES {
             let wanted = BUFFER_BYTES;
-            tracing::warn!(granted, wanted, "net.core.rmem_max keeps the WebRTC buffer small");
+            tracing::warn!(granted, wanted, "UDP receive buffer limited by net.core.rmem_max");
         }
         socket.bind(&address.into())?;
         let socket = UdpSocket::from(socket);

@@ -4,7 +4,7 @@ use media::Bits;
 
 use super::{
     DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, ID_ZEROS_MAX, Part,
-    START_CODE, UnitKind,
+    UnitKind,
     parameter_sets::{self, Kind, Name, ParameterSets},
 };
 
@@ -46,35 +46,20 @@ struct Slice {
 impl H264 {
     /// `parameter_sets` are NAL units from the session description.
     pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H264 {
-        let mut sets = ParameterSets::default();
-        for set in parameter_sets {
-            if let Some(name) = name(set) {
-                sets.note(name, set, false);
-            }
-        }
-        H264 { sets, ..H264::default() }
+        H264 { sets: ParameterSets::described(parameter_sets, name), ..H264::default() }
     }
 
     fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
-        let start = self.begin_nal()?;
+        let start = self.unit.begin_nal()?;
         self.unit.extend(bytes)?;
         self.end_nal(start);
         Ok(())
     }
 
-    fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
-        self.unit.extend(&START_CODE)?;
-        Ok(self.unit.len())
-    }
-
     fn end_nal(&mut self, start: usize) {
         let nal = self.unit.since(start);
         match kind(nal) {
-            nal::SPS | nal::PPS => {
-                if let Some(name) = name(nal) {
-                    self.sets.note(name, nal, true);
-                }
-            }
+            nal::SPS | nal::PPS => self.sets.note(name(nal), nal, true),
             kind @ (nal::SLICE | nal::PARTITION_A) if self.picture.is_none() => {
                 self.picture = Some(self.slice(kind, slice_set(nal)));
             }
@@ -101,7 +86,7 @@ impl H264 {
         let (starts, ends, kind) = (header & 0x80 != 0, header & 0x40 != 0, header & 0x1f);
         let start = match (starts, self.fragmented) {
             (true, None) if (1..=nal::LAST_PLAIN).contains(&kind) => {
-                let start = self.begin_nal()?;
+                let start = self.unit.begin_nal()?;
                 self.unit.extend(&[indicator & 0xe0 | kind])?;
                 start
             }

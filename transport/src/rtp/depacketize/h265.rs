@@ -6,7 +6,7 @@ use media::Bits;
 
 use super::{
     DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, ID_ZEROS_MAX, Part,
-    START_CODE, UnitKind,
+    UnitKind,
     h264::Aggregated,
     parameter_sets::{self, Kind, Name, ParameterSets},
 };
@@ -60,13 +60,7 @@ struct Slice {
 impl H265 {
     /// `parameter_sets` are NAL units from the session description.
     pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H265 {
-        let mut sets = ParameterSets::default();
-        for set in parameter_sets {
-            if let Some(name) = name(set) {
-                sets.note(name, set, false);
-            }
-        }
-        H265 { sets, ..H265::default() }
+        H265 { sets: ParameterSets::described(parameter_sets, name), ..H265::default() }
     }
 
     fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
@@ -74,25 +68,16 @@ impl H265 {
         if layer(first, second) != 0 {
             return Ok(());
         }
-        let start = self.begin_nal()?;
+        let start = self.unit.begin_nal()?;
         self.unit.extend(bytes)?;
         self.end_nal(start);
         Ok(())
     }
 
-    fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
-        self.unit.extend(&START_CODE)?;
-        Ok(self.unit.len())
-    }
-
     fn end_nal(&mut self, start: usize) {
         let nal = self.unit.since(start);
         match kind(nal) {
-            nal::VPS..=nal::PPS => {
-                if let Some(name) = name(nal) {
-                    self.sets.note(name, nal, true);
-                }
-            }
+            nal::VPS..=nal::PPS => self.sets.note(name(nal), nal, true),
             kind @ 0..=nal::LAST_SLICE if self.picture.is_none() || is_intra(kind) => {
                 let set = slice_set(nal);
                 if is_intra(kind) {
@@ -116,7 +101,7 @@ impl H265 {
         let at = match (starts, self.fragmented) {
             (true, None) if kind < nal::AGGREGATION => {
                 if layer(first, second) == 0 {
-                    let start = self.begin_nal()?;
+                    let start = self.unit.begin_nal()?;
                     self.unit.extend(&[first & 0x81 | kind << 1, second])?;
                     Fragmented::Kept(start)
                 } else {

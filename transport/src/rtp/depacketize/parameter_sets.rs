@@ -51,11 +51,16 @@ impl ParameterSets {
         self.sets.iter_mut().for_each(|set| set.is_in_unit = false);
     }
 
-    /// The NAL unit `bytes` is the set `name`.
-    pub(super) fn note(&mut self, name: Name, bytes: &[u8], is_in_unit: bool) {
-        if bytes.len() > SET_BYTES_MAX {
-            return;
-        }
+    /// The sets of a session description; `name` reads what a NAL unit is.
+    pub(super) fn described(units: &[Vec<u8>], name: fn(&[u8]) -> Option<Name>) -> ParameterSets {
+        let mut sets = ParameterSets::default();
+        units.iter().for_each(|unit| sets.note(name(unit), unit, false));
+        sets
+    }
+
+    /// The NAL unit `bytes` is the set `name`; ignored where it has none, or is too long.
+    pub(super) fn note(&mut self, name: Option<Name>, bytes: &[u8], is_in_unit: bool) {
+        let Some(name) = name.filter(|_| bytes.len() <= SET_BYTES_MAX) else { return };
         let known = |set: &Set| (set.name.kind, set.name.id) == (name.kind, name.id);
         let mut kept = match self.sets.iter().position(known) {
             Some(at) => self.sets.remove(at),
@@ -152,8 +157,8 @@ pub fn parameter_sets(fmtp: &str) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn name(kind: Kind, id: u32, refers_to: u32) -> Name {
-        Name { kind, id, refers_to }
+    fn name(kind: Kind, id: u32, refers_to: u32) -> Option<Name> {
+        Some(Name { kind, id, refers_to })
     }
 
     #[test]

@@ -1,18 +1,10 @@
 //! VP8 (RFC 7741): payload descriptors are taken off; all temporal layers are kept.
 
-use super::{DepacketizeError, Depacketizer, Finished, Gathered};
+use super::vpx::{Part, Vpx};
 
 /// Gathers one frame.
-#[derive(Debug, Default)]
-pub(super) struct Vp8 {
-    unit: Gathered,
-}
-
-/// Contents of a payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part<'a> {
-    begins_frame: bool,
-    bytes: &'a [u8],
+pub(super) fn depacketizer() -> Vpx {
+    Vpx::new(part, is_key)
 }
 
 /// RFC 7741 4.2.
@@ -29,7 +21,7 @@ fn part(payload: &[u8]) -> Option<Part<'_>> {
         rest = rest.get(usize::from(extension & 0x40 != 0) + usize::from(has_layers)..)?;
     }
     let begins_frame = first & 0x10 != 0 && first & 0x07 == 0;
-    Some(Part { begins_frame, bytes: rest }).filter(|part| !part.bytes.is_empty())
+    Part { begins_frame, spatial_layer: 0, bytes: rest }.if_any()
 }
 
 /// RFC 6386 9.1: bit 0 is clear, and three bytes later the start code follows.
@@ -37,44 +29,10 @@ fn is_key(frame: &[u8]) -> bool {
     matches!(frame, [tag, _, _, 0x9d, 0x01, 0x2a, ..] if tag & 1 == 0)
 }
 
-impl Depacketizer for Vp8 {
-    fn begins_unit(&self, payload: &[u8]) -> bool {
-        part(payload).is_some_and(|part| part.begins_frame)
-    }
-
-    fn begins_start(&self, payload: &[u8]) -> bool {
-        part(payload).is_some_and(|part| part.begins_frame && is_key(part.bytes))
-    }
-
-    fn begins_another(&self, payload: &[u8]) -> bool {
-        self.unit.len() > 0 && self.begins_unit(payload)
-    }
-
-    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        let part = part(payload).ok_or(DepacketizeError::Malformed)?;
-        if part.begins_frame != (self.unit.len() == 0) {
-            return Err(DepacketizeError::Malformed);
-        }
-        self.unit.extend(part.bytes)
-    }
-
-    fn has_picture(&self) -> bool {
-        self.unit.len() > 0
-    }
-
-    fn finish(&mut self) -> Finished {
-        Ok(self.unit.take_frame(is_key))
-    }
-
-    fn reset(&mut self) {
-        self.unit.clear();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{DepacketizedUnit, UnitKind},
+        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind},
         *,
     };
 
@@ -100,14 +58,18 @@ mod tests {
             ("empty", &[], None),
         ];
         for (name, payload, expected) in cases {
-            let expected = expected.map(|(begins_frame, bytes)| Part { begins_frame, bytes });
+            let expected = expected.map(|(begins_frame, bytes)| Part {
+                begins_frame,
+                spatial_layer: 0,
+                bytes,
+            });
             assert_eq!(part(payload), expected, "{name}");
         }
     }
 
     #[test]
     fn frames_are_joined_and_keys_known() {
-        let mut vp8 = Vp8::default();
+        let mut vp8 = depacketizer();
         let first = [&[0x10][..], &KEY].concat();
         assert!(vp8.begins_start(&first) && !vp8.begins_another(&first));
         assert_eq!(vp8.push(&[0x00, 1]), Err(DepacketizeError::Malformed), "no beginning");

@@ -3,20 +3,11 @@
 //! Of a picture with spatial layers only the lowest is kept: it decodes without the others, and a
 //! decoder gives one picture for it. All temporal layers are kept.
 
-use super::{DepacketizeError, Depacketizer, Finished, Gathered};
+use super::vpx::{Part, Vpx};
 
 /// Gathers one frame.
-#[derive(Debug, Default)]
-pub(super) struct Vp9 {
-    unit: Gathered,
-}
-
-/// Contents of a payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part<'a> {
-    begins_frame: bool,
-    spatial_layer: u8,
-    bytes: &'a [u8],
+pub(super) fn depacketizer() -> Vpx {
+    Vpx::new(part, is_key)
 }
 
 /// RFC 9628 4.2.
@@ -41,8 +32,7 @@ fn part(payload: &[u8]) -> Option<Part<'_>> {
     if has(0x02) {
         rest = after_structure(rest)?;
     }
-    let part = Part { begins_frame: has(0x08), spatial_layer, bytes: rest };
-    Some(part).filter(|part| !part.bytes.is_empty())
+    Part { begins_frame: has(0x08), spatial_layer, bytes: rest }.if_any()
 }
 
 /// Up to three differences of picture ids, each saying whether another follows.
@@ -88,48 +78,10 @@ fn is_key(frame: &[u8]) -> bool {
     first >> 6 == 2 && !shows_existing && !is_inter
 }
 
-impl Depacketizer for Vp9 {
-    fn begins_unit(&self, payload: &[u8]) -> bool {
-        part(payload).is_some_and(|part| part.begins_frame && part.spatial_layer == 0)
-    }
-
-    fn begins_start(&self, payload: &[u8]) -> bool {
-        part(payload)
-            .is_some_and(|part| part.begins_frame && part.spatial_layer == 0 && is_key(part.bytes))
-    }
-
-    fn begins_another(&self, payload: &[u8]) -> bool {
-        self.unit.len() > 0 && self.begins_unit(payload)
-    }
-
-    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        let part = part(payload).ok_or(DepacketizeError::Malformed)?;
-        if part.spatial_layer > 0 {
-            return Ok(());
-        }
-        if part.begins_frame != (self.unit.len() == 0) {
-            return Err(DepacketizeError::Malformed);
-        }
-        self.unit.extend(part.bytes)
-    }
-
-    fn has_picture(&self) -> bool {
-        self.unit.len() > 0
-    }
-
-    fn finish(&mut self) -> Finished {
-        Ok(self.unit.take_frame(is_key))
-    }
-
-    fn reset(&mut self) {
-        self.unit.clear();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{DepacketizedUnit, UnitKind},
+        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind},
         *,
     };
 
@@ -185,7 +137,7 @@ mod tests {
 
     #[test]
     fn only_the_lowest_spatial_layer_is_kept() {
-        let mut vp9 = Vp9::default();
+        let mut vp9 = depacketizer();
         for payload in
             [&[0x28, 0x00, 7, 0x82, 0x49][..], &[0x24, 0x00, 7, 1], &[0x2c, 0x03, 7, 0x86, 2]]
         {

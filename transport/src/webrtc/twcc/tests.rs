@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::webrtc::fuzz::{self, read};
+use crate::{
+    rtp::tests::corpus,
+    webrtc::fuzz::{self, read},
+};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -66,19 +69,9 @@ fn times_are_told_when_the_reference_has_wrapped() {
     assert_eq!(read(&report), [(7, Some(quarters)), (8, Some(quarters + 12))]);
 }
 
-fn corpus() -> Vec<Vec<u8>> {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/arrivals");
-    let mut found: Vec<Vec<u8>> = std::fs::read_dir(&dir)
-        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
-        .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("readable"))
-        .collect();
-    found.sort();
-    found
-}
-
 #[test]
 fn the_corpus_is_told() {
-    let corpus = corpus();
+    let corpus = corpus("arrivals");
     assert!(corpus.len() >= 4, "in order, overtaken, far and many");
     for bytes in &corpus {
         assert!(fuzz::arrivals(bytes) > 3, "{bytes:02x?}");

@@ -1,0 +1,75 @@
+//! Gathering of frames whose payloads carry a descriptor: VP8 and VP9.
+
+use super::{DepacketizeError, Depacketizer, Finished, Gathered};
+
+/// Contents of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part<'a> {
+    pub(super) begins_frame: bool,
+    /// Only the lowest, 0, is kept.
+    pub(super) spatial_layer: u8,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Part<'_> {
+    /// The part; `None` where no bytes follow its descriptor.
+    pub(super) fn if_any(self) -> Option<Self> {
+        Some(self).filter(|part| !part.bytes.is_empty())
+    }
+
+    fn begins_unit(&self) -> bool {
+        self.begins_frame && self.spatial_layer == 0
+    }
+}
+
+/// Gathers one frame.
+#[derive(Debug)]
+pub(super) struct Vpx {
+    unit: Gathered,
+    part: fn(&[u8]) -> Option<Part<'_>>,
+    is_key: fn(&[u8]) -> bool,
+}
+
+impl Vpx {
+    /// `part` takes the descriptor off a payload; `is_key` reads a frame's first bytes.
+    pub(super) fn new(part: fn(&[u8]) -> Option<Part<'_>>, is_key: fn(&[u8]) -> bool) -> Vpx {
+        Vpx { unit: Gathered::default(), part, is_key }
+    }
+}
+
+impl Depacketizer for Vpx {
+    fn begins_unit(&self, payload: &[u8]) -> bool {
+        (self.part)(payload).is_some_and(|part| part.begins_unit())
+    }
+
+    fn begins_start(&self, payload: &[u8]) -> bool {
+        (self.part)(payload).is_some_and(|part| part.begins_unit() && (self.is_key)(part.bytes))
+    }
+
+    fn begins_another(&self, payload: &[u8]) -> bool {
+        self.unit.len() > 0 && self.begins_unit(payload)
+    }
+
+    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
+        let part = (self.part)(payload).ok_or(DepacketizeError::Malformed)?;
+        if part.spatial_layer > 0 {
+            return Ok(());
+        }
+        if part.begins_frame != (self.unit.len() == 0) {
+            return Err(DepacketizeError::Malformed);
+        }
+        self.unit.extend(part.bytes)
+    }
+
+    fn has_picture(&self) -> bool {
+        self.unit.len() > 0
+    }
+
+    fn finish(&mut self) -> Finished {
+        Ok(self.unit.take_frame(self.is_key))
+    }
+
+    fn reset(&mut self) {
+        self.unit.clear();
+    }
+}
