@@ -62,8 +62,7 @@ fn verify(server: &Server, run: &str, ids: &[String], seen: &mut BTreeMap<u64, V
 #[test]
 fn kills_lose_nothing() {
     let cycles = clips::sized(25, 200);
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let (mut acknowledged, mut seen) = (Acknowledged::new(), BTreeMap::new());
     let mut events = 0;
     let started = Instant::now();

@@ -113,8 +113,7 @@ pub fn resident(server: &Server) -> f64 {
 
 #[test]
 fn frames_that_break_the_protocol_end_their_connection_with_the_right_code() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     const PROTOCOL: u32 = 1;
     const FLOW: u32 = 3;
     const CLOSED: u32 = 5;
@@ -226,8 +225,7 @@ fn floods() -> Vec<Flood> {
 
 #[test]
 fn floods_of_frames_leave_the_server_healthy() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     server.get("/v1/runs");
     let before = resident(&server);
     for (name, count, make) in floods() {
@@ -253,8 +251,7 @@ fn floods_of_frames_leave_the_server_healthy() {
 
 #[test]
 fn windows_of_zero_hold_answers_and_nobody_else() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let before = resident(&server);
     let mut held = Vec::new();
     for _ in 0..50 {

@@ -15,6 +15,7 @@ use crate::{
         BOB, Server, Setup,
         host::Certificate,
         receiver::{Delivery, Receiver},
+        wait_until,
     },
     webhooks::{hook, setup as setup_hooks},
 };
@@ -72,8 +73,7 @@ fn assert_passes(episodes: &[Value], zones: [Value; 2]) {
 
 #[test]
 fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(Setup::new(dir.path()));
+    let server = start(Setup::temporary());
     let run = server.create_run();
     ingested(&server, &run, json!({"zones": halves()}));
     let episodes = activity(&server, &run, "");
@@ -130,8 +130,7 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
 
 #[test]
 fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(Setup::new(dir.path()));
+    let server = start(Setup::temporary());
     let run = server.create_run();
     ingested(&server, &run, json!({}));
     let all = activity(&server, &run, "");
@@ -154,8 +153,7 @@ fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer(
 
 #[test]
 fn zones_that_are_none_are_refused_by_name() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(Setup::new(dir.path()));
+    let server = start(Setup::temporary());
     let run = server.create_run();
     let triangle = json!([[0, 0], [1, 0], [1, 1]]);
     let rows = [
@@ -186,8 +184,7 @@ fn zones_that_are_none_are_refused_by_name() {
 
 #[test]
 fn other_thresholds_give_other_episodes_without_a_trace() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(Setup::new(dir.path()));
+    let server = start(Setup::temporary());
     let run = server.create_run();
     ingested(&server, &run, json!({"zones": halves()}));
     let before = server.events(&run);
@@ -259,11 +256,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert_eq!(lasting[0]["start_frame"], told["start_frame"]);
     assert!(lasting[0]["image_sha256"].is_string(), "{lasting:?}");
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
-    let started = Instant::now();
-    while payloads(&server, &run, "activity_ended").is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", server.kinds(&run));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("an episode ends", || !payloads(&server, &run, "activity_ended").is_empty());
     let over = activity(&server, &run, "");
     assert_eq!(over.len(), 1, "{over:?}");
     assert!(over[0]["end_frame"].is_u64() && over[0]["image_sha256"].is_string(), "{over:?}");

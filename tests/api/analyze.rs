@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Setup, clips, shared};
+use crate::support::{Reply, Setup, shared};
 
 fn message(reply: &Reply, field: &str) -> String {
     let json = reply.json();
@@ -35,9 +35,7 @@ fn a_name_that_is_none_of_a_list_is_answered_with_where_the_list_is() {
 
 #[test]
 fn recorded_frames_are_reported_as_they_were_decoded() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
+    let server = Setup::temporary().clips().var("SERVICE_INGEST_STILLS", "none").start();
     let run = server.create_run();
     let source = json!({"source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"});
     let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);

@@ -10,7 +10,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Setup, clips,
+    ALICE, Setup,
     model::{self, Model},
     python, skip,
     whip::{eventually, sightline},
@@ -46,12 +46,10 @@ fn model(answer: impl Fn() -> Step + Send + 'static) -> Model {
 #[test]
 fn an_assistant_reads_and_starts_what_it_may() {
     let name = "an_assistant_reads_and_starts_what_it_may";
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let finding = json!({"event_type": "van", "object_label": "van", "summary": "a van",
         "description": HOSTILE, "confidence": 0.9});
     let model = model(move || Step::chat(&finding.to_string()));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let Some(mut tour) = client(name, server.addr(), ALICE) else { return };
     python::run(tour.args(["tour", HOSTILE])).unwrap_or_else(|said| panic!("{said}"));
     let mut read_only = client(name, server.addr(), ALICE).expect("it was there");
@@ -61,8 +59,7 @@ fn an_assistant_reads_and_starts_what_it_may() {
 #[test]
 fn an_assistant_is_told_what_is_wrong_and_what_to_do() {
     let name = "an_assistant_is_told_what_is_wrong_and_what_to_do";
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let unknown = format!("run-{}", "0".repeat(32));
     let empty = server.create_run();
     let calls = json!([
@@ -91,10 +88,8 @@ fn an_assistant_is_told_what_is_wrong_and_what_to_do() {
 #[test]
 fn a_call_ends_when_it_is_cancelled_and_when_the_server_is_killed() {
     let name = "a_call_ends_when_it_is_cancelled_and_when_the_server_is_killed";
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = model(Step::hang);
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::temporary().clips());
     let mut server = setup.start();
     let address = server.addr().to_owned();
     let run = server.create_run();

@@ -46,8 +46,7 @@ fn both_headers_carry_the_same_credential() {
 /// Another's run, in every route that the document gives runs, and one that there never was.
 #[test]
 fn a_foreign_run_is_indistinguishable_from_a_missing_one() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).own_root().start();
+    let server = Setup::temporary().own_root().start();
     let run = server.create_run();
     let bodies = [
         ("/ingest", json!({"source_uri": "x.mp4"})),
@@ -123,8 +122,7 @@ fn a_foreign_run_takes_as_long_as_a_missing_one() {
 
 #[test]
 fn a_tenant_is_asked_for_only_where_it_is_required() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_REQUIRE_TENANT_ID", "true").start();
+    let server = Setup::temporary().var("SERVICE_REQUIRE_TENANT_ID", "true").start();
     let long = "t".repeat(129);
     let rows = [(None, 401), (Some(""), 401), (Some("acme"), 200), (Some(&*long), 422)];
     for (tenant, status) in rows {
@@ -144,8 +142,7 @@ fn a_tenant_is_asked_for_only_where_it_is_required() {
 
 #[test]
 fn without_keys_everybody_is_one_principal() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_REQUIRE_API_KEY", "false").start();
+    let server = Setup::temporary().var("SERVICE_REQUIRE_API_KEY", "false").start();
     let run = server.call("POST", "/v1/runs").key(None).json(&json!({})).send().json();
     let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
     assert_eq!(server.call("GET", &path).key(Some("anything")).send().status, 200);
@@ -153,9 +150,8 @@ fn without_keys_everybody_is_one_principal() {
 
 #[test]
 fn browsers_may_read_from_listed_origins_only() {
-    let dir = tempfile::tempdir().expect("a directory");
     let ours = "https://console.example";
-    let server = Setup::new(dir.path()).var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
+    let server = Setup::temporary().var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
     let rows = [
         (None, 400, "validation_error"),
         (Some("https://evil.example"), 403, "cors_forbidden"),

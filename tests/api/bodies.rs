@@ -66,8 +66,7 @@ fn with(mut base: Value, field: &str, value: Value) -> Value {
 
 #[test]
 fn ingest_limits_hold_at_the_bound_and_not_past_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).own_root().start();
+    let server = Setup::temporary().own_root().start();
     let path = format!("/v1/runs/{}/ingest", server.create_run());
     let fixed = json!({"sampling_policy": "fixed", "fixed_fps": 1});
     let rows: Vec<(Value, Option<&str>)> = vec![

@@ -113,8 +113,7 @@ fn a_keepalive_is_an_event_like_any_other() {
 
 #[test]
 fn answers_that_are_kept_for_their_keys_are_charged() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let server = setup.start();
     let create = |server: &Server, key: &str| {
         let call = server.call("POST", "/v1/runs").header("idempotency-key", key);

@@ -6,13 +6,13 @@ use std::{
     net::TcpStream,
     path::Path,
     process::Command,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clips::rendered;
 use serde_json::json;
 
-use crate::support::{ALICE, BOB, Reply, Server, Setup};
+use crate::support::{ALICE, BOB, Reply, Server, Setup, wait_until};
 
 const SOUND: &str = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=6 -f lavfi -i sine=duration=6 -pix_fmt yuv420p";
 const KINDS: [(&str, &str, &str); 4] = [
@@ -222,11 +222,7 @@ fn begin(server: &Server, path: &str) -> TcpStream {
 }
 
 fn wait_for(server: &Server, workers: usize) {
-    let started = Instant::now();
-    while server.workers().len() != workers {
-        assert!(started.elapsed() < Duration::from_secs(60), "{} workers", server.workers().len());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("so many workers", || server.workers().len() == workers);
 }
 
 #[test]

@@ -49,8 +49,7 @@ fn assets_are_beside_the_page_and_kept_for_good() {
 
 #[test]
 fn a_setting_turns_it_off() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_CONSOLE", "off").start();
+    let server = Setup::temporary().var("SERVICE_CONSOLE", "off").start();
     for path in VIEWS {
         assert_eq!(get(&server, path, ("accept", "text/html")).status, 404, "{path}");
     }

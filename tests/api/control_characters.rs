@@ -62,9 +62,8 @@ fn what_has_no_room_for_them_is_refused_by_name() {
 
 #[test]
 fn prompts_are_asked_as_they_were_written() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello"));
-    let server = model.behind(Setup::new(dir.path()).root(&clips())).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let asked = |path: &str, body: &Value| {
         let before = model.server.seen().len();
         let reply = server.post(path, body);
@@ -89,9 +88,8 @@ fn prompts_are_asked_as_they_were_written() {
 
 #[test]
 fn what_is_only_kept_is_kept_as_it_was_written() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    let setup = Setup::new(dir.path())
+    let setup = Setup::temporary()
         .var("SERVICE_DB_URL", &postgres.url())
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
     let server = setup.start();

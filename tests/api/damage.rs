@@ -2,17 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    reason::wait_until,
-    support::{Setup, clips},
-};
+use crate::support::{Setup, wait_until};
 
 #[test]
 fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let said = dir.path().join("stderr");
-    let setup = Setup::new(dir.path()).root(&clips).log_to(&said);
+    let setup = Setup::new(dir.path()).clips().log_to(&said);
     let server = setup.start();
     let run = server.create_run();
     let ingest = json!({"source_uri": "street.mp4", "max_frames": 1100});

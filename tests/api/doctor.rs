@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::reason::{finding, wait_until};
-use crate::support::{Server, Setup, model::stock, shared};
+use super::reason::finding;
+use crate::support::{Server, Setup, model::stock, shared, wait_until};
 
 /// The check of this name.
 fn check(server: &Server, name: &str) -> Value {
@@ -107,10 +107,8 @@ fn what_people_get_wrong_is_found() {
 
 #[test]
 fn a_name_that_a_backend_answered_with_404_is_found() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = stock(&["acme/a"], finding("a van", 0.9));
-    let server =
-        Setup::new(dir.path()).var("SERVICE_VLLM_BASE_URL", &model.server.base_url()).start();
+    let server = Setup::temporary().var("SERVICE_VLLM_BASE_URL", &model.server.base_url()).start();
     let asked = server.post("/v1/infer", &json!({"model": "qwen3-vl-4b", "prompt": "What is it?"}));
     assert_eq!(asked.status, 500, "{}", asked.text);
     // What a backend answered last is looked at every five seconds.

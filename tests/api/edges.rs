@@ -144,8 +144,7 @@ fn what_is_stored_is_for_nobody_else() {
 
 #[test]
 fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_TENANT_RPS", "50").start();
+    let server = Setup::temporary().var("SERVICE_RATE_LIMIT_TENANT_RPS", "50").start();
     let refused = |key: &str| {
         let reply = server.call("GET", "/v1/runs").key(Some(key)).send();
         let headers = ["retry-after", "www-authenticate"].map(|name| reply.header(name).to_owned());

@@ -28,11 +28,10 @@ fn semantic(server: &Server, run: &str, answer: &Value) -> Value {
 
 #[test]
 fn a_wrong_name_is_said_everywhere() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = stock(&["Qwen/Qwen3-VL-8B-Instruct"], finding("van waits", 0.9));
     let log = dir.path().join("log");
-    let setup = model.behind(Setup::new(dir.path()).root(&clips)).log_to(&log);
+    let setup = model.behind(Setup::new(dir.path()).clips()).log_to(&log);
     let server = setup.start();
     let run = server.create_run();
     assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], Value::Null);
@@ -124,11 +123,9 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
 
 #[test]
 fn plain_words_are_a_description() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let said = "A white van waits\nin front of a house.";
     let model = Model::start(move |_| Step::chat(said));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let schema = json!({"type": "object", "required": ["vans"]});
     for more in [json!({"max_frames": 30}), json!({"max_frames": 30, "output_schema": schema})] {
         let run = server.create_run();
@@ -156,10 +153,8 @@ fn plain_words_are_a_description() {
 
 #[test]
 fn an_interaction_carries_the_object_of_the_callers_own_schema() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(r#"{"vans": 2, "colours": ["white"]}"#));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let schema = json!({"type": "object", "required": ["vans"]});
     let run = server.create_run();
     let more = json!({"max_frames": 30, "output_schema": schema});
@@ -172,9 +167,7 @@ fn an_interaction_carries_the_object_of_the_callers_own_schema() {
 
 #[test]
 fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = Setup::temporary().clips().start();
     let run = server.create_run();
     for field in ["media", "local_audio"] {
         let refused = reason(&server, &run, &json!({ field: {} }));
@@ -207,8 +200,7 @@ fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
 
 #[test]
 fn an_analysis_checks_its_model_and_says_that_the_gate_decided() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let frame = json!({
         "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
         "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,

@@ -84,7 +84,7 @@ fn an_upload_that_another_file_replaced_is_an_error_at_once() {
 #[test]
 fn a_still_that_another_file_replaced_is_an_error_at_once() {
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips()).start();
+    let server = Setup::new(dir.path()).clips().start();
     let run = server.create_run();
     let body = serde_json::json!({"source_uri": "motion.mp4", "max_frames": 5});
     assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);

@@ -93,8 +93,7 @@ fn of_a_job_whose_run_is_finished_what_came_is_kept() {
 
 #[test]
 fn a_run_that_rests_after_its_analysis_does_not_count() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "2");
+    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "2");
     let mut server = setup.start();
     let (rests, waits) = (server.create_run(), server.create_run());
     let refused = |server: &Server| {

@@ -17,7 +17,7 @@ use crate::{
     remote_rtsp::Camera,
     replay::{check, without_ids},
     support::{
-        Server, Setup, clips,
+        Server, Setup,
         host::{Answer, Certificate, Host},
         is_of_frames,
         model::{self, Model},
@@ -189,9 +189,7 @@ fn a_reasoning_asks_and_leaves_what_the_golden_file_says() {
 
 #[test]
 fn every_end_leaves_the_kinds_of_the_golden_file() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let clips = clips();
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     let mut server = setup.start();
     let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
     let begun = |server: &Server| {

@@ -7,8 +7,7 @@ use crate::support::{ALICE, Setup};
 
 #[test]
 fn every_answer_of_every_route_keeps_browsers_from_guessing_caching_and_running_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let operations = Book::new(&server).operations();
     assert!(operations.len() >= 30, "{}", operations.len());

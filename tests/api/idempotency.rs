@@ -14,7 +14,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::uploads::{TYPE, file_form, half_an_upload, stored, wait_for_files};
-use crate::support::{ALICE, BOB, Reply, Server, Setup, clips, model::Model, shared};
+use crate::support::{ALICE, BOB, Reply, Server, Setup, clips, model::Model, shared, wait_until};
 
 fn keyed(server: &Server, key: &str, path: &str, body: &Value) -> Reply {
     server.call("POST", path).header("idempotency-key", key).json(body).send()
@@ -30,9 +30,7 @@ fn run_of(reply: &Reply) -> String {
 
 #[test]
 fn every_route_that_acts_once_gives_its_first_answer_again() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     let mut server = setup.start();
     let run = server.create_run();
     let calls = [
@@ -101,8 +99,7 @@ fn a_key_is_visible_ascii_and_bounded() {
 
 #[test]
 fn what_did_nothing_is_not_kept() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).own_root();
+    let setup = Setup::temporary().own_root();
     let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     assert_eq!(keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).status, 422);
     let run = run_of(&keyed(&server, "k", "/v1/runs", &json!({})));
@@ -196,30 +193,21 @@ fn a_second_request_waits_for_the_first_to_end() {
     assert_eq!(reply.code(), "conflict");
     drop(stream);
     wait_for_files(dir.path(), 0);
-    let started = Instant::now();
-    while send().status != 422 {
-        assert!(started.elapsed() < Duration::from_secs(20), "the key stays taken");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the key is free again", || send().status == 422);
 }
 
 #[test]
 fn a_second_batch_is_refused_while_the_first_is_asked() {
-    let dir = tempfile::tempdir().expect("a directory");
     let (answer, wait) = mpsc::sync_channel(1);
     let model = Model::start(move |_| {
         wait.recv().expect("the test ends later");
         Step::chat("late")
     });
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let body = json!({"requests": [{"model": "qwen3-vl-4b", "prompt": "p"}]});
     std::thread::scope(|scope| {
         let first = scope.spawn(|| keyed(&server, "k", "/v1/infer/batch", &body));
-        let started = Instant::now();
-        while model.server.seen().is_empty() {
-            assert!(started.elapsed() < Duration::from_secs(60), "nothing is asked");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the model is asked", || !model.server.seen().is_empty());
         let again = keyed(&server, "k", "/v1/infer/batch", &body);
         assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{}", again.text);
         assert_eq!(again.header("retry-after"), "1");
@@ -273,8 +261,7 @@ fn a_caller_that_goes_away_finds_its_answer_later() {
 
 #[test]
 fn no_kill_makes_a_request_act_twice() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     // What each key has made, as far as an answer said so.
     let mut made: HashMap<String, Option<String>> = HashMap::new();
     let mut lost = 0;

@@ -6,7 +6,7 @@ use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
 use crate::support::{
-    BOB, Server, Setup, clips,
+    BOB, Server, Setup,
     model::{Model, list, prompt},
     shared,
 };
@@ -28,9 +28,8 @@ fn says_hello() -> Model {
 
 #[test]
 fn a_question_is_answered_and_told_of_on_its_run() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let run = server.create_run();
     let body = json!({
         "model": MODEL, "prompt": "Say hello.", "run_id": run, "max_tokens": 7,
@@ -69,13 +68,12 @@ fn a_question_is_answered_and_told_of_on_its_run() {
 
 #[test]
 fn an_answer_with_a_schema_is_valid_json_or_a_failure() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match &*prompt(seen) {
         said if said.contains("good") => Step::chat(r#"{"n": 3}"#),
         said if said.contains("cut") => Step::chat_finished(r#"{"n": 3"#, "length"),
         _ => Step::chat(r#"{"n": "three"}"#),
     });
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let schema = json!({
         "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
     });
@@ -99,9 +97,8 @@ fn an_answer_with_a_schema_is_valid_json_or_a_failure() {
 
 #[test]
 fn what_cannot_be_accepted_is_named() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let (run, hash) = (format!("run-{}", "0".repeat(32)), "ab".repeat(32));
     let still = |run: &str, hash: &str| json!([{"keyframe": {"run_id": run, "sha256": hash}}]);
     let deep = (0..40).fold(json!({}), |inner, _| json!({"not": inner}));
@@ -179,7 +176,6 @@ fn without_a_backend_the_answer_says_so() {
 
 #[test]
 fn a_failure_is_told_by_its_class_and_nothing_of_the_backend() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match &*prompt(seen) {
         "http 5xx" => Step::html(502),
         "rate limited" => Step::rate_limited(Some("1")),
@@ -189,7 +185,7 @@ fn a_failure_is_told_by_its_class_and_nothing_of_the_backend() {
         "timeout" => Step::hang(),
         _ => Step::chat("hello"),
     });
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let run = server.create_run();
     for class in ["http 5xx", "rate limited", "malformed", "too large", "closed", "timeout"] {
         let body = with(with(question(class), "run_id", json!(run)), "timeout_ms", json!(1500));
@@ -215,10 +211,8 @@ fn gone(server: &Server) -> Vec<Value> {
 
 #[test]
 fn stills_of_owned_runs_are_shown_to_the_model() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let ingest = json!({"source_uri": "talk.mp4", "max_frames": 40});
     let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
@@ -257,9 +251,8 @@ fn no_batch(server: &Server, run: &Value) {
 
 #[test]
 fn a_run_that_is_not_there_or_over_takes_no_question() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     for run in gone(&server) {
         let reply = server.post("/v1/infer", &with(question("p"), "run_id", run.clone()));
         assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{run}");
@@ -289,9 +282,8 @@ fn fails_some(seen: &Seen) -> Step {
 
 #[test]
 fn a_batch_returns_in_order_with_a_failure_for_each_that_failed() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(fails_some);
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let run = server.create_run();
     let requests: Vec<Value> = (0..256)
         .map(|at| with(question(&format!("question {at}")), "run_id", json!(run)))
@@ -322,9 +314,8 @@ fn a_batch_returns_in_order_with_a_failure_for_each_that_failed() {
 
 #[test]
 fn a_question_sent_twice_with_a_key_is_asked_once() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let batch = json!({"requests": [question("p")]});
     for (path, body) in [("/v1/infer", &question("p")), ("/v1/infer/batch", &batch)] {
         let call = || server.call("POST", path).header("idempotency-key", "k").json(body).send();

@@ -21,12 +21,11 @@ const PAUSE: Duration = Duration::from_millis(1200);
 
 #[test]
 fn a_batch_that_meets_a_trial_waits_for_what_it_shows() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.number {
         0..5 => Step::html(500),
         _ => Step::chat("hello").after(Duration::from_millis(100)),
     });
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     for _ in 0..5 {
         assert_eq!(server.post("/v1/infer", &question("p")).status, 500);
     }
@@ -41,12 +40,11 @@ fn a_batch_that_meets_a_trial_waits_for_what_it_shows() {
 
 #[test]
 fn what_is_left_of_a_batch_waits_for_a_backend_that_is_left_alone() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.number {
         0..5 => Step::html(500),
         _ => Step::chat("hello"),
     });
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 1});
     let answer = server.post("/v1/infer/batch", &batch).json();
     assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(19), &json!(5)), "{answer}");
@@ -54,12 +52,11 @@ fn what_is_left_of_a_batch_waits_for_a_backend_that_is_left_alone() {
 
 #[test]
 fn the_questions_of_one_principal_shut_no_backend_for_another() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match &*prompt(seen) {
         "poison" => Step::html(500),
         _ => Step::chat("hello"),
     });
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let asked_by = |key, text| {
         let call = server.call("POST", "/v1/infer").key(key);
         call.json(&question(text)).send()

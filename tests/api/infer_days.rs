@@ -32,10 +32,9 @@ fn told(server: &Server, run: &str) -> Vec<Value> {
 
 #[test]
 fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello"));
     // A question is estimated at a token for its prompt and those of its answer.
-    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "60");
+    let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "60");
     let mut server = setup.start();
     let run = server.create_run();
     let ask = |server: &Server, max_tokens| {
@@ -80,9 +79,8 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
 
 #[test]
 fn the_word_is_owed_until_a_run_can_take_it() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello"));
-    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "56");
+    let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "56");
     let server = setup.start();
     let ended = server.create_run();
     assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
@@ -100,9 +98,8 @@ fn the_word_is_owed_until_a_run_can_take_it() {
 
 #[test]
 fn a_retry_that_the_day_has_no_room_for_is_given_up() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat_finished("{\"n\": ", "length"));
-    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "200");
+    let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "200");
     let server = setup.start();
     let mut body = asking(100);
     body["output_schema"] = json!({"type": "object", "required": ["n"]});

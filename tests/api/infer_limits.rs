@@ -1,11 +1,6 @@
 //! Limits of inference, slots and the queue, and their counts.
 
-use std::{
-    io::Write,
-    net::TcpStream,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{io::Write, net::TcpStream, thread, time::Duration};
 
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -13,6 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup,
     model::{Model, prompt},
+    wait_until,
 };
 
 /// Hangs where it is asked to.
@@ -44,11 +40,7 @@ pub fn value(server: &Server, series: &str) -> f64 {
 
 /// Waits until a series has a value.
 pub fn until(server: &Server, series: &str, expected: f64) {
-    let started = Instant::now();
-    while value(server, series) != expected {
-        assert!(started.elapsed() < Duration::from_secs(60), "{series} is never {expected}");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(&format!("{series} is {expected}"), || value(server, series) == expected);
 }
 
 pub const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
@@ -61,10 +53,9 @@ pub fn is_unavailable(reply: &Reply) -> bool {
 
 #[test]
 fn a_full_queue_refuses_and_places_come_back() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = model();
     let server = model
-        .behind(Setup::new(dir.path()))
+        .behind(Setup::temporary())
         .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAITER_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "60000")
@@ -103,10 +94,9 @@ fn a_full_queue_refuses_and_places_come_back() {
 
 #[test]
 fn a_wait_ends_and_one_principal_does_not_hold_another() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = model();
     let server = model
-        .behind(Setup::new(dir.path()))
+        .behind(Setup::temporary())
         .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "50")
         .start();
@@ -124,9 +114,8 @@ fn a_wait_ends_and_one_principal_does_not_hold_another() {
 
 #[test]
 fn a_caller_that_goes_away_takes_its_question_back() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = model();
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let server = setup.var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1").start();
     let body = hanging(120_000).to_string();
     let head = format!(
@@ -147,19 +136,14 @@ fn a_caller_that_goes_away_takes_its_question_back() {
     until(&server, WAITING, 0.0);
     drop(first);
     until(&server, IN_FLIGHT, 0.0);
-    let started = Instant::now();
-    while model.server.in_flight() > 0 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the backend works on");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the backend ends", || model.server.in_flight() == 0);
     assert_eq!(server.post("/v1/infer", &question("p")).status, 200);
 }
 
 #[test]
 fn an_answer_is_the_callers_though_its_run_was_stopped() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = model();
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let run = server.create_run();
     let mut body = question("slow");
     body["run_id"] = json!(run);

@@ -22,10 +22,9 @@ fn a_model_is_ready_where_a_backend_lists_it() {
         ("an error", Step::html(500), "unreachable", "unreachable"),
     ];
     for (name, listing, listed, other) in rows {
-        let dir = tempfile::tempdir().expect("a directory");
         let model = Model::start(|_| Step::chat("hello"));
         model.server.answer_probes(listing);
-        let server = model.behind(Setup::new(dir.path())).start();
+        let server = model.behind(Setup::temporary()).start();
         let models = server.get("/v1/models").json()["models"].clone();
         let shown = |id: &str| {
             let models = models.as_array().expect("an array");

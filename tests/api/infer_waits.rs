@@ -17,12 +17,11 @@ const OFFLINE_IN_FLIGHT: &str = r#"service_inference_in_flight{class="offline"}"
 
 #[test]
 fn a_callers_time_is_for_the_wait_too() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match &*prompt(seen) {
         "hang" => Step::hang(),
         _ => Step::chat("hello"),
     });
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let server = setup
         .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "120000")
@@ -42,9 +41,8 @@ fn a_callers_time_is_for_the_wait_too() {
 
 #[test]
 fn a_batch_waits_for_places_in_the_queue() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(20)));
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let server = setup
         .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAITER_LIMIT", "2")
@@ -59,9 +57,8 @@ fn a_batch_waits_for_places_in_the_queue() {
 
 #[test]
 fn no_more_of_a_batch_is_asked_at_once_than_it_says() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(10)));
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let batch = json!({"requests": vec![question("p"); 12], "max_parallel": 1});
     let answer = server.post("/v1/infer/batch", &batch).json();
     assert_eq!(answer["succeeded"], 12, "{answer}");
@@ -70,10 +67,9 @@ fn no_more_of_a_batch_is_asked_at_once_than_it_says() {
 
 #[test]
 fn the_answers_of_a_batch_are_held_within_a_limit() {
-    let dir = tempfile::tempdir().expect("a directory");
     let words = "x".repeat(3 << 20);
     let model = Model::start(move |_| Step::chat(&words));
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let batch = json!({"requests": vec![question("p"); 13], "max_parallel": 1});
     let answer = server.post("/v1/infer/batch", &batch).json();
     // Ten of 3 MiB are less than 32 MiB, the eleventh is read and dropped, and no more are asked.
@@ -130,9 +126,8 @@ fn a_backend_that_rests_holds_nobodys_place() {
 
 #[test]
 fn a_rest_that_is_too_long_is_a_failure_at_once_and_kept() {
-    let dir = tempfile::tempdir().expect("a directory");
     let weary = Model::start(|_| Step::rate_limited(Some("3600")));
-    let server = weary.behind(Setup::new(dir.path())).start();
+    let server = weary.behind(Setup::temporary()).start();
     for _ in 0..3 {
         let reply = server.post("/v1/infer", &question("p"));
         assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"));
@@ -143,9 +138,8 @@ fn a_rest_that_is_too_long_is_a_failure_at_once_and_kept() {
 
 #[test]
 fn who_stood_in_for_a_backend_that_fails_is_told() {
-    let dir = tempfile::tempdir().expect("a directory");
     let (bad, good) = (Model::start(|_| Step::html(500)), Model::start(|_| Step::chat("hello")));
-    let setup = bad.behind(Setup::new(dir.path()));
+    let setup = bad.behind(Setup::temporary());
     let server = setup.var("SERVICE_SGLANG_BASE_URL", &good.server.base_url()).start();
     let run = server.create_run();
     let mut body = question("p");

@@ -91,9 +91,7 @@ fn check_keyframes(server: &Server, run: &str) {
 
 #[test]
 fn sampling_takes_the_first_frame_at_or_after_each_instant() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
+    let server = Setup::temporary().clips().var("SERVICE_INGEST_STILLS", "none").start();
     let run = server.create_run();
     // Neither the order nor the spelling that a serialiser would choose; fixed_fps wins.
     let body = r#"{ "stream_id":"cam", "source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2.0, "sample_fps": 7e0, "max_frames": 6 }"#;
@@ -121,9 +119,8 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant() {
 
 #[test]
 fn long_clips_ingested_at_once_give_the_same_long_signals() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).var("SERVICE_INGEST_STILLS", "none").start();
+    let server = Setup::new(dir.path()).clips().var("SERVICE_INGEST_STILLS", "none").start();
     let body = json!({"source_uri": "street.mp4", "max_frames": 1000});
     let signals = |run: &str| {
         let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
@@ -212,8 +209,7 @@ fn a_hostile_source_is_refused_with_its_reason() {
 
 #[test]
 fn a_run_that_has_ended_looks_at_no_source() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).own_root().start();
+    let server = Setup::temporary().own_root().start();
     let run = server.create_run();
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
     let reply = ingest(&server, &run, "missing.mp4");
@@ -223,8 +219,7 @@ fn a_run_that_has_ended_looks_at_no_source() {
 
 #[test]
 fn without_a_root_nothing_is_opened() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let reply = ingest(&server, &server.create_run(), "/etc/passwd");
     assert_eq!(reply.source_message(), "no ingest root is configured");
 }
@@ -258,9 +253,7 @@ fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::suppo
 
 #[test]
 fn a_run_that_ends_takes_its_ingest_with_it() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = Setup::temporary().clips().start();
     let (run, path) = (server.create_run(), "/v1/runs");
     let reply = during_ingest(&server, &run, || {
         let busy = ingest(&server, &run, "motion.mp4");
@@ -294,9 +287,7 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
 
 #[test]
 fn a_worker_that_dies_is_one_clear_error() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = Setup::temporary().clips().start();
     let run = server.create_run();
     let reply = during_ingest(&server, &run, || assert_eq!(server.kill_workers(), 1));
     let message = "the media worker crashed on this source";
@@ -325,9 +316,7 @@ fn a_worker_that_dies_is_one_clear_error() {
 
 #[test]
 fn jobs_past_the_queue_are_told_to_come_back() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     // A server confined to one processor runs one job at a time.
     let server = std::thread::scope(|scope| {
         let start = || {

@@ -175,8 +175,7 @@ fn documented(server: &Server) -> Vec<(String, bool)> {
 #[test]
 fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
     let files = bodies();
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).own_root().start();
+    let server = Setup::temporary().own_root().start();
     let mut wrong = Vec::new();
     let named = ROUTES.iter().map(|(path, reads)| ((*path).to_owned(), *reads != Reads::Other));
     assert_eq!(named.collect::<Vec<_>>(), documented(&server), "every route is tried");

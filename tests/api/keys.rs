@@ -12,8 +12,7 @@ const FORMER: &str = "538c49f68c6e";
 
 #[test]
 fn wrong_keys_of_an_address_have_a_limit_that_locks_nobody_else_out() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let status = |key| server.call("GET", "/v1/runs").key(key).send().status;
     let at_once: Vec<u16> = (0..20).map(|_| status(Some("wrong"))).collect();
     assert_eq!(at_once, [401; 20]);
@@ -30,10 +29,8 @@ fn wrong_keys_of_an_address_have_a_limit_that_locks_nobody_else_out() {
 
 #[test]
 fn a_short_key_stops_the_start_and_says_what_to_do() {
-    let dir = tempfile::tempdir().expect("a directory");
     for variable in ["SERVICE_API_KEYS", "SERVICE_METRICS_API_KEYS"] {
-        let ended =
-            Setup::new(dir.path()).var(variable, "carol:fifteen-bytes-k").command().output();
+        let ended = Setup::temporary().var(variable, "carol:fifteen-bytes-k").command().output();
         let ended = ended.expect("it runs");
         let told = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(!ended.status.success(), "{told}");
@@ -81,9 +78,8 @@ fn a_bare_key_owns_what_it_owned_and_is_named_by_a_digest_that_others_cannot_mak
 #[test]
 fn keys_of_the_metrics_open_nothing_else() {
     const SCRAPER: &str = "the-key-of-the-scraper";
-    let dir = tempfile::tempdir().expect("a directory");
     let keys = format!("prometheus:{SCRAPER}");
-    let server = Setup::new(dir.path()).var("SERVICE_METRICS_API_KEYS", &keys).start();
+    let server = Setup::temporary().var("SERVICE_METRICS_API_KEYS", &keys).start();
     let status = |path: &str, key| server.call("GET", path).key(Some(key)).send().status;
     for (key, metrics, rest) in [(SCRAPER, 200, 401), (ALICE, 200, 200)] {
         assert_eq!(status("/v1/metrics", key), metrics, "{key}");
@@ -95,9 +91,8 @@ fn keys_of_the_metrics_open_nothing_else() {
 
 #[test]
 fn rates_are_limited_where_nothing_is_set_and_the_limits_say_so() {
-    let dir = tempfile::tempdir().expect("a directory");
     let setup = |value: &str| {
-        let setup = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_GLOBAL_RPS", value);
+        let setup = Setup::temporary().var("SERVICE_RATE_LIMIT_GLOBAL_RPS", value);
         setup.var("SERVICE_RATE_LIMIT_TENANT_RPS", value)
     };
     let rows = [("", json!(2000), json!(400)), ("0", json!(null), json!(null))];

@@ -55,8 +55,7 @@ fn a_label_holds_at_its_bound_and_not_past_it() {
 
 #[test]
 fn labels_are_known_after_a_restart_and_change_no_state() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let mut server = setup.start();
     let made = |label: &str| {
         let reply = server.post("/v1/runs", &json!({"label": label}));

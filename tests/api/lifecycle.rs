@@ -69,8 +69,7 @@ fn stops_and_keepalives_at_once_never_follow_the_stop() {
 
 #[test]
 fn the_active_limit_counts_each_owner_alone() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
+    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
     let mut server = setup.start();
     let statuses = at_once(&server, 12, "POST", "/v1/runs");
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 5, "{statuses:?}");

@@ -261,8 +261,7 @@ fn check_parameters(
 
 #[test]
 fn every_bound_of_the_document_holds_at_the_bound_and_not_past_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).own_root();
+    let setup = Setup::temporary().own_root();
     let server = setup.var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8").start();
     let document = server.get("/v1/openapi.json").json();
     let mut count = 0;
@@ -284,10 +283,9 @@ fn every_bound_of_the_document_holds_at_the_bound_and_not_past_it() {
 
 #[test]
 fn a_limit_that_is_off_is_null_and_none_is_more_than_json_can_say() {
-    let dir = tempfile::tempdir().expect("a directory");
     let name = "connections_per_address";
     for (value, expected) in [("0", Value::Null), ("7", json!(7))] {
-        let setup = Setup::new(dir.path()).var("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", value);
+        let setup = Setup::temporary().var("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", value);
         let limits = setup.start().get("/v1/limits").json()["limits"].clone();
         assert_eq!(limits[name]["max"], expected, "{limits}");
         for (name, limit) in limits.as_object().expect("an object") {

@@ -64,8 +64,7 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
         Ok(python) => python,
         Err(error) => return skip(name, error),
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     for codec in ["VP8", "H264"] {
         let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
         assert_eq!(
@@ -101,8 +100,7 @@ fn a_killed_media_worker_ends_its_own_sessions_by_name() {
         Ok(python) => python,
         Err(error) => return skip(name, error),
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let url = format!("http://{}/v1/stream/whip", server.addr());
     let mut command = Command::new(python.join("python"));
     command.arg(folder().join("publish.py")).arg(url).args(["--key", ALICE, "--seconds", "60"]);

@@ -5,12 +5,11 @@ use std::{
     io::Write,
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, clips, skip};
+use crate::support::{ALICE, Server, Setup, skip, wait_until};
 
 /// The value of `series`, labels as they are written; `None` when it is not there.
 fn value(text: &str, series: &str) -> Option<f64> {
@@ -55,8 +54,7 @@ fn metrics_have_a_toggle_of_their_own() {
         ),
     ];
     for (name, vars, key, status, code) in rows {
-        let dir = tempfile::tempdir().expect("a directory");
-        let setup = Setup::new(dir.path()).var("SERVICE_API_KEYS", &keys);
+        let setup = Setup::temporary().var("SERVICE_API_KEYS", &keys);
         let setup = vars.iter().fold(setup, |setup, (name, value)| setup.var(name, value));
         let reply = setup.start().call("GET", "/v1/metrics").key(key).send();
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{name}: {}", reply.text);
@@ -70,8 +68,7 @@ fn metrics_have_a_toggle_of_their_own() {
 
 #[test]
 fn requests_and_refusals_are_counted_by_what_they_were() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
+    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
     let server = setup.start();
     let run = server.create_run();
     for _ in 0..3 {
@@ -120,8 +117,7 @@ fn promtool_finds_nothing_to_mend() {
     if !found("promtool_finds_nothing_to_mend", "promtool") {
         return;
     }
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     server.create_run();
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -199,9 +195,8 @@ fn a_real_prometheus_scrapes_what_an_ingest_did() {
     if !found(TEST, "prometheus") {
         return;
     }
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = Setup::new(dir.path()).clips().start();
     let run = server.create_run();
     let body = json!({ "source_uri": "talk.mp4" });
     let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
@@ -227,11 +222,7 @@ fn a_real_prometheus_scrapes_what_an_ingest_did() {
         (r#"service_runs{state="processing"}"#, 1.0),
         (r#"service_http_requests_total{route="/v1/runs/{id}/ingest",status="200"}"#, 1.0),
     ];
-    let started = Instant::now();
-    while prometheus.query("service_log_head").is_none() {
-        assert!(started.elapsed() < Duration::from_secs(60), "Prometheus has scraped nothing");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_until("Prometheus scrapes", || prometheus.query("service_log_head").is_some());
     for (series, expected) in rows {
         assert_eq!(prometheus.query(series), Some(expected), "{series}");
     }

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{
     Server, Setup,
     postgres::{Postgres, Proxy, Weather, url},
+    wait_until,
 };
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
@@ -298,11 +299,7 @@ fn what_waits_for_a_database_that_is_away_is_counted() {
         line.expect("there").parse().expect("a number")
     };
     let wait_for = |behind: &dyn Fn(u64) -> bool| {
-        let started = Instant::now();
-        while !behind(figure("service_mirror_behind_events")) {
-            assert!(started.elapsed() < Duration::from_secs(60), "the gauge says something else");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the gauge follows", || behind(figure("service_mirror_behind_events")));
     };
     wait_for(&|behind| behind > 600);
     postgres.run();

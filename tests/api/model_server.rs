@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Reply, Server, Setup, clips,
+    Reply, Server, Setup,
     model_server::{KEY, ModelServer},
 };
 
@@ -186,10 +186,9 @@ fn hidden_reasoning_is_no_part_of_an_answer() {
 #[test]
 fn stored_stills_are_pictures_that_llama_cpp_takes() {
     let name = "stored_stills_are_pictures_that_llama_cpp_takes";
-    let clips = clips();
     let Some(models) = ModelServer::start(name, 0) else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).root(&clips).start();
+    let server = server(dir.path(), &models, KEY).clips().start();
     let run = server.create_run();
     let source = json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40});
     assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &source).status, 200);
@@ -216,10 +215,9 @@ fn stored_stills_are_pictures_that_llama_cpp_takes() {
 #[test]
 fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
     let name = "llama_cpp_is_asked_about_every_chunk_of_a_clip";
-    let clips = clips();
     let Some(models) = ModelServer::start(name, 0) else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).root(&clips).start();
+    let server = server(dir.path(), &models, KEY).clips().start();
     let diff = json!({"visual_diff": true, "semantic_frames_per_chunk": 1});
     for more in [json!({}), json!({"temporal_chain": true}), diff] {
         let run = server.create_run();

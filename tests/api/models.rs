@@ -50,8 +50,7 @@ fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
 
 #[test]
 fn settings_move_the_limits_that_name_them() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path())
+    let server = Setup::temporary()
         .var("SERVICE_ACTIVE_STREAM_LIMIT", "7")
         .var("SERVICE_STREAM_TTL_SECS", "61")
         .var("SERVICE_RATE_LIMIT_TENANT_RPS", "900")

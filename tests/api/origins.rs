@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     reason::{finding, payloads, reason},
-    support::{Server, Setup, clips, model::Model},
+    support::{Server, Setup, model::Model},
 };
 
 fn markers(server: &Server, run: &str, query: &str) -> Vec<Value> {
@@ -23,10 +23,8 @@ fn outline(markers: &[Value]) -> Vec<Value> {
 
 #[test]
 fn the_gates_own_markers_are_recorded_beside_a_models() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.875)));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
 
     let plain = server.create_run();
     let reply = reason(&server, &plain, &json!({"semantic_inference": false}));

@@ -1,6 +1,6 @@
 //! Reasoning over real clips with a scripted model: what is asked, recorded and answered.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use scripted_model::{Seen, Step};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Reply, Server, Setup, clips,
     model::{Model, prompt},
-    shared,
+    shared, wait_until,
 };
 
 pub const MODEL: &str = "qwen3-vl-4b";
@@ -52,15 +52,6 @@ pub fn state(server: &Server, run: &str) -> String {
     state["state"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until `holds`; what it waits for comes sooner or the test is over.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Number of requests in flight, of all classes, by the server's metrics.
 pub fn in_flight(server: &Server) -> u64 {
     let metrics = server.get("/v1/metrics").text;
@@ -99,7 +90,6 @@ fn picture_size(seen: &Seen) -> (u16, u16) {
 
 #[test]
 fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     // By the time of the picture: the first chunk is one thing, the others another.
     let model = Model::start(|seen| {
@@ -111,7 +101,7 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
         "event_types": {"van waits": "parked"}, "object_labels": {"delivery van": "vehicle"},
     }});
     std::fs::write(&labels, maps.to_string()).expect("written");
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::new(dir.path()).clips());
     let setup = setup.var("SERVICE_TENANT_LABEL_MAPS_PATH", labels.to_str().expect("UTF-8"));
     let server = setup.start();
     let run = server.create_run();
@@ -252,13 +242,11 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
 
 #[test]
 fn a_second_model_is_asked_where_the_first_is_unsure() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.json()["model"].as_str() {
         Some(LARGE) => Step::chat(&finding("van leaves", 0.9)),
         _ => Step::chat(&finding("something", 0.2)),
     });
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     for (threshold, expected) in [(0.1, ["first", MODEL]), (0.7, ["second", LARGE])] {
         let run = server.create_run();
         let more = json!({
@@ -273,9 +261,8 @@ fn a_second_model_is_asked_where_the_first_is_unsure() {
 #[test]
 fn the_ways_to_show_and_to_ask_reach_the_model() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().root(&clips)).start();
     let asked = |more: Value| {
         let before = model.server.seen().len();
         let run = server.create_run();
@@ -320,11 +307,9 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
 
 #[test]
 fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model =
         Model::start(|_| Step::chat(&finding("van waits", 0.9)).after(Duration::from_millis(200)));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     // No more than a principal may have under way, whatever it asks for.
     for (asked, at_once) in [(1, 1), (2, 2), (64, 4)] {
         let run = server.create_run();
@@ -339,10 +324,8 @@ fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
 
 #[test]
 fn a_key_reasons_once() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let path = format!("/v1/runs/{}/reason", server.create_run());
     let keyed =
         || server.call("POST", &path).header("idempotency-key", "k").json(&body(&json!({})));

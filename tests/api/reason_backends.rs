@@ -5,15 +5,13 @@ use std::time::Instant;
 use scripted_model::Step;
 use serde_json::json;
 
-use super::reason::{LARGE, finding, payloads, reason, wait_until};
-use crate::support::{Setup, clips, is_of_frames, model::Model};
+use super::reason::{LARGE, finding, payloads, reason};
+use crate::support::{Setup, is_of_frames, model::Model, wait_until};
 
 #[test]
 fn models_are_asked_before_the_source_is_decoded() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let more = json!({
         "source_uri": "street.mp4", "max_frames": 1000, "chunk_size": 5,
@@ -34,7 +32,6 @@ fn models_are_asked_before_the_source_is_decoded() {
 
 #[test]
 fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.2)));
     let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -48,7 +45,7 @@ fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
     let config = backend("dead", &dead, 1) + &backend("alive", &model.server.base_url(), 2);
     let path = dir.path().join("backends.toml");
     std::fs::write(&path, config).expect("written");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::new(dir.path()).clips();
     let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
     let run = server.create_run();
     let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
@@ -64,14 +61,13 @@ fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
 
 #[test]
 fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let config = "[[backends]]\nname = \"small\"\ntype = \"openai_compat\"\n\
          base_url = \"http://127.0.0.1:9\"\nmodel = \"qwen3-vl-4b\"\n\
          upstream_model = \"own\"\npriority = 1\n";
     let path = dir.path().join("backends.toml");
     std::fs::write(&path, config).expect("written");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::new(dir.path()).clips();
     let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
     let run = server.create_run();
     let reply = reason(&server, &run, &json!({"max_frames": 30, "model": LARGE}));
@@ -89,8 +85,6 @@ fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
 /// A restart of a model server, and one that is loading its model.
 #[test]
 fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let mut away: Option<Instant> = None;
     let model = Model::start(move |seen| {
         if seen.number < 3 {
@@ -103,7 +97,7 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
             _ => Step::chat(&finding("van waits", 0.9)),
         }
     });
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let reply = reason(&server, &run, &json!({"chunk_size": 5}));
     assert_eq!(reply.status, 200, "{}", reply.text);
@@ -119,13 +113,11 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
 /// A backend that keeps asking for a retry later costs a reasoning as much as its outage may.
 #[test]
 fn rests_are_waited_for_as_long_as_an_outage() {
-    let clips = clips();
     for (name, outage_ms, rest) in
         [("none is waited for", "0", "2"), ("one that is longer than that is not", "60000", "3600")]
     {
-        let dir = tempfile::tempdir().expect("a directory");
         let model = Model::start(move |_| Step::rate_limited(Some(rest)));
-        let setup = model.behind(Setup::new(dir.path()).root(&clips));
+        let setup = model.behind(Setup::temporary().clips());
         let server = setup.var("SERVICE_REASON_OUTAGE_MS", outage_ms).start();
         let run = server.create_run();
         let reply = reason(&server, &run, &json!({"max_frames": 30}));

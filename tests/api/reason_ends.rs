@@ -12,12 +12,11 @@ use std::{
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{LARGE, MODEL, finding, in_flight, payloads, reason, state, wait_until};
-use crate::support::{Server, Setup, clips, model::Model};
+use super::reason::{LARGE, MODEL, finding, in_flight, payloads, reason, state};
+use crate::support::{Server, Setup, clips, model::Model, wait_until};
 
 #[test]
 fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let (long, short) = (60_000, 400);
     let rows: [(&str, Step, u64, &str); 5] = [
@@ -31,7 +30,7 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         let model = Model::start(move |_| step.clone());
         let dir = dir.path().join(name.replace(' ', "-"));
         std::fs::create_dir_all(&dir).expect("made");
-        let setup = model.behind(Setup::new(&dir).root(&clips));
+        let setup = model.behind(Setup::new(&dir).clips());
         let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
         let run = server.create_run();
         let reply =
@@ -63,13 +62,11 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
 
 #[test]
 fn a_second_pass_that_fails_is_told_beside_the_first_answer() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.json()["model"].as_str() {
         Some(LARGE) => Step::html(502),
         _ => Step::chat(&finding("something", 0.2)),
     });
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
     assert_eq!(reason(&server, &run, &more).status, 200);
@@ -82,14 +79,12 @@ fn a_second_pass_that_fails_is_told_beside_the_first_answer() {
 
 #[test]
 fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     // The first two questions are answered, the others never.
     let model = Model::start(|seen| match seen.number {
         0 | 1 => Step::chat(&finding("van waits", 0.9)),
         _ => Step::hang(),
     });
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     for (method, action, last) in [("POST", "/stop", 409), ("DELETE", "", 404)] {
         let (run, asked) = (server.create_run(), model.server.seen().len());
         std::thread::scope(|scope| {
@@ -127,9 +122,8 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
 /// Has one reasoning more than there are cores begun, of a model that never answers, looks at them,
 /// and stops them.
 fn with_reasonings(clips: &Path, more: &Value, look: impl FnOnce(&Server, &[String])) {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
-    let setup = model.behind(Setup::new(dir.path()).root(clips));
+    let setup = model.behind(Setup::temporary().root(clips));
     let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runs: Vec<String> = (0..cores + 1).map(|_| server.create_run()).collect();
@@ -246,7 +240,6 @@ fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
     let clips = clips();
     let seconds = clips::sized(4, 60);
     let (chunk_size, chunks) = clips::sized((30, 3), (10, 9));
-    let dir = tempfile::tempdir().expect("a directory");
     let asked = Arc::new(AtomicUsize::new(0));
     // What is under way at the end is not waited for longer than it takes.
     let is_calm = Arc::new(AtomicBool::new(false));
@@ -255,7 +248,7 @@ fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
         false => weather(counted.fetch_add(1, Ordering::SeqCst) as u64),
         true => Step::chat(&finding("van waits", 0.9)),
     });
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::temporary().root(&clips));
     let server = setup.var("SERVICE_REASON_OUTAGE_MS", "1000").start();
     let until = Instant::now() + Duration::from_secs(seconds);
     let goes_on = || {

@@ -4,12 +4,11 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{MODEL, payloads, reason, state};
-use crate::support::{Setup, clips, model::Model};
+use crate::support::{Setup, model::Model};
 
 #[test]
 fn every_field_has_its_bounds() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).own_root().start();
+    let server = Setup::temporary().own_root().start();
     let run = server.create_run();
     let crop = |x: f64, width: f64| json!({"x": x, "y": 0, "width": width, "height": 1});
     // A source that is not there is what is wrong with a body that is right.
@@ -76,10 +75,8 @@ fn every_field_has_its_bounds() {
 
 #[test]
 fn a_crop_is_told_with_every_frame_and_a_schema_of_ones_own_needs_no_confidence() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(r#"{"event_type": "van waits"}"#));
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::temporary().clips());
     let server = setup.start();
     let run = server.create_run();
     let more = json!({

@@ -6,20 +6,18 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{finding, reason};
-use crate::support::{Setup, clips, model::Model, onnx_runtime};
+use crate::support::{Setup, model::Model, onnx_runtime};
 
 #[test]
 fn what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds() {
     let name = "what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds";
-    let clips = clips();
     let Some(runtime) = onnx_runtime::runtime(name) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let mut asked = 0;
     let model = Model::start(move |_| {
         asked += 1;
         Step::chat(&finding(&format!("answer {asked}"), 0.9))
     });
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::temporary().clips());
     let setup = setup.var("SERVICE_NOVELTY_MODEL_PATH", "built-in");
     let server = setup.var("SERVICE_ONNXRUNTIME_PATH", runtime.to_str().expect("text")).start();
     let run = server.create_run();

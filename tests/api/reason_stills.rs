@@ -5,10 +5,10 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::{
-    reason::{LARGE, MODEL, finding, payloads, reason, wait_until},
+    reason::{LARGE, MODEL, finding, payloads, reason},
     retention::used,
 };
-use crate::support::{Server, Setup, clips, model::Model};
+use crate::support::{Server, Setup, model::Model, wait_until};
 
 /// Sequence number and media time of each event of a kind.
 fn times(server: &Server, run: &str, kind: &str, field: &str) -> Vec<(u64, i64)> {
@@ -19,15 +19,13 @@ fn times(server: &Server, run: &str, kind: &str, field: &str) -> Vec<(u64, i64)>
 
 #[test]
 fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     // The first two questions are answered, the others never.
     let model = Model::start(|seen| match seen.number {
         0 | 1 => Step::chat(&finding("van waits", 0.9)),
         _ => Step::hang(),
     });
-    let setup = || model.behind(Setup::new(dir.path()).root(&clips));
-    let mut server = setup().start();
+    let setup = model.behind(Setup::temporary().clips());
+    let mut server = setup.start();
     let run = server.create_run();
     std::thread::scope(|scope| {
         let path = format!("/v1/runs/{run}/reason");
@@ -51,7 +49,7 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
         asking.join().expect("no panic");
     });
     server.kill();
-    let server = setup().start();
+    let server = setup.start();
     let said = times(&server, &run, "semantic_chunk_inferred", "end_pts_ms");
     let began = times(&server, &run, "semantic_chunk_inferred", "start_pts_ms");
     let stills = times(&server, &run, "keyframe_stored", "pts_ms");
@@ -68,14 +66,12 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
 
 #[test]
 fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.number {
         0 => Step::chat(&finding("van waits", 0.9)),
         _ => Step::hang(),
     });
-    let setup = || model.behind(Setup::new(dir.path()).root(&clips));
-    let mut server = setup().start();
+    let setup = model.behind(Setup::temporary().clips());
+    let mut server = setup.start();
     let run = server.create_run();
     let answer = std::thread::scope(|scope| {
         let path = format!("/v1/runs/{run}/reason");
@@ -99,7 +95,7 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
     let bytes: u64 = bytes.sum();
     let before = used(&server);
     server.kill();
-    let server = setup().start();
+    let server = setup.start();
     let after = used(&server);
     assert!(bytes > 0 && after >= bytes, "{after} of {bytes}");
     assert_eq!(before, after, "as it is counted at a start");
@@ -110,10 +106,8 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
 /// Also one of which nothing was said yet: no run stays under way without anybody at work.
 #[test]
 fn a_reasoning_that_the_quota_refuses_ends_its_run() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::temporary().clips());
     let server = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", "20000").start();
     let run = server.create_run();
     let refused = reason(&server, &run, &json!({"max_frames": 60}));
@@ -128,12 +122,10 @@ fn a_reasoning_that_the_quota_refuses_ends_its_run() {
 
 #[test]
 fn pictures_that_no_model_takes_are_refused_and_long_words_marked() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let mut long: Value = serde_json::from_str(&finding("van waits", 0.9)).expect("JSON");
     long["description"] = json!("d".repeat(20_000));
     let model = Model::start(move |_| Step::chat(&long.to_string()));
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let crop = json!({"x": 0.5, "y": 0.5, "width": 0.000_001, "height": 0.5});
     let refused = reason(&server, &run, &json!({"crop": crop}));

@@ -18,6 +18,7 @@ use crate::{
     support::{
         Reply, Server, clips,
         host::{Answer, Certificate, Host},
+        wait_until,
     },
 };
 
@@ -227,12 +228,7 @@ fn a_job_that_ends_leaves_no_connection_behind() {
         let (reply, _) = meanwhile(&server, &run, &host.url(source), delete);
         assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{}", reply.text);
     }
-    let started = Instant::now();
-    while open_ends(&server, host.port()) != at_rest {
-        assert!(started.elapsed() < PATIENCE, "{:?}", open_ends(&server, host.port()));
-        sleep(Duration::from_millis(20));
-    }
-    println!("everything closed after {:?}", started.elapsed());
+    wait_until("no connection stays open", || open_ends(&server, host.port()) == at_rest);
     let run = server.create_run();
     let (reply, _) = meanwhile(&server, &run, &host.url("/stalling"), || {
         server.terminate();

@@ -34,8 +34,7 @@ pub fn without_ids(text: &str) -> String {
 
 /// The events of an ingest and an analysis in a server of its own, as text without ids.
 fn events_of(clip: &Path) -> String {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).root(clip.parent().expect("a folder")).start();
+    let server = Setup::temporary().root(clip.parent().expect("a folder")).start();
     let run = server.create_run();
     let name = clip.file_name().and_then(|name| name.to_str()).expect("UTF-8");
     let ingest = json!({"source_uri": name, "sample_fps": 5, "max_frames": 40});

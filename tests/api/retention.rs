@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::routes::frame;
-use crate::support::{BOB, Reply, Server, Setup, can_mount, clips};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, wait_until};
 
 /// An age in days that has passed by the next start: a few milliseconds.
 const SOON: &str = "0.0000001";
@@ -49,11 +49,7 @@ pub fn wait_for(what: &str, found: impl Fn() -> bool) {
 
 /// Waits for the sweep that every start begins with.
 fn swept(server: &Server) {
-    let started = Instant::now();
-    while series(server, "service_retention_sweep_seconds_count") == 0 {
-        assert!(started.elapsed() < Duration::from_secs(60), "no sweep");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a sweep", || series(server, "service_retention_sweep_seconds_count") > 0);
     assert_eq!(series(server, "service_retention_failures_total"), 0);
 }
 
@@ -97,9 +93,8 @@ fn verify(data: &Path) {
 
 #[test]
 fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::new(dir.path()).clips();
     let server = setup.start();
     let first = ingested(&server, "motion.mp4");
     let before = used(&server);
@@ -183,9 +178,8 @@ fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
 
 #[test]
 fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::new(dir.path()).clips();
     let server = setup.start();
     let kept = ingested(&server, "motion.mp4");
     let shared = ingested(&server, "motion.mp4");
@@ -230,9 +224,8 @@ fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
 
 #[test]
 fn stills_past_their_age_answer_404_and_their_events_stay() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::new(dir.path()).clips();
     let server = setup.start();
     let run = ingested(&server, "motion.mp4");
     let_time_pass(&server);
@@ -358,10 +351,6 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     }
     std::fs::remove_file(disk.join("rest")).expect("removed");
     std::fs::remove_file(disk.join("ballast")).expect("removed");
-    let started = Instant::now();
-    while server.get("/v1/ready").status != 200 {
-        assert!(started.elapsed() < Duration::from_secs(30), "{}", server.get("/v1/ready").text);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the server is ready", || server.get("/v1/ready").status == 200);
     ingested(&server, clips[0]);
 }

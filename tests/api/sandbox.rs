@@ -17,8 +17,7 @@ fn ingest(server: &Server) -> Reply {
 
 #[test]
 fn without_landlock_media_is_refused_with_the_setting_that_allows_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips());
+    let setup = Setup::temporary().clips();
     // As where nobody sets it.
     let server = start(&setup.clone().var("SERVICE_SANDBOX", ""));
     let ready = server.get("/v1/ready").json();

@@ -12,7 +12,7 @@ use std::{
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, clips, model::Model, postgres::Postgres, python, skip};
+use crate::support::{ALICE, Server, Setup, model::Model, postgres::Postgres, python, skip};
 
 const NAME: &str = "the_server_does_what_its_document_says";
 
@@ -52,7 +52,7 @@ fn the_server_does_what_its_document_says() {
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("{}"));
     let postgres = Postgres::start();
-    let setup = model.behind(Setup::new(dir.path()).root(&clips()));
+    let setup = model.behind(Setup::new(dir.path()).clips());
     let server = setup.var("SERVICE_DB_URL", &postgres.url()).start();
     let (runs, stills) = populate(&server);
     let work = dir.path().join("schemathesis");

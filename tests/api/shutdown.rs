@@ -17,7 +17,7 @@ use super::{remote, uploads};
 use crate::support::{
     ALICE, Server, Setup, clips,
     host::{Certificate, Host},
-    sandbox,
+    sandbox, wait_until,
     whip::eventually,
 };
 
@@ -91,8 +91,7 @@ fn a_decode_backend_that_is_missing_stops_the_start_and_says_what_is() {
 
 #[test]
 fn a_collectors_password_is_not_printed() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let setup = setup.var("SERVICE_TRACES_ENDPOINT", "https://me:hush@collector.example:4317");
     let output = setup.command().arg("--check-config").output().expect("it runs");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -102,8 +101,7 @@ fn a_collectors_password_is_not_printed() {
 
 #[test]
 fn too_few_file_descriptors_stop_a_start() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let command = Setup::new(dir.path()).command();
+    let command = Setup::temporary().command();
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -n 256 && exec \"$1\"", "sh"]).arg(command.get_program());
     limited.env_clear();
@@ -126,16 +124,13 @@ fn endless_ingest<'scope>(
         let body = json!({ "source_uri": source });
         assert!(call.json(&body).try_send().is_err(), "the server dies before it answers");
     });
-    let started = Instant::now();
-    while !server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object() {
-        assert!(started.elapsed() < Duration::from_secs(30), "no ingest begins");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("an ingest begins", || {
+        server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object()
+    });
 }
 
 #[test]
 fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new(dir.path());
     let host = Host::start(&certificate, |_, _| {
@@ -143,7 +138,7 @@ fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
             std::thread::park();
         }
     });
-    let setup = remote::setup(dir.path(), &certificate).root(&clips);
+    let setup = remote::setup(dir.path(), &certificate).clips();
     let mut server = setup.start();
     let done = server.create_run();
     let body = json!({ "source_uri": "motion.mp4", "max_frames": 5 });
@@ -154,11 +149,7 @@ fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
     std::thread::scope(|scope| {
         endless_ingest(scope, &server, &cut, &source);
         // A moment in which the note of the job must be on disk: it precedes the request.
-        let started = Instant::now();
-        while host.asked().is_empty() {
-            assert!(started.elapsed() < Duration::from_secs(30), "nothing is fetched");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the source is fetched", || !host.asked().is_empty());
         server.signal_kill();
     });
     server.kill();
@@ -179,8 +170,7 @@ fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
 
 #[test]
 fn missing_programs_are_named_and_stop_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_FFPROBE_PATH", "/nonexistent").start();
+    let server = Setup::temporary().var("SERVICE_FFPROBE_PATH", "/nonexistent").start();
     let ready = server.get("/v1/ready");
     let missing = json!([
         {"name": "ffprobe", "variable": "SERVICE_FFPROBE_PATH", "searched": "/nonexistent"}
@@ -195,10 +185,9 @@ fn missing_programs_are_named_and_stop_nothing() {
 
 #[test]
 fn a_log_that_nobody_reads_holds_no_request() {
-    let dir = tempfile::tempdir().expect("a directory");
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let addr = free.expect("a free port");
-    let mut command = Setup::new(dir.path()).var("SERVICE_BIND_ADDR", &addr.to_string()).command();
+    let mut command = Setup::temporary().var("SERVICE_BIND_ADDR", &addr.to_string()).command();
     let unread = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = unread.spawn().expect("it starts");
     let started = Instant::now();
@@ -258,8 +247,7 @@ fn a_tenants_labels_are_read_again_at_sighup() {
 
 #[test]
 fn a_disk_that_is_almost_full_takes_no_new_work() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).own_root();
+    let setup = Setup::temporary().own_root();
     let mut server = setup.start();
     let run = server.create_run();
     server.kill();
@@ -284,8 +272,7 @@ fn a_disk_that_is_almost_full_takes_no_new_work() {
 
 #[test]
 fn a_second_server_does_not_share_the_log() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let _first = setup.start();
     let output = setup.command().output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -294,9 +281,7 @@ fn a_second_server_does_not_share_the_log() {
 
 #[test]
 fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     let mut server = setup.start();
     let (run, idle) = (server.create_run(), server.create_run());
     let ingest = json!({"source_uri": "motion.mp4"});
@@ -321,9 +306,7 @@ fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
 
 #[test]
 fn a_job_that_outlasts_the_drain_fails_by_name() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     let mut server = setup.start();
     let run = server.create_run();
     // 363 s of 1080p AV1: no machine decodes it within the drain.
@@ -349,9 +332,7 @@ fn a_job_that_outlasts_the_drain_fails_by_name() {
 
 #[test]
 fn a_draining_server_answers_and_a_second_signal_ends_it() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     let mut server = setup.start();
     let run = server.create_run();
     let ingest = json!({"source_uri": "long.mp4", "max_frames": 500_000});
@@ -409,8 +390,7 @@ fn an_upload_that_has_begun_ends_within_the_drain() {
 
 #[test]
 fn a_restart_shows_what_was_there_before() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let mut server = setup.start();
     let runs: Vec<String> = (0..4).map(|_| server.create_run()).collect();
     assert_eq!(server.post(&format!("/v1/runs/{}/keepalive", runs[1]), &json!({})).status, 200);

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     abuse::{metric, preface, resident},
-    support::{ALICE, Server, Setup, skip},
+    support::{ALICE, Server, Setup, skip, wait_until},
 };
 
 /// Kind of a slow connection.
@@ -100,8 +100,7 @@ fn health_answers_beside_slow_connections() {
         return skip(name, format!("it needs more descriptors than {:?}", limit.maximum));
     }
     for connections_max in [16_384, connections / 5] {
-        let dir = tempfile::tempdir().expect("a directory");
-        let setup = Setup::new(dir.path());
+        let setup = Setup::temporary();
         let server = setup.var("SERVICE_MAX_CONNECTIONS", &connections_max.to_string()).start();
         asked(&server, 10);
         let before = resident(&server);
@@ -123,11 +122,7 @@ fn health_answers_beside_slow_connections() {
                 }
             });
         }
-        let started = Instant::now();
-        while ready.load(Relaxed) < connections {
-            assert!(started.elapsed() < Duration::from_secs(120), "{ready:?} are connected");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("all are connected", || ready.load(Relaxed) >= connections);
         let open = metric(&server, "service_connections");
         let times = asked(&server, 200);
         // More may have been accepted since: a connect ends in the listen queue.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, Server, Setup, clips, shared};
+use crate::support::{BOB, Server, Setup, shared};
 
 fn points(server: &Server, key: Option<&str>) -> Vec<Value> {
     let call = server.call("GET", "/v1/stats?minutes=60");
@@ -21,9 +21,7 @@ fn sum(points: &[Value], field: &str) -> u64 {
 
 #[test]
 fn work_counts_for_its_owner_alone_and_for_the_machine() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server =
-        Setup::new(dir.path()).root(&clips()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+    let server = Setup::temporary().clips().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let run = server.create_run();
     let body = json!({"source_uri": "talk.mp4", "max_frames": 40});
     assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);

@@ -3,10 +3,11 @@
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{MODEL, finding, payloads, reason, wait_until};
+use super::reason::{MODEL, finding, payloads, reason};
 use crate::support::{
-    Server, Setup, clips,
+    Server, Setup,
     model::{Model, list, stock},
+    wait_until,
 };
 
 /// Name that the server lists.
@@ -24,12 +25,10 @@ fn shown(server: &Server, id: &str) -> Value {
 
 #[test]
 fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked() {
-    let clips = clips();
     for base in ["", "/v1", "/v1/"] {
-        let dir = tempfile::tempdir().expect("a directory");
         let model = stock(&[STOCK, OWN], finding("van waits", 0.9));
         let url = model.server.base_url() + base;
-        let server = Setup::new(dir.path()).root(&clips).var("SERVICE_VLLM_BASE_URL", &url).start();
+        let server = Setup::temporary().clips().var("SERVICE_VLLM_BASE_URL", &url).start();
         for (name, upstream) in [(CURATED, STOCK), (STOCK, STOCK), (OWN, OWN)] {
             let created = server.post("/v1/runs", &json!({ "model": name }));
             assert_eq!(created.status, 200, "{name}: {}", created.text);

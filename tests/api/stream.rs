@@ -79,8 +79,7 @@ fn act(server: &Server, run: &str, action: &str) {
 
 #[test]
 fn events_come_as_they_happen_and_the_end_is_told() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/events/stream");
     let mut stream = Stream::open(&server, &path, None);
@@ -111,8 +110,7 @@ fn events_come_as_they_happen_and_the_end_is_told() {
 
 #[test]
 fn every_run_of_the_caller_is_in_one_stream() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let first = server.create_run();
     let mut stream = Stream::open(&server, "/v1/events/stream", None);
     assert_eq!(stream.event().data["run_id"], json!(first));
@@ -132,8 +130,7 @@ fn every_run_of_the_caller_is_in_one_stream() {
 
 #[test]
 fn a_deletion_ends_the_stream_of_its_run() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
     assert_eq!(stream.event().id, 1);
@@ -144,8 +141,7 @@ fn a_deletion_ends_the_stream_of_its_run() {
 
 #[test]
 fn a_stream_is_refused_by_name() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).var("SERVICE_MAX_PRINCIPAL_STREAMS", "2");
+    let setup = Setup::temporary().var("SERVICE_MAX_PRINCIPAL_STREAMS", "2");
     let server = setup.var("SERVICE_MAX_STREAMS", "3").start();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/events/stream");
@@ -195,8 +191,7 @@ fn a_stream_is_refused_by_name() {
 
 #[test]
 fn a_drain_ends_streams_and_readers_resume_after_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let mut server = setup.start();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/events/stream");

@@ -8,7 +8,7 @@ use timeline::{
     Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
 };
 
-use crate::support::{BOB, Server, Setup, clips, shared};
+use crate::support::{BOB, Server, Setup, shared};
 
 const LIVE: RunId = RunId::from_bytes([9; 16]);
 
@@ -42,8 +42,7 @@ fn markers(server: &Server, run: &str) -> BTreeMap<String, u64> {
 
 #[test]
 fn a_summary_says_what_the_routes_of_its_run_say() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips());
+    let setup = Setup::temporary().clips();
     let mut server = setup.start();
     let (run, empty) = (server.create_run(), server.create_run());
     assert_eq!(summary(&server, &run), Value::Null, "nothing is decoded");

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{ALICE, BOB, Server, Setup, clips, shared};
+use crate::support::{ALICE, BOB, Server, Setup, shared};
 
 /// A run with a source and a still, and the paths of both.
 fn ingested(server: &Server) -> (String, [String; 2]) {
@@ -85,8 +85,7 @@ fn a_ticket_opens_the_media_of_its_run_and_nothing_else() {
 
 #[test]
 fn wrong_tickets_count_as_wrong_keys() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips()).var("SERVICE_REQUIRE_TENANT_ID", "false");
+    let setup = Setup::temporary().clips().var("SERVICE_REQUIRE_TENANT_ID", "false");
     let server = setup.start();
     let (run, paths) = ingested(&server);
     let ticket = ticket(&server, &run);
@@ -108,8 +107,7 @@ fn wrong_tickets_count_as_wrong_keys() {
 
 #[test]
 fn tickets_of_a_principal_have_a_bound() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/media-ticket");
     let bound = server.get("/v1/limits").json()["limits"]["principal_media_tickets"]["max"].clone();
@@ -127,7 +125,7 @@ fn tickets_of_a_principal_have_a_bound() {
 fn a_ticket_is_never_logged() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("stderr");
-    let server = Setup::new(dir.path()).root(&clips()).log_to(&log).start();
+    let server = Setup::new(dir.path()).clips().log_to(&log).start();
     let (run, paths) = ingested(&server);
     let ticket = ticket(&server, &run);
     for path in &paths {

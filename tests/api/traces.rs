@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     remote_hls::hex,
-    support::{Setup, clips, model::Model},
+    support::{Setup, model::Model},
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -99,10 +99,8 @@ fn attribute(span: &Span, name: &str) -> String {
 
 #[test]
 fn a_collector_gets_the_whole_path_of_an_ingest() {
-    let clips = clips();
     let (collector, addr, _runtime) = collector();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips);
+    let setup = Setup::temporary().clips();
     let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
     let run = server.create_run();
     let body = json!({ "source_uri": "talk.mp4" });
@@ -152,9 +150,8 @@ fn a_collector_gets_the_whole_path_of_an_ingest() {
 #[test]
 fn a_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
     let (collector, addr, _runtime) = collector();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello"));
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
     let body = json!({"model": "qwen3-vl-4b", "prompt": "private words", "max_tokens": 9});
     assert_eq!(server.post("/v1/infer", &body).status, 200);
@@ -185,9 +182,8 @@ fn a_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
 #[test]
 fn a_question_that_fails_is_a_span_with_its_class_and_its_cost() {
     let (collector, addr, _runtime) = collector();
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat_finished("", "content_filter"));
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
     let body = json!({"model": "qwen3-vl-4b", "prompt": "private words"});
     assert_eq!(server.post("/v1/infer", &body).status, 500);
@@ -211,9 +207,7 @@ fn a_question_that_fails_is_a_span_with_its_class_and_its_cost() {
 
 #[test]
 fn every_chunk_of_a_reasoning_is_a_span_with_who_answered_it() {
-    let clips = clips();
     let (collector, addr, _runtime) = collector();
-    let dir = tempfile::tempdir().expect("a directory");
     let says = |confidence: f64| {
         let finding = json!({
             "event_type": "e", "object_label": "o", "summary": "s", "description": "d",
@@ -225,7 +219,7 @@ fn every_chunk_of_a_reasoning_is_a_span_with_who_answered_it() {
         Some("qwen3-vl-4b") => says(0.1),
         _ => says(0.9),
     });
-    let setup = model.behind(Setup::new(dir.path()).root(&clips));
+    let setup = model.behind(Setup::temporary().clips());
     let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
     let run = server.create_run();
     let body = json!({
@@ -259,9 +253,8 @@ fn a_collector_that_is_gone_or_hangs_delays_nothing() {
     let hanging = (hanging.local_addr().expect("bound"), Some(hanging));
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     for (addr, _listener) in [hanging, (gone, None)] {
-        let dir = tempfile::tempdir().expect("a directory");
         let endpoint = format!("http://{addr}");
-        let mut server = Setup::new(dir.path()).var("SERVICE_TRACES_ENDPOINT", &endpoint).start();
+        let mut server = Setup::temporary().var("SERVICE_TRACES_ENDPOINT", &endpoint).start();
         for _ in 0..200 {
             assert_eq!(server.get("/v1/runs").status, 200);
         }
@@ -282,7 +275,6 @@ fn a_collector_that_is_gone_or_hangs_delays_nothing() {
 
 #[test]
 fn a_collector_is_named_by_a_url() {
-    let dir = tempfile::tempdir().expect("a directory");
     for (endpoint, fine) in [
         ("http://127.0.0.1:4317", true),
         ("https://collector.example", true),
@@ -290,7 +282,7 @@ fn a_collector_is_named_by_a_url() {
         ("ftp://collector.example", false),
         ("http://", false),
     ] {
-        let mut command = Setup::new(dir.path()).var("SERVICE_TRACES_ENDPOINT", endpoint).command();
+        let mut command = Setup::temporary().var("SERVICE_TRACES_ENDPOINT", endpoint).command();
         let output = command.arg("--check-config").output().expect("it runs");
         assert_eq!(output.status.success(), fine, "{endpoint}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -28,8 +28,7 @@ fn long_form(clip: &[u8], size: u64) -> impl Read + Send + use<> {
 fn a_long_upload_takes_no_memory_to_speak_of() {
     let size: u64 = clips::sized(256 << 20, 1 << 30);
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).var("SERVICE_MAX_UPLOAD_BYTES", &(size + 1).to_string());
+    let setup = Setup::temporary().var("SERVICE_MAX_UPLOAD_BYTES", &(size + 1).to_string());
     let server = setup.start();
     let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     upload(&server, "first.mp4", &clip);

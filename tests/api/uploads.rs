@@ -13,7 +13,7 @@ use super::remote;
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup, clips,
     host::{Certificate, Host},
-    shared,
+    shared, wait_until,
 };
 
 pub const BOUNDARY: &str = "x-boundary";
@@ -61,11 +61,7 @@ pub fn stored(dir: &Path) -> Vec<PathBuf> {
 
 /// Waits until nothing is stored: a server notices late that a client has gone.
 fn wait_until_empty(dir: &Path) {
-    let started = Instant::now();
-    while !stored(dir).is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(20), "left: {:?}", stored(dir));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("no file is left", || stored(dir).is_empty());
 }
 
 #[test]
@@ -240,11 +236,7 @@ pub fn half_an_upload(server: &Server, key: &str, headers: &str, sent: &[u8]) ->
 }
 
 pub fn wait_for_files(dir: &Path, count: usize) {
-    let started = Instant::now();
-    while stored(dir).len() != count {
-        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", stored(dir));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("so many files", || stored(dir).len() == count);
 }
 
 #[test]
@@ -307,11 +299,7 @@ fn an_upload_waits_for_no_job() {
         for run in &runs {
             scope.spawn(|| remote::ingest(&server, run, &host.url("/never.mp4")));
         }
-        let started = Instant::now();
-        while host.asked().len() < runs.len() {
-            assert!(started.elapsed() < Duration::from_secs(30), "every place is taken");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("every slot is taken", || host.asked().len() >= runs.len());
         let reply = send(&server, file_form("a.mp4", &clip));
         for run in &runs {
             assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);

@@ -8,6 +8,7 @@ use crate::{
     support::{
         Server,
         receiver::{Behaviour, Delivery, Receiver},
+        wait_until,
     },
     webhooks::{OK, PATIENCE, create, events, hook, listed, seqs, setup, wait_for_status},
 };
@@ -99,11 +100,7 @@ fn what_is_never_taken_becomes_a_dead_letter_and_410_ends_it() {
             .map(|seq| json!({"seq": seq, "run_id": run, "kind": "keepalive_refreshed", "attempts": 3, "error": "answered 500"}))
             .collect()
     };
-    let started = Instant::now();
-    while letters(&server) != expected(&own[1..3]) {
-        assert!(started.elapsed() < PATIENCE, "{}", letters(&server));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the dead letters", || letters(&server) == expected(&own[1..3]));
     assert_eq!(listed(&server, &run, &made["webhook_id"])["dead_letters"], 2);
     receiver.on("/x", OK);
     events(&server, &run, 1);

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{
     BOB, Reply, Server, Setup,
     receiver::{Behaviour, Delivery, Receiver},
+    wait_until,
 };
 
 /// Tells progress from a hang.
@@ -304,11 +305,9 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
     assert_eq!(full.status, 409);
     assert!(full.text.contains("32 of at most 32 webhooks of this principal"), "{}", full.text);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{}", runs[0])).send().status, 200);
-    let started = Instant::now();
-    while create(&server, &last, &json!({ "url": receiver.url("/a") })).status != 200 {
-        assert!(started.elapsed() < PATIENCE, "a deleted run's webhooks still count");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a deleted run's webhooks count no more", || {
+        create(&server, &last, &json!({ "url": receiver.url("/a") })).status == 200
+    });
     assert_eq!(server.call("POST", &format!("/v1/runs/{last}/stop")).send().status, 200);
     assert_eq!(create(&server, &last, &json!({ "url": receiver.url("/a") })).status, 409);
 }

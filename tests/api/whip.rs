@@ -305,8 +305,7 @@ fn every_end_is_on_the_timeline() {
 
 #[test]
 fn offers_beyond_the_rate_are_refused_in_words_with_a_time() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_TENANT_RPS", "1").start();
+    let server = Setup::temporary().var("SERVICE_RATE_LIMIT_TENANT_RPS", "1").start();
     let replies: Vec<Reply> = (0..8).map(|_| publishing(&server, &offer("VP8")).send()).collect();
     let refused = replies.iter().find(|reply| reply.status == 429).expect("eight at once are many");
     assert!(replies.iter().all(|reply| matches!(reply.status, 201 | 429)));

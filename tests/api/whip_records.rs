@@ -13,8 +13,7 @@ fn record(server: &Server, run: &str) -> Value {
 
 #[test]
 fn a_live_run_keeps_its_tenant_and_its_label_after_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+    let setup = Setup::temporary();
     let mut server = setup.start();
     let rows = [(Some("acme \"north\""), Some("gate 3")), (None, None)];
     let runs = rows.map(|(tenant, label)| {

@@ -86,8 +86,7 @@ fn a_query_says_that_there_is_more() {
 
 #[test]
 fn a_deleted_run_is_gone_and_a_refusal_says_why() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let delete = || server.call("DELETE", &format!("/v1/runs/{run}")).send();
     assert_eq!(delete().status, 200);
@@ -118,8 +117,7 @@ fn a_deleted_run_is_gone_and_a_refusal_says_why() {
 
 #[test]
 fn a_marker_names_what_it_replaces_or_null() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let frame = json!({
         "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,

@@ -11,8 +11,7 @@ use crate::support::{
 fn a_live_session_tells_of_the_episodes_in_its_zones() {
     let test = "a_live_session_tells_of_the_episodes_in_its_zones";
     let Some(sightline) = sightline(test) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let half = |name: &str, left: f64| {
         let right = left + 0.5;
         json!({"name": name, "polygon": [[left, 0], [right, 0], [right, 1], [left, 1]]})

@@ -20,9 +20,8 @@ fn video_arrives_at_addresses_of_both_families() {
         ("[::]:0", "", "127.0.0.1"),
     ] {
         let case = format!("{bind}, {public:?}, offered to {offered_to}");
-        let dir = tempfile::tempdir().expect("a directory");
         let file = clip::scenes("AB", 0);
-        let setup = Setup::new(dir.path()).var("SERVICE_BIND_ADDR", bind);
+        let setup = Setup::temporary().var("SERVICE_BIND_ADDR", bind);
         let server = setup.var("SERVICE_WEBRTC_PUBLIC_IPS", public).start();
         let (_, port) = server.addr().rsplit_once(':').expect("a port");
         let offered_to = format!("{offered_to}:{port}");

@@ -16,9 +16,8 @@ fn ended(server: &Server, end: &str) -> f64 {
 fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
     let name = "a_killed_media_worker_ends_its_own_sessions_and_no_others";
     let Some(sightline) = sightline(name) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let file = clip::scenes("A", 2);
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let publish = |options: &[&str]| {
         Publication::start(&sightline, &server, &file, &json!({}), &[&["--loop"], options].concat())
     };

@@ -209,9 +209,8 @@ fn check_fields(case: &Case, session: &Value, kind: &str, payload: &Value) {
 #[test]
 fn what_is_told_of_live_pictures() {
     let Some(sightline) = sightline("what_is_told_of_live_pictures") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(answer);
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let server = setup
         .var("SERVICE_LIVE_SECOND_PASS_MODEL", SECOND)
         .var("SERVICE_LIVE_MODEL", FIRST)
@@ -282,11 +281,10 @@ fn check(server: &Server, case: &Case, publication: Publication) {
 fn what_ends_before_it_is_described_is_counted() {
     let name = "what_ends_before_it_is_described_is_counted";
     let Some(sightline) = sightline(name) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     // Longer than what is left to a session that has ended.
     let model = Model::start(|_| Step::hang());
     let server = model
-        .behind(Setup::new(dir.path()))
+        .behind(Setup::temporary())
         .var("SERVICE_LIVE_MODEL", FIRST)
         .var("SERVICE_GATE_KEEPALIVE_FRAMES", "0")
         .start();

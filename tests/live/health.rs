@@ -42,9 +42,8 @@ fn check(health: &Value) {
 #[test]
 fn a_session_says_how_it_is_doing_and_why() {
     let Some(sightline) = sightline("a_session_says_how_it_is_doing_and_why") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let file = clip::scenes("AB", 2);
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let publish = |options: &[&str]| {
         Publication::start(&sightline, &server, &file, &json!({}), &[&["--loop"], options].concat())
     };

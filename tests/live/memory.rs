@@ -83,9 +83,8 @@ impl Drop for Sidecar {
 
 /// Publishes a scene that stands still and another one to a server that embeds as `embedding` says.
 fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = narrator();
-    let setup = model.behind(Setup::new(dir.path())).var("SERVICE_GATE_KEEPALIVE_FRAMES", "5");
+    let setup = model.behind(Setup::temporary()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "5");
     let server =
         embedding.iter().fold(setup, |setup, (name, value)| setup.var(name, value)).start();
     let file = clip::scenes("AAAB", 1);
@@ -139,10 +138,9 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
 fn descriptions_are_in_the_database_while_the_session_lives() {
     let name = "descriptions_are_in_the_database_while_the_session_lives";
     let Some(sightline) = sightline(name) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
     let model = narrator();
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let server = setup.var("SERVICE_DB_URL", &postgres.url()).start();
     let file = clip::scenes("ABC", 0);
     let attach = json!({"clip_mode": {"clip_length_seconds": 0.8, "delay_seconds": 0.2}});
@@ -168,7 +166,6 @@ fn descriptions_are_in_the_database_while_the_session_lives() {
 fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     let name = "a_new_prompt_holds_from_the_frame_that_its_answer_names";
     let Some(sightline) = sightline(name) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     // Half of the width and a quarter of the height is shown.
     let model = Model::start(|seen| {
         let shown = &pictures(seen)[0];
@@ -176,7 +173,7 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
         let words = if prompt(seen).contains("second words") { "second" } else { "first" };
         says(&format!("{words} words at {size} of scene {}", scenes(seen)), 0.9)
     });
-    let setup = model.behind(Setup::new(dir.path()));
+    let setup = model.behind(Setup::temporary());
     let server = setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "10").start();
     let file = clip::scenes("C", 0);
     let attach = json!({
@@ -219,9 +216,8 @@ fn a_picture_without_a_description_is_told_once() {
         ("a page of HTML", || Step::html(502), "5"),
     ];
     for (name, step, says) in rows {
-        let dir = tempfile::tempdir().expect("a directory");
         let model = Model::start(move |_| step());
-        let server = model.behind(Setup::new(dir.path())).start();
+        let server = model.behind(Setup::temporary()).start();
         let file = clip::scenes("ABC", 0);
         let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
         let run = publication.run.clone();
@@ -241,8 +237,7 @@ fn a_picture_without_a_description_is_told_once() {
 #[test]
 fn without_a_backend_the_timeline_says_so() {
     let Some(sightline) = sightline("without_a_backend_the_timeline_says_so") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "0");
+    let setup = Setup::temporary().var("SERVICE_GATE_KEEPALIVE_FRAMES", "0");
     let server = setup.start();
     let file = clip::scenes("ABC", 60);
     let attach = json!({"clip_mode": {"clip_length_seconds": 0.5, "delay_seconds": 0.1}});
@@ -267,11 +262,10 @@ fn without_a_backend_the_timeline_says_so() {
 fn without_a_name_a_model_that_is_listed_is_asked() {
     let name = "without_a_name_a_model_that_is_listed_is_asked";
     let Some(sightline) = sightline(name) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| says("a wall", 0.9));
     let listed = json!({"object": "list", "data": [{"id": "qwen3-vl-8b", "object": "model"}]});
     model.server.answer_probes(Step::json(200, &listed));
-    let server = model.behind(Setup::new(dir.path())).start();
+    let server = model.behind(Setup::temporary()).start();
     let file = clip::scenes("AB", 0);
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();

@@ -13,9 +13,8 @@ fn a_media_worker_has_started_when_the_first_picture_comes() {
     else {
         return;
     };
-    let dir = tempfile::tempdir().expect("a directory");
     let file = clip::scenes("A", 60);
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     assert_eq!(metric(&server, "service_live_workers"), 0.0);
     // The publisher connects, and no packet of a picture arrives.
     let options = ["--loss", "100"];

@@ -20,13 +20,14 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
 use reqwest::blocking::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 use worker::SandboxPolicy;
 
 pub use call::Call;
@@ -48,17 +49,26 @@ pub struct Setup {
     disk_mib: Option<u32>,
     /// File of its stderr.
     log: Option<PathBuf>,
+    /// Directory of its data, where it is its own.
+    dir: Option<Arc<TempDir>>,
 }
 
 impl Setup {
     /// A server that keeps its data in `data` and knows Alice and Bob.
     pub fn new(data: &Path) -> Setup {
-        Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None, log: None }
+        Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None, log: None, dir: None }
             .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
             .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
             .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
             .on_this_kernel()
+    }
+
+    /// The same in a directory of its own, which goes with the last of its servers.
+    pub fn temporary() -> Setup {
+        let dir = tempfile::tempdir().expect("a directory");
+        let setup = Setup::new(dir.path());
+        Setup { dir: Some(Arc::new(dir)), ..setup }
     }
 
     /// The sandbox of media workers is the default, or as whole as it can be here.
@@ -89,6 +99,11 @@ impl Setup {
     pub fn root(self, root: &Path) -> Setup {
         let root = root.display().to_string();
         self.var("SERVICE_INGEST_FILE_ROOTS", &root)
+    }
+
+    /// Ingest may read beneath [`clips`].
+    pub fn clips(self) -> Setup {
+        self.root(&clips())
     }
 
     /// Ingest may read beneath the folder `root` beside its data, made when there is none.
@@ -139,7 +154,9 @@ impl Setup {
                 .map_or(Stdio::null(), |file| std::fs::File::create(file).expect("a file").into()),
         );
         let (child, addr) = listen(&mut command);
-        Server::new(Some(child), None, &addr)
+        let mut server = Server::new(Some(child), None, &addr);
+        server.dir.clone_from(&self.dir);
+        server
     }
 }
 
@@ -193,6 +210,7 @@ pub struct Server {
     guest: Option<usize>,
     base: String,
     client: Client,
+    dir: Option<Arc<TempDir>>,
 }
 
 impl Drop for Server {
@@ -212,7 +230,7 @@ impl Server {
         // A kept connection may be one that the server is just closing.
         let client = Client::builder().timeout(Duration::from_secs(120)).pool_max_idle_per_host(0);
         let client = client.build().expect("a client");
-        Server { child, guest, base: format!("http://{addr}"), client }
+        Server { child, guest, base: format!("http://{addr}"), client, dir: None }
     }
 
     /// The same, for a test that has it read beneath [`clips`]: the clips are noted.
@@ -359,12 +377,21 @@ pub fn setting(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-/// The folder of the clips that tests of the server ask for by name.
+/// Polls `holds` until it does, for a minute; `what` is what is waited for.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Returns true for the kinds of events that a recording tells as its frames come.
 pub fn is_of_frames(kind: &str) -> bool {
     ["keyframe_stored", "activity_started", "activity_ended", "loop_detected"].contains(&kind)
 }
 
+/// The folder of the clips that tests of the server ask for by name.
 pub fn clips() -> PathBuf {
     clips::folder()
 }
