@@ -101,7 +101,8 @@ fn a_collectors_password_is_not_printed() {
 
 #[test]
 fn too_few_file_descriptors_stop_a_start() {
-    let command = Setup::temporary().command();
+    let setup = Setup::temporary();
+    let command = setup.command();
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -n 256 && exec \"$1\"", "sh"]).arg(command.get_program());
     limited.env_clear();
@@ -187,7 +188,8 @@ fn missing_programs_are_named_and_stop_nothing() {
 fn a_log_that_nobody_reads_holds_no_request() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let addr = free.expect("a free port");
-    let mut command = Setup::temporary().var("SERVICE_BIND_ADDR", &addr.to_string()).command();
+    let setup = Setup::temporary().var("SERVICE_BIND_ADDR", &addr.to_string());
+    let mut command = setup.command();
     let unread = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = unread.spawn().expect("it starts");
     let started = Instant::now();

@@ -282,7 +282,8 @@ fn a_collector_is_named_by_a_url() {
         ("ftp://collector.example", false),
         ("http://", false),
     ] {
-        let mut command = Setup::temporary().var("SERVICE_TRACES_ENDPOINT", endpoint).command();
+        let setup = Setup::temporary().var("SERVICE_TRACES_ENDPOINT", endpoint);
+        let mut command = setup.command();
         let output = command.arg("--check-config").output().expect("it runs");
         assert_eq!(output.status.success(), fine, "{endpoint}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
