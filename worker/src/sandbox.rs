@@ -323,6 +323,26 @@ mod tests {
         }
     }
 
+    /// NVIDIA's driver opens this of each thread that it starts, and fails where it may not.
+    #[test]
+    fn with_a_driver_the_names_of_its_own_threads_are_written_and_nothing_else() {
+        let write = |path: &str| {
+            fs::OpenOptions::new().write(true).create(true).truncate(true).open(path).is_ok()
+        };
+        let attempt = move |has_driver: bool| {
+            let (abi, _) = restrict_paths(&filter::tests::confinement(has_driver, false));
+            let own = format!("/proc/self/task/{}/comm", rustix::thread::gettid());
+            (abi > 0).then(|| [own.as_str(), "/proc/self/comm", "/tmp/sandbox-probe"].map(write))
+        };
+        for (has_driver, expected) in [(true, [true, false, false]), (false, [false; 3])] {
+            // landlock binds the thread that asks for it.
+            match std::thread::spawn(move || attempt(has_driver)).join().expect("no panic") {
+                Some(outcome) => assert_eq!(outcome, expected, "driver: {has_driver}"),
+                None => eprintln!("SKIPPED: this kernel has no landlock"),
+            }
+        }
+    }
+
     #[test]
     fn the_parent_is_known_by_its_number() {
         let parent = getppid().map_or(0, |pid| pid.as_raw_pid().cast_unsigned());

@@ -1,8 +1,8 @@
 //! Rights of a worker that decodes or measures with a device: the driver's libraries and files.
 //!
 //! A driver loads libraries, opens its device again for every decoder and speaks to it by `ioctl`. So
-//! such a worker reads system libraries and hardware descriptions and talks to the device; it still
-//! opens no other file, writes none, has no network and starts no process.
+//! such a worker reads system libraries and hardware descriptions, talks to the device and names its
+//! threads; it still opens no other file, writes none, has no network and starts no process.
 
 use std::path::Path;
 
@@ -50,6 +50,10 @@ const DEVICES: [&str; 9] = [
     "/dev/zero",
     "/dev/urandom",
 ];
+
+/// The process's own threads, to which NVIDIA's driver gives names: without that `cuInit` fails. It may
+/// write its own memory thereby, which it can anyway: code may be mapped beside a driver.
+const OWN_THREADS: &str = "/proc/self/task";
 
 /// NVIDIA devices of one machine at most.
 const NVIDIA_DEVICES_MAX: u32 = 32;
@@ -123,7 +127,8 @@ pub(super) fn allow(
     let devices = DEVICES.into_iter().chain(numbered.iter().map(String::as_str));
     let read = AccessFs::from_read(ABI::V7);
     let of_drivers = OF_DRIVERS.into_iter().map(|path| (path, read));
-    let mut rules = of_drivers.chain(devices.map(|path| (path, talk)));
+    let name = AccessFs::WriteFile | AccessFs::Truncate;
+    let mut rules = of_drivers.chain(devices.map(|path| (path, talk))).chain([(OWN_THREADS, name)]);
     let ruleset = allow_libraries(ruleset, libraries)?;
     rules.try_fold(ruleset, |ruleset, (path, access)| allow_beneath(ruleset, path, access))
 }
