@@ -14,7 +14,6 @@ use media::{Activity, CellBox};
 
 use crate::{cells::LUMA_ROWS, window::Neighbours};
 
-pub(crate) use change::step_noise;
 pub use tracker::{ActivityState, Change};
 pub(crate) use tracker::{Outcome, Tracker};
 pub use zones::{ZoneMask, cells_of};
@@ -40,8 +39,6 @@ pub(crate) fn activity(frames: &Neighbours<'_>, zones: &ZoneMask) -> Activity {
     let is_near = |at: &isize| back(*at).is_some_and(|slot| age(slot) <= REACH_MS);
     let oldest = (2..=REACH_FRAMES).take_while(is_near).last().unwrap_or(1);
     let is_settled = |at: &isize| back(*at).is_some_and(|slot| age(slot) >= SETTLED_MS);
-    // Of the way between; a median has less.
-    let noise = (0..oldest).filter_map(|at| Some(back(at)?.step_noise)).max().unwrap_or(0);
     // The frame so many fifths of the way back.
     let fifths = |at: isize| back((at * oldest + 2) / 5).map_or(&now.thumb, |slot| &slot.thumb);
     let pictures = if oldest < DENSE {
@@ -50,16 +47,10 @@ pub(crate) fn activity(frames: &Neighbours<'_>, zones: &ZoneMask) -> Activity {
             old: Luma::of(fifths(5)),
             settled: settled.map(|slot| Luma::of(&slot.thumb)),
             new: Luma::of(&now.thumb),
-            noise: 2 * noise,
         }
     } else {
         let (old, new) = ([3, 4, 5].map(fifths), [0, 1, 2].map(fifths));
-        Pictures {
-            old: Luma::median(old),
-            settled: None,
-            new: Luma::median(new),
-            noise: 6 * noise / 5,
-        }
+        Pictures { old: Luma::median(old), settled: None, new: Luma::median(new) }
     };
     change::changed_cells(&pictures).map_or_else(Activity::default, |cells| zones.activity(&cells))
 }

@@ -49,8 +49,6 @@ pub(crate) struct Slot {
     pub(crate) step: u32,
     /// [`artifact::brightness_change`] from the frame before; 0 for the first.
     pub(crate) brightness_change: i32,
-    /// [`activity::step_noise`] from the frame before; 0 for the first.
-    pub(crate) step_noise: i16,
     /// [`artifact::noise_variance`], once the frame's own turn has come.
     pub(crate) noise: u32,
 }
@@ -82,7 +80,6 @@ impl SignalWindow {
             thumb: Thumb::blank(),
             step: 0,
             brightness_change: 0,
-            step_noise: 0,
             noise: 0,
         };
         SignalWindow {
@@ -124,16 +121,15 @@ impl SignalWindow {
         let at = (self.pushed % RING as u64) as usize;
         let previous = (at + RING - 1) % RING;
         self.ring[at].thumb.derive(measurements);
-        let (step, brightness_change, step_noise) = if self.pushed == 0 {
-            (0, 0, 0)
+        let (step, brightness_change) = if self.pushed == 0 {
+            (0, 0)
         } else {
             let (old, new) = (&self.ring[previous].thumb, &self.ring[at].thumb);
-            let noise = activity::step_noise(old, new);
-            (scene::step(old, new), artifact::brightness_change(old, new), noise)
+            (scene::step(old, new), artifact::brightness_change(old, new))
         };
         let slot = &mut self.ring[at];
         (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
-        (slot.step_noise, slot.noise) = (step_noise, 0);
+        slot.noise = 0;
         self.pushed += 1;
         if self.pushed - self.done > self.lookahead {
             self.finish_next();

@@ -1,5 +1,7 @@
 //! Cells that changed between two moments because something moved.
 //!
+//! Noise is measured in the change itself: its mean over the picture, so that grain, drops and flakes raise what
+//! counts whatever their size and pace, and over the cells around, so that leaves raise it where they are.
 //! Thresholds were found on four real clips and 70 rendered ones with 241 labelled starts, by `make bench-activity`.
 
 use super::{Cells, population};
@@ -10,11 +12,23 @@ use crate::{
 
 /// A value of each cell of a row in 1/[`LEVEL`]: sixteen bits, so that a vector holds many.
 type Row = [i16; LUMA_COLUMNS];
+type Rows = [Row; LUMA_ROWS];
 
-/// Least change of a cell that counts, in 1/[`LEVEL`], without noise.
-const CHANGE: i16 = 8 * LEVEL as i16;
-/// Step of a cell past which it is movement and no noise, in 1/[`LEVEL`].
-const NOISE_MAX: i16 = 10 * LEVEL as i16;
+/// Least change of nine cells together from which on something moves, where there is no noise.
+const SEED: i32 = NINE * 7 * LEVEL as i32;
+/// The same of cells that hang together with such a one.
+const GROWN: i32 = NINE * 4 * LEVEL as i32;
+/// Times the picture's noise that both are higher for it.
+const SEED_NOISE: i32 = 5;
+const GROWN_NOISE: i32 = 3;
+/// Part of the noise around a cell, beyond the picture's, that both are higher there.
+const PART_AROUND: i32 = 2;
+/// Most of the change of nine cells that is taken for noise.
+const NOISE_MAX: i16 = NINE as i16 * 40 * LEVEL as i16;
+/// Cells that are taken together.
+const NINE: i32 = 9;
+/// Most that counts of a cell's change: nine of them fit into sixteen bits.
+const CHANGE_MAX: i32 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
 const WHITE: u16 = 255 * LEVEL as u16;
 
@@ -63,46 +77,44 @@ pub(super) struct Pictures {
     pub(super) settled: Option<Luma>,
     /// The newest.
     pub(super) new: Luma,
-    /// Change that counts more for noise, in 1/[`LEVEL`].
-    pub(super) noise: i16,
-}
-
-/// Mean change of a cell from one frame to the next that is noise, in 1/[`LEVEL`].
-pub(crate) fn step_noise(old: &Thumb, new: &Thumb) -> i16 {
-    let light = gain(&old.blocks, &new.blocks);
-    let steps = Changes { old: &old.luma, light, new: &new.luma };
-    // Of each column: forty rows fit into sixteen bits.
-    let mut sums = [0u16; LUMA_COLUMNS];
-    for y in 0..LUMA_ROWS {
-        for (sum, step) in sums.iter_mut().zip(steps.row(y)) {
-            *sum += step.abs().min(NOISE_MAX) as u16;
-        }
-    }
-    (sums.iter().map(|&sum| u32::from(sum)).sum::<u32>() / CELLS as u32) as i16
 }
 
 /// The cells that changed; `None` where the whole picture did.
 pub(super) fn changed_cells(pictures: &Pictures) -> Option<Cells> {
-    let Pictures { old, settled, new, noise } = pictures;
-    let least = CHANGE + noise;
+    let Pictures { old, settled, new } = pictures;
     let changes = Changes::between(old, new);
-    let change: [Row; LUMA_ROWS] = std::array::from_fn(|y| changes.row(y));
-    let mut cells: Cells = change.map(|row| bits(row.map(|change| change.abs() > least)));
-    if population(&cells) > MOST {
+    let change: Rows = std::array::from_fn(|y| changes.row(y));
+    let sums = sums_of_nine_cells(&unlike_around(&change));
+    let noise_of: Rows = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
+    let noise =
+        noise_of.as_flattened().iter().map(|&sum| i32::from(sum)).sum::<i32>() / CELLS as i32;
+    let (seed, grown) = (SEED + SEED_NOISE * noise, GROWN + GROWN_NOISE * noise);
+    if !sums.as_flattened().iter().any(|&sum| i32::from(sum.abs()) > seed) {
+        return Some([0; LUMA_ROWS]);
+    }
+    let least = (seed / NINE) as i16;
+    if population(&change.map(|row| bits(row.map(|change| change.abs() > least)))) > MOST {
         return None;
     }
-    keep_unlike_around(&mut cells, &change, least / 4 * 3);
+    let around = means_around(&noise_of);
+    let [mut seeds, mut cells] = [seed, grown].map(|least| -> Cells {
+        std::array::from_fn(|y| {
+            let more = around[y].map(|around| (i32::from(around) - noise).max(0) / PART_AROUND);
+            bits(std::array::from_fn(|x| i32::from(sums[y][x].abs()) > least + more[x]))
+        })
+    });
+    let half = (grown / NINE / 2) as i16;
+    keep(&mut cells, |y| is_both_ways(&sums[y], &change[y], half));
     if let Some(settled) = settled {
         let part = Changes::between(old, settled);
-        keep(&mut cells, |y| is_both_ways(&change[y], &part.row(y), least / 2));
+        keep(&mut cells, |y| is_both_ways(&change[y], &part.row(y), half));
     }
-    if population(&cells) > 0 {
-        let before = std::array::from_fn(|y| changes.before(y));
-        if all_move(&before, &change, least) {
-            keep(&mut cells, |y| is_beyond_neighbours(&before, row(&new.cells, y), y, least));
-        }
+    let before = std::array::from_fn(|y| changes.before(y));
+    if all_move(&before, &change, least) {
+        keep(&mut cells, |y| is_beyond_neighbours(&before, row(&new.cells, y), y, least));
     }
-    Some(supported(&cells))
+    seeds.iter_mut().zip(&cells).for_each(|(seeds, cells)| *seeds &= cells);
+    Some(grow(seeds, &cells))
 }
 
 /// Factor, in 1/16384, by which the median block became lighter; four at most.
@@ -159,15 +171,23 @@ fn keep(cells: &mut Cells, mut those: impl FnMut(usize) -> [bool; LUMA_COLUMNS])
     }
 }
 
-/// Cells that changed both times in the same direction.
+/// Cells whose `part` goes in the direction of their change, by more than `least`.
 fn is_both_ways(change: &Row, part: &Row, least: i16) -> [bool; LUMA_COLUMNS] {
     std::array::from_fn(|x| (if change[x] < 0 { -part[x] } else { part[x] }) > least)
 }
 
-/// Keeps the cells whose change is not that of the cells around them.
-fn keep_unlike_around(cells: &mut Cells, change: &[Row; LUMA_ROWS], least: i16) {
-    // The picture's edge goes on outside.
-    let row = |y: usize| &change[y.min(LUMA_ROWS - 1)];
+/// Changes beyond that of the cells around, which is light.
+fn unlike_around(change: &Rows) -> Rows {
+    let light = means_around(change);
+    let beyond = |change: i16, light: i16| {
+        (i32::from(change) - i32::from(light)).clamp(-CHANGE_MAX, CHANGE_MAX)
+    };
+    std::array::from_fn(|y| std::array::from_fn(|x| beyond(change[y][x], light[y][x]) as i16))
+}
+
+/// Means over the cells around each cell and itself; the picture's edge goes on outside.
+fn means_around(values: &Rows) -> Rows {
+    let row = |y: usize| &values[y.min(LUMA_ROWS - 1)];
     // Sums over the rows around, of each column.
     let mut columns = [0i32; LUMA_COLUMNS];
     let add = |columns: &mut [i32; LUMA_COLUMNS], row: &Row, sign: i32| {
@@ -176,20 +196,28 @@ fn keep_unlike_around(cells: &mut Cells, change: &[Row; LUMA_ROWS], least: i16) 
     for y in 0..SIDE {
         add(&mut columns, row(y.saturating_sub(AROUND)), 1);
     }
-    let all = (SIDE * SIDE) as i32;
-    let least = all * i32::from(least);
-    for (y, cells) in cells.iter_mut().enumerate() {
-        if *cells != 0 {
-            let sums = sums_of_nine(&columns);
-            let apart = |x: usize| (all * i32::from(change[y][x]) - sums[x]).abs();
-            *cells &= bits(std::array::from_fn(|x| apart(x) > least));
-        }
+    std::array::from_fn(|y| {
+        // A division by 81.
+        let means = sums_of_nine(&columns).map(|sum| ((sum * 809) >> 16) as i16);
         add(&mut columns, row(y + AROUND + 1), 1);
         add(&mut columns, row(y.saturating_sub(AROUND)), -1);
-    }
+        means
+    })
 }
 
-/// Sum of each value and the four on both sides of it; the first and the last go on outside.
+/// Sums over each cell and the eight at it; the picture's edge goes on outside.
+fn sums_of_nine_cells(values: &Rows) -> Rows {
+    let across: Rows = std::array::from_fn(|y| {
+        let wide = widened::<i16, 1, { LUMA_COLUMNS + 2 }>(&values[y]);
+        std::array::from_fn(|x| wide[x] + wide[x + 1] + wide[x + 2])
+    });
+    std::array::from_fn(|y| {
+        let (above, below) = (&across[y.saturating_sub(1)], &across[(y + 1).min(LUMA_ROWS - 1)]);
+        std::array::from_fn(|x| above[x] + across[y][x] + below[x])
+    })
+}
+
+/// Sums of each value and the four on both sides of it; the first and the last go on outside.
 fn sums_of_nine(values: &[i32; LUMA_COLUMNS]) -> [i32; LUMA_COLUMNS] {
     let wide = widened::<i32, AROUND, { LUMA_COLUMNS + 2 * AROUND }>(values);
     let two: [i32; LUMA_COLUMNS + 7] = std::array::from_fn(|x| wide[x] + wide[x + 1]);
@@ -206,7 +234,7 @@ fn widened<T: Copy, const BY: usize, const WIDE: usize>(row: &[T; LUMA_COLUMNS])
 }
 
 /// Returns true where most blocks with texture move.
-fn all_move(before: &[Row; LUMA_ROWS], change: &[Row; LUMA_ROWS], least: i16) -> bool {
+fn all_move(before: &Rows, change: &Rows, least: i16) -> bool {
     let (mut textured, mut moving) = (0, 0);
     for (rows, change) in before.as_chunks::<BLOCK>().0.iter().zip(change.as_chunks::<BLOCK>().0) {
         let low = rows.iter().fold([i16::MAX; LUMA_COLUMNS], |low, row| both(&low, row, i16::min));
@@ -231,7 +259,7 @@ fn both(a: &Row, b: &Row, join: impl Fn(i16, i16) -> i16) -> Row {
 
 /// Cells that are none of what the cells around them were: a camera that sways shows those.
 fn is_beyond_neighbours(
-    before: &[Row; LUMA_ROWS],
+    before: &Rows,
     new: &[u16; LUMA_COLUMNS],
     y: usize,
     least: i16,
@@ -246,19 +274,19 @@ fn is_beyond_neighbours(
     std::array::from_fn(|x| (low(x) - new[x] as i16).max(new[x] as i16 - high(x)) > least)
 }
 
-/// Cells that changed with two more of the nine around and at them: flakes, drops and noise change one or two.
-fn supported(cells: &Cells) -> Cells {
-    let add = |a: u64, b: u64, c: u64| (a ^ b ^ c, a & b | c & (a ^ b));
-    // Of each row: the ones and twos of the sum of three cells side by side.
-    let across = |y: Option<&u64>| y.map_or((0, 0), |&row| add(row << 1, row, row >> 1));
-    std::array::from_fn(|y| {
-        let above = across(y.checked_sub(1).and_then(|y| cells.get(y)));
-        let (own, below) = (across(cells.get(y)), across(cells.get(y + 1)));
-        let (ones, more) = add(above.0, own.0, below.0);
-        let twos = [above.1, own.1, below.1, more];
-        let [a, b, c, d] = twos;
-        let two = a | b | c | d;
-        let four = a & b | c & d | (a | b) & (c | d);
-        cells[y] & (four | two & ones)
-    })
+/// The seeds with all `cells` that hang together with them.
+fn grow(mut seeds: Cells, cells: &Cells) -> Cells {
+    let wide = |row: u64| row | row << 1 | row >> 1;
+    for _ in 0..LUMA_ROWS {
+        let before = seeds;
+        for y in (0..LUMA_ROWS).chain((0..LUMA_ROWS).rev()) {
+            let near = |y: Option<usize>| y.and_then(|y| seeds.get(y)).map_or(0, |&row| wide(row));
+            let reached = near(y.checked_sub(1)) | near(Some(y)) | near(Some(y + 1));
+            seeds[y] |= reached & cells[y];
+        }
+        if seeds == before {
+            break;
+        }
+    }
+    seeds
 }
