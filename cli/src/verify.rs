@@ -51,10 +51,10 @@ pub struct VerifyArgs {
     zones: ZoneArgs,
 }
 
-/// The server's thresholds, which decide what is selected where the recording has none of its own.
+/// The server's thresholds, which decided what is selected where the recording does not say by which it was made.
 #[derive(clap::Args)]
 #[command(
-    next_help_heading = "Thresholds of the server, for recordings that have none of their own"
+    next_help_heading = "Thresholds of the server, for recordings of before they were recorded"
 )]
 struct GateArgs {
     /// Keepalive interval in frames; 0 disables it [default: 2 s]

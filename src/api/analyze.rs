@@ -271,8 +271,8 @@ struct Input {
     policy: SamplingPolicy,
     sample_fps: Option<Rate>,
     source: &'static str,
-    /// Thresholds that they were recorded with, where those were not the server's.
-    gate: Option<GateConfig>,
+    /// Thresholds that they were recorded with.
+    gate: GateConfig,
     /// Names of the zones that were watched.
     zones: Vec<String>,
 }
@@ -287,8 +287,10 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
             policy,
             sample_fps: request.fixed_fps.filter(|_| policy == SamplingPolicy::Fixed),
             source: "request",
-            gate: Mode::from_name(&run.origin().mode)
-                .map(|mode| thresholds::preset(mode, app.settings.gate)),
+            gate: thresholds::preset(
+                Mode::from_name(&run.origin().mode).unwrap_or_default(),
+                app.settings.gate,
+            ),
             zones: Vec::new(),
         });
     }
@@ -314,7 +316,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
         policy: decoded.sampling_policy,
         sample_fps: decoded.sample_fps,
         source: "ingest",
-        gate: decoded.gate,
+        gate: decoded.gate.unwrap_or(app.settings.gate),
         zones: decoded.zones,
     })
 }
@@ -359,7 +361,7 @@ fn analysis(
     let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
-    let recorded = input.gate.unwrap_or(app.settings.gate);
+    let recorded = input.gate;
     let gate = request.gate.of(match request.mode {
         None | Some(Mode::Custom) => recorded,
         Some(mode) => {

@@ -331,7 +331,6 @@ impl Live {
             session: journal.session,
             request_id: who.request_id,
             gate: wishes.gate.unwrap_or(self.parts.gate),
-            chosen_gate: wishes.gate,
             zones: wishes.zones.names(),
             index_name: wishes.index_name.clone(),
             words: who.words.clone(),

@@ -262,7 +262,7 @@ pub struct FramesDecoded {
     pub truncated: bool,
     /// Reason that no more of it was decoded, where something cut it off.
     pub reason: Option<String>,
-    /// Thresholds that its caller chose for it; absent where they were the server's.
+    /// Thresholds that it was recorded with; older logs have only those that its caller chose.
     pub gate: Option<GateConfig>,
     /// Names of the zones that are watched, in the order of the signals' bits.
     pub zones: Vec<String>,

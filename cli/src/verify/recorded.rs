@@ -15,7 +15,7 @@ pub struct RecordedPass {
     pub seq: Seq,
     pub source_uri: String,
     pub sample_fps: Option<Rate>,
-    /// Thresholds of its own.
+    /// Thresholds that it was recorded with; `None` in older logs.
     pub gate: Option<GateConfig>,
     /// Names of its zones.
     pub zones: Vec<String>,

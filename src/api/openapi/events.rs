@@ -225,7 +225,7 @@ payloads! {
         /// Reason that no more of it was decoded, where something cut it off.
         #[schema(required = false)]
         reason: String,
-        /// Thresholds that its caller chose for it; absent where they were the server's.
+        /// Thresholds that it was recorded with; in events of older servers only where its caller chose them.
         #[schema(required = false)]
         gate: GateRecord,
         /// Epoch milliseconds at which its first picture was taken, as the container says, or came,

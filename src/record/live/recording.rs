@@ -34,8 +34,6 @@ pub struct LiveRecordingSpec {
     pub request_id: RequestId,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Thresholds that its publisher chose, where it did.
-    pub chosen_gate: Option<GateConfig>,
     /// Names of the zones that are watched.
     pub zones: Vec<String>,
     /// Index of its events.
@@ -97,7 +95,7 @@ impl LiveRecordingSpec {
             decoder_fallback: None,
             truncated: false,
             reason: None,
-            gate: self.chosen_gate,
+            gate: Some(self.gate),
             zones: self.zones.clone(),
             wall_start_ms: Some(Some(wall_now())),
             signals: Signals::Inline(Vec::new()),

@@ -315,7 +315,7 @@ impl Job {
     fn begin(&self, stream: StreamInfo) -> Result<Opened, IngestError> {
         let job = self.guard.token().order().ok_or(IngestError::Lost)?.id;
         let stream_id = &self.ingest.stream_id;
-        let gate = self.ingest.gate.unwrap_or(self.runner.parts.gate);
+        let gate = self.ingest.gate;
         let key = if self.is_live() {
             Some(self.log.run.next_analysis(self.log.registry.timeline(), stream_id)?)
         } else {

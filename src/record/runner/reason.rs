@@ -132,7 +132,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         }
     };
     let (asks, chunks) = begun.unzip();
-    let gate = ingest.gate.unwrap_or(runner.parts.gate);
+    let gate = ingest.gate;
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
     let decoded = Job::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);

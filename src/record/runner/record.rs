@@ -58,7 +58,7 @@ impl Ingest {
             decoder_fallback: None,
             truncated: false,
             reason: None,
-            gate: self.gate,
+            gate: Some(self.gate),
             zones: self.zones.names(),
             wall_start_ms: Some(stream.wall_start.filter(is_dated)),
             signals: Signals::Inline(Vec::new()),
