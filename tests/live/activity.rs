@@ -16,7 +16,7 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
         let right = left + 0.5;
         json!({"name": name, "polygon": [[left, 0], [right, 0], [right, 1], [left, 1]]})
     };
-    let attach = json!({"zones": [half("left", 0.0), half("right", 0.5)]});
+    let attach = json!({"mode": "efficiency", "zones": [half("left", 0.0), half("right", 0.5)]});
     let clip = clips::passing();
     let publication = Publication::start(&sightline, &server, &clip, &attach, &[]);
     let run = publication.run.clone();
@@ -39,4 +39,6 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     }
     let decoded = payloads(&server, &run, "frames_decoded");
     assert_eq!(decoded[0]["zones"], json!(["left", "right"]));
+    assert_eq!(decoded[0]["gate"]["keepalive_ms"], 10_000);
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["mode"], "efficiency");
 }
