@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::GateDryRun;
 use gate::{GateConfig, Reason};
-use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
+use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
@@ -273,8 +273,8 @@ struct Input {
     source: &'static str,
     /// Thresholds that they were recorded with.
     gate: GateConfig,
-    /// Names of the zones that were watched.
-    zones: Vec<String>,
+    /// Zones that were watched.
+    zones: Zones,
 }
 
 /// The frames of the request, or those that the last ingest of `run` decoded.
@@ -291,7 +291,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
                 Mode::from_name(&run.origin().mode).unwrap_or_default(),
                 app.settings.gate,
             ),
-            zones: Vec::new(),
+            zones: Zones::default(),
         });
     }
     let timeline = app.registry.timeline();
@@ -391,7 +391,7 @@ fn analysis(
         let newest = newest.remove(&input.stream_id);
         let before = newest.and_then(|made| Some((made.id, made.gate?)));
         let before = before.unwrap_or((None, recorded));
-        let watched = (&input.stream_id, &*input.zones);
+        let watched = (&input.stream_id, &*input.zones.names());
         Some(GateDryRun::of(&input.signals, before, gate, &markers, watched))
     } else {
         None

@@ -331,7 +331,7 @@ impl Live {
             session: journal.session,
             request_id: who.request_id,
             gate: wishes.gate,
-            zones: wishes.zones.names(),
+            zones: wishes.zones.clone(),
             index_name: wishes.index_name.clone(),
             words: who.words.clone(),
         }

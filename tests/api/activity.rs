@@ -23,9 +23,9 @@ use crate::{
 /// Both halves of the picture, and a strip below the boxes of [`clips::passing`].
 fn halves() -> Value {
     json!([
-        {"name": "left", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]},
-        {"name": "right", "polygon": [[0.5, 0], [1, 0], [1, 1], [0.5, 1]]},
-        {"name": "below", "polygon": [[0, 0.8], [1, 0.8], [1, 1], [0, 1]]},
+        {"name": "left", "polygon": [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]]},
+        {"name": "right", "polygon": [[0.5, 0.0], [1.0, 0.0], [1.0, 1.0], [0.5, 1.0]]},
+        {"name": "below", "polygon": [[0.0, 0.8], [1.0, 0.8], [1.0, 1.0], [0.0, 1.0]]},
     ])
 }
 
@@ -45,6 +45,11 @@ fn activity(server: &Server, run: &str, query: &str) -> Vec<Value> {
     let reply = server.get(&format!("/v1/runs/{run}/activity{query}"));
     assert_eq!(reply.status, 200, "{query}: {}", reply.text);
     reply.json()["episodes"].as_array().expect("an array").clone()
+}
+
+/// Zones of the recordings of a run.
+fn watched(server: &Server, run: &str, query: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}/activity{query}")).json()["watched"].take()
 }
 
 fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
@@ -97,7 +102,7 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     let reasons: Vec<&str> = stills.iter().filter_map(|still| still["reason"].as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "activity_settled").count(), 2);
     let decoded = payloads(&server, &run, "frames_decoded");
-    assert_eq!(decoded[0]["zones"], json!(["left", "right", "below"]));
+    assert_eq!(decoded[0]["zones"], halves());
     // Pages, times, streams.
     let path = format!("/v1/runs/{run}/activity?limit=1");
     let page = server.get(&path);
@@ -149,6 +154,27 @@ fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer(
     ingested(&server, &run, below);
     assert_eq!(activity(&server, &run, ""), found, "each stream for itself");
     assert!(activity(&server, &run, "?stream_id=below").is_empty());
+    // Which zones these were is known later, too.
+    let of = |stream: &str, zone: usize| {
+        let zones = [halves()[zone].clone()];
+        json!({"stream_id": stream, "zones": zones, "activity_zones_only": true})
+    };
+    let kept = |server: &Server| {
+        let rows = [
+            ("", json!([of("below", 2), of("main", 1)])),
+            ("?stream_id=main&limit=1", json!([of("main", 1)])),
+            ("?stream_id=other", json!([])),
+        ];
+        for (query, expected) in rows {
+            assert_eq!(watched(server, &run, query), expected, "{query}");
+        }
+    };
+    kept(&server);
+    drop(server);
+    let server = start(Setup::new(dir.path()));
+    kept(&server);
+    ingested(&server, &run, json!({}));
+    assert_eq!(watched(&server, &run, ""), json!([of("below", 2)]), "the newest has none");
 }
 
 #[test]
@@ -234,7 +260,8 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     let server = setup.start();
     let run = server.create_run();
     let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
-    let all = json!([{"name": "all", "polygon": [[0, 0], [1, 0], [1, 1], [0, 1]]}]);
+    let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
+    let all = json!([{"name": "all", "polygon": whole}]);
     let source = format!("rtsp://localhost:{}/live", camera.port);
     let body = json!({"source_uri": source, "zones": all, "max_frames": 500_000});
     let path = format!("/v1/runs/{run}/ingest");
@@ -251,6 +278,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert_eq!(told["zones"], json!(["all"]));
     let lasting = activity(&server, &run, "");
     assert_eq!(lasting.len(), 1, "{lasting:?}");
+    assert_eq!(watched(&server, &run, "")[0]["zones"], all, "while it grows");
     let ends = (&lasting[0]["end_frame"], &lasting[0]["end_pts_ms"]);
     assert_eq!(ends, (&Value::Null, &Value::Null));
     assert_eq!(lasting[0]["start_frame"], told["start_frame"]);

@@ -1,6 +1,6 @@
 //! Recorded signals with the gate's decisions: frame by frame, in buckets, of one frame.
 
-use media::{RequestId, RunId, Score, Signal};
+use media::{RequestId, RunId, Score, Signal, Zones};
 use serde_json::{Value, json};
 use timeline::{
     Event, FramesDecoded, NewEvent, Options, RunCreated, SamplingPolicy, Signals, Timeline,
@@ -225,7 +225,7 @@ fn seed(dir: &std::path::Path) {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals,
     });

@@ -239,7 +239,7 @@ fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: media::Zones::default(),
         wall_start_ms: None,
         signals: Signals::Inline(Vec::new()),
     });

@@ -11,7 +11,7 @@ pub use kind::{EventKind, FindingKind};
 use crate::column;
 use media::{
     AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId,
-    RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
+    RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zones,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -264,8 +264,8 @@ pub struct FramesDecoded {
     pub reason: Option<String>,
     /// Thresholds that it was recorded with; older logs have only those that its caller chose.
     pub gate: Option<GateConfig>,
-    /// Names of the zones that are watched, in the order of the signals' bits.
-    pub zones: Vec<String>,
+    /// Zones that are watched, in the order of the signals' bits; of older logs the names alone.
+    pub zones: Zones,
     /// Time of its first picture, taken or received: null where unknown, absent from older logs.
     pub wall_start_ms: Option<Option<WallTime>>,
     /// One signal a frame.

@@ -13,6 +13,7 @@ use super::{
     super::{
         thresholds::GateRecord,
         wire::{Region, SemanticRecord},
+        zones::ZoneRecord,
     },
     terms,
 };
@@ -228,6 +229,12 @@ payloads! {
         /// Thresholds that it was recorded with; in events of older servers only where its caller chose them.
         #[schema(required = false)]
         gate: GateRecord,
+        /// Zones that were watched; absent where there are none. Older servers wrote their names alone.
+        #[schema(required = false)]
+        zones: Vec<ZoneRecord>,
+        /// What moves outside of the zones did not count.
+        #[schema(required = false)]
+        activity_zones_only: bool,
         /// Epoch milliseconds at which its first picture was taken, as the container says, or came,
         /// where the source is live; null where that is unknown, absent in events of older servers.
         #[schema(required = false)]

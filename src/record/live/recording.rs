@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gate::GateConfig;
-use media::{JobId, Label, RequestId, SessionId};
+use media::{JobId, Label, RequestId, SessionId, Zones};
 use timeline::{
     AnalysisKey, Event, Finding, FramesDecoded, MarkerConfig, MarkerDeriver, SamplingPolicy,
     Signals,
@@ -34,8 +34,8 @@ pub struct LiveRecordingSpec {
     pub request_id: RequestId,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Names of the zones that are watched.
-    pub zones: Vec<String>,
+    /// Zones that are watched.
+    pub zones: Zones,
     /// Index of its events.
     pub index_name: Option<Label>,
     /// Names of the tenant.
@@ -66,7 +66,7 @@ impl LiveRecordingSpec {
             watch: Watch {
                 request_id: self.request_id,
                 stream_id: self.analysis().stream,
-                zones: self.zones.clone(),
+                zones: self.zones.names(),
             },
         })
     }

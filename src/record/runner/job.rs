@@ -330,7 +330,7 @@ impl Job {
             watch: Watch {
                 request_id: decoded.request_id,
                 stream_id: decoded.stream_id.clone(),
-                zones: decoded.zones.clone(),
+                zones: decoded.zones.names(),
             },
         });
         let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));

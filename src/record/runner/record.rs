@@ -59,7 +59,7 @@ impl Ingest {
             truncated: false,
             reason: None,
             gate: Some(self.gate),
-            zones: self.zones.names(),
+            zones: self.zones.clone(),
             wall_start_ms: Some(stream.wall_start.filter(is_dated)),
             signals: Signals::Inline(Vec::new()),
         }

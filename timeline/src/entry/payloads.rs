@@ -1,6 +1,6 @@
 //! The members of every payload, in the order of the wire contract: one entry a kind.
 
-use media::{GateConfig, Marker};
+use media::{GateConfig, Marker, Zones};
 
 use super::json::{Field, Fields, Object, Payload};
 use crate::event::*;
@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, @optional gate, @optional zones, @optional wall_start_ms, signals,
+    @optional reason, @optional gate, @flat zones, @optional wall_start_ms, signals,
 });
 payload!(Marker {
     marker_id,
@@ -115,6 +115,16 @@ impl Payload for GateConfig {
             ghosting: fields.get("ghosting")?,
             noise: fields.get("noise")?,
         })
+    }
+}
+impl Payload for Zones {
+    fn write(&self, object: &mut Object) {
+        object.optional("zones", &self.zones);
+        object.optional("activity_zones_only", &self.only);
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Zones, &'static str> {
+        Ok(Zones { zones: fields.get("zones")?, only: fields.get("activity_zones_only")? })
     }
 }
 payload!(ActivityEpisode {
