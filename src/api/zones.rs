@@ -82,6 +82,13 @@ pub fn zones(fields: &mut Fields<'_>) -> Zones {
     Zones { zones, only }
 }
 
+/// Reads the same of an analysis, which has those of the recording where `zones` is missing.
+pub fn other_zones(fields: &mut Fields<'_>) -> Option<Zones> {
+    let is_given = fields.optional("zones", |_| Ok(())).is_some();
+    let zones = zones(fields);
+    is_given.then_some(zones)
+}
+
 fn zone(fields: &mut Fields<'_>) -> Option<Zone> {
     let name = fields.required("name", |value| {
         ZoneName::read(value)?;

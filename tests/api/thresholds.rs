@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use timeline::{Event, FramesDecoded, SamplingPolicy, Signals};
+use timeline::{Event, Signals};
 
 use crate::{
     search::{created, write},
+    signals::decoded,
     support::{Server, Setup, shared},
 };
 
@@ -223,26 +224,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
 #[test]
 fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
     let dir = tempfile::tempdir().expect("a directory");
-    let older = Event::FramesDecoded(FramesDecoded {
-        request_id: media::RequestId::from_bytes([1; 8]),
-        source_uri: "older.mp4".to_owned(),
-        stream_id: "main".parse().expect("an id"),
-        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-        source_fps: None,
-        sample_fps: None,
-        decoded_frames: 0,
-        width: 16,
-        height: 16,
-        pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: media::Zones::default(),
-        wall_start_ms: None,
-        signals: Signals::Inline(Vec::new()),
-    });
+    let older = Event::FramesDecoded(decoded(Signals::Inline(Vec::new())));
     write(dir.path(), vec![(1, created("alice")), (1, older)]);
     let older = media::RunId::from_bytes([1; 16]).to_string();
     let server = |keepalive: &str| {

@@ -122,6 +122,7 @@ fn of_runs() -> Vec<Event> {
             markers: 1,
             analysis_id: Some(AnalysisId::from_bytes([8; 8])),
             gate: Some(GateConfig::default()),
+            zones: None,
         }),
         Event::KeyframeStored(KeyframeStored {
             frame_index: 0,

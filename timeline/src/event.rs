@@ -299,6 +299,8 @@ pub struct AnalysisGenerated {
     pub analysis_id: Option<AnalysisId>,
     /// Thresholds that it used; absent from older logs.
     pub gate: Option<GateConfig>,
+    /// Zones in place of those of the recording; absent where it used these.
+    pub zones: Option<Zones>,
 }
 
 /// Tokens spent on an inference.

@@ -286,6 +286,12 @@ payloads! {
         /// Thresholds that it used; absent likewise.
         #[schema(required = false)]
         gate: GateRecord,
+        /// Zones in place of those of the recording; absent where it used these.
+        #[schema(required = false)]
+        zones: Vec<ZoneRecord>,
+        /// What moved outside of these zones did not count.
+        #[schema(required = false)]
+        activity_zones_only: bool,
     }
     /// A chunk finished tiered inference.
     ChunkInferredPayload {

@@ -81,6 +81,7 @@ payload!(AnalysisGenerated {
     markers,
     @optional analysis_id,
     @optional gate,
+    @flat zones,
 });
 impl Payload for GateConfig {
     fn write(&self, object: &mut Object) {
@@ -125,6 +126,19 @@ impl Payload for Zones {
 
     fn read(fields: &Fields<'_>) -> Result<Zones, &'static str> {
         Ok(Zones { zones: fields.get("zones")?, only: fields.get("activity_zones_only")? })
+    }
+}
+/// Zones that may be none at all.
+impl Payload for Option<Zones> {
+    fn write(&self, object: &mut Object) {
+        if let Some(Zones { zones, only }) = self {
+            object.field("zones", zones);
+            object.optional("activity_zones_only", only);
+        }
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Option<Zones>, &'static str> {
+        fields.has("zones").then(|| Payload::read(fields)).transpose()
     }
 }
 payload!(ActivityEpisode {

@@ -310,13 +310,16 @@ fn analysis() {
         markers: 3,
         analysis_id: None,
         gate: None,
+        zones: None,
     };
     let members = r#""request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3"#;
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
     generated.analysis_id = marker.analysis_id;
     generated.gate = Some(GateConfig::default());
     let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":0,"keepalive_ms":2000,"scene_cut":0.5,"activity_on":0.0035,"activity_off":0.0015,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
-    check(Event::AnalysisGenerated(generated), &format!("{{{members},{named}}}"));
+    check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members},{named}}}"));
+    generated.zones = Some(Zones::default());
+    check(Event::AnalysisGenerated(generated), &format!(r#"{{{members},{named},"zones":[]}}"#));
 }
 
 #[test]
