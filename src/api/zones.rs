@@ -9,7 +9,7 @@ use super::{openapi::terms, wire::shown};
 use crate::base::json::{Fields, Problem, Text, boolean, parsed, score};
 
 /// Name of a zone.
-type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
+pub type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
 
 /// Part of the picture that is watched; other fields are refused.
 #[derive(ToSchema)]
@@ -49,7 +49,7 @@ pub struct WatchedZones {
     #[schema(value_type = terms::Label)]
     stream_id: StreamId,
     zones: Vec<ZoneRecord>,
-    /// What moves outside of them does not count.
+    /// True where movement outside of them does not count.
     activity_zones_only: bool,
 }
 

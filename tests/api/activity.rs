@@ -103,6 +103,29 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     assert_eq!(reasons.iter().filter(|reason| **reason == "activity_settled").count(), 2);
     let decoded = payloads(&server, &run, "frames_decoded");
     assert_eq!(decoded[0]["zones"], halves());
+    // The events of a zone, by their kinds and page by page, and what is found by its name.
+    let rows = [
+        ("zone=left", vec!["activity_started", "activity_ended"]),
+        ("zone=left&kind=activity_ended", vec!["activity_ended"]),
+        ("zone=right&limit=1", vec!["activity_started"]),
+        ("zone=right&kind=frames_decoded", vec![]),
+        ("zone=below", vec![]),
+        ("zone=lef", vec![]),
+    ];
+    for (query, expected) in rows {
+        let reply = server.get(&format!("/v1/runs/{run}/events?{query}"));
+        let events = reply.json()["events"].as_array().expect("an array").clone();
+        let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
+        assert_eq!(kinds, expected, "{query}");
+        assert_eq!(reply.header("link").is_empty(), !query.contains("limit"), "{query}");
+    }
+    let found = server.post("/v1/search", &json!({"query": "LEFT", "run_id": run})).json();
+    let hits = found["hits"].as_array().expect("an array");
+    let hits: Vec<_> =
+        hits.iter().map(|hit| (&hit["kind"], &hit["description"], &hit["pts_ms"])).collect();
+    let (left, start) = (json!("left"), &episodes[0]["start_pts_ms"]);
+    let kinds = [json!("activity_started"), json!("activity_ended")];
+    assert_eq!(hits, kinds.each_ref().map(|kind| (kind, &left, start)));
     // Pages, times, streams.
     let path = format!("/v1/runs/{run}/activity?limit=1");
     let page = server.get(&path);

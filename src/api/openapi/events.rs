@@ -232,7 +232,7 @@ payloads! {
         /// Zones that were watched; absent where there are none. Older servers wrote their names alone.
         #[schema(required = false)]
         zones: Vec<ZoneRecord>,
-        /// What moves outside of the zones did not count.
+        /// True where movement outside of the zones did not count.
         #[schema(required = false)]
         activity_zones_only: bool,
         /// Epoch milliseconds at which its first picture was taken, as the container says, or came,
@@ -289,7 +289,7 @@ payloads! {
         /// Zones in place of those of the recording; absent where it used these.
         #[schema(required = false)]
         zones: Vec<ZoneRecord>,
-        /// What moved outside of these zones did not count.
+        /// True where movement outside of them did not count.
         #[schema(required = false)]
         activity_zones_only: bool,
     }
