@@ -174,7 +174,7 @@ fn prove(
 }
 
 /// Zones of a pass: those that it was recorded with, or `given` where an older log has their names alone.
-fn zones(pass: &Pass, given: Zones) -> Result<Zones, CliError> {
+fn zones(pass: &RecordedPass, given: Zones) -> Result<Zones, CliError> {
     let is_whole = pass.zones.zones.iter().all(|zone| !zone.polygon.is_empty());
     if is_whole && given.zones.is_empty() {
         return Ok(pass.zones.clone());

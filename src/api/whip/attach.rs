@@ -69,7 +69,7 @@ pub struct PublishConfig {
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
     /// Mode of the run; `balanced` when missing.
-    mode: Option<terms::Mode>,
+    mode: Option<terms::AnalysisMode>,
     /// Thresholds of this recording in place of those of the mode.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
