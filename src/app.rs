@@ -246,7 +246,6 @@ pub fn open(
         supervisor: supervisor.clone(),
         inference: Arc::clone(&inference),
         metrics: Arc::clone(&metrics),
-        gate: config.api.gate,
         config: config.api.live.clone(),
         draining: draining.clone(),
         eyes: Eyes::open(&config.api.novelty, &metrics)?,

@@ -197,3 +197,5 @@ mod whip;
 mod whip_records;
 #[path = "api/whole.rs"]
 mod whole;
+#[path = "api/zones.rs"]
+mod zones;

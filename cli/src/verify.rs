@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use decode::Sampling;
 use gate::GateConfig;
-use media::{RunId, Score};
+use media::{RunId, Score, Zones};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor};
 
@@ -51,10 +51,10 @@ pub struct VerifyArgs {
     zones: ZoneArgs,
 }
 
-/// The server's thresholds, which decide what is selected where the recording has none of its own.
+/// The server's thresholds, which decided what is selected where the recording does not say by which it was made.
 #[derive(clap::Args)]
 #[command(
-    next_help_heading = "Thresholds of the server, for recordings that have none of their own"
+    next_help_heading = "Thresholds of the server, for recordings of before they were recorded"
 )]
 struct GateArgs {
     /// Keepalive interval in frames; 0 disables it [default: 2 s]
@@ -166,19 +166,29 @@ fn prove(
         None => local_path(&pass.source_uri)?,
     };
     let gate = pass.gate.unwrap_or_else(|| (&args.gate).into());
-    let zones = args.zones.zones()?;
-    if zones.names() != pass.zones {
-        let told = format!(
-            "event {}: it was recorded with the zones [{}], whose corners no log has: name the same by --zone",
-            pass.seq.0,
-            pass.zones.join(", ")
-        );
-        return Err(CliError::Usage(told));
-    }
+    let zones = zones(pass, args.zones.zones()?)?;
     let proof = compare::prove(supervisor, pass, &path, (gate, zones), cancel)?;
     let VerifyResult { decoder, frames, stills, divergence } = proof;
     let source = path.display().to_string();
     Ok(PassRecord { seq: pass.seq.0, source, decoder, frames, stills, divergence })
+}
+
+/// Zones of a pass: those that it was recorded with, or `given` where an older log has their names alone.
+fn zones(pass: &RecordedPass, given: Zones) -> Result<Zones, CliError> {
+    let is_whole = pass.zones.zones.iter().all(|zone| !zone.polygon.is_empty());
+    if is_whole && given.zones.is_empty() {
+        return Ok(pass.zones.clone());
+    }
+    let names = pass.zones.names();
+    if given.names() == names {
+        return Ok(given);
+    }
+    let remedy = match is_whole {
+        true => "which the log has: leave out --zone",
+        false => "of which an older log has no corners: name them by --zone",
+    };
+    let (seq, names) = (pass.seq.0, names.join(", "));
+    Err(CliError::Usage(format!("event {seq}: it was recorded with the zones [{names}], {remedy}")))
 }
 
 /// The file that a source names, where it names one.

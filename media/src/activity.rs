@@ -39,11 +39,36 @@ pub struct CellBox {
     pub bottom: u8,
 }
 
+/// Cells of a picture as bits: a word a row, the lowest bit the first column.
+pub type Cells = [u64; CellBox::ROWS as usize];
+
 impl CellBox {
     /// Columns of cells of a picture.
     pub const COLUMNS: u8 = 64;
     /// Rows of cells of a picture.
     pub const ROWS: u8 = 40;
+
+    /// The smallest box around these cells.
+    pub fn around(cells: &Cells) -> CellBox {
+        let all = cells.iter().fold(0, |all, row| all | row);
+        let rows = || (0..Self::ROWS).zip(cells).filter(|(_, row)| **row != 0).map(|(y, _)| y);
+        match (rows().next(), rows().next_back()) {
+            (Some(top), Some(last)) => CellBox {
+                left: all.trailing_zeros() as u8,
+                top,
+                right: Self::COLUMNS - all.leading_zeros() as u8,
+                bottom: last + 1,
+            },
+            _ => CellBox::default(),
+        }
+    }
+
+    /// Its cells.
+    pub fn cells(self) -> Cells {
+        let columns = (self.left..self.right.min(Self::COLUMNS)).fold(0, |row, x| row | 1 << x);
+        let is_inside = |y: usize| (self.top.into()..self.bottom.into()).contains(&y);
+        std::array::from_fn(|y| if is_inside(y) { columns } else { 0 })
+    }
 
     /// Returns true if no cell lies in it.
     pub fn is_empty(self) -> bool {
@@ -122,6 +147,38 @@ impl Zone {
     pub const CORNERS_MAX: usize = 32;
     /// Longest name.
     pub const NAME_BYTES_MAX: usize = 64;
+
+    /// Cells whose middle lies inside, by the even-odd rule.
+    pub fn cells(&self) -> Cells {
+        std::array::from_fn(|row| {
+            let y = middle(row, CellBox::ROWS);
+            (0..usize::from(CellBox::COLUMNS)).fold(0, |bits, column| {
+                let is_inside = self.holds(middle(column, CellBox::COLUMNS), y);
+                bits | u64::from(is_inside) << column
+            })
+        })
+    }
+
+    /// Counts the sides that a line from the point to the right crosses; places are in half millionths of a side.
+    fn holds(&self, x: i64, y: i64) -> bool {
+        let corner =
+            |(x, y): (Score, Score)| (2 * i64::from(x.millionths()), 2 * i64::from(y.millionths()));
+        let ends = self.polygon.iter().cycle().skip(1);
+        let crossed = self.polygon.iter().zip(ends).filter(|(a, b)| {
+            let mut side = [corner(**a), corner(**b)];
+            side.sort_by_key(|(_, y)| *y);
+            let [(top_x, top_y), (low_x, low_y)] = side;
+            // It lies right of the point at the point's height.
+            let (across, down) = (low_x - top_x, low_y - top_y);
+            (top_y..low_y).contains(&y) && (x - top_x) * down < across * (y - top_y)
+        });
+        crossed.count() % 2 == 1
+    }
+}
+
+/// Middle of the `at`th of so many cells, in half millionths of the side.
+fn middle(at: usize, cells: u8) -> i64 {
+    i64::from(Score::SCALE) * (2 * at as i64 + 1) / i64::from(cells)
 }
 
 /// Zones of a recording.
@@ -151,6 +208,7 @@ mod tests {
             for (top, bottom) in [(0, 1), (39, 40), (0, 40), (7, 23)] {
                 let cells = CellBox { left, top, right, bottom };
                 assert_eq!(CellBox::from_fractions(cells.fractions()), Ok(cells));
+                assert_eq!(CellBox::around(&cells.cells()), cells);
             }
         }
         let score = Score::from_millionths;
@@ -166,5 +224,27 @@ mod tests {
             assert_eq!(found.map(sides), expected, "{fractions:?}");
         }
         assert_eq!(CellBox::default().fractions(), [Score::ZERO; 4]);
+        assert_eq!(CellBox::around(&CellBox::default().cells()), CellBox::default());
+    }
+
+    #[test]
+    fn a_zone_has_the_cells_whose_middle_lies_inside() {
+        type Row<'a> = (&'a str, &'a [(u32, u32)], u32);
+        let rows: [Row<'_>; 7] = [
+            ("all", &[(0, 0), (100, 0), (100, 100), (0, 100)], 2560),
+            ("left half", &[(0, 0), (50, 0), (50, 100), (0, 100)], 1280),
+            ("the other way round", &[(0, 0), (0, 100), (50, 100), (50, 0)], 1280),
+            ("a corner", &[(50, 50), (100, 50), (100, 75), (50, 75)], 320),
+            ("crossed", &[(0, 0), (100, 0), (0, 100), (100, 100)], 1280),
+            ("a line", &[(10, 10), (90, 90), (10, 10)], 0),
+            ("no corner", &[], 0),
+        ];
+        for (name, corners, expected) in rows {
+            let score = |percent: u32| Score::from_millionths(percent * 10_000);
+            let polygon = corners.iter().map(|&(x, y)| (score(x), score(y))).collect();
+            let cells = Zone { name: name.to_owned(), polygon }.cells();
+            let count: u32 = cells.iter().map(|row| row.count_ones()).sum();
+            assert!(count.abs_diff(expected) <= 16, "{name}: {count}");
+        }
     }
 }

@@ -22,7 +22,7 @@ mod text;
 mod time;
 
 pub use access_unit::AccessUnit;
-pub use activity::{Activity, CellBox, Zone, Zones};
+pub use activity::{Activity, CellBox, Cells, Zone, Zones};
 pub use bits::{Bits, Obu, leb128, to_leb128};
 pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};

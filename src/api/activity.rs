@@ -1,13 +1,13 @@
 //! Episodes of activity: when something moved, how much, where.
 
-use std::{collections::HashMap, iter::Peekable, sync::Arc};
+use std::{collections::BTreeMap, iter::Peekable, sync::Arc};
 
 use axum::extract::State;
 use gate::Episode;
 use http::Uri;
-use media::{BlobHash, RequestId, Score, Seq, StreamId};
+use media::{BlobHash, RequestId, Score, Seq, StreamId, Zones};
 use serde::Serialize;
-use timeline::{ActivityEpisode, Event, EventKind, KeyframeStored, Timeline};
+use timeline::{ActivityEpisode, Event, EventKind, FramesDecoded, KeyframeStored, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     page::{PageQuery, linked, paging},
     pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     wire::{Region, fraction},
+    zones::WatchedZones,
 };
 use crate::{base::json::parsed, runs::registry::Run};
 
@@ -98,36 +99,42 @@ struct RecordedEpisode {
 struct RunActivity {
     request_id: terms::RequestId,
     run_id: terms::RunId,
+    /// Zones of the newest recording of each stream that has any.
+    watched: Vec<WatchedZones>,
     episodes: Vec<RecordedEpisode>,
 }
 
 /// Reads the episodes of a run by walking its events of three kinds side by side: a recording tells of one episode
 /// after the other, and of a frame's still before it tells anything else of the frame.
 struct Reader {
-    timeline: Timeline,
-    run: Arc<Run>,
     starts: Peekable<Snapshot>,
     ends: Peekable<Snapshot>,
     stills: Peekable<Snapshot>,
     /// The still before those that are left.
     still: Option<(u64, BlobHash)>,
-    /// Request of the newest recording of each stream, where that is known.
-    newest: HashMap<StreamId, Option<RequestId>>,
+    newest: BTreeMap<StreamId, Newest>,
 }
 
 impl Reader {
     /// The episodes that start with an event from `from` on.
-    fn new(timeline: &Timeline, run: &Arc<Run>, from: Seq) -> Reader {
+    fn new(timeline: &Timeline, run: &Arc<Run>, from: Seq) -> Result<Reader, ApiError> {
+        let newest = newest(timeline, run)?;
         let of = |kind| Snapshot::new(timeline, run, from, Some(kind)).peekable();
-        Reader {
-            timeline: timeline.clone(),
-            run: Arc::clone(run),
+        Ok(Reader {
             starts: of(EventKind::ActivityStarted),
             ends: of(EventKind::ActivityEnded),
             stills: of(EventKind::KeyframeStored),
             still: None,
-            newest: HashMap::new(),
-        }
+            newest,
+        })
+    }
+
+    /// Zones of the newest recordings, of `stream` where one is given.
+    fn watched(&self, stream: Option<&StreamId>) -> Vec<WatchedZones> {
+        let newest = self.newest.iter().filter(|(name, newest)| {
+            !newest.zones.zones.is_empty() && stream.is_none_or(|stream| stream == *name)
+        });
+        newest.map(|(name, newest)| WatchedZones::of(name, &newest.zones)).collect()
     }
 
     /// The next episode with the place of its first event, and its still.
@@ -153,7 +160,8 @@ impl Reader {
             }
             let until = ended.as_ref().map_or(until, |(at, _)| *at);
             let episode = ended.map_or(started, |(_, episode)| episode);
-            if self.is_newest(&episode)? {
+            let newest = self.newest.get(&episode.stream_id);
+            if newest.is_none_or(|newest| newest.request == episode.request_id) {
                 let still = self.still_of(episode.peak_frame, seq, until)?;
                 return Ok(Some((seq, episode, still)));
             }
@@ -179,24 +187,32 @@ impl Reader {
             self.still = Some((frame_index, image_sha256));
         }
     }
+}
 
-    /// Returns true for an episode of the newest recording of its stream, whose signals the run answers.
-    fn is_newest(&mut self, episode: &ActivityEpisode) -> Result<bool, ApiError> {
-        let stream = &episode.stream_id;
-        if !self.newest.contains_key(stream) {
-            let growing = self.run.growing().filter(|it| it.decoded.stream_id == *stream);
-            let newest = match growing {
-                Some(growing) => Some(growing.decoded.request_id),
-                None => {
-                    let named = self.timeline.latest_frames(self.run.id(), Some(stream))?;
-                    named.map(|(_, decoded)| decoded.request_id)
-                }
-            };
-            self.newest.insert(stream.clone(), newest);
+/// Newest recording of a stream, whose signals the run answers.
+struct Newest {
+    request: RequestId,
+    zones: Zones,
+}
+
+/// The newest recording of each stream, one that grows included.
+fn newest(timeline: &Timeline, run: &Arc<Run>) -> Result<BTreeMap<StreamId, Newest>, ApiError> {
+    // Before the events: it may end meanwhile.
+    let growing = run.growing().map(|growing| growing.decoded.clone());
+    let mut newest = BTreeMap::new();
+    let mut keep = |decoded: FramesDecoded| {
+        let FramesDecoded { stream_id, request_id: request, zones, .. } = decoded;
+        newest.insert(stream_id, Newest { request, zones });
+    };
+    let kind = Some(EventKind::FramesDecoded);
+    let mut events = Snapshot::new(timeline, run, Seq(0), kind).peekable();
+    while let Some((_, event)) = next_before(&mut events, Seq(u64::MAX))? {
+        if let Event::FramesDecoded(decoded) = event {
+            keep(decoded);
         }
-        let newest = self.newest.get(stream).copied().flatten();
-        Ok(newest.is_none_or(|newest| newest == episode.request_id))
     }
+    growing.into_iter().for_each(keep);
+    Ok(newest)
 }
 
 /// The next event if it comes before the one at `until`; one that cannot be read is logged and passed over.
@@ -267,11 +283,15 @@ pub async fn list(
     let wanted = Wanted { stream, from_ms: from.unwrap_or(i64::MIN) };
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
-    let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","episodes":"#);
     let end = || "}".to_owned();
     let held = 3 * READING_BYTES;
     let made = app.reading(&caller.principal, move || {
-        let mut reader = Reader::new(&timeline, &run, paging.cursor.unwrap_or(Seq(0)));
+        let mut reader = Reader::new(&timeline, &run, paging.cursor.unwrap_or(Seq(0)))?;
+        let watched = serde_json::to_string(&reader.watched(wanted.stream.as_ref()));
+        let watched = watched.map_err(|_| ApiError::Bug("zones are no JSON"))?;
+        let before = format!(
+            r#"{{"request_id":"{request_id}","run_id":"{run_id}","watched":{watched},"episodes":"#
+        );
         let read = std::iter::from_fn(move || reader.read().transpose());
         let mut episodes = read.filter(move |episode| {
             episode.as_ref().map_or(true, |(_, episode, _)| wanted.has(episode))

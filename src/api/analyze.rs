@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::GateDryRun;
 use gate::{GateConfig, Reason};
-use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId};
+use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
@@ -29,6 +29,7 @@ use super::{
     reason::model_name,
     thresholds::{self, GateChange, GateFields},
     wire::MarkerRecord,
+    zones::{ZoneFields, other_zones},
 };
 use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
@@ -37,7 +38,7 @@ use crate::{
         json::{Fields, Int, Problem, Text, boolean, name, parsed, said, score, signed},
     },
     record::{
-        analysis::{self, FrameResult, Windowing},
+        analysis::{self, FrameResult, Windowing, rezoned::Rezoned, trial::Terms},
         frames::Frames,
         runner::IngestError,
     },
@@ -89,6 +90,13 @@ struct AnalyzeRequest {
     marker_correction_window_frames: Option<Index>,
     /// Thresholds of this analysis alone, in place of those of the mode or of the recording.
     gate: Option<GateFields>,
+    /// Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
+    /// there are the box around what moved and the zones that it touched, not the very cells: a zone counts as touched
+    /// where the box reaches into it, but for parts in recorded zones that were not touched.
+    #[schema(max_items = 16)]
+    zones: Option<Vec<ZoneFields>>,
+    /// True to take no notice of what moves outside of the zones: what moved in a frame is taken to lie evenly in its box.
+    activity_zones_only: Option<bool>,
     /// True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended.
     dry_run: Option<bool>,
 }
@@ -151,6 +159,7 @@ struct Request {
     trace_id: Option<String>,
     correction_window_frames: Option<u64>,
     gate: GateChange,
+    zones: Option<Zones>,
     is_dry: bool,
 }
 
@@ -176,6 +185,13 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let trace_id = fields.optional("trace_id", trace);
     let correction_window_frames = fields.optional("marker_correction_window_frames", Index::read);
     let gate = thresholds::change(&mut fields).unwrap_or_default();
+    let zones = other_zones(&mut fields);
+    if zones.is_some() && frames.is_some() {
+        fields.refuse(
+            "zones",
+            "need recorded frames: those of a request do not tell where something moves",
+        );
+    }
     let is_dry = fields.optional("dry_run", boolean).unwrap_or(false);
     let read = fields.finish(|| {
         Some(Request {
@@ -190,6 +206,7 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
             trace_id,
             correction_window_frames,
             gate,
+            zones,
             is_dry,
         })
     });
@@ -271,10 +288,10 @@ struct Input {
     policy: SamplingPolicy,
     sample_fps: Option<Rate>,
     source: &'static str,
-    /// Thresholds that they were recorded with, where those were not the server's.
-    gate: Option<GateConfig>,
-    /// Names of the zones that were watched.
-    zones: Vec<String>,
+    /// Thresholds that they were recorded with.
+    gate: GateConfig,
+    /// Zones that were watched.
+    zones: Zones,
 }
 
 /// The frames of the request, or those that the last ingest of `run` decoded.
@@ -287,9 +304,11 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
             policy,
             sample_fps: request.fixed_fps.filter(|_| policy == SamplingPolicy::Fixed),
             source: "request",
-            gate: Mode::from_name(&run.origin().mode)
-                .map(|mode| thresholds::preset(mode, app.settings.gate)),
-            zones: Vec::new(),
+            gate: thresholds::preset(
+                Mode::from_name(&run.origin().mode).unwrap_or_default(),
+                app.settings.gate,
+            ),
+            zones: Zones::default(),
         });
     }
     let timeline = app.registry.timeline();
@@ -314,7 +333,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
         policy: decoded.sampling_policy,
         sample_fps: decoded.sample_fps,
         source: "ingest",
-        gate: decoded.gate,
+        gate: decoded.gate.unwrap_or(app.settings.gate),
         zones: decoded.zones,
     })
 }
@@ -326,6 +345,11 @@ fn check_recorded(request: &Request, decoded: &FramesDecoded) -> Result<(), ApiE
         let name = recorded.as_str();
         let message = format!("differs from {name}, with which the frames were decoded");
         return Err(ApiError::field("sampling_policy", message));
+    }
+    let has_corners = decoded.zones.zones.iter().all(|zone| !zone.polygon.is_empty());
+    if request.zones.is_some() && !has_corners {
+        let message = "cannot stand in place of zones whose corners an older server did not record";
+        return Err(ApiError::field("zones", message));
     }
     let is_fixed = recorded == SamplingPolicy::Fixed;
     if is_fixed && request.fixed_fps.is_some_and(|rate| Some(rate) != decoded.sample_fps) {
@@ -359,16 +383,21 @@ fn analysis(
     let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
-    let recorded = input.gate.unwrap_or(app.settings.gate);
     let gate = request.gate.of(match request.mode {
-        None | Some(Mode::Custom) => recorded,
+        None | Some(Mode::Custom) => input.gate,
         Some(mode) => {
             let GateConfig { keepalive_frames, keepalive_ms, .. } =
                 thresholds::preset(mode, app.settings.gate);
-            GateConfig { keepalive_frames, keepalive_ms, ..recorded }
+            GateConfig { keepalive_frames, keepalive_ms, ..input.gate }
         }
     });
-    let frames = analysis::replay(&input.signals, gate, rename);
+    let terms = |gate, zones: Option<&Zones>| Terms {
+        gate,
+        zones: zones.map(|zones| Rezoned::new(&input.zones, zones)),
+    };
+    let wanted = terms(gate, request.zones.as_ref());
+    let shown = input.signals.iter().map(|signal| wanted.signal(signal));
+    let frames = analysis::replay(shown, gate, rename);
     if !request.is_dry {
         let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
         app.metrics.decided(frames.len() as u64, selected as u64);
@@ -387,10 +416,13 @@ fn analysis(
     let dry_run = if request.is_dry {
         let mut newest = run.newest_analyses(timeline, timeline.head())?;
         let newest = newest.remove(&input.stream_id);
-        let before = newest.and_then(|made| Some((made.id, made.gate?)));
-        let before = before.unwrap_or((None, recorded));
-        let watched = (&input.stream_id, &*input.zones);
-        Some(GateDryRun::of(&input.signals, before, gate, &markers, watched))
+        let before = match newest.and_then(|made| Some((made.gate?, made))) {
+            Some((gate, made)) => (made.id, terms(gate, made.zones(timeline)?.as_ref())),
+            None => (None, terms(input.gate, None)),
+        };
+        let names = request.zones.as_ref().unwrap_or(&input.zones).names();
+        let watched = (&input.stream_id, &*names);
+        Some(GateDryRun::of(&input.signals, (before.0, &before.1), &wanted, &markers, watched))
     } else {
         None
     };
@@ -411,6 +443,7 @@ fn analysis(
         markers: markers.len() as u64,
         analysis_id: Some(analysis.id()),
         gate: Some(gate),
+        zones: request.zones,
     })];
     events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
     let context = Context {

@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::Uri;
 use media::{Label, Seq};
 use serde_json::Value;
-use timeline::{EventKind, EventParts, Timeline};
+use timeline::{Event, EventKind, EventParts, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     },
     page::{PageQuery, linked, paging},
     pieces::{READING_BYTES, Snapshot, event_texts, list as listed},
+    zones::ZoneName,
 };
 use crate::{
     base::{
@@ -48,7 +49,39 @@ struct Wanted {
     from: Seq,
     limit: usize,
     kind: Option<EventKind>,
+    chosen: Chosen,
+}
+
+/// Choice of events by fields of their payloads.
+#[derive(Clone, Default)]
+struct Chosen {
     index: Option<Label>,
+    zone: Option<String>,
+}
+
+impl Chosen {
+    fn has(&self, event: &EventParts) -> bool {
+        (self.index.is_none() || index_of(event) == self.index)
+            && self.zone.as_ref().is_none_or(|zone| touches(event, zone))
+    }
+}
+
+/// Returns true of an episode that touches the zone of this name.
+fn touches(event: &EventParts, zone: &str) -> bool {
+    use EventKind::{ActivityEnded, ActivityStarted};
+    if !matches!(event.head.kind, ActivityStarted | ActivityEnded) {
+        return false;
+    }
+    match event.decode() {
+        Ok(Event::ActivityStarted(episode) | Event::ActivityEnded(episode)) => {
+            episode.zones.iter().any(|name| name == zone)
+        }
+        Ok(_) => false,
+        Err(error) => {
+            tracing::error!(%error, seq = %event.head.seq, "cannot read an event's fields");
+            false
+        }
+    }
 }
 
 /// Events, and where the next page starts.
@@ -71,7 +104,7 @@ fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> Result<Page, Ap
     for event in Snapshot::new(timeline, run, wanted.from, wanted.kind) {
         let event = event?;
         let after = Seq(event.head.seq.0 + 1);
-        if wanted.index.is_some() && index_of(&event) != wanted.index {
+        if !wanted.chosen.has(&event) {
             page.next = after;
             continue;
         }
@@ -99,6 +132,9 @@ struct EventsQuery {
     kind: Option<terms::EventKind>,
     /// Only events whose payload has this `index_name`.
     index: Option<terms::Label>,
+    /// Only episodes of activity that touch the zone of this name.
+    #[param(inline)]
+    zone: Option<ZoneName>,
 }
 
 /// Events of a run.
@@ -128,6 +164,8 @@ pub async fn list(
     let from = fields.optional("from_seq", FromSeq::digits).map(Seq);
     let kind = fields.optional("kind", kind);
     let index = fields.optional("index", parsed);
+    let zone = fields.optional("zone", |value| ZoneName::read(value).map(str::to_owned));
+    let chosen = Chosen { index, zone };
     fields.finish(|| Some(()))?;
     let from = paging.cursor.or(from).unwrap_or_default();
     let timeline = app.registry.timeline().clone();
@@ -136,14 +174,12 @@ pub async fn list(
     let end = || "}".to_owned();
     let made = app.reading(&caller.principal, move || {
         let Some(limit) = paging.limit else {
-            let events = Snapshot::new(&timeline, &run, from, kind).filter(move |event| {
-                let event = event.as_ref();
-                index.is_none() || event.map_or(true, |event| index_of(event) == index)
-            });
+            let events = Snapshot::new(&timeline, &run, from, kind)
+                .filter(move |event| event.as_ref().map_or(true, |event| chosen.has(event)));
             let answer = listed(before, event_texts(events, false), end, READING_BYTES)?;
             return Ok((answer, None));
         };
-        let page = read(&timeline, &run, &Wanted { from, limit, kind, index })?;
+        let page = read(&timeline, &run, &Wanted { from, limit, kind, chosen })?;
         let (held, next) = (page.held_bytes(), page.more.then_some(page.next));
         let events = page.events.into_iter().map(Ok);
         let answer = listed(before, event_texts(events, false), end, held)?;
@@ -217,7 +253,7 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> A
     let wait = fields.optional("wait_ms", WaitMs::read).unwrap_or_default();
     let id = fields.finish(|| id).map_err(ApiError::Invalid)?;
     let run = app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)?;
-    let wanted = Wanted { from: Seq(from), limit, kind, index: None };
+    let wanted = Wanted { from: Seq(from), limit, kind, chosen: Chosen::default() };
     let wait = Duration::from_millis(wait);
     let page = poll(&app, &caller.principal, &run, wanted, wait).await?;
     let kind = match kind {

@@ -92,8 +92,8 @@ struct IngestRequest {
     max_frames: Option<MaxFrames>,
     /// `main` when missing.
     stream_id: Option<terms::Label>,
-    /// Thresholds of this recording in place of those of the run's mode; an analysis of it uses them unless it has
-    /// its own.
+    /// Thresholds of this recording in place of those of the run's mode. They are recorded with it: an analysis uses
+    /// them unless it has its own, whatever the server is set to then.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
     #[schema(max_items = 16)]
@@ -110,7 +110,7 @@ struct Request<'a> {
     rate: Option<Rate>,
     max_frames: u64,
     stream_id: StreamId,
-    gate: Option<GateConfig>,
+    gate: GateConfig,
     zones: Zones,
 }
 
@@ -245,7 +245,7 @@ pub async fn opened(
         policy: SamplingPolicy::SourceFpsAdaptive,
         rate: None,
         max_frames: MAX_FRAMES_DEFAULT,
-        gate: None,
+        gate: app.settings.gate,
         zones: Zones::default(),
         model: None,
         words: Words::default(),

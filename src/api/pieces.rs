@@ -276,7 +276,7 @@ impl HttpBody for Pieces {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use media::{RunId, Score, Signal};
+    use media::{RunId, Score, Signal, Zones};
     use serde_json::Value;
     use timeline::{Event, FramesDecoded, NewEvent, Options, RunFailed, SamplingPolicy, Signals};
 
@@ -316,7 +316,7 @@ mod tests {
             truncated: false,
             reason: None,
             gate: None,
-            zones: Vec::new(),
+            zones: Zones::default(),
             wall_start_ms: None,
             signals,
         })

@@ -54,7 +54,8 @@ struct SearchRequest {
 
 /// Find the descriptions that have a text in them, whatever the case of either.
 ///
-/// A description is the payload's `description`, or its `summary` where that is empty. Both
+/// A description is the payload's `description`, or its `summary` where that is empty; of an episode of activity it is
+/// the names of the zones that it touches. Both
 /// sides are case-folded as Unicode says and compared without normalisation. A search sees
 /// every event that was acknowledged before it began.
 #[utoipa::path(

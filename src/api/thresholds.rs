@@ -94,17 +94,10 @@ pub fn preset(mode: Mode, server: GateConfig) -> GateConfig {
     GateConfig { keepalive_frames, keepalive_ms, ..server }
 }
 
-/// Thresholds of a recording by its mode and the field `gate`; `None` where they are the server's.
-pub fn chosen(
-    fields: &mut Fields<'_>,
-    mode: Option<Mode>,
-    server: GateConfig,
-) -> Option<GateConfig> {
+/// Thresholds of a recording by its mode and the field `gate`.
+pub fn chosen(fields: &mut Fields<'_>, mode: Option<Mode>, server: GateConfig) -> GateConfig {
     let preset = preset(mode.unwrap_or_default(), server);
-    match change(fields) {
-        Some(change) => Some(change.of(preset)),
-        None => (preset != server).then_some(preset),
-    }
+    change(fields).unwrap_or_default().of(preset)
 }
 
 /// Reads the thresholds that the field `gate` holds.

@@ -1,14 +1,15 @@
 //! Zones of the picture that a caller watches.
 
-use media::{Label, Score, Zone, Zones};
+use media::{Label, Score, StreamId, Zone, Zones};
+use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::openapi::terms;
+use super::{openapi::terms, wire::shown};
 use crate::base::json::{Fields, Problem, Text, boolean, parsed, score};
 
 /// Name of a zone.
-type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
+pub type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
 
 /// Part of the picture that is watched; other fields are refused.
 #[derive(ToSchema)]
@@ -22,6 +23,45 @@ pub struct ZoneFields {
     /// last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
     #[schema(inline, value_type = Vec<Vec<f64>>, min_items = 3, max_items = 32)]
     polygon: Vec<Vec<terms::Fraction>>,
+}
+
+/// Part of the picture that was watched.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Zone)]
+pub struct ZoneRecord {
+    name: String,
+    /// Corners in order, as they were given; none where the recording is of an older server.
+    #[schema(inline, value_type = Vec<Vec<f64>>, max_items = 32)]
+    polygon: Vec<[f64; 2]>,
+}
+
+impl From<&Zone> for ZoneRecord {
+    fn from(Zone { name, polygon }: &Zone) -> ZoneRecord {
+        let polygon = polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
+        ZoneRecord { name: name.clone(), polygon }
+    }
+}
+
+/// Zones of a recording.
+#[derive(Serialize, ToSchema)]
+pub struct WatchedZones {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::Label)]
+    stream_id: StreamId,
+    zones: Vec<ZoneRecord>,
+    /// True where movement outside of them does not count.
+    activity_zones_only: bool,
+}
+
+impl WatchedZones {
+    /// Those of the newest recording of `stream`.
+    pub fn of(stream: &StreamId, Zones { zones, only }: &Zones) -> WatchedZones {
+        WatchedZones {
+            stream_id: stream.clone(),
+            zones: zones.iter().map(ZoneRecord::from).collect(),
+            activity_zones_only: *only,
+        }
+    }
 }
 
 /// Reads `zones` and `activity_zones_only`.
@@ -40,6 +80,13 @@ pub fn zones(fields: &mut Fields<'_>) -> Zones {
         fields.refuse("activity_zones_only", "needs zones");
     }
     Zones { zones, only }
+}
+
+/// Reads the same of an analysis, which has those of the recording where `zones` is missing.
+pub fn other_zones(fields: &mut Fields<'_>) -> Option<Zones> {
+    let is_given = fields.optional("zones", |_| Ok(())).is_some();
+    let zones = zones(fields);
+    is_given.then_some(zones)
 }
 
 fn zone(fields: &mut Fields<'_>) -> Option<Zone> {

@@ -333,7 +333,7 @@ impl Running {
             let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
             let Some(described) = Described::of(&stored) else { continue };
             let text = described.text();
-            let snippet = excerpt(text, &self.needle).to_owned();
+            let snippet = excerpt(&text, &self.needle).to_owned();
             let description = text[..text.floor_char_boundary(DESCRIPTION_BYTES_MAX)].to_owned();
             let is_truncated = description.len() < text.len();
             let (head, pts_ms) = (stored.head, described.at_ms());

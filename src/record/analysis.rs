@@ -3,6 +3,7 @@
 //! Pure, and a function of the signals, of what models said and of settings alone, so that a
 //! repeated analysis gives the same markers with the same ids.
 
+pub mod rezoned;
 pub mod trial;
 
 use std::{collections::HashSet, sync::Arc};
@@ -97,13 +98,13 @@ impl FrameResult {
 
 /// The gate's decisions on `signals`, each event type passed through `rename`.
 pub fn replay(
-    signals: &[Signal],
+    signals: impl IntoIterator<Item = Signal>,
     gate: GateConfig,
     rename: impl Fn(EventType) -> EventType,
 ) -> Vec<FrameResult> {
     let mut gate = Gate::new(gate);
-    let results = signals.iter().map(|signal| {
-        let decision = gate.offer(signal);
+    let results = signals.into_iter().map(|signal| {
+        let decision = gate.offer(&signal);
         FrameResult {
             frame_index: signal.frame_index,
             pts_ms: signal.pts_ms,

@@ -126,8 +126,10 @@ pub struct Wishes {
     pub model: Option<String>,
     /// Kept in events, which can be filtered by it.
     pub index_name: Option<Label>,
-    /// Thresholds in place of the server's.
-    pub gate: Option<GateConfig>,
+    /// Mode of its run.
+    pub mode: Mode,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
     /// Zones of the picture that are watched.
     pub zones: Zones,
     /// Name that its owner gave the run.
@@ -157,8 +159,6 @@ pub struct LiveParts {
     pub inference: Arc<Inference>,
     /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Thresholds of the gate.
-    pub gate: GateConfig,
     /// The settings.
     pub config: LiveConfig,
     /// Image embedder; `None` has every selected frame described.
@@ -282,7 +282,7 @@ impl Live {
             intake.expect(codec);
         }
         let id = SessionId::from_bytes(crate::base::random_bytes());
-        let (run, guard) = self.run_of(id, &who, wishes.label.clone()).await?;
+        let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(guard.token());
         let journal = Journal {
             registry: Arc::clone(registry),
@@ -330,9 +330,8 @@ impl Live {
             stores: self.parts.stores.clone(),
             session: journal.session,
             request_id: who.request_id,
-            gate: wishes.gate.unwrap_or(self.parts.gate),
-            chosen_gate: wishes.gate,
-            zones: wishes.zones.names(),
+            gate: wishes.gate,
+            zones: wishes.zones.clone(),
             index_name: wishes.index_name.clone(),
             words: who.words.clone(),
         }
@@ -343,17 +342,17 @@ impl Live {
         &self,
         id: SessionId,
         who: &Who,
-        label: Option<Label>,
+        wishes: &Wishes,
     ) -> Result<(Arc<Run>, JobGuard), LiveError> {
         let registry = &self.parts.registry;
         let origin = Origin {
             principal: who.principal.clone(),
             tenant: who.words.tenant.clone(),
-            mode: Mode::default().as_str().to_owned(),
+            mode: wishes.mode.as_str().to_owned(),
             model: None,
             session: Some(id),
         };
-        let run = registry.create_labelled(origin, label, who.request_id).await?;
+        let run = registry.create_labelled(origin, wishes.label.clone(), who.request_id).await?;
         let begun = run.begin_job(JobToken::default()).and_then(|guard| {
             // A stop or a delete came first; one that comes later finds the job.
             run.check_active()?;
@@ -432,7 +431,7 @@ impl Live {
             view: Some(ViewSpec { max_edge: Some(VIEW_EDGE) }),
             clip: wishes.clips,
             novelty: self.parts.eyes.as_ref().map(|eyes| NoveltySpec { side: eyes.side() }),
-            ..SessionSpec::new(Codec::H264, wishes.gate.unwrap_or(self.parts.gate))
+            ..SessionSpec::new(Codec::H264, wishes.gate)
         }
     }
 

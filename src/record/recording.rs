@@ -374,5 +374,6 @@ pub fn analysis(
         markers: 0,
         analysis_id: Some(key.id()),
         gate: Some(gate),
+        zones: None,
     }
 }

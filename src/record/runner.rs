@@ -73,8 +73,8 @@ pub struct Ingest {
     pub rate: Option<Rate>,
     /// Most frames analysed.
     pub max_frames: u64,
-    /// Thresholds in place of the server's.
-    pub gate: Option<GateConfig>,
+    /// Thresholds of the gate.
+    pub gate: GateConfig,
     /// Zones of the picture that are watched.
     pub zones: Zones,
     /// The model asked for, where one is.
@@ -124,7 +124,7 @@ pub struct RunnerParts {
     pub supervisor: Supervisor,
     /// Opens remote sources.
     pub remote: RemoteSources,
-    /// Thresholds of the gate.
+    /// The server's thresholds, by which recordings of older servers are judged that do not name their own.
     pub gate: GateConfig,
     /// Jobs store stills.
     pub stills: bool,

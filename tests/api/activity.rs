@@ -21,33 +21,38 @@ use crate::{
 };
 
 /// Both halves of the picture, and a strip below the boxes of [`clips::passing`].
-fn halves() -> Value {
+pub fn halves() -> Value {
     json!([
-        {"name": "left", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]},
-        {"name": "right", "polygon": [[0.5, 0], [1, 0], [1, 1], [0.5, 1]]},
-        {"name": "below", "polygon": [[0, 0.8], [1, 0.8], [1, 1], [0, 1]]},
+        {"name": "left", "polygon": [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]]},
+        {"name": "right", "polygon": [[0.5, 0.0], [1.0, 0.0], [1.0, 1.0], [0.5, 1.0]]},
+        {"name": "below", "polygon": [[0.0, 0.8], [1.0, 0.8], [1.0, 1.0], [0.0, 1.0]]},
     ])
 }
 
-fn start(setup: Setup) -> Server {
+pub fn start(setup: Setup) -> Server {
     setup.root(clips::passing().parent().expect("a folder")).start()
 }
 
 /// Ingests what passes, with `more` fields.
-fn ingested(server: &Server, run: &str, more: Value) {
+pub fn ingested(server: &Server, run: &str, more: Value) {
     let mut body = json!({"source_uri": "passing.mp4"});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("too").clone());
     let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
     assert_eq!(reply.status, 200, "{}", reply.text);
 }
 
-fn activity(server: &Server, run: &str, query: &str) -> Vec<Value> {
+pub fn activity(server: &Server, run: &str, query: &str) -> Vec<Value> {
     let reply = server.get(&format!("/v1/runs/{run}/activity{query}"));
     assert_eq!(reply.status, 200, "{query}: {}", reply.text);
     reply.json()["episodes"].as_array().expect("an array").clone()
 }
 
-fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
+/// Zones of the recordings of a run.
+pub fn watched(server: &Server, run: &str, query: &str) -> Value {
+    server.get(&format!("/v1/runs/{run}/activity{query}")).json()["watched"].take()
+}
+
+pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
     let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
     events.map(|mut event| event["payload"].take()).collect()
 }
@@ -57,7 +62,7 @@ fn ms(episode: &Value, field: &str) -> i64 {
 }
 
 /// Two episodes, at the right times and places, in these zones.
-fn assert_passes(episodes: &[Value], zones: [Value; 2]) {
+pub fn assert_passes(episodes: &[Value], zones: [Value; 2]) {
     assert_eq!(episodes.len(), 2, "{episodes:?}");
     for ((episode, zones), start) in episodes.iter().zip(zones).zip([2000, 7000]) {
         assert!((start - 40..=start + 200).contains(&ms(episode, "start_pts_ms")), "{episode}");
@@ -97,7 +102,30 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     let reasons: Vec<&str> = stills.iter().filter_map(|still| still["reason"].as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "activity_settled").count(), 2);
     let decoded = payloads(&server, &run, "frames_decoded");
-    assert_eq!(decoded[0]["zones"], json!(["left", "right", "below"]));
+    assert_eq!(decoded[0]["zones"], halves());
+    // The events of a zone, by their kinds and page by page, and what is found by its name.
+    let rows = [
+        ("zone=left", vec!["activity_started", "activity_ended"]),
+        ("zone=left&kind=activity_ended", vec!["activity_ended"]),
+        ("zone=right&limit=1", vec!["activity_started"]),
+        ("zone=right&kind=frames_decoded", vec![]),
+        ("zone=below", vec![]),
+        ("zone=lef", vec![]),
+    ];
+    for (query, expected) in rows {
+        let reply = server.get(&format!("/v1/runs/{run}/events?{query}"));
+        let events = reply.json()["events"].as_array().expect("an array").clone();
+        let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
+        assert_eq!(kinds, expected, "{query}");
+        assert_eq!(reply.header("link").is_empty(), !query.contains("limit"), "{query}");
+    }
+    let found = server.post("/v1/search", &json!({"query": "LEFT", "run_id": run})).json();
+    let hits = found["hits"].as_array().expect("an array");
+    let hits: Vec<_> =
+        hits.iter().map(|hit| (&hit["kind"], &hit["description"], &hit["pts_ms"])).collect();
+    let (left, start) = (json!("left"), &episodes[0]["start_pts_ms"]);
+    let kinds = [json!("activity_started"), json!("activity_ended")];
+    assert_eq!(hits, kinds.each_ref().map(|kind| (kind, &left, start)));
     // Pages, times, streams.
     let path = format!("/v1/runs/{run}/activity?limit=1");
     let page = server.get(&path);
@@ -126,60 +154,6 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     assert!(activity(&server, &server.create_run(), "").is_empty());
     let foreign = server.call("GET", &format!("/v1/runs/{run}/activity")).key(Some(BOB)).send();
     assert_eq!(foreign.status, 404);
-}
-
-#[test]
-fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer() {
-    let server = start(Setup::temporary());
-    let run = server.create_run();
-    ingested(&server, &run, json!({}));
-    let all = activity(&server, &run, "");
-    assert_passes(&all, [json!([]), json!([])]);
-    let right = json!({"zones": [halves()[1]], "activity_zones_only": true});
-    ingested(&server, &run, right.clone());
-    let found = activity(&server, &run, "");
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0]["zones"], json!(["right"]));
-    // The share is that of the cells that count.
-    let score = |episode: &Value| episode["peak_score"].as_f64().expect("a score");
-    assert!(score(&found[0]) > 1.8 * score(&all[1]), "{found:?} {all:?}");
-    let mut below = right;
-    below["zones"] = json!([halves()[2]]);
-    below["stream_id"] = json!("below");
-    ingested(&server, &run, below);
-    assert_eq!(activity(&server, &run, ""), found, "each stream for itself");
-    assert!(activity(&server, &run, "?stream_id=below").is_empty());
-}
-
-#[test]
-fn zones_that_are_none_are_refused_by_name() {
-    let server = start(Setup::temporary());
-    let run = server.create_run();
-    let triangle = json!([[0, 0], [1, 0], [1, 1]]);
-    let rows = [
-        (json!({"zones": vec![json!({}); 17]}), "zones"),
-        (json!({"zones": [{"name": "a", "polygon": [[0, 0], [1, 1]]}]}), "zones[0].polygon"),
-        (json!({"zones": [{"name": "", "polygon": triangle}]}), "zones[0].name"),
-        (json!({"activity_zones_only": true}), "activity_zones_only"),
-    ];
-    for (fields, field) in rows {
-        let bodies = [
-            ("ingest", json!({"source_uri": "passing.mp4"})),
-            ("reason", json!({"source_uri": "passing.mp4", "model": "qwen3-vl-8b"})),
-        ];
-        for (route, mut body) in bodies {
-            body.as_object_mut().expect("one").extend(fields.as_object().expect("one").clone());
-            let reply = server.post(&format!("/v1/runs/{run}/{route}"), &body);
-            let found = (reply.status, reply.fields());
-            assert_eq!(found, (422, vec![field.to_owned()]), "{route}: {fields}");
-        }
-    }
-    let body = json!({
-        "source_uri": "passing.mp4", "model": "qwen3-vl-8b", "zones": halves(),
-    });
-    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    assert_passes(&activity(&server, &run, ""), [json!(["left"]), json!(["right"])]);
 }
 
 #[test]
@@ -234,7 +208,8 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     let server = setup.start();
     let run = server.create_run();
     let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
-    let all = json!([{"name": "all", "polygon": [[0, 0], [1, 0], [1, 1], [0, 1]]}]);
+    let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
+    let all = json!([{"name": "all", "polygon": whole}]);
     let source = format!("rtsp://localhost:{}/live", camera.port);
     let body = json!({"source_uri": source, "zones": all, "max_frames": 500_000});
     let path = format!("/v1/runs/{run}/ingest");
@@ -251,6 +226,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert_eq!(told["zones"], json!(["all"]));
     let lasting = activity(&server, &run, "");
     assert_eq!(lasting.len(), 1, "{lasting:?}");
+    assert_eq!(watched(&server, &run, "")[0]["zones"], all, "while it grows");
     let ends = (&lasting[0]["end_frame"], &lasting[0]["end_pts_ms"]);
     assert_eq!(ends, (&Value::Null, &Value::Null));
     assert_eq!(lasting[0]["start_frame"], told["start_frame"]);

@@ -161,6 +161,7 @@ fn seed(dir: &std::path::Path) {
             markers: 1,
             analysis_id: None,
             gate: None,
+            zones: None,
         }));
         events.push(Event::MarkerEmitted(Marker {
             marker_id: MarkerId::from_bytes([number; 8]),

@@ -161,6 +161,7 @@ fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
             markers: 3,
             analysis_id: None,
             gate: None,
+            zones: None,
         });
         let events = std::iter::once(created).chain(is_analyzed.then_some(analyzed));
         let batch = events.map(|event| NewEvent { run, event }).collect();

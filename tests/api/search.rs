@@ -5,8 +5,8 @@ use std::path::Path;
 use media::{Label, RequestId, RunId, Score};
 use serde_json::{Value, json};
 use timeline::{
-    Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, RunCreated, RunDeleted,
-    SemanticChunkInferred, Timeline, Tokens,
+    ActivityEpisode, Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, RunCreated,
+    RunDeleted, SemanticChunkInferred, Timeline, Tokens,
 };
 
 use crate::support::{BOB, Setup};
@@ -54,6 +54,23 @@ fn still(description: &str) -> Event {
         image_bytes: 1,
         image_sha256: media::BlobHash::from_bytes([0; 32]),
     })
+}
+
+/// An episode in these zones.
+fn episode(zones: &[&str]) -> ActivityEpisode {
+    ActivityEpisode {
+        request_id: REQUEST,
+        stream_id: "main".parse().expect("an id"),
+        session_id: None,
+        start_frame: 2,
+        end_frame: None,
+        start_pts_ms: 80,
+        end_pts_ms: None,
+        peak_score: Score::ONE,
+        peak_frame: 2,
+        region: media::CellBox::default(),
+        zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
+    }
 }
 
 pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
@@ -113,6 +130,9 @@ fn library() -> Vec<(u8, Event)> {
         (1, still("red still")),
         (1, found(StateTransition, "273 \u{212a}")),
         (3, Event::RunDeleted(RunDeleted { request_id: Some(REQUEST), reclaim: None })),
+        (1, Event::ActivityStarted(episode(&["Side door"]))),
+        (1, Event::ActivityEnded(episode(&["Side door", "Yard"]))),
+        (2, Event::ActivityEnded(episode(&[]))),
     ]
 }
 
@@ -129,16 +149,19 @@ fn descriptions_of_the_callers_runs_are_found() {
     let mut server = setup.start();
     for _ in 0..2 {
         // Query, run, seqs of the hits, descriptions scanned.
-        let rows: [(&str, Option<u8>, &[u64], u64); 9] = [
-            ("red", None, &[5, 10, 12], 6),
-            ("  RED\t", None, &[5, 10, 12], 6),
-            ("e", None, &[5, 10, 11, 12], 6),
-            ("STRASSE", None, &[5], 6),
-            ("k", None, &[13], 6),
-            ("red", Some(1), &[5, 12], 3),
+        let rows: [(&str, Option<u8>, &[u64], u64); 12] = [
+            ("red", None, &[5, 10, 12], 8),
+            ("  RED\t", None, &[5, 10, 12], 8),
+            ("e", None, &[5, 10, 11, 12, 15, 16], 8),
+            ("STRASSE", None, &[5], 8),
+            ("k", None, &[13], 8),
+            ("red", Some(1), &[5, 12], 5),
             ("red", Some(2), &[10], 3),
-            ("not searched", None, &[], 6),
-            ("raw output", None, &[], 6),
+            ("not searched", None, &[], 8),
+            ("raw output", None, &[], 8),
+            ("side DOOR", None, &[15, 16], 8),
+            ("yard", Some(1), &[16], 5),
+            ("yard", Some(2), &[], 3),
         ];
         for (query, only, expected, scanned) in rows {
             let mut body = json!({"query": query});
@@ -154,7 +177,7 @@ fn descriptions_of_the_callers_runs_are_found() {
         }
         let body = json!({"query": "a", "limit": 2});
         let reply = server.post("/v1/search", &body).json();
-        assert_eq!((seqs(&reply), &reply["total_hits"]), (vec![5, 6], &json!(3)));
+        assert_eq!((seqs(&reply), &reply["total_hits"]), (vec![5, 6], &json!(4)));
         let bobs = server.call("POST", "/v1/search").key(Some(BOB)).json(&json!({"query": "red"}));
         assert_eq!(seqs(&bobs.send().json()), [8]);
         // What is found after a restart is what was found before.
@@ -187,7 +210,7 @@ fn a_hit_tells_where_it_is_and_shows_the_text_as_written() {
              "index_name": "north", "description": "a RED summary", "snippet": "a RED summary"},
             {"seq": 12, "run_id": one, "pts_ms": 40, "kind": "keyframe_stored",
              "description": "red still", "snippet": "red still"},
-            {"seq": 15, "run_id": two, "pts_ms": 120, "kind": "vlm", "description": long,
+            {"seq": 18, "run_id": two, "pts_ms": 120, "kind": "vlm", "description": long,
              "snippet": snippet},
         ])
     );

@@ -1,6 +1,6 @@
 //! Recorded signals with the gate's decisions: frame by frame, in buckets, of one frame.
 
-use media::{RequestId, RunId, Score, Signal};
+use media::{RequestId, RunId, Score, Signal, Zones};
 use serde_json::{Value, json};
 use timeline::{
     Event, FramesDecoded, NewEvent, Options, RunCreated, SamplingPolicy, Signals, Timeline,
@@ -181,6 +181,30 @@ fn signals_are_their_owners_and_numbers_are_numbers() {
 /// Frames of a column that a server is not to have in memory.
 const MANY: u64 = 150_000;
 
+/// A recording of an older server.
+pub fn decoded(signals: Signals) -> FramesDecoded {
+    FramesDecoded {
+        request_id: REQUEST,
+        source_uri: "a.mp4".to_owned(),
+        stream_id: "main".parse().expect("an id"),
+        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+        source_fps: None,
+        sample_fps: None,
+        decoded_frames: signals.count(),
+        width: 16,
+        height: 16,
+        pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
+        truncated: false,
+        reason: None,
+        gate: None,
+        zones: Zones::default(),
+        wall_start_ms: None,
+        signals,
+    }
+}
+
 fn seed(dir: &std::path::Path) {
     let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
     let mut column = log.column_writer();
@@ -209,26 +233,7 @@ fn seed(dir: &std::path::Path) {
         principal_key: "alice".to_owned(),
         tenant_id: None,
     });
-    let decoded = Event::FramesDecoded(FramesDecoded {
-        request_id: REQUEST,
-        source_uri: "a.mp4".to_owned(),
-        stream_id: "main".parse().expect("an id"),
-        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-        source_fps: None,
-        sample_fps: None,
-        decoded_frames: MANY,
-        width: 16,
-        height: 16,
-        pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Vec::new(),
-        wall_start_ms: None,
-        signals,
-    });
+    let decoded = Event::FramesDecoded(decoded(signals));
     let batch = [created, decoded].map(|event| NewEvent { run: RUN, event });
     log.append_wait(batch.into()).expect("durable");
 }

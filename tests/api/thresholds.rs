@@ -2,7 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, shared};
+use timeline::{Event, Signals};
+
+use crate::{
+    search::{created, write},
+    signals::decoded,
+    support::{Server, Setup, shared},
+};
 
 /// Ten frames, of which the fifth flickers below the server's threshold and the eighth is a weak cut.
 fn frames() -> Value {
@@ -213,11 +219,47 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
         (&frames["gate"]["keepalive_ms"], &frames["gate"]["keepalive_frames"]),
         (&json!(200), &json!(0))
     );
+}
 
-    let run = server.create_run();
-    let plain = json!({"source_uri": "motion.mp4", "max_frames": 20});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &plain).status, 200);
-    assert!(payloads(&server, &run, "frames_decoded")[0].get("gate").is_none());
+#[test]
+fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let older = Event::FramesDecoded(decoded(Signals::Inline(Vec::new())));
+    write(dir.path(), vec![(1, created("alice")), (1, older)]);
+    let older = media::RunId::from_bytes([1; 16]).to_string();
+    let server = |keepalive: &str| {
+        let setup = Setup::new(dir.path()).root(&crate::support::clips());
+        setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", keepalive).start()
+    };
+    let keepalive = |told: &Value| told["keepalive_frames"].clone();
+    let thresholds = |server: &Server, run: &str| {
+        keepalive(&server.get(&format!("/v1/runs/{run}/signals")).json()["thresholds"])
+    };
+
+    let made = server("5");
+    let run = made.create_run();
+    let source = json!({"source_uri": "motion.mp4", "max_frames": 20});
+    let reply = made.post(&format!("/v1/runs/{run}/ingest"), &source);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let decoded = &payloads(&made, &run, "frames_decoded")[0];
+    assert_eq!(keepalive(&decoded["gate"]), 5);
+    let signals = |server: &Server| {
+        let mut told = server.get(&format!("/v1/runs/{run}/signals")).json();
+        told["request_id"].take();
+        told
+    };
+    let before = signals(&made);
+    assert_eq!(thresholds(&made, &older), 5);
+    drop(made);
+
+    let later = server("7");
+    assert_eq!(signals(&later), before);
+    let tried = analyze(&later, &run, json!({"dry_run": true}))["dry_run"].take();
+    let gates = ["before", "after"].map(|side| keepalive(&tried[side]["gate"]));
+    assert_eq!((gates, &tried["changed_frames"]), ([json!(5), json!(5)], &json!(0)));
+    analyze(&later, &run, json!({}));
+    assert_eq!(keepalive(&payloads(&later, &run, "analysis_generated")[0]["gate"]), 5);
+    assert_eq!(thresholds(&later, &older), 7, "it does not say");
 }
 
 #[test]

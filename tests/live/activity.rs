@@ -14,9 +14,10 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     let server = Setup::temporary().start();
     let half = |name: &str, left: f64| {
         let right = left + 0.5;
-        json!({"name": name, "polygon": [[left, 0], [right, 0], [right, 1], [left, 1]]})
+        json!({"name": name, "polygon": [[left, 0.0], [right, 0.0], [right, 1.0], [left, 1.0]]})
     };
-    let attach = json!({"zones": [half("left", 0.0), half("right", 0.5)]});
+    let halves = json!([half("left", 0.0), half("right", 0.5)]);
+    let attach = json!({"mode": "efficiency", "zones": halves});
     let clip = clips::passing();
     let publication = Publication::start(&sightline, &server, &clip, &attach, &[]);
     let run = publication.run.clone();
@@ -25,8 +26,10 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     });
     assert_eq!(started["zones"], json!(["left"]));
     assert!(started["session_id"].is_string(), "{started}");
-    let listed = || server.get(&format!("/v1/runs/{run}/activity")).json()["episodes"].clone();
+    let answer = || server.get(&format!("/v1/runs/{run}/activity")).json();
+    let listed = || answer()["episodes"].clone();
     let lasting = listed();
+    assert_eq!(answer()["watched"][0]["zones"], halves, "while it is live");
     assert_eq!(lasting[0]["start_frame"], started["start_frame"]);
     publication.finish();
     eventually("the run has ended", || payloads(&server, &run, "run_completed").into_iter().next());
@@ -38,5 +41,7 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
         assert!(episode["end_frame"].is_u64() && episode["image_sha256"].is_string(), "{episode}");
     }
     let decoded = payloads(&server, &run, "frames_decoded");
-    assert_eq!(decoded[0]["zones"], json!(["left", "right"]));
+    assert_eq!((&decoded[0]["zones"], &answer()["watched"][0]["zones"]), (&halves, &halves));
+    assert_eq!(decoded[0]["gate"]["keepalive_ms"], 10_000);
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["mode"], "efficiency");
 }

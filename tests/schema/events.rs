@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use media::{
     AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Marker, MarkerId, MarkerOrigin,
-    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
+    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, Zone, Zones,
 };
 use serde_json::{Value, json};
 use timeline::{
@@ -43,6 +43,9 @@ fn of_runs() -> Vec<Event> {
         scene_score: None,
         activity: None,
     };
+    let polygon =
+        vec![(Score::ZERO, Score::ZERO), (Score::ONE, Score::ZERO), (Score::ONE, Score::ONE)];
+    let zone = Zone { name: text("door"), polygon };
     let marker = Marker {
         marker_id: MarkerId::from_bytes([3; 8]),
         run_id: RUN,
@@ -101,7 +104,7 @@ fn of_runs() -> Vec<Event> {
             truncated: true,
             reason: Some(text("stopped")),
             gate: Some(GateConfig::default()),
-            zones: Vec::new(),
+            zones: Zones { zones: vec![zone], only: true },
             wall_start_ms: None,
             signals: Signals::Inline(vec![signal]),
         }),
@@ -119,6 +122,7 @@ fn of_runs() -> Vec<Event> {
             markers: 1,
             analysis_id: Some(AnalysisId::from_bytes([8; 8])),
             gate: Some(GateConfig::default()),
+            zones: None,
         }),
         Event::KeyframeStored(KeyframeStored {
             frame_index: 0,

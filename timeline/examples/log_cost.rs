@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{RequestId, RunId, Score, Seq, Signal};
+use media::{RequestId, RunId, Score, Seq, Signal, Zones};
 use timeline::{
     Event, Finding, FindingKind, FramesDecoded, NewEvent, Options, SamplingPolicy, Timeline,
     TimelineError,
@@ -195,7 +195,7 @@ fn column(dir: &Path) -> Result<(), TimelineError> {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals: signals.clone(),
     });

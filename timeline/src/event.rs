@@ -11,7 +11,7 @@ pub use kind::{EventKind, FindingKind};
 use crate::column;
 use media::{
     AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId,
-    RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
+    RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zones,
 };
 
 /// One immutable fact of a run, before it has a sequence number.
@@ -262,10 +262,10 @@ pub struct FramesDecoded {
     pub truncated: bool,
     /// Reason that no more of it was decoded, where something cut it off.
     pub reason: Option<String>,
-    /// Thresholds that its caller chose for it; absent where they were the server's.
+    /// Thresholds that it was recorded with; older logs have only those that its caller chose.
     pub gate: Option<GateConfig>,
-    /// Names of the zones that are watched, in the order of the signals' bits.
-    pub zones: Vec<String>,
+    /// Zones that are watched, in the order of the signals' bits; of older logs the names alone.
+    pub zones: Zones,
     /// Time of its first picture, taken or received: null where unknown, absent from older logs.
     pub wall_start_ms: Option<Option<WallTime>>,
     /// One signal a frame.
@@ -299,6 +299,8 @@ pub struct AnalysisGenerated {
     pub analysis_id: Option<AnalysisId>,
     /// Thresholds that it used; absent from older logs.
     pub gate: Option<GateConfig>,
+    /// Zones in place of those of the recording; absent where it used these.
+    pub zones: Option<Zones>,
 }
 
 /// Tokens spent on an inference.

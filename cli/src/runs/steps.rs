@@ -69,11 +69,13 @@ pub struct AnalyzeArgs {
     /// Frames within which a segment confirms the one before
     #[arg(long, value_name = "N")]
     correction_window: Option<u32>,
-    /// Show the effect of these thresholds, and record nothing
+    /// Show the effect of these thresholds and zones, and record nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     gate: GateArgs,
+    #[command(flatten)]
+    zones: ZoneArgs,
 }
 
 /// Arguments of `runs reason`.
@@ -121,6 +123,8 @@ pub struct AnalyzeBody {
     pub marker_correction_window_frames: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateArgs>,
+    #[serde(flatten)]
+    pub zones: ZoneFields,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
@@ -206,6 +210,7 @@ impl AnalyzeArgs {
             segment_ms: self.segment_ms,
             marker_correction_window_frames: self.correction_window,
             gate: self.gate.chosen(),
+            zones: self.zones.fields()?,
             dry_run: self.dry_run,
         };
         let reply: Value = client.post(&client.run_path(&self.run, "/analyze")?, &body, LONG)?;

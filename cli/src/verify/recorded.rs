@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use media::{GateConfig, Rate, RunId, Seq, Signal};
+use media::{GateConfig, Rate, RunId, Seq, Signal, Zones};
 use timeline::{Event, EventKind, KeyframeStored, Timeline};
 
 use crate::{error::CliError, log::locate};
@@ -15,10 +15,10 @@ pub struct RecordedPass {
     pub seq: Seq,
     pub source_uri: String,
     pub sample_fps: Option<Rate>,
-    /// Thresholds of its own.
+    /// Thresholds that it was recorded with; `None` in older logs.
     pub gate: Option<GateConfig>,
-    /// Names of its zones.
-    pub zones: Vec<String>,
+    /// Its zones; of older logs the names alone.
+    pub zones: Zones,
     pub signals: Vec<Signal>,
     /// In order; none where stills are not stored.
     pub stills: Vec<KeyframeStored>,

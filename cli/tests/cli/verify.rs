@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use media::{Activity, BlobHash, CellBox, EventType, GateConfig, RequestId, RunId, Score, Signal};
+use media::{
+    Activity, BlobHash, CellBox, EventType, GateConfig, RequestId, RunId, Score, Signal, Zones,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -101,7 +103,7 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         truncated: false,
         reason: None,
         gate: pass.gate,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals: Signals::Inline(pass.signals.clone()),
     };

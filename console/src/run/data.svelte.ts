@@ -244,11 +244,12 @@ export class RunData {
     }
   }
 
-  /** The zones that the newest recording was made with, as its request named them. */
+  /** The zones of the newest recording of the stream that is shown. */
   async zones(): Promise<{ zones: Zone[]; only: boolean }> {
-    let asked: { zones?: Zone[] | null; activity_zones_only?: boolean | null } = {};
-    await this.queried('ingest_started', ({ ingest }) => (asked = ingest as typeof asked));
-    return { zones: asked.zones ?? [], only: asked.activity_zones_only ?? false };
+    const asked = { stream_id: this.episodesOf, limit: 1 };
+    const answer = await ask(`v1/runs/${this.id}/activity`, { query: asked, signal: this.stopped.signal });
+    const [own] = ((await answer.json()) as { watched: { zones: Zone[]; activity_zones_only: boolean }[] }).watched;
+    return { zones: own?.zones ?? [], only: own?.activity_zones_only ?? false };
   }
 
   /** Boxes of what moves, of the frames that have one, where the run has at most so many. */

@@ -9,18 +9,18 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{activity::EpisodeRecord, openapi::terms, thresholds::GateRecord},
-    record::analysis::trial::{Difference, Tally, Trial, Verdict},
+    record::analysis::trial::{Difference, Tally, Terms, Trial, Verdict},
 };
 
-/// Other thresholds on the same signals: nothing of it is recorded.
+/// Other thresholds and zones on the same signals: nothing of it is recorded.
 #[derive(Serialize, ToSchema)]
 pub struct GateDryRun {
-    /// The newest analysis of the stream, whose thresholds are those of `before`; null where it has
-    /// none, or one that did not record them: then they are those that the frames were recorded with.
+    /// The newest analysis of the stream, whose thresholds and zones are those of `before`; null where it
+    /// has none, or one that did not record them: then they are those that the frames were recorded with.
     #[schema(value_type = Option<terms::AnalysisId>, required = true)]
     compared_with: Option<String>,
     before: Decisions,
-    /// Decisions by the thresholds of the request.
+    /// Decisions by the thresholds and the zones of the request.
     after: Decisions,
     /// Markers by their type, as the analysis would emit them.
     marker_types: BTreeMap<String, u64>,
@@ -28,7 +28,7 @@ pub struct GateDryRun {
     changed_frames: u64,
     /// The first 10000 of them.
     differences: Vec<DifferenceRecord>,
-    /// Episodes of activity by the thresholds of the request.
+    /// Episodes of activity by the thresholds and the zones of the request.
     episode_count: u64,
     /// The first 10000 of them.
     episodes: Vec<EpisodeRecord>,
@@ -64,11 +64,11 @@ struct VerdictRecord {
 }
 
 impl GateDryRun {
-    /// Tries `after` in place of `before`, which are the thresholds of `compared_with`.
+    /// Tries `after` in place of `before`, which are the terms of `compared_with`.
     pub fn of(
         signals: &[Signal],
-        (compared_with, before): (Option<AnalysisId>, GateConfig),
-        after: GateConfig,
+        (compared_with, before): (Option<AnalysisId>, &Terms),
+        after: &Terms,
         markers: &[Marker],
         (stream, zones): (&StreamId, &[String]),
     ) -> GateDryRun {
@@ -79,8 +79,8 @@ impl GateDryRun {
         }
         GateDryRun {
             compared_with: compared_with.map(|id| id.to_string()),
-            before: Decisions::of(before, &trial.before),
-            after: Decisions::of(after, &trial.after),
+            before: Decisions::of(before.gate, &trial.before),
+            after: Decisions::of(after.gate, &trial.after),
             marker_types,
             changed_frames: trial.changed,
             differences: trial.differences.into_iter().map(DifferenceRecord::from).collect(),

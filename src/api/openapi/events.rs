@@ -13,6 +13,7 @@ use super::{
     super::{
         thresholds::GateRecord,
         wire::{Region, SemanticRecord},
+        zones::ZoneRecord,
     },
     terms,
 };
@@ -225,9 +226,15 @@ payloads! {
         /// Reason that no more of it was decoded, where something cut it off.
         #[schema(required = false)]
         reason: String,
-        /// Thresholds that its caller chose for it; absent where they were the server's.
+        /// Thresholds that it was recorded with; in events of older servers only where its caller chose them.
         #[schema(required = false)]
         gate: GateRecord,
+        /// Zones that were watched; absent where there are none. Older servers wrote their names alone.
+        #[schema(required = false)]
+        zones: Vec<ZoneRecord>,
+        /// True where movement outside of the zones did not count.
+        #[schema(required = false)]
+        activity_zones_only: bool,
         /// Epoch milliseconds at which its first picture was taken, as the container says, or came,
         /// where the source is live; null where that is unknown, absent in events of older servers.
         #[schema(required = false)]
@@ -279,6 +286,12 @@ payloads! {
         /// Thresholds that it used; absent likewise.
         #[schema(required = false)]
         gate: GateRecord,
+        /// Zones in place of those of the recording; absent where it used these.
+        #[schema(required = false)]
+        zones: Vec<ZoneRecord>,
+        /// True where movement outside of them did not count.
+        #[schema(required = false)]
+        activity_zones_only: bool,
     }
     /// A chunk finished tiered inference.
     ChunkInferredPayload {

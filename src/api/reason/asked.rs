@@ -185,8 +185,8 @@ pub struct Request {
     pub includes_metadata: bool,
     /// Options of the questions to models; `None` where none is asked.
     pub semantics: Option<Wanted>,
-    /// Thresholds in place of the server's.
-    pub gate: Option<GateConfig>,
+    /// Thresholds of the recording.
+    pub gate: GateConfig,
     /// Zones of the picture that are watched.
     pub zones: Zones,
 }

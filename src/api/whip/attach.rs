@@ -20,8 +20,8 @@ use crate::{
         zones::{ZoneFields, zones},
     },
     base::{
-        catalog::Catalog,
-        json::{self, Detail, Fields, Int, Text, number, parsed, said},
+        catalog::{Catalog, Mode},
+        json::{self, Detail, Fields, Int, Text, name, number, parsed, said},
     },
     record::live::{Instruction, Wishes},
 };
@@ -68,7 +68,9 @@ pub struct PublishConfig {
     model: Option<String>,
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
-    /// Thresholds of this recording.
+    /// Mode of the run; `balanced` when missing.
+    mode: Option<terms::AnalysisMode>,
+    /// Thresholds of this recording in place of those of the mode.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
     #[schema(max_items = 16)]
@@ -113,7 +115,9 @@ pub fn read(
     catalog: &Catalog,
     server: GateConfig,
 ) -> Result<Wishes, ApiError> {
-    let Some(config) = config else { return Ok(Wishes::default()) };
+    let Some(config) = config else {
+        return Ok(Wishes { gate: server, ..Wishes::default() });
+    };
     let mut fields = Fields::of(config).map_err(|details| listed("x-attach-config", &details))?;
     let prompt = fields.optional("prompt", said(LivePrompt::read)).unwrap_or_default();
     let rate = fields.optional("max_output_tokens_per_second", TokenRate::read);
@@ -122,7 +126,8 @@ pub fn read(
     let schema = fields.optional("output_schema", output_schema).map(Arc::new);
     let model = fields.optional("model", |value| model_name(catalog, value));
     let index_name = fields.optional("index_name", parsed);
-    let gate = thresholds::change(&mut fields).map(|change| change.of(server));
+    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
+    let gate = thresholds::chosen(&mut fields, Some(mode), server);
     let zones = zones(&mut fields);
     let label = fields.optional("label", parsed);
     fields.refuse_unknown();
@@ -133,6 +138,7 @@ pub fn read(
         crop,
         model: model.map(|model| model.as_str().to_owned()),
         index_name,
+        mode,
         gate,
         zones,
         label,
@@ -213,9 +219,27 @@ mod tests {
         assert_eq!(wishes.model.as_deref(), Some("qwen3-vl-8b"));
         let expected =
             GateConfig { keepalive_frames: 9, keepalive_ms: None, ..GateConfig::default() };
-        assert_eq!(wishes.gate, Some(expected));
+        assert_eq!(wishes.gate, expected);
         let none = read(None, &Catalog::default(), expected);
-        assert!(none.is_ok_and(|wishes| wishes.clips.is_none() && wishes.gate.is_none()));
+        assert!(none.is_ok_and(|wishes| wishes.clips.is_none() && wishes.gate == expected));
+    }
+
+    #[test]
+    fn a_mode_is_a_keepalive_that_thresholds_go_before() {
+        let rows = [
+            ("{}", Mode::Balanced, (0, Some(2000))),
+            (r#"{"mode":"balanced"}"#, Mode::Balanced, (0, Some(2000))),
+            (r#"{"mode":"custom"}"#, Mode::Custom, (0, Some(2000))),
+            (r#"{"mode":"detailed"}"#, Mode::Detailed, (30, None)),
+            (r#"{"mode":"efficiency"}"#, Mode::Efficiency, (0, Some(10_000))),
+            (r#"{"mode":"efficiency","gate":{"flicker":1}}"#, Mode::Efficiency, (0, Some(10_000))),
+            (r#"{"mode":"custom","gate":{"keepalive_frames":7}}"#, Mode::Custom, (7, None)),
+        ];
+        for (text, mode, keepalive) in rows {
+            let Wishes { mode: found, gate, .. } = read_json(text).expect(text);
+            let found = (found, (gate.keepalive_frames, gate.keepalive_ms));
+            assert_eq!(found, (mode, keepalive), "{text}");
+        }
     }
 
     #[test]
@@ -236,6 +260,7 @@ mod tests {
             (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
             (r#"{"model":"unheard-of"}"#, "model"),
             (r#"{"index_name":""}"#, "index_name"),
+            (r#"{"mode":"fast"}"#, "mode must be one of balanced, detailed, efficiency, custom"),
             (r#"{"gate":{"scene_cut":2}}"#, "gate.scene_cut"),
             (r#"{"gate":{"cut":0.5}}"#, "gate.cut is not a known field"),
             (r#"{"zones":[{"name":"door","polygon":[[0,0],[1,0]]}]}"#, "zones[0].polygon"),

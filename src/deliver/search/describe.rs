@@ -1,4 +1,4 @@
-//! Text of an event that is searched: its description, or else its summary.
+//! Text of an event that is searched: its description, or else its summary, or the names of the zones of an episode.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,13 @@ pub(super) struct Described<'a> {
     description: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     summary: Option<Cow<'a, str>>,
+    /// Names of the zones in which something moves.
+    #[serde(default)]
+    zones: Vec<String>,
     /// Media time, ms.
     #[serde(default)]
     pts_ms: Option<i64>,
-    /// Media time of what lasts, ms: a chunk.
+    /// Media time of what lasts, ms: a chunk or an episode.
     #[serde(default)]
     start_pts_ms: Option<i64>,
     /// The caller's index.
@@ -37,9 +40,10 @@ impl<'a> Described<'a> {
     }
 
     /// The text that is searched; an empty description is none.
-    pub(super) fn text(&self) -> &str {
+    pub(super) fn text(&self) -> Cow<'_, str> {
         let said = [&self.description, &self.summary].into_iter().flatten();
-        said.map(AsRef::as_ref).find(|text: &&str| !text.is_empty()).unwrap_or_default()
+        let said = said.map(AsRef::as_ref).find(|text: &&str| !text.is_empty());
+        said.map_or_else(|| self.zones.join(", ").into(), Cow::Borrowed)
     }
 }
 
@@ -53,7 +57,9 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::ClipVlm
         | EventKind::ClipVlmTiered
         | EventKind::StateTransition
-        | EventKind::LoopDetected => true,
+        | EventKind::LoopDetected
+        | EventKind::ActivityStarted
+        | EventKind::ActivityEnded => true,
         EventKind::RunCreated
         | EventKind::IngestReceived
         | EventKind::IngestStarted
@@ -65,8 +71,6 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
         | EventKind::InferenceCompleted
         | EventKind::TokenBudgetLow
         | EventKind::SourceReconnected
-        | EventKind::ActivityStarted
-        | EventKind::ActivityEnded
         | EventKind::RunCompleted
         | EventKind::StopRequested
         | EventKind::KeepaliveRefreshed

@@ -156,7 +156,9 @@ fn insert(shared: &Shared, owner: &str, head: &EventHead) -> Result<(), SearchEr
         }
     };
     match (Described::of(&stored), &mut *shared.index()) {
-        (Some(described), Some(index)) => index.insert(owner, head.run, head.seq, described.text()),
+        (Some(described), Some(index)) => {
+            index.insert(owner, head.run, head.seq, &described.text())
+        }
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use media::{RequestId, Score, Signal};
+use media::{RequestId, Score, Signal, Zones};
 use timeline::{
     Event, EventKind, FramesDecoded, NewEvent, Options, Requested, RunFailed, SamplingPolicy,
     Timeline,
@@ -308,7 +308,7 @@ async fn a_long_event_is_sent_in_pieces() {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals,
     };

@@ -1,13 +1,31 @@
-//! Other thresholds on the same signals: what each side decides, and where the two differ.
+//! Other thresholds and zones on the same signals: what each side decides, and where the two differ.
 
 use gate::{Episode, EpisodeChange, Episodes, Gate, GateConfig, Reason};
 use media::Signal;
+
+use super::rezoned::Rezoned;
 
 /// Frames that are decided differently and told one by one; the others are counted.
 pub const DIFFERENCES_MAX: usize = 10_000;
 
 /// Episodes that are told one by one; the others are counted.
 pub const EPISODES_MAX: usize = 10_000;
+
+/// Terms by which a gate decides.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Thresholds.
+    pub gate: GateConfig,
+    /// Zones in place of those of the recording.
+    pub zones: Option<Rezoned>,
+}
+
+impl Terms {
+    /// The signal that the gate is shown.
+    pub fn signal(&self, signal: &Signal) -> Signal {
+        self.zones.as_ref().map_or(*signal, |zones| zones.signal(*signal))
+    }
+}
 
 /// Decision of a gate about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +43,9 @@ pub struct Difference {
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// Decision by the thresholds of before.
+    /// Decision by the terms of before.
     pub before: Verdict,
-    /// Decision by the thresholds that are tried.
+    /// Decision by the terms that are tried.
     pub after: Verdict,
 }
 
@@ -56,15 +74,15 @@ impl Tally {
 /// The decisions of two gates on the same signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Decisions by the thresholds of before.
+    /// Decisions by the terms of before.
     pub before: Tally,
-    /// Decisions by the thresholds that are tried.
+    /// Decisions by the terms that are tried.
     pub after: Tally,
     /// Frames that are decided differently.
     pub changed: u64,
     /// The first of them.
     pub differences: Vec<Difference>,
-    /// Episodes of activity by the thresholds that are tried.
+    /// Episodes of activity by the terms that are tried.
     pub episode_count: u64,
     /// The first of them.
     pub episodes: Vec<Episode>,
@@ -72,12 +90,15 @@ pub struct Trial {
 
 impl Trial {
     /// Tries `after` in place of `before`.
-    pub fn of(signals: &[Signal], before: GateConfig, after: GateConfig) -> Trial {
-        let (mut trial, mut gates) = (Trial::default(), [before, after].map(Gate::new));
+    pub fn of(signals: &[Signal], before: &Terms, after: &Terms) -> Trial {
+        let (mut trial, terms) = (Trial::default(), [before, after]);
+        let mut gates = terms.map(|terms| Gate::new(terms.gate));
         let mut episodes = Episodes::default();
         for signal in signals {
-            let decisions = gates.each_mut().map(|gate| gate.offer(signal));
-            let change = episodes.push(signal, &decisions[1], after.activity_off);
+            let shown = terms.map(|terms| terms.signal(signal));
+            let [before, after] = gates.each_mut();
+            let decisions = [before.offer(&shown[0]), after.offer(&shown[1])];
+            let change = episodes.push(&shown[1], &decisions[1], terms[1].gate.activity_off);
             if let Some(EpisodeChange::Ended(episode)) = change {
                 trial.tell(episode);
             }

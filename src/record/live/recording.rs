@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gate::GateConfig;
-use media::{JobId, Label, RequestId, SessionId};
+use media::{JobId, Label, RequestId, SessionId, Zones};
 use timeline::{
     AnalysisKey, Event, Finding, FramesDecoded, MarkerConfig, MarkerDeriver, SamplingPolicy,
     Signals,
@@ -34,10 +34,8 @@ pub struct LiveRecordingSpec {
     pub request_id: RequestId,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Thresholds that its publisher chose, where it did.
-    pub chosen_gate: Option<GateConfig>,
-    /// Names of the zones that are watched.
-    pub zones: Vec<String>,
+    /// Zones that are watched.
+    pub zones: Zones,
     /// Index of its events.
     pub index_name: Option<Label>,
     /// Names of the tenant.
@@ -68,7 +66,7 @@ impl LiveRecordingSpec {
             watch: Watch {
                 request_id: self.request_id,
                 stream_id: self.analysis().stream,
-                zones: self.zones.clone(),
+                zones: self.zones.names(),
             },
         })
     }
@@ -97,7 +95,7 @@ impl LiveRecordingSpec {
             decoder_fallback: None,
             truncated: false,
             reason: None,
-            gate: self.chosen_gate,
+            gate: Some(self.gate),
             zones: self.zones.clone(),
             wall_start_ms: Some(Some(wall_now())),
             signals: Signals::Inline(Vec::new()),

@@ -127,7 +127,7 @@ fn markers_are_those_of_a_later_analysis_but_for_the_open_segment() {
     for seed in 0..20 {
         let signals = signals(seed);
         let config = MarkerConfig::default();
-        let frames = analysis::replay(&signals, GateConfig::default(), |name| name);
+        let frames = analysis::replay(signals.iter().copied(), GateConfig::default(), |name| name);
         let expected = analysis::markers(&key(), &frames, config);
         let told = |events: Vec<(u64, Event)>| -> Vec<_> {
             let markers = events.into_iter().filter_map(|(_, event)| match event {

@@ -315,7 +315,7 @@ impl Job {
     fn begin(&self, stream: StreamInfo) -> Result<Opened, IngestError> {
         let job = self.guard.token().order().ok_or(IngestError::Lost)?.id;
         let stream_id = &self.ingest.stream_id;
-        let gate = self.ingest.gate.unwrap_or(self.runner.parts.gate);
+        let gate = self.ingest.gate;
         let key = if self.is_live() {
             Some(self.log.run.next_analysis(self.log.registry.timeline(), stream_id)?)
         } else {
@@ -330,7 +330,7 @@ impl Job {
             watch: Watch {
                 request_id: decoded.request_id,
                 stream_id: decoded.stream_id.clone(),
-                zones: decoded.zones.clone(),
+                zones: decoded.zones.names(),
             },
         });
         let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));

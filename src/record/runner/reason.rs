@@ -132,7 +132,7 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         }
     };
     let (asks, chunks) = begun.unzip();
-    let gate = ingest.gate.unwrap_or(runner.parts.gate);
+    let gate = ingest.gate;
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
     let decoded = Job::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
@@ -228,7 +228,7 @@ fn conclude(
         Err(error) => return Err(given_up(decoded, error.into())),
     };
     let words = decoded.ingest.words.clone();
-    let mut frames = analysis::replay(&signals, gate, |name| words.event_type(name));
+    let mut frames = analysis::replay(signals, gate, |name| words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
         let insight = Arc::new(Insight::Unsaid(why.clone()));
@@ -252,6 +252,7 @@ fn conclude(
         markers: markers.len() as u64,
         analysis_id: Some(analysis.id()),
         gate: Some(gate),
+        zones: None,
     };
     let completed = RunCompleted {
         request_id: Some(request_id),

@@ -58,8 +58,8 @@ impl Ingest {
             decoder_fallback: None,
             truncated: false,
             reason: None,
-            gate: self.gate,
-            zones: self.zones.names(),
+            gate: Some(self.gate),
+            zones: self.zones.clone(),
             wall_start_ms: Some(stream.wall_start.filter(is_dated)),
             signals: Signals::Inline(Vec::new()),
         }

@@ -133,7 +133,7 @@ impl Runner {
             watch: Watch {
                 request_id: *request_id,
                 stream_id: stream_id.clone(),
-                zones: zones.clone(),
+                zones: zones.names(),
             },
         }))
     }

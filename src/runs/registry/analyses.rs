@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use gate::GateConfig;
-use media::{AnalysisId, Seq, StreamId};
+use media::{AnalysisId, Seq, StreamId, Zones};
 use timeline::{AnalysisGenerated, AnalysisKey, Event, EventKind, Timeline, TimelineError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -39,6 +39,16 @@ impl Made {
     fn of(seq: Seq, generated: &AnalysisGenerated) -> Made {
         let AnalysisGenerated { stream_id, analysis_id, gate, .. } = generated;
         Made { seq, stream: stream_id.clone(), id: *analysis_id, gate: *gate }
+    }
+
+    /// Zones that it used in place of those of the recording; waits for the disk.
+    pub fn zones(&self, timeline: &Timeline) -> Result<Option<Zones>, TimelineError> {
+        let event = timeline.get_parts(self.seq)?.and_then(|stored| readable(&stored));
+        Ok(match event {
+            // Of one that grows it is another event that is there.
+            Some(Event::AnalysisGenerated(made)) if made.analysis_id == self.id => made.zones,
+            _ => None,
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
     Activity, AnalysisId, BlobHash, CellBox, EventType, JobId, Label, MarkerId, MarkerOrigin,
-    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime,
+    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zone,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -95,7 +95,7 @@ macro_rules! json_fields {
         fn read(text: &str) -> Option<Self> { parse(text) }
     })* };
 }
-json_fields!(String, u64, u32, i64, Vec<u16>);
+json_fields!(String, u64, u32, i64, Vec<u16>, Vec<String>);
 
 macro_rules! id_fields {
     ($($name:ty),*) => { $(impl Field for $name {
@@ -223,14 +223,40 @@ impl Field for CellBox {
     }
 }
 
-/// Names; absent when there are none.
-impl Field for Vec<String> {
+/// Logs of before zones were recorded whole have their names.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum ZoneRow {
+    Whole { name: String, polygon: Vec<[f64; 2]> },
+    Name(String),
+}
+
+impl ZoneRow {
+    fn zone(self) -> Option<Zone> {
+        // As in a signal: which corner is none does not matter here.
+        let score = |value| Score::from_f64(value).ok();
+        let (name, polygon) = match self {
+            ZoneRow::Whole { name, polygon } => (name, polygon),
+            ZoneRow::Name(name) => (name, Vec::new()),
+        };
+        let corners = polygon.into_iter().map(|[x, y]| Some((score(x)?, score(y)?)));
+        Some(Zone { name, polygon: corners.collect::<Option<_>>()? })
+    }
+}
+
+/// Zones; absent when there are none.
+impl Field for Vec<Zone> {
     fn write(&self, out: &mut Vec<u8>) {
-        put_json(out, self);
+        let row = |Zone { name, polygon }: &Zone| {
+            let polygon = polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
+            ZoneRow::Whole { name: name.clone(), polygon }
+        };
+        put_json(out, &self.iter().map(row).collect::<Vec<_>>());
     }
 
-    fn read(text: &str) -> Option<Vec<String>> {
-        parse::<Option<Vec<String>>>(text).map(Option::unwrap_or_default)
+    fn read(text: &str) -> Option<Vec<Zone>> {
+        let rows: Option<Vec<ZoneRow>> = parse(text)?;
+        rows.unwrap_or_default().into_iter().map(ZoneRow::zone).collect()
     }
 
     fn is_absent(&self) -> bool {

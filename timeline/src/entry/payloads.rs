@@ -1,6 +1,6 @@
 //! The members of every payload, in the order of the wire contract: one entry a kind.
 
-use media::{GateConfig, Marker};
+use media::{GateConfig, Marker, Zones};
 
 use super::json::{Field, Fields, Object, Payload};
 use crate::event::*;
@@ -50,7 +50,7 @@ payload!(IngestStarted { request_id, job_id, ingest });
 payload!(FramesDecoded {
     request_id, source_uri, stream_id, sampling_policy, source_fps, sample_fps, decoded_frames,
     width, height, pixel_format, @optional decoder, @optional decoder_fallback, @optional truncated,
-    @optional reason, @optional gate, @optional zones, @optional wall_start_ms, signals,
+    @optional reason, @optional gate, @flat zones, @optional wall_start_ms, signals,
 });
 payload!(Marker {
     marker_id,
@@ -81,6 +81,7 @@ payload!(AnalysisGenerated {
     markers,
     @optional analysis_id,
     @optional gate,
+    @flat zones,
 });
 impl Payload for GateConfig {
     fn write(&self, object: &mut Object) {
@@ -115,6 +116,29 @@ impl Payload for GateConfig {
             ghosting: fields.get("ghosting")?,
             noise: fields.get("noise")?,
         })
+    }
+}
+impl Payload for Zones {
+    fn write(&self, object: &mut Object) {
+        object.optional("zones", &self.zones);
+        object.optional("activity_zones_only", &self.only);
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Zones, &'static str> {
+        Ok(Zones { zones: fields.get("zones")?, only: fields.get("activity_zones_only")? })
+    }
+}
+/// Zones that may be none at all.
+impl Payload for Option<Zones> {
+    fn write(&self, object: &mut Object) {
+        if let Some(Zones { zones, only }) = self {
+            object.field("zones", zones);
+            object.optional("activity_zones_only", only);
+        }
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Option<Zones>, &'static str> {
+        fields.has("zones").then(|| Payload::read(fields)).transpose()
     }
 }
 payload!(ActivityEpisode {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use media::{
     Activity, CellBox, EventType, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus, Rate,
-    RequestId, Score, Seq, SessionId, Signal,
+    RequestId, Score, Seq, SessionId, Signal, Zone, Zones,
 };
 
 use super::*;
@@ -178,7 +178,7 @@ fn frames(signals: Signals) -> FramesDecoded {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals,
     }
@@ -237,6 +237,35 @@ fn frames_with_signals_inline_and_in_a_column() {
 }
 
 #[test]
+fn zones_of_a_recording() {
+    let score = Score::from_millionths;
+    let corners = [(0, 0), (500_000, 0), (500_000, 1_000_000)];
+    let polygon = corners.into_iter().map(|(x, y)| (score(x), score(y))).collect();
+    let door = Zone { name: text("door"), polygon };
+    let zones = Zones { zones: vec![door], only: true };
+    let decoded = FramesDecoded { zones, ..frames(Signals::Inline(Vec::new())) };
+    let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":0,"width":640,"height":360,"pixel_format":"yuv420p","#;
+    let told = r#""zones":[{"name":"door","polygon":[[0.0,0.0],[0.5,0.0],[0.5,1.0]]}],"activity_zones_only":true,"signals":[]}"#;
+    check(Event::FramesDecoded(decoded), &format!("{start}{told}"));
+    // Older logs have names alone.
+    let older = format!(r#"{start}"zones":["door","yard"],"signals":[]}}"#);
+    let read = parse_payload(EventKind::FramesDecoded, &older).expect("readable");
+    let Event::FramesDecoded(read) = read else { panic!("another kind") };
+    assert_eq!(read.zones.names(), ["door", "yard"]);
+    assert!(read.zones.zones.iter().all(|zone| zone.polygon.is_empty()) && !read.zones.only);
+    let rows = [
+        r#"["door",7]"#,
+        r#"[{"name":"door"}]"#,
+        r#"[{"name":"door","polygon":[[0,2]]}]"#,
+        r#"[{"name":"door","polygon":[[0]]}]"#,
+    ];
+    for zones in rows {
+        let odd = format!(r#"{start}"zones":{zones},"signals":[]}}"#);
+        assert!(parse_payload(EventKind::FramesDecoded, &odd).is_err(), "{zones}");
+    }
+}
+
+#[test]
 fn analysis() {
     let mut marker = Marker {
         marker_id: "mk-0000000000000001".parse().expect("an id"),
@@ -281,13 +310,16 @@ fn analysis() {
         markers: 3,
         analysis_id: None,
         gate: None,
+        zones: None,
     };
     let members = r#""request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3"#;
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
     generated.analysis_id = marker.analysis_id;
     generated.gate = Some(GateConfig::default());
     let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":0,"keepalive_ms":2000,"scene_cut":0.5,"activity_on":0.0018,"activity_off":0.0012,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
-    check(Event::AnalysisGenerated(generated), &format!("{{{members},{named}}}"));
+    check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members},{named}}}"));
+    generated.zones = Some(Zones::default());
+    check(Event::AnalysisGenerated(generated), &format!(r#"{{{members},{named},"zones":[]}}"#));
 }
 
 #[test]

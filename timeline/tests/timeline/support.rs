@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime};
+use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime, Zones};
 use timeline::{
     Event, EventHead, EventKind, Finding, FindingKind, FramesDecoded, NewEvent, Options,
     RunDeleted, SamplingPolicy, Signals, StoredEvent, Timeline,
@@ -57,7 +57,7 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals,
     });

@@ -124,7 +124,7 @@ impl Job {
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
             views: self.chunks.as_ref().map(|chunks| chunks.views),
-            gate: self.ingest.gate.unwrap_or(self.runner.parts.gate),
+            gate: self.ingest.gate,
             zones: self.ingest.zones.clone(),
             threads: self.runner.parts.threads,
             limits,

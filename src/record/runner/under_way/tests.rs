@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use media::{Rate, RequestId};
+use media::{Rate, RequestId, Zones};
 use timeline::{FramesDecoded, NewEvent, Options, RunCompleted, SamplingPolicy, Signals};
 
 use super::*;
@@ -128,7 +128,7 @@ fn decoded(at: u8) -> Event {
         truncated: false,
         reason: None,
         gate: None,
-        zones: Vec::new(),
+        zones: Zones::default(),
         wall_start_ms: None,
         signals: Signals::Inline(Vec::new()),
     })

@@ -1,0 +1,189 @@
+//! Recorded movement, judged by other zones than those of its recording.
+//!
+//! Of a frame there are the number of cells that changed, the box around them and the zones that they touched, not the
+//! cells themselves. Those that may have changed are the cells of the box but for zones that nothing touched. A zone
+//! counts as touched where it has any of them; where zones alone count, what changed is taken to lie evenly among them.
+//! Judged by its own zones a recording stays as it is.
+
+use media::{Activity, CellBox, Cells, Score, Signal, Zones};
+
+/// Zones in place of those of a recording.
+#[derive(Clone, Debug)]
+pub struct Rezoned {
+    recorded: Masks,
+    wanted: Masks,
+}
+
+/// Zones as cells, and the cells that count.
+#[derive(Clone, Debug)]
+struct Masks {
+    zones: Vec<Cells>,
+    counted: Cells,
+}
+
+impl Masks {
+    fn of(zones: &Zones) -> Masks {
+        let masks: Vec<Cells> = zones.zones.iter().map(|zone| zone.cells()).collect();
+        let counted = match zones.only {
+            true => masks.iter().fold(NONE, |all, zone| join(&all, zone, |a, b| a | b)),
+            false => NONE.map(|row| !row),
+        };
+        Masks { zones: masks, counted }
+    }
+}
+
+impl Rezoned {
+    /// The zones `wanted` in place of `recorded`, of which the corners are known.
+    pub fn new(recorded: &Zones, wanted: &Zones) -> Rezoned {
+        Rezoned { recorded: Masks::of(recorded), wanted: Masks::of(wanted) }
+    }
+
+    /// The signal as these zones have it.
+    pub fn signal(&self, signal: Signal) -> Signal {
+        Signal { activity: signal.activity.map(|activity| self.activity(activity)), ..signal }
+    }
+
+    fn activity(&self, recorded: Activity) -> Activity {
+        let may_have = self.may_have_changed(recorded);
+        let possible = count(&may_have);
+        if possible == 0 {
+            return recorded;
+        }
+        let counts = join(&may_have, &self.wanted.counted, |a, b| a & b);
+        let scale = u64::from(Score::SCALE);
+        let share = u64::from(recorded.score.millionths()) * count(&self.recorded.counted);
+        let changed = (share + scale / 2) / scale;
+        let touched = |zone: &Cells| zone.iter().zip(&counts).any(|(a, b)| a & b != 0);
+        let zones = self.wanted.zones.iter().enumerate();
+        Activity {
+            score: Score::from_ratio(
+                changed * count(&counts),
+                possible * count(&self.wanted.counted),
+            ),
+            region: match counts == may_have {
+                true => recorded.region,
+                false => CellBox::around(&counts),
+            },
+            zones: zones.fold(0, |bits, (at, zone)| bits | u16::from(touched(zone)) << at),
+        }
+    }
+
+    /// Cells of which every one that changed is.
+    fn may_have_changed(&self, recorded: Activity) -> Cells {
+        let boxed = join(&recorded.region.cells(), &self.recorded.counted, |a, b| a & b);
+        let untouched = self.recorded.zones.iter().enumerate();
+        let untouched = untouched.filter(|(at, _)| recorded.zones >> at & 1 == 0);
+        untouched.fold(boxed, |cells, (_, zone)| join(&cells, zone, |a, b| a & !b))
+    }
+}
+
+const NONE: Cells = [0; CellBox::ROWS as usize];
+
+fn join(a: &Cells, b: &Cells, join: impl Fn(u64, u64) -> u64) -> Cells {
+    std::array::from_fn(|row| join(a[row], b[row]))
+}
+
+fn count(cells: &Cells) -> u64 {
+    cells.iter().map(|row| u64::from(row.count_ones())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use media::Zone;
+
+    use super::*;
+
+    /// A zone from one edge to the other, in hundredths of the picture's width.
+    fn stripe(from: u32, to: u32) -> Zone {
+        let score = |percent: u32| Score::from_millionths(percent * 10_000);
+        let corners = [(from, 0), (to, 0), (to, 100), (from, 100)];
+        let polygon = corners.into_iter().map(|(x, y)| (score(x), score(y))).collect();
+        Zone { name: format!("{from}-{to}"), polygon }
+    }
+
+    fn zones(stripes: &[(u32, u32)], only: bool) -> Zones {
+        Zones { zones: stripes.iter().map(|&(from, to)| stripe(from, to)).collect(), only }
+    }
+
+    /// So many of the cells that counted changed.
+    fn activity(changed: u64, counted: u64, columns: (u8, u8), zones: u16) -> Activity {
+        let region = CellBox { left: columns.0, top: 10, right: columns.1, bottom: 20 };
+        Activity { score: Score::from_ratio(changed, counted), region, zones }
+    }
+
+    #[test]
+    fn a_zone_is_touched_where_something_may_have_changed_in_it() {
+        const HALVES: [(u32, u32); 2] = [(0, 50), (50, 100)];
+        let wide = activity(40, 2560, (16, 48), 0);
+        let rows = [
+            ("its own", zones(&HALVES, false), zones(&HALVES, false), (wide, 0b10), (wide, 0b10)),
+            (
+                "more zones",
+                zones(&[], false),
+                zones(&[(0, 50), (75, 100), (50, 75)], false),
+                (wide, 0),
+                (wide, 0b101),
+            ),
+            ("none any more", zones(&HALVES, false), zones(&[], false), (wide, 0b11), (wide, 0)),
+            // Nothing touched the left half: neither did it a part of that.
+            (
+                "a part of a zone",
+                zones(&HALVES, false),
+                zones(&[(25, 50), (50, 75)], false),
+                (wide, 0b10),
+                (wide, 0b10),
+            ),
+            // Half of what may have changed lies in it, and it is half of the picture.
+            (
+                "zones alone",
+                zones(&[], false),
+                zones(&[(0, 50)], true),
+                (wide, 0),
+                (activity(20, 1280, (16, 32), 0), 1),
+            ),
+            (
+                "zones alone, of which one was untouched",
+                zones(&HALVES, false),
+                zones(&[(0, 50)], true),
+                (wide, 0b10),
+                (Activity::default(), 0),
+            ),
+            (
+                "the same alone",
+                zones(&[(0, 50)], true),
+                zones(&[(0, 50)], true),
+                (activity(7, 1280, (3, 9), 0), 1),
+                (activity(7, 1280, (3, 9), 0), 1),
+            ),
+            (
+                "no longer alone",
+                zones(&[(0, 50)], true),
+                zones(&[], false),
+                (activity(20, 1280, (3, 9), 0), 1),
+                (activity(20, 2560, (3, 9), 0), 0),
+            ),
+            (
+                "at rest",
+                zones(&[], false),
+                zones(&[(0, 50)], true),
+                (Activity::default(), 0),
+                (Activity::default(), 0),
+            ),
+        ];
+        for (name, recorded, wanted, (was, touched), (is, expected)) in rows {
+            let rezoned = Rezoned::new(&recorded, &wanted);
+            let found = rezoned.activity(Activity { zones: touched, ..was });
+            assert_eq!(found, Activity { zones: expected, ..is }, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_zone_has_the_cells_that_the_gate_gives_it() {
+        let triangle = [(10, 5), (83, 40), (20, 97)];
+        let score = |percent: u32| Score::from_millionths(percent * 10_000);
+        let polygon = triangle.into_iter().map(|(x, y)| (score(x), score(y))).collect();
+        for zone in [stripe(0, 50), stripe(31, 77), Zone { name: String::new(), polygon }] {
+            assert_eq!(count(&zone.cells()), u64::from(gate::cells_of(&zone)), "{zone:?}");
+        }
+    }
+}

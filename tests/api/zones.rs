@@ -1,0 +1,165 @@
+//! Zones of recordings: what counts in them, which are refused, and what others would have told.
+
+use media::{RunId, Zone, Zones};
+use serde_json::{Value, json};
+use timeline::{Event, FramesDecoded, Signals};
+
+use crate::{
+    activity::{activity, assert_passes, halves, ingested, payloads, start, watched},
+    search::{created, write},
+    support::{Server, Setup},
+};
+
+#[test]
+fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    ingested(&server, &run, json!({}));
+    let all = activity(&server, &run, "");
+    assert_passes(&all, [json!([]), json!([])]);
+    let right = json!({"zones": [halves()[1]], "activity_zones_only": true});
+    ingested(&server, &run, right.clone());
+    let found = activity(&server, &run, "");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["zones"], json!(["right"]));
+    // The share is that of the cells that count.
+    let score = |episode: &Value| episode["peak_score"].as_f64().expect("a score");
+    assert!(score(&found[0]) > 1.8 * score(&all[1]), "{found:?} {all:?}");
+    let mut below = right;
+    below["zones"] = json!([halves()[2]]);
+    below["stream_id"] = json!("below");
+    ingested(&server, &run, below);
+    assert_eq!(activity(&server, &run, ""), found, "each stream for itself");
+    assert!(activity(&server, &run, "?stream_id=below").is_empty());
+    // Which zones these were is known later, too.
+    let of = |stream: &str, zone: usize| {
+        let zones = [halves()[zone].clone()];
+        json!({"stream_id": stream, "zones": zones, "activity_zones_only": true})
+    };
+    let kept = |server: &Server| {
+        let rows = [
+            ("", json!([of("below", 2), of("main", 1)])),
+            ("?stream_id=main&limit=1", json!([of("main", 1)])),
+            ("?stream_id=other", json!([])),
+        ];
+        for (query, expected) in rows {
+            assert_eq!(watched(server, &run, query), expected, "{query}");
+        }
+    };
+    kept(&server);
+    drop(server);
+    let server = start(Setup::new(dir.path()));
+    kept(&server);
+    ingested(&server, &run, json!({}));
+    assert_eq!(watched(&server, &run, ""), json!([of("below", 2)]), "the newest has none");
+}
+
+#[test]
+fn zones_that_are_none_are_refused_by_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    let triangle = json!([[0, 0], [1, 0], [1, 1]]);
+    let rows = [
+        (json!({"zones": vec![json!({}); 17]}), "zones"),
+        (json!({"zones": [{"name": "a", "polygon": [[0, 0], [1, 1]]}]}), "zones[0].polygon"),
+        (json!({"zones": [{"name": "", "polygon": triangle}]}), "zones[0].name"),
+        (json!({"activity_zones_only": true}), "activity_zones_only"),
+    ];
+    for (fields, field) in rows {
+        let bodies = [
+            ("ingest", json!({"source_uri": "passing.mp4"})),
+            ("reason", json!({"source_uri": "passing.mp4", "model": "qwen3-vl-8b"})),
+            ("analyze", json!({"model": "qwen3-vl-8b"})),
+        ];
+        for (route, mut body) in bodies {
+            body.as_object_mut().expect("one").extend(fields.as_object().expect("one").clone());
+            let reply = server.post(&format!("/v1/runs/{run}/{route}"), &body);
+            let found = (reply.status, reply.fields());
+            assert_eq!(found, (422, vec![field.to_owned()]), "{route}: {fields}");
+        }
+    }
+    let body = json!({
+        "source_uri": "passing.mp4", "model": "qwen3-vl-8b", "zones": halves(),
+    });
+    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_passes(&activity(&server, &run, ""), [json!(["left"]), json!(["right"])]);
+}
+
+#[test]
+fn other_zones_give_the_episodes_that_they_would_have_had() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let corners =
+        Zones { zones: vec![Zone { name: "door".to_owned(), polygon: Vec::new() }], only: false };
+    let older =
+        FramesDecoded { zones: corners, ..crate::signals::decoded(Signals::Inline(Vec::new())) };
+    write(dir.path(), vec![(1, created("alice")), (1, Event::FramesDecoded(older))]);
+    let older = RunId::from_bytes([1; 16]).to_string();
+    let server = start(Setup::new(dir.path()));
+    let run = server.create_run();
+    ingested(&server, &run, json!({}));
+    let asked = |run: &str, more: &Value| {
+        let mut body = json!({"model": "qwen3-vl-8b"});
+        body.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
+        server.post(&format!("/v1/runs/{run}/analyze"), &body)
+    };
+    let analyzed = |run: &str, more: &Value| {
+        let reply = asked(run, more);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()
+    };
+    let tried = |run: &str, zones: &Value| {
+        let mut more = zones.clone();
+        more["dry_run"] = json!(true);
+        analyzed(run, &more)["dry_run"].take()
+    };
+    // As a recording with these zones has them.
+    let rows = [
+        json!({"zones": halves()}),
+        json!({"zones": [halves()[1]], "activity_zones_only": true}),
+        json!({"zones": [halves()[2]], "activity_zones_only": true}),
+        json!({"zones": []}),
+    ];
+    for zones in &rows {
+        let other = server.create_run();
+        ingested(&server, &other, zones.clone());
+        let mut recorded = activity(&server, &other, "");
+        for episode in &mut recorded {
+            episode.as_object_mut().expect("one").remove("image_sha256");
+        }
+        let told = tried(&run, zones);
+        assert_eq!(told["episodes"], json!(recorded), "{zones}");
+        assert_eq!(tried(&other, &rows[3])["episode_count"].as_u64() > Some(0), zones != &rows[2]);
+    }
+    // What a part alone would have changed is recorded, and what comes after is compared with it.
+    let right = &rows[1];
+    let changed = tried(&run, right)["changed_frames"].clone();
+    assert!(changed.as_u64() > Some(0), "{changed}");
+    analyzed(&run, right);
+    let made = &payloads(&server, &run, "analysis_generated")[0];
+    assert_eq!((&made["zones"], &made["activity_zones_only"]), (&right["zones"], &json!(true)));
+    let again = tried(&run, right);
+    assert_eq!(
+        (&again["compared_with"], &again["changed_frames"]),
+        (&made["analysis_id"], &json!(0))
+    );
+    assert_eq!(tried(&run, &json!({}))["changed_frames"], changed);
+    let fresh = server.create_run();
+    let from = json!({"from_run": run, "zones": halves()});
+    assert_passes(
+        tried(&fresh, &from)["episodes"].as_array().expect("some"),
+        [json!(["left"]), json!(["right"])],
+    );
+    let frames = json!([crate::analyses::frames(0, 1)[0]]);
+    let rows = [
+        (&run, json!({"zones": halves(), "frames": frames}), "zones"),
+        (&run, json!({"activity_zones_only": true}), "activity_zones_only"),
+        (&older, json!({"zones": halves(), "dry_run": true}), "zones"),
+    ];
+    for (run, more, field) in rows {
+        let reply = asked(run, &more);
+        assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{more}");
+    }
+}
