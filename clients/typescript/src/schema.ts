@@ -843,7 +843,8 @@ export interface paths {
         put?: never;
         /**
          * Find the descriptions that have a text in them, whatever the case of either.
-         * @description A description is the payload's `description`, or its `summary` where that is empty. Both
+         * @description A description is the payload's `description`, or its `summary` where that is empty; of an episode of activity it is
+         *     the names of the zones that it touches. Both
          *     sides are case-folded as Unicode says and compared without normalisation. A search sees
          *     every event that was acknowledged before it began.
          */
@@ -1093,6 +1094,8 @@ export interface components {
         AnalysisFilter: string;
         /** @description The result of an analysis pass. */
         AnalysisGeneratedPayload: {
+            /** @description True where movement outside of them did not count. */
+            activity_zones_only?: boolean;
             /** @description Id that its markers carry too; absent where that was before analyses had names. */
             analysis_id?: components["schemas"]["AnalysisId"];
             /** Format: int64 */
@@ -1112,6 +1115,8 @@ export interface components {
             stream_id: components["schemas"]["Label"];
             /** Format: int32 */
             window_size: number;
+            /** @description Zones in place of those of the recording; absent where it used these. */
+            zones?: components["schemas"]["Zone"][];
         };
         /** @description Id of an analysis of a stream. */
         AnalysisId: string;
@@ -1122,6 +1127,8 @@ export interface components {
         AnalysisMode: "balanced" | "detailed" | "efficiency" | "custom";
         /** @description Frames to analyze, and options. */
         AnalyzeRequest: {
+            /** @description True to take no notice of what moves outside of the zones: what moved in a frame is taken to lie evenly in its box. */
+            activity_zones_only?: boolean | null;
             /** @description True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended. */
             dry_run?: boolean | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
@@ -1142,6 +1149,12 @@ export interface components {
             trace_id?: string | null;
             /** @description Frames of a metadata window; 16 when missing. */
             window_size?: number | null;
+            /**
+             * @description Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
+             *     there are the box around what moved and the zones that it touched, not the very cells: a zone counts as touched
+             *     where the box reaches into it, but for parts in recorded zones that were not touched.
+             */
+            zones?: components["schemas"]["Zone"][] | null;
         };
         /** @description Result of an analysis. */
         AnalyzeResult: {
@@ -2179,13 +2192,15 @@ export interface components {
         };
         /** @description A decode pass finished. */
         FramesDecodedPayload: {
+            /** @description True where movement outside of the zones did not count. */
+            activity_zones_only?: boolean;
             /** Format: int64 */
             decoded_frames: number;
             /** @description The decoder really used, such as `software:h264`; several joined by `+`. */
             decoder?: string;
             /** @description Reason that the backend asked first did not decode all of it. */
             decoder_fallback?: string;
-            /** @description Thresholds that its caller chose for it; absent where they were the server's. */
+            /** @description Thresholds that it was recorded with; in events of older servers only where its caller chose them. */
             gate?: components["schemas"]["GateThresholds"];
             /** Format: int32 */
             height: number;
@@ -2212,6 +2227,8 @@ export interface components {
             wall_start_ms?: number | null;
             /** Format: int32 */
             width: number;
+            /** @description Zones that were watched; absent where there are none. Older servers wrote their names alone. */
+            zones?: components["schemas"]["Zone"][];
         };
         /** @description Decision of a gate about a frame. */
         GateDecision: {
@@ -2240,9 +2257,9 @@ export interface components {
             /** Format: int64 */
             pts_ms: number;
         };
-        /** @description Other thresholds on the same signals: nothing of it is recorded. */
+        /** @description Other thresholds and zones on the same signals: nothing of it is recorded. */
         GateDryRun: {
-            /** @description Decisions by the thresholds of the request. */
+            /** @description Decisions by the thresholds and the zones of the request. */
             after: components["schemas"]["GateDecisionCounts"];
             before: components["schemas"]["GateDecisionCounts"];
             /**
@@ -2255,7 +2272,7 @@ export interface components {
             differences: components["schemas"]["GateDifference"][];
             /**
              * Format: int64
-             * @description Episodes of activity by the thresholds of the request.
+             * @description Episodes of activity by the thresholds and the zones of the request.
              */
             episode_count: number;
             /** @description The first 10000 of them. */
@@ -2928,6 +2945,7 @@ export interface components {
             label?: components["schemas"]["Label"] | null;
             /** @description Output tokens that descriptions may take in a second; no limit when missing. */
             max_output_tokens_per_second?: number | null;
+            mode?: components["schemas"]["AnalysisMode"] | null;
             /** @description The model that describes; one of `GET /v1/models`, also by its makers' name. */
             model?: string | null;
             output_schema?: components["schemas"]["AnyObject"] | null;
@@ -3620,6 +3638,8 @@ export interface components {
             episodes: components["schemas"]["RecordedEpisode"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
+            /** @description Zones of the newest recording of each stream that has any. */
+            watched: components["schemas"]["WatchedZones"][];
         };
         /** @description The run reached its normal end. */
         RunCompletedPayload: {
@@ -4104,6 +4124,13 @@ export interface components {
             media_type: string;
             sha256: components["schemas"]["Sha256"];
         };
+        /** @description Zones of a recording. */
+        WatchedZones: {
+            /** @description True where movement outside of them does not count. */
+            activity_zones_only: boolean;
+            stream_id: components["schemas"]["Label"];
+            zones: components["schemas"]["Zone"][];
+        };
         /** @description A webhook. */
         Webhook: {
             created_at: components["schemas"]["Timestamp"];
@@ -4163,14 +4190,10 @@ export interface components {
          * @enum {string}
          */
         WebhookStatus: "active" | "failing" | "disabled" | "finished";
-        /** @description Part of the picture that is watched; other fields are refused. */
+        /** @description Part of the picture that was watched. */
         Zone: {
-            /** @description Name in events, without control characters; no two zones share one. */
             name: string;
-            /**
-             * @description Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
-             *     last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
-             */
+            /** @description Corners in order, as they were given; none where the recording is of an older server. */
             polygon: number[][];
         };
     };
@@ -4510,6 +4533,7 @@ export type Timestamp = components['schemas']['Timestamp'];
 export type TokenBudgetLowPayload = components['schemas']['TokenBudgetLowPayload'];
 export type TokenUsage = components['schemas']['TokenUsage'];
 export type UploadResult = components['schemas']['UploadResult'];
+export type WatchedZones = components['schemas']['WatchedZones'];
 export type Webhook = components['schemas']['Webhook'];
 export type WebhookCreated = components['schemas']['WebhookCreated'];
 export type WebhookDeleted = components['schemas']['WebhookDeleted'];
@@ -5609,6 +5633,8 @@ export interface operations {
                 kind?: components["schemas"]["EventKind"];
                 /** @description Only events whose payload has this `index_name`. */
                 index?: components["schemas"]["Label"];
+                /** @description Only episodes of activity that touch the zone of this name. */
+                zone?: string;
                 /** @description Most items of the page; the list is whole when missing. */
                 limit?: number;
                 /** @description Start of the page, as the `Link` header of the page before says. */
