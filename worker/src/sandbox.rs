@@ -336,7 +336,9 @@ mod tests {
         };
         for (has_driver, expected) in [(true, [true, false, false]), (false, [false; 3])] {
             // landlock binds the thread that asks for it.
-            match std::thread::spawn(move || attempt(has_driver)).join().expect("no panic") {
+            let bound = std::thread::Builder::new().name("confined".to_owned());
+            let bound = bound.spawn(move || attempt(has_driver)).expect("a thread");
+            match bound.join().expect("no panic") {
                 Some(outcome) => assert_eq!(outcome, expected, "driver: {has_driver}"),
                 None => eprintln!("SKIPPED: this kernel has no landlock"),
             }
