@@ -131,8 +131,8 @@ pub struct Demuxer {
     ended: bool,
     /// The input cannot be read again.
     is_live: bool,
-    /// It comes as it is shown, and each picture is wanted at once.
-    is_camera: bool,
+    /// It comes as it is made, and each picture is wanted at once.
+    flows: bool,
     /// The input is made of parts that each count time anew.
     continuity: Option<TimestampRebaser>,
     /// Number of packets within which its output is wanted.
@@ -152,8 +152,10 @@ impl Demuxer {
 
     /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed as it
     /// comes, since nothing can be decoded again.
-    pub fn open_live(input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
-        Ok(Demuxer { is_live: true, ..Demuxer::open(input, limits)? })
+    pub fn open_live(mut input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
+        check_first_bytes(&mut input)?;
+        let format = Format::open_live(input, check_container, limits.streams)?;
+        Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
     }
 
     /// Live media over RTP: `description` is an SDP text about one video stream, and each read of
@@ -165,9 +167,7 @@ impl Demuxer {
     ) -> Result<Demuxer, DecodeError> {
         let format = Format::open_rtp(description, packets, limits.streams)?;
         let opened = Demuxer::of_format(format, limits)?;
-        let mut demuxer = Demuxer { is_live: true, is_camera: true, ..opened };
-        demuxer.segmenter.flow();
-        Ok(demuxer)
+        Ok(Demuxer { is_live: true, ..opened }.flowing())
     }
 
     /// For an input made of parts that may each count time anew: times go on from part to part.
@@ -250,7 +250,7 @@ impl Demuxer {
             read_failed: false,
             ended: false,
             is_live: false,
-            is_camera: false,
+            flows: false,
             continuity: None,
             hurry: None,
             earlier: None,
@@ -271,8 +271,8 @@ impl Demuxer {
         self.is_live
     }
 
-    pub(crate) fn is_camera(&self) -> bool {
-        self.is_camera
+    pub(crate) fn flows(&self) -> bool {
+        self.flows
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -117,7 +117,7 @@ pub fn decode_file<S: FrameSink>(
 ///
 /// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work. An
 /// input that can be read only once is decoded by libav's own decoders, as a device that is lost would
-/// take pictures with it. A camera is decoded on the calling thread alone.
+/// take pictures with it. One that is made while it is read is decoded on the calling thread alone.
 pub fn decode_file_by<S: FrameSink>(
     decoders: &Decoders,
     mut demuxer: Demuxer,
@@ -141,7 +141,7 @@ pub fn decode_file_by<S: FrameSink>(
             is_accelerated: first.engines().is_some(),
             given: collector.given,
         };
-        let decode = if demuxer.is_camera() { decode_as_it_comes } else { decode_once };
+        let decode = if demuxer.flows() { decode_as_it_comes } else { decode_once };
         let schedule = Schedule::new(demuxer, options, round);
         let ending = decode(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
         let (facts, read) = schedule.into_parts();

@@ -107,7 +107,7 @@ impl<P> Segmenter<P> {
         self.candidate = None;
     }
 
-    /// Packets come at the pace of a camera, which may take one picture a second: each is a piece.
+    /// Packets come at the pace at which they are made, which may be one a second: each is a piece.
     pub(crate) fn flow(&mut self) {
         self.stop_cutting();
         self.piece_packets = 1;

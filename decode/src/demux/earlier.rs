@@ -23,7 +23,13 @@ impl Demuxer {
     #[must_use]
     pub fn endless(mut self) -> Demuxer {
         self.stream.is_endless = true;
-        self
+        self.flowing()
+    }
+
+    /// For an input of which each picture is wanted as it comes.
+    pub(super) fn flowing(mut self) -> Demuxer {
+        self.segmenter.flow();
+        Demuxer { flows: true, ..self }
     }
 
     /// For a source that goes on from these frames: what comes of it is counted and timed from there.

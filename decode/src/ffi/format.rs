@@ -1,4 +1,4 @@
-//! An opened container.
+//! An opened container. Long because every call of libav about it is here, each with its reason to be safe.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -28,6 +28,8 @@ unsafe impl Send for Format {}
 
 /// Ticks before any stream's first; demuxers calculate with them, so that there must be room below.
 const BEGINNING: i64 = -(1 << 40);
+/// Media looked at first of what is made while it is read, in microseconds.
+const LIVE_LOOK_US: i64 = 500_000;
 
 /// The decoders that may look at bytes while a container is probed: those that decode later.
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
@@ -55,6 +57,34 @@ impl Format {
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
         streams_max: usize,
     ) -> Result<Format, DecodeError> {
+        let mut format = Format::recognise(input, allowed)?;
+        format.look_at_streams(streams_max)?;
+        Ok(format)
+    }
+
+    /// As [`Format::open`], of media that is made while it is read: libav looks at seconds of it where sound is beside
+    /// the pictures, and has to here only where no picture is among the first.
+    pub(crate) fn open_live(
+        input: Box<dyn Input>,
+        allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
+        streams_max: usize,
+    ) -> Result<Format, DecodeError> {
+        let mut format = Format::recognise(input, allowed)?;
+        for longest in [LIVE_LOOK_US, 0] {
+            // SAFETY: a plain field of an open context; 0 is libav's own bound.
+            unsafe { (*format.context).max_analyze_duration = longest };
+            format.look_at_streams(streams_max)?;
+            if format.shows_pictures() {
+                break;
+            }
+        }
+        Ok(format)
+    }
+
+    fn recognise(
+        input: Box<dyn Input>,
+        allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
+    ) -> Result<Format, DecodeError> {
         super::silence_log();
         let io = AvioContext::new(input).map_err(no_memory)?;
         let mut kind: *const ffi::AVInputFormat = ptr::null();
@@ -81,7 +111,6 @@ impl Format {
             ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
         };
         AvError::check(opened).map_err(|error| format.header_error(error))?;
-        format.look_at_streams(streams_max)?;
         Ok(format)
     }
 
@@ -246,6 +275,11 @@ impl Format {
         }
         .into_iter();
         said.find_map(|text| WallTime::from_rfc3339(&text?))
+    }
+
+    fn shows_pictures(&self) -> bool {
+        let mut streams = (0..self.stream_count()).filter_map(|index| self.stream(index));
+        streams.any(|facts| facts.is_video && facts.parameters.extent().is_some())
     }
 
     /// Unit of the times of stream `index`'s packets.

@@ -70,6 +70,8 @@ pub(super) struct Task {
     timebase: Timebase,
     /// Ticks from frame to frame where the container gives no times.
     pub(super) frame_ticks: i64,
+    /// Times of its pictures lead on, whatever it says.
+    pub(super) flows: bool,
     /// See [`DecodeRound::given`].
     pub(super) given: u64,
 }
@@ -103,6 +105,7 @@ impl Task {
             may_plan: may_plan(demuxer, options),
             timebase: stream.timebase,
             frame_ticks: frame_ticks(stream),
+            flows: demuxer.flows(),
             given,
         }
     }

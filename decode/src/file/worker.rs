@@ -281,10 +281,15 @@ impl<'a, S: FrameSink> Worker<'a, S> {
         let mut sampler = task.sampler(job.start);
         let mut on_frame = |frame: RawFrame| -> PassFlow {
             let source_index = sampler.position.source_frames;
-            let ticks = frame.pts().unwrap_or_else(|| match *last_ticks {
-                Some(last) => last.saturating_add(task.frame_ticks),
-                None => task.untimed_ticks(source_index),
-            });
+            let ticks = match (frame.pts(), *last_ticks) {
+                // Some cameras give several pictures one time. By less than a frame, so that theirs hold again soon.
+                (Some(ticks), Some(last)) if task.flows && ticks <= last => {
+                    last.saturating_add((task.frame_ticks / 2).max(1))
+                }
+                (Some(ticks), _) => ticks,
+                (None, Some(last)) => last.saturating_add(task.frame_ticks),
+                (None, None) => task.untimed_ticks(source_index),
+            };
             *last_ticks = Some(ticks);
             if let Some(index) = sampler.offer(task.at(ticks)) {
                 emit(sink, place, task, index, frame, ticks, source_index)?;

@@ -4,6 +4,7 @@ mod clips;
 #[path = "../../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
 mod damage;
+mod endless;
 mod live;
 mod live_clips;
 mod live_loss;

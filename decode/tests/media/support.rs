@@ -30,8 +30,8 @@ pub struct Seen {
 
 /// Remembers frames; with `digests` off it does not read pixels.
 pub struct Recorder {
-    seen: Vec<Seen>,
-    digests: bool,
+    pub seen: Vec<Seen>,
+    pub digests: bool,
 }
 
 impl FrameSink for Recorder {

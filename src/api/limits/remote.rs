@@ -31,14 +31,26 @@ pub(super) fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
         ("remote_rate_due", seconds(GRACE)),
         ("remote_wait", seconds(WAIT_MAX)),
         ("remote", Limit::most(bytes_max, "bytes").by("SERVICE_REMOTE_MAX_BYTES")),
-        ("remote_fetches", Limit::most(FETCHES_MAX, "requests of one ingest")),
+        (
+            "remote_fetches",
+            Limit::most(
+                FETCHES_MAX,
+                "requests of a job, redirects too; a live source has no limit",
+            ),
+        ),
         ("remote_redirects", Limit::most(REDIRECTS_MAX, "redirects")),
         ("remote_connect", seconds(CONNECT)),
         ("remote_first_byte", seconds(FIRST_BYTE)),
         ("remote_idle", seconds(IDLE)),
         ("remote_job_first_frame", seconds(limits.first_frame)),
         ("remote_job_stall", seconds(limits.stall)),
-        ("rtsp_reconnect", seconds(runner::RECONNECT_WITHIN)),
+        (
+            "rtsp_reconnect",
+            Limit::most(
+                runner::RECONNECT_WITHIN.as_secs(),
+                "seconds without a frame, in which a live source is dialled again",
+            ),
+        ),
         ("hls_playlist", Limit::most(worker::PLAYLIST_BYTES_MAX, "bytes")),
         ("hls_playlists", Limit::most(worker::PLAYLISTS_MAX, "playlists from the first to media")),
         ("hls_segments", Limit::most(worker::SEGMENTS_MAX, "segments of a playlist")),

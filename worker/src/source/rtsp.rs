@@ -5,6 +5,7 @@
 
 mod auth;
 mod client;
+mod clock;
 mod description;
 mod error;
 #[cfg(any(test, fuzzing))]
@@ -18,6 +19,7 @@ use std::{
 };
 
 use client::{Client, Event};
+use clock::Clock;
 use decode::{Demuxer, Limits};
 use error::RtspError;
 use rustix::{
@@ -48,6 +50,7 @@ pub(super) fn open(
     let mut packets = Packets {
         socket,
         client,
+        clock: Clock::default(),
         trouble: trouble.clone(),
         buffer: vec![0; READ_BYTES],
         said: Instant::now(),
@@ -77,6 +80,7 @@ fn once() -> String {
 struct Packets {
     socket: OwnedFd,
     client: Client,
+    clock: Clock,
     trouble: Trouble,
     buffer: Vec<u8>,
     /// Time of the last message to the server.
@@ -120,7 +124,11 @@ impl Packets {
     fn next(&mut self) -> Result<Vec<u8>, RtspError> {
         loop {
             match self.client.poll()? {
-                Some(Event::Packet(packet)) => return Ok(packet),
+                Some(Event::Packet(mut packet)) => {
+                    if self.clock.set(&mut packet) {
+                        return Ok(packet);
+                    }
+                }
                 Some(Event::Ready(_)) => {}
                 None => {
                     if self.said.elapsed() > self.client.keep_alive_every() {

@@ -116,16 +116,34 @@ fn what_a_server_sends_is_what_its_file_holds() {
             ("/h264", pipeline(&h264, "qtdemux ! h264parse", "rtph264pay config-interval=-1")),
             ("/hevc", pipeline(&hevc, "qtdemux ! h265parse", "rtph265pay config-interval=-1")),
             ("/jpeg", pipeline(&jpeg, "qtdemux ! jpegparse", "rtpjpegpay")),
+            ("/from-zero", pipeline(&jpeg, "qtdemux ! jpegparse", "rtpjpegpay timestamp-offset=0")),
         ],
     );
-    for (path, file) in [("/h264", h264), ("/hevc", hevc), ("/jpeg", jpeg)] {
-        let expected = run(spec(&file)).expect("a result").settled();
+    for (path, file) in
+        [("/h264", &h264), ("/hevc", &hevc), ("/jpeg", &jpeg), ("/from-zero", &jpeg)]
+    {
+        let expected = run(spec(file)).expect("a result").settled();
         let found = run(server.job(path, None)).expect(path);
         assert_same_pictures(&found, &expected, path);
         let stream = found.opened.expect("opened");
         assert_eq!(stream.container, "rtsp");
         assert_eq!((stream.extent.width, stream.extent.height), (320, 240));
     }
+}
+
+#[test]
+fn pictures_that_a_camera_gives_one_time_are_told_apart() {
+    let _alone = alone();
+    // Without a container its pictures have no times, and their packets all have the same.
+    let raw = made("rtsp-raw.h264", &["-bf", "0"]);
+    let server = Server::start(
+        "none",
+        &[("/raw", pipeline(&raw, "h264parse", "rtph264pay config-interval=-1"))],
+    );
+    let found = run(server.job("/raw", None)).expect("a result");
+    let times: Vec<i64> = found.signals.iter().map(|signal| signal.pts_ms).collect();
+    assert_eq!(times.len(), 100);
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
 }
 
 /// Pictures without an end, each with its own number in it.
