@@ -84,19 +84,7 @@ mod tests {
     const D: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
     fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
-        let score = Score::ZERO;
-        Signal {
-            frame_index,
-            source_frame_index: None,
-            pts_ms: frame_index as i64 * 40,
-            perceptual_hash,
-            luma_mean: score,
-            flicker_score: score,
-            ghosting_score: score,
-            noise_variance_score: score,
-            scene_score: None,
-            activity: None,
-        }
+        Signal { perceptual_hash, ..Signal::plain(frame_index, frame_index as i64 * 40) }
     }
 
     #[test]

@@ -26,3 +26,21 @@ pub struct Signal {
     /// Movement; `None` where a caller, or an older recording, gave none.
     pub activity: Option<Activity>,
 }
+
+impl Signal {
+    /// Signal of a black picture in which nothing happens, for tests and examples to vary.
+    pub fn plain(frame_index: u64, pts_ms: i64) -> Signal {
+        Signal {
+            frame_index,
+            source_frame_index: None,
+            pts_ms,
+            perceptual_hash: 0,
+            luma_mean: Score::ZERO,
+            flicker_score: Score::ZERO,
+            ghosting_score: Score::ZERO,
+            noise_variance_score: Score::ZERO,
+            scene_score: None,
+            activity: None,
+        }
+    }
+}

@@ -345,8 +345,7 @@ impl ApiError {
                 Detail::new("limit", limit.to_string()),
                 Detail::new("active", active.to_string()),
             ],
-            ApiError::Run(RunError::Busy { job: Some(job) })
-            | ApiError::Ingest(IngestError::Run(RunError::Busy { job: Some(job) })) => {
+            ApiError::Run(RunError::Busy { job: Some(job) }) => {
                 vec![Detail::new("job_id", job.to_string())]
             }
             ApiError::Inference(error) => infer::details(error),

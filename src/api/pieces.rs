@@ -276,7 +276,7 @@ impl HttpBody for Pieces {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use media::{RunId, Score, Signal, Zones};
+    use media::{RunId, Signal, Zones};
     use serde_json::Value;
     use timeline::{Event, FramesDecoded, NewEvent, Options, RunFailed, SamplingPolicy, Signals};
 
@@ -285,18 +285,7 @@ mod tests {
     const FRAMES: u64 = 20_000;
 
     fn signal(index: u64) -> Signal {
-        Signal {
-            frame_index: index,
-            source_frame_index: None,
-            pts_ms: index as i64 * 40,
-            perceptual_hash: index,
-            luma_mean: Score::ONE,
-            flicker_score: Score::ONE,
-            ghosting_score: Score::ONE,
-            noise_variance_score: Score::ONE,
-            scene_score: None,
-            activity: None,
-        }
+        Signal { perceptual_hash: index, ..Signal::plain(index, index as i64 * 40) }
     }
 
     fn decoded(signals: Signals) -> Event {

@@ -51,6 +51,18 @@ pub enum RecordError {
     DiskLow(Low),
 }
 
+impl RecordError {
+    /// The closed kind that decides what the caller is told.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RecordError::Run(error) => error.kind(),
+            RecordError::Store(error) => error.kind(),
+            RecordError::Quota(error) => error.kind(),
+            RecordError::DiskLow(_) => ErrorKind::Exhausted,
+        }
+    }
+}
+
 /// Log of one run, appended to from threads that may wait.
 #[derive(Clone)]
 pub struct RunLog {

@@ -211,16 +211,11 @@ fn seed(dir: &std::path::Path) {
     for index in 0..MANY {
         let peak = if index == MANY / 3 + 1 { Score::ONE } else { Score::ZERO };
         let signal = Signal {
-            frame_index: index,
             source_frame_index: Some(index),
-            pts_ms: index as i64 * 40,
             perceptual_hash: index,
-            luma_mean: Score::ZERO,
-            flicker_score: Score::ZERO,
-            ghosting_score: Score::ZERO,
             noise_variance_score: peak,
             scene_score: Some(Score::ZERO),
-            activity: None,
+            ..Signal::plain(index, index as i64 * 40)
         };
         column.push(&signal).expect("room");
     }

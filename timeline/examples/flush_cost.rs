@@ -84,15 +84,8 @@ fn flushes(
 
 fn signal(frame_index: u64) -> Signal {
     Signal {
-        frame_index,
-        source_frame_index: None,
-        pts_ms: frame_index as i64 * 33,
         perceptual_hash: frame_index,
         luma_mean: Score::ONE,
-        flicker_score: Score::ZERO,
-        ghosting_score: Score::ZERO,
-        noise_variance_score: Score::ZERO,
-        scene_score: None,
-        activity: None,
+        ..Signal::plain(frame_index, frame_index as i64 * 33)
     }
 }

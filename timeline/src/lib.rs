@@ -52,7 +52,7 @@ pub use error::TimelineError;
 pub use event::*;
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, MarkerDeriver, derive_markers};
-pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows};
+pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows, OpenSnapshot};
 pub use options::{Options, SyncObserver, system_clock};
 pub use parts::{EventParts, PayloadText};
 pub use pins::{Lease, Swept};

@@ -2,7 +2,7 @@
 //!
 //! A file each, appended in checked blocks and read beside its writer as far as it is whole. A process that is killed
 //! loses what was not written, a power cut what was not flushed. Sealing is a copy into a content-addressed column:
-//! an open column stays until an event names the copy.
+//! an open column stays until an event names the copy. Long because writer and reader share the format.
 
 use std::{
     fs::{self, File},
@@ -87,12 +87,19 @@ impl OpenColumns {
 
     /// Reads one as far as it is whole; `None` where there is none.
     pub fn read(&self, run: RunId, job: JobId) -> Result<Option<OpenRows>> {
+        self.snapshot(run, job)?.map(|column| column.rows()).transpose()
+    }
+
+    /// One as it stands now; `None` where there is none.
+    pub fn snapshot(&self, run: RunId, job: JobId) -> Result<Option<OpenSnapshot>> {
         let path = self.path(run, job);
         let file = match self.0.file(Path::new(&name(run, job)), Links::Never) {
             Err(FileError::NotFound) => return Ok(None),
             opened => opened.map_err(unread("read an open column", &path))?,
         };
-        OpenRows::new(file, path).map(Some)
+        let metadata = file.metadata().map_err(TimelineError::io("read an open column", &path))?;
+        let part = Part { file: Arc::new(file), at: 0, end: metadata.len() };
+        Ok(Some(OpenSnapshot { part, path }))
     }
 
     /// Removes one: events name its rows, or never will.
@@ -207,10 +214,42 @@ impl Cut {
     }
 }
 
+/// An open column as it stood: also once it has grown or was removed.
+#[derive(Clone, Debug)]
+pub struct OpenSnapshot {
+    part: Part,
+    path: PathBuf,
+}
+
+impl OpenSnapshot {
+    /// Its rows, the same each time.
+    pub fn rows(&self) -> Result<OpenRows> {
+        OpenRows::new(self.part.clone(), self.path.clone())
+    }
+}
+
+/// The bytes of a file up to an end.
+#[derive(Clone, Debug)]
+struct Part {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Part {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let most = out.len().min(left);
+        let len = self.file.read_at(&mut out[..most], self.at)?;
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
 /// Rows of an open column in order, up to the first that is not whole.
 #[derive(Debug)]
 pub struct OpenRows {
-    file: BufReader<File>,
+    file: BufReader<Part>,
     path: PathBuf,
     head: Vec<Event>,
     row_bytes: usize,
@@ -228,7 +267,7 @@ pub struct OpenRows {
 }
 
 impl OpenRows {
-    fn new(file: File, path: PathBuf) -> Result<OpenRows> {
+    fn new(file: Part, path: PathBuf) -> Result<OpenRows> {
         let (mut file, mut magic) = (BufReader::new(file), [0; MAGIC_BYTES]);
         let is_short = match file.read_exact(&mut magic) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => true,
@@ -271,16 +310,15 @@ impl OpenRows {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let io = |path| TimelineError::io("read an open column", path);
-        let file = self.file.get_ref();
-        let size = file.metadata().map_err(io(&self.path))?.len();
-        let bytes = size.saturating_sub(self.offset);
+        let Part { file, end, .. } = self.file.get_ref();
+        let bytes = end.saturating_sub(self.offset);
         let block_bytes = |rows| block_bytes(rows, self.row_bytes);
         if bytes > block_bytes(BLOCK_ROWS) as u64 {
             return Ok(Cut { bytes, is_damaged: true });
         }
         let mut rest = vec![0; bytes as usize];
-        file.read_exact_at(&mut rest, self.offset).map_err(io(&self.path))?;
+        file.read_exact_at(&mut rest, self.offset)
+            .map_err(TimelineError::io("read an open column", &self.path))?;
         let mut next = (1..=BLOCK_ROWS).filter_map(|rows| rest.get(block_bytes(rows)..));
         let is_damaged = next.any(|bytes| begins_with_block(bytes, self.row_bytes));
         Ok(Cut { bytes, is_damaged })

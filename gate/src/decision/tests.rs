@@ -11,16 +11,9 @@ fn score(millionths: u32) -> Score {
 /// A calm signal: mid luma, no score.
 fn calm(frame_index: u64) -> Signal {
     Signal {
-        frame_index,
-        source_frame_index: None,
-        pts_ms: 40 * frame_index as i64,
-        perceptual_hash: 0,
         luma_mean: score(500_000),
-        flicker_score: Score::ZERO,
-        ghosting_score: Score::ZERO,
-        noise_variance_score: Score::ZERO,
         scene_score: Some(Score::ZERO),
-        activity: None,
+        ..Signal::plain(frame_index, 40 * frame_index as i64)
     }
 }
 

@@ -6,7 +6,7 @@ use super::ApiError;
 use crate::{
     base::json::{Detail, JsonError},
     deliver::webhook::WebhookError,
-    record::runner::IngestError,
+    record::{recording::RecordError, runner::IngestError},
     runs::{registry::RunError, upload::UploadError},
 };
 
@@ -63,10 +63,10 @@ impl From<RunError> for ApiError {
 impl From<IngestError> for ApiError {
     fn from(error: IngestError) -> ApiError {
         match error {
-            IngestError::Run(error) => error.into(),
-            IngestError::Store(error) => ApiError::Log(error),
-            IngestError::Quota(error) => ApiError::Quota(error),
-            IngestError::DiskLow(low) => ApiError::DiskLow(low),
+            IngestError::Record(RecordError::Run(error)) => error.into(),
+            IngestError::Record(RecordError::Store(error)) => ApiError::Log(error),
+            IngestError::Record(RecordError::Quota(error)) => ApiError::Quota(error),
+            IngestError::Record(RecordError::DiskLow(low)) => ApiError::DiskLow(low),
             IngestError::Ledger(error) => ApiError::Ledger(error),
             error => ApiError::Ingest(error),
         }

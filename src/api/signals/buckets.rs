@@ -166,16 +166,9 @@ mod tests {
 
     fn frame(gate: &mut Gate, index: u64, flicker: u32, scene: Option<u32>) -> Decided {
         let signal = Signal {
-            frame_index: index,
-            source_frame_index: None,
-            pts_ms: index as i64 * 40,
-            perceptual_hash: 0,
-            luma_mean: Score::ZERO,
             flicker_score: Score::from_millionths(flicker),
-            ghosting_score: Score::ZERO,
-            noise_variance_score: Score::ZERO,
             scene_score: scene.map(Score::from_millionths),
-            activity: None,
+            ..Signal::plain(index, index as i64 * 40)
         };
         let decision = gate.offer(&signal);
         Ok((signal, decision))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use media::{RequestId, Score, Signal, Zones};
+use media::{RequestId, Signal, Zones};
 use timeline::{
     Event, EventKind, FramesDecoded, NewEvent, Options, Requested, RunFailed, SamplingPolicy,
     Timeline,
@@ -277,18 +277,7 @@ async fn a_long_event_is_sent_in_pieces() {
     let run = log.run("alice").await;
     let mut column = log.registry.timeline().column_writer();
     for index in 0..FRAMES {
-        let signal = Signal {
-            frame_index: index,
-            source_frame_index: None,
-            pts_ms: index as i64 * 40,
-            perceptual_hash: index,
-            luma_mean: Score::ONE,
-            flicker_score: Score::ONE,
-            ghosting_score: Score::ONE,
-            noise_variance_score: Score::ONE,
-            scene_score: None,
-            activity: None,
-        };
+        let signal = Signal { perceptual_hash: index, ..Signal::plain(index, index as i64 * 40) };
         column.push(&signal).expect("room");
     }
     let (signals, _lease) = column.finish().expect("durable");

@@ -11,7 +11,11 @@ use timeline::{
 
 use super::{inbox::Shared, session::End};
 use crate::{
-    base::{blocking::blocking, clock::wall_now, labels::Words},
+    base::{
+        blocking::{Died, blocking},
+        clock::wall_now,
+        labels::Words,
+    },
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
         recording::{self, Head, RecordError, Recording, RunLog, Stores},
@@ -137,27 +141,32 @@ impl LiveRecording {
         }
         let begun = match self.recording.take() {
             Some(recording) => Ok(recording),
-            None => {
-                let head = self.spec.head(shared);
-                self.head = Some(head.clone());
-                let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
-                let job = JobId::from_bytes(*self.spec.session.as_bytes());
-                Err(move || Recording::begin(log, stores, job, head))
-            }
+            None => self.begin(shared).await,
+        };
+        let mut recording = match begun {
+            Ok(recording) => recording,
+            Err(end) => return Some(end),
         };
         let written = blocking(move || {
-            let mut recording = begun.or_else(|begin| begin())?;
             let outcome = recording.write(batch);
-            Ok((recording, outcome))
+            (recording, outcome)
         });
         match written.await {
-            Ok(Ok((recording, outcome))) => {
+            Ok((recording, outcome)) => {
                 self.recording = Some(recording);
                 outcome.err().map(refused)
             }
-            Ok(Err(error)) => Some(refused(error)),
-            Err(_) => Some(End::Failed("its frames cannot be recorded".to_owned())),
+            Err(died) => Some(unrecorded(died)),
         }
+    }
+
+    /// Begins the recording, once there is a frame.
+    async fn begin(&mut self, shared: &Shared) -> Result<Recording, End> {
+        let head = self.head.insert(self.spec.head(shared)).clone();
+        let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
+        let job = JobId::from_bytes(*self.spec.session.as_bytes());
+        let begun = blocking(move || Recording::begin(log, stores, job, head));
+        begun.await.map_err(unrecorded)?.map_err(refused)
     }
 
     /// Writes the rest, closes the recording, cut off by `cut`, and ends the run with `last`.
@@ -191,6 +200,10 @@ impl LiveRecording {
             }
         }
     }
+}
+
+fn unrecorded(_: Died) -> End {
+    End::Failed("its frames cannot be recorded".to_owned())
 }
 
 fn refused(error: RecordError) -> End {

@@ -8,7 +8,7 @@ use worker::WorkerError;
 
 use super::reason::SIDE_MIN;
 use crate::{
-    base::{disk::Low, ledger::LedgerError, quota::QuotaError},
+    base::ledger::LedgerError,
     record::{recording::RecordError, remote::RemoteError},
     runs::{admission::QueueFull, registry::RunError},
 };
@@ -16,9 +16,9 @@ use crate::{
 /// Reason that an ingest failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The run does not take it.
+    /// The run does not take it, or it cannot be recorded.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Record(#[from] RecordError),
     /// Too many jobs wait.
     #[error(transparent)]
     QueueFull(#[from] QueueFull),
@@ -38,15 +38,6 @@ pub enum IngestError {
         /// Size that would be shown.
         shown: Extent,
     },
-    /// Stills or signals could not be stored.
-    #[error(transparent)]
-    Store(#[from] TimelineError),
-    /// The job would store more than a quota allows.
-    #[error(transparent)]
-    Quota(#[from] QuotaError),
-    /// The job would take the disk's reserve.
-    #[error("{0}")]
-    DiskLow(Low),
     /// No thread could be started.
     #[error("cannot start a thread for the job: {0}")]
     Thread(#[source] io::Error),
@@ -64,14 +55,15 @@ pub enum IngestError {
     Lost,
 }
 
-impl From<RecordError> for IngestError {
-    fn from(error: RecordError) -> IngestError {
-        match error {
-            RecordError::Run(error) => IngestError::Run(error),
-            RecordError::Store(error) => IngestError::Store(error),
-            RecordError::Quota(error) => IngestError::Quota(error),
-            RecordError::DiskLow(low) => IngestError::DiskLow(low),
-        }
+impl From<RunError> for IngestError {
+    fn from(error: RunError) -> IngestError {
+        IngestError::Record(error.into())
+    }
+}
+
+impl From<TimelineError> for IngestError {
+    fn from(error: TimelineError) -> IngestError {
+        IngestError::Record(error.into())
     }
 }
 
@@ -79,14 +71,11 @@ impl IngestError {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            IngestError::Run(error) => error.kind(),
+            IngestError::Record(error) => error.kind(),
             IngestError::QueueFull(_) => ErrorKind::Exhausted,
             IngestError::Worker(error) => error.kind(),
             IngestError::Remote(error) => error.kind(),
             IngestError::Crop { .. } => ErrorKind::InvalidInput,
-            IngestError::Store(error) => error.kind(),
-            IngestError::Quota(error) => error.kind(),
-            IngestError::DiskLow(_) => ErrorKind::Exhausted,
             IngestError::Ledger(error) => error.kind(),
             IngestError::Thread(_) | IngestError::Shutdown => ErrorKind::Unavailable,
             IngestError::CalledOff => ErrorKind::Cancelled,
@@ -115,7 +104,7 @@ impl IngestError {
 
     /// Returns true if events that the log refused may be there all the same.
     pub fn may_be_written(&self) -> bool {
-        matches!(self, IngestError::Run(error) if error.may_be_written())
+        matches!(self, IngestError::Record(RecordError::Run(error)) if error.may_be_written())
     }
 
     /// Message for the owner of the source: a worker's way to die is for the log.

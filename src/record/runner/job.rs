@@ -26,7 +26,7 @@ use crate::{
     base::{clock::wall_now, telemetry::SPANS},
     record::{
         recorder::{Kept, Recorder, RecorderSpec, Watch},
-        recording::{self, Head, Recording, RunLog},
+        recording::{self, Head, RecordError, Recording, RunLog},
     },
     runs::{
         admission::Lender,
@@ -82,7 +82,7 @@ struct Opened {
 impl Opened {
     /// Adds the rows so far, and writes what follows from them if enough of it waits; of live media, whatever tells
     /// something.
-    fn write_due(&mut self, is_live: bool) -> Result<(), IngestError> {
+    fn write_due(&mut self, is_live: bool) -> Result<(), RecordError> {
         let batch = self.recorder.pending();
         let is_full = batch.stills.len() + batch.events.len() >= EVENTS_MAX
             || batch.picture_bytes() >= PICTURE_BYTES_MAX;
@@ -90,11 +90,11 @@ impl Opened {
         if is_full || is_due || is_live && batch.tells() {
             self.write()
         } else {
-            Ok(self.recording.push(self.recorder.take_rows())?)
+            self.recording.push(self.recorder.take_rows())
         }
     }
 
-    fn write(&mut self) -> Result<(), IngestError> {
+    fn write(&mut self) -> Result<(), RecordError> {
         self.recording.write(self.recorder.take())?;
         self.written_at = Some(Instant::now());
         Ok(())
@@ -218,7 +218,7 @@ impl Job {
             opened.recording.discard();
         }
         let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));
-        let error = told.and_then(Result::err).map_or(error, IngestError::Run);
+        let error = told.and_then(Result::err).map_or(error, IngestError::from);
         Undone { error, is_opened }
     }
 
@@ -237,18 +237,18 @@ impl Job {
         let Opened { stream, recorder, recording, analysis, .. } = opened;
         let sealed = match rest {
             // Nobody reads it any more.
-            Err(IngestError::Run(error @ (RunError::NotFound | RunError::Terminal(_)))) => {
+            Err(error @ RecordError::Run(RunError::NotFound | RunError::Terminal(_))) => {
                 recording.discard();
-                Err(error.into())
+                Err(error)
             }
-            Err(error @ IngestError::Run(_)) => Err(error),
+            Err(error @ RecordError::Run(_)) => Err(error),
             // What a quota or the disk refuses is left out.
             rest => {
-                cut = cut.or(rest.err());
-                recording.seal().map_err(IngestError::from)
+                cut = cut.or(rest.err().map(IngestError::from));
+                recording.seal()
             }
         };
-        let sealed = sealed.map_err(|error| Undone { error, is_opened: true })?;
+        let sealed = sealed.map_err(|error| Undone { error: error.into(), is_opened: true })?;
         let analysis = analysis.map(|analysis| (analysis, recorder.markers()));
         Ok(Decoded { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
     }
@@ -365,7 +365,7 @@ impl Job {
         if let Some(last) = signals.last() {
             self.guard.token().advance(frames, last.pts_ms);
         }
-        written
+        Ok(written?)
     }
 
     fn keep(&mut self, still: Still) -> Result<(), IngestError> {

@@ -166,8 +166,6 @@ impl Chunker {
 
 #[cfg(test)]
 mod tests {
-    use media::Score;
-
     use super::*;
 
     /// Frames that are shown of `len`, of which these are selected.
@@ -181,18 +179,7 @@ mod tests {
         };
         let (mut grid, mut shown) = (Grid::new(&options), Shown::new(&options));
         for frame_index in 0..u64::from(len) {
-            let signal = Signal {
-                frame_index,
-                source_frame_index: None,
-                pts_ms: frame_index as i64 * 40,
-                perceptual_hash: 0,
-                luma_mean: Score::ZERO,
-                flicker_score: Score::ZERO,
-                ghosting_score: Score::ZERO,
-                noise_variance_score: Score::ZERO,
-                scene_score: None,
-                activity: None,
-            };
+            let signal = Signal::plain(frame_index, frame_index as i64 * 40);
             let place = grid.place(&signal);
             let reason = selected.iter().find(|(at, _)| *at == frame_index).map(|(_, why)| *why);
             if shown.wants(place, reason) {

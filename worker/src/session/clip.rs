@@ -123,23 +123,12 @@ impl Elapsed {
 
 #[cfg(test)]
 mod tests {
-    use media::{Extent, Score, Timebase};
+    use media::{Extent, Timebase};
 
     use super::*;
 
     fn signal(frame_index: u64, pts: Timestamp) -> Signal {
-        Signal {
-            frame_index,
-            source_frame_index: None,
-            pts_ms: pts.as_millis(),
-            perceptual_hash: 0,
-            luma_mean: Score::ZERO,
-            flicker_score: Score::ZERO,
-            ghosting_score: Score::ZERO,
-            noise_variance_score: Score::ZERO,
-            scene_score: None,
-            activity: None,
-        }
+        Signal::plain(frame_index, pts.as_millis())
     }
 
     /// First frame, frames and frames shown of each clip of a source with these times.

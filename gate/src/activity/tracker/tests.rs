@@ -7,18 +7,7 @@ use super::*;
 
 fn signal(pts_ms: i64, permille: u32) -> Signal {
     let score = Score::from_millionths(permille * 1000);
-    Signal {
-        frame_index: 0,
-        source_frame_index: None,
-        pts_ms,
-        perceptual_hash: 0,
-        luma_mean: Score::ZERO,
-        flicker_score: Score::ZERO,
-        ghosting_score: Score::ZERO,
-        noise_variance_score: Score::ZERO,
-        scene_score: None,
-        activity: Some(Activity { score, ..Activity::default() }),
-    }
+    Signal { activity: Some(Activity { score, ..Activity::default() }), ..Signal::plain(0, pts_ms) }
 }
 
 fn config() -> GateConfig {
