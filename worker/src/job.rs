@@ -26,7 +26,7 @@ use decode::{
 use gate::{
     AHEAD, ActivityState, Decision, Gate, GateConfig, Measurements, Reason, SignalWindow, ZoneMask,
 };
-use media::{EventType, Extent, Rotation, Score, Signal, Timestamp, Zones};
+use media::{EventType, Extent, Rotation, Signal, Timestamp, Zones};
 
 use crate::{
     Chunk, Chunking, Fault, MeasuredBy, View, ViewOptions, measuring::Measuring, still::Picture,
@@ -113,8 +113,6 @@ pub struct Still {
     pub reason: Reason,
     /// Event type of the frame's marker.
     pub event_type: EventType,
-    /// Confidence of the event type.
-    pub confidence: Score,
     /// Size of the upright picture.
     pub extent: Extent,
     /// The picture.
@@ -141,7 +139,6 @@ impl Still {
             pts_ms: signal.pts_ms,
             reason: decision.reason,
             event_type: decision.event_type,
-            confidence: decision.confidence,
             extent: picture.extent,
             jpeg: picture.jpeg,
         }

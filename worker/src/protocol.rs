@@ -282,7 +282,7 @@ wire_struct!(GateConfig {
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
 wire_struct!(Credentials { user, password });
 wire_struct!(Attempt { what, errno });
-wire_struct!(Still { frame_index, pts_ms, reason, event_type, confidence, extent, jpeg });
+wire_struct!(Still { frame_index, pts_ms, reason, event_type, extent, jpeg });
 wire_struct!(StreamInfo {
     codec,
     container,

@@ -102,14 +102,16 @@ impl JobCheck {
             }
             JobEvent::Done(report) => (true, self.agrees(report), "report"),
             JobEvent::Segment { next } => (true, *next <= COUNT_MAX, "segment"),
-            JobEvent::Chunk(_) | JobEvent::Progress { .. } | JobEvent::Measured(_) => {
-                (true, true, "")
+            JobEvent::Chunk(chunk) => {
+                let is_right = self.chunks.take(chunk, self.frames.signals());
+                (self.chunks.is_asked(), is_right, "chunk")
             }
+            JobEvent::Progress { .. } | JobEvent::Measured(_) => (true, true, ""),
         };
         match (is_asked, is_right) {
             (false, _) => Err(ProtocolError::Unexpected(what)),
             (true, false) => Err(ProtocolError::Invalid(what)),
-            (true, true) => self.chunks.look(event),
+            (true, true) => Ok(()),
         }
     }
 

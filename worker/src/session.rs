@@ -231,7 +231,6 @@ impl Session {
         events: &mut Vec<SessionEvent>,
     ) -> Result<(), Fault> {
         let SessionSpec { stills, crop, view, .. } = self.spec;
-        let reason = decision.reason;
         if stills {
             let still = Still::new(signal, decision, tools.still(frame)?);
             events.push(SessionEvent::Still(still));
@@ -253,7 +252,7 @@ impl Session {
         };
         let novelty = tools.novelty(frame, &self.spec)?;
         let (frame_index, pts) = (signal.frame_index, frame.pts);
-        let selected = SelectedFrame { frame_index, pts, reason, view, novelty };
+        let selected = SelectedFrame { frame_index, pts, view, novelty };
         events.push(SessionEvent::Selected(selected));
         Ok(())
     }

@@ -19,7 +19,6 @@ const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("jobs
 /// Records of ended jobs that a run has; the oldest go first.
 pub(super) const ENDED_MAX: usize = 1000;
 
-const KINDS: [JobKind; 3] = [JobKind::Ingest, JobKind::Analysis, JobKind::Reasoning];
 const STATUSES: [JobStatus; 6] = [
     JobStatus::Queued,
     JobStatus::Running,
@@ -42,7 +41,7 @@ fn view((run, id): Key, value: Value) -> Option<JobView> {
     Some(JobView {
         order: JobOrder {
             id: JobId::from_bytes(id),
-            kind: *KINDS.get(usize::from(kind))?,
+            kind: *JobKind::ALL.get(usize::from(kind))?,
             run: RunId::from_bytes(run),
             request: RequestId::from_bytes(request),
             started_at: WallTime { epoch_ms: started },
@@ -59,7 +58,7 @@ fn view((run, id): Key, value: Value) -> Option<JobView> {
 pub(super) fn put(change: &WriteTransaction, job: &JobView) -> Result<()> {
     let order = &job.order;
     let value = (
-        code(&KINDS, order.kind),
+        code(&JobKind::ALL, order.kind),
         code(&STATUSES, job.status),
         *order.request.as_bytes(),
         order.started_at.epoch_ms,

@@ -28,7 +28,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// Every kind.
+    /// Every kind, by its number on disk.
     pub const ALL: [JobKind; 3] = [JobKind::Ingest, JobKind::Analysis, JobKind::Reasoning];
 
     /// Name on the wire, which is that of its route.

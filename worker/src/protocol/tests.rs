@@ -291,13 +291,12 @@ fn still() -> impl Strategy<Value = Still> {
     let reason = proptest::sample::select(Reason::ALL.to_vec());
     let event_type = "[a-z_]{1,20}".prop_map(|name| EventType::from_name(&name));
     let sizes = (extent(), vec(any::<u8>(), 0..300));
-    (any::<u64>(), any::<i64>(), reason, event_type, score(), sizes).prop_map(
-        |(frame_index, pts_ms, reason, event_type, confidence, (extent, jpeg))| Still {
+    (any::<u64>(), any::<i64>(), reason, event_type, sizes).prop_map(
+        |(frame_index, pts_ms, reason, event_type, (extent, jpeg))| Still {
             frame_index,
             pts_ms,
             reason,
             event_type,
-            confidence,
             extent,
             jpeg,
         },

@@ -2,11 +2,11 @@
 
 use decode::Sampling;
 use gate::{GateConfig, Reason};
-use media::{Codec, ErrorKind, Score, Zones};
+use media::{Codec, ErrorKind, Zones};
 
 use super::*;
 use crate::{
-    Fault, SelectedFrame, SelectedView, SessionEvent, SessionSpec, ViewSpec,
+    Chunk, Fault, SelectedFrame, SelectedView, SessionEvent, SessionSpec, ViewSpec,
     jpeg::shortest,
     protocol::{HEADER_BYTES, Reply, decode_told, encode},
     session::SessionCheck,
@@ -17,18 +17,7 @@ const EXTENT: Extent = Extent { width: 320, height: 180 };
 const FRAMES_MAX: u64 = 100;
 
 fn signals(frames: std::ops::Range<u64>) -> Vec<Signal> {
-    let signal = |frame_index| Signal {
-        frame_index,
-        source_frame_index: None,
-        pts_ms: 40 * frame_index as i64,
-        perceptual_hash: 0,
-        luma_mean: Score::ZERO,
-        flicker_score: Score::ZERO,
-        ghosting_score: Score::ZERO,
-        noise_variance_score: Score::ZERO,
-        scene_score: None,
-        activity: None,
-    };
+    let signal = |frame_index| Signal::plain(frame_index, 40 * frame_index as i64);
     frames.map(signal).collect()
 }
 
@@ -38,7 +27,6 @@ fn still(frame_index: u64) -> Still {
         pts_ms: 0,
         reason: Reason::SceneCut,
         event_type: EventType::SceneCut,
-        confidence: Score::ZERO,
         extent: EXTENT,
         jpeg: shortest(EXTENT),
     }
@@ -113,6 +101,9 @@ fn a_job_says_what_adds_up() {
         damaged_packets: 0,
         first_extent: None,
     };
+    let views = Vec::new();
+    let chunk =
+        Chunk { index: 0, first_frame: 0, frames: 10, start_pts_ms: 0, end_pts_ms: 360, views };
     let spent = |decode_us| JobEvent::Spent(Spent { decode_us, gate_us: 0 });
     let rows = [
         ("the next signals", JobEvent::Signals(signals(10..20)), true),
@@ -127,6 +118,7 @@ fn a_job_says_what_adds_up() {
             JobEvent::Done(FileReport { damaged_packets: u64::MAX, ..report(10) }),
             false,
         ),
+        ("a chunk that nobody asked for", JobEvent::Chunk(chunk), false),
         ("an hour", spent(3_600_000_000), true),
         ("ages", spent(u64::MAX), false),
     ];
@@ -142,8 +134,7 @@ fn a_session_says_what_adds_up() {
     let selected = |frame_index| {
         let pts = media::Timestamp::from_millis(0);
         let view = Some(SelectedView::Own { extent: EXTENT, jpeg: shortest(EXTENT) });
-        let reason = Reason::SceneCut;
-        SessionEvent::Selected(SelectedFrame { frame_index, pts, reason, view, novelty: None })
+        SessionEvent::Selected(SelectedFrame { frame_index, pts, view, novelty: None })
     };
     let closed = |frames| SessionEvent::Closed { frames, decoder: "software:h264".to_owned() };
     let rows = [

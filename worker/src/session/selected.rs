@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use gate::{LUMA_COLUMNS, LUMA_ROWS, Reason};
+use gate::{LUMA_COLUMNS, LUMA_ROWS};
 use media::{Extent, Timestamp};
 
 use crate::{
@@ -20,8 +20,6 @@ pub struct SelectedFrame {
     pub frame_index: u64,
     /// Presentation time, exact.
     pub pts: Timestamp,
-    /// Reason of the gate for selecting the frame.
-    pub reason: Reason,
     /// View of it for a model; there where views were asked for.
     pub view: Option<SelectedView>,
     /// Input of novelty; there where it was asked for.
@@ -100,7 +98,7 @@ impl fmt::Debug for EmbeddingInput {
     }
 }
 
-wire_struct!(SelectedFrame { frame_index, pts, reason, view, novelty });
+wire_struct!(SelectedFrame { frame_index, pts, view, novelty });
 wire_enum!(SelectedView, "view", { 1 => Still, 2 => Own { extent, jpeg } });
 
 /// Its sizes are implied: the number of cells is fixed, and that of samples follows from the side.

@@ -2,51 +2,40 @@
 //! receiver keeps them in memory, sends them on and trusts their numbers.
 
 use super::{Chunk, Chunking, VIEW_BYTES_MAX, ViewOptions};
-use crate::{JobEvent, Resume, jpeg::is_baseline, said::fits, wire::ProtocolError};
+use crate::{Resume, jpeg::is_baseline, said::fits};
 
 /// Check of the next chunk of a job.
 pub(crate) struct ChunkCheck {
     options: Option<ViewOptions>,
-    /// Signals that came, of earlier jobs too.
-    signals: u64,
     next_index: u64,
     next_frame: u64,
 }
 
 impl ChunkCheck {
     pub fn new(options: Option<ViewOptions>) -> ChunkCheck {
-        ChunkCheck { options, signals: 0, next_index: 0, next_frame: 0 }
+        ChunkCheck { options, next_index: 0, next_frame: 0 }
     }
 
     /// The same, of a job that goes on from another.
     pub fn after(self, resume: &Resume) -> ChunkCheck {
-        let signals = resume.next_frame();
-        ChunkCheck { signals, next_index: resume.chunks, next_frame: signals, ..self }
+        ChunkCheck { next_index: resume.chunks, next_frame: resume.next_frame(), ..self }
     }
 
-    /// Looks at the next event of the job.
-    pub fn look(&mut self, event: &JobEvent) -> Result<(), ProtocolError> {
-        match (event, &self.options) {
-            (JobEvent::Signals(signals), _) => self.signals += signals.len() as u64,
-            (JobEvent::Chunk(_), None) => return Err(ProtocolError::Unexpected("chunk")),
-            (JobEvent::Chunk(chunk), Some(options)) => {
-                if !(self.continues(chunk) && keeps_to(chunk, options)) {
-                    return Err(ProtocolError::Invalid("chunk"));
-                }
-                self.next_index += 1;
-                self.next_frame = self.signals;
-            }
-            _ => {}
-        }
-        Ok(())
+    /// Chunks were asked for.
+    pub fn is_asked(&self) -> bool {
+        self.options.is_some()
     }
 
-    /// It follows the chunk before and ends with the latest signal.
-    fn continues(&self, chunk: &Chunk) -> bool {
-        chunk.index == self.next_index
+    /// Takes a chunk; returns true where it follows the one before, ends with the latest of so many `signals` and
+    /// keeps to what was asked for.
+    pub fn take(&mut self, chunk: &Chunk, signals: u64) -> bool {
+        let follows = chunk.index == self.next_index
             && chunk.first_frame == self.next_frame
             && chunk.frames > 0
-            && chunk.first_frame.checked_add(chunk.frames) == Some(self.signals)
+            && chunk.first_frame.checked_add(chunk.frames) == Some(signals);
+        self.next_index += 1;
+        self.next_frame = signals;
+        follows && self.options.is_some_and(|options| keeps_to(chunk, &options))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Worker output, and the part of it that reaches a session's task.
 
 use gate::{GateConfig, Reason};
-use media::{EventType, Extent, RequestId, Score, Timestamp};
+use media::{EventType, Extent, RequestId, Timestamp};
 use timeline::Finding;
 
 use super::*;
@@ -11,19 +11,7 @@ use crate::{
 };
 
 fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
-    let score = Score::ZERO;
-    Signal {
-        frame_index,
-        source_frame_index: None,
-        pts_ms: frame_index as i64 * 40,
-        perceptual_hash,
-        luma_mean: score,
-        flicker_score: score,
-        ghosting_score: score,
-        noise_variance_score: score,
-        scene_score: None,
-        activity: None,
-    }
+    Signal { perceptual_hash, ..Signal::plain(frame_index, frame_index as i64 * 40) }
 }
 
 /// Sends worker output about a selected frame with this hash.
@@ -34,19 +22,17 @@ fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
 /// The same, of a frame whose still has so many bytes.
 fn say_weighing(inbox: &Inbox, frame_index: u64, hash: u64, bytes: usize) {
     let pts_ms = frame_index as i64 * 40;
-    let (reason, extent) = (Reason::SceneCut, Extent { width: 2, height: 2 });
     inbox.take(SessionEvent::Still(Still {
         frame_index,
         pts_ms,
-        reason,
+        reason: Reason::SceneCut,
         event_type: EventType::SceneCut,
-        confidence: Score::ONE,
-        extent,
+        extent: Extent { width: 2, height: 2 },
         jpeg: vec![frame_index as u8; bytes],
     }));
     let pts = Timestamp::from_millis(pts_ms);
     let view = Some(SelectedView::Still);
-    let selected = SelectedFrame { frame_index, pts, reason, view, novelty: None };
+    let selected = SelectedFrame { frame_index, pts, view, novelty: None };
     inbox.take(SessionEvent::Selected(selected));
     inbox.take(SessionEvent::Signals(vec![signal(frame_index, hash)]));
 }

@@ -70,11 +70,13 @@ fn a_job_goes_on_where_another_ended() {
         let mut gate = Gate::new(begin.gate);
         let decided = said.signals.iter().filter_map(|signal| {
             let decision = gate.offer(signal);
-            let at = (signal.frame_index, decision.reason, decision.confidence);
+            let at = (signal.frame_index, decision.reason, decision.event_type);
             decision.selected.then_some(at)
         });
-        let kept =
-            said.stills.iter().map(|still| (still.frame_index, still.reason, still.confidence));
+        let kept = said
+            .stills
+            .iter()
+            .map(|still| (still.frame_index, still.reason, still.event_type.clone()));
         assert_eq!(kept.collect::<Vec<_>>(), decided.collect::<Vec<_>>(), "{seam}");
         let numbers: Vec<_> = said.chunks.iter().map(|(_, chunk)| chunk.index).collect();
         assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "{seam}");

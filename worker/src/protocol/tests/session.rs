@@ -3,8 +3,7 @@
 use proptest::{collection::vec, option, prelude::*};
 
 use super::{
-    Reason, SessionEvent, chunk, codec, crop, extent, fault, gate_config, signal, still, timestamp,
-    zones,
+    SessionEvent, chunk, codec, crop, extent, fault, gate_config, signal, still, timestamp, zones,
 };
 use crate::{
     ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionSpec,
@@ -60,15 +59,8 @@ fn selected() -> impl Strategy<Value = SelectedFrame> {
     let own = (extent(), vec(any::<u8>(), 0..99))
         .prop_map(|(extent, jpeg)| SelectedView::Own { extent, jpeg });
     let view = option::of(prop_oneof![Just(SelectedView::Still), own]);
-    let reason = proptest::sample::select(Reason::ALL.to_vec());
-    (any::<u64>(), timestamp(), reason, view, option::of(novelty())).prop_map(
-        |(frame_index, pts, reason, view, novelty)| SelectedFrame {
-            frame_index,
-            pts,
-            reason,
-            view,
-            novelty,
-        },
+    (any::<u64>(), timestamp(), view, option::of(novelty())).prop_map(
+        |(frame_index, pts, view, novelty)| SelectedFrame { frame_index, pts, view, novelty },
     )
 }
 
