@@ -25,7 +25,7 @@ const LIBRARIES: [&str; 10] = [
 ];
 
 /// Further folders of drivers, and files of the system that they read.
-const OF_DRIVERS: [&str; 9] = [
+const OF_DRIVERS: [&str; 11] = [
     "/usr/local",
     "/run/opengl-driver",
     "/usr/share/libdrm",
@@ -33,6 +33,9 @@ const OF_DRIVERS: [&str; 9] = [
     // Which Vulkan drivers there are.
     "/usr/share/vulkan",
     "/etc/vulkan",
+    // Which of EGL, by which NVIDIA's Vulkan starts where there is no screen.
+    "/usr/share/glvnd",
+    "/etc/glvnd",
     "/usr/share/nvidia",
     "/proc",
     "/sys",

@@ -81,6 +81,11 @@ const ALLOWED_WHERE: &[(i64, Must)] = &[
     (libc::SYS_prctl, (0, WORD, libc::PR_SET_NAME as u64)),
 ];
 
+/// As many bytes as a count of eventfd(2), by which a driver wakes its own threads: refused, each picture of
+/// NVDEC waits some 5 ms for a timer. What is open to be written beside it is the device, and sockets that
+/// take `sendto` anyway.
+const EVENT: Must = (2, u64::MAX, 8);
+
 /// Commands of `fcntl` that have the kernel send signals to another process of the same user, which is
 /// the server's too: `F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` (fcntl(2)). landlock keeps signals in from
 /// Linux 6.12 on only.
@@ -98,6 +103,7 @@ pub(super) fn of_worker(confinement: &Confinement) -> io::Result<Filter> {
         filter.allow_owning_nothing(libc::SYS_ioctl, OWNING_IOCTL)?;
         filter.allow_fcntl()?;
         filter.allow_of_itself(device::ALLOWED_OF_ITSELF)?;
+        filter.allow_where(libc::SYS_write, &[EVENT])?;
     }
     if !confinement.program.is_empty() {
         // Over one socket a decoder, whose number is any beside a driver's own. Without an address
@@ -282,6 +288,18 @@ pub(super) mod tests {
             } else {
                 assert_eq!((sent, ended), (Err(Errno::PERM), Err(Errno::PERM)), "{case}");
             }
+        }
+    }
+
+    #[test]
+    fn a_driver_wakes_its_threads_by_counts_alone() {
+        for (has_driver, outcome) in [(true, Ok(8)), (false, Err(Errno::PERM))] {
+            let (ours, _theirs) = UnixStream::pair().expect("a pair");
+            let filter = of_worker(&confinement(has_driver, false)).expect("builds");
+            let write = |bytes: &[u8]| rustix::io::write(&ours, bytes);
+            let written = under(filter, || (write(&[1; 8]), write(&[1; 7]), write(&[1; 9])));
+            let refused = Err(Errno::PERM);
+            assert_eq!(written, (outcome, refused, refused), "driver {has_driver}");
         }
     }
 
