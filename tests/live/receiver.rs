@@ -108,7 +108,7 @@ fn until_there_is_a_receiver_again_the_server_is_not_ready_and_refuses_offers() 
     assert_eq!(refused.status(), 503);
     assert!(again(&refused) > 0);
     let said = refused.text().expect("words");
-    assert!(said.contains("receiver"), "{said}");
+    assert!(said.contains("WebRTC endpoint"), "{said}");
 
     let unready = here.ready();
     assert_eq!(unready.status(), 503);
