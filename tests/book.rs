@@ -32,7 +32,7 @@ const MARKS: [&str; 6] =
 /// Ports of the pages, each replaced by a free one. On the last two a model answers.
 const PORTS: [&str; 6] = ["8080", "8443", "8189", "9000", "8000", "11434"];
 
-/// What precedes the commands of a page. The key is the one that the page would have the reader make.
+/// Set-up before the commands of a page. The key is the one that the page would have the reader make.
 const PROLOGUE: &str = r#"
 stop() { if [ -n "${server-}" ]; then kill "$server" && wait "$server" || :; server=; fi; }
 listening() {

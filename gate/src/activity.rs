@@ -10,16 +10,13 @@ mod tracker;
 mod zones;
 
 use change::{Luma, Pictures};
-use media::{Activity, CellBox};
+use media::{Activity, Cells};
 
-use crate::{cells::LUMA_ROWS, window::Neighbours};
+use crate::window::Neighbours;
 
 pub use tracker::{ActivityState, Change};
 pub(crate) use tracker::{Outcome, Tracker};
-pub use zones::{ZoneMask, cells_of};
-
-/// Cells as bits, a word a row.
-type Cells = [u64; LUMA_ROWS];
+pub use zones::ZoneMask;
 
 /// Age of the oldest picture that is compared, in milliseconds of media time: a fifth of a second and what rounding
 /// of times adds.
@@ -53,21 +50,6 @@ pub(crate) fn activity(frames: &Neighbours<'_>, zones: &ZoneMask) -> Activity {
         Pictures { old: Luma::median(old), settled: None, new: Luma::median(new) }
     };
     change::changed_cells(&pictures).map_or_else(Activity::default, |cells| zones.activity(&cells))
-}
-
-/// Box around the cells of a mask.
-fn region(mask: &Cells) -> CellBox {
-    let all = mask.iter().fold(0, |all, row| all | row);
-    let rows = || mask.iter().enumerate().filter(|(_, row)| **row != 0).map(|(y, _)| y as u8);
-    match (rows().next(), rows().next_back()) {
-        (Some(top), Some(last)) => CellBox {
-            left: all.trailing_zeros() as u8,
-            top,
-            right: CellBox::COLUMNS - all.leading_zeros() as u8,
-            bottom: last + 1,
-        },
-        _ => CellBox::default(),
-    }
 }
 
 fn population(cells: &Cells) -> u32 {

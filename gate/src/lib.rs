@@ -28,7 +28,7 @@ mod simd;
 mod thumb;
 mod window;
 
-pub use activity::{ActivityState, Change, ZoneMask, cells_of};
+pub use activity::{ActivityState, Change, ZoneMask};
 pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span};
 pub use cpu::{CpuMeasurer, ReferenceMeasurer};
 pub use decision::{Decision, Gate, Reason};

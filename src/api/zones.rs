@@ -97,7 +97,7 @@ fn zone(fields: &mut Fields<'_>) -> Option<Zone> {
     let polygon = fields.required("polygon", polygon);
     fields.refuse_unknown();
     let zone = Zone { name: name?.as_str().to_owned(), polygon: polygon? };
-    if gate::cells_of(&zone) == 0 {
+    if zone.cells().iter().all(|row| *row == 0) {
         fields.refuse("polygon", "holds the middle of no cell of the picture: it is too small");
     }
     Some(zone)

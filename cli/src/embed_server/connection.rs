@@ -1,7 +1,7 @@
 //! One client of the embedding server: its pictures are decoded and embedded side by side, and
 //! answered in the order in which they came.
 //!
-//! What it may have in flight is bounded in number and, with all other clients, in bytes; past that it
+//! Requests in flight are bounded in number and, with all other clients, in bytes; past that it
 //! is not read from. A picture that cannot be read is refused, bytes that are no request end it.
 
 use std::{

@@ -4,7 +4,9 @@
 //! counts whatever their size and pace, and over the cells around, so that leaves raise it where they are.
 //! Thresholds were found on four real clips and 70 rendered ones with 241 labelled starts, by `make bench-activity`.
 
-use super::{Cells, population};
+use media::Cells;
+
+use super::population;
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
     thumb::{BLOCK, BLOCKS, CELLS, LEVEL, Thumb},

@@ -1,9 +1,9 @@
 //! Zones as sets of cells.
 
-use media::{Activity, Score, Zone, Zones};
+use media::{Activity, CellBox, Cells, Score, Zone, Zones};
 
-use super::{Cells, population, region};
-use crate::cells::{LUMA_COLUMNS, LUMA_ROWS};
+use super::population;
+use crate::cells::LUMA_ROWS;
 
 /// Cells of each zone, and those that count: a cell belongs to a zone when its middle lies inside.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Default for ZoneMask {
 impl ZoneMask {
     /// The cells of `zones`, of which the first [`Zone::MAX`] count.
     pub fn new(zones: &Zones) -> ZoneMask {
-        let masks: Vec<Cells> = zones.zones.iter().take(Zone::MAX).map(cells).collect();
+        let masks: Vec<Cells> = zones.zones.iter().take(Zone::MAX).map(Zone::cells).collect();
         let counted = match zones.only {
             true => masks.iter().fold([0; LUMA_ROWS], |all, zone| both(&all, zone, |a, b| a | b)),
             false => [u64::MAX; LUMA_ROWS],
@@ -33,60 +33,38 @@ impl ZoneMask {
     /// Activity of a picture whose `changed` cells these are.
     pub(super) fn activity(&self, changed: &Cells) -> Activity {
         let counted = both(changed, &self.counted, |a, b| a & b);
-        let touched = |zone: &Cells| zone.iter().zip(&counted).any(|(a, b)| a & b != 0);
-        let zones = self.zones.iter().enumerate();
         Activity {
             score: Score::from_ratio(population(&counted).into(), self.count.into()),
-            region: region(&counted),
-            zones: zones.fold(0, |bits, (at, zone)| bits | u16::from(touched(zone)) << at),
+            region: CellBox::around(&counted),
+            zones: self.touched(&counted),
         }
     }
-}
 
-/// Number of the cells of a zone.
-pub fn cells_of(zone: &Zone) -> u32 {
-    population(&cells(zone))
+    /// Cells that count.
+    pub fn counted(&self) -> &Cells {
+        &self.counted
+    }
+
+    /// Cells of each zone, in the order of the bits.
+    pub fn zones(&self) -> &[Cells] {
+        &self.zones
+    }
+
+    /// Zones that have any of these cells: bit `i` stands for the `i`th.
+    pub fn touched(&self, cells: &Cells) -> u16 {
+        let has_any = |zone: &Cells| zone.iter().zip(cells).any(|(a, b)| a & b != 0);
+        let zones = self.zones.iter().enumerate();
+        zones.fold(0, |bits, (at, zone)| bits | u16::from(has_any(zone)) << at)
+    }
 }
 
 fn both(a: &Cells, b: &Cells, join: impl Fn(u64, u64) -> u64) -> Cells {
     std::array::from_fn(|row| join(a[row], b[row]))
 }
 
-/// The cells whose middle lies inside, by the even-odd rule.
-fn cells(zone: &Zone) -> Cells {
-    std::array::from_fn(|row| {
-        let y = middle(row, LUMA_ROWS);
-        (0..LUMA_COLUMNS).fold(0, |bits, column| {
-            bits | u64::from(is_inside(zone, middle(column, LUMA_COLUMNS), y)) << column
-        })
-    })
-}
-
-/// Middle of the `at`th of so many cells, in half millionths of the side.
-fn middle(at: usize, cells: usize) -> i64 {
-    i64::from(Score::SCALE) * (2 * at as i64 + 1) / cells as i64
-}
-
-/// Counts the sides that a line from the point to the right crosses.
-fn is_inside(zone: &Zone, x: i64, y: i64) -> bool {
-    let corner = |at: usize| {
-        let (x, y) = zone.polygon[at % zone.polygon.len()];
-        (2 * i64::from(x.millionths()), 2 * i64::from(y.millionths()))
-    };
-    let crossed = (0..zone.polygon.len()).filter(|&at| {
-        let ((ax, ay), (bx, by)) = (corner(at), corner(at + 1));
-        let ((top_x, top_y), (low_x, low_y)) =
-            if ay <= by { ((ax, ay), (bx, by)) } else { ((bx, by), (ax, ay)) };
-        // The side lies right of the point at the point's height.
-        (top_y..low_y).contains(&y) && (x - top_x) * (low_y - top_y) < (low_x - top_x) * (y - top_y)
-    });
-    crossed.count() % 2 == 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use media::CellBox;
 
     fn zone(corners: &[(u32, u32)]) -> Zone {
         let score = |percent: u32| Score::from_millionths(percent * 10_000);
@@ -107,7 +85,7 @@ mod tests {
             ("between the middles", zone(&[(1, 1), (1, 1), (1, 2)]), 0),
         ];
         for (name, zone, expected) in rows {
-            let count = population(&cells(&zone));
+            let count = population(&zone.cells());
             // Cells on a diagonal are in or out by their middle.
             assert!(count.abs_diff(expected) <= 32, "{name}: {count}");
         }

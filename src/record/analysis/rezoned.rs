@@ -5,37 +5,20 @@
 //! counts as touched where it has any of them; where zones alone count, what changed is taken to lie evenly among them.
 //! Judged by its own zones a recording stays as it is.
 
+use gate::ZoneMask;
 use media::{Activity, CellBox, Cells, Score, Signal, Zones};
 
 /// Zones in place of those of a recording.
 #[derive(Clone, Debug)]
 pub struct Rezoned {
-    recorded: Masks,
-    wanted: Masks,
-}
-
-/// Zones as cells, and the cells that count.
-#[derive(Clone, Debug)]
-struct Masks {
-    zones: Vec<Cells>,
-    counted: Cells,
-}
-
-impl Masks {
-    fn of(zones: &Zones) -> Masks {
-        let masks: Vec<Cells> = zones.zones.iter().map(|zone| zone.cells()).collect();
-        let counted = match zones.only {
-            true => masks.iter().fold(NONE, |all, zone| join(&all, zone, |a, b| a | b)),
-            false => NONE.map(|row| !row),
-        };
-        Masks { zones: masks, counted }
-    }
+    recorded: ZoneMask,
+    wanted: ZoneMask,
 }
 
 impl Rezoned {
     /// The zones `wanted` in place of `recorded`, of which the corners are known.
     pub fn new(recorded: &Zones, wanted: &Zones) -> Rezoned {
-        Rezoned { recorded: Masks::of(recorded), wanted: Masks::of(wanted) }
+        Rezoned { recorded: ZoneMask::new(recorded), wanted: ZoneMask::new(wanted) }
     }
 
     /// The signal as these zones have it.
@@ -49,35 +32,31 @@ impl Rezoned {
         if possible == 0 {
             return recorded;
         }
-        let counts = join(&may_have, &self.wanted.counted, |a, b| a & b);
+        let counts = join(&may_have, self.wanted.counted(), |a, b| a & b);
         let scale = u64::from(Score::SCALE);
-        let share = u64::from(recorded.score.millionths()) * count(&self.recorded.counted);
+        let share = u64::from(recorded.score.millionths()) * count(self.recorded.counted());
         let changed = (share + scale / 2) / scale;
-        let touched = |zone: &Cells| zone.iter().zip(&counts).any(|(a, b)| a & b != 0);
-        let zones = self.wanted.zones.iter().enumerate();
         Activity {
             score: Score::from_ratio(
                 changed * count(&counts),
-                possible * count(&self.wanted.counted),
+                possible * count(self.wanted.counted()),
             ),
             region: match counts == may_have {
                 true => recorded.region,
                 false => CellBox::around(&counts),
             },
-            zones: zones.fold(0, |bits, (at, zone)| bits | u16::from(touched(zone)) << at),
+            zones: self.wanted.touched(&counts),
         }
     }
 
     /// Cells of which every one that changed is.
     fn may_have_changed(&self, recorded: Activity) -> Cells {
-        let boxed = join(&recorded.region.cells(), &self.recorded.counted, |a, b| a & b);
-        let untouched = self.recorded.zones.iter().enumerate();
+        let boxed = join(&recorded.region.cells(), self.recorded.counted(), |a, b| a & b);
+        let untouched = self.recorded.zones().iter().enumerate();
         let untouched = untouched.filter(|(at, _)| recorded.zones >> at & 1 == 0);
         untouched.fold(boxed, |cells, (_, zone)| join(&cells, zone, |a, b| a & !b))
     }
 }
-
-const NONE: Cells = [0; CellBox::ROWS as usize];
 
 fn join(a: &Cells, b: &Cells, join: impl Fn(u64, u64) -> u64) -> Cells {
     std::array::from_fn(|row| join(a[row], b[row]))
@@ -174,16 +153,6 @@ mod tests {
             let rezoned = Rezoned::new(&recorded, &wanted);
             let found = rezoned.activity(Activity { zones: touched, ..was });
             assert_eq!(found, Activity { zones: expected, ..is }, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_zone_has_the_cells_that_the_gate_gives_it() {
-        let triangle = [(10, 5), (83, 40), (20, 97)];
-        let score = |percent: u32| Score::from_millionths(percent * 10_000);
-        let polygon = triangle.into_iter().map(|(x, y)| (score(x), score(y))).collect();
-        for zone in [stripe(0, 50), stripe(31, 77), Zone { name: String::new(), polygon }] {
-            assert_eq!(count(&zone.cells()), u64::from(gate::cells_of(&zone)), "{zone:?}");
         }
     }
 }

@@ -81,8 +81,8 @@ const ALLOWED_WHERE: &[(i64, Must)] = &[
     (libc::SYS_prctl, (0, WORD, libc::PR_SET_NAME as u64)),
 ];
 
-/// As many bytes as a count of eventfd(2), by which a driver wakes its own threads: refused, each picture of
-/// NVDEC waits some 5 ms for a timer. What is open to be written beside it is the device, and sockets that
+/// As many bytes as a count of eventfd(2), by which a driver wakes its own threads; where they were refused,
+/// NVDEC took some 5 ms a picture. What is open to be written beside it is the device, and sockets that
 /// take `sendto` anyway.
 const EVENT: Must = (2, u64::MAX, 8);
 

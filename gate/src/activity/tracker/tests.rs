@@ -90,7 +90,7 @@ fn levels_rise_by_halves() {
 }
 
 proptest! {
-    /// What a tracker that starts anywhere is sure of is so, and it is unsure of all else.
+    /// A tracker that starts anywhere is right where it is sure, and unsure of all else.
     #[test]
     fn a_tracker_that_starts_anywhere_foresees_every_change(
         frames in prop::collection::vec((10i64..300, prop_oneof![0u32..6, 0u32..30, 0u32..200], prop::bool::weighted(0.05)), 1..120),
