@@ -24,13 +24,13 @@ const GROWN: i32 = NINE * 4 * LEVEL as i32;
 const SEED_NOISE: i32 = 5;
 const GROWN_NOISE: i32 = 3;
 /// Part of the noise around a cell, beyond the picture's, that both are higher there.
-const PART_AROUND: i32 = 2;
+const PART_AROUND: i16 = 2;
 /// Most of the change of nine cells that is taken for noise.
 const NOISE_MAX: i16 = NINE as i16 * 40 * LEVEL as i16;
 /// Cells that are taken together.
 const NINE: i32 = 9;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
-const CHANGE_MAX: i32 = 3600;
+const CHANGE_MAX: i16 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
 const WHITE: u16 = 255 * LEVEL as u16;
 
@@ -85,25 +85,27 @@ pub(super) struct Pictures {
 pub(super) fn changed_cells(pictures: &Pictures) -> Option<Cells> {
     let Pictures { old, settled, new } = pictures;
     let changes = Changes::between(old, new);
-    let change: Rows = std::array::from_fn(|y| changes.row(y));
+    let before: Rows = std::array::from_fn(|y| changes.before(y));
+    let change: Rows = std::array::from_fn(|y| beyond(row(&new.cells, y), &before[y]));
     let sums = sums_of_nine_cells(&unlike_around(&change));
     let noise_of: Rows = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
-    let noise =
-        noise_of.as_flattened().iter().map(|&sum| i32::from(sum)).sum::<i32>() / CELLS as i32;
+    let noise = mean(&noise_of);
     let (seed, grown) = (SEED + SEED_NOISE * noise, GROWN + GROWN_NOISE * noise);
-    if !sums.as_flattened().iter().any(|&sum| i32::from(sum.abs()) > seed) {
+    let strongest = sums.as_flattened().iter().fold(0, |most: i16, sum| most.max(sum.abs()));
+    if i32::from(strongest) <= seed {
         return Some([0; LUMA_ROWS]);
     }
     let least = (seed / NINE) as i16;
     if population(&change.map(|row| bits(row.map(|change| change.abs() > least)))) > MOST {
         return None;
     }
-    let around = means_around(&noise_of);
+    let more = means_around(&noise_of)
+        .map(|row| row.map(|around| (around - noise as i16).max(0) / PART_AROUND));
     let [mut seeds, mut cells] = [seed, grown].map(|least| -> Cells {
-        std::array::from_fn(|y| {
-            let more = around[y].map(|around| (i32::from(around) - noise).max(0) / PART_AROUND);
-            bits(std::array::from_fn(|x| i32::from(sums[y][x].abs()) > least + more[x]))
-        })
+        // No sum is larger.
+        let least = least.min(i16::MAX.into()) as i16;
+        let counts = |y: usize, x: usize| sums[y][x].abs() > least.saturating_add(more[y][x]);
+        std::array::from_fn(|y| bits(std::array::from_fn(|x| counts(y, x))))
     });
     let half = (grown / NINE / 2) as i16;
     keep(&mut cells, |y| is_both_ways(&sums[y], &change[y], half));
@@ -111,7 +113,6 @@ pub(super) fn changed_cells(pictures: &Pictures) -> Option<Cells> {
         let part = Changes::between(old, settled);
         keep(&mut cells, |y| is_both_ways(&change[y], &part.row(y), half));
     }
-    let before = std::array::from_fn(|y| changes.before(y));
     if all_move(&before, &change, least) {
         keep(&mut cells, |y| is_beyond_neighbours(&before, row(&new.cells, y), y, least));
     }
@@ -152,9 +153,13 @@ impl Changes<'_> {
     }
 
     fn row(self, y: usize) -> Row {
-        let (before, new) = (self.before(y), row(self.new, y));
-        std::array::from_fn(|x| new[x] as i16 - before[x])
+        beyond(row(self.new, y), &self.before(y))
     }
+}
+
+/// Change of a row beyond the light that all share.
+fn beyond(new: &[u16; LUMA_COLUMNS], before: &Row) -> Row {
+    std::array::from_fn(|x| new[x] as i16 - before[x])
 }
 
 /// A row of cells as bits.
@@ -181,10 +186,18 @@ fn is_both_ways(change: &Row, part: &Row, least: i16) -> [bool; LUMA_COLUMNS] {
 /// Changes beyond that of the cells around, which is light.
 fn unlike_around(change: &Rows) -> Rows {
     let light = means_around(change);
-    let beyond = |change: i16, light: i16| {
-        (i32::from(change) - i32::from(light)).clamp(-CHANGE_MAX, CHANGE_MAX)
-    };
-    std::array::from_fn(|y| std::array::from_fn(|x| beyond(change[y][x], light[y][x]) as i16))
+    let unlike = |y: usize, x: usize| (change[y][x] - light[y][x]).clamp(-CHANGE_MAX, CHANGE_MAX);
+    std::array::from_fn(|y| std::array::from_fn(|x| unlike(y, x)))
+}
+
+/// Mean of all cells.
+fn mean(values: &Rows) -> i32 {
+    // Of each column: so many rows do not fit into sixteen bits.
+    let mut sums = [0i32; LUMA_COLUMNS];
+    for row in values {
+        sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += i32::from(value));
+    }
+    sums.iter().sum::<i32>() / CELLS as i32
 }
 
 /// Means over the cells around each cell and itself; the picture's edge goes on outside.
