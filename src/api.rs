@@ -15,6 +15,7 @@ mod events;
 mod extract;
 mod feedback;
 mod files;
+mod fleet;
 mod health;
 mod idempotency;
 mod infer;
@@ -109,6 +110,8 @@ fn protected() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::list))
         .routes(routes!(files::fetch, files::delete))
         .routes(routes!(search::search))
+        .routes(routes!(fleet::list))
+        .routes(routes!(fleet::search))
         .routes(routes!(stream::of_run))
         .routes(routes!(stream::of_all))
         .routes(routes!(feedback::submit))

@@ -24,7 +24,7 @@ use crate::{
         stats::Stats,
     },
     config::Config,
-    deliver::{mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
+    deliver::{export::Export, mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
     record::{
         backend::{Workers, WorkersError},
         eyes::{Eyes, EyesError},
@@ -195,10 +195,16 @@ pub fn open(
     let database = config.database.as_ref().map(Database::new);
     let mirror = database.clone().map(|database| {
         let timeline = registry.timeline().clone();
-        Mirror::new(database, timeline, ledger.clone(), Arc::clone(&metrics))
+        Mirror::new(config.mirror, database, timeline, ledger.clone(), Arc::clone(&metrics))
     });
     let mirror = mirror.transpose()?;
-    let readers = readers(&webhooks, mirror.as_ref());
+    let export = config.export.clone().map(|settings| {
+        let (timeline, counted) = (registry.timeline().clone(), Arc::clone(&metrics));
+        let scratch = config.data_dir.join("export");
+        Export::open(settings, timeline, ledger.clone(), counted, config.api.gate, scratch)
+    });
+    let export = export.transpose()?;
+    let readers = readers(&webhooks, mirror.as_ref(), export.as_ref());
     let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
     let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);
     retention.count_stored()?;
@@ -261,6 +267,7 @@ pub fn open(
         egress,
         webhooks,
         mirror,
+        export,
         roots,
         idempotency,
         uploads: Arc::new(uploads),
@@ -292,11 +299,18 @@ pub fn open(
 }
 
 /// Readers that must be given an event before retention may remove it.
-fn readers(webhooks: &Arc<Webhooks>, mirror: Option<&Arc<Mirror>>) -> Vec<Behind> {
+fn readers(
+    webhooks: &Arc<Webhooks>,
+    mirror: Option<&Arc<Mirror>>,
+    export: Option<&Arc<Export>>,
+) -> Vec<Behind> {
     let webhooks = Arc::clone(webhooks);
     let mut readers: Vec<Behind> = vec![Box::new(move || Ok(webhooks.behind()))];
     if let Some(mirror) = mirror.map(Arc::clone) {
         readers.push(Box::new(move || mirror.behind()));
+    }
+    if let Some(export) = export.map(Arc::clone) {
+        readers.push(Box::new(move || export.behind()));
     }
     readers
 }

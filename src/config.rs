@@ -32,7 +32,7 @@ use transport::egress::EgressConfig;
 use crate::{
     api::{KEEPALIVE_FRAMES_MAX, Origins, Settings},
     base::{database, json::Problem, keys::KeyRing, labels::FILE_BYTES_MAX, quota::QuotaLimits},
-    deliver::sse::StreamLimits,
+    deliver::{export, mirror, sse::StreamLimits},
     runs::retention::Ages,
     server::Serving,
 };
@@ -68,6 +68,10 @@ pub struct Config {
     pub retention: Ages,
     /// The database; `None` turns feedback and mirror off.
     pub database: Option<database::Settings>,
+    /// Events that the mirror copies.
+    pub mirror: mirror::Scope,
+    /// Place of the export; `None` turns it off.
+    pub export: Option<export::Settings>,
     /// Open event streams.
     pub streams: StreamLimits,
     /// Memory of the search index, bytes.
@@ -154,6 +158,8 @@ impl Config {
         };
         let webhooks = delivery::webhooks(&mut vars);
         let database = delivery::database(&mut vars);
+        let mirror = delivery::mirror(&mut vars);
+        let export = delivery::export(&mut vars);
         let upload_bytes_max =
             vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40));
         let streams = StreamLimits {
@@ -214,6 +220,8 @@ impl Config {
             ingest_stills,
             retention,
             database,
+            mirror,
+            export,
             streams,
             search_memory,
             connections_max,

@@ -1,5 +1,6 @@
 //! Delivery of events to others once they are in the log.
 
+pub mod export;
 pub mod mirror;
 pub mod node;
 pub mod outbox;

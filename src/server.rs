@@ -133,6 +133,9 @@ impl Server {
 fn tell(app: &Arc<App>, stop: &CancellationToken) {
     app.webhooks.start(stop.clone());
     app.inference.start(stop.clone());
+    if let Some(export) = app.export.clone() {
+        tokio::spawn(export.run(stop.clone()));
+    }
     if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });

@@ -36,10 +36,22 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kernels", &["media", "gate"]),
     ("shaders", &["media", "gate"]),
     ("worker", &["media", "decode", "gate", "kernels", "shaders"]),
-    ("sightline-cli", &["media", "decode", "gate", "timeline", "worker", "embed"]),
+    ("tables", &["media", "gate"]),
+    ("sightline-cli", &["media", "decode", "gate", "timeline", "worker", "embed", "tables"]),
     (
         "sightline",
-        &["media", "decode", "gate", "timeline", "transport", "worker", "search", "infer", "embed"],
+        &[
+            "media",
+            "decode",
+            "gate",
+            "timeline",
+            "transport",
+            "worker",
+            "search",
+            "infer",
+            "embed",
+            "tables",
+        ],
     ),
 ];
 

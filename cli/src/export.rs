@@ -4,13 +4,13 @@
 //! whole; until then those that were there stay.
 
 mod records;
-mod table;
 
 use std::path::{Path, PathBuf};
 
 use reqwest::blocking::Response;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tables::{EPISODES, EVENTS, FRAMES, FrameRow, MARKERS, Schema, Table, TableError, Whole};
 use worker::CancelToken;
 
 use crate::{
@@ -22,8 +22,7 @@ use crate::{
     output::{self, StdoutWriter, grouped},
     wire::MarkerRecord,
 };
-use records::{EPISODES, EVENTS, EventRow, FRAMES, FrameRow, MARKERS, marker_cells, push_episode};
-use table::Folder;
+use records::{EventRow, marker_cells, push_episode};
 
 /// Told at the end of the long help.
 const FILES_HELP: &str = "\
@@ -60,11 +59,11 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     export.frames(&mut folder, streams)?;
     export.episodes(&mut folder)?;
     export.markers(&mut folder)?;
-    let files = folder.keep()?;
     let mut table = output::TextTable::new(&["FILE", ">ROWS", ">BYTES"]);
-    for file in files {
+    for file in &folder.whole {
         table.push([file.path.display().to_string(), grouped(file.rows), grouped(file.bytes)]);
     }
+    folder.keep()?;
     let mut out = StdoutWriter::stdout();
     out.table(&table)?;
     out.finish()
@@ -85,7 +84,7 @@ pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
     let mut markers = folder.table(&MARKERS, &run)?;
     found.decided.markers.iter().try_for_each(|marker| markers.push(&marker_cells(marker)))?;
     folder.add(markers)?;
-    folder.keep().map(drop)
+    folder.keep()
 }
 
 /// The run to export and whom to ask for it.
@@ -123,7 +122,7 @@ impl Export<'_> {
             {
                 streams.push(stream.to_owned());
             }
-            event.push(&mut table, self.run)
+            Ok(event.push(&mut table, self.run)?)
         })?;
         folder.add(table)?;
         Ok(streams)
@@ -141,7 +140,7 @@ impl Export<'_> {
             let answer = self.ask("/signals", &query)?;
             self.each(answer, "signals", |head, frame: FrameRow<'_>| {
                 let stream = head.get("stream_id").and_then(Value::as_str).unwrap_or_default();
-                frame.push(&mut table, self.run, stream)
+                Ok(frame.push(&mut table, self.run, stream)?)
             })?;
         }
         folder.add(table)
@@ -157,7 +156,46 @@ impl Export<'_> {
     fn markers(&self, folder: &mut Folder) -> Result<(), CliError> {
         let mut table = folder.table(&MARKERS, self.run)?;
         let answer = self.ask("/markers", &[])?;
-        self.each(answer, "markers", |_, marker: MarkerRecord| table.push(&marker_cells(&marker)))?;
+        self.each(answer, "markers", |_, marker: MarkerRecord| {
+            Ok(table.push(&marker_cells(&marker))?)
+        })?;
         folder.add(table)
+    }
+}
+
+/// Folder that the files go to, and the files that are whole.
+struct Folder {
+    dir: PathBuf,
+    whole: Vec<Whole>,
+}
+
+impl Folder {
+    /// Makes the directory where there is none.
+    fn open(dir: &Path) -> Result<Folder, CliError> {
+        std::fs::create_dir_all(dir)
+            .map_err(|source| CliError::Write { path: dir.to_owned(), source })?;
+        Ok(Folder { dir: dir.to_owned(), whole: Vec::new() })
+    }
+
+    /// Begins a file about `run`.
+    fn table(&self, schema: &Schema, run: &str) -> Result<Table, CliError> {
+        Ok(Table::create(&self.dir, schema, ("run_id", run))?)
+    }
+
+    /// Takes a file that has all its rows.
+    fn add(&mut self, table: Table) -> Result<(), CliError> {
+        self.whole.push(table.finish()?);
+        Ok(())
+    }
+
+    /// Gives every file its name.
+    fn keep(self) -> Result<(), CliError> {
+        Ok(self.whole.into_iter().try_for_each(Whole::keep)?)
+    }
+}
+
+impl From<TableError> for CliError {
+    fn from(TableError { path, source }: TableError) -> CliError {
+        CliError::Write { path, source }
     }
 }

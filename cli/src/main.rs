@@ -19,6 +19,7 @@ mod error;
 mod events;
 mod export;
 mod files;
+mod fleet;
 mod health;
 mod interactions;
 mod interrupt;
@@ -73,6 +74,8 @@ enum Command {
     Interactions(interactions::InteractionsArgs),
     /// Find descriptions that have a text in them
     Search(search::SearchArgs),
+    /// Read the runs of every server that mirrors its events to one database
+    Fleet(fleet::FleetArgs),
     /// Show the episodes of a run in which something moves
     Activity(activity::ActivityArgs),
     /// Show the markers of a run
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Command::Events(args) => events::run(&args),
         Command::Interactions(args) => interactions::run(&args),
         Command::Search(args) => search::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Activity(args) => activity::run(&args),
         Command::Markers(args) => markers::run(&args),
         Command::Export(args) => export::run(&args),

@@ -33,7 +33,8 @@ use crate::base::{
 const SLICE: usize = 100;
 
 impl App {
-    fn database(&self) -> Result<&Database, ApiError> {
+    /// The database, where one is configured.
+    pub(super) fn database(&self) -> Result<&Database, ApiError> {
         self.database.as_ref().ok_or(ApiError::DatabaseMissing)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         quota::Quota,
         stats::Stats,
     },
-    deliver::{mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
+    deliver::{export::Export, mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
     record::{
         backend::Workers, inference::Inference, live::Live, runner::Runner,
         small_stills::SmallStills,
@@ -64,6 +64,8 @@ pub struct App {
     pub webhooks: Arc<Webhooks>,
     /// Copying of descriptions to the database.
     pub mirror: Option<Arc<Mirror>>,
+    /// Writing of the log as Parquet files.
+    pub export: Option<Arc<Export>>,
     /// Directories beneath which sources may lie.
     pub roots: Arc<Roots>,
     /// Requests that must not be carried out twice.

@@ -5,6 +5,7 @@
 //! the API says of runs and events: the log does.
 
 mod feedback;
+mod fleet;
 mod migrate;
 
 mod target;
@@ -25,6 +26,7 @@ use tokio_postgres::error::SqlState;
 use crate::base::backoff::{Backoff, jitter};
 
 pub use feedback::{Feedback, FeedbackPage, NewFeedback};
+pub use fleet::{FleetHit, FleetRun};
 
 pub use target::Target;
 

@@ -121,14 +121,26 @@ series! {
     index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
     /// Number of the last event.
     head: IntGauge = family::gauge, "service_log_head";
-    /// Descriptions copied to the database.
+    /// Events copied to the database.
     mirrored: IntCounter = family::counter, "service_mirror_events_total";
     /// Attempts of the mirror that failed at the database.
     mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
-    /// Descriptions that were not copied, as the database refused them again and again.
+    /// Events that were not copied, as the database refused them again and again.
     mirror_skipped: IntCounter = family::counter, "service_mirror_skipped_total";
     /// Events that the mirror has not looked at yet, as of its last attempt.
     mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
+    /// Age of the first event that the mirror has not looked at, as of its last attempt.
+    mirror_lag: IntGauge = family::gauge, "service_mirror_lag_seconds";
+    /// Events whose part of the export is written.
+    export_events: IntCounter = family::counter, "service_export_events_total";
+    /// Bytes of the files that the export wrote.
+    export_bytes: IntCounter = family::counter, "service_export_bytes_total";
+    /// Attempts of the export that failed; each is tried again.
+    export_failures: IntCounter = family::counter, "service_export_failures_total";
+    /// Events that the export could not read whole, as the log is damaged.
+    export_skipped: IntCounter = family::counter, "service_export_skipped_total";
+    /// Age of the first event that is not exported.
+    export_lag: IntGauge = family::gauge, "service_export_lag_seconds";
     /// Attempts to deliver an event to a webhook, by outcome.
     webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
     /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.

@@ -1,9 +1,12 @@
-//! Settings of what leaves the server: the database and webhooks.
+//! Settings of what leaves the server: the database, the export and webhooks.
 
 use std::time::Duration;
 
 use super::{Vars, whole};
-use crate::{base::database, deliver::webhook};
+use crate::{
+    base::{database, json::Problem},
+    deliver::{export, mirror, webhook},
+};
 
 /// The database that is configured, if one is.
 pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
@@ -15,6 +18,30 @@ pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
     let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
     let timeout = Duration::from_millis(timeout_ms);
     Some(database::Settings { target, connections, timeout })
+}
+
+/// Events that the mirror copies.
+pub(super) fn mirror(vars: &mut Vars) -> mirror::Scope {
+    vars.read("SERVICE_DB_MIRROR", "descriptions", |text| match text {
+        "descriptions" => Ok(mirror::Scope::Descriptions),
+        "all" => Ok(mirror::Scope::All),
+        _ => Err("must be descriptions or all".into()),
+    })
+}
+
+/// Place and pace of the export, if there is one.
+pub(super) fn export(vars: &mut Vars) -> Option<export::Settings> {
+    let place = vars.read_url("SERVICE_EXPORT_URL", "", place);
+    let age = vars.read("SERVICE_EXPORT_AGE_SECS", "900", whole(1, 86_400));
+    Some(export::Settings { place: place?, age: Duration::from_secs(age), tag: None })
+}
+
+fn place(text: &str) -> Result<Option<export::Place>, Problem> {
+    match text.strip_prefix("file://") {
+        _ if text.is_empty() => Ok(None),
+        Some(path) if path.starts_with('/') => Ok(Some(export::Place::Directory(path.into()))),
+        _ => Err("must be an absolute directory such as file:///srv/export".into()),
+    }
 }
 
 /// Attempts and timeout of webhook deliveries.

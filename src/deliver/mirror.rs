@@ -1,11 +1,12 @@
-//! The mirror: descriptions of live sessions, copied to the database after their commit.
+//! The mirror: events copied to the database after their commit, all of them or descriptions of live sessions.
 //!
 //! A reader of the outbox: at least once, in order, and once in the table, whose key is the
-//! server and the seq. Copies `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live
-//! sessions: the descriptions for which a session's frames wait. What is found without waiting
-//! (`state_transition`, `loop_detected`), files' descriptions and stills stay local. An event that
-//! the database never takes is listed there as skipped, and those after it follow.
+//! server and the seq. Descriptions are `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live
+//! sessions, for which a session's frames wait; what is found without waiting, files' descriptions and
+//! stills then stay local. An event that the database never takes is listed there as skipped, and those
+//! after it follow.
 
+mod log;
 mod rows;
 
 use std::{
@@ -26,6 +27,7 @@ use crate::{
     base::{
         backoff::Backoff,
         blocking::{Died, blocking},
+        clock::wall_now,
         database::{Database, DatabaseError},
         ledger::{Ledger, LedgerError},
         metrics::Metrics,
@@ -35,6 +37,7 @@ use crate::{
         outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
     },
 };
+use log::Told;
 use rows::{Batch, Known, Row, Skipped};
 
 /// One copy at a time, tried again within seconds of the database's return.
@@ -47,16 +50,43 @@ const PLACES: Places = Places {
         longest: Duration::from_secs(10),
     },
 };
-/// Prefix of the names of the mirrors' cursors.
-const CURSOR: &str = "mirror/";
-/// Events copied in one statement.
-const BATCH: usize = 500;
-/// Bytes of payload copied in one statement.
-const BATCH_BYTES: usize = 1 << 20;
 /// Events looked at in one turn.
 const SPAN: usize = 4096;
 /// Events passed over before the cursor is written for their sake: a restart looks again.
 const PASSED_MAX: u64 = 1 << 16;
+
+/// Events that are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Descriptions of live sessions, into `sightline_events`.
+    Descriptions,
+    /// Every event, into `sightline_log`.
+    All,
+}
+
+impl Scope {
+    /// Returns true for kinds of events that may be copied.
+    fn has(self, kind: EventKind) -> bool {
+        use EventKind::{ClipVlm, ClipVlmTiered, Vlm, VlmTiered};
+        self == Scope::All || matches!(kind, Vlm | VlmTiered | ClipVlm | ClipVlmTiered)
+    }
+
+    /// Prefix of the names of the cursors, one for each database.
+    fn cursor(self) -> &'static str {
+        match self {
+            Scope::Descriptions => "mirror/",
+            Scope::All => "mirror-all/",
+        }
+    }
+
+    /// Events and bytes of payload that are copied in one statement.
+    fn batch(self) -> (usize, usize) {
+        match self {
+            Scope::Descriptions => (500, 1 << 20),
+            Scope::All => (SPAN, 4 << 20),
+        }
+    }
+}
 
 /// Refusals of an event after which it is skipped.
 const REFUSALS_MAX: u32 = 3;
@@ -74,8 +104,9 @@ enum MirrorError {
     Died(#[from] Died),
 }
 
-/// Copies descriptions to the database.
+/// Copies events to the database.
 pub struct Mirror {
+    scope: Scope,
     database: Database,
     timeline: Timeline,
     ledger: Ledger,
@@ -101,15 +132,10 @@ struct Place {
     written: Seq,
 }
 
-/// Returns true for the kinds of descriptions that are copied.
-fn is_mirrored(kind: EventKind) -> bool {
-    use EventKind::{ClipVlm, ClipVlmTiered, Vlm, VlmTiered};
-    matches!(kind, Vlm | VlmTiered | ClipVlm | ClipVlmTiered)
-}
-
 impl Mirror {
     /// A mirror that copies nothing yet; the server's name is in `ledger`, made when missing.
     pub fn new(
+        scope: Scope,
         database: Database,
         timeline: Timeline,
         ledger: Ledger,
@@ -117,18 +143,28 @@ impl Mirror {
     ) -> Result<Arc<Mirror>, LedgerError> {
         let node = node::name(&ledger)?;
         let (place, refused) = (Mutex::default(), Mutex::default());
-        let next = Cursors::new(ledger.clone()).lowest(CURSOR)?.unwrap_or(Seq(1));
+        let next = Cursors::new(ledger.clone()).lowest(scope.cursor())?.unwrap_or(Seq(1));
         let next = AtomicU64::new(next.0);
-        Ok(Arc::new(Mirror { database, timeline, ledger, metrics, node, place, next, refused }))
+        Ok(Arc::new(Mirror {
+            scope,
+            database,
+            timeline,
+            ledger,
+            metrics,
+            node,
+            place,
+            next,
+            refused,
+        }))
     }
 
     /// Follows the log from now on until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
         let outbox = Outbox::new(PLACES);
         outbox.add((), 0);
-        let follower = Arc::downgrade(&outbox);
+        let (follower, scope) = (Arc::downgrade(&outbox), self.scope);
         self.timeline.on_publish(Box::new(move |heads| {
-            if heads.iter().any(|head| is_mirrored(head.kind))
+            if heads.iter().any(|head| scope.has(head.kind))
                 && let Some(outbox) = follower.upgrade()
             {
                 outbox.wake([()]);
@@ -143,11 +179,13 @@ impl Mirror {
         // Until the database says which one it is, whatever any of them may lack is kept.
         let from = match known {
             Some(next) => next,
-            None => Cursors::new(self.ledger.clone()).lowest(CURSOR)?.unwrap_or(Seq(1)),
+            None => {
+                Cursors::new(self.ledger.clone()).lowest(self.scope.cursor())?.unwrap_or(Seq(1))
+            }
         };
         let mut runs = HashSet::new();
         self.timeline.scan(|head| {
-            if head.seq >= from && is_mirrored(head.kind) {
+            if head.seq >= from && self.scope.has(head.kind) {
                 runs.insert(head.run);
             }
         });
@@ -191,7 +229,7 @@ impl Mirror {
         for skipped in &batch.unreadable {
             self.skip(skipped).await?;
         }
-        let insert = |rows| self.database.insert_events(database, &self.node, rows);
+        let insert = |rows| self.insert(database, rows);
         if batch.rows.is_empty() {
             return Ok(());
         }
@@ -216,6 +254,13 @@ impl Mirror {
         Ok(())
     }
 
+    async fn insert(&self, database: &str, rows: &[Row]) -> Result<u64, DatabaseError> {
+        match self.scope {
+            Scope::Descriptions => self.database.insert_events(database, &self.node, rows).await,
+            Scope::All => self.database.copy_events(database, &self.node, rows).await,
+        }
+    }
+
     /// Counts a refusal of the event at `seq`; true when there were enough of them.
     fn is_hopeless(&self, seq: Seq) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,8 +279,8 @@ impl Mirror {
     }
 
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
-        let Known { database, last } = self.database.known(&self.node).await?;
-        let cursor = format!("{CURSOR}{database}");
+        let Known { database, last } = self.database.known(self.scope, &self.node).await?;
+        let cursor = format!("{}{database}", self.scope.cursor());
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
         // A restore takes back what the database knows of this, and what it lost is copied again.
@@ -249,13 +294,13 @@ impl Mirror {
         let head = self.timeline.head();
         let span = SPAN.min((head.0 + 1).saturating_sub(from.0) as usize);
         let mut batch = Batch { next: Seq(from.0 + span as u64), ..Batch::default() };
-        let mut bytes = 0;
+        let (mut bytes, (_, bytes_max)) = (0, self.scope.batch());
         for head in self.timeline.heads(from, span) {
-            if !is_mirrored(head.kind) {
+            if !self.scope.has(head.kind) {
                 continue;
             }
-            let payload = match self.session_payload(head.seq) {
-                Ok(Some(payload)) => payload,
+            let (payload, told) = match self.read(head.seq) {
+                Ok(Some(read)) => read,
                 Ok(None) => continue,
                 // It will not be read the next time either.
                 Err(error) if error.kind() == ErrorKind::DataLoss => {
@@ -264,29 +309,44 @@ impl Mirror {
                 }
                 Err(error) => return Err(error),
             };
-            let is_full = batch.rows.len() == limit || bytes + payload.len() > BATCH_BYTES;
+            let is_full = batch.rows.len() == limit || bytes + payload.len() > bytes_max;
             if is_full && !batch.rows.is_empty() {
                 batch.next = head.seq;
                 return Ok(batch);
             }
             bytes += payload.len();
-            batch.rows.push(Row { head, payload });
+            batch.rows.push(Row { head, payload, told });
         }
         batch.is_last = batch.next > head;
         Ok(batch)
     }
 
-    /// The payload of a live session's description; `None` for a file's.
+    /// The payload of an event that is to be copied, with what it tells; `None` for any other.
     ///
     /// Also `None` for one that retention has removed since: the log no longer has it.
-    fn session_payload(&self, seq: Seq) -> Result<Option<String>, TimelineError> {
+    fn read(&self, seq: Seq) -> Result<Option<(String, Told)>, TimelineError> {
         let Some(event) = self.timeline.get_parts(seq)? else { return Ok(None) };
+        if self.scope == Scope::All {
+            return Told::of(event).map(Some);
+        }
         match event.decode()? {
             Event::Found(_, finding) if finding.session_id.is_some() => {
-                event.into_payload().collect::<Result<_, _>>().map(Some)
+                Ok(Some((event.into_outline(), Told::default())))
             }
             _ => Ok(None),
         }
+    }
+
+    /// Sets the gauges: events that were not looked at, and the age of the first of them.
+    fn measure(&self) {
+        let (next, head) = (self.next.load(Relaxed), self.timeline.head().0);
+        self.metrics.mirror_behind.set((head + 1).saturating_sub(next) as i64);
+        // Retention leaves gaps.
+        let mut spans =
+            (next..=head).step_by(SPAN).map(|from| self.timeline.heads(Seq(from), SPAN));
+        let oldest = spans.find_map(|heads| heads.first().map(|head| head.at.epoch_ms));
+        let lag_ms = oldest.map_or(0, |at| wall_now().epoch_ms.saturating_sub(at).max(0));
+        self.metrics.mirror_lag.set(lag_ms / 1000);
     }
 }
 
@@ -295,10 +355,9 @@ impl Consumer for Mirror {
 
     async fn turn(self: Arc<Self>, turn: Turn<()>) -> Outcome {
         // A database that is too slow for a batch may be fast enough for less of it.
-        let limit = (BATCH >> turn.failures.min(9)).max(1);
+        let limit = (self.scope.batch().0 >> turn.failures.min(12)).max(1);
         let outcome = self.copy(limit).await;
-        let behind = (self.timeline.head().0 + 1).saturating_sub(self.next.load(Relaxed));
-        self.metrics.mirror_behind.set(behind as i64);
+        self.measure();
         match outcome {
             Ok(outcome) => {
                 if turn.failures > 0 {

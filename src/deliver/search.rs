@@ -35,6 +35,7 @@ use crate::{
     },
 };
 use describe::Described;
+pub use describe::description;
 use follower::Follower;
 
 /// Bytes of folded text in a chunk.
@@ -331,7 +332,7 @@ impl Running {
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
             // Only a run that is deleted meanwhile takes its events with it.
             let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
-            let Some(described) = Described::of(&stored) else { continue };
+            let Some(described) = Described::of(&stored.payload) else { continue };
             let text = described.text();
             let snippet = excerpt(&text, &self.needle).to_owned();
             let description = text[..text.floor_char_boundary(DESCRIPTION_BYTES_MAX)].to_owned();

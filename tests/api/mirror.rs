@@ -16,7 +16,7 @@ use sightline::{
         ledger::Ledger,
         metrics::Metrics,
     },
-    deliver::mirror::Mirror,
+    deliver::mirror::{Mirror, Scope},
 };
 use timeline::{
     Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
@@ -338,7 +338,7 @@ struct Own {
 }
 
 impl Own {
-    fn start(url: &str) -> Own {
+    fn start(scope: Scope, url: &str) -> Own {
         let dir = tempfile::tempdir().expect("a directory");
         let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
         let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
@@ -346,8 +346,8 @@ impl Own {
         let timeout = Duration::from_secs(5);
         let database = Database::new(&Settings { target, connections: 2, timeout });
         let metrics = Arc::new(Metrics::new());
-        let mirror =
-            Mirror::new(database.clone(), log.clone(), ledger, Arc::clone(&metrics)).expect("one");
+        let (copied, counted) = (log.clone(), Arc::clone(&metrics));
+        let mirror = Mirror::new(scope, database.clone(), copied, ledger, counted).expect("one");
         let stop = CancellationToken::new();
         mirror.start(stop.clone());
         let stopped = stop.clone();
@@ -370,7 +370,7 @@ impl Drop for Own {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_start() {
     let postgres = Postgres::start();
-    let own = Own::start(&postgres.url());
+    let own = Own::start(Scope::Descriptions, &postgres.url());
     own.append(&["a", "b"]);
     let is_there = "SELECT to_regclass('sightline_skipped') IS NOT NULL";
     let all = "SELECT count(*), min(seq), max(seq) FROM sightline_events";
@@ -380,7 +380,8 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
         // An empty one in its place.
         postgres.sql(
             "DROP TABLE sightline_events, sightline_feedback, sightline_migrations, \
-             sightline_database, sightline_skipped, sightline_progress",
+             sightline_database, sightline_skipped, sightline_progress, sightline_log, \
+             sightline_log_progress, sightline_runs",
         );
         own.append(&["c"]);
         postgres.wait_for(is_there, "t");
@@ -396,7 +397,7 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_the_database_never_takes_is_listed_and_passed() {
     let postgres = Postgres::start();
-    let own = Own::start(&postgres.url());
+    let own = Own::start(Scope::Descriptions, &postgres.url());
     let work = tokio::task::spawn_blocking(move || {
         postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
         postgres.sql(

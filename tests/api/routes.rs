@@ -85,6 +85,8 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
         (operation, _) if operation.starts_with("whip") => true,
         // `feedback.rs` has a real database.
         ("submitFeedback" | "listFeedback", 200) => true,
+        // `mirror_all.rs` likewise.
+        ("listFleetRuns" | "searchFleet", 200) => true,
         _ => false,
     }
 }
@@ -132,6 +134,8 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("GET", "/v1/metrics".into(), none.clone(), 200, ""),
         ("GET", "/v1/files".into(), none.clone(), 200, ""),
         ("GET", "/v1/feedback".into(), none.clone(), 500, "internal_error"),
+        ("GET", "/v1/fleet/runs?limit=0".into(), none.clone(), 422, "validation_error"),
+        ("POST", "/v1/fleet/search".into(), json!({"query": " "}), 422, "validation_error"),
         (
             "POST",
             format!("/v1/runs/{live}/feedback"),

@@ -11,13 +11,15 @@ use crate::{
     EventHead, Result, StoredEvent, TimelineError,
     column::{ColumnReader, Columns},
     entry::{ColumnRef, StoredPayload, decode_stored, put_signal},
-    event::Event,
+    event::{Event, EventKind},
 };
 
 /// Signals in one piece of text; about 64 KiB of it.
 const PIECE_SIGNALS: usize = 256;
 /// Bytes of JSON that a signal takes, about.
 const SIGNAL_JSON_BYTES: u64 = 380;
+/// Start of the last member of a payload that has signals.
+const SIGNALS_MEMBER: &str = r#","signals":"#;
 /// The end of a payload that could not be read whole.
 const DAMAGED: &str = r#""damaged":true}"#;
 
@@ -81,6 +83,19 @@ impl EventParts {
         }
         let column = self.column.as_ref().map(|(_, column)| *column);
         decode_stored(self.head, StoredPayload { text: &self.text, column })
+    }
+
+    /// The payload as JSON text, without the signals of frames, which may be half a million.
+    pub fn into_outline(self) -> String {
+        let mut text = self.text.into_string();
+        // They are its last member, and hold no text that could look like this.
+        if self.head.kind == EventKind::FramesDecoded
+            && let Some(at) = text.rfind(SIGNALS_MEMBER)
+        {
+            text.truncate(at);
+            text.push('}');
+        }
+        text
     }
 
     /// The payload as JSON text in pieces of bounded length; ends after the first error.

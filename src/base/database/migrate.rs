@@ -31,6 +31,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     2 "0002_mirror",
     3 "0003_skipped",
     4 "0004_progress",
+    5 "0005_log",
 };
 
 /// Key of the advisory lock: "sightlin" in ASCII.

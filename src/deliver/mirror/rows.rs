@@ -4,6 +4,7 @@ use media::{RunId, Seq};
 use timeline::{EventHead, EventKind};
 use tokio_postgres::types::ToSql;
 
+use super::{Scope, log::Told};
 use crate::base::database::{Database, DatabaseError};
 
 /// Rows to insert, and where the log goes on after them.
@@ -36,6 +37,8 @@ pub(super) struct Known {
 pub(super) struct Row {
     pub(super) head: EventHead,
     pub(super) payload: String,
+    /// Where every event is copied.
+    pub(super) told: Told,
 }
 
 /// An event that is not copied.
@@ -55,13 +58,19 @@ impl Skipped {
 
 impl Database {
     /// Identity of this database, and its progress with the events of `node`.
-    pub(super) async fn known(&self, node: &str) -> Result<Known, DatabaseError> {
-        const LAST: &str =
-            "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1";
+    pub(super) async fn known(&self, scope: Scope, node: &str) -> Result<Known, DatabaseError> {
+        let last = match scope {
+            Scope::Descriptions => {
+                "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1"
+            }
+            Scope::All => {
+                "SELECT coalesce(max(seq), 0) FROM sightline_log_progress WHERE node_id = $1"
+            }
+        };
         let work = async {
             let lease = self.connection().await?;
             let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
-            let last: i64 = lease.query_one(LAST, &[&node]).await?.try_get(0)?;
+            let last: i64 = lease.query_one(last, &[&node]).await?.try_get(0)?;
             lease.give_back();
             Ok(Known { database, last: Seq(last.unsigned_abs()) })
         };
@@ -128,4 +137,4 @@ impl Database {
     }
 }
 
-const IDENTITY: &str = "SELECT id FROM sightline_database";
+pub(super) const IDENTITY: &str = "SELECT id FROM sightline_database";

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use timeline::{EventKind, StoredEvent};
+use timeline::EventKind;
 
 /// Text and time of a payload.
 #[derive(Deserialize)]
@@ -27,10 +27,10 @@ pub(super) struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// The words of `stored`; `None` when it has none.
-    pub(super) fn of(stored: &'a StoredEvent) -> Option<Described<'a>> {
+    /// The words of a payload; `None` when it has none.
+    pub(super) fn of(payload: &'a str) -> Option<Described<'a>> {
         // A payload without these fields, or with others under their names, describes nothing.
-        let described: Described<'a> = serde_json::from_str(&stored.payload).ok()?;
+        let described: Described<'a> = serde_json::from_str(payload).ok()?;
         (!described.text().is_empty()).then_some(described)
     }
 
@@ -45,6 +45,12 @@ impl<'a> Described<'a> {
         let said = said.map(AsRef::as_ref).find(|text: &&str| !text.is_empty());
         said.map_or_else(|| self.zones.join(", ").into(), Cow::Borrowed)
     }
+}
+
+/// The text of an event of this kind that is searched, if it has any.
+pub fn description(kind: EventKind, payload: &str) -> Option<String> {
+    let described = may_describe(kind).then(|| Described::of(payload)).flatten()?;
+    Some(described.text().into_owned())
 }
 
 /// Returns true if events of this kind may have a description.

@@ -155,7 +155,7 @@ fn insert(shared: &Shared, owner: &str, head: &EventHead) -> Result<(), SearchEr
             return Ok(());
         }
     };
-    match (Described::of(&stored), &mut *shared.index()) {
+    match (Described::of(&stored.payload), &mut *shared.index()) {
         (Some(described), Some(index)) => {
             index.insert(owner, head.run, head.seq, &described.text())
         }

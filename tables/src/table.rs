@@ -21,7 +21,15 @@ use parquet::{
 };
 use tempfile::{Builder, NamedTempFile};
 
-use crate::error::CliError;
+/// Reason that a file was not written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub struct TableError {
+    /// The file.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
 
 /// The version of the columns: another one where a column goes or comes to mean something else.
 pub const VERSION: &str = "1";
@@ -39,10 +47,15 @@ pub struct Schema {
 
 /// A value of a row.
 pub enum Cell<'a> {
+    /// None.
     Null,
+    /// A number of an integer column, or the milliseconds of a time.
     Int(i64),
+    /// A double.
     Real(f64),
+    /// True or false.
     Flag(bool),
+    /// A string.
     Text(&'a str),
 }
 
@@ -167,14 +180,19 @@ pub struct Table {
 }
 
 impl Table {
-    fn create(dir: &Path, schema: &Schema, run: &str) -> Result<Table, CliError> {
+    /// Begins a file in `dir`; its metadata say `about` besides what table it is.
+    pub fn create(
+        dir: &Path,
+        schema: &Schema,
+        (key, about): (&str, &str),
+    ) -> Result<Table, TableError> {
         let path = dir.join(format!("{}.parquet", schema.name));
         let aside = Builder::new()
             .prefix(&format!(".{}.", schema.name))
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(dir)
-            .map_err(|source| CliError::Write { path: path.clone(), source })?;
-        let told = [("schema_version", VERSION), ("table", schema.name), ("run_id", run)]
+            .map_err(|source| TableError { path: path.clone(), source })?;
+        let told = [("schema_version", VERSION), ("table", schema.name), (key, about)]
             .map(|(name, value)| KeyValue::new(format!("sightline.{name}"), value.to_owned()));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -189,7 +207,7 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn push(&mut self, row: &[Cell<'_>]) -> Result<(), CliError> {
+    pub fn push(&mut self, row: &[Cell<'_>]) -> Result<(), TableError> {
         assert_eq!(row.len(), self.columns.len(), "a row that its schema does not describe");
         let cells = self.columns.iter_mut().zip(row);
         let bytes: usize = cells.map(|(column, cell)| column.push(cell)).sum();
@@ -212,21 +230,30 @@ impl Table {
         Ok(())
     }
 
-    /// The whole file, still aside.
-    fn finish(mut self) -> Result<Whole, CliError> {
+    /// Rows that it has so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Bytes that are written so far, and text that is to be.
+    pub fn bytes(&self) -> u64 {
+        self.writer.bytes_written() as u64 + self.held.1 as u64
+    }
+
+    /// The whole file on disk, still aside.
+    pub fn finish(mut self) -> Result<Whole, TableError> {
         if self.held.0 > 0 {
             self.write_group().map_err(|error| failed(&self.path, error))?;
         }
         // Its footer is written here.
         let aside = self.writer.into_inner().map_err(|error| failed(&self.path, error))?;
         let synced = aside.as_file().sync_all().and_then(|()| aside.as_file().metadata());
-        let bytes =
-            synced.map_err(|source| CliError::Write { path: self.path.clone(), source })?.len();
-        Ok(Whole { aside, file: File { path: self.path, rows: self.rows, bytes } })
+        let bytes = synced.map_err(|source| TableError { path: self.path.clone(), source })?.len();
+        Ok(Whole { aside, path: self.path, rows: self.rows, bytes })
     }
 }
 
-fn failed(path: &Path, error: ParquetError) -> CliError {
+fn failed(path: &Path, error: ParquetError) -> TableError {
     let source = match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
             Ok(inner) => *inner,
@@ -234,55 +261,29 @@ fn failed(path: &Path, error: ParquetError) -> CliError {
         },
         other => io::Error::other(other),
     };
-    CliError::Write { path: path.to_owned(), source }
+    TableError { path: path.to_owned(), source }
 }
 
-/// A file that was written.
-pub struct File {
+/// A file that has all its rows, and not its name yet; nothing is left of it where it is dropped.
+pub struct Whole {
+    aside: NamedTempFile,
+    /// Name that it is to have.
     pub path: PathBuf,
+    /// Its rows.
     pub rows: u64,
+    /// Its size.
     pub bytes: u64,
 }
 
-struct Whole {
-    aside: NamedTempFile,
-    file: File,
-}
-
-/// Folder that the files go to, and the files that are whole.
-pub struct Folder {
-    dir: PathBuf,
-    whole: Vec<Whole>,
-}
-
-impl Folder {
-    /// Makes the directory where there is none.
-    pub fn open(dir: &Path) -> Result<Folder, CliError> {
-        std::fs::create_dir_all(dir)
-            .map_err(|source| CliError::Write { path: dir.to_owned(), source })?;
-        Ok(Folder { dir: dir.to_owned(), whole: Vec::new() })
+impl Whole {
+    /// Path of the file as long as it has not its name.
+    pub fn aside(&self) -> &Path {
+        self.aside.path()
     }
 
-    /// Begins a file about `run`.
-    pub fn table(&self, schema: &Schema, run: &str) -> Result<Table, CliError> {
-        Table::create(&self.dir, schema, run)
-    }
-
-    /// Takes a file that has all its rows.
-    pub fn add(&mut self, table: Table) -> Result<(), CliError> {
-        self.whole.push(table.finish()?);
-        Ok(())
-    }
-
-    /// Gives every file its name.
-    pub fn keep(self) -> Result<Vec<File>, CliError> {
-        let named = self.whole.into_iter().map(|Whole { aside, file }| {
-            aside.persist(&file.path).map_err(|error| CliError::Write {
-                path: file.path.clone(),
-                source: error.error,
-            })?;
-            Ok(file)
-        });
-        named.collect()
+    /// Gives the file its name.
+    pub fn keep(self) -> Result<(), TableError> {
+        let Whole { aside, path, .. } = self;
+        aside.persist(&path).map(drop).map_err(|error| TableError { path, source: error.error })
     }
 }

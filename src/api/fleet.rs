@@ -1,0 +1,174 @@
+//! The caller's runs and their descriptions on every server that mirrors its events to one database.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, response::IntoResponse};
+use media::RequestId;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ApiResult, App,
+    extract::{Body, Caller, Params},
+    openapi::terms,
+    page::{PageLimit, limit},
+    search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
+    wire::shown,
+};
+use crate::base::{
+    database::{FleetHit, FleetRun},
+    json::Problem,
+};
+
+/// Runs of an answer where a caller gives no limit.
+const RUNS_DEFAULT: usize = 100;
+
+/// Runs to list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "says what `list` reads")]
+struct FleetQuery {
+    /// Most runs; 100 when missing.
+    #[param(inline)]
+    limit: Option<PageLimit>,
+}
+
+/// A run of one of the servers.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FleetRun)]
+struct RunRecord {
+    /// Server that has it.
+    node: String,
+    #[schema(value_type = terms::RunId)]
+    run_id: String,
+    #[schema(required = true)]
+    label: Option<String>,
+    status: String,
+    #[schema(value_type = terms::Timestamp)]
+    created_at: String,
+    #[schema(value_type = terms::Timestamp)]
+    last_event_at: String,
+}
+
+impl From<FleetRun> for RunRecord {
+    fn from(run: FleetRun) -> RunRecord {
+        RunRecord {
+            node: run.node,
+            run_id: run.run,
+            label: Some(run.label).filter(|label| !label.is_empty()),
+            status: run.status,
+            created_at: run.created_at.rfc3339(),
+            last_event_at: run.last_event_at.rfc3339(),
+        }
+    }
+}
+
+/// Runs of every server, the newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FleetRuns)]
+struct Listed {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    runs: Vec<RunRecord>,
+}
+
+/// List the caller's runs on every server that mirrors all events to this one's database.
+#[utoipa::path(
+    get, path = "/v1/fleet/runs", operation_id = "listFleetRuns", tag = "fleet",
+    params(FleetQuery),
+    responses((status = 200, description = "The runs", body = Listed)),
+)]
+pub async fn list(State(app): State<Arc<App>>, caller: Caller, params: Params) -> ApiResult {
+    let mut fields = params.fields()?;
+    let limit = limit(&mut fields).unwrap_or(RUNS_DEFAULT);
+    fields.finish(|| Some(()))?;
+    let runs = app.database()?.fleet_runs(&caller.principal, limit).await?;
+    let runs = runs.into_iter().map(RunRecord::from).collect();
+    Ok(Json(Listed { request_id: caller.request_id, runs }).into_response())
+}
+
+/// Text to find.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `search` reads")]
+struct FleetSearchRequest {
+    query: terms::SearchText,
+    /// Most hits; 50 when missing.
+    #[schema(inline)]
+    limit: Option<SearchLimit>,
+}
+
+/// A description that has the text in it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FleetHit)]
+struct HitRecord {
+    /// Server that has its run.
+    node: String,
+    #[schema(value_type = terms::RunId)]
+    run_id: String,
+    /// Label of the run.
+    #[schema(required = true)]
+    label: Option<String>,
+    /// Its event in the log of that server.
+    seq: u64,
+    kind: String,
+    #[schema(value_type = terms::Timestamp)]
+    appended_at: String,
+    /// Text that was searched, at most 1024 characters of it.
+    description: String,
+}
+
+impl From<FleetHit> for HitRecord {
+    fn from(hit: FleetHit) -> HitRecord {
+        HitRecord {
+            node: hit.node,
+            run_id: hit.run,
+            label: Some(hit.label).filter(|label| !label.is_empty()),
+            seq: hit.seq,
+            kind: hit.kind,
+            appended_at: hit.appended_at.rfc3339(),
+            description: hit.description,
+        }
+    }
+}
+
+/// Descriptions of every server that have the text in them, the newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FleetHits)]
+struct Found {
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = terms::RequestId)]
+    request_id: RequestId,
+    hits: Vec<HitRecord>,
+}
+
+/// White space around it is no part of a text.
+fn needle(value: &Value) -> Result<String, Problem> {
+    let text = value.as_str().map(str::trim).filter(|text| !text.contains('\0'));
+    let text = text.filter(|text| (1..=QUERY_BYTES_MAX).contains(&text.len()));
+    text.map(str::to_owned).ok_or_else(|| {
+        format!(
+            "must be a string of 1 to {QUERY_BYTES_MAX} bytes without the white space around it"
+        )
+        .into()
+    })
+}
+
+/// Find descriptions of the caller's runs on every server that mirrors all events to this one's database.
+///
+/// Upper and lower case are one. A description is found once its server has mirrored it.
+#[utoipa::path(
+    post, path = "/v1/fleet/search", operation_id = "searchFleet", tag = "fleet",
+    request_body = FleetSearchRequest,
+    responses((status = 200, description = "What was found", body = Found)),
+)]
+pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
+    let mut fields = body.fields()?;
+    let needle = fields.required("query", needle);
+    let limit = fields.optional("limit", SearchLimit::read).unwrap_or(SEARCH_DEFAULT) as usize;
+    let needle = fields.finish(|| needle)?;
+    let hits = app.database()?.fleet_search(&caller.principal, &needle, limit).await?;
+    let hits = hits.into_iter().map(HitRecord::from).collect();
+    Ok(Json(Found { request_id: caller.request_id, hits }).into_response())
+}
