@@ -37,6 +37,8 @@ mod database;
 mod doctor;
 #[path = "api/edges.rs"]
 mod edges;
+#[path = "api/export.rs"]
+mod export;
 #[path = "api/failing_models.rs"]
 mod failing_models;
 #[path = "api/fair.rs"]
@@ -99,6 +101,8 @@ mod metadata;
 mod metrics;
 #[path = "api/mirror.rs"]
 mod mirror;
+#[path = "api/mirror_all.rs"]
+mod mirror_all;
 #[path = "api/model_server.rs"]
 mod model_server;
 #[path = "api/models.rs"]

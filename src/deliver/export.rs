@@ -222,7 +222,7 @@ impl Export {
             return Ok(None);
         };
         let waited_ms = wall_now().epoch_ms.saturating_sub(first.at.epoch_ms).max(0);
-        self.metrics.export_lag.set(waited_ms / 1000);
+        self.metrics.export_lag.set(waited_ms.saturating_add(999) / 1000);
         let noted = self.cursors.of(&self.end)?.filter(|end| *end > from);
         let is_due = waited_ms >= self.age.as_millis() as i64 || head.0 - from.0 >= PART_EVENTS;
         if noted.is_none() && !is_due {

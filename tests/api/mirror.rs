@@ -330,15 +330,15 @@ fn another_database_is_filled_from_the_start() {
 }
 
 /// A mirror with a log that the test appends to.
-struct Own {
-    log: Timeline,
-    metrics: Arc<Metrics>,
+pub struct Own {
+    pub log: Timeline,
+    pub metrics: Arc<Metrics>,
     stop: CancellationToken,
     _dir: tempfile::TempDir,
 }
 
 impl Own {
-    fn start(scope: Scope, url: &str) -> Own {
+    pub fn start(scope: Scope, url: &str) -> Own {
         let dir = tempfile::tempdir().expect("a directory");
         let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
         let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
@@ -445,7 +445,8 @@ async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
     let database = Database::new(&Settings { target, connections: 2, timeout });
     database.prepare().await;
     let metrics = Arc::new(Metrics::new());
-    let mirror = Mirror::new(database, log.clone(), ledger, metrics).expect("a mirror");
+    let mirror =
+        Mirror::new(Scope::Descriptions, database, log.clone(), ledger, metrics).expect("a mirror");
     let stop = CancellationToken::new();
     let count = 500;
     for (what, weather) in

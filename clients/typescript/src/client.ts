@@ -318,6 +318,16 @@ export class SightlineClient {
     return this.#list<"listFeedback">("/v1/feedback", query, options);
   }
 
+  /** Lists the caller's runs on every server of the fleet. @throws HttpError 422 for a parameter, 500 without a database */
+  listFleetRuns(query?: Query<"listFleetRuns">, options?: CallOptions): Promise<Answer<"listFleetRuns">> {
+    return this.#get<"listFleetRuns">("/v1/fleet/runs", query, options);
+  }
+
+  /** Finds descriptions of the caller's runs on every server of the fleet. @throws HttpError 422 for a field, 500 without a database */
+  searchFleet(body: Body<"searchFleet">, options?: CallOptions): Promise<Answer<"searchFleet">> {
+    return this.#post<"searchFleet">("/v1/fleet/search", body, options, { safe: true });
+  }
+
   /** Sends a run's events to a URL from now on. @throws HttpError 404, 409 at the limit, 422 for a field */
   createWebhook(id: string, body: Body<"createWebhook">, options?: CallOptions): Promise<Answer<"createWebhook">> {
     return this.#post<"createWebhook">(run(id, "/webhooks"), body, options);

@@ -101,6 +101,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/fleet/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the caller's runs on every server that mirrors all events to this one's database. */
+        get: operations["listFleetRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fleet/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Find descriptions of the caller's runs on every server that mirrors all events to this one's database.
+         * @description Upper and lower case are one. A description is found once its server has mirrored it.
+         */
+        post: operations["searchFleet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/health": {
         parameters: {
             query?: never;
@@ -2015,6 +2052,49 @@ export interface components {
          * @enum {string}
          */
         FinishReason: "stop" | "length" | "content_filter" | "other";
+        /** @description A description that has the text in it. */
+        FleetHit: {
+            appended_at: components["schemas"]["Timestamp"];
+            /** @description Text that was searched, at most 1024 characters of it. */
+            description: string;
+            kind: string;
+            /** @description Label of the run. */
+            label: string | null;
+            /** @description Server that has its run. */
+            node: string;
+            run_id: components["schemas"]["RunId"];
+            /**
+             * Format: int64
+             * @description Its event in the log of that server.
+             */
+            seq: number;
+        };
+        /** @description Descriptions of every server that have the text in them, the newest first. */
+        FleetHits: {
+            hits: components["schemas"]["FleetHit"][];
+            request_id: components["schemas"]["RequestId"];
+        };
+        /** @description A run of one of the servers. */
+        FleetRun: {
+            created_at: components["schemas"]["Timestamp"];
+            label: string | null;
+            last_event_at: components["schemas"]["Timestamp"];
+            /** @description Server that has it. */
+            node: string;
+            run_id: components["schemas"]["RunId"];
+            status: string;
+        };
+        /** @description Runs of every server, the newest first. */
+        FleetRuns: {
+            request_id: components["schemas"]["RequestId"];
+            runs: components["schemas"]["FleetRun"][];
+        };
+        /** @description Text to find. */
+        FleetSearchRequest: {
+            /** @description Most hits; 50 when missing. */
+            limit?: number | null;
+            query: components["schemas"]["SearchText"];
+        };
         /** @description Frames a second. */
         Fps: number;
         /** @description A number in [0, 1]. */
@@ -4400,6 +4480,11 @@ export type FileName = components['schemas']['FileName'];
 export type FilePage = components['schemas']['FilePage'];
 export type FindingPayload = components['schemas']['FindingPayload'];
 export type FinishReason = components['schemas']['FinishReason'];
+export type FleetHit = components['schemas']['FleetHit'];
+export type FleetHits = components['schemas']['FleetHits'];
+export type FleetRun = components['schemas']['FleetRun'];
+export type FleetRuns = components['schemas']['FleetRuns'];
+export type FleetSearchRequest = components['schemas']['FleetSearchRequest'];
 export type Fps = components['schemas']['Fps'];
 export type Fraction = components['schemas']['Fraction'];
 export type FrameAnnotations = components['schemas']['FrameAnnotations'];
@@ -4954,6 +5039,75 @@ export interface operations {
                     "text/plain": string;
                 };
             };
+        };
+    };
+    listFleetRuns: {
+        parameters: {
+            query?: {
+                /** @description Most runs; 100 when missing. */
+                limit?: number;
+            };
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The runs */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetRuns"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+        };
+    };
+    searchFleet: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Tenant of the request, empty for none: metadata, no boundary */
+                "x-tenant-id"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FleetSearchRequest"];
+            };
+        };
+        responses: {
+            /** @description What was found */
+            200: {
+                headers: {
+                    /** @description Id of the request */
+                    "x-request-id"?: components["schemas"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetHits"];
+                };
+            };
+            400: components["responses"]["Malformed"];
+            401: components["responses"]["Unauthorized"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
         };
     };
     health: {

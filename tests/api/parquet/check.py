@@ -15,11 +15,11 @@ import polars
 
 FRAMES = """run_id stream_id frame_index source_frame_index pts_ms perceptual_hash luma_mean
 flicker_score ghosting_score noise_variance_score scene_score kept reason activity_score activity_x
-activity_y activity_width activity_height""".split()
+activity_y activity_width activity_height seq""".split()
 EPISODES = """run_id stream_id start_frame end_frame start_pts_ms end_pts_ms peak_score peak_frame
 activity_x activity_y activity_width activity_height zones image_sha256""".split()
 MARKERS = """run_id stream_id marker_id event_type status start_frame end_frame start_pts_ms
-end_pts_ms confidence supersedes_marker_id analysis_id origin""".split()
+end_pts_ms confidence supersedes_marker_id analysis_id origin seq appended_at""".split()
 EVENTS = "run_id seq appended_at kind payload".split()
 
 
@@ -58,7 +58,7 @@ def told(base, key, run):
     markers = ask(base, key, f"{root}/markers")["markers"]
     return {
         "frames": (FRAMES, frames),
-        "markers": (MARKERS, [[marker[name] for name in MARKERS] for marker in markers]),
+        "markers": (MARKERS, [[marker.get(name) for name in MARKERS] for marker in markers]),
         "episodes": (EPISODES, [[it[name] for name in EPISODES] for it in episodes]),
         "events": (EVENTS, [[run, e["seq"], e["pts_ms"], e["kind"], e["payload"]] for e in events]),
     }
@@ -68,10 +68,10 @@ def plain(name, value):
     """A value as the API has it: of times the milliseconds, of JSON what it says, of nothing None."""
     if name in ("payload", "zones"):
         return json.loads(value)
+    if value is None or value is pandas.NA or value is pandas.NaT or (isinstance(value, float) and math.isnan(value)):
+        return None
     if name == "appended_at":
         return round(value.timestamp() * 1000)
-    if value is None or value is pandas.NA or (isinstance(value, float) and math.isnan(value)):
-        return None
     return value.item() if hasattr(value, "item") else value
 
 

@@ -1,0 +1,292 @@
+//! The export of real servers: three nodes' files under the queries of `docs/EXPORT.md`, kills, repeats and a place that is away.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use media::{
+    EventType, GateConfig, Label, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, Seq,
+    SessionId, Signal, WallTime,
+};
+use serde_json::{Value, json};
+use sightline::{base::ledger::Ledger, deliver::outbox::Cursors};
+use timeline::{
+    Event, Finding, FindingKind, FramesDecoded, NewEvent, Options, RunLabelled, SessionRunCreated,
+    Signals, Timeline, system_clock,
+};
+
+use crate::{
+    signals::decoded,
+    support::{Server, Setup, python, skip, wait_until},
+};
+
+const DAY_MS: i64 = 86_400_000;
+
+fn seed(dir: &Path, days_ago: i64, events: &[NewEvent]) {
+    let clock =
+        Arc::new(move || WallTime { epoch_ms: system_clock().epoch_ms - days_ago * DAY_MS });
+    let options = Options { clock, ..Options::default() };
+    let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("opens");
+    for batch in events.chunks(4000) {
+        log.append_wait(batch.to_vec()).expect("appended");
+    }
+}
+
+fn described(description: &str) -> Event {
+    let session_id = Some(SessionId::from_bytes([8; 16]));
+    let finding = Finding { session_id, description: description.to_owned(), ..Finding::default() };
+    Event::Found(FindingKind::Vlm, finding)
+}
+
+fn marker(run: RunId, event_type: EventType, at: u64, beside: bool) -> Event {
+    Event::MarkerEmitted(Marker {
+        marker_id: MarkerId::from_bytes([at as u8; 8]),
+        run_id: run,
+        stream_id: "main".parse().expect("an id"),
+        event_type,
+        status: MarkerStatus::Exact,
+        start_frame: at,
+        end_frame: at,
+        start_pts_ms: at as i64 * 40,
+        end_pts_ms: at as i64 * 40,
+        confidence: Score::ONE,
+        supersedes_marker_id: None,
+        analysis_id: None,
+        origin: Some(MarkerOrigin::Gate),
+        beside,
+    })
+}
+
+/// Frame 5 nearly is a cut, frame 7 is one.
+fn frames() -> Event {
+    let score = |index| match index {
+        5 => Score::from_millionths(450_000),
+        7 => Score::from_millionths(900_000),
+        _ => Score::ZERO,
+    };
+    let signals = (0..10).map(|index| Signal {
+        scene_score: Some(score(index)),
+        ..Signal::plain(index, index as i64 * 40)
+    });
+    let gate = Some(GateConfig::default());
+    Event::FramesDecoded(FramesDecoded { gate, ..decoded(Signals::Inline(signals.collect())) })
+}
+
+/// The run of a camera `dock N`, with `forklifts` descriptions of one.
+fn camera(number: u8, forklifts: usize) -> Vec<NewEvent> {
+    let run = RunId::from_bytes([number; 16]);
+    let label: Option<Label> = Some(format!("dock {number}").parse().expect("a label"));
+    let created = SessionRunCreated {
+        principal_key: "alice".to_owned(),
+        session_id: SessionId::from_bytes([number; 16]),
+        tenant_id: None,
+    };
+    let labelled =
+        RunLabelled { request_id: "req-0000000000000001".parse().expect("an id"), label };
+    let mut events = vec![Event::SessionRunCreated(created), Event::RunLabelled(labelled)];
+    events.extend((0..forklifts).map(|_| described("A Forklift \u{0} turns \"left\"")));
+    events.extend([
+        described("nobody"),
+        marker(run, EventType::SceneCut, 7, false),
+        marker(run, EventType::SceneCut, 8, true),
+        marker(run, EventType::KeyframeKeep, 0, false),
+        frames(),
+    ]);
+    events.into_iter().map(|event| NewEvent { run, event }).collect()
+}
+
+fn setup(dir: &Path, place: &Path) -> Setup {
+    Setup::new(dir)
+        .var("SERVICE_EXPORT_URL", &format!("file://{}", place.display()))
+        .var("SERVICE_EXPORT_AGE_SECS", "1")
+}
+
+fn figure(server: &Server, name: &str) -> u64 {
+    let text = server.get("/v1/metrics").text;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.expect("there").parse().expect("a number")
+}
+
+/// Waits until `exported`, a count or a number of events, has come to the head of the log.
+fn wait_for_export(server: &Server, exported: impl Fn() -> u64) {
+    wait_until("all is exported", || exported() >= figure(server, "service_log_head"));
+    wait_until("no more waits", || figure(server, "service_export_lag_seconds") == 0);
+}
+
+/// Files beneath `place`, hidden ones too, with what they hold.
+fn files(place: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![place.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(bytes) = fs::read(&path) {
+                found.insert(path, bytes);
+            }
+        }
+    }
+    found
+}
+
+fn events(place: &Path) -> Vec<PathBuf> {
+    let is_whole = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "parquet");
+    files(&place.join("events")).into_keys().filter(is_whole).collect()
+}
+
+/// The span of a file's events, by its name.
+fn span(file: &Path) -> (u64, u64) {
+    let name = file.file_stem().expect("a name").to_string_lossy();
+    let (first, last) = name.split_once('-').expect("a span");
+    (first.parse().expect("a number"), last.parse().expect("a number"))
+}
+
+/// The last event that is in a file.
+fn last(place: &Path) -> u64 {
+    events(place).iter().map(|file| span(file).1).max().unwrap_or(0)
+}
+
+/// Results of the page's queries in `dir`, which has the folder `export`.
+fn query(test: &str, dir: &Path) -> Option<Value> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let bin = match python::installed(&tests.join("tests/api/parquet/requirements.txt")) {
+        Ok(bin) => bin,
+        Err(error) => {
+            skip(test, format!("DuckDB cannot be installed: {error}"));
+            return None;
+        }
+    };
+    let mut command = Command::new(bin.join("python"));
+    command.arg(tests.join("tests/api/export/queries.py")).arg(tests.join("docs/EXPORT.md"));
+    let output = python::run(command.current_dir(dir)).unwrap_or_else(|said| panic!("{said}"));
+    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
+}
+
+#[test]
+fn the_queries_of_the_page_find_what_three_nodes_exported() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = dir.path().join("export");
+    let mut servers = Vec::new();
+    for number in 1..=3 {
+        let node = dir.path().join(format!("node {number}"));
+        // A cut of before this week, and the part of another day.
+        let old = RunId::from_bytes([number; 16]);
+        let cut = marker(old, EventType::SceneCut, 3, false);
+        seed(&node, 10, &[NewEvent { run: old, event: cut }]);
+        seed(&node, 0, &camera(number, number.into()));
+        servers.push(setup(&node, &place).clips().start());
+    }
+    let run = servers[0].create_run();
+    let body = json!({"source_uri": "talk.mp4", "max_frames": 40});
+    assert_eq!(servers[0].post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let body = json!({"model": "qwen3-vl-8b"});
+    assert_eq!(servers[0].post(&format!("/v1/runs/{run}/analyze"), &body).status, 200);
+    let markers = servers[0].get(&format!("/v1/runs/{run}/markers")).json()["markers"].clone();
+    let markers = markers.as_array().expect("a list").len();
+    let told = servers[0].events(&run).len();
+    for server in &servers {
+        wait_for_export(server, || figure(server, "service_export_events_total"));
+    }
+    drop(servers);
+
+    let test = "the_queries_of_the_page_find_what_three_nodes_exported";
+    let Some(found) = query(test, dir.path()) else { return };
+    for tool in ["duckdb", "polars"] {
+        let [cuts, forklifts, nearly] = &found[tool].as_array().expect("a list")[..] else {
+            panic!("three queries: {found}")
+        };
+        let camera = RunId::from_bytes([1; 16]).to_string();
+        assert_eq!(cuts.as_array().map(Vec::len), Some(1), "{tool}: {cuts}");
+        assert_eq!((&cuts[0][1], &cuts[0][3]), (&json!(camera), &json!(0.28)), "{tool}");
+        let counts = forklifts.as_array().expect("a list").iter().map(|row| row[2].as_u64());
+        let mut counts: Vec<u64> = counts.map(|count| count.expect("a number")).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 2, 3], "{tool}: {forklifts}");
+        let seeded = |row: &&Value| row[1] != json!(run);
+        let nearly: Vec<&Value> =
+            nearly.as_array().expect("a list").iter().filter(seeded).collect();
+        assert_eq!(nearly.len(), 3, "{tool}: {nearly:?}");
+        assert!(nearly.iter().all(|row| row[3] == 5 && row[6] == 0.5), "{tool}: {nearly:?}");
+    }
+    assert_eq!(found["duckdb"], found["polars"]);
+    // Of the run that the server recorded itself, all that the API tells.
+    let of_run = |table: &str| {
+        let rows = found["counts"][table].as_array().expect("a list").iter();
+        rows.filter(|row| row[0] == json!(run)).map(|row| row[1].as_u64()).next().flatten()
+    };
+    let counts = ["frames", "markers", "events"].map(of_run);
+    assert_eq!(counts, [Some(40), Some(markers as u64), Some(told as u64)]);
+    let about = found["about"].as_array().expect("a list");
+    assert!(about.contains(&json!(["sightline.schema_version", "1"])), "{about:?}");
+    assert!(about.contains(&json!(["sightline.table", "frames"])), "{about:?}");
+    let dates: std::collections::BTreeSet<PathBuf> = events(&place)
+        .iter()
+        .filter_map(|file| Some(file.parent()?.parent()?.to_owned()))
+        .collect();
+    assert_eq!(dates.len(), 2, "a folder a day: {dates:?}");
+}
+
+#[test]
+fn an_export_that_is_killed_and_repeated_has_every_event_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (node, place) = (dir.path().join("node"), dir.path().join("export"));
+    let count = clips::sized(150_000, 1_000_000);
+    let run = RunId::from_bytes([7; 16]);
+    let mut seeded = camera(7, 1);
+    seeded
+        .extend((0..count).map(|number| NewEvent { run, event: described(&format!("{number}")) }));
+    seed(&node, 0, &seeded);
+    // What is there is no directory: nothing is exported, and all else works.
+    fs::write(&place, "").expect("written");
+    let server = setup(&node, &place).start();
+    wait_until("failures are counted", || figure(&server, "service_export_failures_total") > 1);
+    assert_eq!(figure(&server, "service_export_events_total"), 0);
+    assert_eq!(server.get("/v1/runs").status, 200);
+    fs::remove_file(&place).expect("removed");
+    let mut server = server;
+    wait_until("a part is written", || !events(&place).is_empty());
+    server.kill();
+    let before = files(&place);
+    let parts = events(&place).len();
+    assert!((parts as u64) < count >> 16, "killed too late to show anything: {parts}");
+
+    let server = setup(&node, &place).start();
+    wait_for_export(&server, || last(&place));
+    let head = figure(&server, "service_log_head");
+    drop(server);
+    let whole = files(&place);
+    for (path, bytes) in &before {
+        let is_part = path.extension().is_some_and(|ending| ending == "part");
+        assert!(is_part || whole[path] == *bytes, "{} is another file now", path.display());
+    }
+    assert!(whole.keys().all(|path| path.extension().is_none_or(|ending| ending != "part")));
+
+    // As a kill leaves it between the files of the last part and its cursor.
+    let cursors = Cursors::new(Ledger::open(&node.join("data/ledger")).expect("opens"));
+    let url = format!("file://{}", place.display());
+    let (first, last_of_it) = events(&place).iter().map(|file| span(file)).max().expect("a part");
+    cursors.advance(&format!("export/{url}"), Seq(first)).expect("moved");
+    cursors.advance(&format!("export-end/{url}"), Seq(last_of_it + 1)).expect("moved");
+    drop(cursors);
+    let is_of_it = |file: &&PathBuf| {
+        let name = file.extension().is_some_and(|ending| ending == "parquet").then(|| span(file));
+        name == Some((first, last_of_it))
+    };
+    let again: Vec<PathBuf> = whole.keys().filter(is_of_it).cloned().collect();
+    again.iter().for_each(|file| fs::remove_file(file).expect("removed"));
+    let server = setup(&node, &place).start();
+    wait_until("it is written again", || again.iter().all(|file| file.exists()));
+    wait_for_export(&server, || last(&place));
+    drop(server);
+    let repeated = files(&place);
+    assert!(again.iter().all(|file| repeated[file] == whole[file]), "the same bytes");
+    let test = "an_export_that_is_killed_and_repeated_has_every_event_once";
+    let Some(found) = query(test, dir.path()) else { return };
+    let row = &found["whole"][0];
+    let ends = [&row[1], &row[2], &row[3], &row[4]].map(|value| value.as_u64().expect("a number"));
+    assert!(ends[0] == ends[1] && ends[2] == 1 && ends[3] == ends[0] && ends[0] >= head, "{found}");
+}
