@@ -77,6 +77,8 @@ client >"$log" 2>&1 &
 client=$!
 console/test.sh || failed="$failed console"
 deploy/check/run || failed="$failed deploy"
+# A cluster of three nodes on this machine is too heavy for every change.
+[ -z "${SIGHTLINE_TEST_LONG-}" ] || deploy/ray/test || failed="$failed ray"
 wait "$client" || failed="$failed client"
 cat "$log"
 tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)

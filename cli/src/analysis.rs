@@ -18,7 +18,7 @@ use crate::{
     wire::MarkerRecord,
 };
 
-/// The run id of analyses that belong to no run: marker ids then depend on the media alone.
+/// The run id of analyses that are given none: marker ids then depend on the media alone.
 pub const NO_RUN: RunId = RunId::from_bytes([0; 16]);
 /// Name that the server gives a stream without one.
 pub const STREAM: &str = "main";
@@ -30,6 +30,7 @@ const OUTPUT_BYTES: u64 = 256 << 30;
 /// Analysis of a file, as asked for.
 pub struct AnalyzeJob {
     pub path: PathBuf,
+    pub run: RunId,
     pub sampling: Sampling,
     pub max_frames: u64,
     pub threads: usize,
@@ -40,6 +41,7 @@ pub struct AnalyzeJob {
 
 /// Result of an analysis.
 pub struct Analysis {
+    pub run: RunId,
     pub bytes: u64,
     pub stream: StreamInfo,
     pub report: FileReport,
@@ -124,8 +126,8 @@ pub fn analyze(
     let failed = |source| CliError::Analysis { path: job.path.clone(), source };
     let report = outcome.map_err(failed)?;
     let stream = stream.ok_or_else(|| failed(WorkerError::Ended))?;
-    let decided = decide(gate, &job.zones.names(), &signals);
-    Ok(Analysis { bytes, stream, report, gate, signals, decided })
+    let decided = decide(job.run, gate, &job.zones.names(), &signals);
+    Ok(Analysis { run: job.run, bytes, stream, report, gate, signals, decided })
 }
 
 /// A regular file: opening anything else may wait forever.
@@ -138,8 +140,8 @@ fn open(path: &Path) -> Result<(File, u64), CliError> {
     Ok((File::open(path).map_err(failed)?, metadata.len()))
 }
 
-/// Decisions, episodes in zones of these names, and markers.
-pub fn decide(config: GateConfig, zones: &[String], signals: &[Signal]) -> Decided {
+/// Decisions, episodes in zones of these names, and markers of `run`.
+pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signal]) -> Decided {
     let mut gate = Gate::new(config);
     let decisions: Vec<Decision> = signals.iter().map(|signal| gate.offer(signal)).collect();
     let mut open = Episodes::default();
@@ -162,7 +164,7 @@ pub fn decide(config: GateConfig, zones: &[String], signals: &[Signal]) -> Decid
         origin: MarkerOrigin::Gate,
     });
     let stream = STREAM.parse().expect("the constant is a valid stream id");
-    let analysis = AnalysisKey { run: NO_RUN, stream, ordinal: 0 };
+    let analysis = AnalysisKey { run, stream, ordinal: 0 };
     let markers = derive_markers(&analysis, findings, MarkerConfig::default());
     Decided { decisions, episodes, markers: markers.iter().map(MarkerRecord::from).collect() }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use decode::Sampling;
 use gate::Loops;
-use media::{Rate, WallTime};
+use media::{Rate, RunId, WallTime};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor};
 
@@ -69,6 +69,9 @@ pub struct AnalyzeArgs {
     /// Write frames.parquet, episodes.parquet and markers.parquet into this directory
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
+    /// Run id that rows and markers bear: `run-` and 32 hexadecimal digits [default: zeros]
+    #[arg(long, value_name = "ID", default_value_t = analysis::NO_RUN, hide_default_value = true)]
+    run_id: RunId,
     /// Analyse so many frames a second, 0.2 to 120, instead of all
     #[arg(long, value_name = "RATE", value_parser = rate)]
     fps: Option<Rate>,
@@ -184,6 +187,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let job = AnalyzeJob {
         path: args.file.clone(),
+        run: args.run_id,
         sampling: args.fps.map_or(Sampling::Every, Sampling::Fixed),
         max_frames: args.max_frames.get(),
         threads: args.threads.map_or(cores, NonZeroUsize::get),

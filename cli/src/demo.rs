@@ -184,7 +184,8 @@ fn work(
         reason: "a signal is out of range".to_owned(),
     })?;
     let gate = gate::GateConfig::default();
-    let analysis::Decided { decisions, episodes, .. } = analysis::decide(gate, &[], &signals);
+    let decided = analysis::decide(analysis::NO_RUN, gate, &[], &signals);
+    let analysis::Decided { decisions, episodes, .. } = decided;
     let reason = |frame: u64| {
         let decision = usize::try_from(frame).ok().and_then(|frame| decisions.get(frame));
         decision.map_or("selected", |decision| decision.reason.as_str())

@@ -69,9 +69,9 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Writes what `analyze` found: of no run, and without events.
+/// Writes what `analyze` found, which has no events.
 pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
-    let run = analysis::NO_RUN.to_string();
+    let run = found.run.to_string();
     let mut folder = Folder::open(dir)?;
     let mut frames = folder.table(&FRAMES, &run)?;
     for (signal, decision) in found.signals.iter().zip(&found.decided.decisions) {

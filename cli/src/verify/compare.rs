@@ -53,6 +53,7 @@ pub fn prove(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let job = AnalyzeJob {
         path: path.to_owned(),
+        run: analysis::NO_RUN,
         sampling: sampling(pass),
         // Where the pass ended at its limit, what comes after has no say in its last signals.
         max_frames: (pass.signals.len() as u64).max(1),
