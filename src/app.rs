@@ -130,7 +130,8 @@ impl Stores {
         }));
         let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
-        let limits = RunLimits { active: config.active_limit, ttl: config.run_ttl };
+        let limits =
+            RunLimits { active: config.active_limit, ttl: config.run_ttl, tag: config.node_tag };
         let is_shared = config.api.keys.as_ref().is_some_and(KeyRing::is_shared);
         let quota = if is_shared {
             Quota::shared(config.api.quotas, Arc::clone(reserve))
@@ -243,7 +244,7 @@ pub fn open(
     let rates = Rates::new(config.api.rate_global, config.api.rate_principal);
     let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");
-    let uploads = Uploads::open(&uploads, ledger.clone(), Arc::clone(&quota))?;
+    let uploads = Uploads::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
     let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
     let draining = CancellationToken::new();
     let live = Live::open(LiveParts {

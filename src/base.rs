@@ -23,9 +23,20 @@ pub mod tls;
 
 pub(crate) use transport::percent;
 
+use media::NodeTag;
+
 /// `bytes` as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes of a new id, which begin with the tag of the node where it has one.
+pub(crate) fn id_bytes(tag: Option<NodeTag>) -> [u8; 16] {
+    let mut bytes = random_bytes();
+    if let Some(tag) = tag {
+        bytes[..2].copy_from_slice(tag.as_bytes());
+    }
+    bytes
 }
 
 /// Bytes from the operating system's generator, for identifiers.

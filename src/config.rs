@@ -25,7 +25,7 @@ use std::{
 
 use gate::GateConfig;
 use http::HeaderValue;
-use media::Score;
+use media::{NodeTag, Score};
 use timeline::held::{FileError, read_named};
 use transport::egress::EgressConfig;
 
@@ -56,6 +56,8 @@ pub struct Config {
     pub active_limit: usize,
     /// Idle time after which a run ends.
     pub run_ttl: Duration,
+    /// Tag with which the ids of this node begin, where there are several.
+    pub node_tag: Option<NodeTag>,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
     /// Backends that decode and measure.
@@ -142,6 +144,7 @@ impl Config {
         let active_limit = vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)) as usize;
         let run_ttl =
             Duration::from_secs(vars.read("SERVICE_STREAM_TTL_SECS", "3600", whole(60, 86_400)));
+        let node_tag = vars.read("SERVICE_NODE_TAG", "", node_tag);
         let label_maps_path = vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path);
         let sandbox = vars.read("SERVICE_SANDBOX", "require", decoding::sandbox);
         let gate = gate(&mut vars);
@@ -214,6 +217,7 @@ impl Config {
             ingest_roots,
             active_limit,
             run_ttl,
+            node_tag,
             label_maps_path,
             decode,
             sandbox,
@@ -354,6 +358,11 @@ fn stills(text: &str) -> Result<bool, Problem> {
         "none" => Ok(false),
         _ => Err("must be selected or none".into()),
     }
+}
+
+fn node_tag(text: &str) -> Result<Option<NodeTag>, Problem> {
+    let tag = (!text.is_empty()).then(|| text.parse());
+    tag.transpose().map_err(|error: media::ParseError| error.problem.into())
 }
 
 fn optional_path(text: &str) -> Result<Option<PathBuf>, Problem> {

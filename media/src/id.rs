@@ -113,6 +113,32 @@ hex_id!(
     BlobHash, "SHA-256", "", 32
 );
 
+/// Names a node among several: four hexadecimal digits, with which the ids that it makes begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeTag([u8; 2]);
+
+impl NodeTag {
+    /// The bytes behind the digits.
+    pub const fn as_bytes(&self) -> &[u8; 2] {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl FromStr for NodeTag {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<NodeTag, ParseError> {
+        let problem = "must be four lower-case hexadecimal digits";
+        hex_into(text).map(NodeTag).ok_or(ParseError { what: "node tag", problem })
+    }
+}
+
 /// Position of an event in the server's one order, from 1; also the cursor of readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);

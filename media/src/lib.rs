@@ -30,8 +30,8 @@ pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};
 pub use gate_config::GateConfig;
 pub use geometry::{Extent, Rotation};
 pub use id::{
-    AnalysisId, BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, RequestId, RunId, Seq,
-    SessionId, StreamId, WebhookId,
+    AnalysisId, BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, NodeTag, RequestId,
+    RunId, Seq, SessionId, StreamId, WebhookId,
 };
 pub use marker::{EventType, Marker, MarkerOrigin, MarkerStatus};
 pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};

@@ -44,6 +44,8 @@ fn a_bad_value_is_named() {
         ("SERVICE_INGEST_FILE_ROOTS", "/dev/null"),
         ("SERVICE_ACTIVE_STREAM_LIMIT", "0"),
         ("SERVICE_ACTIVE_STREAM_LIMIT", "1025"),
+        ("SERVICE_NODE_TAG", "12"),
+        ("SERVICE_NODE_TAG", "00FF"),
         ("SERVICE_STREAM_TTL_SECS", "59"),
         ("SERVICE_STREAM_TTL_SECS", "86401"),
         ("SERVICE_GATE_SCENE_CUT", "1.1"),
@@ -98,6 +100,7 @@ fn bounds_themselves_are_accepted() {
     let cases = [
         ("SERVICE_ACTIVE_STREAM_LIMIT", "1"),
         ("SERVICE_ACTIVE_STREAM_LIMIT", "1024"),
+        ("SERVICE_NODE_TAG", "00ff"),
         ("SERVICE_STREAM_TTL_SECS", "60"),
         ("SERVICE_STREAM_TTL_SECS", "86400"),
         ("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0"),

@@ -281,7 +281,7 @@ impl Live {
         if let Some(&codec) = answer.codecs.first() {
             intake.expect(codec);
         }
-        let id = SessionId::from_bytes(crate::base::random_bytes());
+        let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits().tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(guard.token());
         let journal = Journal {

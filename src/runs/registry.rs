@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{Label, RequestId, RunId, Seq, WallTime};
+use media::{Label, NodeTag, RequestId, RunId, Seq, WallTime};
 use timeline::{
     Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, RunLabelled, Timeline,
     TimelineError,
@@ -59,6 +59,8 @@ pub struct RunLimits {
     pub active: usize,
     /// Idle time after which an active run ends.
     pub ttl: Duration,
+    /// Tag with which their ids begin.
+    pub tag: Option<NodeTag>,
 }
 
 /// Every run of the log.
@@ -213,6 +215,10 @@ impl Registry {
         &self.quota
     }
 
+    fn new_run_id(&self) -> RunId {
+        RunId::from_bytes(crate::base::id_bytes(self.limits.tag))
+    }
+
     /// The limits on runs.
     pub fn limits(&self) -> RunLimits {
         self.limits
@@ -234,7 +240,7 @@ impl Registry {
         label: Option<Label>,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
-        let run = Arc::new(Run::new(new_run_id(), origin, Arc::clone(&self.jobs)));
+        let run = Arc::new(Run::new(self.new_run_id(), origin, Arc::clone(&self.jobs)));
         // Before anybody sees it.
         run.set_label(label.clone());
         let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
@@ -402,10 +408,6 @@ fn count_move(counts: &mut [usize; Lifecycle::SHOWN.len()], from: Lifecycle, to:
     if let Some(entered) = place(to) {
         counts[entered] += 1;
     }
-}
-
-fn new_run_id() -> RunId {
-    RunId::from_bytes(crate::base::random_bytes())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use media::{BlobHash, ErrorKind, WallTime};
+use media::{BlobHash, ErrorKind, NodeTag, WallTime};
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use timeline::held::{FileError, HeldDir, Links, check_size};
 
@@ -146,6 +146,8 @@ pub struct New<'a> {
 pub struct Uploads {
     /// Path in the settings, and the one that it leads to: a caller may use either.
     dirs: [PathBuf; 2],
+    /// Tag with which names begin.
+    tag: Option<NodeTag>,
     root: HeldDir,
     ledger: Ledger,
     quota: Arc<Quota>,
@@ -155,7 +157,12 @@ pub struct Uploads {
 impl Uploads {
     /// Opens the files in `dir`, made when there is none; removes what a crash left there and
     /// counts the rest to their owners' accounts.
-    pub fn open(dir: &Path, ledger: Ledger, quota: Arc<Quota>) -> Result<Uploads, UploadError> {
+    pub fn open(
+        dir: &Path,
+        tag: Option<NodeTag>,
+        ledger: Ledger,
+        quota: Arc<Quota>,
+    ) -> Result<Uploads, UploadError> {
         let failed = |what| UploadError::io(what, dir);
         fs::create_dir_all(dir.join(INCOMING)).map_err(failed("make the upload directory"))?;
         let absolute = std::path::absolute(dir).map_err(failed("find the upload directory"))?;
@@ -163,7 +170,7 @@ impl Uploads {
         sync_parent(&real)?;
         let root = HeldDir::open(&real).map_err(failed("open the upload directory"))?;
         let under_way = Arc::default();
-        let uploads = Uploads { dirs: [absolute, real], root, ledger, quota, under_way };
+        let uploads = Uploads { dirs: [absolute, real], tag, root, ledger, quota, under_way };
         let swept = uploads.sweep()?;
         if swept > 0 {
             tracing::warn!(swept, "unfinished uploads removed");
@@ -250,7 +257,7 @@ impl Uploads {
         also: impl FnOnce(&WriteTransaction, &Upload) -> Result<(), redb::Error>,
     ) -> Result<Upload, UploadError> {
         let upload = Upload {
-            name: StoredName::new(new.at, new.extension),
+            name: StoredName::new(self.tag, new.at, new.extension),
             owner: new.owner.clone(),
             bytes: incoming.bytes(),
             sha256: incoming.sha256(),

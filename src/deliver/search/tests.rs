@@ -22,7 +22,7 @@ struct Log {
 fn start(limits: IndexLimits) -> Log {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
-    let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
+    let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600), tag: None };
     let now = media::WallTime { epoch_ms: 0 };
     let registry =
         Registry::open(timeline, limits_of_runs, Arc::default(), now, &Default::default())

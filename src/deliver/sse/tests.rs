@@ -24,7 +24,7 @@ const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 fn start() -> Log {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
-    let limits = RunLimits { active: 1000, ttl: Duration::from_secs(3600) };
+    let limits = RunLimits { active: 1000, ttl: Duration::from_secs(3600), tag: None };
     let now = media::WallTime { epoch_ms: 0 };
     let registry =
         Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");

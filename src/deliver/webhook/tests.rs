@@ -25,7 +25,7 @@ async fn setup() -> Setup {
     let log = dir.path().join("log");
     std::fs::create_dir(&log).expect("made");
     let (timeline, _) = Timeline::open(&log, Options::default()).expect("opens");
-    let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600) };
+    let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600), tag: None };
     let now = WallTime { epoch_ms: 0 };
     let registry =
         Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");

@@ -185,7 +185,10 @@ pub struct JobToken {
 impl JobToken {
     /// The handle on a job that is asked for now.
     pub fn asked(kind: JobKind, run: RunId, request: RequestId) -> (JobToken, JobOrder) {
-        let id = JobId::from_bytes(crate::base::random_bytes());
+        let mut id: [u8; 16] = crate::base::random_bytes();
+        // It begins as its run does, with the node's tag where there is one.
+        id[..2].copy_from_slice(&run.as_bytes()[..2]);
+        let id = JobId::from_bytes(id);
         let order = JobOrder { id, kind, run, request, started_at: wall_now() };
         (JobToken { order: Some(order), ..JobToken::default() }, order)
     }

@@ -10,7 +10,7 @@ const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
 fn open(dir: &std::path::Path, ttl: Duration) -> Arc<Registry> {
     let (timeline, _) = Timeline::open(dir, Options::default()).expect("opened");
-    let limits = RunLimits { active: 3, ttl };
+    let limits = RunLimits { active: 3, ttl, tag: None };
     Registry::open(
         timeline,
         limits,
@@ -181,7 +181,7 @@ async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
 async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
-    let limits = RunLimits { active: 1, ttl: HOUR };
+    let limits = RunLimits { active: 1, ttl: HOUR, tag: None };
     let registry = Registry::open(
         timeline,
         limits,

@@ -95,7 +95,7 @@ fn open(dir: &Path, clock: &Arc<AtomicI64>) -> (Arc<Registry>, BlobStore) {
     let now = move || WallTime { epoch_ms: clock.load(Ordering::Relaxed) };
     let options = Options { clock: Arc::new(now), ..Options::default() };
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opened");
-    let limits = RunLimits { active: 9, ttl: Duration::from_secs(86_400) };
+    let limits = RunLimits { active: 9, ttl: Duration::from_secs(86_400), tag: None };
     let quota = Quota::new(crate::base::quota::QuotaLimits::default());
     let registry =
         Registry::open(timeline, limits, quota, WallTime { epoch_ms: 0 }, &Default::default());

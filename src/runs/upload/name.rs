@@ -1,27 +1,30 @@
-//! The name of an uploaded file: random and ordered by time, never what a caller made up.
+//! The name of an uploaded file: random and, on one node, ordered by time, never what a caller made up.
 
 use std::{fmt, str::FromStr};
 
-use media::WallTime;
+use media::{NodeTag, WallTime};
 
-/// Hexadecimal digits of a name: 12 of the time, 20 of chance.
+/// Hexadecimal digits of a name: 4 of the node's tag where it has one, 12 of the time, the rest of chance.
 const DIGITS: usize = 32;
 /// Longest extension.
 const EXTENSION_MAX: usize = 5;
 /// Longest file name of an uploader's that is remembered, in bytes.
 const ORIGINAL_NAME_MAX: usize = 255;
 
-/// 32 hexadecimal digits, a dot and an extension; later names sort after earlier ones.
+/// 32 hexadecimal digits, a dot and an extension; later names of a node sort after earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredName(Box<str>);
 
 impl StoredName {
-    /// A new name for a file that came at `at`.
-    pub fn new(at: WallTime, extension: &str) -> StoredName {
+    /// A new name for a file that came at `at`, which begins with the tag of the node.
+    pub fn new(tag: Option<NodeTag>, at: WallTime, extension: &str) -> StoredName {
         let time = u64::try_from(at.epoch_ms).unwrap_or(0) & 0xffff_ffff_ffff;
         let chance: [u8; 10] = crate::base::random_bytes();
         let chance = chance.iter().fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
-        StoredName(format!("{time:012x}{chance:020x}.{extension}").into())
+        let tag = tag.map(|tag| tag.to_string()).unwrap_or_default();
+        let mut digits = format!("{tag}{time:012x}{chance:020x}");
+        digits.truncate(DIGITS);
+        StoredName(format!("{digits}.{extension}").into())
     }
 
     /// The name.
@@ -63,7 +66,11 @@ mod tests {
 
     #[test]
     fn only_names_of_ours_are_names() {
-        let at = |epoch_ms| StoredName::new(WallTime { epoch_ms }, "mp4");
+        let tag: NodeTag = "00ff".parse().expect("a tag");
+        let tagged = StoredName::new(Some(tag), WallTime { epoch_ms: 1 }, "mp4");
+        assert!(tagged.as_str().starts_with("00ff000000000001"), "{tagged}");
+        assert_eq!(tagged.as_str().parse(), Ok(tagged.clone()));
+        let at = |epoch_ms| StoredName::new(None, WallTime { epoch_ms }, "mp4");
         let (early, late) = (at(1_700_000_000_000), at(1_700_000_000_001));
         assert!(early < late, "{early} {late}");
         assert_eq!(early.as_str().parse(), Ok(early.clone()));

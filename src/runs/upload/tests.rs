@@ -8,7 +8,7 @@ use crate::base::{ledger::Fault, quota::QuotaLimits};
 fn open(dir: &Path) -> Uploads {
     let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };
     let ledger = Ledger::open(&dir.join("ledger")).expect("opens");
-    Uploads::open(&dir.join("uploads"), ledger, Quota::new(limits)).expect("opens")
+    Uploads::open(&dir.join("uploads"), None, ledger, Quota::new(limits)).expect("opens")
 }
 
 fn put(uploads: &Uploads, owner: &Principal, bytes: &[u8], at: i64) -> Upload {

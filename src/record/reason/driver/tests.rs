@@ -138,7 +138,7 @@ struct Stage {
 async fn stage(describer: Arc<Scripted>) -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
     let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
-    let limits = RunLimits { active: 3, ttl: Duration::from_secs(3600) };
+    let limits = RunLimits { active: 3, ttl: Duration::from_secs(3600), tag: None };
     let registry = Registry::open(
         timeline,
         limits,
