@@ -6,7 +6,7 @@ set -eu
 
 build="build-essential cmake libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config python3"
 demo="ffmpeg"
-test="chromium coturn curl gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good libffmpeg-nvenc-dev mesa-vulkan-drivers nginx-light postgresql prometheus python3-gi python3-venv shellcheck systemd valgrind"
+test="chromium coturn curl gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good haproxy libffmpeg-nvenc-dev mesa-vulkan-drivers nginx-light postgresql prometheus python3-gi python3-venv shellcheck systemd valgrind"
 # Wherever it is from.
 command -v npm >/dev/null 2>&1 || test="$test nodejs npm"
 
@@ -66,7 +66,7 @@ esac
 $as_root apt-get install -q -y --no-install-recommends $missing
 # Nor at the next boot, where there is such a thing.
 if command -v systemctl >/dev/null 2>&1; then
-    for service in prometheus coturn nginx; do
+    for service in prometheus coturn haproxy nginx; do
         case "$missing " in
         *" $service "* | *" $service-light "*)
             $as_root systemctl disable -q "$service.service" || echo "setup: $service stays enabled" >&2

@@ -19,6 +19,8 @@ mod health;
 mod loss;
 #[path = "live/memory.rs"]
 mod memory;
+#[path = "live/nodes.rs"]
+mod nodes;
 #[path = "live/receiver.rs"]
 mod receiver;
 #[path = "live/start.rs"]

@@ -44,7 +44,7 @@ EVERYTHING = {
     "nodeSelector": {"disk": "ssd"},
     "tolerations": [{"operator": "Exists"}],
     "affinity": {"nodeAffinity": {}},
-    "autoscaling": {"enabled": True},
+    "autoscaling": {"enabled": True, "maxReplicas": 3},
     "networkPolicy": {"from": [{"podSelector": {}}]},
     "metrics": {"podMonitor": True},
 }
@@ -52,9 +52,23 @@ EVERYTHING = {
 CHARTS = [
     ("defaults", {}, {"Secret", "NetworkPolicy"}),
     ("everything", EVERYTHING, {"Secret", "NetworkPolicy", "Ingress", "HorizontalPodAutoscaler", "PodMonitor"}),
+    ("live anywhere", {"live": {"enabled": True}}, {"Secret", "NetworkPolicy"}),
     ("own secret", {"auth": {"existingSecret": "mine"}, "networkPolicy": {"enabled": False}}, set()),
 ]
 ALWAYS = {"StatefulSet", "Service", "PodDisruptionBudget"}
+# The label of a pod with its name.
+POD = "statefulset.kubernetes.io/pod-name"
+# Paths, and the tag of the replica that each leads to; none for any replica.
+ROUTES = [
+    ("/v1/runs/run-00020123456789abcdef0123456789ab/jobs/job-1", 2),
+    ("/v1/stream/whip/sess-00010123456789abcdef0123456789ab", 1),
+    ("/v1/files/00000123456789abcdef0123456789ab.mp4", 0),
+    ("/nodes/0002/v1/runs", 2),
+    ("/v1/runs/run-ffff0123456789abcdef0123456789ab", None),
+    ("/v1/runs", None),
+    ("/v1/stream/whip", None),
+    ("/", None),
+]
 # Values that the chart refuses.
 REFUSED = [{"setting": {}}, {"settings": {"MAX_STREAMS": 1}}, {"live": {"udpPort": 0}}, {"replicas": "three"}]
 
@@ -131,6 +145,7 @@ def chart():
                     except kubernetes_validate.ValidationError as error:
                         yield f"{name}: {document['kind']} in {version}: {error.message} at {list(error.path)}"
             yield from (f"{name}: {problem}" for problem in hardening(found))
+            yield from (f"{name}: {problem}" for problem in routing(found))
         for values in REFUSED:
             try:
                 loaded.validate_schema(values)
@@ -156,16 +171,34 @@ def hardening(found):
     volumes = {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"] for claim in stateful["spec"]["volumeClaimTemplates"]}
     yield from (f"no volume {mount['name']}" for mount in container["volumeMounts"] if mount["name"] not in volumes)
     yield from (f"{entry['name']} is {entry['value']}" for entry in container["env"] if re.fullmatch(r".*\de[+]\d+", entry.get("value", "")))
-    labels = stateful["spec"]["template"]["metadata"]["labels"].items()
+    labels = {**stateful["spec"]["template"]["metadata"]["labels"], POD: stateful["metadata"]["name"]}.items()
     for document in found:
         spec = document.get("spec", {})
         selector = spec.get("podSelector") or spec.get("selector") or {}
         selector = selector.get("matchLabels", selector)
+        # Kubernetes labels each pod of a StatefulSet with its name.
+        selector = {name: value.rpartition("-")[0] if name == POD else value for name, value in selector.items()}
         if not selector.items() <= labels:
             yield f"{document['kind']} selects {selector}"
     ports = {port["name"] for port in container["ports"]}
     targets = {port["targetPort"] for document in found if document["kind"] == "Service" for port in document["spec"]["ports"]}
     yield from (f"no port {port}" for port in targets - ports)
+    services = {document["metadata"]["name"] for document in found if document["kind"] == "Service"}
+    for document in found:
+        rules = document["spec"]["rules"] if document["kind"] == "Ingress" else []
+        backends = {path["backend"]["service"]["name"] for rule in rules for path in rule["http"]["paths"]}
+        yield from (f"no service {name}" for name in backends - services)
+
+
+def routing(found):
+    """Paths that lead elsewhere than they should, as ingress-nginx takes them: longest first, at their beginning."""
+    ingresses = [document["spec"]["rules"] for document in found if document["kind"] == "Ingress"]
+    paths = [path for rules in ingresses for rule in rules for path in rule["http"]["paths"]]
+    paths.sort(key=lambda path: -len(path["path"]))
+    for path, node in ROUTES if paths else ():
+        taken = next(one for one in paths if re.match(one["path"], path, re.IGNORECASE))["backend"]["service"]["name"]
+        if taken != ("demo-sightline" if node is None else f"demo-sightline-{node}"):
+            yield f"{path} leads to {taken}"
 
 
 def tables(page):

@@ -3,6 +3,7 @@
 pub mod browser;
 pub mod clip;
 pub mod picture;
+pub mod proxies;
 pub mod servers;
 pub mod shown;
 

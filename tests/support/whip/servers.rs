@@ -30,7 +30,7 @@ impl Drop for Neighbour {
 }
 
 /// Path of a program of the system's administrator; `None` where `test` is passed over.
-fn program(test: &str, name: &str) -> Option<std::path::PathBuf> {
+pub(super) fn program(test: &str, name: &str) -> Option<std::path::PathBuf> {
     let found = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
     let found = found.into_iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
     if found.is_none() {
