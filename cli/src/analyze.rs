@@ -19,6 +19,7 @@ use worker::{CancelToken, Supervisor};
 use crate::{
     activity::{self, EpisodeRecord},
     analysis::{self, Analysis, AnalyzeJob},
+    doctor::DecodeArgs,
     environment,
     error::CliError,
     export, interrupt, markers,
@@ -85,6 +86,9 @@ pub struct AnalyzeArgs {
     gate: GateArgs,
     #[command(flatten)]
     zones: ZoneArgs,
+    /// Backends, where one is named; without, software decodes and the CPU measures
+    #[command(flatten)]
+    decode: DecodeArgs,
     /// Decoding threads, 16 at most [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -197,7 +201,11 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     };
     let mut shelf = StillSampler::default();
     let mut stills = Vec::new();
-    let supervisor = Supervisor::new(environment::worker_program()?);
+    let program = environment::worker_program()?;
+    let supervisor = match args.decode.names_any() {
+        true => Supervisor::select(&program, &args.decode.wanted())?.0,
+        false => Supervisor::new(program),
+    };
     let analysis = analysis::analyze(&supervisor, &job, &cancel, |still| {
         let path = args.stills.as_deref().map(|dir| save(dir, &still)).transpose()?;
         stills.extend(path.map(|path| StillRecord {

@@ -80,6 +80,11 @@ pub struct DecodeArgs {
 }
 
 impl DecodeArgs {
+    /// A backend or a device is named.
+    pub fn names_any(&self) -> bool {
+        self.backend != Choice::Auto || self.gate != GateChoice::Auto || self.device.is_some()
+    }
+
     pub fn wanted(&self) -> Wanted {
         Wanted {
             choice: self.backend,

@@ -8,6 +8,7 @@ mod activity;
 mod analysis;
 mod analyze;
 mod bench;
+mod capacity;
 mod certs;
 mod client;
 mod completions;
@@ -104,6 +105,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Check that a server answers, for what restarts it or sends it requests
     Health(health::HealthArgs),
+    /// Work out the machines, disks and traffic of a fleet, with the arithmetic
+    Capacity(capacity::FleetArgs),
     /// Benchmark this machine
     Bench(bench::BenchArgs),
     /// Run an embedding sidecar for servers, over TCP
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Health(args) => health::run(&args),
+        Command::Capacity(args) => capacity::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::EmbedServer(args) => embed_server::run(&args),
         Command::Whip(args) => whip::run(&args),

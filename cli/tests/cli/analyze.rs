@@ -263,3 +263,17 @@ fn a_report_never_overwrites_its_video() {
         assert_eq!(std::fs::read(&video).ok(), std::fs::read(&clip).ok(), "{report}");
     }
 }
+
+#[test]
+fn a_named_backend_decodes_or_says_why_it_cannot() {
+    let clip = rendered();
+    let analyze = |more: &[&str]| {
+        sightline(&[&["analyze", &clip, "--json", "--max-frames", "20"], more].concat())
+    };
+    let (default, named) =
+        (analyze(&[]), analyze(&["--backend", "software", "--gate-backend", "cpu"]));
+    assert_eq!((named.code, named.stdout), (0, default.stdout), "{}", named.stderr);
+    let missing = analyze(&["--backend", "vaapi", "--device", "/dev/dri/none"]);
+    assert_eq!(missing.code, 4, "{}", missing.stderr);
+    assert!(missing.stderr.contains("render node cannot be opened"), "{}", missing.stderr);
+}

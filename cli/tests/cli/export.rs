@@ -63,10 +63,16 @@ fn analyze_writes_frames_and_markers() {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("new/folder");
     let path = out.to_str().expect("UTF-8");
-    let outcome = sightline(&["analyze", &rendered(), "--max-frames", "30", "--parquet", path]);
+    let run = "run-00ff0123456789abcdef0123456789ab";
+    let clip = rendered();
+    let analyze = ["analyze", &clip, "--max-frames", "30", "--parquet", path, "--run-id", run];
+    let outcome = sightline(&analyze);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let files = files(&out);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
     assert_eq!(names, ["episodes.parquet", "frames.parquet", "markers.parquet"]);
     assert!(files.values().all(|file| file.starts_with(b"PAR1") && file.ends_with(b"PAR1")));
+    let names = |file: &Vec<u8>| file.windows(run.len()).any(|part| part == run.as_bytes());
+    assert!(files.values().all(names));
+    assert_eq!(sightline(&[&analyze[..7], &["run-1"]].concat()).code, 2);
 }

@@ -1,0 +1,128 @@
+//! `sightline capacity`: machines, disks and traffic of a fleet, worked out with the arithmetic shown.
+//!
+//! The figures that it starts from are those of benches/BASELINE.md, of two cores of a virtual machine;
+//! `sightline bench capacity` measures one's own. Prices, and what a model says in a second, are
+//! assumptions. docs/operate/capacity.md reads the result.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::{
+    error::CliError,
+    output::{StdoutWriter, TextTable},
+};
+use plan::{Line, Shared, archive, cameras, shared};
+
+/// Arguments of `capacity`.
+#[derive(clap::Args, Clone, Debug, Serialize)]
+pub struct FleetArgs {
+    /// Cameras that are recorded at all times
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    cameras: u64,
+    /// Hours of recorded files to analyse
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    hours: u64,
+    /// Days in which the files are analysed
+    #[arg(long, value_name = "N", default_value_t = 90.0, value_parser = positive)]
+    days: f64,
+    /// Rows of a picture, for which frames, stills and bit rates are looked up
+    #[arg(long, value_name = "ROWS", default_value = "720", value_parser = ["360", "720", "1080"])]
+    height: String,
+    /// Frames a second of a camera and of the files
+    #[arg(long, value_name = "RATE", default_value_t = 25.0, value_parser = positive)]
+    fps: f64,
+    /// Frames a second that are analysed of the files [default: all]
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    sampled: Option<f64>,
+    /// Milliseconds of a core for a frame: ms_per_frame of `sightline bench capacity` [default: as measured]
+    #[arg(long, value_name = "MS", value_parser = positive)]
+    frame_ms: Option<f64>,
+    /// Stills that the gate keeps of an hour: 1974 with mode balanced, 557 with efficiency
+    #[arg(long, value_name = "N", default_value_t = 557.0, value_parser = positive)]
+    stills: f64,
+    /// Kilobytes of a still [default: as measured]
+    #[arg(long, value_name = "KB", value_parser = positive)]
+    still_kb: Option<f64>,
+    /// Part of the stills that a model is asked about, in percent
+    #[arg(long, value_name = "PCT", default_value_t = 10.0, value_parser = positive)]
+    described: f64,
+    /// Descriptions a second of a GPU that serves models
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = positive)]
+    gpu_descriptions: f64,
+    /// Days for which recordings and stills are kept
+    #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = positive)]
+    retention: f64,
+    /// Cores of a node
+    #[arg(long, value_name = "N", default_value_t = 32.0, value_parser = positive)]
+    cores: f64,
+    /// Part of a node's cores that is planned for, in percent
+    #[arg(long, value_name = "PCT", default_value_t = 70.0, value_parser = positive)]
+    load: f64,
+    /// Price of a core for an hour
+    #[arg(long, value_name = "PRICE", default_value_t = 0.03, value_parser = positive)]
+    core_price: f64,
+    /// Price of a GPU for an hour
+    #[arg(long, value_name = "PRICE", default_value_t = 2.0, value_parser = positive)]
+    gpu_price: f64,
+    /// Price of a terabyte in the store for a month
+    #[arg(long, value_name = "PRICE", default_value_t = 23.0, value_parser = positive)]
+    terabyte_price: f64,
+    /// Print one JSON object: given, lines[{about, what, arithmetic, value, unit}], shared[{what, arithmetic, most, at[]}]
+    #[arg(long)]
+    #[serde(skip)]
+    json: bool,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if value.is_finite() && value > 0.0 { Ok(value) } else { Err("must be above 0".to_owned()) }
+}
+
+#[derive(Serialize)]
+struct Plan<'a> {
+    given: &'a FleetArgs,
+    lines: Vec<Line>,
+    shared: Vec<Shared>,
+}
+
+/// Runs `capacity`.
+pub fn run(args: &FleetArgs) -> Result<(), CliError> {
+    let lines = [cameras(args), archive(args)].concat();
+    let plan = Plan { given: args, lines, shared: shared(args) };
+    let mut out = StdoutWriter::stdout();
+    if args.json {
+        out.json(&plan)?;
+        return out.finish();
+    }
+    let mut table = TextTable::new(&["ABOUT", "WHAT", ">VALUE", "UNIT", "ARITHMETIC"]);
+    for line in &plan.lines {
+        let unit = line.unit.to_owned();
+        table.push([
+            line.about.to_owned(),
+            line.what.to_owned(),
+            plan::figure(line.value),
+            unit,
+            line.arithmetic.clone(),
+        ]);
+    }
+    out.table(&table)?;
+    out.line("")?;
+    let mut table =
+        TextTable::new(&["ALL SHARE", ">MOST", ">NOW", ">10 TIMES", ">100 TIMES", "ARITHMETIC"]);
+    for one in &plan.shared {
+        let [now, ten, hundred] = one.at.map(|part| format!("{}%", plan::figure(part * 100.0)));
+        table.push([
+            one.what.to_owned(),
+            plan::figure(one.most),
+            now,
+            ten,
+            hundred,
+            one.arithmetic.clone(),
+        ]);
+    }
+    out.table(&table)?;
+    out.finish()
+}
