@@ -162,7 +162,7 @@ impl Config {
         let webhooks = delivery::webhooks(&mut vars);
         let database = delivery::database(&mut vars);
         let mirror = delivery::mirror(&mut vars);
-        let export = delivery::export(&mut vars);
+        let export = delivery::export(&mut vars, node_tag);
         let upload_bytes_max =
             vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40));
         let streams = StreamLimits {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use media::NodeTag;
+
 use super::{Vars, whole};
 use crate::{
     base::{database, json::Problem},
@@ -30,10 +32,11 @@ pub(super) fn mirror(vars: &mut Vars) -> mirror::Scope {
 }
 
 /// Place and pace of the export, if there is one.
-pub(super) fn export(vars: &mut Vars) -> Option<export::Settings> {
+pub(super) fn export(vars: &mut Vars, tag: Option<NodeTag>) -> Option<export::Settings> {
     let place = vars.read_url("SERVICE_EXPORT_URL", "", place);
     let age = vars.read("SERVICE_EXPORT_AGE_SECS", "900", whole(1, 86_400));
-    Some(export::Settings { place: place?, age: Duration::from_secs(age), tag: None })
+    let (age, tag) = (Duration::from_secs(age), tag.map(|tag| tag.to_string()));
+    Some(export::Settings { place: place?, age, tag })
 }
 
 fn place(text: &str) -> Result<Option<export::Place>, Problem> {
