@@ -158,11 +158,15 @@ impl Export {
         let (mut failures, mut is_claimed) = (0, false);
         loop {
             let turn = async {
+                let export = Arc::clone(&self);
+                let Some(first) = blocking(move || export.first()).await?? else {
+                    return Ok(false);
+                };
                 if !is_claimed {
                     self.claim().await?;
                     is_claimed = true;
                 }
-                self.turn().await
+                self.turn(first, &stop).await
             };
             let Some(outcome) = stop.run_until_cancelled(turn).await else { return };
             let delay = match outcome {
@@ -197,10 +201,23 @@ impl Export {
         if owner == self.name { Ok(()) } else { Err(ExportError::Taken { tag: self.tag.clone() }) }
     }
 
-    /// Writes the next part, if one is due; false when none is.
-    async fn turn(self: &Arc<Self>) -> Result<bool, ExportError> {
-        let export = Arc::clone(self);
-        let Some(part) = blocking(move || export.make()).await?? else { return Ok(false) };
+    /// The first event that is not exported; sets the gauge to its age.
+    fn first(&self) -> Result<Option<EventHead>, LedgerError> {
+        let first = self.heads(self.next()?).next();
+        let waited = first.map_or(Duration::ZERO, waited);
+        self.metrics.export_lag.set(waited.as_secs_f64().ceil() as i64);
+        Ok(first)
+    }
+
+    /// Writes the part that begins with `first`, if it is due; false when it is not.
+    async fn turn(
+        self: &Arc<Self>,
+        first: EventHead,
+        stop: &CancellationToken,
+    ) -> Result<bool, ExportError> {
+        let (export, stop) = (Arc::clone(self), stop.clone());
+        let made = blocking(move || export.make(first, &stop)).await??;
+        let Some(part) = made else { return Ok(false) };
         for file in &part.files {
             let name = file.name(&self.tag);
             let put = self.place.put(&name, file.path()).await;
@@ -214,17 +231,15 @@ impl Export {
         Ok(true)
     }
 
-    /// Makes the files of the next part, if one is due, and notes where it ends.
-    fn make(&self) -> Result<Option<Part>, ExportError> {
-        let (from, head) = (self.next()?, self.timeline.head());
-        let Some(first) = self.heads(from).next() else {
-            self.metrics.export_lag.set(0);
-            return Ok(None);
-        };
-        let waited_ms = wall_now().epoch_ms.saturating_sub(first.at.epoch_ms).max(0);
-        self.metrics.export_lag.set(waited_ms.saturating_add(999) / 1000);
+    /// Makes the files of the part, if it is due, and notes where it ends; none once it is to stop.
+    fn make(
+        &self,
+        first: EventHead,
+        stop: &CancellationToken,
+    ) -> Result<Option<Part>, ExportError> {
+        let from = first.seq;
         let noted = self.cursors.of(&self.end)?.filter(|end| *end > from);
-        let is_due = waited_ms >= self.age.as_millis() as i64 || head.0 - from.0 >= PART_EVENTS;
+        let is_due = waited(first) >= self.age || self.timeline.head().0 - from.0 >= PART_EVENTS;
         if noted.is_none() && !is_due {
             return Ok(None);
         }
@@ -239,6 +254,9 @@ impl Export {
             };
             if is_over {
                 break;
+            }
+            if stop.is_cancelled() {
+                return Ok(None);
             }
             made.push(&self.timeline, head, self.gate)?;
             end = Seq(head.seq.0 + 1);
@@ -255,6 +273,12 @@ impl Export {
         let spans = (from.0..=self.timeline.head().0).step_by(STEP);
         spans.flat_map(|first| self.timeline.heads(Seq(first), STEP))
     }
+}
+
+/// Time since an event was appended, by a clock that may have been set back.
+fn waited(event: EventHead) -> Duration {
+    let ms = wall_now().epoch_ms.saturating_sub(event.at.epoch_ms);
+    Duration::from_millis(ms.max(0).unsigned_abs())
 }
 
 /// The UTC date of a time, such as `2026-11-27`.
