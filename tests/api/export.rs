@@ -171,15 +171,21 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
     let dir = tempfile::tempdir().expect("a directory");
     let place = dir.path().join("export");
     let mut servers = Vec::new();
-    for number in 1..=3 {
+    // One is all digits, which no reader is to take for a number.
+    for (number, tag) in [(1, "ab01"), (2, "0002"), (3, "ab03")] {
         let node = dir.path().join(format!("node {number}"));
         // A cut of before this week, and the part of another day.
         let old = RunId::from_bytes([number; 16]);
         let cut = marker(old, EventType::SceneCut, 3, false);
         seed(&node, 10, &[NewEvent { run: old, event: cut }]);
         seed(&node, 0, &camera(number, number.into()));
-        servers.push(setup(&node, &place).clips().start());
+        servers.push(setup(&node, &place).var("SERVICE_NODE_TAG", tag).clips().start());
     }
+    // Who comes later to a tag exports nothing.
+    wait_until("the tags are taken", || place.join("nodes/ab01").exists());
+    let other = dir.path().join("another");
+    seed(&other, 0, &camera(4, 4));
+    let other = setup(&other, &place).var("SERVICE_NODE_TAG", "ab01").start();
     let run = servers[0].create_run();
     let body = json!({"source_uri": "talk.mp4", "max_frames": 40});
     assert_eq!(servers[0].post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
@@ -191,7 +197,9 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
     for server in &servers {
         wait_for_export(server, || figure(server, "service_export_events_total"));
     }
-    drop(servers);
+    wait_until("a tag has one owner", || figure(&other, "service_export_failures_total") > 0);
+    assert_eq!(figure(&other, "service_export_events_total"), 0);
+    drop((servers, other));
 
     let test = "the_queries_of_the_page_find_what_three_nodes_exported";
     let Some(found) = query(test, dir.path()) else { return };
@@ -200,6 +208,8 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
             panic!("three queries: {found}")
         };
         let camera = RunId::from_bytes([1; 16]).to_string();
+        let nodes = forklifts.as_array().expect("a list").iter().map(|row| &row[1]);
+        assert_eq!(nodes.collect::<Vec<_>>(), ["0002", "ab01", "ab03"], "{tool}");
         assert_eq!(cuts.as_array().map(Vec::len), Some(1), "{tool}: {cuts}");
         assert_eq!((&cuts[0][1], &cuts[0][3]), (&json!(camera), &json!(0.28)), "{tool}");
         let counts = forklifts.as_array().expect("a list").iter().map(|row| row[2].as_u64());
