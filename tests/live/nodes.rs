@@ -116,8 +116,10 @@ impl Fleet {
 
 /// What is made by one node is found there by its path alone, its lists beneath its prefix.
 fn routed_by_path(fleet: &Fleet) {
-    let (runs, spread) = fleet.create(9);
-    assert!(spread.iter().all(|&count| count >= 2), "{spread:?}");
+    // A node that a busy machine keeps from answering its check is left out until the next.
+    let (runs, spread) = eventually("runs on every node", || {
+        Some(fleet.create(9)).filter(|(_, spread)| spread.iter().all(|&count| count >= 2))
+    });
     for run in &runs {
         let (status, body) = fleet.get(&format!("/v1/runs/{run}"));
         assert_eq!((status, &body["run_id"]), (200, &json!(run)));

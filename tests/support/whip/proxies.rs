@@ -99,15 +99,15 @@ impl Proxy {
             }
         };
         fs::write(&config, &text).expect("written");
-        let mut children = Vec::new();
+        let mut proxy = Proxy { kind, children: Vec::new(), address, config, text, dir };
         if kind == Kind::HaProxy {
             let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/proxy/agent");
-            children.push(begin(Command::new(program).arg(agent.port().to_string())));
+            proxy.children.push(begin(Command::new(program).arg(agent.port().to_string())));
             eventually("an agent that listens", || TcpStream::connect(agent).ok());
         }
-        children.push(begin(&mut command));
+        proxy.children.push(begin(&mut command));
         eventually("a proxy that listens", || TcpStream::connect(address).ok());
-        Some(Proxy { kind, children, address, config, text, dir })
+        Some(proxy)
     }
 
     /// Address that it listens on.
