@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint schemas bench bench-decode bench-gate bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-log bench-embed bench-activity deb packages-test book clean
+.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,13 +94,21 @@ book: ## Build the book of docs/ into target/book; broken links fail
 lines: ## Lines of Rust of each crate: product, tests
 	@deploy/lines
 
-bench: bench-decode bench-gate bench-live bench-webrtc bench-log ## The benches of benches/BASELINE.md that need nothing else
+bench: bench-functions bench-decode bench-live bench-webrtc ## The benches of benches/BASELINE.md that need nothing else
+
+bench-functions: ## Measuring, decoding, log, search, RTP and HTTP by criterion; ONLY=part of a name
+	@deploy/setup.sh demo && deploy/fetch-clips.sh
+	$(CARGO) bench --locked -q -p benches -- $(ONLY)
+
+PEERS := target/bench-peers
+bench-peers: ## CPU, memory and cuts beside ffmpeg, PySceneDetect, OpenCV and PyAV; TORCH=1 adds torchcodec, 5 GB from PyPI
+	@deploy/setup.sh demo && deploy/fetch-clips.sh
+	$(CARGO) build --release --locked -q -p sightline-cli --bins
+	python3 -m venv $(PEERS)/venv && $(PEERS)/venv/bin/pip install -q av opencv-python-headless scenedetect $(if $(TORCH),torch torchcodec)
+	$(PEERS)/venv/bin/python benches/peers.py target/release/sightline $(PEERS)/result.json docs/pictures/peers.svg $(if $(SIGHTLINE_MEDIA_DIR),--media "$(SIGHTLINE_MEDIA_DIR)")
 
 bench-decode: build ## Decode + gate against ffmpeg on the same clips, alternating pairs
 	benches/decode.sh
-
-bench-gate: ## Nanoseconds a frame for every measurer
-	$(CARGO) run --release --locked -q -p gate --example measure_cost
 
 bench-gpu: ## On a machine with GPUs: nanoseconds a frame on the first CUDA device and Vulkan GPU
 	$(CARGO) run --release --locked -q -p kernels --example cuda_cost
@@ -122,13 +130,9 @@ bench-reason: build ## What models add to decoding: good ones, then ten minutes 
 	benches/reason.py bound target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"
 	benches/reason.py chaos target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"
 
-bench-search: build ## A million descriptions: memory, and the time of a search, alone and over HTTP
-	$(CARGO) run --release --locked -q -p search --example search_cost
+bench-search: build ## A million descriptions: memory, and the time of a search over HTTP
 	$(CARGO) build --release --locked -q -p timeline --example described_log
 	benches/search.py target/release/examples/described_log target/release/sightline-server
-
-bench-log: ## Durable events a second, poll and reopen times
-	$(CARGO) run --release --locked -q -p timeline --example log_cost
 
 ACTIVITY := target/bench-activity
 bench-activity: build ## Starts of motion found and missed on rendered and real clips, beside DVR-Scan and, with FRIGATE=checkout, Frigate's detector

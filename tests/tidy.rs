@@ -33,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("infer", &["media"]),
     ("embed", &["media"]),
     ("scripted-model", &[]),
+    ("benches", &[]),
     ("kernels", &["media", "gate"]),
     ("shaders", &["media", "gate"]),
     ("worker", &["media", "decode", "gate", "kernels", "shaders"]),
