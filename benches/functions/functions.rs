@@ -10,7 +10,9 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use decode::{Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, SinkStop, decode_file};
+use decode::{
+    Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, SinkStop, decode_file,
+};
 use gate::{
     AHEAD, CpuMeasurer, FrameStamp, Measurer, ReferenceMeasurer, SignalWindow,
     conformance::{Fill, Picture},
@@ -184,7 +186,9 @@ fn reading(criterion: &mut Criterion) {
     group.sample_size(10);
     group.bench_function("reopen 1,000,000 events", |bench| {
         *written;
-        bench.iter_with_large_drop(|| Timeline::open(dir.path(), Options::default()).expect("a log"));
+        bench.iter_with_large_drop(|| {
+            Timeline::open(dir.path(), Options::default()).expect("a log")
+        });
     });
     group.sample_size(100);
     let mut number = 0;
