@@ -1,7 +1,7 @@
 //! Prints what measuring costs on the first CUDA device: uploaded pictures, and batches of
 //! pictures that are in its memory already. Ends with 2 where there is no device, with 1 where it fails.
 
-#[path = "../../benches/cost.rs"]
+#[path = "../../benches/functions/cost.rs"]
 mod cost;
 
 use std::{sync::Arc, time::Instant};

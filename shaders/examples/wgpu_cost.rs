@@ -3,7 +3,7 @@
 //! `wgpu_cost [PART OF THE ADAPTER'S NAME]`; without it, on the first GPU. Ends with 2 where there is no
 //! such adapter, with 1 where it fails.
 
-#[path = "../../benches/cost.rs"]
+#[path = "../../benches/functions/cost.rs"]
 mod cost;
 
 use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
