@@ -25,11 +25,11 @@ pub struct GateArgs {
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
     scene_cut: Option<f64>,
-    /// Least activity score that starts an episode, 0 to 1 [default: 0.0018]
+    /// Least activity score that starts an episode, 0 to 1 [default: 0.0015]
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
     activity_on: Option<f64>,
-    /// An episode ends where the activity score stays below this, 0 to 1 [default: 0.0012]
+    /// An episode ends where the activity score stays below this, 0 to 1 [default: 0.0011]
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
     activity_off: Option<f64>,

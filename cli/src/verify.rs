@@ -65,11 +65,11 @@ struct GateArgs {
         value_parser = score)]
     scene_cut: Score,
     /// Activity score that starts an episode
-    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_ACTIVITY_ON", default_value = "0.0018",
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_ACTIVITY_ON", default_value = "0.0015",
         value_parser = score)]
     activity_on: Score,
     /// Activity score below which an episode ends
-    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_ACTIVITY_OFF", default_value = "0.0012",
+    #[arg(long, value_name = "SCORE", env = "SERVICE_GATE_ACTIVITY_OFF", default_value = "0.0011",
         value_parser = score)]
     activity_off: Score,
     /// Change of mean luma

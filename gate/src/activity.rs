@@ -1,57 +1,125 @@
-//! Movement in the picture: cells that changed within the last fifth of a second.
+//! Movement in the picture: cells that changed within the last half second.
 //!
-//! The newest frames are compared with the oldest of those that are no older than [`REACH_MS`], the median of three
-//! with the median of three where there are enough. What all cells gained or lost together is light, and so is what a
-//! cell shares with those around it; what comes and goes within a few frames is weather; what moves everywhere is the
-//! camera. None of it counts.
+//! The mean of the frames of each tenth of a second is compared with that of four tenths before. What all cells
+//! gained or lost together is light, and so is what a cell shares with those around it; what changes as it did
+//! before is weather. None of it counts. Frames between two comparisons have the result of the last one.
 
 mod change;
+mod luma;
 mod tracker;
 mod zones;
 
-use change::{Luma, Pictures};
+use std::collections::VecDeque;
+
+use change::{Comparison, Rows, compare};
+use luma::{Luma, Sums};
 use media::{Activity, Cells};
 
-use crate::window::Neighbours;
+use crate::thumb::CELLS;
 
 pub use tracker::{ActivityState, Change};
 pub(crate) use tracker::{Outcome, Tracker};
 pub use zones::ZoneMask;
 
-/// Age of the oldest picture that is compared, in milliseconds of media time: a fifth of a second and what rounding
-/// of times adds.
-pub(crate) const REACH_MS: i64 = 205;
-/// Most frames back; a fifth of a second at 60 frames a second.
-pub(crate) const REACH_FRAMES: isize = 12;
-/// Frames back from which on there are enough for medians.
-const DENSE: isize = 4;
-/// A change counts that the youngest frame of this age shows too, in milliseconds, where there are not.
-const SETTLED_MS: i64 = 66;
+/// Tenths of a second that two pictures which are compared lie apart, at least.
+const APART: usize = 4;
+/// Comparisons that are kept to tell what is usual.
+const KEPT: usize = 8;
+/// Tenths in which pictures of both sides of a cut may be compared.
+const ACROSS: i64 = APART as i64 + 2;
+/// Tenths that have a frame and on which a comparison depends: those of the pictures of the first one that is kept, and
+/// two that a sequence which starts in the middle of them has in part.
+pub(crate) const TENTHS_BACK: u32 = (APART + KEPT + 2) as u32;
 
-/// Movement of the frame.
-pub(crate) fn activity(frames: &Neighbours<'_>, zones: &ZoneMask) -> Activity {
-    let back = |back: isize| frames.at(-back);
-    let (Some(now), Some(_)) = (back(0), back(1)) else { return Activity::default() };
-    let age = |slot: &crate::window::Slot| now.stamp.pts_ms.saturating_sub(slot.stamp.pts_ms);
-    let is_near = |at: &isize| back(*at).is_some_and(|slot| age(slot) <= REACH_MS);
-    let oldest = (2..=REACH_FRAMES).take_while(is_near).last().unwrap_or(1);
-    let is_settled = |at: &isize| back(*at).is_some_and(|slot| age(slot) >= SETTLED_MS);
-    // The frame so many fifths of the way back.
-    let fifths = |at: isize| back((at * oldest + 2) / 5).map_or(&now.thumb, |slot| &slot.thumb);
-    let pictures = if oldest < DENSE {
-        let settled = (1..oldest).find(is_settled).and_then(back);
-        Pictures {
-            old: Luma::of(fifths(5)),
-            settled: settled.map(|slot| Luma::of(&slot.thumb)),
-            new: Luma::of(&now.thumb),
+/// Number of the tenth of a second in which a time lies.
+pub(crate) fn tenth(pts_ms: i64) -> i64 {
+    pts_ms.div_euclid(100)
+}
+
+/// Movement over a sequence of frames. All memory is taken when it is made.
+#[derive(Debug)]
+pub(crate) struct Movement {
+    /// Tenth of the last frame.
+    tenth: Option<i64>,
+    /// Frames behind the first of the last tenth.
+    sums: Sums,
+    /// Pictures of the last tenths that have a frame, with the tenth in which each ends; the oldest first.
+    pictures: VecDeque<(i64, Luma)>,
+    /// Changes in the last comparisons that were no movement, with their tenth.
+    others: VecDeque<(i64, Rows)>,
+    activity: Activity,
+    /// Tenths that have a frame.
+    tenths: u32,
+}
+
+impl Movement {
+    /// One whose next frame is the first.
+    pub(crate) fn new() -> Movement {
+        Movement {
+            tenth: None,
+            sums: Sums::new(),
+            pictures: VecDeque::with_capacity(APART),
+            others: VecDeque::with_capacity(KEPT),
+            activity: Activity::default(),
+            tenths: 0,
         }
-    } else {
-        let (old, new) = ([3, 4, 5].map(fifths), [0, 1, 2].map(fifths));
-        Pictures { old: Luma::median(old), settled: None, new: Luma::median(new) }
-    };
-    change::changed_cells(&pictures).map_or_else(Activity::default, |cells| zones.activity(&cells))
+    }
+
+    /// Forgets every frame.
+    pub(crate) fn restart(&mut self) {
+        self.forget_pictures();
+        self.tenths = 0;
+    }
+
+    fn forget_pictures(&mut self) {
+        self.sums.clear();
+        self.pictures.clear();
+        self.others.clear();
+        (self.tenth, self.activity) = (None, Activity::default());
+    }
+
+    /// Tenths that have a frame, so far.
+    pub(crate) fn tenths(&self) -> u32 {
+        self.tenths
+    }
+
+    /// Takes the next frame. The first of a tenth belongs to the picture that ends with it.
+    pub(crate) fn push(&mut self, pts_ms: i64, frame: &[u16; CELLS], zones: &ZoneMask) -> Activity {
+        let now = tenth(pts_ms);
+        if self.tenth.is_some_and(|last| now < last) {
+            self.forget_pictures();
+        }
+        self.sums.add(frame);
+        if self.tenth != Some(now) {
+            self.tenth = Some(now);
+            self.tenths = self.tenths.saturating_add(1);
+            let picture = self.sums.take_mean();
+            self.activity = self.compare(now, &picture, zones).unwrap_or_default();
+            push_bounded(&mut self.pictures, (now, picture), APART);
+        }
+        self.activity
+    }
+
+    fn compare(&mut self, now: i64, new: &Luma, zones: &ZoneMask) -> Option<Activity> {
+        let is_apart = |(then, _): &&(i64, Luma)| now.saturating_sub(*then) >= APART as i64;
+        let (then, old) = self.pictures.iter().rev().find(is_apart)?;
+        let before = self.others.iter().filter(|(at, _)| at <= then).map(|(_, other)| other);
+        let Comparison { moved, other } = compare(old, new, before);
+        push_bounded(&mut self.others, (now, other), KEPT);
+        Some(zones.activity(&moved))
+    }
+}
+
+fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(item);
 }
 
 fn population(cells: &Cells) -> u32 {
     cells.iter().map(|row| row.count_ones()).sum()
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,23 +92,10 @@ impl Thumb {
         }
         self.cell_samples = (samples / CELLS as u64) as u32;
         self.luma_mean = Score::from_ratio(total, samples * 255);
-        self.derive_blocks();
+        self.blocks = block_means(&self.luma);
         self.derive_chroma(measured);
         self.derive_deviation();
         self.hash = perceptual_hash(&self.luma);
-    }
-
-    fn derive_blocks(&mut self) {
-        let mut sums = [0u32; BLOCKS];
-        for (row, cells) in self.luma.chunks_exact(LUMA_COLUMNS).enumerate() {
-            for (column, cells) in cells.chunks_exact(BLOCK).enumerate() {
-                let sum: u32 = cells.iter().map(|&mean| u32::from(mean)).sum();
-                sums[row / BLOCK * BLOCK_COLUMNS + column] += sum;
-            }
-        }
-        for (block, sum) in self.blocks.iter_mut().zip(sums) {
-            *block = (sum / (BLOCK * BLOCK) as u32) as u16;
-        }
     }
 
     fn derive_chroma(&mut self, measured: &Measurements) {
@@ -144,6 +131,18 @@ impl Thumb {
             .sum();
         self.deviation = (squares / CELLS as u64).isqrt() as u32;
     }
+}
+
+/// Mean of the cells of each block.
+pub(crate) fn block_means(luma: &[u16; CELLS]) -> [u16; BLOCKS] {
+    let mut sums = [0u32; BLOCKS];
+    for (row, cells) in luma.chunks_exact(LUMA_COLUMNS).enumerate() {
+        for (column, cells) in cells.chunks_exact(BLOCK).enumerate() {
+            let sum: u32 = cells.iter().map(|&mean| u32::from(mean)).sum();
+            sums[row / BLOCK * BLOCK_COLUMNS + column] += sum;
+        }
+    }
+    sums.map(|sum| (sum / (BLOCK * BLOCK) as u32) as u16)
 }
 
 /// Divides by the sample count of a cell: 2,560 divisions a frame would cost more than the rules.

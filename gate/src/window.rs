@@ -1,25 +1,22 @@
 //! Measurements to signals over a short window of neighbouring frames.
 //!
-//! The signal of a frame depends on at most the [`BACK`] frames before it and the [`AHEAD`] after it
-//! and on nothing else, so windows started anywhere agree after [`BACK`] frames, and mostly before.
+//! The signal of a frame depends on the [`BACK`] frames before it and the [`AHEAD`] after it, its activity on those
+//! of [`TENTHS_BACK`] tenths of a second, and on nothing else: windows started anywhere agree behind those.
 //! All memory is taken when a window is made.
 
 use std::collections::VecDeque;
 
-use media::Signal;
+use media::{Activity, Signal};
 
 use crate::{
     Measurements, ZoneMask,
-    activity::{self, REACH_FRAMES, REACH_MS},
+    activity::{self, Movement, TENTHS_BACK},
     artifact, scene,
     thumb::Thumb,
 };
 
-/// Frames before a frame on which its signal may depend: eight and, of those no older than a fifth
-/// of a second, as many more.
-pub const BACK: usize = REACH_FRAMES as usize;
-/// Frames before a frame on which its signal depends whatever their age.
-const RECENT: u64 = 8;
+/// Frames before a frame on which its signal may depend but for the activity.
+const BACK: usize = 8;
 /// Frames after a frame on which its signal may depend.
 pub const AHEAD: usize = 2;
 
@@ -51,6 +48,22 @@ pub(crate) struct Slot {
     pub(crate) brightness_change: i32,
     /// [`artifact::noise_variance`], once the frame's own turn has come.
     pub(crate) noise: u32,
+    activity: Activity,
+    /// Tenths of a second up to this frame that have one.
+    tenths: u32,
+}
+
+/// Values of a signal that may depend on frames before the first that was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// All.
+    Unknown,
+    /// The activity, which is that of the frame before.
+    ActivityAsBefore,
+    /// The activity.
+    ActivityUnknown,
+    /// None.
+    Known,
 }
 
 /// Turns measurements, in order, into signals, in order.
@@ -65,6 +78,7 @@ pub struct SignalWindow {
     done: u64,
     lookahead: u64,
     zones: ZoneMask,
+    movement: Movement,
     ready: VecDeque<Signal>,
 }
 
@@ -81,6 +95,8 @@ impl SignalWindow {
             step: 0,
             brightness_change: 0,
             noise: 0,
+            activity: Activity::default(),
+            tenths: 0,
         };
         SignalWindow {
             ring: std::iter::repeat_with(slot).take(RING).collect(),
@@ -89,6 +105,7 @@ impl SignalWindow {
             done: 0,
             lookahead: lookahead.min(AHEAD) as u64,
             zones: ZoneMask::default(),
+            movement: Movement::new(),
             ready: VecDeque::with_capacity(RING),
         }
     }
@@ -102,15 +119,30 @@ impl SignalWindow {
     pub fn restart(&mut self) {
         (self.pushed, self.done) = (0, 0);
         self.ready.clear();
+        self.movement.restart();
     }
 
-    /// Returns true once a signal depends on no frame before the first that was pushed; `signal` is one that was
-    /// polled.
-    pub fn knows_past_of(&self, signal: &Signal) -> bool {
-        let first = &self.first;
-        signal.frame_index.saturating_sub(first.frame_index) >= BACK as u64
-            || (signal.frame_index.saturating_sub(first.frame_index) >= RECENT
-                && signal.pts_ms.saturating_sub(first.pts_ms) > REACH_MS)
+    /// Values of the signal that was polled last which frames before the first may change.
+    pub fn past_of(&self, signal: &Signal) -> Past {
+        let place = signal.frame_index.saturating_sub(self.first.frame_index);
+        let tenths_at = |place: u64| self.ring[(place % RING as u64) as usize].tenths;
+        match tenths_at(place) {
+            _ if self.first.frame_index == 0 => Past::Known,
+            _ if place < BACK as u64 => Past::Unknown,
+            tenths if tenths > TENTHS_BACK => Past::Known,
+            tenths if tenths != tenths_at(place - 1) => Past::ActivityUnknown,
+            _ => Past::ActivityAsBefore,
+        }
+    }
+
+    /// Number of the last of these frames, in their order, on which a signal behind them depends.
+    pub fn frames_back(frames: &[FrameStamp]) -> usize {
+        let tenth = |frame: &FrameStamp| activity::tenth(frame.pts_ms);
+        let firsts = frames.windows(2).rev().scan(0, |tenths, pair| {
+            *tenths += u32::from(tenth(&pair[0]) != tenth(&pair[1]));
+            Some(*tenths)
+        });
+        (firsts.take_while(|&tenths| tenths <= TENTHS_BACK).count() + 1).max(BACK)
     }
 
     /// Takes the next frame.
@@ -130,6 +162,8 @@ impl SignalWindow {
         let slot = &mut self.ring[at];
         (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
         slot.noise = 0;
+        slot.activity = self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones);
+        slot.tenths = self.movement.tenths();
         self.pushed += 1;
         if self.pushed - self.done > self.lookahead {
             self.finish_next();
@@ -162,7 +196,7 @@ impl SignalWindow {
             ghosting_score: artifact::ghosting(&frames),
             noise_variance_score: artifact::noise_score(&frames, noise),
             scene_score: Some(scene::score(&frames)),
-            activity: Some(activity::activity(&frames, &self.zones)),
+            activity: Some(slot.activity),
         };
         self.ring[(self.done % RING as u64) as usize].noise = noise;
         self.ready.push_back(signal);

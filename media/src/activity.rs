@@ -2,7 +2,7 @@
 
 use crate::{ParseError, Score};
 
-/// Movement in a picture against those of the last fifth of a second.
+/// Movement in a picture against those of the last half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Share of the cells that changed.

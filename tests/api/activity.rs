@@ -72,7 +72,7 @@ pub fn assert_passes(episodes: &[Value], zones: [Value; 2]) {
         let side = |name: &str| episode["region"][name].as_f64().expect("a fraction");
         let (left, right) = (side("x"), side("x") + side("width"));
         assert!(if start == 2000 { right < 0.6 } else { left > 0.5 }, "{episode}");
-        assert!((0.0018..0.2).contains(&episode["peak_score"].as_f64().expect("a score")));
+        assert!((0.0015..0.2).contains(&episode["peak_score"].as_f64().expect("a score")));
     }
 }
 

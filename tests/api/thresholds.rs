@@ -56,7 +56,7 @@ fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
     let run = server.create_run();
     let server_own = json!({
         "keepalive_frames": 0, "keepalive_ms": 2000, "scene_cut": 0.5, "luma_shift": 0.15, "flicker": 0.55,
-        "ghosting": 0.55, "noise": 0.55, "activity_on": 0.0018, "activity_off": 0.0012,
+        "ghosting": 0.55, "noise": 0.55, "activity_on": 0.0015, "activity_off": 0.0011,
     });
     let plain = [("keyframe_keep", 0), (CALM, 1)];
     let keen = [

@@ -1,292 +1,162 @@
-//! Cells that changed between two moments because something moved.
+//! Cells that changed between two pictures because something moved.
 //!
-//! Noise is measured in the change itself: its mean over the picture, so that grain, drops and flakes raise what
-//! counts whatever their size and pace, and over the cells around, so that leaves raise it where they are.
-//! Thresholds were found on four real clips and 70 rendered ones with 241 labelled starts, by `make bench-activity`.
+//! Noise is measured in the change itself: its deviation over the picture raises what counts, so that grain,
+//! drops and flakes do whatever their size and pace; and what changed at a place before and was no movement raises it
+//! there, so that leaves and water do. Thresholds were found on four real clips and 70 rendered ones by `make bench-activity`.
 
 use media::Cells;
 
-use super::population;
+use super::{luma::Luma, population};
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    thumb::{BLOCK, BLOCKS, CELLS, LEVEL, Thumb},
+    thumb::{BLOCKS, CELLS, LEVEL},
 };
 
 /// A value of each cell of a row in 1/[`LEVEL`]: sixteen bits, so that a vector holds many.
 type Row = [i16; LUMA_COLUMNS];
-type Rows = [Row; LUMA_ROWS];
+/// A value of each cell.
+pub(super) type Rows = [Row; LUMA_ROWS];
 
+/// Cells that are taken together.
+const NINE: i32 = 9;
 /// Least change of nine cells together from which on something moves, where there is no noise.
 const SEED: i32 = NINE * 7 * LEVEL as i32;
 /// The same of cells that hang together with such a one.
 const GROWN: i32 = NINE * 4 * LEVEL as i32;
-/// Times the picture's noise that both are higher for it.
-const SEED_NOISE: i32 = 5;
-const GROWN_NOISE: i32 = 3;
-/// Part of the noise around a cell, beyond the picture's, that both are higher there.
-const PART_AROUND: i16 = 2;
+/// Quarters of the picture's noise by which both are higher.
+const SEED_NOISE: i32 = 20;
+const GROWN_NOISE: i32 = 7;
+/// Times the usual change of a place, beyond the picture's noise, by which both are higher there.
+const USUAL: i16 = 3;
 /// Most of the change of nine cells that is taken for noise.
 const NOISE_MAX: i16 = NINE as i16 * 40 * LEVEL as i16;
-/// Cells that are taken together.
-const NINE: i32 = 9;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
 const CHANGE_MAX: i16 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
 const WHITE: u16 = 255 * LEVEL as u16;
 
 /// Cells on each side that tell what is light: an object is smaller, or has its edges.
-const AROUND: usize = 4;
-const SIDE: usize = 2 * AROUND + 1;
+const LIGHT: usize = 4;
+/// Cells on each side that belong to a place.
+const PLACE: usize = 3;
 /// More than this share of the picture is no movement in it, but a cut, a light or the camera.
 const MOST: u32 = CELLS as u32 / 2;
 
-/// Blocks with texture below which nothing is told from them.
-const TEXTURED_MIN: u32 = 10;
-/// Share of the blocks with texture, in tenths, from which all move: the camera does.
-const MOVING_TENTHS: u32 = 3;
-/// Changed cells that make a block move.
-const MOVING_CELLS: u32 = 2;
-/// A block has texture when its cells lie further apart than so many least changes.
-const TEXTURE: i16 = 3;
-
-/// Luma of a moment: its cells and their blocks, as a [`Thumb`] has them.
-pub(super) struct Luma {
-    cells: [u16; CELLS],
-    blocks: [u16; BLOCKS],
+/// Result of a comparison.
+pub(super) struct Comparison {
+    /// Cells in which something moved; none where the whole picture changed.
+    pub(super) moved: Cells,
+    /// Change of the place around each cell that was no movement.
+    pub(super) other: Rows,
 }
 
-impl Luma {
-    /// That of a frame.
-    pub(super) fn of(thumb: &Thumb) -> Luma {
-        Luma { cells: thumb.luma, blocks: thumb.blocks }
-    }
-
-    /// The medians of three frames: what only one of them shows is weather, and they have less noise.
-    pub(super) fn median([a, b, c]: [&Thumb; 3]) -> Luma {
-        let median = |a: u16, b: u16, c: u16| a.min(b).max(a.max(b).min(c));
-        Luma {
-            cells: std::array::from_fn(|at| median(a.luma[at], b.luma[at], c.luma[at])),
-            blocks: std::array::from_fn(|at| median(a.blocks[at], b.blocks[at], c.blocks[at])),
-        }
-    }
-}
-
-/// Pictures of a comparison.
-pub(super) struct Pictures {
-    /// The oldest.
-    pub(super) old: Luma,
-    /// One between them that shows the change already, where neither is a median.
-    pub(super) settled: Option<Luma>,
-    /// The newest.
-    pub(super) new: Luma,
-}
-
-/// The cells that changed; `None` where the whole picture did.
-pub(super) fn changed_cells(pictures: &Pictures) -> Option<Cells> {
-    let Pictures { old, settled, new } = pictures;
-    let changes = Changes::between(old, new);
-    let before: Rows = std::array::from_fn(|y| changes.before(y));
-    let change: Rows = std::array::from_fn(|y| beyond(row(&new.cells, y), &before[y]));
+/// Compares two pictures; `usual` are the changes of each place before the older one that were no movement.
+pub(super) fn compare<'a>(
+    old: &Luma,
+    new: &Luma,
+    usual: impl Iterator<Item = &'a Rows>,
+) -> Comparison {
+    let change = beyond_light(old, new);
     let sums = sums_of_nine_cells(&unlike_around(&change));
-    let noise_of: Rows = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
-    let noise = mean(&noise_of);
-    let (seed, grown) = (SEED + SEED_NOISE * noise, GROWN + GROWN_NOISE * noise);
-    let strongest = sums.as_flattened().iter().fold(0, |most: i16, sum| most.max(sum.abs()));
-    if i32::from(strongest) <= seed {
-        return Some([0; LUMA_ROWS]);
+    let mut noise_of = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
+    let noise = deviation(&noise_of);
+    let seed = SEED + SEED_NOISE * noise / 4;
+    let grown = GROWN + GROWN_NOISE * noise / 4;
+    if population(&cells_of(|y, x| i32::from(change[y][x].abs()) > seed / NINE)) > MOST {
+        return Comparison { moved: [0; LUMA_ROWS], other: means_around::<PLACE>(&noise_of) };
     }
-    let least = (seed / NINE) as i16;
-    if population(&change.map(|row| bits(row.map(|change| change.abs() > least)))) > MOST {
-        return None;
-    }
-    let more = means_around(&noise_of)
-        .map(|row| row.map(|around| (around - noise as i16).max(0) / PART_AROUND));
-    let [mut seeds, mut cells] = [seed, grown].map(|least| -> Cells {
-        // No sum is larger.
-        let least = least.min(i16::MAX.into()) as i16;
-        let counts = |y: usize, x: usize| sums[y][x].abs() > least.saturating_add(more[y][x]);
-        std::array::from_fn(|y| bits(std::array::from_fn(|x| counts(y, x))))
-    });
+    let more = beyond_noise(usual, noise as i16);
     let half = (grown / NINE / 2) as i16;
-    keep(&mut cells, |y| is_both_ways(&sums[y], &change[y], half));
-    if let Some(settled) = settled {
-        let part = Changes::between(old, settled);
-        keep(&mut cells, |y| is_both_ways(&change[y], &part.row(y), half));
+    let passes = |least: i32, y: usize, x: usize| {
+        let (sum, change) = (i32::from(sums[y][x]), change[y][x]);
+        let is_its_own = if sum < 0 { -change } else { change } > half;
+        sum.abs() > least + i32::from(more[y][x]) && is_its_own
+    };
+    let moved = grow(cells_of(|y, x| passes(seed, y, x)), &cells_of(|y, x| passes(grown, y, x)));
+    for (row, moved) in noise_of.iter_mut().zip(moved) {
+        let kept = |(x, noise): (usize, &mut i16)| *noise *= i16::from(moved >> x & 1 == 0);
+        row.iter_mut().enumerate().for_each(kept);
     }
-    if all_move(&before, &change, least) {
-        keep(&mut cells, |y| is_beyond_neighbours(&before, row(&new.cells, y), y, least));
-    }
-    seeds.iter_mut().zip(&cells).for_each(|(seeds, cells)| *seeds &= cells);
-    Some(grow(seeds, &cells))
+    Comparison { moved, other: means_around::<PLACE>(&noise_of) }
 }
 
-/// Factor, in 1/16384, by which the median block became lighter; four at most.
-fn gain(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> u16 {
-    let mut ratios: [u32; BLOCKS] =
-        std::array::from_fn(|block| (u32::from(new[block]) << 14) / u32::from(old[block]).max(1));
-    (*ratios.select_nth_unstable(BLOCKS / 2).1).min(u16::MAX.into()) as u16
+/// Highest of the usual changes of each place beyond the picture's noise, as often as it counts.
+fn beyond_noise<'a>(usual: impl Iterator<Item = &'a Rows>, noise: i16) -> Rows {
+    let highest = |most: Rows, usual: &Rows| -> Rows {
+        std::array::from_fn(|y| std::array::from_fn(|x| most[y][x].max(usual[y][x])))
+    };
+    let usual = usual.fold([[0; LUMA_COLUMNS]; LUMA_ROWS], highest);
+    usual.map(|row| row.map(|usual| (usual - noise).max(0).saturating_mul(USUAL)))
 }
 
-fn row(luma: &[u16; CELLS], y: usize) -> &[u16; LUMA_COLUMNS] {
-    &luma.as_chunks().0[y]
-}
-
-/// Changes of cells beyond the light that all share.
-#[derive(Clone, Copy)]
-struct Changes<'a> {
-    old: &'a [u16; CELLS],
-    light: u16,
-    new: &'a [u16; CELLS],
-}
-
-impl Changes<'_> {
-    fn between<'a>(old: &'a Luma, new: &'a Luma) -> Changes<'a> {
-        Changes { old: &old.cells, light: gain(&old.blocks, &new.blocks), new: &new.cells }
-    }
-
-    /// A row of the old picture in the light of the new one.
-    fn before(self, y: usize) -> Row {
-        row(self.old, y).map(|cell| {
-            let cell = (u32::from(cell << 2) * u32::from(self.light)) >> 16;
-            (cell as u16).min(WHITE) as i16
-        })
-    }
-
-    fn row(self, y: usize) -> Row {
-        beyond(row(self.new, y), &self.before(y))
-    }
-}
-
-/// Change of a row beyond the light that all share.
-fn beyond(new: &[u16; LUMA_COLUMNS], before: &Row) -> Row {
-    std::array::from_fn(|x| new[x] as i16 - before[x])
-}
-
-/// A row of cells as bits.
-fn bits(flags: [bool; LUMA_COLUMNS]) -> u64 {
-    let flags = flags.map(u8::from);
-    // The factor moves the lowest bit of each of eight bytes to its place in the highest.
-    let packed =
-        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    flags.as_chunks().0.iter().rev().fold(0, |bits, eight| bits << 8 | packed(eight))
-}
-
-/// Keeps the cells of which `those` of their row holds.
-fn keep(cells: &mut Cells, mut those: impl FnMut(usize) -> [bool; LUMA_COLUMNS]) {
-    for (y, row) in cells.iter_mut().enumerate().filter(|(_, row)| **row != 0) {
-        *row &= bits(those(y));
-    }
-}
-
-/// Cells whose `part` goes in the direction of their change, by more than `least`.
-fn is_both_ways(change: &Row, part: &Row, least: i16) -> [bool; LUMA_COLUMNS] {
-    std::array::from_fn(|x| (if change[x] < 0 { -part[x] } else { part[x] }) > least)
+/// Changes of cells beyond the light that all gained or lost: the factor by which the median block became lighter.
+fn beyond_light(old: &Luma, new: &Luma) -> Rows {
+    let mut ratios: [u32; BLOCKS] = std::array::from_fn(|block| {
+        (u32::from(new.blocks[block]) << 14) / u32::from(old.blocks[block]).max(1)
+    });
+    let light = (*ratios.select_nth_unstable(BLOCKS / 2).1).min(u16::MAX.into());
+    let before = |cell: u16| (((u32::from(cell << 2) * light) >> 16) as u16).min(WHITE) as i16;
+    let row = |y: usize| (&old.cells.as_chunks().0[y], &new.cells.as_chunks().0[y]);
+    std::array::from_fn(|y| {
+        let (old, new): (&[u16; LUMA_COLUMNS], &[u16; LUMA_COLUMNS]) = row(y);
+        std::array::from_fn(|x| new[x] as i16 - before(old[x]))
+    })
 }
 
 /// Changes beyond that of the cells around, which is light.
 fn unlike_around(change: &Rows) -> Rows {
-    let light = means_around(change);
+    let light = means_around::<LIGHT>(change);
     let unlike = |y: usize, x: usize| (change[y][x] - light[y][x]).clamp(-CHANGE_MAX, CHANGE_MAX);
     std::array::from_fn(|y| std::array::from_fn(|x| unlike(y, x)))
 }
 
-/// Mean of all cells.
-fn mean(values: &Rows) -> i32 {
-    // Of each column: so many rows do not fit into sixteen bits.
-    let mut sums = [0i32; LUMA_COLUMNS];
-    for row in values {
-        sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += i32::from(value));
-    }
-    sums.iter().sum::<i32>() / CELLS as i32
+/// Root of the mean square, but no more than 1.6 means: what moves, being large, must not hide itself.
+fn deviation(values: &Rows) -> i32 {
+    let values = || values.as_flattened().iter().map(|&value| i64::from(value));
+    let mean = values().sum::<i64>() / CELLS as i64;
+    let square = values().map(|value| value * value).sum::<i64>() / CELLS as i64;
+    square.isqrt().min(mean * 8 / 5) as i32
 }
 
-/// Means over the cells around each cell and itself; the picture's edge goes on outside.
-fn means_around(values: &Rows) -> Rows {
-    let row = |y: usize| &values[y.min(LUMA_ROWS - 1)];
-    // Sums over the rows around, of each column.
-    let mut columns = [0i32; LUMA_COLUMNS];
-    let add = |columns: &mut [i32; LUMA_COLUMNS], row: &Row, sign: i32| {
-        columns.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * i32::from(value));
-    };
-    for y in 0..SIDE {
-        add(&mut columns, row(y.saturating_sub(AROUND)), 1);
-    }
-    std::array::from_fn(|y| {
-        // A division by 81.
-        let means = sums_of_nine(&columns).map(|sum| ((sum * 809) >> 16) as i16);
-        add(&mut columns, row(y + AROUND + 1), 1);
-        add(&mut columns, row(y.saturating_sub(AROUND)), -1);
-        means
-    })
+/// Means over each cell and those so many around it; the picture's edge goes on outside.
+fn means_around<const REACH: usize>(values: &Rows) -> Rows {
+    let side = 2 * REACH as i32 + 1;
+    sums_around::<REACH>(&values.map(|row| row.map(i32::from)))
+        .map(|row| row.map(|sum| (sum / (side * side)) as i16))
 }
 
 /// Sums over each cell and the eight at it; the picture's edge goes on outside.
 fn sums_of_nine_cells(values: &Rows) -> Rows {
-    let across: Rows = std::array::from_fn(|y| {
-        let wide = widened::<i16, 1, { LUMA_COLUMNS + 2 }>(&values[y]);
-        std::array::from_fn(|x| wide[x] + wide[x + 1] + wide[x + 2])
+    sums_around::<1>(&values.map(|row| row.map(i32::from))).map(|row| row.map(|sum| sum as i16))
+}
+
+fn sums_around<const REACH: usize>(
+    values: &[[i32; LUMA_COLUMNS]; LUMA_ROWS],
+) -> [[i32; LUMA_COLUMNS]; LUMA_ROWS] {
+    let near = |at: usize, count: usize| {
+        (at..=at + 2 * REACH).map(move |at| at.saturating_sub(REACH).min(count - 1))
+    };
+    let across = values.map(|row| {
+        std::array::from_fn::<i32, LUMA_COLUMNS, _>(|x| near(x, LUMA_COLUMNS).map(|x| row[x]).sum())
     });
     std::array::from_fn(|y| {
-        let (above, below) = (&across[y.saturating_sub(1)], &across[(y + 1).min(LUMA_ROWS - 1)]);
-        std::array::from_fn(|x| above[x] + across[y][x] + below[x])
+        let mut sums = [0; LUMA_COLUMNS];
+        for y in near(y, LUMA_ROWS) {
+            sums.iter_mut().zip(&across[y]).for_each(|(sum, value)| *sum += value);
+        }
+        sums
     })
 }
 
-/// Sums of each value and the four on both sides of it; the first and the last go on outside.
-fn sums_of_nine(values: &[i32; LUMA_COLUMNS]) -> [i32; LUMA_COLUMNS] {
-    let wide = widened::<i32, AROUND, { LUMA_COLUMNS + 2 * AROUND }>(values);
-    let two: [i32; LUMA_COLUMNS + 7] = std::array::from_fn(|x| wide[x] + wide[x + 1]);
-    let four: [i32; LUMA_COLUMNS + 5] = std::array::from_fn(|x| two[x] + two[x + 2]);
-    std::array::from_fn(|x| four[x] + four[x + 4] + wide[x + 8])
-}
-
-/// The row with so many more of its first value before it and of its last after it.
-fn widened<T: Copy, const BY: usize, const WIDE: usize>(row: &[T; LUMA_COLUMNS]) -> [T; WIDE] {
-    let mut wide = [row[LUMA_COLUMNS - 1]; WIDE];
-    wide[..BY].fill(row[0]);
-    wide[BY..][..LUMA_COLUMNS].copy_from_slice(row);
-    wide
-}
-
-/// Returns true where most blocks with texture move.
-fn all_move(before: &Rows, change: &Rows, least: i16) -> bool {
-    let (mut textured, mut moving) = (0, 0);
-    for (rows, change) in before.as_chunks::<BLOCK>().0.iter().zip(change.as_chunks::<BLOCK>().0) {
-        let low = rows.iter().fold([i16::MAX; LUMA_COLUMNS], |low, row| both(&low, row, i16::min));
-        let high =
-            rows.iter().fold([i16::MIN; LUMA_COLUMNS], |high, row| both(&high, row, i16::max));
-        let changed = change.map(|row| bits(row.map(|change| change.abs() > least / 2)));
-        for left in (0..LUMA_COLUMNS).step_by(BLOCK) {
-            let low = low[left..][..BLOCK].iter().fold(i16::MAX, |low, &cell| low.min(cell));
-            let high = high[left..][..BLOCK].iter().fold(i16::MIN, |high, &cell| high.max(cell));
-            let changed: u32 = changed.iter().map(|bits| (bits >> left & 0xff).count_ones()).sum();
-            let has_texture = high - low > TEXTURE * least;
-            textured += u32::from(has_texture);
-            moving += u32::from(has_texture && changed >= MOVING_CELLS);
-        }
-    }
-    textured >= TEXTURED_MIN && 10 * moving >= MOVING_TENTHS * textured
-}
-
-fn both(a: &Row, b: &Row, join: impl Fn(i16, i16) -> i16) -> Row {
-    std::array::from_fn(|x| join(a[x], b[x]))
-}
-
-/// Cells that are none of what the cells around them were: a camera that sways shows those.
-fn is_beyond_neighbours(
-    before: &Rows,
-    new: &[u16; LUMA_COLUMNS],
-    y: usize,
-    least: i16,
-) -> [bool; LUMA_COLUMNS] {
-    let near = [y.saturating_sub(1), y, (y + 1).min(LUMA_ROWS - 1)].map(|y| &before[y]);
-    let around = |join: fn(i16, i16) -> i16| {
-        let joined = both(&both(near[0], near[1], join), near[2], join);
-        let wide = widened::<i16, 1, { LUMA_COLUMNS + 2 }>(&joined);
-        move |x: usize| join(join(wide[x], wide[x + 1]), wide[x + 2])
-    };
-    let (low, high) = (around(i16::min), around(i16::max));
-    std::array::from_fn(|x| (low(x) - new[x] as i16).max(new[x] as i16 - high(x)) > least)
+/// The cells of which it holds.
+fn cells_of(holds: impl Fn(usize, usize) -> bool) -> Cells {
+    std::array::from_fn(|y| {
+        let flags: [u8; LUMA_COLUMNS] = std::array::from_fn(|x| holds(y, x).into());
+        // The factor moves the lowest bit of each of eight bytes to its place in the highest.
+        let packed =
+            |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        flags.as_chunks().0.iter().rev().fold(0, |bits, eight| bits << 8 | packed(eight))
+    })
 }
 
 /// The seeds with all `cells` that hang together with them.

@@ -5,7 +5,7 @@
 
 use media::{GateConfig, Score, Signal};
 
-use super::REACH_MS;
+use super::{ACROSS, tenth};
 
 /// An episode is over after so many milliseconds below the lower threshold.
 const QUIET_MS: i64 = 1000;
@@ -111,12 +111,11 @@ impl Tracker {
     /// Takes the next frame.
     pub(crate) fn offer(&mut self, config: &GateConfig, signal: &Signal, is_cut: bool) -> Outcome {
         let now = signal.pts_ms;
-        // What was before the first frame is as unknown as what was before a cut.
-        if is_cut || self.last_ms.is_none() {
+        if is_cut {
             self.cut_ms = (now, now);
         }
         // Pictures of two scenes are compared until the old one is out of reach.
-        let follows = |cut: i64| cut != i64::MIN && now.saturating_sub(cut) <= REACH_MS;
+        let follows = |cut: i64| cut != i64::MIN && tenth(now).saturating_sub(tenth(cut)) <= ACROSS;
         let score = signal.activity.map_or(Score::ZERO, |activity| activity.score);
         let frame = |score: Score| Frame {
             level: (score >= config.activity_on).then(|| level(score, config.activity_on)),

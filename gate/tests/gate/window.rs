@@ -1,7 +1,7 @@
 //! Signals are local, and decisions a function of signals alone.
 
 use gate::{
-    AHEAD, BACK, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, SignalWindow,
+    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, Past, SignalWindow,
     conformance::{Fill, Picture},
 };
 use media::{Extent, Signal};
@@ -42,28 +42,61 @@ fn measure(video: &[Shown]) -> Vec<(FrameStamp, Measurements)> {
 }
 
 fn signals(frames: &[(FrameStamp, Measurements)], lookahead: usize) -> Vec<Signal> {
+    with_pasts(frames, lookahead).into_iter().map(|(signal, _)| signal).collect()
+}
+
+fn with_pasts(frames: &[(FrameStamp, Measurements)], lookahead: usize) -> Vec<(Signal, Past)> {
     let mut window = SignalWindow::new(lookahead);
     let mut signals = Vec::new();
     for (stamp, measurements) in frames {
         window.push(*stamp, measurements);
-        signals.extend(std::iter::from_fn(|| window.poll()));
+        poll_all(&mut window, &mut signals);
     }
     window.flush();
-    signals.extend(std::iter::from_fn(|| window.poll()));
+    poll_all(&mut window, &mut signals);
     signals
+}
+
+fn poll_all(window: &mut SignalWindow, signals: &mut Vec<(Signal, Past)>) {
+    while let Some(signal) = window.poll() {
+        signals.push((signal, window.past_of(&signal)));
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_window_started_anywhere_agrees_after_its_reach(video in any_video(), start in 0usize..40) {
+    fn a_window_started_anywhere_says_what_it_knows(video in any_video(), start in 0usize..40) {
         let frames = measure(&video);
         let whole = signals(&frames, AHEAD);
         prop_assert_eq!(whole.len(), frames.len());
         let start = start.min(frames.len());
-        let part = signals(&frames[start..], AHEAD);
-        prop_assert_eq!(part.get(BACK..), whole.get(start + BACK..));
+        for (at, (signal, past)) in (start..).zip(with_pasts(&frames[start..], AHEAD)) {
+            let but_for_activity = Signal { activity: whole[at].activity, ..signal };
+            match past {
+                Past::Unknown => {}
+                Past::ActivityUnknown => prop_assert_eq!(but_for_activity, whole[at]),
+                Past::ActivityAsBefore => {
+                    prop_assert_eq!(but_for_activity, whole[at]);
+                    prop_assert_eq!(whole[at].activity, whole[at - 1].activity);
+                }
+                Past::Known => prop_assert_eq!(signal, whole[at]),
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_took_the_frames_back_goes_on_as_if_it_took_all(
+        video in any_video(),
+        at in 0usize..80,
+    ) {
+        let frames = measure(&video);
+        let at = at.min(frames.len());
+        let stamps: Vec<FrameStamp> = frames.iter().map(|(stamp, _)| *stamp).collect();
+        let back = at.saturating_sub(SignalWindow::frames_back(&stamps[..at]));
+        let (part, whole) = (signals(&frames[back..], AHEAD), signals(&frames, AHEAD));
+        prop_assert_eq!(part.get(at - back..), whole.get(at..));
     }
 
     #[test]

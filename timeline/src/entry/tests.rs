@@ -316,7 +316,7 @@ fn analysis() {
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
     generated.analysis_id = marker.analysis_id;
     generated.gate = Some(GateConfig::default());
-    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":0,"keepalive_ms":2000,"scene_cut":0.5,"activity_on":0.0018,"activity_off":0.0012,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
+    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":0,"keepalive_ms":2000,"scene_cut":0.5,"activity_on":0.0015,"activity_off":0.0011,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members},{named}}}"));
     generated.zones = Some(Zones::default());
     check(Event::AnalysisGenerated(generated), &format!(r#"{{{members},{named},"zones":[]}}"#));

@@ -1,13 +1,13 @@
 //! Foresees, inside a segment, which frames the file's one gate will select and which are shown.
 //!
-//! A signal depends on a few frames before and [`AHEAD`] after it, and a decision on one more signal
-//! and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
+//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on a second, and a decision on one
+//! more signal and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
 //! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: they
 //! are kept as they are, and sequenced later.
 
 use std::{collections::VecDeque, mem};
 
-use gate::{AHEAD, FrameStamp, Gate, GateConfig, Measurements, Reason, SignalWindow};
+use gate::{AHEAD, FrameStamp, Gate, GateConfig, Measurements, Past, Reason, SignalWindow};
 use media::{Frame, Pixels, PixelsLost, Signal, Subsampling, Timestamp};
 
 use super::{
@@ -43,21 +43,11 @@ pub(super) struct Predictor {
     gate: Gate,
     /// Frames without a decision yet, oldest first; `None` where the frame was handed over.
     undecided: VecDeque<(u64, Option<Frame>)>,
+    /// Past of the signal that the gate was offered last.
     past: Past,
     /// Signals made that are the file's, for the sequencer.
     signals: Vec<Signal>,
     held_bytes: u64,
-}
-
-/// Frames of the segment whose signals and decisions are the file's.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Past {
-    /// None yet: signals may depend on frames before the segment.
-    Unknown,
-    /// Signals are the file's, decisions from the next frame on.
-    Signals,
-    /// All.
-    Known,
 }
 
 /// The segment's own account of the chunk at hand.
@@ -89,11 +79,10 @@ impl Predictor {
 
     /// A segment starts whose predecessor this predictor has not seen.
     pub fn restart(&mut self, first_frame_index: u64) {
-        let starts_file = first_frame_index == 0;
+        self.past = if first_frame_index == 0 { Past::Known } else { Past::Unknown };
         self.window.restart();
-        self.gate = if starts_file { Gate::new(self.config) } else { Gate::resume(self.config, 0) };
+        self.gate = Gate::new(self.config);
         self.undecided.clear();
-        self.past = if starts_file { Past::Known } else { Past::Unknown };
         self.signals.clear();
         self.held_bytes = 0;
         if let Some(views) = &mut self.views {
@@ -112,20 +101,19 @@ impl Predictor {
         self.undecided.push_back((stamp.frame_index, Some(frame)));
         self.window.push(stamp, measured);
         while let Some(signal) = self.window.poll() {
-            if self.past == Past::Unknown && self.window.knows_past_of(&signal) {
-                self.past = Past::Signals;
-            }
-            if self.past != Past::Known {
+            let past = self.window.past_of(&signal);
+            let is_known = past == Past::Known;
+            let before = mem::replace(&mut self.past, past);
+            if before == Past::Unknown || is_known != (before == Past::Known) {
                 self.gate = Gate::resume(self.config, 0);
             }
             let decision = self.gate.offer(&signal);
             let selected = decision.selected.then_some(decision.reason);
-            let uncertain = self.past != Past::Known || decision.is_unsure;
+            let uncertain = decision.is_unsure || past == Past::ActivityUnknown;
             let view =
                 self.views.as_mut().is_some_and(|views| views.want(&signal, selected, uncertain));
-            if self.past != Past::Unknown {
+            if is_known {
                 self.signals.push(signal);
-                self.past = Past::Known;
             }
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             let still = self.wanted.still && selected.is_some();

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, mem, ops::Range};
 
-use gate::{AHEAD, BACK, FrameStamp, Gate, Measurements, SignalWindow};
+use gate::{AHEAD, FrameStamp, Gate, Measurements, SignalWindow};
 use media::{Signal, Timestamp};
 
 use super::{
@@ -56,7 +56,7 @@ impl<'a> Sequencer<'a> {
         let frames = || stamps.iter().zip(&records);
         // Frames that the window needs before the known signals, and again after them.
         let before = known.start + AHEAD;
-        let after = known.end.saturating_sub(BACK);
+        let after = known.end.saturating_sub(SignalWindow::frames_back(&stamps[..known.end]));
         if before < after {
             frames().take(before).try_for_each(|(stamp, measured)| self.push(*stamp, measured))?;
             let passed = signals.len() - known.len();

@@ -59,13 +59,13 @@ fn an_episode_starts_peaks_and_settles() {
             &[],
             &[(7, Started)],
         ),
-        ("the first frame is a cut", &[(3, 900), (20, 0)], &[], &[]),
+        ("from the first frame", &[(3, 900), (20, 0)], &[], &[(0, Started), (15, Settled)]),
         ("a cut is no movement", &[(10, 0), (3, 900), (20, 0)], &[10], &[]),
         (
             "movement after a cut",
-            &[(10, 0), (6, 900), (20, 0)],
+            &[(10, 0), (9, 900), (20, 0)],
             &[10],
-            &[(13, Started), (25, Settled)],
+            &[(17, Started), (30, Settled)],
         ),
         (
             "again",
