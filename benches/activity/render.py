@@ -444,6 +444,10 @@ def clips(which):
             yield clip(f"{condition}-{take}", condition, at + 2 * take + 1)
         for take in range({"dev": 1, "held": 2}[which]):
             yield clip(f"calm-{condition}-{take}", condition, at + take, events=0, fps=25 if take else 12.5, seconds={"dev": 150, "held": 330}[which])
+    if which == "dev":  # more calm where false episodes are the hardest to avoid
+        for at, condition in enumerate(["snow-heavy", "leaves", "snow-light", "water", "shake", "night-15", "night-40", "rain", "lamp", "pulses"]):
+            for take in range(3 if at < 3 else 2):
+                yield clip(f"more-{condition}-{take}", condition, at + take, events=0, fps=25 if take else 12.5, seconds=330)
     for condition in {"dev": ["plain", "rain", "night-15", "leaves"], "held": ["plain", "snow-light", "night-25", "pulses"]}[which]:
         yield clip(f"720p-{condition}", condition, 0, events=3, size=(1280, 720))
     for condition in ["plain", "night-8", "rain"]:

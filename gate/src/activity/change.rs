@@ -2,7 +2,7 @@
 //!
 //! Noise is measured in the change itself: its deviation over the picture raises what counts, so that grain,
 //! drops and flakes do whatever their size and pace; and what changed at a place before and was no movement raises it
-//! there, so that leaves and water do. Thresholds were found on four real clips and 70 rendered ones by `make bench-activity`.
+//! there, so that leaves and water do. Thresholds were found on rendered clips by `make bench-activity`.
 
 use media::Cells;
 
