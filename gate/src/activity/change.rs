@@ -24,12 +24,12 @@ const SEED: i32 = NINE * 7 * LEVEL as i32;
 /// The same of cells that hang together with such a one.
 const GROWN: i32 = NINE * 4 * LEVEL as i32;
 /// Quarters of the picture's noise by which both are higher.
-const SEED_NOISE: i32 = 20;
+const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
 /// Times the usual change of a place, beyond the picture's noise, by which both are higher there.
-const USUAL: i16 = 3;
-/// Most of the change of nine cells that is taken for noise.
-const NOISE_MAX: i16 = NINE as i16 * 40 * LEVEL as i16;
+const USUAL: i16 = 4;
+/// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
+const NOISE_MAX: i16 = NINE as i16 * 12 * LEVEL as i16;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
 const CHANGE_MAX: i16 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
@@ -110,7 +110,7 @@ fn unlike_around(change: &Rows) -> Rows {
     std::array::from_fn(|y| std::array::from_fn(|x| unlike(y, x)))
 }
 
-/// Root of the mean square, but no more than 1.6 means: what moves, being large, must not hide itself.
+/// Root of the mean square, but no more than 1.6 means: few cells move.
 fn deviation(values: &Rows) -> i32 {
     let values = || values.as_flattened().iter().map(|&value| i64::from(value));
     let mean = values().sum::<i64>() / CELLS as i64;
