@@ -27,9 +27,9 @@ const GROWN: i32 = NINE * 4 * LEVEL as i32;
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
 /// Times the usual change of a place, beyond the picture's noise, by which both are higher there.
-const USUAL: i16 = 4;
+const USUAL: i16 = 3;
 /// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
-const NOISE_MAX: i16 = NINE as i16 * 12 * LEVEL as i16;
+const NOISE_MAX: i16 = NINE as i16 * 14 * LEVEL as i16;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
 const CHANGE_MAX: i16 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
