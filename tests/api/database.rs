@@ -63,7 +63,7 @@ async fn migrations_are_applied_once_by_servers_that_start_at_once_and_never_cha
     }
     let applied = postgres.sql("SELECT version || name FROM sightline_migrations ORDER BY version");
     let applied: BTreeSet<&str> = applied.lines().collect();
-    let all = ["10001_feedback", "20002_mirror", "30003_skipped", "40004_progress"];
+    let all = ["10001_feedback", "20002_mirror", "30003_skipped", "40004_progress", "50005_log"];
     assert_eq!(applied, BTreeSet::from(all));
 
     postgres.sql("INSERT INTO sightline_migrations VALUES (99, '0099_future', 'x')");

@@ -136,6 +136,7 @@ enum Reads {
 
 /// Every route that takes a POST.
 const ROUTES: &[(&str, Reads)] = &[
+    ("/v1/fleet/search", Reads::JsonForADatabase),
     ("/v1/infer", Reads::Json),
     ("/v1/infer/batch", Reads::Json),
     ("/v1/query", Reads::Json),

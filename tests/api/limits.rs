@@ -32,7 +32,7 @@ fn body(operation: &str, run: &str) -> Value {
         }),
         "analyzeRun" => json!({"model": "qwen3-vl-8b", "frames": [frame(0)], "gate": {}}),
         "query" => json!({"run_id": run}),
-        "search" => json!({"query": "q"}),
+        "search" | "searchFleet" => json!({"query": "q"}),
         "infer" => question(),
         "inferBatch" => json!({"requests": [question()]}),
         "createWebhook" | "createWebhookOfAll" => {
