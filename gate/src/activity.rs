@@ -45,7 +45,7 @@ pub(crate) struct Movement {
     sums: Sums,
     /// Pictures of the last tenths that have a frame, with the tenth in which each ends; the oldest first.
     pictures: VecDeque<(i64, Luma)>,
-    /// Changes in the last comparisons that were no movement, with their tenth.
+    /// Changes in the last comparisons, with their tenth.
     others: VecDeque<(i64, Rows)>,
     activity: Activity,
     /// Tenths that have a frame.

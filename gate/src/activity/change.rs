@@ -1,7 +1,7 @@
 //! Cells that changed between two pictures because something moved.
 //!
 //! Noise is measured in the change itself: its deviation over the picture raises what counts, so that grain,
-//! drops and flakes do whatever their size and pace; and what changed at a place before and was no movement raises it
+//! drops and flakes do whatever their size and pace; and what changed at a place before raises it
 //! there, so that leaves and water do. Thresholds were found on rendered clips by `make bench-activity`.
 
 use media::Cells;
@@ -27,7 +27,7 @@ const GROWN: i32 = NINE * 4 * LEVEL as i32;
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
 /// Times the usual change of a place, beyond the picture's noise, by which both are higher there.
-const USUAL: i16 = 3;
+const USUAL: i16 = 2;
 /// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
 const NOISE_MAX: i16 = NINE as i16 * 14 * LEVEL as i16;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
@@ -46,11 +46,11 @@ const MOST: u32 = CELLS as u32 / 2;
 pub(super) struct Comparison {
     /// Cells in which something moved; none where the whole picture changed.
     pub(super) moved: Cells,
-    /// Change of the place around each cell that was no movement.
+    /// Change of the place around each cell, whatever its cause.
     pub(super) other: Rows,
 }
 
-/// Compares two pictures; `usual` are the changes of each place before the older one that were no movement.
+/// Compares two pictures; `usual` are the changes of each place before the older one.
 pub(super) fn compare<'a>(
     old: &Luma,
     new: &Luma,
@@ -58,7 +58,7 @@ pub(super) fn compare<'a>(
 ) -> Comparison {
     let change = beyond_light(old, new);
     let sums = sums_of_nine_cells(&unlike_around(&change));
-    let mut noise_of = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
+    let noise_of = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
     let noise = deviation(&noise_of);
     let seed = SEED + SEED_NOISE * noise / 4;
     let grown = GROWN + GROWN_NOISE * noise / 4;
@@ -73,10 +73,6 @@ pub(super) fn compare<'a>(
         sum.abs() > least + i32::from(more[y][x]) && is_its_own
     };
     let moved = grow(cells_of(|y, x| passes(seed, y, x)), &cells_of(|y, x| passes(grown, y, x)));
-    for (row, moved) in noise_of.iter_mut().zip(moved) {
-        let kept = |(x, noise): (usize, &mut i16)| *noise *= i16::from(moved >> x & 1 == 0);
-        row.iter_mut().enumerate().for_each(kept);
-    }
     Comparison { moved, other: means_around::<PLACE>(&noise_of) }
 }
 
