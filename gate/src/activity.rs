@@ -45,8 +45,8 @@ pub(crate) struct Movement {
     sums: Sums,
     /// Pictures of the last tenths that have a frame, with the tenth in which each ends; the oldest first.
     pictures: VecDeque<(i64, Luma)>,
-    /// Changes in the last comparisons, with their tenth.
-    others: VecDeque<(i64, Rows)>,
+    /// Changes around each cell in the last comparisons, with their tenth.
+    changes: VecDeque<(i64, Rows)>,
     activity: Activity,
     /// Tenths that have a frame.
     tenths: u32,
@@ -59,7 +59,7 @@ impl Movement {
             tenth: None,
             sums: Sums::new(),
             pictures: VecDeque::with_capacity(APART),
-            others: VecDeque::with_capacity(KEPT),
+            changes: VecDeque::with_capacity(KEPT),
             activity: Activity::default(),
             tenths: 0,
         }
@@ -74,7 +74,7 @@ impl Movement {
     fn forget_pictures(&mut self) {
         self.sums.clear();
         self.pictures.clear();
-        self.others.clear();
+        self.changes.clear();
         (self.tenth, self.activity) = (None, Activity::default());
     }
 
@@ -103,9 +103,9 @@ impl Movement {
     fn compare(&mut self, now: i64, new: &Luma, zones: &ZoneMask) -> Option<Activity> {
         let is_apart = |(then, _): &&(i64, Luma)| now.saturating_sub(*then) >= APART as i64;
         let (then, old) = self.pictures.iter().rev().find(is_apart)?;
-        let before = self.others.iter().filter(|(at, _)| at <= then).map(|(_, other)| other);
-        let Comparison { moved, other } = compare(old, new, before);
-        push_bounded(&mut self.others, (now, other), KEPT);
+        let before = self.changes.iter().filter(|(at, _)| at <= then).map(|(_, around)| around);
+        let Comparison { moved, around } = compare(old, new, before);
+        push_bounded(&mut self.changes, (now, around), KEPT);
         Some(zones.activity(&moved))
     }
 }

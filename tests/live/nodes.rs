@@ -114,7 +114,7 @@ impl Fleet {
     }
 }
 
-/// What is made by one node is found there by its path alone, its lists beneath its prefix.
+/// Finds all that one node made there by its path alone, its lists beneath its prefix.
 fn routed_by_path(fleet: &Fleet) {
     // A node that a busy machine keeps from answering its check is left out until the next.
     let (runs, spread) = eventually("runs on every node", || {

@@ -195,7 +195,7 @@ pub fn archive(given: &FleetArgs) -> Vec<Line> {
     of.lines
 }
 
-/// What all nodes share, and the part of each that is used: the nearest to its end first.
+/// Parts that all nodes share, with the share of each that is used: the nearest to its end first.
 pub fn shared(given: &FleetArgs) -> Vec<Shared> {
     let lines = cameras(given);
     let of = |what| lines.iter().find(|line| line.what == what).map_or(0.0, |line| line.value);

@@ -47,7 +47,7 @@ pub(super) struct Comparison {
     /// Cells in which something moved; none where the whole picture changed.
     pub(super) moved: Cells,
     /// Change of the place around each cell, whatever its cause.
-    pub(super) other: Rows,
+    pub(super) around: Rows,
 }
 
 /// Compares two pictures; `usual` are the changes of each place before the older one.
@@ -59,11 +59,11 @@ pub(super) fn compare<'a>(
     let change = beyond_light(old, new);
     let sums = sums_of_nine_cells(&unlike_around(&change));
     let noise_of = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
-    let noise = deviation(&noise_of);
+    let (noise, around) = (deviation(&noise_of), means_around::<PLACE>(&noise_of));
     let seed = SEED + SEED_NOISE * noise / 4;
     let grown = GROWN + GROWN_NOISE * noise / 4;
     if population(&cells_of(|y, x| i32::from(change[y][x].abs()) > seed / NINE)) > MOST {
-        return Comparison { moved: [0; LUMA_ROWS], other: means_around::<PLACE>(&noise_of) };
+        return Comparison { moved: [0; LUMA_ROWS], around };
     }
     let more = beyond_noise(usual, noise as i16);
     let half = (grown / NINE / 2) as i16;
@@ -73,7 +73,7 @@ pub(super) fn compare<'a>(
         sum.abs() > least + i32::from(more[y][x]) && is_its_own
     };
     let moved = grow(cells_of(|y, x| passes(seed, y, x)), &cells_of(|y, x| passes(grown, y, x)));
-    Comparison { moved, other: means_around::<PLACE>(&noise_of) }
+    Comparison { moved, around }
 }
 
 /// Highest of the usual changes of each place beyond the picture's noise, as often as it counts.

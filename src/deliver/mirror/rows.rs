@@ -37,7 +37,7 @@ pub(super) struct Known {
 pub(super) struct Row {
     pub(super) head: EventHead,
     pub(super) payload: String,
-    /// Where every event is copied.
+    /// Changes to what is known of the run; none unless every event is copied.
     pub(super) told: Told,
 }
 
