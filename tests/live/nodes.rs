@@ -51,7 +51,9 @@ impl Fleet {
             setup.var("SERVICE_BIND_ADDR", address)
         });
         let proxy = Proxy::start(test, kind, &addresses)?;
-        let client = Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+        // A proxy that reads its configuration anew closes idle connections, some as they are asked.
+        let client = Client::builder().no_proxy().timeout(PATIENCE).pool_max_idle_per_host(0);
+        let client = client.build().expect("a client");
         let fleet = Fleet { setups, servers, proxy, client };
         // HAProxy takes nodes for ready until it has asked them, nginx until they refuse.
         eventually("ready nodes", || {
