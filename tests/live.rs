@@ -11,6 +11,8 @@ mod addresses;
 mod apart;
 #[path = "live/browser.rs"]
 mod browser;
+#[path = "live/capacity.rs"]
+mod capacity;
 #[path = "live/described.rs"]
 mod described;
 #[path = "live/health.rs"]

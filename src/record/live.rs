@@ -53,7 +53,6 @@ use crate::{
     runs::registry::{JobGuard, JobToken, Origin, Registry, Run, RunError},
 };
 use allowance::Allowance;
-use budget::Budget;
 use describe::{Describer, Models, Subject};
 use inbox::inbox;
 use intake::{Intake, Publisher};
@@ -66,7 +65,7 @@ use session::{Describers, Inlets, Task};
 use turns::Turns;
 use workers::Workers;
 
-pub use budget::{NoRoom, SESSION_BYTES};
+pub use budget::{Budget, NoRoom, Reservation, SESSION_BYTES};
 pub use describe::Instruction;
 pub use health::{Health, Word};
 pub use orders::PromptError;

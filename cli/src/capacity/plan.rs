@@ -15,6 +15,8 @@ const SESSION_MIB: f64 = 7.4;
 /// Bytes of a frame in the signal column of its node, and in frames.parquet.
 const COLUMN_BYTES: f64 = 64.0;
 const PARQUET_BYTES: f64 = 33.0;
+/// Mebibytes that a server reserves for a session.
+const RESERVED_MIB: f64 = 25.0;
 /// Events for each still, its own and markers, and bytes of one in the log.
 const EVENTS: f64 = 3.0;
 const EVENT_BYTES: f64 = 400.0;
@@ -136,6 +138,12 @@ pub fn cameras(given: &FleetArgs) -> Vec<Line> {
     let each = of.add("cameras of a node", "", &[cameras, node]);
     let sessions = [Times(each, "sessions"), Times(SESSION_MIB, "MiB"), Scale(1.0 / 1024.0)];
     of.add("memory of a node", "GiB", &sessions);
+    // Reserved up to what the cores carry, a node refuses what would overload it.
+    let carried = [Times(given.cores, "cores"), Over(given.fps, "frames/s"), Over(frame, "ms")];
+    let carried =
+        of.add("sessions that a node carries", "", &[&carried[..], &[Scale(1e3)]].concat());
+    let reserved = [Times(carried, "sessions"), Times(RESERVED_MIB, "MiB"), Scale(1.0 / 1024.0)];
+    of.add("memory budget of a node", "GiB", &reserved);
     let video = of.add("video in", "Gb/s", &[cameras, Times(stream, "Mb/s"), Scale(1e-3)]);
     of.add("video of a node", "Gb/s", &[Times(video, "Gb/s"), node]);
     let kept = [cameras, Times(given.stills, "an hour"), Over(3600.0, "s")];
