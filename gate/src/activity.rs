@@ -11,7 +11,7 @@ mod zones;
 
 use std::collections::VecDeque;
 
-use change::{Comparison, Rows, compare};
+use change::{Comparison, compare};
 use luma::{Luma, Sums};
 use media::{Activity, Cells};
 
@@ -27,9 +27,9 @@ const APART: usize = 4;
 const KEPT: usize = 8;
 /// Tenths in which pictures of both sides of a cut may be compared.
 const ACROSS: i64 = APART as i64 + 2;
-/// Tenths that have a frame and on which a comparison depends: those of the pictures of the first one that is kept, and
-/// two that a sequence which starts in the middle of them has in part.
-pub(crate) const TENTHS_BACK: u32 = (APART + KEPT + 2) as u32;
+/// Tenths that have a frame and on which a comparison depends: those of the pictures of the first one that is kept and
+/// of the one before it, and two that a sequence which starts in the middle of them has in part.
+pub(crate) const TENTHS_BACK: u32 = (KEPT + 2 * APART + 2) as u32;
 
 /// Number of the tenth of a second in which a time lies.
 pub(crate) fn tenth(pts_ms: i64) -> i64 {
@@ -45,8 +45,8 @@ pub(crate) struct Movement {
     sums: Sums,
     /// Pictures of the last tenths that have a frame, with the tenth in which each ends; the oldest first.
     pictures: VecDeque<(i64, Luma)>,
-    /// Changes around each cell in the last comparisons, with their tenth.
-    changes: VecDeque<(i64, Rows)>,
+    /// Changes of the last comparisons, with their tenth.
+    changes: VecDeque<(i64, change::Change)>,
     activity: Activity,
     /// Tenths that have a frame.
     tenths: u32,
@@ -103,9 +103,9 @@ impl Movement {
     fn compare(&mut self, now: i64, new: &Luma, zones: &ZoneMask) -> Option<Activity> {
         let is_apart = |(then, _): &&(i64, Luma)| now.saturating_sub(*then) >= APART as i64;
         let (then, old) = self.pictures.iter().rev().find(is_apart)?;
-        let before = self.changes.iter().filter(|(at, _)| at <= then).map(|(_, around)| around);
-        let Comparison { moved, around } = compare(old, new, before);
-        push_bounded(&mut self.changes, (now, around), KEPT);
+        let before = self.changes.iter().rev().filter(|(at, _)| at <= then);
+        let Comparison { moved, change } = compare(old, new, before.map(|(_, change)| change));
+        push_bounded(&mut self.changes, (now, change), KEPT);
         Some(zones.activity(&moved))
     }
 }

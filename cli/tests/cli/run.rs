@@ -96,10 +96,10 @@ fn one_command_goes_from_a_source_to_what_was_found_in_it() {
         let markers = found["markers"].as_array().expect("an array");
         markers.iter().filter(|marker| marker["event_type"] == "keyframe_keep").count()
     };
-    // The first frame, the one at which something begins to move, a peak, and one 30 frames later.
-    assert_eq!(kept(&found), 4, "{}", found["markers"]);
+    // The first frame, the one at which something begins to move, two peaks, and one 30 frames later.
+    assert_eq!(kept(&found), 5, "{}", found["markers"]);
     let fewer = server.json(&run(&["--json", "--keepalive-frames", "0"]));
-    assert_eq!(kept(&fewer), 3, "{}", fewer["markers"]);
+    assert_eq!(kept(&fewer), 4, "{}", fewer["markers"]);
     let id = found["run"]["run_id"].as_str().expect("an id");
     let followed = server.sightline(&["events", id, "--follow", "--kind", "vlm"]);
     assert_eq!(followed.code, 0, "following what has ended ends: {}", followed.stderr);

@@ -1,8 +1,8 @@
 //! Cells that changed between two pictures because something moved.
 //!
 //! Noise is measured in the change itself: its deviation over the picture raises what counts, so that grain,
-//! drops and flakes do whatever their size and pace; and what changed at a place before raises it
-//! there, so that leaves and water do. Thresholds were found on rendered clips by `make bench-activity`.
+//! drops and flakes do whatever their size and pace; and what changed at a place before, but for what
+//! moved, raises it there, so that leaves and water do. Thresholds: `make bench-activity`, rendered clips.
 
 use media::Cells;
 
@@ -15,7 +15,8 @@ use crate::{
 /// A value of each cell of a row in 1/[`LEVEL`]: sixteen bits, so that a vector holds many.
 type Row = [i16; LUMA_COLUMNS];
 /// A value of each cell.
-pub(super) type Rows = [Row; LUMA_ROWS];
+type Rows = [Row; LUMA_ROWS];
+const NONE: Rows = [[0; LUMA_COLUMNS]; LUMA_ROWS];
 
 /// Cells that are taken together.
 const NINE: i32 = 9;
@@ -27,7 +28,7 @@ const GROWN: i32 = NINE * 4 * LEVEL as i32;
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
 /// Times the usual change of a place, beyond the picture's noise, by which both are higher there.
-const USUAL: i16 = 2;
+const USUAL: i16 = 4;
 /// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
 const NOISE_MAX: i16 = NINE as i16 * 14 * LEVEL as i16;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
@@ -44,17 +45,25 @@ const MOST: u32 = CELLS as u32 / 2;
 
 /// Result of a comparison.
 pub(super) struct Comparison {
-    /// Cells in which something moved; none where the whole picture changed.
+    /// Cells in which something moved; none where the whole picture changed, or where nothing tells what is usual.
     pub(super) moved: Cells,
-    /// Change of the place around each cell, whatever its cause.
-    pub(super) around: Rows,
+    pub(super) change: Change,
 }
 
-/// Compares two pictures; `usual` are the changes of each place before the older one.
+/// Change of the place around each cell.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// Whatever its cause.
+    all: Rows,
+    /// None where something seems to have moved: more changed than in the comparison before.
+    usual: Rows,
+}
+
+/// Compares two pictures; `before` are the changes before the older one, the latest first.
 pub(super) fn compare<'a>(
     old: &Luma,
     new: &Luma,
-    usual: impl Iterator<Item = &'a Rows>,
+    before: impl Iterator<Item = &'a Change> + Clone,
 ) -> Comparison {
     let change = beyond_light(old, new);
     let sums = sums_of_nine_cells(&unlike_around(&change));
@@ -62,27 +71,44 @@ pub(super) fn compare<'a>(
     let (noise, around) = (deviation(&noise_of), means_around::<PLACE>(&noise_of));
     let seed = SEED + SEED_NOISE * noise / 4;
     let grown = GROWN + GROWN_NOISE * noise / 4;
-    if population(&cells_of(|y, x| i32::from(change[y][x].abs()) > seed / NINE)) > MOST {
-        return Comparison { moved: [0; LUMA_ROWS], around };
-    }
-    let more = beyond_noise(usual, noise as i16);
+    let many = cells_of(|y, x| i32::from(change[y][x].abs()) > seed / NINE);
+    let (Some(last), false) = (before.clone().next(), population(&many) > MOST) else {
+        let change = Change { usual: around, all: around };
+        return Comparison { moved: [0; LUMA_ROWS], change };
+    };
     let half = (grown / NINE / 2) as i16;
-    let passes = |least: i32, y: usize, x: usize| {
+    let passes = |least: i32, more: i16, y: usize, x: usize| {
         let (sum, change) = (i32::from(sums[y][x]), change[y][x]);
         let is_its_own = if sum < 0 { -change } else { change } > half;
-        sum.abs() > least + i32::from(more[y][x]) && is_its_own
+        sum.abs() > least + i32::from(more) && is_its_own
     };
-    let moved = grow(cells_of(|y, x| passes(seed, y, x)), &cells_of(|y, x| passes(grown, y, x)));
-    Comparison { moved, around }
+    let moved = |more: &Rows| {
+        let cells = |least: i32| cells_of(|y, x| passes(least, more[y][x], y, x));
+        grow(cells(seed), &cells(grown))
+    };
+    let seems_moved = moved(&beyond(&last.all, noise as i16, 1));
+    let usual = before.fold(NONE, |most, change| higher(&most, &change.usual));
+    Comparison {
+        moved: moved(&beyond(&usual, noise as i16, USUAL)),
+        change: Change { usual: outside(&around, &seems_moved), all: around },
+    }
 }
 
-/// Highest of the usual changes of each place beyond the picture's noise, as often as it counts.
-fn beyond_noise<'a>(usual: impl Iterator<Item = &'a Rows>, noise: i16) -> Rows {
-    let highest = |most: Rows, usual: &Rows| -> Rows {
-        std::array::from_fn(|y| std::array::from_fn(|x| most[y][x].max(usual[y][x])))
-    };
-    let usual = usual.fold([[0; LUMA_COLUMNS]; LUMA_ROWS], highest);
-    usual.map(|row| row.map(|usual| (usual - noise).max(0).saturating_mul(USUAL)))
+fn higher(a: &Rows, b: &Rows) -> Rows {
+    std::array::from_fn(|y| std::array::from_fn(|x| a[y][x].max(b[y][x])))
+}
+
+/// The part of each value beyond the picture's noise, so many times.
+fn beyond(values: &Rows, noise: i16, times: i16) -> Rows {
+    values.map(|row| row.map(|value| (value - noise).max(0).saturating_mul(times)))
+}
+
+/// The values of places that touch none of the cells.
+fn outside(values: &Rows, cells: &Cells) -> Rows {
+    let touched = (0..PLACE).fold(*cells, |cells, _| wider(&cells));
+    std::array::from_fn(|y| {
+        std::array::from_fn(|x| if touched[y] >> x & 1 == 0 { values[y][x] } else { 0 })
+    })
 }
 
 /// Changes of cells beyond the light that all gained or lost: the factor by which the median block became lighter.
@@ -155,15 +181,24 @@ fn cells_of(holds: impl Fn(usize, usize) -> bool) -> Cells {
     })
 }
 
+/// The cells and those at them.
+fn wider(cells: &Cells) -> Cells {
+    std::array::from_fn(|y| near(cells, y))
+}
+
+/// Cells of a row that are among these or at one of them.
+fn near(cells: &Cells, y: usize) -> u64 {
+    let wide =
+        |y: Option<usize>| y.and_then(|y| cells.get(y)).map_or(0, |&row| row | row << 1 | row >> 1);
+    wide(y.checked_sub(1)) | wide(Some(y)) | wide(Some(y + 1))
+}
+
 /// The seeds with all `cells` that hang together with them.
 fn grow(mut seeds: Cells, cells: &Cells) -> Cells {
-    let wide = |row: u64| row | row << 1 | row >> 1;
     for _ in 0..LUMA_ROWS {
         let before = seeds;
         for y in (0..LUMA_ROWS).chain((0..LUMA_ROWS).rev()) {
-            let near = |y: Option<usize>| y.and_then(|y| seeds.get(y)).map_or(0, |&row| wide(row));
-            let reached = near(y.checked_sub(1)) | near(Some(y)) | near(Some(y + 1));
-            seeds[y] |= reached & cells[y];
+            seeds[y] |= near(&seeds, y) & cells[y];
         }
         if seeds == before {
             break;

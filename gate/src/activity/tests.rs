@@ -60,13 +60,13 @@ fn only_what_moves_has_a_score() {
 }
 
 #[test]
-fn the_first_pictures_and_those_behind_a_step_back_in_time_are_compared_with_none() {
+fn nothing_moves_until_it_is_known_what_is_usual() {
     let scene: Scene = |x, y, ms| with_mover(x, y, ms / 50 % 40);
     let mut movement = Movement::new();
     for start in [50_000, 20_000] {
-        for step in 0..20 {
+        for step in 0..30 {
             let score = score(&mut movement, scene, start + step * 40);
-            assert_eq!(score > Score::ZERO, step >= 10, "{step} frames behind {start}");
+            assert_eq!(score > Score::ZERO, step >= 20, "{step} frames behind {start}");
         }
     }
 }
