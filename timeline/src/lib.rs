@@ -2,8 +2,8 @@
 //!
 //! Promise: an event that was acknowledged survives a crash and a power cut, whole, unaltered
 //! and under the same number; a batch is there whole or not at all; a damaged byte is reported
-//! by file and offset, never skipped or served. It rests on disks that keep what they synced
-//! and write a 512-byte sector whole or not at all. Knows no run states and no owners.
+//! by file and offset, never skipped or served. It rests on disks that keep what they synced;
+//! of the rest any part may survive. Knows no run states and no owners.
 //! Long because it is the whole of what others call.
 #![forbid(unsafe_code)]
 

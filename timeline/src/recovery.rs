@@ -85,8 +85,14 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Listing> {
             continue;
         }
         files.push(first);
-        // A header that is damaged is told by whoever reads the file.
-        let span = read_header(disk, first).ok().and_then(|header| header.span);
+        // A damaged header is told by whoever reads the file, one that the disk does not give here.
+        let span = match read_header(disk, first) {
+            Ok(header) => header.span,
+            Err(error @ (TimelineError::Io { .. } | TimelineError::DiskFull { .. })) => {
+                return Err(error);
+            }
+            Err(_) => None,
+        };
         covered = span.map_or(Seq(0), |span| span.next);
     }
     Ok(Listing { files, leftovers })
@@ -321,8 +327,9 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) 
     if let Some(Span { next, count: 0 }) = header.span {
         end.next = next;
     }
-    // Only the last batch can be incomplete, so an intact one behind it tells of damage.
-    if batch::find(&file.bytes, end.position + 1, end.next).is_some() {
+    // Only the last batch can be incomplete, so an intact one behind it tells of damage. One of the
+    // same number does not: that may be what a block held before the file grew.
+    if batch::find(&file.bytes, end.position + 1, Seq(end.next.0 + 1)).is_some() {
         end.damage = Some(file.damaged(end.position, "a batch is not intact"));
     }
     end

@@ -19,7 +19,8 @@ use timeline::{
 };
 
 use crate::{
-    disk::{Fault, Random, SimDisk},
+    disk::{Fault, SimDisk},
+    random::Random,
     support::{events, found, run, small},
 };
 

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use timeline::{Options, StoredEvent, Timeline, TimelineError, verify};
 
 use crate::{
-    disk::{Fault, Random, SimDisk},
+    disk::{Fault, SimDisk},
+    random::Random,
     support::{all, found, run, small, texts},
 };
 

@@ -1,4 +1,6 @@
-//! A disk in memory that loses power: what was not synced survives sector by sector, by chance.
+//! A disk in memory that loses power: of what was not synced any part survives, by chance.
+//!
+//! Any one call can be made to fail once, or all of a kind. What a file shows after a cut is in `survivor.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,33 +11,12 @@ use std::{
 
 use timeline::{Disk, DiskFile};
 
-const SECTOR: usize = 512;
+use crate::{
+    random::Random,
+    survivor::{Change, Content, SECTOR, Sector, survivor},
+};
 
-/// A small fast generator (xorshift64*), so that a failing seed repeats exactly.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 11) % bound
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
-/// Fault of the next operation of a kind.
+/// Fault of every operation of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Every sync fails.
@@ -46,14 +27,22 @@ pub enum Fault {
     HalfWrite,
 }
 
-#[derive(Clone, Default)]
-struct Content {
-    /// Bytes that the operating system shows.
-    bytes: Vec<u8>,
-    /// Bytes that the platter has.
-    durable: Vec<u8>,
-    /// Sectors that differ, as far as anyone promised.
-    unsynced: BTreeSet<usize>,
+/// One call that fails, as a system call does.
+#[derive(Clone, Copy, Debug)]
+pub struct Slip {
+    /// Calls before it.
+    pub after: u64,
+    pub errno: i32,
+    pub done: Done,
+}
+
+/// Effect of a call that fails. A change of names has none: it is made in memory or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    Nothing,
+    /// The first half of a write.
+    Half,
+    All,
 }
 
 type Shared = Arc<Mutex<Content>>;
@@ -62,9 +51,25 @@ type Shared = Arc<Mutex<Content>>;
 struct State {
     files: BTreeMap<String, Shared>,
     durable_names: BTreeMap<String, Shared>,
+    /// Sectors of files that were removed or cut.
+    freed: Vec<Sector>,
     fault: Option<Fault>,
+    slip: Option<Slip>,
     /// Operations left until the power goes.
     power: Option<u64>,
+}
+
+/// Freed sectors that are remembered.
+const FREED_MAX: usize = 256;
+
+impl State {
+    fn free(&mut self, bytes: &[u8]) {
+        let sectors =
+            bytes.chunks_exact(SECTOR).filter(|sector| sector.iter().any(|byte| *byte != 0));
+        self.freed.extend(sectors.map(|sector| Sector::try_from(sector).unwrap()));
+        let surplus = self.freed.len().saturating_sub(FREED_MAX);
+        self.freed.drain(..surplus);
+    }
 }
 
 #[derive(Clone, Default)]
@@ -79,6 +84,10 @@ fn lost() -> io::Error {
     io::Error::other("the power is gone")
 }
 
+fn lock(content: &Shared) -> MutexGuard<'_, Content> {
+    content.lock().expect("no test panics while it holds a file")
+}
+
 impl SimDisk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no test panics while it holds the disk")
@@ -86,6 +95,11 @@ impl SimDisk {
 
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.state().fault = fault;
+    }
+
+    /// Has one call fail; `None` has none fail any more, and returns the one that has not been reached.
+    pub fn set_slip(&self, slip: Option<Slip>) -> Option<Slip> {
+        std::mem::replace(&mut self.state().slip, slip)
     }
 
     /// Lets `operations` more changes through, then fails all.
@@ -104,6 +118,31 @@ impl SimDisk {
         Ok(state.fault)
     }
 
+    /// Makes `call`, unless it is the one that fails.
+    fn call<T>(&self, call: impl FnOnce(Option<Done>) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.state();
+        let slips = match &mut state.slip {
+            Some(Slip { after: 0, .. }) => state.slip.take(),
+            Some(slip) => {
+                slip.after -= 1;
+                None
+            }
+            None => None,
+        };
+        drop(state);
+        let Some(Slip { errno, done, .. }) = slips else { return call(None) };
+        drop(call(Some(done)));
+        Err(io::Error::from_raw_os_error(errno))
+    }
+
+    /// A change of names, which has no effect where it fails.
+    fn name<T>(&self, call: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        self.call(|slips| {
+            self.change()?;
+            if slips.is_some() { Err(lost()) } else { call(&mut self.state()) }
+        })
+    }
+
     /// Returns the disk as it is when the power returns.
     pub fn after_power_cut(&self, random: &mut Random) -> SimDisk {
         let state = self.state();
@@ -118,24 +157,26 @@ impl SimDisk {
                 }
             }
         }
+        let freed = if random.chance(50) { state.freed.as_slice() } else { &[] };
         let survive = |content: &Shared, random: &mut Random| {
-            let content = content.lock().expect("no test panics while it holds a file");
-            Arc::new(Mutex::new(survivor(&content, random)))
+            Arc::new(Mutex::new(survivor(&lock(content), freed, random)))
         };
         let files: BTreeMap<String, Shared> =
             names.iter().map(|(name, content)| (name.clone(), survive(content, random))).collect();
-        let state = State { durable_names: files.clone(), files, ..State::default() };
-        SimDisk(Arc::new(Mutex::new(state)))
+        let freed = state.freed.clone();
+        let mut after = State { durable_names: files.clone(), files, freed, ..State::default() };
+        let lost = state.files.iter().filter(|(name, _)| !names.contains_key(*name));
+        for (_, content) in lost {
+            after.free(&lock(content).bytes);
+        }
+        SimDisk(Arc::new(Mutex::new(after)))
     }
 
     /// The disk as another process sees it after this one was killed.
     pub fn after_kill(&self) -> SimDisk {
         let mut state = self.state();
         state.power = Some(0);
-        let copy = |content: &Shared| {
-            let content = content.lock().expect("no test panics while it holds a file");
-            Arc::new(Mutex::new(content.clone()))
-        };
+        let copy = |content: &Shared| Arc::new(Mutex::new(lock(content).clone()));
         let files: BTreeMap<String, Shared> =
             state.files.iter().map(|(name, content)| (name.clone(), copy(content))).collect();
         let durable_names = files
@@ -151,12 +192,12 @@ impl SimDisk {
     }
 
     pub fn bytes(&self, name: &str) -> Vec<u8> {
-        self.content(name).lock().expect("no test panics while it holds a file").bytes.clone()
+        lock(&self.content(name)).bytes.clone()
     }
 
     /// Replaces a file, durably.
     pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
-        let content = Content { durable: bytes.clone(), bytes, unsynced: BTreeSet::new() };
+        let content = Content { durable: bytes.clone(), bytes, unsynced: Vec::new() };
         let shared = Arc::new(Mutex::new(content));
         let mut state = self.state();
         state.files.insert(name.to_owned(), shared.clone());
@@ -168,62 +209,55 @@ impl SimDisk {
     }
 }
 
-/// Each unsynced sector, and an unsynced size, as it was or as it is.
-fn survivor(content: &Content, random: &mut Random) -> Content {
-    let mut bytes = content.durable.clone();
-    // Disks tend to lose all or little: vary how much survives.
-    let percent = [0, 10, 50, 50, 90][random.below(5) as usize];
-    if bytes.len() != content.bytes.len() && random.chance(percent) {
-        bytes.resize(content.bytes.len(), 0);
-    }
-    for sector in &content.unsynced {
-        let start = sector * SECTOR;
-        let end = (start + SECTOR).min(content.bytes.len()).min(bytes.len());
-        if start < end && random.chance(percent) {
-            bytes[start..end].copy_from_slice(&content.bytes[start..end]);
-        }
-    }
-    Content { durable: bytes.clone(), bytes, unsynced: BTreeSet::new() }
-}
-
 impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.names())
+        self.call(|_| Ok(self.names()))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.change()?;
-        let content = Shared::default();
-        self.state().files.insert(name.to_owned(), content.clone());
+        let content = self.name(|state| {
+            let content = Shared::default();
+            state.files.insert(name.to_owned(), content.clone());
+            Ok(content)
+        })?;
         Ok(Arc::new(SimFile { disk: self.clone(), content }))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let content = self.state().files.get(name).cloned();
-        let content = content.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        let found = || self.state().files.get(name).cloned().ok_or(io::ErrorKind::NotFound.into());
+        let content = self.call(|_| found())?;
         Ok(Arc::new(SimFile { disk: self.clone(), content }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.change()?;
-        let mut state = self.state();
-        let content = state.files.remove(from).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-        state.files.insert(to.to_owned(), content);
-        Ok(())
+        self.name(|state| {
+            let content = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            if let Some(replaced) = state.files.insert(to.to_owned(), content) {
+                state.free(&lock(&replaced).bytes);
+            }
+            Ok(())
+        })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.change()?;
-        self.state().files.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
+        self.name(|state| {
+            let content = state.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+            state.free(&lock(&content).bytes);
+            Ok(())
+        })
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        if self.change()? == Some(Fault::Sync) {
-            return Err(io::Error::other("sync failed"));
-        }
-        let mut state = self.state();
-        state.durable_names = state.files.clone();
-        Ok(())
+        self.call(|slips| {
+            if self.change()? == Some(Fault::Sync) {
+                return Err(io::Error::other("sync failed"));
+            }
+            if slips.is_none_or(|done| done == Done::All) {
+                let mut state = self.state();
+                state.durable_names = state.files.clone();
+            }
+            Ok(())
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -232,69 +266,76 @@ impl Disk for SimDisk {
 }
 
 impl SimFile {
-    fn content(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().expect("no test panics while it holds a file")
-    }
-}
-
-fn put(content: &mut Content, bytes: &[u8], offset: usize) {
-    let end = offset + bytes.len();
-    if content.bytes.len() < end {
-        content.bytes.resize(end, 0);
-    }
-    content.bytes[offset..end].copy_from_slice(bytes);
-    if !bytes.is_empty() {
-        content.unsynced.extend(offset / SECTOR..=(end - 1) / SECTOR);
+    fn put(&self, bytes: &[u8], offset: usize) {
+        let mut content = lock(&self.content);
+        let end = offset + bytes.len();
+        if content.bytes.len() < end {
+            content.bytes.resize(end, 0);
+        }
+        content.bytes[offset..end].copy_from_slice(bytes);
+        content.unsynced.push(Change::Write(offset, bytes.to_vec()));
     }
 }
 
 impl DiskFile for SimFile {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.content().bytes.len() as u64)
+        self.disk.call(|_| Ok(lock(&self.content).bytes.len() as u64))
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
-        self.disk.change()?;
-        let mut content = self.content();
-        let (old, new) = (content.bytes.len(), size as usize);
-        content.bytes.resize(new, 0);
-        content.unsynced.extend(old.min(new) / SECTOR..old.max(new).div_ceil(SECTOR));
-        Ok(())
+        self.disk.call(|slips| {
+            self.disk.change()?;
+            if slips.is_none_or(|done| done == Done::All) {
+                let (mut content, size) = (lock(&self.content), size as usize);
+                let cut = content.bytes.get(size..).unwrap_or_default().to_vec();
+                content.bytes.resize(size, 0);
+                content.unsynced.push(Change::Size(size));
+                drop(content);
+                self.disk.state().free(&cut);
+            }
+            Ok(())
+        })
     }
 
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        let content = self.content();
-        let range = offset as usize..offset as usize + into.len();
-        let bytes = content.bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
-        into.copy_from_slice(bytes);
-        Ok(())
+        self.disk.call(|_| {
+            let content = lock(&self.content);
+            let range = offset as usize..offset as usize + into.len();
+            into.copy_from_slice(content.bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        match self.disk.change()? {
-            Some(Fault::Full(size)) if offset + bytes.len() as u64 > size => {
-                let fits = size.saturating_sub(offset) as usize;
-                put(&mut self.content(), &bytes[..fits], offset as usize);
-                Err(io::ErrorKind::StorageFull.into())
-            }
-            Some(Fault::HalfWrite) => {
-                put(&mut self.content(), &bytes[..bytes.len() / 2], offset as usize);
-                Err(io::Error::other("half a write"))
-            }
-            _ => {
-                put(&mut self.content(), bytes, offset as usize);
-                Ok(())
-            }
-        }
+        self.disk.call(|slips| {
+            let fault = self.disk.change()?;
+            let (fits, error) = match (slips, fault) {
+                (Some(Done::Nothing), _) => (0, None),
+                (Some(Done::Half), _) => (bytes.len() / 2, None),
+                (_, Some(Fault::Full(size))) if offset + bytes.len() as u64 > size => {
+                    (size.saturating_sub(offset) as usize, Some(io::ErrorKind::StorageFull.into()))
+                }
+                (_, Some(Fault::HalfWrite)) => {
+                    (bytes.len() / 2, Some(io::Error::other("half a write")))
+                }
+                _ => (bytes.len(), None),
+            };
+            self.put(&bytes[..fits], offset as usize);
+            error.map_or(Ok(()), Err)
+        })
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.disk.change()? == Some(Fault::Sync) {
-            return Err(io::Error::other("sync failed"));
-        }
-        let mut content = self.content();
-        content.durable = content.bytes.clone();
-        content.unsynced.clear();
-        Ok(())
+        self.disk.call(|slips| {
+            if self.disk.change()? == Some(Fault::Sync) {
+                return Err(io::Error::other("sync failed"));
+            }
+            if slips.is_none_or(|done| done == Done::All) {
+                let mut content = lock(&self.content);
+                content.durable = content.bytes.clone();
+                content.unsynced.clear();
+            }
+            Ok(())
+        })
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use timeline::{Options, Timeline};
 
 use crate::{
-    disk::Random,
+    random::Random,
     support::{all, description, found},
 };
 

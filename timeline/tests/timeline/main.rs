@@ -14,4 +14,7 @@ mod full;
 mod kill;
 mod model;
 mod open_column;
+mod random;
+mod slips;
 mod support;
+mod survivor;

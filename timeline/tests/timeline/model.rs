@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use crate::{
     compact::{open, purge},
-    disk::{Random, SimDisk},
+    disk::SimDisk,
+    random::Random,
     support::{description, events, found},
 };
 

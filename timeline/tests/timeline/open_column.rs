@@ -40,7 +40,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{disk::Random, support::signal};
+    use crate::{random::Random, support::signal};
 
     fn whole() -> Vec<u8> {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column");
