@@ -1,6 +1,7 @@
 //! Power cuts and truncations: what was acknowledged stays, batches stay whole.
 
 use std::{
+    collections::HashMap,
     path::Path,
     sync::{Arc, mpsc},
     thread,
@@ -11,9 +12,10 @@ use proptest::prelude::*;
 use timeline::{Appended, Options, StoredEvent, Timeline, TimelineError};
 
 use crate::{
+    compact::purge,
     disk::SimDisk,
     random::Random,
-    support::{all, description, found, small, texts},
+    support::{description, events, found, run, small, texts},
 };
 
 fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
@@ -21,7 +23,10 @@ fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
         .map(|(log, _)| log)
 }
 
-/// Events that must be there after any number of power cuts.
+/// The run whose events are purged now and then.
+const PURGED: u8 = 9;
+
+/// Events that must be there after any number of power cuts: all but those of the purged run.
 #[derive(Default)]
 struct Witness {
     acknowledged: Vec<StoredEvent>,
@@ -31,11 +36,13 @@ struct Witness {
 impl Witness {
     /// Checks everything acknowledged, and that every batch is there whole or not at all.
     fn check(&mut self, log: &Timeline, context: &str) {
-        let events = all(log);
+        let events = events(log);
+        let kept = kept(&events);
+        let there: HashMap<Seq, &StoredEvent> =
+            kept.iter().map(|event| (event.head.seq, event)).collect();
         for expected in &self.acknowledged {
-            let position = expected.head.seq.0 as usize - 1;
-            let found = events.get(position);
-            assert_eq!(found, Some(expected), "{context}: an acknowledged event changed");
+            let found = there.get(&expected.head.seq);
+            assert_eq!(found, Some(&expected), "{context}: an acknowledged event changed");
         }
         let mut expected = (0, 0);
         for event in &events {
@@ -49,20 +56,26 @@ impl Witness {
         }
         assert_eq!(expected.1, 0, "{context}: the last batch is cut short");
         // The survivors are served from here on, so they may not vanish any more either.
-        self.acknowledged = events;
+        self.acknowledged = kept;
     }
 
-    /// Appends batches until the power goes; keeps what was acknowledged.
+    /// Purges and appends batches until the power goes; keeps what was acknowledged.
     fn live(&mut self, log: &Timeline, random: &mut Random) {
+        if random.chance(30)
+            && let Err(error) = purge(log, &[PURGED])
+        {
+            assert_ne!(error.kind(), ErrorKind::DataLoss, "{error}");
+        }
         let appends = 4 + random.below(12);
         let (sender, receiver) = mpsc::sync_channel(appends as usize);
         for _ in 0..appends {
             self.batches += 1;
             let length = 1 + random.below(4);
+            let run = if random.chance(25) { PURGED } else { random.below(3) as u8 };
             let batch = (0..length).map(|position| {
                 let padding = "x".repeat(random.below(2000) as usize);
                 let text = format!("{} {position} {length} {padding}", self.batches);
-                found(random.below(3) as u8, &text)
+                found(run, &text)
             });
             let sender = sender.clone();
             log.append(batch.collect(), move |result| sender.send(result).unwrap());
@@ -82,7 +95,12 @@ fn read_back(log: &Timeline, result: Result<Vec<Appended>, TimelineError>) -> Ve
         event
     };
     // The power is gone for those that fail.
-    result.unwrap_or_default().into_iter().map(read).collect()
+    let appended: Vec<_> = result.unwrap_or_default().into_iter().map(read).collect();
+    kept(&appended)
+}
+
+fn kept(events: &[StoredEvent]) -> Vec<StoredEvent> {
+    events.iter().filter(|event| event.head.run != run(PURGED)).cloned().collect()
 }
 
 /// Lives of a log, each of which a power cut ends.
@@ -113,7 +131,7 @@ fn live_through(seed: u64) -> u64 {
         match reopened {
             Ok((log, recovery)) => {
                 assert_eq!(recovery.torn, None, "{context}: a tail is cut once");
-                assert_eq!(all(&log), witness.acknowledged, "{context}: opened twice");
+                assert_eq!(kept(&events(&log)), witness.acknowledged, "{context}: opened twice");
                 disk.cut_power_after(random.below(30));
                 witness.live(&log, &mut random);
             }
