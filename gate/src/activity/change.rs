@@ -19,18 +19,16 @@ type Rows = [Row; LUMA_ROWS];
 const NONE: Rows = [[0; LUMA_COLUMNS]; LUMA_ROWS];
 
 /// Cells that are taken together.
-const NINE: i32 = 9;
+const NINE: i16 = 9;
 /// Least change of nine cells together from which on something moves, where there is no noise.
-const SEED: i32 = NINE * 7 * LEVEL as i32;
+const SEED: i32 = NINE as i32 * 7 * LEVEL as i32;
 /// The same of cells that hang together with such a one.
-const GROWN: i32 = NINE * 4 * LEVEL as i32;
+const GROWN: i32 = NINE as i32 * 4 * LEVEL as i32;
 /// Quarters of the picture's noise by which both are higher.
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
-/// Times the usual change of a place, beyond the picture's noise, by which both are higher there.
-const USUAL: i16 = 4;
 /// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
-const NOISE_MAX: i16 = NINE as i16 * 14 * LEVEL as i16;
+const NOISE_MAX: i16 = NINE * 14 * LEVEL as i16;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
 const CHANGE_MAX: i16 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
@@ -69,45 +67,62 @@ pub(super) fn compare<'a>(
     let sums = sums_of_nine_cells(&unlike_around(&change));
     let noise_of = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
     let (noise, around) = (deviation(&noise_of), means_around::<PLACE>(&noise_of));
-    let seed = SEED + SEED_NOISE * noise / 4;
-    let grown = GROWN + GROWN_NOISE * noise / 4;
-    let many = cells_of(|y, x| i32::from(change[y][x].abs()) > seed / NINE);
-    let (Some(last), false) = (before.clone().next(), population(&many) > MOST) else {
+    let least = |flat: i32, times: i32| (flat + times * noise / 4).min(i16::MAX.into()) as i16;
+    let (seed, grown) = (least(SEED, SEED_NOISE), least(GROWN, GROWN_NOISE));
+    let is_all = count_above(&change, seed / NINE) > MOST;
+    let (Some(last), false) = (before.clone().next(), is_all) else {
         let change = Change { usual: around, all: around };
         return Comparison { moved: [0; LUMA_ROWS], change };
     };
-    let half = (grown / NINE / 2) as i16;
-    let passes = |least: i32, more: i16, y: usize, x: usize| {
-        let (sum, change) = (i32::from(sums[y][x]), change[y][x]);
-        let is_its_own = if sum < 0 { -change } else { change } > half;
-        sum.abs() > least + i32::from(more) && is_its_own
-    };
+    let strength = of_its_own(&sums, &change, grown / NINE / 2);
     let moved = |more: &Rows| {
-        let cells = |least: i32| cells_of(|y, x| passes(least, more[y][x], y, x));
+        let cells = |least| cells_of(|y, x| strength[y][x].saturating_sub(more[y][x]) > least);
         grow(cells(seed), &cells(grown))
     };
-    let seems_moved = moved(&beyond(&last.all, noise as i16, 1));
+    let seems_moved = moved(&beyond(&last.all, noise as i16));
     let usual = before.fold(NONE, |most, change| higher(&most, &change.usual));
     Comparison {
-        moved: moved(&beyond(&usual, noise as i16, USUAL)),
+        moved: moved(&fourfold(&beyond(&usual, noise as i16))),
         change: Change { usual: outside(&around, &seems_moved), all: around },
     }
+}
+
+/// Number of cells that changed by more.
+fn count_above(change: &Rows, most: i16) -> u32 {
+    let count = |row: &Row| row.iter().map(|cell| u16::from(cell.abs() > most)).sum::<u16>();
+    change.iter().map(|row| u32::from(count(row))).sum()
+}
+
+/// Change of nine cells together, where the one in their middle changed by more than `least` as they did.
+fn of_its_own(sums: &Rows, change: &Rows, least: i16) -> Rows {
+    let strength = |sum: i16, change: i16| {
+        let own = if sum < 0 { -change } else { change };
+        if own > least { sum.abs() } else { 0 }
+    };
+    std::array::from_fn(|y| std::array::from_fn(|x| strength(sums[y][x], change[y][x])))
 }
 
 fn higher(a: &Rows, b: &Rows) -> Rows {
     std::array::from_fn(|y| std::array::from_fn(|x| a[y][x].max(b[y][x])))
 }
 
-/// The part of each value beyond the picture's noise, so many times.
-fn beyond(values: &Rows, noise: i16, times: i16) -> Rows {
-    values.map(|row| row.map(|value| (value - noise).max(0).saturating_mul(times)))
+/// The part of each value beyond the picture's noise.
+fn beyond(values: &Rows, noise: i16) -> Rows {
+    values.map(|row| row.map(|value| (value - noise).max(0)))
+}
+
+/// Four times each value: what is usual counts as often. A vector adds and saturates at once, but does not multiply so.
+fn fourfold(values: &Rows) -> Rows {
+    let twice = |value: i16| value.saturating_add(value);
+    values.map(|row| row.map(|value| twice(twice(value))))
 }
 
 /// The values of places that touch none of the cells.
 fn outside(values: &Rows, cells: &Cells) -> Rows {
     let touched = (0..PLACE).fold(*cells, |cells, _| wider(&cells));
-    std::array::from_fn(|y| {
-        std::array::from_fn(|x| if touched[y] >> x & 1 == 0 { values[y][x] } else { 0 })
+    std::array::from_fn(|y| match touched[y] {
+        0 => values[y],
+        row => std::array::from_fn(|x| if row >> x & 1 == 0 { values[y][x] } else { 0 }),
     })
 }
 
@@ -116,8 +131,9 @@ fn beyond_light(old: &Luma, new: &Luma) -> Rows {
     let mut ratios: [u32; BLOCKS] = std::array::from_fn(|block| {
         (u32::from(new.blocks[block]) << 14) / u32::from(old.blocks[block]).max(1)
     });
-    let light = (*ratios.select_nth_unstable(BLOCKS / 2).1).min(u16::MAX.into());
-    let before = |cell: u16| (((u32::from(cell << 2) * light) >> 16) as u16).min(WHITE) as i16;
+    let light = (*ratios.select_nth_unstable(BLOCKS / 2).1).min(u16::MAX.into()) as u16;
+    let before =
+        |cell: u16| (((u32::from(cell << 2) * u32::from(light)) >> 16) as u16).min(WHITE) as i16;
     let row = |y: usize| (&old.cells.as_chunks().0[y], &new.cells.as_chunks().0[y]);
     std::array::from_fn(|y| {
         let (old, new): (&[u16; LUMA_COLUMNS], &[u16; LUMA_COLUMNS]) = row(y);
@@ -132,42 +148,60 @@ fn unlike_around(change: &Rows) -> Rows {
     std::array::from_fn(|y| std::array::from_fn(|x| unlike(y, x)))
 }
 
-/// Root of the mean square, but no more than 1.6 means: few cells move.
+/// Root of the mean square of values up to [`NOISE_MAX`], but no more than 1.6 means: few cells move.
 fn deviation(values: &Rows) -> i32 {
-    let values = || values.as_flattened().iter().map(|&value| i64::from(value));
-    let mean = values().sum::<i64>() / CELLS as i64;
-    let square = values().map(|value| value * value).sum::<i64>() / CELLS as i64;
+    // As many squares as a sum of 32 bits holds.
+    let halves = || values.as_flattened().as_chunks::<{ LUMA_COLUMNS / 2 }>().0.iter();
+    let sum =
+        |half: &[i16; LUMA_COLUMNS / 2]| half.iter().map(|&value| i32::from(value)).sum::<i32>();
+    let square = |half: &[i16; LUMA_COLUMNS / 2]| {
+        half.iter().map(|&value| i32::from(value) * i32::from(value)).sum::<i32>()
+    };
+    let mean = halves().map(|half| i64::from(sum(half))).sum::<i64>() / CELLS as i64;
+    let square = halves().map(|half| i64::from(square(half))).sum::<i64>() / CELLS as i64;
     square.isqrt().min(mean * 8 / 5) as i32
 }
 
 /// Means over each cell and those so many around it; the picture's edge goes on outside.
 fn means_around<const REACH: usize>(values: &Rows) -> Rows {
     let side = 2 * REACH as i32 + 1;
-    sums_around::<REACH>(&values.map(|row| row.map(i32::from)))
-        .map(|row| row.map(|sum| (sum / (side * side)) as i16))
+    sums_around::<REACH>(values).map(|row| row.map(|sum| (sum / (side * side)) as i16))
 }
 
 /// Sums over each cell and the eight at it; the picture's edge goes on outside.
 fn sums_of_nine_cells(values: &Rows) -> Rows {
-    sums_around::<1>(&values.map(|row| row.map(i32::from))).map(|row| row.map(|sum| sum as i16))
+    sums_around::<1>(values).map(|row| row.map(|sum| sum as i16))
 }
 
-fn sums_around<const REACH: usize>(
-    values: &[[i32; LUMA_COLUMNS]; LUMA_ROWS],
-) -> [[i32; LUMA_COLUMNS]; LUMA_ROWS] {
-    let near = |at: usize, count: usize| {
-        (at..=at + 2 * REACH).map(move |at| at.saturating_sub(REACH).min(count - 1))
-    };
-    let across = values.map(|row| {
-        std::array::from_fn::<i32, LUMA_COLUMNS, _>(|x| near(x, LUMA_COLUMNS).map(|x| row[x]).sum())
-    });
-    std::array::from_fn(|y| {
-        let mut sums = [0; LUMA_COLUMNS];
-        for y in near(y, LUMA_ROWS) {
-            sums.iter_mut().zip(&across[y]).for_each(|(sum, value)| *sum += value);
+fn sums_around<const REACH: usize>(values: &Rows) -> [[i32; LUMA_COLUMNS]; LUMA_ROWS] {
+    let across = values.each_ref().map(across::<REACH>);
+    let row = |y: usize| &across[y.saturating_sub(REACH).min(LUMA_ROWS - 1)];
+    let mut sums = [0; LUMA_COLUMNS];
+    let mut add = |y: usize, gone: Option<usize>| {
+        let gone = gone.map_or(&[0; LUMA_COLUMNS], row);
+        for ((sum, value), gone) in sums.iter_mut().zip(row(y)).zip(gone) {
+            *sum += value - gone;
         }
         sums
-    })
+    };
+    (0..2 * REACH).for_each(|y| _ = add(y, None));
+    std::array::from_fn(|y| add(y + 2 * REACH, y.checked_sub(1)))
+}
+
+/// Sums over each cell of a row and those so many on each side.
+fn across<const REACH: usize>(row: &Row) -> [i32; LUMA_COLUMNS] {
+    // The row, its ends going on on both sides.
+    let mut wide = [0; LUMA_COLUMNS + 2 * LIGHT];
+    let (left, rest) = wide.split_at_mut(REACH);
+    let (middle, right) = rest.split_at_mut(LUMA_COLUMNS);
+    left.fill(row[0].into());
+    middle.iter_mut().zip(row).for_each(|(wide, &value)| *wide = value.into());
+    right.fill(row[LUMA_COLUMNS - 1].into());
+    let mut sums = [0; LUMA_COLUMNS];
+    for at in 0..=2 * REACH {
+        sums.iter_mut().zip(&wide[at..]).for_each(|(sum, value)| *sum += value);
+    }
+    sums
 }
 
 /// The cells of which it holds.
