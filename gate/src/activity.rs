@@ -11,7 +11,7 @@ mod zones;
 
 use std::collections::VecDeque;
 
-use change::{Comparison, compare};
+use change::{Changes, Comparison, compare};
 use luma::{Luma, Sums};
 use media::{Activity, Cells};
 
@@ -46,7 +46,7 @@ pub(crate) struct Movement {
     /// Pictures of the last tenths that have a frame, with the tenth in which each ends; the oldest first.
     pictures: VecDeque<(i64, Luma)>,
     /// Changes of the last comparisons, with their tenth.
-    changes: VecDeque<(i64, change::Change)>,
+    changes: VecDeque<(i64, Changes)>,
     activity: Activity,
     /// Tenths that have a frame.
     tenths: u32,
@@ -104,8 +104,8 @@ impl Movement {
         let is_apart = |(then, _): &&(i64, Luma)| now.saturating_sub(*then) >= APART as i64;
         let (then, old) = self.pictures.iter().rev().find(is_apart)?;
         let before = self.changes.iter().rev().filter(|(at, _)| at <= then);
-        let Comparison { moved, change } = compare(old, new, before.map(|(_, change)| change));
-        push_bounded(&mut self.changes, (now, change), KEPT);
+        let Comparison { moved, changes } = compare(old, new, before.map(|(_, changes)| changes));
+        push_bounded(&mut self.changes, (now, changes), KEPT);
         Some(zones.activity(&moved))
     }
 }

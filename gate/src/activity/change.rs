@@ -6,7 +6,7 @@
 
 use media::Cells;
 
-use super::{luma::Luma, population};
+use super::luma::Luma;
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
     thumb::{BLOCKS, CELLS, LEVEL},
@@ -45,12 +45,12 @@ const MOST: u32 = CELLS as u32 / 2;
 pub(super) struct Comparison {
     /// Cells in which something moved; none where the whole picture changed, or where nothing tells what is usual.
     pub(super) moved: Cells,
-    pub(super) change: Change,
+    pub(super) changes: Changes,
 }
 
-/// Change of the place around each cell.
+/// Changes of the places around the cells.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct Changes {
     /// Whatever its cause.
     all: Rows,
     /// None where something seems to have moved: more changed than in the comparison before.
@@ -61,7 +61,7 @@ pub(super) struct Change {
 pub(super) fn compare<'a>(
     old: &Luma,
     new: &Luma,
-    before: impl Iterator<Item = &'a Change> + Clone,
+    before: impl Iterator<Item = &'a Changes> + Clone,
 ) -> Comparison {
     let change = beyond_light(old, new);
     let sums = sums_of_nine_cells(&unlike_around(&change));
@@ -71,8 +71,8 @@ pub(super) fn compare<'a>(
     let (seed, grown) = (least(SEED, SEED_NOISE), least(GROWN, GROWN_NOISE));
     let is_all = count_above(&change, seed / NINE) > MOST;
     let (Some(last), false) = (before.clone().next(), is_all) else {
-        let change = Change { usual: around, all: around };
-        return Comparison { moved: [0; LUMA_ROWS], change };
+        let changes = Changes { usual: around, all: around };
+        return Comparison { moved: [0; LUMA_ROWS], changes };
     };
     let strength = of_its_own(&sums, &change, grown / NINE / 2);
     let moved = |more: &Rows| {
@@ -80,10 +80,10 @@ pub(super) fn compare<'a>(
         grow(cells(seed), &cells(grown))
     };
     let seems_moved = moved(&beyond(&last.all, noise as i16));
-    let usual = before.fold(NONE, |most, change| higher(&most, &change.usual));
+    let usual = before.fold(NONE, |most, changes| higher(&most, &changes.usual));
     Comparison {
         moved: moved(&fourfold(&beyond(&usual, noise as i16))),
-        change: Change { usual: outside(&around, &seems_moved), all: around },
+        changes: Changes { usual: outside(&around, &seems_moved), all: around },
     }
 }
 
