@@ -147,7 +147,7 @@ pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signa
     let mut open = Episodes::default();
     let pairs = signals.iter().zip(&decisions);
     let mut episodes: Vec<_> = pairs
-        .filter_map(|(signal, decision)| open.push(signal, decision, config.activity_off))
+        .filter_map(|(signal, decision)| open.push(signal, decision, config.quiet_below()))
         .filter_map(|change| match change {
             EpisodeChange::Started(_) => None,
             EpisodeChange::Ended(episode) => Some(episode),

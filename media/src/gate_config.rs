@@ -25,6 +25,13 @@ pub struct GateConfig {
     pub noise: Score,
 }
 
+impl GateConfig {
+    /// Score below which a frame is quiet: never above what starts an episode.
+    pub fn quiet_below(&self) -> Score {
+        self.activity_off.min(self.activity_on)
+    }
+}
+
 impl Default for GateConfig {
     fn default() -> GateConfig {
         let artifact = Score::from_millionths(550_000);

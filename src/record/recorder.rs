@@ -126,7 +126,7 @@ impl Recorder {
             gate: Gate::new(gate),
             loops: Loops::default(),
             episodes: Episodes::default(),
-            quiet_below: gate.activity_off,
+            quiet_below: gate.quiet_below(),
             words,
             markers,
             finding,

@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use worker::CancelToken;
 
 use super::say;
 use crate::{
+    activity,
     client::{ApiClient, LONG},
     error::CliError,
     interrupt, models,
-    output::text,
+    output::{StdoutWriter, text},
     run::{ReasonBody, semantic},
     thresholds::GateArgs,
     upload,
@@ -220,7 +221,14 @@ impl AnalyzeArgs {
                 let markers = reply["markers"].as_array().map_or(0, Vec::len);
                 format!("{} frames analysed, {markers} markers", reply["generated"])
             }
-        })
+        })?;
+        if json || !self.dry_run {
+            return Ok(());
+        }
+        let episodes = Vec::deserialize(&reply["dry_run"]["episodes"]).unwrap_or_default();
+        let mut out = StdoutWriter::stdout();
+        activity::print(&mut out, &episodes)?;
+        out.finish()
     }
 }
 

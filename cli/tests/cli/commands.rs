@@ -190,7 +190,11 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             ],
             vec![ok(
                 json!({ "generated": 9, "dry_run": { "before": { "kept": 3 }, "after": { "kept": 5 },
-                "changed_frames": 2, "marker_types": { "scene_cut": 2 } } }),
+                "changed_frames": 2, "marker_types": { "scene_cut": 2 }, "episodes": [{
+                    "stream_id": "main", "start_frame": 20, "end_frame": 24, "start_pts_ms": 800,
+                    "end_pts_ms": 1000, "peak_score": 0.02, "peak_frame": 20, "zones": ["a"],
+                    "region": null,
+                }] } }),
             )],
             vec![(
                 format!("POST {}", run("/analyze")),
@@ -198,7 +202,9 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
                     "zones": [{ "name": "a", "polygon": [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]] }],
                     "activity_zones_only": true }),
             )],
-            "5 frames kept instead of 3, 2 decided otherwise; markers: 2 scene_cut",
+            "5 frames kept instead of 3, 2 decided otherwise; markers: 2 scene_cut\n\
+             ACTIVITY     START  LENGTH   PEAK  PEAK FRAME  WHERE\n\
+             1         0:00.800   0.2 s  0.020          20  in a\n",
         ),
     ];
     for (args, answers, expected, shown) in rows {

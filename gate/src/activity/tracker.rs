@@ -119,7 +119,7 @@ impl Tracker {
         let score = signal.activity.map_or(Score::ZERO, |activity| activity.score);
         let frame = |score: Score| Frame {
             level: (score >= config.activity_on).then(|| level(score, config.activity_on)),
-            is_quiet: score < config.activity_off.min(config.activity_on),
+            is_quiet: score < config.quiet_below(),
             now,
             on_grid: self.last_ms.is_some_and(|last| grid(now) > grid(last)),
         };

@@ -98,7 +98,7 @@ impl Trial {
             let shown = terms.map(|terms| terms.signal(signal));
             let [before, after] = gates.each_mut();
             let decisions = [before.offer(&shown[0]), after.offer(&shown[1])];
-            let change = episodes.push(&shown[1], &decisions[1], terms[1].gate.activity_off);
+            let change = episodes.push(&shown[1], &decisions[1], terms[1].gate.quiet_below());
             if let Some(EpisodeChange::Ended(episode)) = change {
                 trial.tell(episode);
             }
