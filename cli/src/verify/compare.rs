@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, path::Path};
 
-use gate::{Decision, Gate, GateConfig};
+use gate::{AHEAD, Decision, Gate, GateConfig};
 use media::{BlobHash, Signal, Zones};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -50,13 +50,14 @@ pub fn prove(
     (gate, zones): (GateConfig, Zones),
     cancel: &CancelToken,
 ) -> Result<VerifyResult, CliError> {
+    // Where the pass ended at its limit, what comes after has no say in its last signals; where its server ended, it has.
+    let ahead = if pass.is_interrupted { AHEAD as u64 } else { 0 };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let job = AnalyzeJob {
         path: path.to_owned(),
         run: analysis::NO_RUN,
         sampling: sampling(pass),
-        // Where the pass ended at its limit, what comes after has no say in its last signals.
-        max_frames: (pass.signals.len() as u64).max(1),
+        max_frames: (pass.signals.len() as u64 + ahead).max(1),
         threads: cores,
         stills: !pass.stills.is_empty(),
         gate,
@@ -75,9 +76,16 @@ pub fn prove(
         let selected: HashMap<u64, bool> = decided.collect();
         made.retain(|(frame, ..)| selected.get(frame) != Some(&false));
     }
+    let (mut found, mut decided) = (&analysis.signals[..], &pass.signals[..]);
+    if pass.is_interrupted {
+        let last = pass.stills.last().map_or(0, |still| still.frame_index);
+        made.retain(|(frame, ..)| *frame <= last);
+        decided = &decided[..decided.partition_point(|signal| signal.frame_index <= last)];
+        found = &found[..found.len().min(pass.signals.len())];
+    }
     let candidates = [
-        first_signal(&pass.signals, &analysis.signals),
-        first_decision(gate, &pass.signals, &pass.stills),
+        first_signal(&pass.signals, found),
+        first_decision(gate, decided, &pass.stills),
         first_still(&pass.stills, &made),
     ];
     let divergence = candidates.into_iter().flatten().min_by_key(|found| found.frame_index);

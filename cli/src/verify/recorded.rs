@@ -7,6 +7,8 @@ use timeline::{Event, EventKind, KeyframeStored, Timeline};
 
 use crate::{error::CliError, log::locate};
 
+/// Reason of a recording that ended with its server.
+const INTERRUPTED: &str = "interrupted";
 /// Events read at a time.
 const PAGE: usize = 1000;
 
@@ -22,6 +24,8 @@ pub struct RecordedPass {
     pub signals: Vec<Signal>,
     /// In order; none where stills are not stored.
     pub stills: Vec<KeyframeStored>,
+    /// The server ended meanwhile: the last stills may not have been told.
+    pub is_interrupted: bool,
 }
 
 /// Every decode pass of `run`, in order.
@@ -48,6 +52,7 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError
                     sample_fps: decoded.sample_fps,
                     gate: decoded.gate,
                     zones: decoded.zones,
+                    is_interrupted: decoded.reason.as_deref() == Some(INTERRUPTED),
                     signals: log.signals(&decoded.signals).map_err(failed)?,
                     stills: std::mem::take(&mut stills),
                 }),

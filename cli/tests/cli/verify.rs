@@ -22,6 +22,8 @@ struct Pass {
     signals: Vec<Signal>,
     stills: Vec<KeyframeStored>,
     gate: Option<GateConfig>,
+    /// Reason for which it ended early.
+    reason: Option<&'static str>,
 }
 
 /// Pass of `analyze` over the clip, by these thresholds.
@@ -37,6 +39,7 @@ fn analysed(thresholds: &[&str]) -> Pass {
         signals: list("signals").iter().map(signal).collect(),
         stills: list("stills").iter().map(still).collect(),
         gate: None,
+        reason: None,
     }
 }
 
@@ -100,8 +103,8 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
         pixel_format: "yuv420p".to_owned(),
         decoder: Some("software:h264".to_owned()),
         decoder_fallback: None,
-        truncated: false,
-        reason: None,
+        truncated: pass.reason.is_some(),
+        reason: pass.reason.map(str::to_owned),
         gate: pass.gate,
         zones: Zones::default(),
         wall_start_ms: None,
@@ -230,6 +233,27 @@ fn what_was_changed_is_found_at_the_first_frame_that_differs() {
         assert_eq!(outcome.code, 7, "{name}: {}{}", outcome.stdout, outcome.stderr);
         assert!(outcome.stdout.contains("DIVERGES"), "{name}: {}", outcome.stdout);
         assert!(outcome.stderr.contains(expected), "{name}: {}", outcome.stderr);
+    }
+}
+
+/// Its stills are told behind its signals.
+#[test]
+fn a_recording_whose_server_ended_is_judged_as_far_as_its_stills_were_told() {
+    let whole = analysed(&["--keepalive-frames", "10"]);
+    let cut = |stills: std::ops::Range<usize>, reason| Pass {
+        signals: whole.signals[..75].to_vec(),
+        stills: whole.stills[stills].to_vec(),
+        gate: Some(GateConfig { keepalive_frames: 10, ..GateConfig::default() }),
+        reason,
+    };
+    let rows = [
+        ("the last stills are not told", cut(0..4, Some("interrupted")), 0),
+        ("one before is not told", cut(1..4, Some("interrupted")), 7),
+        ("it ended for another reason", cut(0..4, Some("max_frames")), 7),
+    ];
+    for (name, pass, code) in rows {
+        let outcome = verify(recorded(&pass, CLIP).path(), &[]);
+        assert_eq!(outcome.code, code, "{name}: {}{}", outcome.stdout, outcome.stderr);
     }
 }
 
