@@ -35,7 +35,7 @@ use ::infer::{OutputSchema, finding::default_answer, scheduler::Priority};
 use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
-use timeline::{Event, RunFailed};
+use timeline::{Event, INTERRUPTED, RunFailed};
 use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
@@ -48,7 +48,6 @@ use crate::{
         eyes::Eyes,
         inference::{Asker, Inference},
         recording::{RunLog, Stores},
-        runner::INTERRUPTED,
     },
     runs::registry::{JobGuard, JobToken, Origin, Registry, Run, RunError},
 };

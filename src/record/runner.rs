@@ -51,7 +51,6 @@ pub use excerpt::{
 };
 pub use held::Held;
 pub use job::RECONNECT_WITHIN;
-pub use under_way::INTERRUPTED;
 
 /// The reason of a `run_failed` that a shutdown caused.
 pub const SHUTDOWN: &str = "shutdown";

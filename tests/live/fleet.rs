@@ -357,16 +357,10 @@ impl Day {
         }
         self.weighed = Some(self.now);
         let load = |node: &Node| (4 + node.sessions() + node.jobs.waiting()) as i64;
-        let up = self.nodes.iter_mut().filter(|node| node.is_up);
-        let up: Vec<(&mut Node, i64)> = up
-            .map(|node| {
-                let load = load(node);
-                (node, load)
-            })
-            .collect();
-        let Some(least) = up.iter().map(|(_, load)| *load).min() else { return };
-        for (node, load) in up {
-            node.weight = (100 * least.pow(3) / load.pow(3)).max(1);
+        let up = self.nodes.iter().filter(|node| node.is_up);
+        let Some(least) = up.map(load).min() else { return };
+        for node in self.nodes.iter_mut().filter(|node| node.is_up) {
+            node.weight = (100 * least.pow(3) / load(node).pow(3)).max(1);
         }
     }
 }

@@ -14,6 +14,9 @@ use media::{
     RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zones,
 };
 
+/// Reason of what ended because its server did, without a word: it was killed, or the machine was.
+pub const INTERRUPTED: &str = "interrupted";
+
 /// One immutable fact of a run, before it has a sequence number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {

@@ -3,12 +3,10 @@
 use std::{io, path::Path};
 
 use media::{GateConfig, Rate, RunId, Seq, Signal, Zones};
-use timeline::{Event, EventKind, KeyframeStored, Timeline};
+use timeline::{Event, EventKind, INTERRUPTED, KeyframeStored, Timeline};
 
 use crate::{error::CliError, log::locate};
 
-/// Reason of a recording that ended with its server.
-const INTERRUPTED: &str = "interrupted";
 /// Events read at a time.
 const PAGE: usize = 1000;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use media::{JobId, RequestId, RunId, Seq};
 use timeline::{
-    AnalysisKey, Event, EventKind, Finding, FramesDecoded, MarkerConfig, MarkerDeriver, RunFailed,
-    Timeline, TimelineError,
+    AnalysisKey, Event, EventKind, Finding, FramesDecoded, INTERRUPTED, MarkerConfig,
+    MarkerDeriver, RunFailed, Timeline, TimelineError,
 };
 use tokio::runtime::Handle;
 
-use super::{IngestError, Runner, under_way::INTERRUPTED};
+use super::{IngestError, Runner};
 use crate::{
     base::labels::{LabelMaps, Words},
     record::{

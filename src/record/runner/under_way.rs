@@ -11,7 +11,7 @@ use std::{
 };
 
 use media::{JobId, RunId, Seq, WallTime};
-use timeline::{Event, EventKind, Timeline, TimelineError};
+use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -30,9 +30,6 @@ use crate::{
     },
 };
 
-/// The reason of a `run_failed` of a job whose server ended without one: it was killed, or the
-/// machine was.
-pub const INTERRUPTED: &str = "interrupted";
 /// Heads of events looked at in one step.
 const STEP: usize = 4096;
 /// Time from one look for records that wait for the disk to the next.

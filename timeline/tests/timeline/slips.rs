@@ -1,6 +1,6 @@
 //! One failed call at every place: the log says so, keeps what it acknowledged and shows nothing else.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use media::ErrorKind;
 use timeline::{Recovery, Timeline, TimelineError};
@@ -9,7 +9,7 @@ use crate::{
     compact::{open, purge},
     disk::{Done, SimDisk, Slip},
     random::Random,
-    support::{description, events, found, run},
+    support::{description, events, found, run, small},
 };
 
 /// EIO, ENOSPC and EINTR.
@@ -26,7 +26,7 @@ fn batch(number: usize) -> (u8, Vec<String>) {
     (run, (0..length).map(|place| format!("{number}.{place} {padding}")).collect())
 }
 
-/// What a caller was told of its batches.
+/// Answers to the caller of the batches.
 #[derive(Clone, Default)]
 struct Told {
     /// Texts that were acknowledged and not purged since, in order.
@@ -96,19 +96,14 @@ fn left_behind() -> (SimDisk, Told) {
 }
 
 fn leftovers(disk: &SimDisk) -> u64 {
-    let opened = Timeline::open_on(
-        std::sync::Arc::new(disk.clone()),
-        std::path::Path::new("/nonexistent"),
-        crate::support::small(),
-    );
+    let opened = Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small());
     opened.map_or(0, |(_, Recovery { leftovers, .. })| leftovers)
 }
 
 /// Opens the log, fills and purges it, with one call that fails; returns true if that was reached.
 fn live(disk: &SimDisk, told: &mut Told, slip: Slip, context: &str) -> bool {
     disk.set_slip(Some(slip));
-    let opened = open(disk);
-    let log = match opened {
+    let log = match open(disk) {
         Ok(log) => log,
         Err(error) => {
             assert_ne!(error.kind(), ErrorKind::DataLoss, "{context}: {error}");
