@@ -2,10 +2,15 @@
 
 use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
+use ::objects::{SetupError, Writer};
 use ::search::SearchError;
 use timeline::{BlobStore, OpenColumns, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
-use transport::{egress::Egress, tls::TrustError, webrtc::EndpointError};
+use transport::{
+    egress::Egress,
+    tls::{Trust, TrustError, client_config, roots},
+    webrtc::EndpointError,
+};
 use worker::WorkerProgram;
 
 use crate::{
@@ -24,7 +29,15 @@ use crate::{
         stats::Stats,
     },
     config::Config,
-    deliver::{export::Export, mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
+    deliver::{
+        export::Export,
+        mirror::Mirror,
+        node,
+        objects::{self, Backings, Sender},
+        search::Search,
+        sse::Streams,
+        webhook::Webhooks,
+    },
     record::{
         backend::{Workers, WorkersError},
         eyes::{Eyes, EyesError},
@@ -86,6 +99,9 @@ pub enum StartError {
     /// The ledger does not open.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The object store cannot be used as it is set up.
+    #[error("SERVICE_BLOB_URL: {0}")]
+    Objects(#[from] SetupError),
     /// The model backends cannot be asked.
     #[error(transparent)]
     Inference(#[from] InferenceStartError),
@@ -121,15 +137,18 @@ impl Stores {
         reserve: &Arc<Reserve>,
     ) -> Result<Stores, StartError> {
         let former = config.api.keys.as_ref().map(KeyRing::former).unwrap_or_default();
+        let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
+        let backings = backings(config, &ledger, metrics)?;
+        let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
         let log_dir = config.data_dir.join("log");
-        let (timeline, recovery) = Timeline::open(&log_dir, log_options(metrics))?;
+        let options = Options { columns, ..log_options(metrics) };
+        let (timeline, recovery) = Timeline::open(&log_dir, options)?;
         tracing::info!(?recovery, "log opened");
         let counted = Arc::clone(metrics);
         timeline.on_publish(Box::new(move |heads| {
             heads.iter().for_each(|head| counted.events.of(head.kind).inc());
         }));
-        let blobs = BlobStore::open(&config.data_dir.join("blobs"))?;
-        let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
+        let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let limits =
             RunLimits { active: config.active_limit, ttl: config.run_ttl, tag: config.node_tag };
         let is_shared = config.api.keys.as_ref().is_some_and(KeyRing::is_shared);
@@ -143,6 +162,22 @@ impl Stores {
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
         Ok(Stores { registry, blobs, ledger, quota })
     }
+}
+
+/// Object store behind the directories of stills and columns, where one is configured.
+fn backings(
+    config: &Config,
+    ledger: &Ledger,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<Backings>, StartError> {
+    let Some(settings) = &config.objects else { return Ok(None) };
+    let name = node::name(ledger)?;
+    let node = config.node_tag.map_or_else(|| name.clone(), |tag| tag.to_string());
+    let ca_path = config.egress.ca_path.as_deref();
+    let tls = client_config(Trust::Roots(roots(ca_path)?))?;
+    let writer = Writer { node, owner: name };
+    let opened = objects::open(settings, writer, Arc::unwrap_or_clone(tls), metrics)?;
+    Ok(Some(Backings::new(&opened, settings.cache_bytes)))
 }
 
 /// Opens the log and everything that rests on it, and serves.
@@ -245,6 +280,11 @@ pub fn open(
     let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");
     let uploads = Uploads::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
+    let sender = Sender {
+        blobs: blobs.clone(),
+        timeline: registry.timeline().clone(),
+        metrics: Arc::clone(&metrics),
+    };
     let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
     let draining = CancellationToken::new();
     let live = Live::open(LiveParts {
@@ -269,6 +309,7 @@ pub fn open(
         webhooks,
         mirror,
         export,
+        sender: Arc::new(sender),
         roots,
         idempotency,
         uploads: Arc::new(uploads),

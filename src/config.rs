@@ -32,7 +32,7 @@ use transport::egress::EgressConfig;
 use crate::{
     api::{KEEPALIVE_FRAMES_MAX, Origins, Settings},
     base::{database, json::Problem, keys::KeyRing, labels::FILE_BYTES_MAX, quota::QuotaLimits},
-    deliver::{export, mirror, sse::StreamLimits},
+    deliver::{export, mirror, objects, sse::StreamLimits},
     runs::retention::Ages,
     server::Serving,
 };
@@ -74,6 +74,8 @@ pub struct Config {
     pub mirror: mirror::Scope,
     /// Place of the export; `None` turns it off.
     pub export: Option<export::Settings>,
+    /// Object store of stills and columns; `None` keeps them here alone.
+    pub objects: Option<objects::Settings>,
     /// Open event streams.
     pub streams: StreamLimits,
     /// Memory of the search index, bytes.
@@ -163,6 +165,7 @@ impl Config {
         let database = delivery::database(&mut vars);
         let mirror = delivery::mirror(&mut vars);
         let export = delivery::export(&mut vars, node_tag);
+        let objects = delivery::objects(&mut vars);
         let upload_bytes_max =
             vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40));
         let streams = StreamLimits {
@@ -226,6 +229,7 @@ impl Config {
             database,
             mirror,
             export,
+            objects,
             streams,
             search_memory,
             connections_max,

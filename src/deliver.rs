@@ -3,6 +3,7 @@
 pub mod export;
 pub mod mirror;
 pub mod node;
+pub mod objects;
 pub mod outbox;
 pub mod search;
 pub mod sse;

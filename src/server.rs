@@ -133,6 +133,7 @@ impl Server {
 fn tell(app: &Arc<App>, stop: &CancellationToken) {
     app.webhooks.start(stop.clone());
     app.inference.start(stop.clone());
+    tokio::spawn(Arc::clone(&app.sender).run(stop.clone()));
     if let Some(export) = app.export.clone() {
         tokio::spawn(export.run(stop.clone()));
     }

@@ -109,6 +109,8 @@ mod model_server;
 mod models;
 #[path = "api/mutants.rs"]
 mod mutants;
+#[path = "api/object_store.rs"]
+mod object_store;
 #[path = "api/origins.rs"]
 mod origins;
 #[path = "api/paging.rs"]

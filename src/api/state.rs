@@ -20,7 +20,10 @@ use crate::{
         quota::Quota,
         stats::Stats,
     },
-    deliver::{export::Export, mirror::Mirror, search::Search, sse::Streams, webhook::Webhooks},
+    deliver::{
+        export::Export, mirror::Mirror, objects::Sender, search::Search, sse::Streams,
+        webhook::Webhooks,
+    },
     record::{
         backend::Workers, inference::Inference, live::Live, runner::Runner,
         small_stills::SmallStills,
@@ -66,6 +69,8 @@ pub struct App {
     pub mirror: Option<Arc<Mirror>>,
     /// Writing of the log as Parquet files.
     pub export: Option<Arc<Export>>,
+    /// Sending of stills and columns to the object store.
+    pub sender: Arc<Sender>,
     /// Directories beneath which sources may lie.
     pub roots: Arc<Roots>,
     /// Requests that must not be carried out twice.

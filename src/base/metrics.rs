@@ -13,8 +13,9 @@ mod process;
 mod remote;
 
 use ::infer::scheduler::Priority;
+use objects::Operation;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
-use timeline::EventKind;
+use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
 use worker::Start as WorkerStart;
 
@@ -141,6 +142,16 @@ series! {
     export_skipped: IntCounter = family::counter, "service_export_skipped_total";
     /// Age of the first event that is not exported.
     export_lag: IntGauge = family::gauge, "service_export_lag_seconds";
+    /// Calls of the object store, by operation.
+    object_store_calls: Counters<Operation> = Counters::new, "service_object_store_calls_total", "operation";
+    /// Calls of the object store that failed, by fault.
+    object_store_failures: Counters<RemoteFault> = Counters::new, "service_object_store_failures_total", "fault";
+    /// Time of one call of the object store.
+    object_store_seconds: Histogram = family::histogram, "service_object_store_seconds", SHORT;
+    /// Stills and columns that the object store has not taken yet; they are on disk.
+    object_store_unsent: IntGauge = family::gauge, "service_object_store_unsent_files";
+    /// Bytes of the stills that are on disk, where there is an object store.
+    object_store_cache_bytes: IntGauge = family::gauge, "service_object_store_cache_bytes";
     /// Attempts to deliver an event to a webhook, by outcome.
     webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
     /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.
@@ -334,6 +345,22 @@ impl Label for WorkerStart {
             WorkerStart::Spare => "spare",
             WorkerStart::Fresh => "fresh",
         }
+    }
+}
+
+impl Label for Operation {
+    const ALL: &'static [Operation] = &Operation::ALL;
+
+    fn value(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl Label for RemoteFault {
+    const ALL: &'static [RemoteFault] = &RemoteFault::ALL;
+
+    fn value(self) -> &'static str {
+        self.name()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settings of what leaves the server: the database, the export and webhooks.
+//! Settings of what leaves the server: the database, the export, the object store and webhooks.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use media::NodeTag;
 use super::{Vars, whole};
 use crate::{
     base::{database, json::Problem},
-    deliver::{export, mirror, webhook},
+    deliver::{export, mirror, objects, webhook},
 };
+use ::objects::{Credentials, Place};
 
 /// The database that is configured, if one is.
 pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
@@ -45,6 +46,25 @@ fn place(text: &str) -> Result<Option<export::Place>, Problem> {
         Some(path) if path.starts_with('/') => Ok(Some(export::Place::Directory(path.into()))),
         _ => Err("must be an absolute directory such as file:///srv/export".into()),
     }
+}
+
+/// Object store of stills and columns, if there is one.
+pub(super) fn objects(vars: &mut Vars) -> Option<objects::Settings> {
+    let url = vars.read_url("SERVICE_BLOB_URL", "file:", |text| match text {
+        "file:" => Ok(None),
+        _ => Place::parse(text).map(Some).map_err(|error| Problem::from(error.to_string())),
+    });
+    let endpoint = vars.read_url("SERVICE_BLOB_ENDPOINT", "", |text| match text {
+        "" => Ok(None),
+        _ => Place::endpoint(text).map(Some).map_err(|error| Problem::from(error.to_string())),
+    });
+    let cache_mib = vars.read("SERVICE_BLOB_CACHE_MIB", "10240", whole(0, 1 << 30));
+    let place = url?;
+    let place = Place { endpoint, ..place };
+    let credentials = Credentials::of(|name| vars.raw(name).map(str::to_owned));
+    let credentials =
+        credentials.map_err(|error| vars.refuse("SERVICE_BLOB_URL", error.to_string()));
+    Some(objects::Settings { place, credentials: credentials.ok()?, cache_bytes: cache_mib << 20 })
 }
 
 /// Attempts and timeout of webhook deliveries.

@@ -220,6 +220,7 @@ impl Recording {
                 }
             }
         }
+        lease.send();
         if tells {
             self.column.flush()?;
             match self.log.append_all(in_order(stored, events), None) {

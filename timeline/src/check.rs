@@ -80,7 +80,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport> {
 
 fn verify_once(dir: &Path) -> Result<VerifyReport> {
     let disk = DirDisk::read_only(&dir.join("journal"));
-    let columns = Columns::new(&dir.join("columns"));
+    let columns = Columns::at(&dir.join("columns"));
     let files = recovery::list(&disk)?.files;
     let mut report = VerifyReport::default();
     report.problems.extend(lock::check_journal(dir, files.len()).err());
@@ -141,7 +141,7 @@ fn verify_file(
 /// Calls `visit` for every event of the log in `dir`, in order, until damage or `Break`.
 pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) -> Result<()> {
     let disk = DirDisk::read_only(&dir.join("journal"));
-    let columns = Columns::new(&dir.join("columns"));
+    let columns = Columns::at(&dir.join("columns"));
     let mut visited = Seq(0);
     recovery::beside_a_writer(|| {
         let files = recovery::list(&disk)?.files;

@@ -14,13 +14,14 @@ use media::{Activity, BlobHash, CellBox, Score, Signal};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Result, TimelineError,
-    blob::{self, Temporary},
+    Result, TimelineError, blob,
     entry::{ColumnRef, put_signal, u32_at, u64_at},
     error::unread,
     event::Signals,
-    held::{FileError, HeldDir, Links, Size, check_size},
-    pins::{Lease, Pins, Sweeping, Swept},
+    files::{Backing, Files, Layout},
+    held::{FileError, HeldDir, check_size},
+    pins::Lease,
+    temporary::Temporary,
 };
 
 /// JSON text from which an array goes to a column.
@@ -42,24 +43,31 @@ const NONE_SCORE: u32 = u32::MAX;
 
 /// The directory of column files.
 #[derive(Clone)]
-pub(crate) struct Columns {
-    dir: Arc<HeldDir>,
-    pins: Arc<Pins>,
-}
+pub(crate) struct Columns(Arc<Files>);
 
 impl Columns {
-    pub(crate) fn new(dir: &Path) -> Columns {
-        Columns { dir: Arc::new(HeldDir::new(dir)), pins: Arc::default() }
+    /// The columns in `dir`, which may not be there yet, for a log that has no object store.
+    pub(crate) fn at(dir: &Path) -> Columns {
+        Columns(Arc::new(Files::at(dir, Layout::Flat)))
+    }
+
+    /// Opens the columns in `dir`, which is there; `backing` has them too.
+    pub(crate) fn open(dir: &Path, backing: Option<Backing>) -> Result<Columns> {
+        Ok(Columns(Arc::new(Files::open(HeldDir::new(dir), Layout::Flat, backing)?)))
+    }
+
+    pub(crate) fn files(&self) -> &Files {
+        &self.0
     }
 
     pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
-        self.dir.path().join(hash.to_string())
+        self.0.path(hash)
     }
 
     pub(crate) fn writer(&self) -> ColumnWriter {
         ColumnWriter {
-            dir: self.dir.path().to_owned(),
-            lease: self.pins.lease(),
+            files: Arc::clone(&self.0),
+            lease: self.0.lease(),
             count: 0,
             inline: Vec::new(),
             json_bytes: 0,
@@ -71,8 +79,9 @@ impl Columns {
     pub(crate) fn read(&self, column: &ColumnRef) -> Result<ColumnReader> {
         let path = self.path(&column.hash);
         let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
-        let name = column.hash.to_string();
-        let file = match self.dir.file(Path::new(&name), Links::Never) {
+        let size_max = file_bytes(column.count);
+        let size_max = size_max.ok_or(damaged("no column has so many signals"))?;
+        let file = match self.0.open_file(&column.hash, size_max)? {
             Err(FileError::NotFound) => return Err(damaged("the column file is missing")),
             opened => opened.map_err(unread("open a column", &path))?,
         };
@@ -104,29 +113,12 @@ impl Columns {
         let size = bytes_of(column.count, rows.row_bytes).unwrap_or_default();
         rows.try_for_each(|signal| signal.map(drop))?;
         let path = self.path(&column.hash);
-        let size = Size::Recorded(size);
-        let bytes = self.dir.read(Path::new(&column.hash.to_string()), size);
+        let bytes = self.0.read(&column.hash, size)?;
         if blob::hash(&bytes.map_err(unread("read a column", &path))?) == column.hash {
             return Ok(());
         }
         let what = "the column file does not match its name";
         Err(TimelineError::Damaged { file: path, offset: 0, what })
-    }
-
-    /// Begins a sweep, before its caller reads what events name; `None` while there is one.
-    pub(crate) fn sweep(&self) -> Option<Sweeping> {
-        self.pins.sweep()
-    }
-
-    /// Removes the columns for which `named` does not hold.
-    pub(crate) fn finish_sweep(
-        &self,
-        sweeping: &Sweeping,
-        named: impl Fn(&BlobHash) -> bool,
-    ) -> Result<Swept> {
-        let mut swept = Swept::default();
-        blob::sweep_dir(sweeping, self.dir.path(), named, &mut swept)?;
-        Ok(swept)
     }
 }
 
@@ -142,7 +134,7 @@ fn bytes_of(count: u64, row_bytes: usize) -> Option<u64> {
 
 /// Collects the signals of a decode pass: few stay in memory, many go to a column file.
 pub struct ColumnWriter {
-    dir: PathBuf,
+    files: Arc<Files>,
     lease: Lease,
     count: u64,
     inline: Vec<Signal>,
@@ -169,7 +161,7 @@ impl ColumnWriter {
         self.json_bytes += json.len();
         self.inline.push(*signal);
         if self.json_bytes + "[]".len() > INLINE_JSON_BYTES_MAX {
-            let mut spilled = Spilled::create(&self.dir)?;
+            let mut spilled = Spilled::create(self.files.dir().path())?;
             std::mem::take(&mut self.inline).iter().try_for_each(|signal| spilled.push(signal))?;
             self.spilled = Some(spilled);
         }
@@ -188,12 +180,13 @@ impl ColumnWriter {
     }
 
     /// Returns the signals for the event; a column is durable from here on, and stays as long as
-    /// the lease, which is to outlive the append of the event.
+    /// the lease, which is to outlive the append of the event. Waits within a bound for an object store to take it.
     pub fn finish(mut self) -> Result<(Signals, Lease)> {
         let signals = match self.spilled {
             None => Signals::Inline(self.inline),
             Some(spilled) => {
-                let hash = spilled.finish(&self.dir, &mut self.lease)?;
+                let hash = spilled.finish(&self.files, &mut self.lease)?;
+                self.files.send(&self.lease, &[hash]);
                 Signals::Column { hash, count: self.count }
             }
         };
@@ -234,13 +227,16 @@ impl Spilled {
             .map_err(TimelineError::io("write a column", self.temporary.path()))
     }
 
-    fn finish(mut self, dir: &Path, lease: &mut Lease) -> Result<BlobHash> {
+    fn finish(mut self, files: &Files, lease: &mut Lease) -> Result<BlobHash> {
         self.flush()?;
         let hash = BlobHash::from_bytes(self.digest.finalize().into());
         lease.pin(hash);
         let written = self.file.into_inner().map_err(io::IntoInnerError::into_error);
         let file = written.map_err(TimelineError::io("write a column", self.temporary.path()))?;
-        self.temporary.publish(&file, &dir.join(hash.to_string()))?;
+        let size = file
+            .metadata()
+            .map_err(TimelineError::io("measure a column", self.temporary.path()))?;
+        files.publish(self.temporary, &file, &hash, size.len())?;
         Ok(hash)
     }
 }

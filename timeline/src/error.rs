@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use media::{ErrorKind, Seq};
 
-use crate::{held::FileError, journal::is_full};
+use crate::{held::FileError, journal::is_full, remote::RemoteError};
 
 /// An error of the timeline; messages name the file and the offset of damage.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +84,29 @@ pub enum TimelineError {
         /// Fault that was found there.
         source: FileError,
     },
+    /// Files are only in an object store that is not the configured one.
+    #[error(
+        "{files} files of {} are only in the object store {place}: configure that one, or fetch them from there \
+         and remove the file object-store in that directory",
+        dir.display()
+    )]
+    Elsewhere {
+        /// Directory of the files.
+        dir: PathBuf,
+        /// Name of the store that has them.
+        place: String,
+        /// Number of them.
+        files: usize,
+    },
+    /// A file is only in the object store, which only the server reads.
+    #[error("only the object store has this file, and the server fetches it: {}", path.display())]
+    Away {
+        /// Path that it would have here.
+        path: PathBuf,
+    },
+    /// The object store does not do what it is asked.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The operating system refused.
     #[error("cannot {what}: {source}: {}", path.display())]
     Io {
@@ -104,8 +127,11 @@ impl TimelineError {
             | TimelineError::UnknownFormat { .. }
             | TimelineError::NotTheFile { .. }
             | TimelineError::Payload { .. } => ErrorKind::DataLoss,
-            TimelineError::Locked { .. } => ErrorKind::Conflict,
-            TimelineError::Poisoned { .. } | TimelineError::Closed => ErrorKind::Unavailable,
+            TimelineError::Locked { .. } | TimelineError::Elsewhere { .. } => ErrorKind::Conflict,
+            TimelineError::Poisoned { .. }
+            | TimelineError::Closed
+            | TimelineError::Away { .. }
+            | TimelineError::Remote(_) => ErrorKind::Unavailable,
             TimelineError::QueueFull { .. } | TimelineError::DiskFull { .. } => {
                 ErrorKind::Exhausted
             }

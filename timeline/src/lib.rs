@@ -16,6 +16,7 @@ mod disk;
 mod entry;
 mod error;
 mod event;
+mod files;
 mod footer;
 mod heads;
 pub mod held;
@@ -30,8 +31,10 @@ mod pins;
 mod place;
 mod queue;
 mod recovery;
+mod remote;
 mod retention;
 mod store;
+mod temporary;
 mod writer;
 
 use std::{
@@ -50,6 +53,7 @@ pub use disk::{DirDisk, Disk, DiskFile};
 pub use entry::PAYLOAD_BYTES_MAX;
 pub use error::TimelineError;
 pub use event::*;
+pub use files::{Backing, Standing};
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, MarkerDeriver, derive_markers};
 pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows, OpenSnapshot};
@@ -59,6 +63,7 @@ pub use pins::{Lease, Swept};
 pub use place::{default_data_dir, overlap};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
+pub use remote::{Remote, RemoteError, RemoteFault};
 pub use store::Listener;
 
 use column::Columns;
@@ -147,8 +152,9 @@ impl Timeline {
         let disk = DirDisk::create(&journal).map_err(io(&journal))?;
         let lock = Lock::take(dir, recovery::list(&disk)?.files.len())?;
         disk::open_dir_durably(&columns).map_err(io(&columns))?;
-        let unfinished = blob::remove_temporary(&columns)?;
-        let (log, mut recovery) = Timeline::start(Arc::new(disk), &columns, options, Some(lock))?;
+        let unfinished = temporary::remove_temporary(&columns)?;
+        let columns = Columns::open(&columns, options.columns.clone())?;
+        let (log, mut recovery) = Timeline::start(Arc::new(disk), columns, options, Some(lock))?;
         recovery.leftovers += unfinished;
         Ok((log, recovery))
     }
@@ -160,7 +166,7 @@ impl Timeline {
         columns: &Path,
         options: Options,
     ) -> Result<(Timeline, Recovery)> {
-        Timeline::start(disk, columns, options, None)
+        Timeline::start(disk, Columns::at(columns), options, None)
     }
 
     /// Opens the log in `dir` for reading, as far as it is written now; changes nothing.
@@ -169,7 +175,7 @@ impl Timeline {
     pub fn open_read_only(dir: &Path) -> Result<(Timeline, Recovery)> {
         let disk = Arc::new(DirDisk::read_only(&dir.join("journal")));
         let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
-        let columns = Columns::new(&dir.join("columns"));
+        let columns = Columns::at(&dir.join("columns"));
         let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
         let log = Timeline::of(store, Arc::default(), None, 0, None);
         log.0.queue.close();
@@ -178,7 +184,7 @@ impl Timeline {
 
     fn start(
         disk: Arc<dyn Disk>,
-        columns: &Path,
+        columns: Columns,
         options: Options,
         lock: Option<Lock>,
     ) -> Result<(Timeline, Recovery)> {
@@ -201,7 +207,6 @@ impl Timeline {
             }
         };
         lock.as_ref().map_or(Ok(()), Lock::remember_journal)?;
-        let columns = Columns::new(columns);
         let store = Arc::new(Store::new(disk.clone(), columns, found.index, Health::Writable));
         let queue: Arc<Queue> = Arc::default();
         let (shared, input, clock) = (store.clone(), queue.clone(), options.clock);
@@ -348,6 +353,16 @@ impl Timeline {
                 Box::new(self.0.store.columns.read(&column)?)
             }
         })
+    }
+
+    /// Returns the numbers of columns by place; `None` without an object store.
+    pub fn columns_standing(&self) -> Option<Standing> {
+        self.0.store.columns.files().standing()
+    }
+
+    /// One turn of the object store's work for columns, as [`BlobStore::turn`].
+    pub fn columns_turn(&self) -> Result<bool> {
+        self.0.store.columns.files().turn()
     }
 
     /// Collects the signals of a decode pass for a `frames_decoded` event of this log.

@@ -16,7 +16,6 @@ use media::{JobId, RunId, Seq, Signal, WallTime};
 
 use crate::{
     Result, TimelineError,
-    blob::{self, Temporary},
     column::{
         BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
     },
@@ -25,6 +24,7 @@ use crate::{
     error::unread,
     event::{Event, NewEvent},
     held::{FileError, HeldDir, Links},
+    temporary::{Temporary, remove_temporary},
 };
 
 /// Differs in its last byte, the version, from that of a column whose rows an event names.
@@ -45,7 +45,7 @@ impl OpenColumns {
     pub fn open(dir: &Path) -> Result<OpenColumns> {
         let io = TimelineError::io("create the directory of open columns", dir);
         open_dir_durably(dir).map_err(io)?;
-        blob::remove_temporary(dir)?;
+        remove_temporary(dir)?;
         let held = HeldDir::open(dir);
         Ok(OpenColumns(Arc::new(held.map_err(TimelineError::io("open a directory", dir))?)))
     }

@@ -7,6 +7,8 @@ use std::{
 
 use media::WallTime;
 
+use crate::files::Backing;
+
 /// Settings of a log.
 #[derive(Clone)]
 pub struct Options {
@@ -20,6 +22,8 @@ pub struct Options {
     pub clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
     /// Told on the writer's thread how long each sync of the journal took; must be brief.
     pub on_sync: SyncObserver,
+    /// Object store that columns go to, too.
+    pub columns: Option<Backing>,
 }
 
 /// Hears of the duration of syncs.
@@ -33,6 +37,7 @@ impl Default for Options {
             spare_bytes: 256 << 10,
             clock: Arc::new(system_clock),
             on_sync: Arc::new(|_| {}),
+            columns: None,
         }
     }
 }

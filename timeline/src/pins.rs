@@ -32,6 +32,8 @@ struct State {
     pinned: HashMap<BlobHash, Pinned>,
     /// During a sweep: all that were pinned since it began.
     touched: Option<HashSet<BlobHash>>,
+    /// During a sweep: those that are gone here, and going elsewhere.
+    removing: HashSet<BlobHash>,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +69,24 @@ impl Pins {
         state.touched = Some(state.pinned.keys().copied().collect());
         Some(Sweeping(Arc::clone(self)))
     }
+
+    /// Removes the file of `hash` at `path` unless it is pinned; returns true if it did.
+    pub(crate) fn remove_unpinned(&self, hash: &BlobHash, path: &Path) -> io::Result<bool> {
+        let state = self.state();
+        if state.pinned.contains_key(hash) {
+            return Ok(false);
+        }
+        Ok(removed(path)?.is_some())
+    }
+}
+
+/// Removes the file at `path`; returns its size, where it was there.
+fn removed(path: &Path) -> io::Result<Option<u64>> {
+    let removed = fs::metadata(path).and_then(|file| fs::remove_file(path).map(|()| file.len()));
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        removed => removed.map(Some),
+    }
 }
 
 impl Lease {
@@ -82,6 +102,11 @@ impl Lease {
         if let Some(touched) = &mut state.touched {
             touched.insert(hash);
         }
+    }
+
+    /// Returns true while a sweep removes the file of `hash`, which it did before this lease pinned it.
+    pub(crate) fn is_being_removed(&self, hash: &BlobHash) -> bool {
+        self.pins.state().removing.contains(hash)
     }
 
     /// Removes the file of `hash` at `path`, made under this lease, unless others pinned it too.
@@ -112,22 +137,64 @@ impl Drop for Lease {
 pub(crate) struct Sweeping(Arc<Pins>);
 
 impl Sweeping {
-    /// Removes the file of `hash` at `path` unless it was pinned since the sweep began.
-    pub(crate) fn remove(&self, hash: &BlobHash, path: &Path, swept: &mut Swept) -> io::Result<()> {
-        let state = self.0.state();
-        if state.touched.as_ref().is_none_or(|touched| touched.contains(hash)) {
-            return Ok(());
+    /// Removes the file of `hash` at `path` unless it was pinned since the sweep began; returns true if it may be gone.
+    pub(crate) fn remove(
+        &self,
+        hash: &BlobHash,
+        path: &Path,
+        swept: &mut Swept,
+    ) -> io::Result<bool> {
+        self.remove_in(&self.0.state(), hash, path, swept)
+    }
+
+    /// As [`Sweeping::remove`], and has it count as being removed until that has ended; `forget` is called before
+    /// anybody can pin it again.
+    pub(crate) fn begin_removing(
+        &self,
+        hash: &BlobHash,
+        path: &Path,
+        swept: &mut Swept,
+        forget: impl FnOnce(),
+    ) -> io::Result<bool> {
+        let mut state = self.0.state();
+        let is_gone = self.remove_in(&state, hash, path, swept)?;
+        if is_gone {
+            state.removing.insert(*hash);
+            forget();
         }
-        let bytes = fs::metadata(path)?.len();
-        fs::remove_file(path)?;
-        *swept = Swept { files: swept.files + 1, bytes: swept.bytes + bytes };
-        Ok(())
+        Ok(is_gone)
+    }
+
+    /// Ends the removal of `hashes`.
+    pub(crate) fn end_removing(&self, hashes: &[BlobHash]) {
+        let mut state = self.0.state();
+        for hash in hashes {
+            state.removing.remove(hash);
+        }
+    }
+
+    fn remove_in(
+        &self,
+        state: &State,
+        hash: &BlobHash,
+        path: &Path,
+        swept: &mut Swept,
+    ) -> io::Result<bool> {
+        if state.touched.as_ref().is_none_or(|touched| touched.contains(hash)) {
+            return Ok(false);
+        }
+        if let Some(bytes) = removed(path)? {
+            *swept = Swept { files: swept.files + 1, bytes: swept.bytes + bytes };
+        }
+        Ok(true)
     }
 }
 
 impl Drop for Sweeping {
     fn drop(&mut self) {
-        self.0.state().touched = None;
+        let mut state = self.0.state();
+        state.touched = None;
+        state.removing.clear();
     }
 }
 

@@ -43,8 +43,8 @@ impl Timeline {
     /// Removes the column files that no event names and no [`crate::ColumnWriter`] or its lease
     /// holds; nothing while another sweep does.
     pub fn sweep_columns(&self) -> Result<Swept> {
-        let columns = &self.0.store.columns;
-        let Some(sweeping) = columns.sweep() else { return Ok(Swept::default()) };
+        let columns = self.0.store.columns.files();
+        let Some(sweeping) = columns.begin_sweep() else { return Ok(Swept::default()) };
         let mut decoded = Vec::new();
         self.scan(|head| {
             decoded.extend((head.kind == EventKind::FramesDecoded).then_some(head.seq))
@@ -56,6 +56,6 @@ impl Timeline {
             event.damage().map_or(Ok(()), Err)?;
             named.extend(event.column());
         }
-        columns.finish_sweep(&sweeping, |hash| named.contains(hash))
+        columns.sweep(&sweeping, |hash| named.contains(hash), || ())
     }
 }

@@ -112,7 +112,7 @@ fn where_there_is_no_log_it_says_so() {
 
 /// One event that names a still of these bytes.
 fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
-    let hash = BlobStore::open(&dir.join("blobs")).and_then(|blobs| blobs.lease().put(bytes));
+    let hash = BlobStore::open(&dir.join("blobs"), None).and_then(|blobs| blobs.lease().put(bytes));
     let hash = hash.expect("stored");
     let options = timeline::Options::default();
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opens");

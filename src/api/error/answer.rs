@@ -9,6 +9,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use media::RequestId;
 use serde::Serialize;
+use timeline::TimelineError;
 use utoipa::ToSchema;
 
 use super::ApiError;
@@ -65,6 +66,9 @@ impl ApiError {
             StatusCode::SERVICE_UNAVAILABLE => {
                 tracing::warn!(%request_id, error = %self, "request refused");
                 match self {
+                    ApiError::Log(TimelineError::Remote(error)) => {
+                        format!("the object store {}: ask again later", error.fault)
+                    }
                     // The log's own errors name files of ours.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
                     ApiError::Ledger(_) => "records cannot be stored now".to_owned(),
@@ -170,7 +174,7 @@ impl IntoResponse for Carried {
 mod tests {
     use std::{io, path::PathBuf};
 
-    use timeline::TimelineError;
+    use timeline::{RemoteError, RemoteFault, TimelineError};
 
     use super::*;
     use crate::{
@@ -205,7 +209,10 @@ mod tests {
         };
         const EVENTS: &str = "events cannot be stored now";
         const RECORDS: &str = "records cannot be stored now";
-        let rows: [(ApiError, u16, &str); 13] = [
+        const STORE: &str = "the object store denies access: ask again later";
+        let remote = RemoteError { fault: RemoteFault::Denied, detail: "key AKIA".to_owned() };
+        let rows: [(ApiError, u16, &str); 14] = [
+            (TimelineError::Remote(remote).into(), 503, STORE),
             (full().into(), 503, EVENTS),
             (failed_write().into(), 503, EVENTS),
             (TimelineError::Closed.into(), 503, EVENTS),

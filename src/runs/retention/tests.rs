@@ -99,7 +99,7 @@ fn open(dir: &Path, clock: &Arc<AtomicI64>) -> (Arc<Registry>, BlobStore) {
     let quota = Quota::new(crate::base::quota::QuotaLimits::default());
     let registry =
         Registry::open(timeline, limits, quota, WallTime { epoch_ms: 0 }, &Default::default());
-    let blobs = BlobStore::open(&dir.join("blobs")).expect("opened");
+    let blobs = BlobStore::open(&dir.join("blobs"), None).expect("opened");
     (registry.expect("rebuilt"), blobs)
 }
 

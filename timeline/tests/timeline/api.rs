@@ -272,7 +272,7 @@ fn a_reader_of_its_own_sees_the_log_and_cannot_write() {
 #[test]
 fn blobs_are_stored_once_and_verified_on_read() {
     let dir = TempDir::new().unwrap();
-    let blobs = BlobStore::open(dir.path()).unwrap();
+    let blobs = BlobStore::open(dir.path(), None).unwrap();
     let mut lease = blobs.lease();
     let (one, two) = (lease.put(b"one").unwrap(), lease.put(b"two").unwrap());
     assert_eq!(lease.put(b"one").unwrap(), one);
@@ -285,7 +285,7 @@ fn blobs_are_stored_once_and_verified_on_read() {
     assert_eq!(lease.put(b"one").unwrap(), one, "putting again heals");
     assert_eq!(blobs.get(&one, 3).unwrap().unwrap(), b"one");
     fs::write(dir.path().join("left.tmp"), b"half").unwrap();
-    let blobs = BlobStore::open(dir.path()).unwrap();
+    let blobs = BlobStore::open(dir.path(), None).unwrap();
     assert!(!dir.path().join("left.tmp").exists());
     assert_eq!(blobs.unfinished(), 1);
     fs::remove_file(blobs.path(&two)).unwrap();
@@ -295,7 +295,7 @@ fn blobs_are_stored_once_and_verified_on_read() {
 #[test]
 fn a_sweep_removes_blobs_that_nothing_names_or_holds() {
     let dir = TempDir::new().unwrap();
-    let blobs = BlobStore::open(dir.path()).unwrap();
+    let blobs = BlobStore::open(dir.path(), None).unwrap();
     let (mut job, mut done) = (blobs.lease(), blobs.lease());
     let held = job.put(b"held").unwrap();
     let [named, orphan] = [b"named.", b"orphan"].map(|bytes| done.put(bytes).unwrap());

@@ -36,7 +36,7 @@ fn write_fixture(dir: &Path) {
     (0..400).for_each(|index| column.push(&signal(index)).unwrap());
     let (column, _lease) = column.finish().unwrap();
     log.append_wait(vec![frames(1, column)]).unwrap();
-    let blobs = BlobStore::open(&dir.join("blobs")).unwrap();
+    let blobs = BlobStore::open(&dir.join("blobs"), None).unwrap();
     blobs.lease().put(b"not really a JPEG").unwrap();
     let purged = HashSet::from([run(9)]);
     let done = log.compact(&purged, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -107,7 +107,7 @@ fn opens_and_reads_the_same(version: u32, events: u64) {
     assert_eq!(listing(&log), expected);
     let appended = log.append_wait(vec![found(1, "goes on")]).unwrap();
     assert_eq!(appended[0].seq, Seq(26));
-    let blobs = BlobStore::open(&dir.path().join("blobs")).unwrap();
+    let blobs = BlobStore::open(&dir.path().join("blobs"), None).unwrap();
     let still = "16156482030896da15ad58db297695c49d2a1123c9e37d837deea292bf4313b8";
     let stored = blobs.get(&still.parse().unwrap(), 17).unwrap();
     assert_eq!(stored.unwrap(), b"not really a JPEG");

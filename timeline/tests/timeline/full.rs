@@ -28,7 +28,7 @@ fn child() {
     let options = Options { file_bytes: 1 << 20, grow_bytes: 256 << 10, ..Options::default() };
     let options = Options { clock: small().clock, spare_bytes: 64 << 10, ..options };
     let (log, _) = Timeline::open(&dir.join("log"), options.clone()).unwrap();
-    let blobs = BlobStore::open(&dir.join("blobs")).unwrap();
+    let blobs = BlobStore::open(&dir.join("blobs"), None).unwrap();
     let text = "x".repeat(1000);
     for number in 0..200 {
         log.append_wait(vec![found(number % 7, &text)]).unwrap();

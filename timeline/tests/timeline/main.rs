@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test binary")]
 
 mod api;
+mod backed;
 mod check;
 mod compact;
 mod concurrency;

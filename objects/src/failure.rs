@@ -1,0 +1,253 @@
+//! Failures of requests: their class, and as much of an answer as may be shown.
+//!
+//! An answer of S3 is XML with a code and a message, which are all that is taken of it.
+
+use std::{error::Error, fmt};
+
+use http::{HeaderMap, StatusCode};
+use timeline::{RemoteError, RemoteFault};
+
+/// Longest detail of an error.
+const DETAIL_BYTES_MAX: usize = 200;
+
+/// Codes of answers that are about credentials and permissions.
+const DENIALS: [&str; 14] = [
+    "AccessDenied",
+    "AccountProblem",
+    "AllAccessDisabled",
+    "AuthorizationHeaderMalformed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "InvalidToken",
+    "NotSignedUp",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+    "UnauthorizedAccess",
+];
+
+/// Failure of one request; it travels within the errors of the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub fault: RemoteFault,
+    pub detail: String,
+    /// Status of the answer; `None` where there was none.
+    pub status: Option<StatusCode>,
+    /// Code in the answer.
+    pub code: Option<String>,
+    /// It was a request to the store, not one for credentials.
+    pub is_signed: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl Error for Failure {}
+
+impl Failure {
+    /// Failure of a request without an answer.
+    pub fn lost(fault: RemoteFault, detail: impl Into<String>) -> Failure {
+        Failure { fault, detail: detail.into(), status: None, code: None, is_signed: false }
+    }
+
+    /// Failure of a request that was answered with `status` and `body`.
+    pub fn refused(
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &str,
+        secrets: &[String],
+        is_signed: bool,
+    ) -> Failure {
+        let code = element(body, "Code").filter(|code| code.bytes().all(is_of_code));
+        let mut detail = match &code {
+            Some(code) => code.clone(),
+            None => format!("HTTP {status}"),
+        };
+        let message = element(body, "Message").map(|text| shown(&text, secrets));
+        if let Some(message) = message.filter(|text| code.is_some() && !text.is_empty()) {
+            detail = format!("{detail}: {message}");
+        }
+        // Where a bucket is elsewhere, the answer is often nothing but this.
+        let region = headers.get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
+        if let Some(region) =
+            region.filter(|_| is_signed && code.as_deref() != Some("AccessDenied"))
+        {
+            detail = format!("{detail} (AWS_REGION of the bucket: {})", shown(region, secrets));
+        }
+        let fault = class(status, code.as_deref());
+        Failure { fault, detail: cut(&detail), status: Some(status), code, is_signed }
+    }
+
+    /// Returns true if a request that is sent again may be answered otherwise.
+    pub fn is_passing(&self) -> bool {
+        let code = self.code.as_deref();
+        if matches!(code, Some("SlowDown" | "InternalError" | "RequestTimeout")) {
+            return true;
+        }
+        self.status.is_some_and(|status| {
+            let refused = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+            refused || status == StatusCode::TOO_MANY_REQUESTS
+        })
+    }
+
+    /// Returns true if the store does not know the kind of request.
+    fn is_unknown(&self) -> bool {
+        let code = self.code.as_deref();
+        self.status == Some(StatusCode::NOT_IMPLEMENTED) || code == Some("NotImplemented")
+    }
+}
+
+fn is_of_code(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
+}
+
+fn class(status: StatusCode, code: Option<&str>) -> RemoteFault {
+    match (status, code) {
+        (_, Some("NoSuchBucket")) => RemoteFault::NoBucket,
+        (_, Some(code)) if DENIALS.contains(&code) => RemoteFault::Denied,
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => RemoteFault::Denied,
+        _ => RemoteFault::Failed,
+    }
+}
+
+/// Returns the text of the first element `name` in `xml`.
+pub(crate) fn element(xml: &str, name: &str) -> Option<String> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    // The ampersand last: what it stood before is text then.
+    let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+    let text = plain.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign));
+    Some(text.trim().to_owned())
+}
+
+/// Returns as much of `text` as may be shown: no query of a URL, no secret, no XML; in one line.
+pub(crate) fn shown(text: &str, secrets: &[String]) -> String {
+    let is_secret = |word: &str| {
+        secrets.iter().any(|secret| word.contains(secret.as_str()))
+            || word.to_ascii_lowercase().contains("signature=")
+            || word.contains(['<', '>'])
+            || word.chars().any(char::is_control)
+    };
+    let plain = |word: &str| {
+        let word = match word.split_once('?') {
+            Some((place, _)) if place.contains("://") => place.to_owned(),
+            _ => word.to_owned(),
+        };
+        if is_secret(&word) { "...".to_owned() } else { word }
+    };
+    cut(&text.split_whitespace().map(plain).collect::<Vec<_>>().join(" "))
+}
+
+fn cut(text: &str) -> String {
+    let end = text.floor_char_boundary(DETAIL_BYTES_MAX.min(text.len()));
+    text[..end].to_owned()
+}
+
+/// Returns the failure of a request within `error`.
+pub(crate) fn within(error: &object_store::Error) -> Option<&Failure> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(failure) = inner.downcast_ref::<Failure>() {
+            return Some(failure);
+        }
+        cause = inner.source();
+    }
+    None
+}
+
+/// Returns true if the object is not there. To a HEAD a store does not say if it is the bucket.
+pub(crate) fn is_missing(error: &object_store::Error) -> bool {
+    within(error).is_some_and(|failure| {
+        let is_missing = failure.status == Some(StatusCode::NOT_FOUND) && failure.is_signed;
+        is_missing && failure.fault != RemoteFault::NoBucket
+    })
+}
+
+/// Returns true if the store has no conditions of a PUT.
+pub(crate) fn is_unknown(error: &object_store::Error) -> bool {
+    let by_client = matches!(error, object_store::Error::NotImplemented { .. });
+    by_client || within(error).is_some_and(Failure::is_unknown)
+}
+
+/// Returns `error` as the server tells it.
+pub(crate) fn told(error: &object_store::Error) -> RemoteError {
+    match within(error) {
+        Some(failure) => RemoteError { fault: failure.fault, detail: failure.detail.clone() },
+        // No request failed: an answer, or a file of credentials, is not as it should be.
+        // What it quotes may be a part of that.
+        None => {
+            let text = error.to_string();
+            failed(&shown(text.split('"').next().unwrap_or_default(), &[]))
+        }
+    }
+}
+
+/// A refusal that no answer of the store is.
+pub(crate) fn failed(detail: &str) -> RemoteError {
+    RemoteError { fault: RemoteFault::Failed, detail: cut(detail) }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+    use timeline::RemoteFault;
+
+    use super::{Failure, shown};
+
+    fn refused(status: u16, body: &str) -> Failure {
+        let status = StatusCode::from_u16(status).expect("a status");
+        Failure::refused(status, &HeaderMap::new(), body, &["s3cr3t".to_owned()], true)
+    }
+
+    fn xml(code: &str, message: &str) -> String {
+        format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>")
+    }
+
+    #[test]
+    fn an_answer_has_a_class_and_a_short_detail() {
+        for (status, body, fault, detail) in [
+            (
+                403,
+                xml("AccessDenied", "Access Denied"),
+                RemoteFault::Denied,
+                "AccessDenied: Access Denied",
+            ),
+            (
+                400,
+                xml("ExpiredToken", "It is old."),
+                RemoteFault::Denied,
+                "ExpiredToken: It is old.",
+            ),
+            (400, xml("InvalidToken", ""), RemoteFault::Denied, "InvalidToken"),
+            (404, xml("NoSuchBucket", "Gone"), RemoteFault::NoBucket, "NoSuchBucket: Gone"),
+            (503, xml("SlowDown", "Wait &amp; see"), RemoteFault::Failed, "SlowDown: Wait & see"),
+            (403, String::new(), RemoteFault::Denied, "HTTP 403 Forbidden"),
+            (502, "<html>nginx</html>".to_owned(), RemoteFault::Failed, "HTTP 502 Bad Gateway"),
+            (400, xml("<b>x", "y"), RemoteFault::Failed, "HTTP 400 Bad Request"),
+        ] {
+            let failure = refused(status, &body);
+            assert_eq!((failure.fault, failure.detail.as_str()), (fault, detail), "{body}");
+        }
+    }
+
+    #[test]
+    fn no_detail_holds_a_secret_a_query_or_xml() {
+        let text = "of s3cr3t at\nhttps://a/b?X-Amz-Signature=00 (Signature=11, <StringToSign>)";
+        assert_eq!(shown(text, &["s3cr3t".to_owned()]), "of ... at https://a/b ... ...");
+        let long = refused(403, &xml("AccessDenied", &"\u{e4}".repeat(500)));
+        assert!(long.detail.len() <= 200 && long.detail.len() >= 198, "{}", long.detail);
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again() {
+        let is_passing = |status, code| refused(status, &xml(code, "m")).is_passing();
+        assert!(is_passing(503, "SlowDown") && is_passing(200, "InternalError"));
+        assert!(is_passing(500, "Other") && is_passing(429, "Other"));
+        assert!(!is_passing(403, "AccessDenied") && !is_passing(501, "NotImplemented"));
+    }
+}

@@ -1,0 +1,189 @@
+//! The one client of an object store, which its folders share, and the bounds of its requests.
+
+use std::{
+    fmt,
+    future::Future,
+    path::Path as FilePath,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
+    time::{Duration, Instant},
+};
+
+use object_store::{
+    BackoffConfig, RetryConfig,
+    aws::{AmazonS3, Checksum},
+    path::Path,
+};
+use timeline::{Remote, RemoteError, RemoteFault};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex, Semaphore},
+};
+
+use crate::{
+    ANSWER_TIME, Credentials, Observe, Operation, Place, REQUESTS_MAX, SetupError,
+    UPLOADS_PER_CHECK, Writer,
+    failure::{failed, told},
+    folder::Folder,
+    wire::Wire,
+};
+
+/// A request is sent this many times more, where that may help.
+const RETRIES: usize = 2;
+
+/// An object store; clones share it.
+#[derive(Clone)]
+pub struct Objects(Arc<Store>);
+
+impl Objects {
+    /// Makes the client of `place` for `writer`; it sends nothing yet, so the store may be away.
+    ///
+    /// `observe` is told of each call. Requests run on `runtime`, which outlives every call.
+    pub fn open(
+        place: Place,
+        writer: Writer,
+        credentials: Credentials,
+        tls: rustls::ClientConfig,
+        runtime: Handle,
+        observe: Observe,
+    ) -> Result<Objects, SetupError> {
+        writer.check()?;
+        let builder = credentials.builder();
+        let backoff = BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(1),
+            base: 2.0,
+        };
+        let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: ANSWER_TIME };
+        let mut builder = builder
+            .with_bucket_name(&place.bucket)
+            .with_checksum_algorithm(Checksum::SHA256)
+            .with_retry(retry)
+            .with_http_connector(Wire::new(tls)?);
+        builder = match &place.endpoint {
+            Some(endpoint) => builder.with_endpoint(endpoint.as_str()),
+            // The certificate is of one label before the address.
+            None => builder.with_virtual_hosted_style_request(!place.bucket.contains('.')),
+        };
+        let s3 = builder.build().map_err(SetupError::Store)?;
+        Ok(Objects(Arc::new(Store {
+            place,
+            writer,
+            s3,
+            runtime,
+            observe,
+            requests: Semaphore::new(REQUESTS_MAX),
+            is_ours: AtomicBool::new(false),
+            claiming: Mutex::new(()),
+            unchecked: AtomicU64::new(UPLOADS_PER_CHECK - 1),
+        })))
+    }
+
+    /// Returns the files of this server in the folder `name`.
+    pub fn folder(&self, name: &'static str) -> Arc<dyn Remote> {
+        Arc::new(Folder::new(Arc::clone(&self.0), name))
+    }
+
+    /// Stores the file `from` under `key` below the prefix, in place of what is there.
+    ///
+    /// Ends within `limit`. Runs on the runtime, and asks for no claim of the prefix.
+    pub async fn put_file(
+        &self,
+        key: &str,
+        from: &FilePath,
+        limit: Duration,
+    ) -> Result<(), RemoteError> {
+        let store = &self.0;
+        let key = store.key(key)?;
+        store.observed(Operation::Upload, within(limit, store.put(&key, from))).await
+    }
+
+    /// Writes `owner` under `key` below the prefix unless something is there; returns what is there
+    /// then.
+    pub async fn claim(&self, key: &str, owner: &str) -> Result<String, RemoteError> {
+        let store = &self.0;
+        let key = store.key(key)?;
+        store.observed(Operation::Claim, within(ANSWER_TIME, store.hold(&key, owner))).await
+    }
+}
+
+/// The files of this server as `s3://bucket/prefix/node`.
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0.place, self.0.writer.node)
+    }
+}
+
+/// The place, and nothing of the client, which holds the key.
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").field("place", &self.0.place).finish_non_exhaustive()
+    }
+}
+
+/// State of the client.
+pub(crate) struct Store {
+    pub place: Place,
+    pub writer: Writer,
+    pub s3: AmazonS3,
+    pub runtime: Handle,
+    pub observe: Observe,
+    /// Turns of requests; each holds at most one part of a file in memory.
+    pub requests: Semaphore,
+    /// The prefix was seen to be of this server.
+    pub is_ours: AtomicBool,
+    /// Held while the prefix is claimed.
+    pub claiming: Mutex<()>,
+    /// Uploads since a file was last read back.
+    pub unchecked: AtomicU64,
+}
+
+impl Store {
+    /// Returns the key of `name` below the prefix.
+    pub fn key(&self, name: &str) -> Result<Path, RemoteError> {
+        let key = self.place.key(name).filter(|_| !name.is_empty());
+        key.ok_or_else(|| failed("not a key: a part of it is empty, \".\" or \"..\""))
+    }
+
+    /// Makes `request` when it is its turn.
+    pub async fn in_turn<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> object_store::Result<T> {
+        // The semaphore is never closed.
+        let _turn = self.requests.acquire().await.ok();
+        request.await
+    }
+
+    /// Makes `call` and tells of it.
+    pub async fn observed<T>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T, RemoteError>>,
+    ) -> Result<T, RemoteError> {
+        let started = Instant::now();
+        let outcome = call.await;
+        let told = outcome.as_ref().map(|_| ()).map_err(|error| error.fault);
+        (self.observe)(operation, told, started.elapsed());
+        outcome
+    }
+}
+
+/// Gives `call` up after `limit`.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, RemoteError>>,
+) -> Result<T, RemoteError> {
+    let ended = tokio::time::timeout(limit, call).await;
+    ended.unwrap_or_else(|_| {
+        let detail = format!("not done within {:.1} s", limit.as_secs_f64());
+        Err(RemoteError { fault: RemoteFault::Slow, detail })
+    })
+}
+
+/// Returns the outcome of a request as the server tells it.
+pub(crate) fn outcome<T>(outcome: object_store::Result<T>) -> Result<T, RemoteError> {
+    outcome.map_err(|error| told(&error))
+}

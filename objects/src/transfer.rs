@@ -1,0 +1,173 @@
+//! Files on their way up: in one request or in parts, and read back where that is due.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path as FilePath, PathBuf},
+    sync::{Arc, atomic::Ordering},
+};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use media::BlobHash;
+use object_store::{
+    MultipartId, ObjectStoreExt, PutPayload, multipart::MultipartStore, path::Path,
+};
+use sha2::{Digest, Sha256};
+use timeline::{RemoteError, RemoteFault};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    ANSWER_TIME, PART_BYTES, UPLOADS_PER_CHECK,
+    failure::{failed, is_missing, told},
+    store::{Store, outcome},
+};
+
+/// Parts of one file that are under way at a time.
+const PARTS_AT_ONCE: usize = 4;
+
+impl Store {
+    /// Stores the file `from` under `key`.
+    pub async fn put(self: &Arc<Store>, key: &Path, from: &FilePath) -> Result<(), RemoteError> {
+        let size = of_disk(from, |file| Ok(file.metadata()?.len())).await?;
+        if size > PART_BYTES {
+            return self.put_in_parts(key, from, size).await;
+        }
+        self.send(async |bytes| self.s3.put(key, bytes).await.map(|_| ()), from, 0, size).await
+    }
+
+    async fn put_in_parts(
+        self: &Arc<Store>,
+        key: &Path,
+        from: &FilePath,
+        size: u64,
+    ) -> Result<(), RemoteError> {
+        let id = outcome(self.in_turn(self.s3.create_multipart(key)).await)?;
+        let unfinished = Unfinished { store: Some(Arc::clone(self)), key: key.clone(), id };
+        let id = &unfinished.id;
+        let part = async |number: u64| {
+            let start = number * PART_BYTES;
+            let length = PART_BYTES.min(size - start);
+            // At most a few thousand: the largest file is far below.
+            let index = usize::try_from(number).unwrap_or(usize::MAX);
+            let put = async |bytes| self.s3.put_part(key, id, index, bytes).await;
+            self.send(put, from, start, length).await
+        };
+        let parts = stream::iter((0..size.div_ceil(PART_BYTES)).map(part))
+            .buffered(PARTS_AT_ONCE)
+            .try_collect()
+            .await?;
+        outcome(self.in_turn(self.s3.complete_multipart(key, id, parts)).await)?;
+        unfinished.finish();
+        Ok(())
+    }
+
+    /// Reads `length` bytes of `from` from `start` when it is their turn, and sends them with `put`.
+    async fn send<T>(
+        &self,
+        put: impl AsyncFnOnce(PutPayload) -> object_store::Result<T>,
+        from: &FilePath,
+        start: u64,
+        length: u64,
+    ) -> Result<T, RemoteError> {
+        // Before the file is read, so that what is in memory is bounded with the requests.
+        let _turn = self.requests.acquire().await.ok();
+        let read = move |file: &File| {
+            let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+            file.read_exact_at(&mut bytes, start)?;
+            Ok(bytes)
+        };
+        let bytes = of_disk(from, read).await?;
+        outcome(put(bytes.into()).await)
+    }
+
+    /// Stores the file `from`, of which `hash` is, under `key`; reads it back where that is due.
+    pub async fn put_hashed(
+        self: &Arc<Store>,
+        key: &Path,
+        from: &FilePath,
+        hash: &BlobHash,
+    ) -> Result<(), RemoteError> {
+        self.put(key, from).await?;
+        // Until one was kept each is due, so that a store that keeps nothing is told of at once.
+        if self.unchecked.fetch_add(1, Ordering::Relaxed) < UPLOADS_PER_CHECK - 1 {
+            return Ok(());
+        }
+        let problem = match self.in_turn(self.digest(key)).await {
+            Ok(digest) if digest == *hash => {
+                self.unchecked.store(0, Ordering::Relaxed);
+                return Ok(());
+            }
+            Ok(_) => "is another",
+            Err(error) if is_missing(&error) => "is not there",
+            Err(error) => return Err(told(&error)),
+        };
+        if of_disk(from, digest_of).await? != *hash {
+            let name = from.file_name().unwrap_or_default().display();
+            return Err(failed(&format!("the file {name} is damaged here")));
+        }
+        let detail = format!("{key} was stored and {problem}");
+        Err(RemoteError { fault: RemoteFault::NotKept, detail })
+    }
+
+    /// Returns the hash of what is stored under `key`.
+    async fn digest(&self, key: &Path) -> object_store::Result<BlobHash> {
+        let mut stream = self.s3.get(key).await?.into_stream();
+        let mut digest = Sha256::new();
+        while let Some(piece) = stream.try_next().await? {
+            digest.update(&piece);
+        }
+        Ok(BlobHash::from_bytes(digest.finalize().into()))
+    }
+}
+
+/// Opens the file at `path` and does `work` with it, where that holds no request up.
+async fn of_disk<T: Send + 'static>(
+    path: &FilePath,
+    work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+) -> Result<T, RemoteError> {
+    let path = PathBuf::from(path);
+    let name = path.file_name().unwrap_or_default().display().to_string();
+    let done = spawn_blocking(move || work(&File::open(path)?)).await;
+    let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
+    done.map_err(|error| failed(&format!("the file {name} cannot be read here: {error}")))
+}
+
+fn digest_of(mut file: &File) -> io::Result<BlobHash> {
+    let (mut digest, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        let read = io::Read::read(&mut file, &mut buffer)?;
+        if read == 0 {
+            return Ok(BlobHash::from_bytes(digest.finalize().into()));
+        }
+        digest.update(&buffer[..read]);
+    }
+}
+
+/// An upload in parts that was begun; unless it is finished, it is aborted when it is dropped.
+struct Unfinished {
+    /// `None` once the upload is finished.
+    store: Option<Arc<Store>>,
+    key: Path,
+    id: MultipartId,
+}
+
+impl Unfinished {
+    fn finish(mut self) {
+        self.store = None;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let Some(store) = self.store.take() else { return };
+        let (key, id) = (self.key.clone(), std::mem::take(&mut self.id));
+        // On its own, since the call that began the upload may be over its limit. A store drops
+        // what it is not told of by a rule of the bucket.
+        let runtime = store.runtime.clone();
+        runtime.spawn(async move {
+            let abort = store.in_turn(store.s3.abort_multipart(&key, &id));
+            tokio::time::timeout(ANSWER_TIME, abort).await.ok();
+        });
+    }
+}

@@ -1,0 +1,155 @@
+//! The table of faults: each operation's answer to each fault, within its bound.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use media::BlobHash;
+use s3_server::{Fault, SECRET_KEY};
+use support::{World, content, upload, whole};
+use timeline::{Remote, RemoteError};
+
+/// Limit of the uploads of the table.
+const LIMIT: Duration = Duration::from_secs(4);
+/// Time that a busy machine may take over a bound.
+const SLACK: Duration = Duration::from_secs(6);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Fault(Fault),
+    /// The server has ended.
+    Gone,
+    /// The client has another secret.
+    WrongSecret,
+}
+
+/// Answers to: upload, size of a file, open it, remove.
+type Answers = [&'static str; 4];
+
+/// A way to fail, the answers to a server that has just started, and those to one that has claimed
+/// its prefix and stored the file before.
+const TABLE: [(Way, Answers, Answers); 9] = [
+    (Way::Fault(Fault::None), ["ok", "none", "none", "ok"], ["ok", "some", "some", "ok"]),
+    (Way::Fault(Fault::NoConditions), ["ok", "none", "none", "ok"], ["ok", "some", "some", "ok"]),
+    (Way::Fault(Fault::Closed), ["unreachable"; 4], ["unreachable"; 4]),
+    (Way::Gone, ["unreachable"; 4], ["unreachable"; 4]),
+    (Way::Fault(Fault::Silent), ["slow"; 4], ["slow"; 4]),
+    (Way::Fault(Fault::WritesDenied), ["denied"; 4], ["denied", "some", "some", "denied"]),
+    (Way::Fault(Fault::SlowDown), ["failed"; 4], ["failed"; 4]),
+    // The answer to a question for a size has no body, so that it names no bucket.
+    (
+        Way::Fault(Fault::NoBucket),
+        ["no_bucket"; 4],
+        ["no_bucket", "none", "no_bucket", "no_bucket"],
+    ),
+    // One that was kept before is no reason yet to read the next one back.
+    (Way::Fault(Fault::KeepsNothing), ["not_kept"; 4], ["ok", "some", "some", "ok"]),
+];
+
+/// The two further ways, to a server that has just started.
+const AT_START: [(Way, Answers); 2] =
+    [(Way::WrongSecret, ["denied"; 4]), (Way::Fault(Fault::Talks), ["denied"; 4])];
+
+fn name<T>(outcome: Result<Option<T>, RemoteError>) -> &'static str {
+    match outcome {
+        Ok(Some(_)) => "some",
+        Ok(None) => "none",
+        Err(error) => {
+            assert!(!error.detail.is_empty() && error.detail.len() <= 200, "{error}");
+            error.fault.name()
+        }
+    }
+}
+
+fn done(outcome: Result<(), RemoteError>) -> &'static str {
+    match outcome {
+        Ok(()) => "ok",
+        Err(error) => name::<()>(Err(error)),
+    }
+}
+
+/// Makes the four calls side by side, and sees that each ends within its bound.
+fn answers(world: &World, folder: &dyn Remote, stored: &BlobHash) -> Answers {
+    let new = world.file(2, 30_000);
+    let absent = BlobHash::from_bytes([7; 32]);
+    let timed = |bound: Duration, call: &dyn Fn() -> &'static str| {
+        let started = Instant::now();
+        let answer = call();
+        let took = started.elapsed();
+        assert!(took < bound + SLACK, "{answer} after {took:?}");
+        answer
+    };
+    let bound = objects::ANSWER_TIME;
+    thread::scope(|scope| {
+        let uploading = scope.spawn(|| {
+            let limited = || folder.upload(std::slice::from_ref(&new), LIMIT).remove(0);
+            timed(LIMIT, &|| done(limited()))
+        });
+        let sizing = scope.spawn(|| timed(bound, &|| name(folder.size(stored))));
+        let opening = scope.spawn(|| timed(bound, &|| name(folder.open(stored))));
+        let removing = scope.spawn(|| timed(bound, &|| done(folder.remove(&[absent]))));
+        [uploading, sizing, opening, removing].map(|call| call.join().expect("an answer"))
+    })
+}
+
+fn play(way: Way, world: &mut World) {
+    match way {
+        Way::Fault(fault) => world.server.set(fault),
+        Way::Gone => world.server.stop(),
+        Way::WrongSecret => {}
+    }
+}
+
+fn at_start(way: Way) -> Answers {
+    let mut world = World::new();
+    let secret = if way == Way::WrongSecret { "another" } else { SECRET_KEY };
+    let folder = world.client_with("srv-1", secret).folder("stills");
+    let (stored, _) = world.file(1, 10_000);
+    play(way, &mut world);
+    answers(&world, &*folder, &stored)
+}
+
+fn later(way: Way) -> Answers {
+    let mut world = World::new();
+    let folder = world.client("srv-1").folder("stills");
+    let stored = world.file(1, 10_000);
+    upload(&*folder, &stored).expect("stored");
+    play(way, &mut world);
+    answers(&world, &*folder, &stored.0)
+}
+
+#[test]
+fn each_operation_answers_each_fault_within_its_bound() {
+    thread::scope(|scope| {
+        for (way, first, then) in TABLE {
+            let row = move |at: usize| match way {
+                Way::Fault(fault) => format!("{fault:?} {at}"),
+                _ => format!("gone {at}"),
+            };
+            scope.spawn(move || assert_eq!(at_start(way), first, "{}", row(0)));
+            scope.spawn(move || assert_eq!(later(way), then, "{}", row(1)));
+        }
+        for (way, first) in AT_START {
+            scope.spawn(move || assert_eq!(at_start(way), first));
+        }
+    });
+}
+
+#[test]
+fn a_read_that_stands_still_ends_within_its_bound() {
+    let world = World::new();
+    let stills = world.client("srv-1").folder("stills");
+    let file = world.file(3, 300_000);
+    upload(&*stills, &file).expect("stored");
+    world.server.set(Fault::ReadsHang);
+    let started = Instant::now();
+    let error = whole(&*stills, &file.0).expect("there").expect_err("it stands still");
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}");
+    assert!(started.elapsed() < objects::ANSWER_TIME + SLACK, "{:?}", started.elapsed());
+    world.server.set(Fault::None);
+    assert!(whole(&*stills, &file.0).expect("there").expect("whole") == content(3, 300_000));
+}

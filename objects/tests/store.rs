@@ -1,0 +1,200 @@
+//! Files to a store and back, in one request and in parts; keys, limits and what is read back.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use media::BlobHash;
+use objects::{Operation, PART_BYTES, REQUESTS_MAX, UPLOADS_PER_CHECK};
+use s3_server::Fault;
+use support::{LIMIT, World, content, key, soon, upload, whole};
+use timeline::RemoteFault;
+
+#[test]
+fn a_file_goes_there_and_back() {
+    let world = World::new();
+    let stills = world.client("srv-1").folder("stills");
+    let sizes = [0, 1, 70_000, usize::try_from(PART_BYTES).expect("a size")];
+    let files: Vec<_> = (1..).zip(sizes).map(|(seed, size)| world.file(seed, size)).collect();
+    assert_eq!(stills.upload(&files, LIMIT), vec![Ok(()); 4]);
+    for ((seed, size), (hash, _)) in (1..).zip(sizes).zip(&files) {
+        assert_eq!(stills.size(hash), Ok(Some(size as u64)));
+        assert_eq!(whole(&*stills, hash).expect("there").expect("whole"), content(seed, size));
+        assert!(world.server.object(&key("stills", hash)).is_some());
+    }
+    assert!(world.server.seen().iter().all(|seen| !seen.target.contains("uploads")));
+    assert_eq!(world.server.object("cameras/north/00a1/owner").as_deref(), Some(&b"srv-1"[..]));
+    // Another folder has none of them.
+    let columns = world.client("srv-1").folder("columns");
+    assert_eq!(columns.size(&files[2].0), Ok(None));
+    assert!(columns.open(&files[2].0).expect("an answer").is_none());
+    assert!(stills.upload(&[], LIMIT).is_empty());
+}
+
+#[test]
+fn a_large_file_goes_in_parts() {
+    let world = World::new();
+    let columns = world.client("srv-1").folder("columns");
+    let size = 20 * 1024 * 1024 + 11;
+    let file = world.file(9, size);
+    upload(&*columns, &file).expect("stored");
+    let parts = world.server.seen().iter().filter(|s| s.target.contains("partNumber=")).count();
+    assert_eq!((parts, world.server.unfinished()), (3, 0));
+    assert_eq!(columns.size(&file.0), Ok(Some(size as u64)));
+    let back = whole(&*columns, &file.0).expect("there").expect("whole");
+    assert!(back == content(9, size), "other bytes came back");
+}
+
+#[test]
+fn an_upload_in_parts_that_fails_is_aborted() {
+    let world = World::new();
+    let columns = world.client("srv-1").folder("columns");
+    let file = world.file(9, 12 * 1024 * 1024);
+    upload(&*columns, &world.file(1, 10)).expect("claimed");
+    world.server.set(Fault::NoParts);
+    let error = upload(&*columns, &file).expect_err("no parts");
+    assert_eq!(
+        (error.fault, error.detail.as_str()),
+        (RemoteFault::Failed, "InternalError: We failed.")
+    );
+    soon("aborted", || world.server.unfinished() == 0);
+    // One that is over its limit, with a part on its way.
+    world.server.set(Fault::Delayed(Duration::from_millis(700)));
+    let outcomes = columns.upload(std::slice::from_ref(&file), Duration::from_millis(1100));
+    assert_eq!(outcomes[0].as_ref().expect_err("over").fault, RemoteFault::Slow);
+    world.server.set(Fault::None);
+    soon("aborted", || world.server.unfinished() == 0);
+    assert_eq!(columns.size(&file.0), Ok(None));
+    let aborts = world.server.seen().iter().filter(|seen| seen.method == "DELETE").count();
+    assert_eq!(aborts, 2);
+}
+
+#[test]
+fn many_are_removed_and_some_of_them_are_not_there() {
+    let world = World::new();
+    let stills = world.client("srv-1").folder("stills");
+    let files: Vec<_> = (1..=20).map(|seed| world.file(seed, 500)).collect();
+    assert_eq!(stills.upload(&files, LIMIT), vec![Ok(()); 20]);
+    let absent = (0..2500_u32).map(|n| {
+        let mut bytes = [1; 32];
+        bytes[..4].copy_from_slice(&n.to_be_bytes());
+        BlobHash::from_bytes(bytes)
+    });
+    let mut hashes: Vec<_> = absent.collect();
+    hashes.extend(files[..19].iter().map(|(hash, _)| *hash));
+    stills.remove(&hashes).expect("removed");
+    stills.remove(&[]).expect("nothing to remove");
+    let left = vec!["cameras/north/00a1/owner".to_owned(), key("stills", &files[19].0)];
+    assert_eq!(world.server.keys(), left);
+    let bulk = world.server.seen().iter().filter(|s| s.target.contains("?delete")).count();
+    assert_eq!(bulk, 3);
+}
+
+#[test]
+fn a_read_that_ends_early_is_an_error() {
+    let world = World::new();
+    let stills = world.client("srv-1").folder("stills");
+    let file = world.file(3, 3_000_000);
+    upload(&*stills, &file).expect("stored");
+    world.server.set(Fault::ReadsCut);
+    let error = whole(&*stills, &file.0).expect("there").expect_err("cut");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted, "{error}");
+    // One that is cut once goes on where it was.
+    let mut reader = stills.open(&file.0).expect("an answer").expect("there");
+    world.server.set(Fault::None);
+    let mut content = Vec::new();
+    reader.read_to_end(&mut content).expect("whole");
+    assert!(content == support::content(3, 3_000_000), "other bytes came back");
+    let seen = world.server.seen();
+    let gets = seen.iter().filter(|seen| seen.target.ends_with(&file.0.to_string()));
+    assert!(gets.count() >= 4);
+}
+
+#[test]
+fn a_store_that_keeps_nothing_is_found_out() {
+    let world = World::new();
+    world.server.put("cameras/north/00a1/owner", b"srv-1").expect("claimed");
+    let stills = world.client("srv-1").folder("stills");
+    let file = world.file(1, 300);
+    world.server.set(Fault::KeepsNothing);
+    for _ in 0..2 {
+        let error = upload(&*stills, &file).expect_err("not kept");
+        assert_eq!(error.fault, RemoteFault::NotKept, "{error}");
+    }
+    world.server.set(Fault::None);
+    upload(&*stills, &file).expect("kept");
+    // Other bytes than were sent, as long.
+    world.server.set(Fault::KeepsNothing);
+    world.server.put(&key("stills", &file.0), &[0; 300]).expect("stored");
+    for _ in 1..UPLOADS_PER_CHECK {
+        upload(&*stills, &file).expect("not looked at");
+    }
+    let error = upload(&*stills, &file).expect_err("not kept");
+    assert_eq!(error.fault, RemoteFault::NotKept);
+    assert!(error.detail.contains("is another"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_damaged_here_is_no_fault_of_the_store() {
+    let world = World::new();
+    let stills = world.client("srv-1").folder("stills");
+    let (_, path) = world.file(1, 300);
+    let (hash, gone) = world.file(2, 300);
+    let error = upload(&*stills, &(hash, path)).expect_err("damaged");
+    assert_eq!(error.fault, RemoteFault::Failed);
+    assert!(error.detail.ends_with("is damaged here"), "{error}");
+    std::fs::remove_file(&gone).expect("removed");
+    let error = upload(&*stills, &(hash, gone)).expect_err("gone");
+    assert!(error.detail.contains("cannot be read here"), "{error}");
+}
+
+#[test]
+fn requests_take_turns_and_end_within_the_limit() {
+    let world = World::new();
+    let objects = world.client("srv-1");
+    let stills = objects.folder("stills");
+    let columns = objects.folder("columns");
+    upload(&*stills, &world.file(1, 10)).expect("claimed");
+    let files: Vec<_> = (0..60).map(|seed| world.file(seed, 2000)).collect();
+    world.server.set(Fault::Delayed(Duration::from_millis(100)));
+    std::thread::scope(|scope| {
+        for folder in [&stills, &columns] {
+            scope.spawn(|| assert_eq!(folder.upload(&files, LIMIT), vec![Ok(()); 60]));
+        }
+    });
+    let most = world.server.in_flight_max();
+    assert!((REQUESTS_MAX / 2..=REQUESTS_MAX).contains(&most), "{most}");
+    world.server.set(Fault::Silent);
+    let started = Instant::now();
+    let outcomes = stills.upload(&files, Duration::from_secs(1));
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let slow = |error: &timeline::RemoteError| error.fault == RemoteFault::Slow;
+    assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(slow)));
+    // The turns of those that were given up are free again.
+    world.server.set(Fault::None);
+    assert_eq!(stills.size(&files[0].0), Ok(Some(2000)));
+}
+
+#[test]
+fn each_call_is_told_of() {
+    let world = World::new();
+    let stills = world.client("srv-1").folder("stills");
+    let file = world.file(1, 10);
+    upload(&*stills, &file).expect("stored");
+    stills.size(&file.0).expect("a size");
+    stills.remove(&[file.0]).expect("removed");
+    world.server.set(Fault::WritesDenied);
+    upload(&*stills, &file).expect_err("denied");
+    let calls = world.calls.lock().expect("calls").clone();
+    assert_eq!(
+        calls,
+        [
+            (Operation::Claim, Ok(())),
+            (Operation::Upload, Ok(())),
+            (Operation::Size, Ok(())),
+            (Operation::Remove, Ok(())),
+            (Operation::Upload, Err(RemoteFault::Denied)),
+        ]
+    );
+}

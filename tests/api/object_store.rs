@@ -1,0 +1,256 @@
+//! Real servers with a real S3 server behind their stills and columns, which fails in every way that it knows.
+
+use std::{collections::BTreeMap, path::Path};
+
+use s3_server::{ACCESS_KEY, BUCKET, Fault, S3Server, SECRET_KEY};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::retention::files;
+use crate::support::{Reply, Server, Setup, wait_until, whip::metric};
+
+/// A store, and a directory for servers that use it.
+struct World {
+    dir: TempDir,
+    store: S3Server,
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = S3Server::start(&dir.path().join("s3")).expect("a store");
+        World { dir, store }
+    }
+
+    /// A server called `node` that keeps no still here that the store has.
+    fn setup(&self, node: &str) -> Setup {
+        self.setup_in(&self.dir.path().join(node), node)
+    }
+
+    /// The same with its data in `dir`.
+    fn setup_in(&self, dir: &Path, node: &str) -> Setup {
+        Setup::new(dir)
+            .clips()
+            .var("SERVICE_NODE_TAG", node)
+            .var("SERVICE_BLOB_URL", &format!("s3://{BUCKET}/cameras"))
+            .var("SERVICE_BLOB_ENDPOINT", &self.store.url())
+            .var("SERVICE_BLOB_CACHE_MIB", "0")
+            .var("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+            .var("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+            .behind_dead_proxies()
+    }
+
+    fn data(&self, node: &str) -> std::path::PathBuf {
+        self.dir.path().join(node).join("data")
+    }
+
+    /// Keys of `node`, its owner left out.
+    fn keys(&self, node: &str) -> Vec<String> {
+        let prefix = format!("cameras/{node}/");
+        let mut keys = self.store.keys();
+        keys.retain(|key| key.starts_with(&prefix) && !key.ends_with("/owner"));
+        keys
+    }
+}
+
+fn ingested(server: &Server) -> String {
+    let run = server.create_run();
+    // So many that their signals are a column.
+    let body = json!({ "source_uri": "street.mp4", "max_frames": 500 });
+    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    run
+}
+
+/// Answers to every still of `run`, by their paths.
+fn stills(server: &Server, run: &str) -> BTreeMap<String, Reply> {
+    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let path = |still: &Value| still["image_ref"].as_str().expect("a path").to_owned();
+    let paths = listed["keyframes"].as_array().expect("an array").iter().map(path);
+    paths.map(|path| (path.clone(), server.get(&path))).collect()
+}
+
+fn bytes(stills: &BTreeMap<String, Reply>) -> BTreeMap<String, Vec<u8>> {
+    assert!(stills.values().all(|reply| reply.status == 200), "every still is there");
+    stills.iter().map(|(path, reply)| (path.clone(), reply.bytes.to_vec())).collect()
+}
+
+/// Files of stills that are here, marks left out.
+fn here(data: &Path) -> usize {
+    let is_still = |name: &str| name.len() == 64;
+    let names = files(&data.join("blobs")).into_iter();
+    names.filter(|path| path.file_name().and_then(|it| it.to_str()).is_some_and(is_still)).count()
+}
+
+fn unsent(server: &Server) -> f64 {
+    metric(server, "service_object_store_unsent_files")
+}
+
+#[test]
+fn stills_and_columns_are_in_the_store_and_go_with_their_run() {
+    let world = World::new();
+    let setup = world.setup("000a").log_to(&world.dir.path().join("log"));
+    let server = setup.start();
+    let run = ingested(&server);
+    let kept = bytes(&stills(&server, &run));
+    assert!(!kept.is_empty());
+    wait_until("no still stays here", || here(&world.data("000a")) == 0);
+    let keys = world.keys("000a");
+    let of = |folder: &str| keys.iter().filter(|key| key.contains(folder)).count();
+    assert_eq!((of("/stills/"), of("/columns/")), (kept.len(), 1), "{keys:?}");
+    for (path, jpeg) in &kept {
+        let hash = path.rsplit('/').next().expect("a hash");
+        let key = format!("cameras/000a/stills/{}/{hash}", &hash[..2]);
+        assert_eq!(world.store.object(&key).as_ref(), Some(jpeg), "{key}");
+    }
+    assert_eq!(bytes(&stills(&server, &run)), kept, "fetched from the store");
+    let path = kept.keys().next().expect("one");
+    let small = server.get(&format!("{path}?max_edge=64"));
+    assert!(small.status == 200 && small.bytes.len() < kept[path].len(), "{}", small.text);
+    drop(server);
+
+    let server = setup.start();
+    assert_eq!(bytes(&stills(&server, &run)), kept, "after a restart");
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    wait_until("the store has none of its stills", || {
+        !world.keys("000a").iter().any(|key| key.contains("/stills/"))
+    });
+    wait_until("nor is a mark left", || files(&world.data("000a").join("blobs")).len() == 1);
+    for secret in [ACCESS_KEY, SECRET_KEY] {
+        let log = std::fs::read_to_string(world.dir.path().join("log")).expect("a log");
+        assert!(!log.contains(secret));
+        assert!(!server.get("/v1/metrics").text.contains(secret));
+    }
+}
+
+#[test]
+fn a_store_that_fails_delays_nothing_and_gets_all_of_it_after_a_kill() {
+    let world = World::new();
+    for (node, fault, counted) in [
+        ("0001", Fault::Closed, "unreachable"),
+        ("0002", Fault::Silent, "slow"),
+        ("0003", Fault::WritesDenied, "denied"),
+        ("0004", Fault::SlowDown, "failed"),
+        ("0005", Fault::NoBucket, "no_bucket"),
+        ("0006", Fault::KeepsNothing, "not_kept"),
+    ] {
+        world.store.set(fault);
+        let setup = world.setup(node);
+        let mut server = setup.start();
+        let run = ingested(&server);
+        let kept = bytes(&stills(&server, &run));
+        assert!(!kept.is_empty());
+        let events = server.events(&run).len();
+        let series = format!("service_object_store_failures_total{{fault=\"{counted}\"}}");
+        wait_until(&format!("{fault:?} is counted"), || metric(&server, &series) > 0.0);
+        wait_until("what waits is counted", || unsent(&server) > 0.0);
+        assert!(world.keys(node).is_empty());
+        server.kill();
+
+        let mut server = setup.start();
+        assert_eq!(bytes(&stills(&server, &run)), kept, "{fault:?}: nothing is lost");
+        assert_eq!(server.events(&run).len(), events);
+        world.store.set(Fault::None);
+        let all = kept.len() + 1;
+        wait_until("the store has the stills and the column", || world.keys(node).len() == all);
+        wait_until("no still stays here", || here(&world.data(node)) == 0);
+        assert_eq!(bytes(&stills(&server, &run)), kept, "{fault:?}: fetched");
+        server.kill();
+        let report = timeline::verify(&world.data(node).join("log")).expect("readable");
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+}
+
+#[test]
+fn a_kill_while_stills_are_sent_loses_none_that_an_event_names() {
+    let world = World::new();
+    world.store.set(Fault::Delayed(std::time::Duration::from_millis(150)));
+    let setup = world.setup("000c");
+    let mut server = setup.start();
+    let run = server.create_run();
+    let body = json!({ "source_uri": "street.mp4" });
+    let path = format!("/v1/runs/{run}/ingest");
+    let asked = server.call("POST", &path).header("prefer", "respond-async").json(&body).send();
+    assert_eq!(asked.status, 202, "{}", asked.text);
+    let is_told = |server: &Server| server.kinds(&run).contains(&"keyframe_stored".to_owned());
+    wait_until("a still is told of", || is_told(&server));
+    server.kill();
+    world.store.set(Fault::None);
+    let server = setup.start();
+    let kept = bytes(&stills(&server, &run));
+    assert!(!kept.is_empty());
+    wait_until("no still stays here", || here(&world.data("000c")) == 0);
+    assert_eq!(bytes(&stills(&server, &run)), kept);
+}
+
+#[test]
+fn a_still_that_only_the_store_has_is_unavailable_while_that_is_out_and_damaged_when_it_lost_it() {
+    let world = World::new();
+    let server = world.setup("000d").start();
+    let run = ingested(&server);
+    let kept = bytes(&stills(&server, &run));
+    wait_until("no still stays here", || here(&world.data("000d")) == 0);
+    world.store.set(Fault::Closed);
+    for reply in stills(&server, &run).values() {
+        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+        assert!(reply.text.contains("the object store cannot be reached"), "{}", reply.text);
+    }
+    world.store.set(Fault::None);
+    let (path, _) = kept.first_key_value().expect("one");
+    let hash = path.rsplit('/').next().expect("a hash");
+    let key = format!("cameras/000d/stills/{}/{hash}", &hash[..2]);
+    world.store.put(&key, b"not what was stored").expect("put");
+    let reply = server.get(path);
+    assert_eq!(reply.status, 500, "{}", reply.text);
+    let others = stills(&server, &run);
+    assert!(others.iter().all(|(other, reply)| other == path || reply.status == 200));
+}
+
+#[test]
+fn two_servers_of_one_tag_do_not_share_a_prefix() {
+    let world = World::new();
+    let first = world.setup("000e").start();
+    let run = ingested(&first);
+    wait_until("the store has all of it", || unsent(&first) == 0.0);
+    let keys = world.keys("000e");
+    let data = world.dir.path().join("other");
+    let second = world.setup_in(&data, "000e").start();
+    let other = ingested(&second);
+    let series = "service_object_store_failures_total{fault=\"foreign\"}";
+    wait_until("it is refused", || metric(&second, series) > 0.0);
+    assert_eq!(world.keys("000e"), keys);
+    let kept = bytes(&stills(&second, &other));
+    assert_eq!(kept.len(), bytes(&stills(&first, &run)).len());
+}
+
+#[test]
+fn a_store_that_cannot_be_used_as_it_is_set_up_keeps_the_server_from_starting() {
+    let world = World::new();
+    let said = |setup: &Setup| {
+        let output = setup.command().output().expect("it runs");
+        let text = String::from_utf8(output.stderr).expect("UTF-8");
+        (output.status.code(), text)
+    };
+    for (name, value, problem) in [
+        ("AWS_SECRET_ACCESS_KEY", "", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ("SERVICE_BLOB_URL", "/srv/blobs", "SERVICE_BLOB_URL must be s3://"),
+        ("SERVICE_BLOB_URL", "s3://x", "a bucket is 3 to 63"),
+        ("SERVICE_BLOB_ENDPOINT", "minio:9000", "SERVICE_BLOB_ENDPOINT must be an http"),
+        ("SERVICE_BLOB_CACHE_MIB", "-1", "SERVICE_BLOB_CACHE_MIB"),
+    ] {
+        let (code, text) = said(&world.setup("000f").var(name, value));
+        assert_eq!(code, Some(2), "{name}={value}: {text}");
+        assert!(text.contains(problem), "{name}={value}: {text}");
+    }
+    let server = world.setup("000f").start();
+    let run = ingested(&server);
+    wait_until("no still stays here", || here(&world.data("000f")) == 0);
+    drop(server);
+    for url in ["file:".to_owned(), format!("s3://{BUCKET}/elsewhere")] {
+        let (code, text) = said(&world.setup("000f").var("SERVICE_BLOB_URL", &url));
+        assert_eq!(code, Some(1), "{url}: {text}");
+        assert!(text.contains("are only in the object store s3://footage/cameras/000f"), "{text}");
+    }
+    let server = world.setup("000f").start();
+    assert!(!bytes(&stills(&server, &run)).is_empty());
+}

@@ -1,0 +1,284 @@
+//! Directory of content-addressed files, in shards or not, with an object store behind it or not.
+//!
+//! A file is durable on return of the call that stores it, and read back under its hash, wherever it is.
+
+mod backed;
+mod settle;
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use media::BlobHash;
+
+use crate::{
+    Result, TimelineError,
+    disk::{create_dir_durably, sync_dir},
+    held::{FileError, HeldDir, Links, Size},
+    pins::{Lease, Pins, Sweeping, Swept},
+    temporary::{Temporary, list},
+};
+use backed::Backed;
+pub use backed::{Backing, Standing};
+
+/// Suffix of the mark of a file that the object store does not have yet.
+const UNSENT: &str = "unsent";
+/// Suffix of the mark of a file that the object store has, or may have.
+const AWAY: &str = "away";
+
+type Read<T> = std::result::Result<T, FileError>;
+
+/// Files of one directory; holders share it.
+#[derive(Debug)]
+pub(crate) struct Files {
+    dir: HeldDir,
+    layout: Layout,
+    pins: Arc<Pins>,
+    backed: Option<Backed>,
+}
+
+/// Places of files under their directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// All beside each other.
+    Flat,
+    /// In 256 directories, by the first byte of their hashes.
+    Sharded,
+}
+
+impl Files {
+    /// Opens the files in `dir`, and settles which of them `backing` has.
+    pub(crate) fn open(dir: HeldDir, layout: Layout, backing: Option<Backing>) -> Result<Files> {
+        let mut files = Files { dir, layout, pins: Arc::default(), backed: None };
+        files.backed = files.settle(backing)?;
+        Ok(files)
+    }
+
+    /// The files in `dir` as they are, for readers: creates and removes nothing.
+    pub(crate) fn at(dir: &Path, layout: Layout) -> Files {
+        Files { dir: HeldDir::new(dir), layout, pins: Arc::default(), backed: None }
+    }
+
+    pub(crate) fn dir(&self) -> &HeldDir {
+        &self.dir
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        self.pins.lease()
+    }
+
+    /// Begins a sweep, before its caller reads what events name; `None` while there is one.
+    pub(crate) fn begin_sweep(&self) -> Option<Sweeping> {
+        self.pins.sweep()
+    }
+
+    /// Returns the path that the file of `hash` has or would have.
+    pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
+        self.dir.path().join(self.name(hash))
+    }
+
+    fn name(&self, hash: &BlobHash) -> PathBuf {
+        match self.layout {
+            Layout::Flat => hash.to_string().into(),
+            Layout::Sharded => Path::new(&shard_name(hash)).join(hash.to_string()),
+        }
+    }
+
+    fn folder(&self, hash: &BlobHash) -> PathBuf {
+        match self.layout {
+            Layout::Flat => self.dir.path().to_owned(),
+            Layout::Sharded => self.dir.path().join(shard_name(hash)),
+        }
+    }
+
+    fn folders(&self) -> Result<Vec<PathBuf>> {
+        Ok(match self.layout {
+            Layout::Flat => vec![self.dir.path().to_owned()],
+            Layout::Sharded => {
+                let mut shards = list(self.dir.path())?;
+                shards.retain(|path| path.is_dir());
+                shards
+            }
+        })
+    }
+
+    /// Returns true where the file of `hash` is here, whatever is in it, or in the object store.
+    pub(crate) fn has(&self, hash: &BlobHash) -> bool {
+        self.dir.file(&self.name(hash), Links::Never).is_ok() || self.is_away(hash)
+    }
+
+    /// Opens the file of `hash`, which has at most `size_max` bytes, wherever it is.
+    pub(crate) fn open_file(&self, hash: &BlobHash, size_max: u64) -> Result<Read<File>> {
+        self.here(hash, size_max, || self.dir.file(&self.name(hash), Links::Never))
+    }
+
+    /// Reads the file of `hash`, of which `size` bytes are recorded, wherever it is.
+    pub(crate) fn read(&self, hash: &BlobHash, size: u64) -> Result<Read<Vec<u8>>> {
+        self.here(hash, size, || self.dir.read(&self.name(hash), Size::Recorded(size)))
+    }
+
+    fn here<T>(
+        &self,
+        hash: &BlobHash,
+        size_max: u64,
+        read: impl Fn() -> Read<T>,
+    ) -> Result<Read<T>> {
+        match read() {
+            Err(FileError::NotFound) if self.bring(hash, size_max)? => Ok(read()),
+            read => Ok(read),
+        }
+    }
+
+    /// Stores `bytes` under `hash`, which is theirs; whether they were not here yet.
+    pub(crate) fn put(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
+        if self.is_intact(hash, bytes)? {
+            // Its writer may not have synced its name yet.
+            self.sync_folder(&self.folder(hash))?;
+            return Ok(false);
+        }
+        // Written at the top, so that opening finds what was left behind in one place.
+        let (temporary, mut file) = Temporary::create(self.dir.path())?;
+        file.write_all(bytes).map_err(TimelineError::io("write a file", temporary.path()))?;
+        self.publish(temporary, &file, hash, bytes.len() as u64)?;
+        Ok(true)
+    }
+
+    /// Makes `file` of so many `bytes`, which is `temporary`, durable as the file of `hash`.
+    pub(crate) fn publish(
+        &self,
+        temporary: Temporary,
+        file: &File,
+        hash: &BlobHash,
+        bytes: u64,
+    ) -> Result<()> {
+        let folder = self.folder(hash);
+        create_dir_durably(&folder).map_err(TimelineError::io("create a directory", &folder))?;
+        let path = self.path(hash);
+        let Some(backed) = &self.backed else { return temporary.publish(file, &path) };
+        // Before the file: the sync of its name makes both durable.
+        self.mark(hash, UNSENT)?;
+        temporary.publish(file, &path)?;
+        backed.wait(*hash, bytes);
+        Ok(())
+    }
+
+    /// Returns true where these bytes are here already; a file of other bytes is written over.
+    fn is_intact(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
+        match self.dir.read(&self.name(hash), Size::Recorded(bytes.len() as u64)) {
+            Ok(stored) => Ok(stored == bytes),
+            Err(FileError::Io(source)) => {
+                Err(TimelineError::Io { what: "read a file", path: self.path(hash), source })
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Removes the file of `hash`, made under `lease`, unless others pinned it too.
+    pub(crate) fn take_back(&self, lease: &Lease, hash: &BlobHash) -> Result<()> {
+        if self.backed.is_some() {
+            // The store may have it: the next sweep removes it there.
+            self.mark(hash, AWAY)?;
+            self.sync_folder(&self.folder(hash))?;
+        }
+        let path = self.path(hash);
+        lease.remove_own(hash, &path).map_err(TimelineError::io("remove a file", &path))
+    }
+
+    /// Removes every file for which `named` does not hold, but those that were pinned since the sweep began; calls
+    /// `pace` after each directory of them. What the object store does not remove goes with a later sweep.
+    pub(crate) fn sweep(
+        &self,
+        sweeping: &Sweeping,
+        named: impl Fn(&BlobHash) -> bool,
+        mut pace: impl FnMut(),
+    ) -> Result<Swept> {
+        let (mut swept, mut failure) = (Swept::default(), None);
+        for folder in self.folders()? {
+            let unnamed = self.unnamed(&folder, &named)?;
+            match &self.backed {
+                None => unnamed.iter().try_for_each(|hash| {
+                    let path = self.path(hash);
+                    let io = TimelineError::io("remove a file that no event names", &path);
+                    sweeping.remove(hash, &path, &mut swept).map(drop).map_err(io)
+                })?,
+                Some(backed) => {
+                    self.sweep_away(backed, sweeping, &unnamed, &mut swept, &mut failure)?;
+                }
+            }
+            pace();
+        }
+        failure.map_or(Ok(swept), |error| Err(TimelineError::Remote(error)))
+    }
+
+    fn unnamed(&self, folder: &Path, named: impl Fn(&BlobHash) -> bool) -> Result<Vec<BlobHash>> {
+        let mut unnamed: Vec<BlobHash> = list(folder)?
+            .iter()
+            .filter_map(|path| Some(of_name(path.file_name()?.to_str()?)?.0))
+            .filter(|hash| !named(hash))
+            .collect();
+        // A file and its marks are one.
+        unnamed.sort_unstable();
+        unnamed.dedup();
+        Ok(unnamed)
+    }
+
+    fn is_away(&self, hash: &BlobHash) -> bool {
+        self.dir.file(&self.name(hash).with_extension(AWAY), Links::Never).is_ok()
+    }
+
+    /// Makes a mark, whose name the caller syncs.
+    fn mark(&self, hash: &BlobHash, mark: &str) -> Result<()> {
+        let path = self.path(hash).with_extension(mark);
+        let made = File::options().create(true).append(true).open(&path);
+        made.map(drop).map_err(TimelineError::io("mark a file", &path))
+    }
+
+    fn unmark(&self, hash: &BlobHash, mark: &str) -> Result<()> {
+        let path = self.path(hash).with_extension(mark);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(TimelineError::io("remove the mark of a file", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_folder(&self, folder: &Path) -> Result<()> {
+        sync_dir(folder).map_err(TimelineError::io("sync a directory", folder))
+    }
+
+    /// Calls `visit` with every file and every mark.
+    fn walk(
+        &self,
+        mut visit: impl FnMut(BlobHash, Option<&'static str>, &fs::DirEntry),
+    ) -> Result<()> {
+        for folder in self.folders()? {
+            let io = |error| TimelineError::io("list a directory", &folder)(error);
+            for entry in fs::read_dir(&folder).map_err(io)? {
+                let entry = entry.map_err(io)?;
+                if let Some((hash, mark)) = entry.file_name().to_str().and_then(of_name) {
+                    visit(hash, mark, &entry);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shard_name(hash: &BlobHash) -> String {
+    format!("{:02x}", hash.as_bytes()[0])
+}
+
+/// Hash and mark of the file that is called `name`.
+fn of_name(name: &str) -> Option<(BlobHash, Option<&'static str>)> {
+    let (stem, mark) = match name.split_once('.') {
+        None => (name, None),
+        Some((stem, UNSENT)) => (stem, Some(UNSENT)),
+        Some((stem, AWAY)) => (stem, Some(AWAY)),
+        Some(_) => return None,
+    };
+    Some((stem.parse().ok()?, mark))
+}

@@ -1,0 +1,104 @@
+//! Start with an object store: which files it lacks, by the marks that the last start left.
+
+use std::{collections::HashSet, fs, io::Write, path::Path};
+
+use media::BlobHash;
+
+use super::{
+    AWAY, Files, UNSENT,
+    backed::{Backed, Backing},
+};
+use crate::{
+    Result, TimelineError,
+    error::unread,
+    held::{FileError, Size},
+    temporary::Temporary,
+};
+
+/// Names the object store that the marks are of.
+const PLACE: &str = "object-store";
+const PLACE_BYTES_MAX: u64 = 4096;
+
+/// Files and marks found in a directory.
+#[derive(Default)]
+struct Found {
+    here: HashSet<BlobHash>,
+    bytes: u64,
+    unsent: HashSet<BlobHash>,
+    away: HashSet<BlobHash>,
+}
+
+impl Files {
+    /// Settles which files `backing` has, by the marks of those that are here; an error where some are only in another
+    /// store.
+    pub(super) fn settle(&self, backing: Option<Backing>) -> Result<Option<Backed>> {
+        let known = self.place()?;
+        let place = backing.as_ref().map(|backing| backing.place.as_str());
+        if known.is_none() && place.is_none() {
+            return Ok(None);
+        }
+        let is_other = known.as_deref() != place;
+        let mut found = self.look(is_other)?;
+        if is_other {
+            let only_away = found.away.difference(&found.here).count();
+            if let Some(place) = known.filter(|_| only_away > 0) {
+                let dir = self.dir.path().to_owned();
+                return Err(TimelineError::Elsewhere { dir, place, files: only_away });
+            }
+            self.begin_anew(&mut found, place)?;
+        }
+        Ok(backing.map(|backing| Backed::new(backing, found.unsent, found.bytes)))
+    }
+
+    /// Marks what is here for the store called `place`: what another took, it lacks.
+    fn begin_anew(&self, found: &mut Found, place: Option<&str>) -> Result<()> {
+        if place.is_some() {
+            found.here.iter().try_for_each(|hash| self.mark(hash, UNSENT))?;
+            found.unsent.extend(&found.here);
+        } else {
+            found.unsent.iter().try_for_each(|hash| self.unmark(hash, UNSENT))?;
+        }
+        found.away.iter().try_for_each(|hash| self.unmark(hash, AWAY))?;
+        self.folders()?.iter().try_for_each(|folder| self.sync_folder(folder))?;
+        self.remember(place)
+    }
+
+    /// Name of the object store that the marks are of.
+    fn place(&self) -> Result<Option<String>> {
+        let path = self.dir.path().join(PLACE);
+        match self.dir.read(Path::new(PLACE), Size::AtMost(PLACE_BYTES_MAX)) {
+            Err(FileError::NotFound) => Ok(None),
+            read => {
+                let text = read.map_err(unread("read the name of the object store", &path))?;
+                Ok(Some(String::from_utf8_lossy(&text).trim_end().to_owned()))
+            }
+        }
+    }
+
+    fn remember(&self, place: Option<&str>) -> Result<()> {
+        let path = self.dir.path().join(PLACE);
+        let io = TimelineError::io("write the name of the object store", &path);
+        let Some(place) = place else { return fs::remove_file(&path).map_err(io) };
+        let (temporary, mut file) = Temporary::create(self.dir.path())?;
+        writeln!(file, "{place}").map_err(io)?;
+        temporary.publish(&file, &path)
+    }
+
+    /// Looks at what is here, and what is away where that is asked for.
+    fn look(&self, asks_away: bool) -> Result<Found> {
+        let mut found = Found::default();
+        self.walk(|hash, mark, entry| {
+            let marked = match mark {
+                Some(UNSENT) => &mut found.unsent,
+                Some(_) if asks_away => &mut found.away,
+                Some(_) => return,
+                None => {
+                    found.bytes += entry.metadata().map_or(0, |file| file.len());
+                    &mut found.here
+                }
+            };
+            marked.insert(hash);
+        })?;
+        Ok(found)
+    }
+}

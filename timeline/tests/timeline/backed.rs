@@ -1,0 +1,372 @@
+//! Blobs that an object store has too: nothing named is lost, nothing removed stays, whatever the store does.
+
+use std::{
+    collections::HashMap,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use media::{BlobHash, ErrorKind, Seq};
+use tempfile::TempDir;
+use timeline::{
+    Backing, BlobStore, Remote, RemoteError, RemoteFault, Signals, Standing, Timeline,
+    TimelineError,
+};
+
+use crate::{
+    random::Random,
+    support::{frames, signal, small},
+};
+
+/// Conduct of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Conduct {
+    #[default]
+    Good,
+    /// Every call fails.
+    Out,
+    /// It says that it stored a file, and did not.
+    Forgetful,
+    /// It does what it is asked, and its answer is lost.
+    Mute,
+}
+
+/// An object store in memory.
+#[derive(Default)]
+struct Bucket {
+    inside: Mutex<Inside>,
+    /// Called while files are removed.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inside.fmt(f)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    conduct: Conduct,
+    files: HashMap<BlobHash, Vec<u8>>,
+    uploads: usize,
+}
+
+impl Bucket {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().expect("no test panics in here")
+    }
+
+    fn set(&self, conduct: Conduct) {
+        self.inside().conduct = conduct;
+    }
+
+    fn has(&self, hash: &BlobHash) -> bool {
+        self.inside().files.contains_key(hash)
+    }
+
+    fn ask<T>(&self, answer: impl FnOnce(&mut Inside) -> T) -> Result<T, RemoteError> {
+        let mut inside = self.inside();
+        let error = |fault| Err(RemoteError { fault, detail: "as the test says".to_owned() });
+        match inside.conduct {
+            Conduct::Out => error(RemoteFault::Unreachable),
+            Conduct::Mute => {
+                answer(&mut inside);
+                error(RemoteFault::Slow)
+            }
+            Conduct::Good | Conduct::Forgetful => Ok(answer(&mut inside)),
+        }
+    }
+}
+
+impl Remote for Bucket {
+    fn upload(&self, files: &[(BlobHash, PathBuf)], _: Duration) -> Vec<Result<(), RemoteError>> {
+        let one = |(hash, path): &(BlobHash, PathBuf)| {
+            self.ask(|inside| {
+                inside.uploads += 1;
+                if inside.conduct != Conduct::Forgetful {
+                    inside.files.insert(*hash, fs::read(path).expect("there until it is sent"));
+                }
+            })
+        };
+        files.iter().map(one).collect()
+    }
+
+    fn size(&self, hash: &BlobHash) -> Result<Option<u64>, RemoteError> {
+        self.ask(|inside| inside.files.get(hash).map(|bytes| bytes.len() as u64))
+    }
+
+    fn open(&self, hash: &BlobHash) -> Result<Option<Box<dyn io::Read + Send>>, RemoteError> {
+        self.ask(|inside| {
+            let bytes = inside.files.get(hash).cloned()?;
+            Some(Box::new(io::Cursor::new(bytes)) as Box<dyn io::Read + Send>)
+        })
+    }
+
+    fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
+        let removed = self.ask(|inside| inside.files.retain(|hash, _| !hashes.contains(hash)));
+        let meanwhile = self.meanwhile.lock().expect("no test panics in here").take();
+        meanwhile.into_iter().for_each(|it| it());
+        removed
+    }
+}
+
+fn backing(bucket: &Arc<Bucket>, place: &str, cache_bytes: u64) -> Option<Backing> {
+    Some(Backing { remote: bucket.clone(), place: place.to_owned(), cache_bytes })
+}
+
+fn store(dir: &Path, bucket: &Arc<Bucket>) -> BlobStore {
+    BlobStore::open(dir, backing(bucket, "s3://one", CACHE_BYTES)).expect("opened")
+}
+
+/// Turns until nothing is left to do.
+fn settle(blobs: &BlobStore) {
+    while blobs.turn().expect("a turn") {}
+}
+
+/// Bytes that stay here, of blobs of 100 to 199 bytes.
+const CACHE_BYTES: u64 = 1000;
+
+/// Blobs that events name, the store that they are in, and the bucket behind it.
+struct World {
+    dir: TempDir,
+    bucket: Arc<Bucket>,
+    blobs: BlobStore,
+    named: HashMap<BlobHash, Vec<u8>>,
+    random: Random,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let (dir, bucket) = (TempDir::new().expect("a directory"), Arc::<Bucket>::default());
+        let blobs = store(dir.path(), &bucket);
+        World { dir, bucket, blobs, named: HashMap::new(), random: Random::new(seed) }
+    }
+
+    fn picture(&mut self) -> Vec<u8> {
+        // Few enough that the same comes again, also while it is being removed.
+        let which = self.random.below(40);
+        vec![which as u8; 100 + which as usize]
+    }
+
+    fn step(&mut self) {
+        match self.random.below(12) {
+            0..=3 => {
+                let picture = self.picture();
+                let mut lease = self.blobs.lease();
+                let hash = lease.put(&picture).expect("stored");
+                if self.random.chance(90) {
+                    lease.send();
+                }
+                self.named.insert(hash, picture);
+            }
+            4 => {
+                let picture = self.picture();
+                let mut lease = self.blobs.lease();
+                let hash = lease.put(&picture).expect("stored");
+                lease.send();
+                if !self.named.contains_key(&hash) {
+                    lease.discard().expect("taken back");
+                }
+            }
+            5 | 6 => drop(self.blobs.turn()),
+            7 => {
+                let percent = self.random.below(50);
+                let random = &mut self.random;
+                self.named.retain(|_, _| !random.chance(percent));
+            }
+            8 => self.sweep(),
+            9 => self.blobs = store(self.dir.path(), &self.bucket),
+            10 => self.bucket.set(Conduct::Good),
+            _ => {
+                let conducts = [Conduct::Out, Conduct::Forgetful, Conduct::Mute];
+                self.bucket.set(conducts[self.random.below(3) as usize]);
+            }
+        }
+    }
+
+    fn sweep(&self) {
+        let sweep = self.blobs.sweep().expect("the only one");
+        match sweep.finish(|hash| self.named.contains_key(hash), || ()) {
+            Ok(_) => {}
+            Err(TimelineError::Remote(_)) => {
+                assert_ne!(self.bucket.inside().conduct, Conduct::Good)
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn check(&self) {
+        let conduct = self.bucket.inside().conduct;
+        for (hash, picture) in &self.named {
+            assert!(self.blobs.has(hash), "it is named");
+            assert!(self.blobs.path(hash).exists() || self.bucket.has(hash), "it is somewhere");
+            match self.blobs.get(hash, picture.len() as u64) {
+                Ok(found) => assert_eq!(found.as_ref(), Some(picture)),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                    assert!(matches!(conduct, Conduct::Out | Conduct::Mute));
+                }
+            }
+        }
+    }
+
+    /// With a good store all of it settles.
+    fn end(&mut self) {
+        self.bucket.set(Conduct::Good);
+        // A forgetful store is found out one turn after the other.
+        for _ in 0..100 {
+            drop(self.blobs.turn());
+        }
+        self.sweep();
+        settle(&self.blobs);
+        let Standing { unsent, bytes } = self.blobs.standing().expect("backed");
+        assert_eq!(unsent, 0);
+        assert!(bytes <= CACHE_BYTES, "{bytes}");
+        self.check();
+        let stored: Vec<BlobHash> = self.bucket.inside().files.keys().copied().collect();
+        assert!(stored.iter().all(|hash| self.named.contains_key(hash)), "removed there too");
+    }
+}
+
+#[test]
+fn nothing_named_is_lost_and_nothing_removed_stays_whatever_the_store_does() {
+    for seed in 0..100 {
+        let mut world = World::new(seed);
+        for _ in 0..60 {
+            world.step();
+            world.check();
+        }
+        world.end();
+    }
+}
+
+#[test]
+fn a_store_that_is_out_holds_up_one_batch_and_gets_the_rest_later() {
+    let mut world = World::new(1);
+    world.bucket.set(Conduct::Out);
+    for _ in 0..5 {
+        let picture = world.picture();
+        let mut lease = world.blobs.lease();
+        let hash = lease.put(&picture).expect("stored");
+        lease.send();
+        world.named.insert(hash, picture);
+    }
+    let waiting = world.named.len() as u64;
+    assert_eq!(world.blobs.standing().expect("backed").unsent, waiting);
+    let error = world.blobs.turn().expect_err("it is out").to_string();
+    assert_eq!(error, "the object store cannot be reached: as the test says");
+    // What waits is known after a restart.
+    world.blobs = store(world.dir.path(), &world.bucket);
+    assert_eq!(world.blobs.standing().expect("backed").unsent, waiting);
+    world.bucket.set(Conduct::Good);
+    settle(&world.blobs);
+    assert_eq!(world.blobs.standing().expect("backed").unsent, 0);
+    assert!(world.named.keys().all(|hash| world.bucket.has(hash)));
+    let uploads = world.bucket.inside().uploads;
+    world.blobs = store(world.dir.path(), &world.bucket);
+    settle(&world.blobs);
+    assert_eq!(world.bucket.inside().uploads, uploads, "once is enough");
+}
+
+#[test]
+fn what_is_stored_anew_while_it_is_removed_is_sent_again() {
+    let mut world = World::new(2);
+    let hash = world.blobs.lease().put(b"picture").expect("stored");
+    settle(&world.blobs);
+    let blobs = world.blobs.clone();
+    let again = move || {
+        let mut lease = blobs.lease();
+        lease.put(b"picture").expect("stored");
+        lease.send();
+        assert!(!blobs.turn().expect("a turn"), "both leave it until it is removed");
+    };
+    *world.bucket.meanwhile.lock().expect("no test panics in here") = Some(Box::new(again));
+    world.sweep();
+    assert!(!world.bucket.has(&hash) && world.blobs.has(&hash));
+    world.named.insert(hash, b"picture".to_vec());
+    world.end();
+    assert!(world.bucket.has(&hash));
+}
+
+#[test]
+fn a_store_takes_over_what_was_here_and_no_other_store_replaces_it() {
+    let dir = TempDir::new().expect("a directory");
+    let bucket = Arc::<Bucket>::default();
+    let before = BlobStore::open(dir.path(), None).expect("opened");
+    let hash = before.lease().put(&[7; 600]).expect("stored");
+    assert_eq!(before.standing(), None);
+    drop(before);
+    let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://one", 0)).expect("opened");
+    settle(&blobs);
+    assert!(bucket.has(&hash) && !blobs.path(&hash).exists(), "nothing stays here");
+    drop(blobs);
+    for other in [None, backing(&bucket, "s3://two", 0)] {
+        let error = BlobStore::open(dir.path(), other).expect_err("it is elsewhere");
+        assert!(error.to_string().contains("1 files of"), "{error}");
+        assert!(error.to_string().contains("s3://one"), "{error}");
+    }
+    let error = BlobStore::at(dir.path()).get(&hash, 600).expect_err("it is away");
+    assert!(matches!(error, TimelineError::Away { .. }), "{error}");
+    let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://one", 1000)).expect("opened");
+    assert_eq!(blobs.get(&hash, 600).expect("fetched").expect("there"), [7; 600]);
+    drop(blobs);
+    // All of it is here again: another store may take it.
+    let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://two", 1000)).expect("opened");
+    assert_eq!(blobs.standing(), Some(Standing { unsent: 1, bytes: 600 }));
+    drop(blobs);
+    let blobs = BlobStore::open(dir.path(), None).expect("opened");
+    assert_eq!(blobs.standing(), None);
+    assert_eq!(blobs.get(&hash, 600).expect("read").expect("there"), [7; 600]);
+}
+
+#[test]
+fn what_a_store_lost_or_changed_is_damage_and_never_served() {
+    let dir = TempDir::new().expect("a directory");
+    let bucket = Arc::<Bucket>::default();
+    let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://one", 0)).expect("opened");
+    let hash = blobs.lease().put(b"picture").expect("stored");
+    settle(&blobs);
+    for (there, problem) in [
+        (Some(b"Picture".to_vec()), "does not match its name"),
+        (Some(b"picture and more".to_vec()), "does not match its name"),
+        (None, "has lost the file"),
+    ] {
+        bucket.inside().files.clear();
+        bucket.inside().files.extend(there.map(|bytes| (hash, bytes)));
+        let error = blobs.get(&hash, 7).expect_err("damaged");
+        assert_eq!(error.kind(), ErrorKind::DataLoss);
+        assert!(error.to_string().contains(problem), "{error}");
+        assert!(!blobs.path(&hash).exists());
+    }
+}
+
+#[test]
+fn columns_go_to_the_store_leave_and_come_back() {
+    let (dir, bucket) = (TempDir::new().expect("a directory"), Arc::<Bucket>::default());
+    let options = || timeline::Options { columns: backing(&bucket, "s3://one", 0), ..small() };
+    let (log, _) = Timeline::open(dir.path(), options()).expect("opened");
+    let mut writer = log.column_writer();
+    (0..2000).for_each(|index| writer.push(&signal(index)).expect("pushed"));
+    let (signals, lease) = writer.finish().expect("finished");
+    let Signals::Column { hash, .. } = &signals else { panic!("a column") };
+    assert!(bucket.has(hash), "before any event names it");
+    log.append_wait(vec![frames(1, signals.clone())]).expect("appended");
+    drop(lease);
+    while log.columns_turn().expect("a turn") {}
+    let path = dir.path().join("columns").join(hash.to_string());
+    assert!(!path.exists(), "it has left");
+    let told = timeline::verify(dir.path()).expect("verified");
+    assert!(matches!(told.problems[..], [TimelineError::Away { .. }]), "{told:?}");
+    assert_eq!(log.signals(&signals).expect("fetched").len(), 2000);
+    assert!(path.exists());
+    let told = timeline::verify(dir.path()).expect("verified");
+    assert_eq!((told.columns, told.problems.len()), (1, 0));
+    while log.columns_turn().expect("a turn") {}
+    bucket.set(Conduct::Out);
+    let error = log.signals(&signals).expect_err("the store is out");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(log.head(), Seq(1), "the event is there");
+}
