@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs every test with nextest where it is installed, else with cargo's own runner, then the doc tests. Where
 # SIGHTLINE_MEDIA_DIR names a folder of clips, the tests that could run on its clips then do so as well. Says at the
-# end how many cases ran on which clips. A test that fails runs once more,
+# end how many cases ran on which clips, and which tests failed. A test that fails runs once more,
 # and is named if it passes then.
 set -eu
 
@@ -26,9 +26,10 @@ closing_lines() {
         echo "clips: none on those of SIGHTLINE_MEDIA_DIR, which is unset; $(count absent) cases are more where it is set"
     fi
     [ -z "$unsteady" ] || echo "run-tests: failed once and passed alone, which is to be mended:$unsteady"
+    [ -z "$failed" ] || echo "run-tests: failed:$failed"
     rm -f "$SIGHTLINE_CLIP_TALLY" "$log"
 }
-unsteady=""
+unsteady="" failed=""
 log=$(mktemp)
 trap closing_lines EXIT
 trap 'exit 130' HUP INT TERM
@@ -36,15 +37,22 @@ trap 'exit 130' HUP INT TERM
 # Many tests wait for another process more than they work.
 NEXTEST_TEST_THREADS=$(($(nproc) * 2))
 export NEXTEST_TEST_THREADS RUST_TEST_THREADS="$NEXTEST_TEST_THREADS"
-failed=""
-failure="run-tests: cargo test has failed"
+failure="run-tests: cargo has failed"
 # Runs tests under cargo's own runner: those of the targets $1, of which only those named in $2 where it is not empty.
 # A hung one is ended by the time that all have.
 cargo_test() {
     # shellcheck disable=SC2086 # lists of arguments
-    { timeout 1h cargo test --locked --workspace --no-fail-fast $1 ${2:+-- --exact $2} 2>&1 ||
-        echo "$failure"; } | tee "$log"
+    logged timeout 1h cargo test --locked --workspace --no-fail-fast $1 ${2:+-- --exact $2}
+}
+# Runs a command whose output is kept in the log as well.
+logged() {
+    { "$@" 2>&1 || echo "$failure"; } | tee "$log"
     ! grep -qx "$failure" "$log"
+}
+# Names of the tests that failed, by the log.
+names() {
+    sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p; s/^ *\(TRY [0-9]* \)\{0,1\}FAIL \[.*\] *\(([^)]*)\)\{0,1\} *//p' "$log" |
+        sort -u | tr '\n' ' '
 }
 # The same, and a few that fail run once more by themselves, as nextest has it; those that pass then are named.
 tried_again() {
@@ -57,11 +65,11 @@ tried_again() {
 all() {
     if cargo nextest --version >/dev/null 2>&1; then
         # shellcheck disable=SC2086 # lists of arguments
-        cargo nextest run --locked --workspace -E 'not(binary_id(sightline::api))' ${1:+-- --exact $1} ||
-            failed="$failed nextest"
-        tried_again "--test api" "$1" || failed="$failed api"
+        logged cargo nextest run --locked --workspace -E 'not(binary_id(sightline::api))' ${1:+-- --exact $1} ||
+            failed="$failed nextest ($(names))"
+        tried_again "--test api" "$1" || failed="$failed api ($(names))"
     else
-        tried_again "--bins --lib --tests --examples" "$1" || failed="$failed tests"
+        tried_again "--bins --lib --tests --examples" "$1" || failed="$failed tests ($(names))"
     fi
 }
 all ""

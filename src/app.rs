@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
-use ::objects::{SetupError, Writer};
+use ::objects::{Objects, SetupError, Writer};
 use ::search::SearchError;
 use timeline::{BlobStore, OpenColumns, Options, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
@@ -30,10 +30,10 @@ use crate::{
     },
     config::Config,
     deliver::{
-        export::Export,
+        export::{Export, Place, Target},
         mirror::Mirror,
         node,
-        objects::{self, Backings, Sender},
+        objects::{self, Access, Backings, Sender},
         search::Search,
         sse::Streams,
         webhook::Webhooks,
@@ -100,7 +100,7 @@ pub enum StartError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The object store cannot be used as it is set up.
-    #[error("SERVICE_BLOB_URL: {0}")]
+    #[error("the object store: {0}")]
     Objects(#[from] SetupError),
     /// The model backends cannot be asked.
     #[error(transparent)]
@@ -171,13 +171,35 @@ fn backings(
     metrics: &Arc<Metrics>,
 ) -> Result<Option<Backings>, StartError> {
     let Some(settings) = &config.objects else { return Ok(None) };
-    let name = node::name(ledger)?;
-    let node = config.node_tag.map_or_else(|| name.clone(), |tag| tag.to_string());
-    let ca_path = config.egress.ca_path.as_deref();
-    let tls = client_config(Trust::Roots(roots(ca_path)?))?;
-    let writer = Writer { node, owner: name };
-    let opened = objects::open(settings, writer, Arc::unwrap_or_clone(tls), metrics)?;
+    let opened = store(&settings.access, config, ledger, metrics)?;
     Ok(Some(Backings::new(&opened, settings.cache_bytes)))
+}
+
+/// Opens an object store for this server.
+fn store(
+    access: &Access,
+    config: &Config,
+    ledger: &Ledger,
+    metrics: &Arc<Metrics>,
+) -> Result<Objects, StartError> {
+    let owner = node::name(ledger)?;
+    let node = config.node_tag.map_or_else(|| owner.clone(), |tag| tag.to_string());
+    let tls = client_config(Trust::Roots(roots(config.egress.ca_path.as_deref())?))?;
+    let writer = Writer { node, owner };
+    Ok(objects::open(access, writer, Arc::unwrap_or_clone(tls), metrics)?)
+}
+
+/// Place of the export that is configured.
+fn export_place(
+    target: &Target,
+    config: &Config,
+    ledger: &Ledger,
+    metrics: &Arc<Metrics>,
+) -> Result<Place, StartError> {
+    Ok(match target {
+        Target::Directory(path) => Place::Directory(path.clone()),
+        Target::Store(access) => Place::Store(store(access, config, ledger, metrics)?),
+    })
 }
 
 /// Opens the log and everything that rests on it, and serves.
@@ -235,9 +257,12 @@ pub fn open(
     });
     let mirror = mirror.transpose()?;
     let export = config.export.clone().map(|settings| {
+        let place = export_place(&settings.place, &config, &ledger, &metrics)?;
         let (timeline, counted) = (registry.timeline().clone(), Arc::clone(&metrics));
-        let scratch = config.data_dir.join("export");
-        Export::open(settings, timeline, ledger.clone(), counted, config.api.gate, scratch)
+        let (ledger, scratch) = (ledger.clone(), config.data_dir.join("export"));
+        let opened =
+            Export::open(settings, place, timeline, ledger, counted, config.api.gate, scratch);
+        Ok::<_, StartError>(opened?)
     });
     let export = export.transpose()?;
     let readers = readers(&webhooks, mirror.as_ref(), export.as_ref());

@@ -164,8 +164,9 @@ impl Config {
         let webhooks = delivery::webhooks(&mut vars);
         let database = delivery::database(&mut vars);
         let mirror = delivery::mirror(&mut vars);
-        let export = delivery::export(&mut vars, node_tag);
-        let objects = delivery::objects(&mut vars);
+        let endpoint = delivery::endpoint(&mut vars);
+        let export = delivery::export(&mut vars, node_tag, endpoint.as_ref());
+        let objects = delivery::objects(&mut vars, endpoint.as_ref());
         let upload_bytes_max =
             vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40));
         let streams = StreamLimits {

@@ -18,6 +18,8 @@ use std::{sync::Arc, time::Duration};
 
 use timeline::RemoteFault;
 
+pub use url::Url;
+
 pub use self::{
     settings::{Credentials, Place, SetupError, Writer},
     store::Objects,

@@ -100,6 +100,11 @@ impl Objects {
         store.observed(Operation::Upload, within(limit, store.put(&key, from))).await
     }
 
+    /// Returns the place.
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
     /// Writes `owner` under `key` below the prefix unless something is there; returns what is there
     /// then.
     pub async fn claim(&self, key: &str, owner: &str) -> Result<String, RemoteError> {

@@ -1,7 +1,8 @@
 //! Settings of what leaves the server: the database, the export, the object store and webhooks.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
+use ::objects::{Credentials, Place, Url};
 use media::NodeTag;
 
 use super::{Vars, whole};
@@ -9,7 +10,6 @@ use crate::{
     base::{database, json::Problem},
     deliver::{export, mirror, objects, webhook},
 };
-use ::objects::{Credentials, Place};
 
 /// The database that is configured, if one is.
 pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
@@ -33,38 +33,73 @@ pub(super) fn mirror(vars: &mut Vars) -> mirror::Scope {
 }
 
 /// Place and pace of the export, if there is one.
-pub(super) fn export(vars: &mut Vars, tag: Option<NodeTag>) -> Option<export::Settings> {
-    let place = vars.read_url("SERVICE_EXPORT_URL", "", place);
+pub(super) fn export(
+    vars: &mut Vars,
+    tag: Option<NodeTag>,
+    endpoint: Option<&Url>,
+) -> Option<export::Settings> {
+    let target = vars.read_url("SERVICE_EXPORT_URL", "", target);
     let age = vars.read("SERVICE_EXPORT_AGE_SECS", "900", whole(1, 86_400));
     let (age, tag) = (Duration::from_secs(age), tag.map(|tag| tag.to_string()));
-    Some(export::Settings { place: place?, age, tag })
+    let place = match target? {
+        Target::Directory(path) => export::Target::Directory(path),
+        Target::Store(place) => {
+            export::Target::Store(access(vars, "SERVICE_EXPORT_URL", place, endpoint)?)
+        }
+    };
+    Some(export::Settings { place, age, tag })
 }
 
-fn place(text: &str) -> Result<Option<export::Place>, Problem> {
-    match text.strip_prefix("file://") {
+/// A directory, or a place in an object store; `None` of an empty text.
+fn target(text: &str) -> Result<Option<Target>, Problem> {
+    let must = "must be an absolute directory such as file:///srv/export, or s3://bucket/prefix";
+    match text.split_once("://") {
         _ if text.is_empty() => Ok(None),
-        Some(path) if path.starts_with('/') => Ok(Some(export::Place::Directory(path.into()))),
-        _ => Err("must be an absolute directory such as file:///srv/export".into()),
+        Some(("file", path)) if path.starts_with('/') => Ok(Some(Target::Directory(path.into()))),
+        Some(("s3", _)) => place(text).map(|place| Some(Target::Store(place))),
+        _ => Err(must.into()),
     }
 }
 
+enum Target {
+    Directory(PathBuf),
+    Store(Place),
+}
+
+fn place(text: &str) -> Result<Place, Problem> {
+    Place::parse(text).map_err(|error| error.to_string().into())
+}
+
 /// Object store of stills and columns, if there is one.
-pub(super) fn objects(vars: &mut Vars) -> Option<objects::Settings> {
+pub(super) fn objects(vars: &mut Vars, endpoint: Option<&Url>) -> Option<objects::Settings> {
     let url = vars.read_url("SERVICE_BLOB_URL", "file:", |text| match text {
         "file:" => Ok(None),
-        _ => Place::parse(text).map(Some).map_err(|error| Problem::from(error.to_string())),
-    });
-    let endpoint = vars.read_url("SERVICE_BLOB_ENDPOINT", "", |text| match text {
-        "" => Ok(None),
-        _ => Place::endpoint(text).map(Some).map_err(|error| Problem::from(error.to_string())),
+        _ => place(text).map(Some),
     });
     let cache_mib = vars.read("SERVICE_BLOB_CACHE_MIB", "10240", whole(0, 1 << 30));
-    let place = url?;
-    let place = Place { endpoint, ..place };
+    let access = access(vars, "SERVICE_BLOB_URL", url?, endpoint)?;
+    Some(objects::Settings { access, cache_bytes: cache_mib << 20 })
+}
+
+/// Address of object stores that are not those of AWS.
+pub(super) fn endpoint(vars: &mut Vars) -> Option<Url> {
+    vars.read_url("SERVICE_BLOB_ENDPOINT", "", |text| match text {
+        "" => Ok(None),
+        _ => Place::endpoint(text).map(Some).map_err(|error| error.to_string().into()),
+    })
+}
+
+/// The way to `place`, which the variable `name` names; `None` where it is refused.
+fn access(
+    vars: &mut Vars,
+    name: &'static str,
+    place: Place,
+    endpoint: Option<&Url>,
+) -> Option<objects::Access> {
+    let place = Place { endpoint: endpoint.cloned(), ..place };
     let credentials = Credentials::of(|name| vars.raw(name).map(str::to_owned));
-    let credentials =
-        credentials.map_err(|error| vars.refuse("SERVICE_BLOB_URL", error.to_string()));
-    Some(objects::Settings { place, credentials: credentials.ok()?, cache_bytes: cache_mib << 20 })
+    let credentials = credentials.map_err(|error| vars.refuse(name, error.to_string())).ok()?;
+    Some(objects::Access { place, credentials })
 }
 
 /// Attempts and timeout of webhook deliveries.

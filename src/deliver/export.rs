@@ -23,7 +23,7 @@ use crate::{
         ledger::{Ledger, LedgerError},
         metrics::Metrics,
     },
-    deliver::{node, outbox::Cursors},
+    deliver::{node, objects::Access, outbox::Cursors},
 };
 use part::Part;
 
@@ -39,11 +39,20 @@ const STEP: usize = 4096;
 /// Events that make a part, whatever their age.
 const PART_EVENTS: u64 = 1 << 16;
 
+/// Place that is configured for the files.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A directory.
+    Directory(PathBuf),
+    /// A place in an object store.
+    Store(Access),
+}
+
 /// Place of the files, and the age at which they are written.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Place that they go to.
-    pub place: Place,
+    pub place: Target,
     /// Most time that an event waits for its part.
     pub age: Duration,
     /// Tag of this server in the files' names; its own random name where there is none.
@@ -108,13 +117,14 @@ impl Export {
     /// An export that has written nothing yet; files under way are in `scratch`, and those of before are removed.
     pub fn open(
         settings: Settings,
+        place: Place,
         timeline: Timeline,
         ledger: Ledger,
         metrics: Arc<Metrics>,
         gate: GateConfig,
         scratch: PathBuf,
     ) -> Result<Arc<Export>, LedgerError> {
-        let Settings { place, age, tag } = settings;
+        let Settings { age, tag, .. } = settings;
         let name = node::name(&ledger)?;
         let tag = tag.unwrap_or_else(|| name.clone());
         // Another place is filled from the start.

@@ -24,18 +24,25 @@ const RETRY: Backoff =
 
 /// Object store that is configured.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct Access {
     /// Place in it.
     pub place: Place,
     /// Credentials for it.
     pub credentials: Credentials,
+}
+
+/// Object store of stills and columns.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The way to it.
+    pub access: Access,
     /// Bytes of stills that stay here.
     pub cache_bytes: u64,
 }
 
-/// Opens the object store for `writer`, counting its calls; it may be away.
+/// Opens an object store for `writer`, counting its calls; it may be away.
 pub fn open(
-    settings: &Settings,
+    access: &Access,
     writer: Writer,
     tls: rustls::ClientConfig,
     metrics: &Arc<Metrics>,
@@ -48,7 +55,7 @@ pub fn open(
             counted.object_store_failures.of(fault).inc();
         }
     };
-    let Settings { place, credentials, .. } = settings.clone();
+    let Access { place, credentials } = access.clone();
     Objects::open(place, writer, credentials, tls, Handle::current(), Arc::new(observe))
 }
 

@@ -207,6 +207,32 @@ fn a_still_that_only_the_store_has_is_unavailable_while_that_is_out_and_damaged_
 }
 
 #[test]
+fn the_export_goes_to_a_store_once_that_is_there() {
+    let world = World::new();
+    world.store.set(Fault::Closed);
+    let setup = world.setup("000b").var("SERVICE_BLOB_URL", "file:");
+    let setup = setup.var("SERVICE_EXPORT_URL", &format!("s3://{BUCKET}/tables"));
+    let server = setup.var("SERVICE_EXPORT_AGE_SECS", "1").start();
+    ingested(&server);
+    wait_until("it is tried", || metric(&server, "service_export_failures_total") > 0.0);
+    world.store.set(Fault::None);
+    let last = metric(&server, "service_log_head");
+    wait_until("all of it is there", || metric(&server, "service_export_events_total") >= last);
+    let keys = world.store.keys();
+    assert!(keys.contains(&"tables/nodes/000b".to_owned()), "{keys:?}");
+    for table in ["events", "markers", "frames"] {
+        let is_of = |key: &&String| key.starts_with(&format!("tables/{table}/date="));
+        let files: Vec<_> = keys.iter().filter(is_of).collect();
+        assert!(!files.is_empty(), "{table}: {keys:?}");
+        for key in files {
+            assert!(key.contains("/node=000b/") && key.ends_with(".parquet"), "{key}");
+            let file = world.store.object(key).expect("there");
+            assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{key}");
+        }
+    }
+}
+
+#[test]
 fn two_servers_of_one_tag_do_not_share_a_prefix() {
     let world = World::new();
     let first = world.setup("000e").start();

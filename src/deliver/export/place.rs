@@ -1,27 +1,35 @@
-//! Place of exported files: a directory, whose files appear whole under their names.
+//! Place of exported files: a directory or an object store, in which files appear whole under their names.
 
 use std::{
     fmt,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use objects::Objects;
 use tempfile::NamedTempFile;
 
 use crate::base::blocking::blocking;
 
+/// Longest time that an object store takes for a file.
+const PUT_WITHIN: Duration = Duration::from_secs(600);
+
 /// Place that files are written to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Place {
     /// A directory, made where there is none.
     Directory(PathBuf),
+    /// A place in an object store.
+    Store(Objects),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Directory(path) => write!(f, "file://{}", path.display()),
+            Place::Store(objects) => objects.place().fmt(f),
         }
     }
 }
@@ -34,6 +42,9 @@ impl Place {
                 let (to, from) = (dir.join(name), from.to_owned());
                 blocking(move || copy(&from, &to)).await.map_err(io::Error::other)?
             }
+            Place::Store(objects) => {
+                objects.put_file(name, from, PUT_WITHIN).await.map_err(io::Error::other)
+            }
         }
     }
 
@@ -44,6 +55,7 @@ impl Place {
                 let (path, owner) = (dir.join(name), owner.to_owned());
                 blocking(move || claim(&path, &owner)).await.map_err(io::Error::other)?
             }
+            Place::Store(objects) => objects.claim(name, owner).await.map_err(io::Error::other),
         }
     }
 }
