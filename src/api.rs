@@ -71,7 +71,7 @@ pub use health::reasons;
 pub use jobs::Desk;
 pub use rate::{FAILURES_MAX, Rates};
 pub use settings::{Settings, Tool};
-pub use state::{ANALYSES_WAITING, App, DRAIN, READERS_WAITING};
+pub use state::{ANALYSES_WAITING, App, DRAIN, FETCHERS, READERS_WAITING};
 pub use thresholds::KEEPALIVE_FRAMES_MAX;
 pub use unsent::accounts as unsent_accounts;
 

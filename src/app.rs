@@ -14,7 +14,7 @@ use transport::{
 use worker::WorkerProgram;
 
 use crate::{
-    api::{ANALYSES_WAITING, App, Desk, Growth, READERS_WAITING, Rates, unsent_accounts},
+    api::{ANALYSES_WAITING, App, Desk, FETCHERS, Growth, READERS_WAITING, Rates, unsent_accounts},
     base::{
         clock::{AgeClock, wall_now},
         database::Database,
@@ -352,6 +352,7 @@ pub fn open(
         tickets: Tickets::default(),
         unsent: unsent_accounts(),
         readers: Admission::new(jobs, READERS_WAITING),
+        fetchers: Admission::new(FETCHERS, READERS_WAITING),
         draining,
         workers,
         jobs,

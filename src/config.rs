@@ -189,7 +189,8 @@ impl Config {
         let live = live::live(&mut vars, bind_addr, names_device, principals);
         let novelty = novelty::novelty(&mut vars);
         let traces_endpoint = vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector);
-        let log_filter = vars.read("RUST_LOG", "info,rtc_dtls=error", collector::filter);
+        let log_filter =
+            vars.read("RUST_LOG", "info,object_store=warn,rtc_dtls=error", collector::filter);
         let log_format = vars.read("SERVICE_LOG_FORMAT", "both", collector::format);
         let api = Settings {
             bind_addr,

@@ -103,7 +103,7 @@ pub fn analyze(
             }
             JobEvent::Measured(by) => {
                 if let Some(reason) = by.lost {
-                    eprintln!("warning: the gate's device was given up: {reason}");
+                    note!("warning: the gate's device was given up: {reason}");
                 }
             }
             JobEvent::Segment { .. }

@@ -284,25 +284,25 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
     let facts = analysis::facts(analysis);
     let line: Vec<String> = facts.iter().map(|(_, value)| printable(value)).collect();
     let seconds = started.elapsed().as_secs_f64();
-    eprintln!("{}", line.join(", "));
-    eprintln!(
+    note!("{}", line.join(", "));
+    note!(
         "{} episodes, {} markers, {seconds:.2} s, {:.0} frames/s",
         grouped(analysis.decided.episodes.len() as u64),
         grouped(analysis.decided.markers.len() as u64),
         analysis.report.frames as f64 / seconds.max(1e-9)
     );
     if let Some(warning) = analysis::warning(&analysis.report) {
-        eprintln!("warning: {warning}");
+        note!("warning: {warning}");
     }
     if let Some(dir) = &args.stills {
         let dir = printable(&dir.to_string_lossy());
-        eprintln!("stills: {} in {dir}", grouped(stills as u64));
+        note!("stills: {} in {dir}", grouped(stills as u64));
     }
     if let Some(dir) = &args.parquet {
-        eprintln!("parquet: {}", printable(&dir.to_string_lossy()));
+        note!("parquet: {}", printable(&dir.to_string_lossy()));
     }
     if let Some(path) = &args.report {
-        eprintln!("report: {}", printable(&path.to_string_lossy()));
+        note!("report: {}", printable(&path.to_string_lossy()));
     }
 }
 

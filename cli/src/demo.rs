@@ -111,22 +111,22 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
         .map_err(|source| CliError::Write { path: args.out.clone(), source })?;
     let video = video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out)?;
     let video = video::apart(video, &args.out)?;
-    eprintln!("video:  {}", printable(&video.to_string_lossy()));
+    note!("video:  {}", printable(&video.to_string_lossy()));
 
     let sandbox = sandbox()?;
     let mut server =
         server::Server::start(&args.server_binary, &args.out, &video, sandbox, &cancel)?;
-    eprintln!("server: {}, ready", server.address());
+    note!("server: {}, ready", server.address());
     let client = server.client()?;
     let worker = Supervisor::new(WorkerProgram::current().with_sandbox(sandbox));
     let made = work(&client, &worker, &video, &args.out, started, &cancel);
     let outcome = match made {
         Ok(run) if args.keep => {
-            eprintln!("console: {}   (Ctrl-C ends the server)", server.console(&run));
+            note!("console: {}   (Ctrl-C ends the server)", server.console(&run));
             server.wait(&cancel)
         }
         Ok(_) => {
-            eprintln!(
+            note!(
                 "console: stopped with its server; --keep (make demo KEEP=1) leaves it open at this run"
             );
             Ok(())
@@ -149,7 +149,7 @@ fn sandbox() -> Result<SandboxPolicy, CliError> {
     }
     match Supervisor::new(environment::worker_program()?).sandbox() {
         Err(WorkerError::Sandbox { report }) => {
-            eprintln!(
+            note!(
                 "sandbox: {report}; the demo decodes without it ({}=best-effort)",
                 environment::SANDBOX
             );
@@ -170,7 +170,7 @@ fn work(
     cancel: &CancelToken,
 ) -> Result<String, CliError> {
     let run: Created = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
-    eprintln!("run:    {}", printable(&run.run_id));
+    note!("run:    {}", printable(&run.run_id));
     let stream = video::look(worker, video);
     let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));
     let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;
@@ -212,8 +212,8 @@ fn work(
     activity::print(&mut out, &episodes)?;
     markers::print(&mut out, &markers, false)?;
     out.finish()?;
-    eprintln!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
-    eprintln!("report: {}", printable(&report.to_string_lossy()));
+    note!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
+    note!("report: {}", printable(&report.to_string_lossy()));
     Ok(run.run_id)
 }
 

@@ -83,7 +83,7 @@ pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
         let address = listener.local_addr().map_err(failed)?;
         let stop = signals().map_err(failed)?;
         let provider = shared.embedder().provider();
-        eprintln!("listening on {address}: {dimensions} dimensions on {provider}");
+        note!("listening on {address}: {dimensions} dimensions on {provider}");
         serve(listener, Arc::clone(&shared), usize::from(args.clients), stop).await
     })
 }
@@ -124,7 +124,7 @@ async fn serve(
                 }
                 Ok(_) => hung_up += 1,
                 Err(error) => {
-                    eprintln!("sightline: cannot accept a connection: {error}");
+                    note!("sightline: cannot accept a connection: {error}");
                     tokio::time::sleep(ACCEPT_REST).await;
                 }
             },
@@ -144,7 +144,7 @@ async fn serve(
 fn report(shared: &EmbedServerState, clients: u64, hung_up: u64, cut_off: usize) {
     let counts = shared.embedder().counts();
     let (refused, batches, busy) = (shared.refused(), counts.batch.batches, counts.busy);
-    eprintln!(
+    note!(
         "{} pictures in {batches} batches, {refused} refused, model busy for {} ms; {clients} clients, \
          {hung_up} hung up on, {cut_off} cut off",
         counts.embedded,

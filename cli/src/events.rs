@@ -136,7 +136,7 @@ impl Timeline<'_> {
         let run: Run = patiently(true, || self.client.get(&path, &[]))?;
         let rests = run.active_job.is_none() && run.session_id.is_none();
         if rests && run.status == "processing" && !std::mem::replace(is_told, true) {
-            eprintln!(
+            note!(
                 "sightline: nothing is under way in the run now; `sightline runs finish {}` ends it",
                 printable(&self.args.run)
             );
@@ -166,7 +166,7 @@ pub fn patiently<T>(
     loop {
         match ask() {
             Err(CliError::Unreachable { reason, .. }) if patient && Instant::now() < give_up => {
-                eprintln!("sightline: {}; trying again", printable(&reason));
+                note!("sightline: {}; trying again", printable(&reason));
                 std::thread::sleep(RETRY_EVERY);
             }
             outcome => return outcome,

@@ -99,6 +99,7 @@ struct Verified {
     files: u64,
     columns: u64,
     stills: u64,
+    stills_away: u64,
     footers_missing: u64,
     torn_tail: Option<String>,
     problems: Vec<String>,
@@ -107,13 +108,14 @@ struct Verified {
 fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let failed = |source| CliError::Log { dir: dir.to_owned(), source };
     let mut report = timeline::verify(dir).map_err(failed)?;
-    let stills = verify_stills(dir, &mut report.problems);
+    let (stills, stills_away) = verify_stills(dir, &mut report.problems);
     let verified = Verified {
         sound: report.problems.is_empty(),
         events: report.events,
         files: report.files,
         columns: report.columns,
         stills,
+        stills_away,
         footers_missing: report.footers_missing,
         torn_tail: report.torn.as_ref().map(torn),
         problems: report.problems.iter().map(TimelineError::to_string).collect(),
@@ -127,6 +129,12 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
         out.line(format_args!(
             "{events} events in {files} files, {columns} columns, {stills} stills"
         ))?;
+        if stills_away > 0 {
+            let away = grouped(stills_away);
+            out.line(format_args!(
+                "{away} more stills are in the object store, which is not read"
+            ))?;
+        }
         if let Some(torn) = &verified.torn_tail {
             out.line(format_args!("an unfinished batch, cut at the next start: {torn}"))?;
         }
@@ -145,14 +153,14 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
 }
 
 /// Reads the stills that the log in `dir` names, beside it in the data directory; returns how
-/// many are intact. Those of deleted runs and those past their age may be gone.
-fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
+/// many are intact, and how many only the object store has. Those of deleted runs and those past their age may be gone.
+fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> (u64, u64) {
     let blobs = BlobStore::at(&dir.join("../blobs"));
     let kept_from = match blobs.removed_before() {
         Ok(before) => before,
         Err(problem) => {
             problems.push(problem);
-            return 0;
+            return (0, 0);
         }
     };
     // Each with the runs that may still show it.
@@ -174,7 +182,7 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
     if named.is_err() && problems.is_empty() {
         problems.extend(named.err());
     }
-    let mut intact = 0;
+    let (mut intact, mut away) = (0, 0);
     for ((hash, bytes), runs) in stills {
         match blobs.get(&hash, bytes) {
             Ok(Some(_)) => intact += 1,
@@ -184,10 +192,12 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
                 offset: 0,
                 what: "the still that an event names is missing",
             }),
+            // The server reads those, and checks them.
+            Err(TimelineError::Away { .. }) => away += 1,
             Err(problem) => problems.push(problem),
         }
     }
-    intact
+    (intact, away)
 }
 
 fn torn(tail: &timeline::TornTail) -> String {

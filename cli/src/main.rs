@@ -4,6 +4,14 @@
 //! re-executed with the hidden argument that [`worker::is_worker_invocation`] looks for.
 #![forbid(unsafe_code)]
 
+/// Says something on stderr, where somebody may listen or not.
+macro_rules! note {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stderr(), $($said)*).ok();
+    }};
+}
+
 mod activity;
 mod analysis;
 mod analyze;
@@ -172,5 +180,5 @@ fn main() -> ExitCode {
 fn report(error: &CliError) {
     let text = error.to_string();
     let lines: Vec<String> = text.lines().map(output::printable).collect();
-    eprintln!("sightline: {}", lines.join("\n"));
+    note!("sightline: {}", lines.join("\n"));
 }

@@ -78,7 +78,7 @@ pub fn print(out: &mut StdoutWriter, markers: &[MarkerRecord], all: bool) -> Res
     out.flush()?;
     match markers.len() - shown.len() {
         0 => {}
-        left => eprintln!("sightline: {left} of {NOTHING} are left out (--all)"),
+        left => note!("sightline: {left} of {NOTHING} are left out (--all)"),
     }
     Ok(())
 }

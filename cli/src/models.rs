@@ -76,14 +76,14 @@ pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
         ]);
     }
     if found.providers.is_empty() {
-        eprintln!("sightline: no model backend: SERVICE_VLLM_BASE_URL of the server names one");
+        note!("sightline: no model backend: SERVICE_VLLM_BASE_URL of the server names one");
     } else {
         out.line("")?;
         out.table(&table)?;
     }
     out.finish()?;
     if left_out > 0 {
-        eprintln!("sightline: {left_out} models that no backend has are left out (--all)");
+        note!("sightline: {left_out} models that no backend has are left out (--all)");
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let created: Value =
         client.post("v1/runs", &json!({ "model": model, "label": args.label }), QUICK)?;
     let run = created["run_id"].as_str().unwrap_or_default();
-    eprintln!("sightline: {} of {}", printable(run), printable(&source));
+    note!("sightline: {} of {}", printable(run), printable(&source));
     let outcome = carry_out(args, &client, (run, &model), source, &cancel);
     let is_refused = matches!(&outcome, Err(CliError::Api(error)) if error.status == 422);
     let ended = end(&client, run, is_refused);
@@ -164,7 +164,7 @@ fn carry_out(
     if let Ended::Done(answer) = ended
         && answer["more_frames"] == true
     {
-        eprintln!(
+        note!(
             "sightline: the source goes on after {} frames: --max-frames asks for more",
             args.max_frames
         );
@@ -208,7 +208,7 @@ fn found(event: &EventRecord, told: &mut String) {
 }
 
 fn say(at: &str, words: &str) {
-    eprintln!("{at:>12}  {}", printable(words));
+    note!("{at:>12}  {}", printable(words));
 }
 
 /// Ends the run, or deletes it where nothing came of it, as of a source that is refused; answers its
@@ -248,7 +248,7 @@ fn tell(args: &RunArgs, client: &ApiClient, run: &str, record: &Value) -> Result
     }
     out.finish()?;
     let status = record["status"].as_str().unwrap_or("ended");
-    eprintln!(
+    note!(
         "sightline: {run} {}: {}; `sightline markers {run}` and `keyframes {run}` show more",
         printable(status),
         counts(&all)
@@ -278,7 +278,7 @@ pub fn semantic(semantic: &Value) -> Result<(), CliError> {
         return Err(CliError::Check(said));
     }
     if failed > 0 {
-        eprintln!("sightline: {said}");
+        note!("sightline: {said}");
     }
     Ok(())
 }

@@ -163,7 +163,7 @@ fn stop_all(client: &ApiClient, json: bool) -> Result<(), CliError> {
     }
     out.finish()?;
     if runs.is_empty() {
-        eprintln!("sightline: no run of yours is active");
+        note!("sightline: no run of yours is active");
     }
     Ok(())
 }

@@ -75,6 +75,6 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     out.table(&table)?;
     out.finish()?;
     let (hits, scanned) = (grouped(reply.total_hits), grouped(reply.scanned));
-    eprintln!("sightline: {hits} of {scanned} descriptions");
+    note!("sightline: {hits} of {scanned} descriptions");
     Ok(())
 }

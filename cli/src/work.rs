@@ -117,7 +117,7 @@ pub fn carry_out(
 
 /// Cancels a job, which may have ended meanwhile.
 fn cancel_job(client: &ApiClient, run: &str, id: &str) -> Result<(), CliError> {
-    eprintln!("sightline: ending; what came until now is kept");
+    note!("sightline: ending; what came until now is kept");
     let path = client.run_path(run, &format!("/jobs/{id}"))?;
     match client.delete::<Value>(&path) {
         Ok(_) | Err(CliError::Api(ApiError { status: 404 | 409, .. })) => Ok(()),

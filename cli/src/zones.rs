@@ -68,10 +68,14 @@ fn zone(text: &str) -> Result<Zone, String> {
         found.ok_or_else(|| format!("{text:?} is no corner: two numbers in 0 to 1"))
     };
     let polygon: Vec<_> = corners.split(';').map(corner).collect::<Result<_, _>>()?;
-    match polygon.len() {
-        3..=Zone::CORNERS_MAX => Ok(Zone { name: name.to_owned(), polygon }),
-        _ => Err(format!("needs 3 to {} corners", Zone::CORNERS_MAX)),
+    if !(Zone::CORNERS_MIN..=Zone::CORNERS_MAX).contains(&polygon.len()) {
+        return Err(format!("needs {} to {} corners", Zone::CORNERS_MIN, Zone::CORNERS_MAX));
     }
+    let zone = Zone { name: name.to_owned(), polygon };
+    if zone.cells().iter().all(|row| *row == 0) {
+        return Err("holds the middle of no cell of the picture: it is too small".to_owned());
+    }
+    Ok(zone)
 }
 
 #[cfg(test)]
@@ -89,6 +93,7 @@ mod tests {
             ("door=0,0;1,0", Err("3 to 32 corners")),
             (&format!("door={many}"), Err("3 to 32 corners")),
             ("door=0,0;1.5,0;1,1", Err("1.5,0")),
+            ("door=0,0;0,0;0,0", Err("too small")),
             ("door=0,0;1;1,1", Err("\"1\" is no corner")),
         ];
         for (text, expected) in rows {

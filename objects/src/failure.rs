@@ -187,6 +187,11 @@ pub(crate) fn told(error: &object_store::Error) -> RemoteError {
     }
 }
 
+/// A failure of the file here.
+pub(crate) fn local(detail: &str) -> RemoteError {
+    RemoteError { fault: RemoteFault::Local, detail: cut(detail) }
+}
+
 /// A refusal that no answer of the store is.
 pub(crate) fn failed(detail: &str) -> RemoteError {
     RemoteError { fault: RemoteFault::Failed, detail: cut(detail) }

@@ -1,7 +1,9 @@
 //! Files of one kind of one server: the calls that the timeline makes.
 
 use std::{
-    fmt, io,
+    fmt,
+    fs::File,
+    io::Write,
     path::{Path as FilePath, PathBuf},
     sync::Arc,
     time::Duration,
@@ -13,14 +15,13 @@ use futures_util::{
     stream,
 };
 use media::BlobHash;
-use object_store::{ObjectStore, ObjectStoreExt, path::Path};
-use timeline::{Remote, RemoteError};
+use object_store::{GetResult, ObjectStore, ObjectStoreExt, path::Path};
+use timeline::{Remote, RemoteError, RemoteFault};
 use tokio::time::Instant;
 
 use crate::{
-    ANSWER_TIME, Operation,
-    failure::{is_missing, told},
-    reader::Reader,
+    ANSWER_TIME, Operation, SLOWEST,
+    failure::{is_missing, local, told},
     store::{Store, within},
 };
 
@@ -55,7 +56,8 @@ impl Folder {
     }
 
     async fn remove_some(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
-        self.store.own(ANSWER_TIME).await?;
+        // Asked anew: what another server has here meanwhile is not to be removed.
+        self.store.own_anew().await?;
         let keys: Vec<_> = hashes.iter().map(|hash| self.key(hash)).collect::<Result<_, _>>()?;
         let removals = self.store.s3.delete_stream(stream::iter(keys).map(Ok).boxed());
         // A key that was not there is an error to some stores.
@@ -77,7 +79,7 @@ impl Remote for Folder {
             return Vec::new();
         }
         let store = &self.store;
-        store.runtime.block_on(async {
+        store.block_on(async {
             let end = Instant::now() + limit;
             // Once for all of them: a store that is away is told of in the time of one request.
             if let Err(error) = store.own(limit).await {
@@ -94,34 +96,62 @@ impl Remote for Folder {
 
     /// To the question for a size a store does not say if it is the bucket that is missing: that is
     /// `None` as well, if the prefix was claimed before.
-    fn size(&self, hash: &BlobHash) -> Result<Option<u64>, RemoteError> {
+    fn sizes(&self, hashes: &[BlobHash]) -> Vec<Result<Option<u64>, RemoteError>> {
         let store = &self.store;
-        let call = async {
+        let size = async |hash: &BlobHash| {
             store.own(ANSWER_TIME).await?;
-            present(store.in_turn(store.s3.head(&self.key(hash)?)).await)
+            let found = present(store.in_turn(store.s3.head(&self.key(hash)?)).await)?;
+            Ok(found.map(|meta| meta.size))
         };
-        let size = store.observed(Operation::Size, within(ANSWER_TIME, call));
-        Ok(store.runtime.block_on(size)?.map(|meta| meta.size))
+        let sizes = hashes
+            .iter()
+            .map(|hash| store.observed(Operation::Size, within(ANSWER_TIME, size(hash))));
+        store.block_on(join_all(sizes))
     }
 
-    fn open(&self, hash: &BlobHash) -> Result<Option<Box<dyn io::Read + Send>>, RemoteError> {
+    fn fetch(&self, hash: &BlobHash, to: &File, size_max: u64) -> Result<bool, RemoteError> {
         let store = &self.store;
-        let call = async {
+        let fetch = async {
             store.own(ANSWER_TIME).await?;
-            present(store.in_turn(store.s3.get(&self.key(hash)?)).await)
+            let key = self.key(hash)?;
+            let Some(found) = present(store.in_turn(store.s3.get(&key)).await)? else {
+                return Ok(false);
+            };
+            write(found, to, size_max).await?;
+            Ok(true)
         };
-        let opened = store.observed(Operation::Open, within(ANSWER_TIME, call));
-        let opened = store.runtime.block_on(opened)?;
-        Ok(opened.map(|opened| Box::new(Reader::new(opened, store.runtime.clone())) as Box<_>))
+        let limit = ANSWER_TIME + Duration::from_secs(size_max / SLOWEST);
+        store.block_on(store.observed(Operation::Fetch, within(limit, fetch)))
     }
 
     fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
         let store = &self.store;
         hashes.chunks(KEYS_MAX).try_for_each(|some| {
             let call = within(ANSWER_TIME, self.remove_some(some));
-            store.runtime.block_on(store.observed(Operation::Remove, call))
+            store.block_on(store.observed(Operation::Remove, call))
         })
     }
+}
+
+/// Writes what was found to `to`, no more than `size_max` bytes of it; an end before the object's is an error.
+async fn write(found: GetResult, mut to: &File, size_max: u64) -> Result<(), RemoteError> {
+    let whole = found.meta.size.min(size_max);
+    let (mut pieces, mut left) = (found.into_stream(), whole);
+    while left > 0 {
+        let next = within(ANSWER_TIME, async { Ok(pieces.next().await) });
+        let Some(piece) = next.await? else {
+            let detail = format!("it ended {left} bytes before the end of the object");
+            return Err(RemoteError { fault: RemoteFault::Unreachable, detail });
+        };
+        let piece = piece.map_err(|error| told(&error))?;
+        let wanted = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        // The caller's own thread: nobody else waits for its disk.
+        to.write_all(&piece[..wanted]).map_err(|error| {
+            local(&format!("a file that was fetched cannot be written here: {error}"))
+        })?;
+        left -= wanted as u64;
+    }
+    Ok(())
 }
 
 /// Returns `None` where the object is not there.

@@ -1,14 +1,13 @@
 //! Stored files in an S3-compatible object store: `timeline::Remote` over the crate `object_store`.
 //!
 //! A server keeps its files under a prefix that it has claimed, by their hashes. No call waits
-//! without a bound, no more than sixteen requests are under way at a time, and no error holds a
-//! secret or a signature. Calls of `Remote` block: they are made from no thread of a runtime.
+//! without a bound, no more than sixteen requests of a client wait for their answer at a time, and no
+//! error holds a secret or a signature. Calls of `Remote` block: they are made from no thread of a runtime.
 #![forbid(unsafe_code)]
 
 mod failure;
 mod folder;
 mod owner;
-mod reader;
 mod settings;
 mod store;
 mod transfer;
@@ -34,6 +33,12 @@ pub const REQUESTS_MAX: usize = 16;
 /// Time for an answer to begin, and between two pieces of one.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
+/// Bytes that the slowest line carries in a second.
+pub const SLOWEST: u64 = 128 * 1024;
+
+/// Longest time of one request.
+pub const REQUEST_TIME: Duration = Duration::from_secs(10 + PART_BYTES / SLOWEST);
+
 /// A file is read back whole after this many uploads that were not.
 pub const UPLOADS_PER_CHECK: u64 = 64;
 
@@ -47,8 +52,8 @@ pub enum Operation {
     Upload,
     /// Asks for the size of a file.
     Size,
-    /// Opens a file, until its first byte.
-    Open,
+    /// Fetches a file.
+    Fetch,
     /// Removes files.
     Remove,
     /// Claims a prefix.
@@ -58,14 +63,14 @@ pub enum Operation {
 impl Operation {
     /// Every kind.
     pub const ALL: [Operation; 5] =
-        [Operation::Upload, Operation::Size, Operation::Open, Operation::Remove, Operation::Claim];
+        [Operation::Upload, Operation::Size, Operation::Fetch, Operation::Remove, Operation::Claim];
 
     /// Name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Upload => "upload",
             Operation::Size => "size",
-            Operation::Open => "open",
+            Operation::Fetch => "fetch",
             Operation::Remove => "remove",
             Operation::Claim => "claim",
         }

@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path}
 use timeline::{RemoteError, RemoteFault};
 
 use crate::{
-    Operation,
+    ANSWER_TIME, Operation,
     failure::{is_missing, is_unknown, shown, told},
     store::{Store, within},
 };
@@ -25,6 +25,12 @@ impl Store {
             return Ok(());
         }
         self.observed(Operation::Claim, within(limit, self.claim_once())).await
+    }
+
+    /// Looks again if the prefix is of this server.
+    pub async fn own_anew(&self) -> Result<(), RemoteError> {
+        self.is_ours.store(false, Ordering::Release);
+        self.own(ANSWER_TIME).await
     }
 
     async fn claim_once(&self) -> Result<(), RemoteError> {

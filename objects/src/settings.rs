@@ -47,6 +47,9 @@ pub enum SetupError {
     /// The HTTP client could not be made of the TLS configuration.
     #[error("no HTTP client can be made for the object store: {0}")]
     Client(#[source] reqwest::Error),
+    /// No thread can be started for it.
+    #[error("cannot start a thread for the object store: {0}")]
+    Thread(#[source] std::io::Error),
     /// The client of the object store could not be made.
     #[error("no client can be made for the object store: {0}")]
     Store(#[source] object_store::Error),
@@ -91,11 +94,13 @@ impl Place {
     }
 }
 
-/// The place as `s3://bucket/prefix`.
+/// The place as `s3://bucket/prefix`, with its endpoint where it has one: another is another store.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "s3://{}", self.bucket)?;
-        if self.prefix.is_empty() { Ok(()) } else { write!(f, "/{}", self.prefix) }
+        let Place { bucket, prefix, endpoint } = self;
+        let separator = if prefix.is_empty() { "" } else { "/" };
+        write!(f, "s3://{bucket}{separator}{prefix}")?;
+        endpoint.iter().try_for_each(|endpoint| write!(f, " at {endpoint}"))
     }
 }
 

@@ -18,14 +18,14 @@ use object_store::{
 };
 use timeline::{Remote, RemoteError, RemoteFault};
 use tokio::{
-    runtime::Handle,
+    runtime::{Handle, Runtime},
     sync::{Mutex, Semaphore},
 };
 
 use crate::{
-    ANSWER_TIME, Credentials, Observe, Operation, Place, REQUESTS_MAX, SetupError,
+    ANSWER_TIME, Credentials, Observe, Operation, Place, REQUEST_TIME, REQUESTS_MAX, SetupError,
     UPLOADS_PER_CHECK, Writer,
-    failure::{failed, told},
+    failure::{Failure, failed, told},
     folder::Folder,
     wire::Wire,
 };
@@ -40,16 +40,18 @@ pub struct Objects(Arc<Store>);
 impl Objects {
     /// Makes the client of `place` for `writer`; it sends nothing yet, so the store may be away.
     ///
-    /// `observe` is told of each call. Requests run on `runtime`, which outlives every call.
+    /// `observe` is told of each call. Calls of `Remote` run on a thread of its own.
     pub fn open(
         place: Place,
         writer: Writer,
         credentials: Credentials,
         tls: rustls::ClientConfig,
-        runtime: Handle,
         observe: Observe,
     ) -> Result<Objects, SetupError> {
         writer.check()?;
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(1).thread_name("object-store").enable_all();
+        let runtime = runtime.build().map_err(SetupError::Thread)?;
         let builder = credentials.builder();
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(100),
@@ -72,9 +74,11 @@ impl Objects {
             place,
             writer,
             s3,
-            runtime,
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
             observe,
             requests: Semaphore::new(REQUESTS_MAX),
+            parts: Semaphore::new(REQUESTS_MAX / 2),
             is_ours: AtomicBool::new(false),
             claiming: Mutex::new(()),
             unchecked: AtomicU64::new(UPLOADS_PER_CHECK - 1),
@@ -114,10 +118,10 @@ impl Objects {
     }
 }
 
-/// The files of this server as `s3://bucket/prefix/node`.
+/// The files of this server as `s3://bucket/prefix node tag`.
 impl fmt::Display for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.0.place, self.0.writer.node)
+        write!(f, "{} node {}", self.0.place, self.0.writer.node)
     }
 }
 
@@ -133,10 +137,14 @@ pub(crate) struct Store {
     pub place: Place,
     pub writer: Writer,
     pub s3: AmazonS3,
-    pub runtime: Handle,
+    /// Threads of its own: calls may outlive those of the server. `None` once it is dropped.
+    pub runtime: Option<Runtime>,
+    pub handle: Handle,
     pub observe: Observe,
     /// Turns of requests; each holds at most one part of a file in memory.
     pub requests: Semaphore,
+    /// Turns of parts of large files among them.
+    pub parts: Semaphore,
     /// The prefix was seen to be of this server.
     pub is_ours: AtomicBool,
     /// Held while the prefix is claimed.
@@ -159,7 +167,17 @@ impl Store {
     ) -> object_store::Result<T> {
         // The semaphore is never closed.
         let _turn = self.requests.acquire().await.ok();
-        request.await
+        bounded(request).await
+    }
+
+    /// Waits for `work` on this thread, which is none of a runtime.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.handle.block_on(work)
+    }
+
+    /// Does `work` beside what goes on.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
     }
 
     /// Makes `call` and tells of it.
@@ -174,6 +192,25 @@ impl Store {
         (self.observe)(operation, told, started.elapsed());
         outcome
     }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // It may be dropped on a thread of a runtime, where nobody may wait.
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// Gives `request` up after the longest time of one.
+pub(crate) async fn bounded<T>(
+    request: impl Future<Output = object_store::Result<T>>,
+) -> object_store::Result<T> {
+    let ended = tokio::time::timeout(REQUEST_TIME, request).await;
+    ended.unwrap_or_else(|_| {
+        let detail = format!("no end of a request within {} s", REQUEST_TIME.as_secs());
+        let source = Box::new(Failure::lost(RemoteFault::Slow, detail));
+        Err(object_store::Error::Generic { store: "S3", source })
+    })
 }
 
 /// Gives `call` up after `limit`.

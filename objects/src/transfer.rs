@@ -19,8 +19,8 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     ANSWER_TIME, PART_BYTES, UPLOADS_PER_CHECK,
-    failure::{failed, is_missing, told},
-    store::{Store, outcome},
+    failure::{is_missing, local, told},
+    store::{Store, bounded, outcome},
 };
 
 /// Parts of one file that are under way at a time.
@@ -46,6 +46,8 @@ impl Store {
         let unfinished = Unfinished { store: Some(Arc::clone(self)), key: key.clone(), id };
         let id = &unfinished.id;
         let part = async |number: u64| {
+            // Some requests are left to small files.
+            let _part = self.parts.acquire().await.ok();
             let start = number * PART_BYTES;
             let length = PART_BYTES.min(size - start);
             // At most a few thousand: the largest file is far below.
@@ -78,16 +80,20 @@ impl Store {
             Ok(bytes)
         };
         let bytes = of_disk(from, read).await?;
-        outcome(put(bytes.into()).await)
+        outcome(bounded(put(bytes.into())).await)
     }
 
-    /// Stores the file `from`, of which `hash` is, under `key`; reads it back where that is due.
+    /// Stores the file `from`, unless it is not that of `hash`, under `key`; reads it back where that is due.
     pub async fn put_hashed(
         self: &Arc<Store>,
         key: &Path,
         from: &FilePath,
         hash: &BlobHash,
     ) -> Result<(), RemoteError> {
+        if of_disk(from, digest_of).await? != *hash {
+            let name = from.file_name().unwrap_or_default().display();
+            return Err(local(&format!("the file {name} is damaged here")));
+        }
         self.put(key, from).await?;
         // Until one was kept each is due, so that a store that keeps nothing is told of at once.
         if self.unchecked.fetch_add(1, Ordering::Relaxed) < UPLOADS_PER_CHECK - 1 {
@@ -102,10 +108,6 @@ impl Store {
             Err(error) if is_missing(&error) => "is not there",
             Err(error) => return Err(told(&error)),
         };
-        if of_disk(from, digest_of).await? != *hash {
-            let name = from.file_name().unwrap_or_default().display();
-            return Err(failed(&format!("the file {name} is damaged here")));
-        }
         let detail = format!("{key} was stored and {problem}");
         Err(RemoteError { fault: RemoteFault::NotKept, detail })
     }
@@ -130,7 +132,7 @@ async fn of_disk<T: Send + 'static>(
     let name = path.file_name().unwrap_or_default().display().to_string();
     let done = spawn_blocking(move || work(&File::open(path)?)).await;
     let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
-    done.map_err(|error| failed(&format!("the file {name} cannot be read here: {error}")))
+    done.map_err(|error| local(&format!("the file {name} cannot be read here: {error}")))
 }
 
 fn digest_of(mut file: &File) -> io::Result<BlobHash> {
@@ -164,8 +166,8 @@ impl Drop for Unfinished {
         let (key, id) = (self.key.clone(), std::mem::take(&mut self.id));
         // On its own, since the call that began the upload may be over its limit. A store drops
         // what it is not told of by a rule of the bucket.
-        let runtime = store.runtime.clone();
-        runtime.spawn(async move {
+        let held = Arc::clone(&store);
+        held.spawn(async move {
             let abort = store.in_turn(store.s3.abort_multipart(&key, &id));
             tokio::time::timeout(ANSWER_TIME, abort).await.ok();
         });

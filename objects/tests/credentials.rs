@@ -11,7 +11,7 @@ use std::{
 };
 
 use s3_server::{ACCESS_KEY, SECRET_KEY};
-use support::{World, upload};
+use support::{Size as _, World, upload};
 use timeline::RemoteFault;
 use tokio_rustls::TlsAcceptor;
 

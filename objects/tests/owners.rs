@@ -7,7 +7,7 @@ use std::thread;
 
 use objects::Objects;
 use s3_server::{ACCESS_KEY, Fault, SECRET_KEY};
-use support::{LIMIT, World, content, upload};
+use support::{LIMIT, Size as _, World, content, upload, whole};
 use timeline::{RemoteError, RemoteFault};
 
 #[test]
@@ -25,7 +25,7 @@ fn a_prefix_is_of_one_server() {
     };
     foreign(upload(&*second, &file).expect_err("foreign"));
     foreign(second.size(&file.0).expect_err("foreign"));
-    foreign(second.open(&file.0).err().expect("foreign"));
+    foreign(whole(&*second, &file.0).expect_err("foreign"));
     foreign(second.remove(&[file.0]).expect_err("foreign"));
     assert_eq!(first.size(&file.0), Ok(Some(100)));
     // The first is gone for good.

@@ -130,9 +130,14 @@ pub async fn fetch(
     let hash = parsed_hash(&sha256);
     let hash = hash.map_err(|problem| fields.refuse("sha256", problem)).ok();
     let hash = fields.finish(|| hash)?;
-    let reader = Arc::clone(&app);
-    let found = app.reading(&caller.principal, move || picture(&reader, &run, hash, edge));
-    let bytes = found.await??.ok_or(ApiError::NotFound("keyframe"))?;
+    let (reader, principal) = (Arc::clone(&app), &caller.principal);
+    let read = move || picture(&reader, &run, hash, edge);
+    let found = if app.blobs.is_here(&hash) {
+        app.reading(principal, read).await
+    } else {
+        app.fetching(principal, read).await
+    };
+    let bytes = found??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = edge.map_or_else(|| format!("\"{hash}\""), |edge| format!("\"{hash}-{edge}\""));
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];
     match evaluate(&headers, &Version { etag, modified: None }) {

@@ -44,6 +44,8 @@ use crate::{
 pub const ANALYSES_WAITING: usize = 64;
 /// Long answers that may wait for a processor.
 pub const READERS_WAITING: usize = 4096;
+/// Readers of the object store at a time.
+pub const FETCHERS: usize = 8;
 /// Time for requests and jobs to finish after a stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
@@ -105,6 +107,8 @@ pub struct App {
     pub unsent: Arc<Quota>,
     /// Permits to read and write out long answers.
     pub readers: Admission,
+    /// Readers of what only the object store has.
+    pub fetchers: Admission,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
     /// Capabilities and isolation of media workers.
@@ -181,7 +185,25 @@ impl App {
         owner: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn = self.readers.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
+        self.in_turn(&self.readers, owner, work).await
+    }
+
+    /// As [`App::reading`] what may wait for the object store, which thereby holds up no other reader.
+    pub(super) async fn fetching<T: Send + 'static>(
+        &self,
+        owner: &Principal,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.in_turn(&self.fetchers, owner, work).await
+    }
+
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        places: &Admission,
+        owner: &Principal,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = places.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
         let turn = Arc::new(turn);
         // Requests before it in the queue may have filled the account.
         unsent::check(self, owner)?;

@@ -7,7 +7,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use objects::{Credentials, Objects, Place, SetupError, Writer};
 use timeline::{Backing, BlobStore, RemoteFault, Standing, Timeline, TimelineError};
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::{
@@ -56,7 +55,7 @@ pub fn open(
         }
     };
     let Access { place, credentials } = access.clone();
-    Objects::open(place, writer, credentials, tls, Handle::current(), Arc::new(observe))
+    Objects::open(place, writer, credentials, tls, Arc::new(observe))
 }
 
 /// Files of an [`Objects`] behind directories of this server.
@@ -88,6 +87,16 @@ enum TurnError {
     Died(#[from] Died),
 }
 
+impl TurnError {
+    /// Class of the failure; `None` where it is not of the store.
+    fn fault(&self) -> Option<RemoteFault> {
+        match self {
+            TurnError::Store(TimelineError::Remote(error)) => Some(error.fault),
+            _ => None,
+        }
+    }
+}
+
 /// Sends what the object store has not taken.
 pub struct Sender {
     /// Stills.
@@ -105,21 +114,22 @@ impl Sender {
             return;
         }
         self.count();
-        let mut failures = 0;
+        let (mut failures, mut told) = (0, None);
         loop {
             let delay = match self.turn().await {
                 Ok(has_more) => {
                     if failures > 0 {
                         tracing::info!(failures, "the object store takes files again");
                     }
-                    failures = 0;
+                    (failures, told) = (0, None);
                     if has_more { Duration::ZERO } else { EVERY }
                 }
                 Err(error) => {
-                    // Said once for each outage; the counters have the rest.
-                    if failures == 0 {
+                    // Said once for each kind of failure in an outage; the counters have the rest.
+                    if told != Some(error.fault()) {
                         tracing::warn!(%error, "files wait here for the object store; trying on");
                     }
+                    told = Some(error.fault());
                     failures += 1;
                     RETRY.delay(failures, jitter())
                 }
@@ -133,10 +143,10 @@ impl Sender {
     async fn turn(self: &Arc<Self>) -> Result<bool, TurnError> {
         let sender = Arc::clone(self);
         Ok(blocking(move || {
-            let has_more =
-                sender.blobs.turn().and_then(|more| Ok(sender.timeline.columns_turn()? || more));
+            // Each whatever becomes of the other.
+            let (stills, columns) = (sender.blobs.turn(), sender.timeline.columns_turn());
             sender.count();
-            has_more
+            Ok::<_, TimelineError>(stills? | columns?)
         })
         .await??)
     }

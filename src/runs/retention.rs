@@ -35,6 +35,8 @@ use hashes::Hashes;
 const EVERY: Duration = Duration::from_secs(3600);
 /// Time from a deletion to the sweep that it asks for, for others to come with it.
 const SOON: Duration = Duration::from_secs(1);
+/// Time from a sweep that left files in the object store to the next.
+const AGAIN: Duration = Duration::from_secs(60);
 /// Least pause before the sweep that a deletion starts, as a multiple of the last sweep's duration.
 const REST_FACTOR: u32 = 10;
 /// Bytes that a sweep writes in a second.
@@ -85,7 +87,7 @@ pub struct Retention {
 }
 
 /// Result of one sweep.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sweep {
     runs_deleted: u64,
     log: Compaction,
@@ -149,7 +151,14 @@ impl Retention {
         // After a machine's sleep one sweep does what several would have done.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rest = SOON;
+        let mut leaves_some = false;
         loop {
+            let after_a_failure = async {
+                if !leaves_some {
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(AGAIN.max(rest)).await;
+            };
             let after_a_deletion = async {
                 self.registry.deletions().await;
                 tokio::time::sleep(rest).await;
@@ -157,6 +166,7 @@ impl Retention {
             let is_due = tokio::select! {
                 _ = tick.tick() => true,
                 () = after_a_deletion => self.registry.has_leftovers(),
+                () = after_a_failure => true,
                 () = stop.cancelled() => return,
             };
             if !is_due {
@@ -167,7 +177,11 @@ impl Retention {
             self.metrics.retention_seconds.observe(started.elapsed().as_secs_f64());
             rest = SOON.max(started.elapsed() * REST_FACTOR);
             match swept {
-                Ok(swept) => self.tell(&swept, started.elapsed()),
+                Ok(swept) => {
+                    let parts = [&swept.stills, &swept.columns];
+                    leaves_some = parts.iter().any(|part| part.left.is_some());
+                    self.tell(&swept, started.elapsed());
+                }
                 Err(error) => self.failed(&error),
             }
         }
@@ -225,10 +239,15 @@ impl Retention {
     }
 
     fn done(&self, part: Result<Swept, RetentionError>) -> Swept {
-        part.unwrap_or_else(|error| {
+        let swept = part.unwrap_or_else(|error| {
             self.failed(&error);
             Swept::default()
-        })
+        });
+        if let Some(error) = &swept.left {
+            self.metrics.retention_failures.inc();
+            tracing::warn!(%error, "removed files stay in the object store until a later sweep");
+        }
+        swept
     }
 
     /// The time that ages are counted to: `now`, but not past the log's last event.

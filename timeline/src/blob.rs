@@ -93,6 +93,11 @@ impl BlobStore {
         self.files.has(hash)
     }
 
+    /// Returns true where the blob of this hash is here, so that reading it waits for no object store.
+    pub fn is_here(&self, hash: &BlobHash) -> bool {
+        self.files.is_here(hash)
+    }
+
     /// The bytes with this hash, of which `size` are recorded, checked against both; `None` when there are none.
     /// Waits for the object store where only that has them.
     pub fn get(&self, hash: &BlobHash, size: u64) -> Result<Option<Vec<u8>>> {
@@ -152,12 +157,6 @@ impl BlobLease {
     /// Has the object store take what was stored, before events name it; waits for that within a bound.
     pub fn send(&self) {
         self.files.send(&self.lease, &self.put);
-    }
-
-    /// Keeps the blob of this hash, which is stored; tells whether it is.
-    pub fn keep(&mut self, hash: BlobHash) -> bool {
-        self.lease.pin(hash);
-        self.files.has(&hash)
     }
 
     /// Takes back what it stored and nobody else did: no event will name it.

@@ -3,6 +3,8 @@
 //! A file is durable on return of the call that stores it, and read back under its hash, wherever it is.
 
 mod backed;
+mod cache;
+mod removal;
 mod settle;
 
 use std::{
@@ -15,7 +17,7 @@ use std::{
 use media::BlobHash;
 
 use crate::{
-    Result, TimelineError,
+    Result, TimelineError, blob,
     disk::{create_dir_durably, sync_dir},
     held::{FileError, HeldDir, Links, Size},
     pins::{Lease, Pins, Sweeping, Swept},
@@ -26,8 +28,10 @@ pub use backed::{Backing, Standing};
 
 /// Suffix of the mark of a file that the object store does not have yet.
 const UNSENT: &str = "unsent";
-/// Suffix of the mark of a file that the object store has, or may have.
+/// Suffix of the mark of a file that the object store has, and that may be here no more.
 const AWAY: &str = "away";
+/// Suffix of the mark of a file that is removed here, and may have to be in the object store.
+const GONE: &str = "gone";
 
 type Read<T> = std::result::Result<T, FileError>;
 
@@ -107,7 +111,7 @@ impl Files {
 
     /// Returns true where the file of `hash` is here, whatever is in it, or in the object store.
     pub(crate) fn has(&self, hash: &BlobHash) -> bool {
-        self.dir.file(&self.name(hash), Links::Never).is_ok() || self.is_away(hash)
+        self.is_here(hash) || self.is_away(hash)
     }
 
     /// Opens the file of `hash`, which has at most `size_max` bytes, wherever it is.
@@ -115,9 +119,26 @@ impl Files {
         self.here(hash, size_max, || self.dir.file(&self.name(hash), Links::Never))
     }
 
-    /// Reads the file of `hash`, of which `size` bytes are recorded, wherever it is.
+    /// Reads the file of `hash`, of which `size` bytes are recorded, wherever it is. Where it is damaged here, one from
+    /// the object store takes its place.
     pub(crate) fn read(&self, hash: &BlobHash, size: u64) -> Result<Read<Vec<u8>>> {
-        self.here(hash, size, || self.dir.read(&self.name(hash), Size::Recorded(size)))
+        let read = || self.dir.read(&self.name(hash), Size::Recorded(size));
+        let found = self.here(hash, size, read)?;
+        let is_whole = |bytes: &Vec<u8>| blob::hash(bytes) == *hash;
+        let is_damaged = match &found {
+            Ok(bytes) => !is_whole(bytes),
+            Err(error) => !matches!(error, FileError::NotFound | FileError::Io(_)),
+        };
+        if !is_damaged || !self.is_sent(hash) {
+            return Ok(found);
+        }
+        let mut lease = self.lease();
+        lease.pin(*hash);
+        match self.bring(&lease, hash, size) {
+            Ok(true) => Ok(read()),
+            // The damage here is what is to be told.
+            _ => Ok(found),
+        }
     }
 
     fn here<T>(
@@ -126,10 +147,19 @@ impl Files {
         size_max: u64,
         read: impl Fn() -> Read<T>,
     ) -> Result<Read<T>> {
-        match read() {
-            Err(FileError::NotFound) if self.bring(hash, size_max)? => Ok(read()),
-            read => Ok(read),
+        let found = read();
+        if !matches!(found, Err(FileError::NotFound)) || !self.is_away(hash) {
+            return Ok(found);
         }
+        // Until it is read, no sweep removes it, nor does it leave.
+        let mut lease = self.lease();
+        lease.pin(*hash);
+        if self.bring(&lease, hash, size_max)? { Ok(read()) } else { Ok(found) }
+    }
+
+    /// Returns true where the file of `hash` is here.
+    pub(crate) fn is_here(&self, hash: &BlobHash) -> bool {
+        self.dir.file(&self.name(hash), Links::Never).is_ok()
     }
 
     /// Stores `bytes` under `hash`, which is theirs; whether they were not here yet.
@@ -161,8 +191,9 @@ impl Files {
         // Before the file: the sync of its name makes both durable.
         self.mark(hash, UNSENT)?;
         temporary.publish(file, &path)?;
-        backed.wait(*hash, bytes);
-        Ok(())
+        backed.enqueue(*hash, bytes);
+        // There is a file to tell of it again.
+        self.unmark(hash, GONE)
     }
 
     /// Returns true where these bytes are here already; a file of other bytes is written over.
@@ -178,13 +209,12 @@ impl Files {
 
     /// Removes the file of `hash`, made under `lease`, unless others pinned it too.
     pub(crate) fn take_back(&self, lease: &Lease, hash: &BlobHash) -> Result<()> {
-        if self.backed.is_some() {
-            // The store may have it: the next sweep removes it there.
-            self.mark(hash, AWAY)?;
-            self.sync_folder(&self.folder(hash))?;
+        if let Some(backed) = &self.backed {
+            return self.take_back_away(backed, lease, hash);
         }
         let path = self.path(hash);
-        lease.remove_own(hash, &path).map_err(TimelineError::io("remove a file", &path))
+        let removed = lease.remove_own(hash, &path, || ());
+        removed.map(drop).map_err(TimelineError::io("remove a file", &path))
     }
 
     /// Removes every file for which `named` does not hold, but those that were pinned since the sweep began; calls
@@ -195,7 +225,7 @@ impl Files {
         named: impl Fn(&BlobHash) -> bool,
         mut pace: impl FnMut(),
     ) -> Result<Swept> {
-        let (mut swept, mut failure) = (Swept::default(), None);
+        let mut swept = Swept::default();
         for folder in self.folders()? {
             let unnamed = self.unnamed(&folder, &named)?;
             match &self.backed {
@@ -205,12 +235,12 @@ impl Files {
                     sweeping.remove(hash, &path, &mut swept).map(drop).map_err(io)
                 })?,
                 Some(backed) => {
-                    self.sweep_away(backed, sweeping, &unnamed, &mut swept, &mut failure)?;
+                    self.sweep_away(backed, sweeping, &unnamed, &mut swept)?;
                 }
             }
             pace();
         }
-        failure.map_or(Ok(swept), |error| Err(TimelineError::Remote(error)))
+        Ok(swept)
     }
 
     fn unnamed(&self, folder: &Path, named: impl Fn(&BlobHash) -> bool) -> Result<Vec<BlobHash>> {
@@ -278,6 +308,7 @@ fn of_name(name: &str) -> Option<(BlobHash, Option<&'static str>)> {
         None => (name, None),
         Some((stem, UNSENT)) => (stem, Some(UNSENT)),
         Some((stem, AWAY)) => (stem, Some(AWAY)),
+        Some((stem, GONE)) => (stem, Some(GONE)),
         Some(_) => return None,
     };
     Some((stem.parse().ok()?, mark))

@@ -14,13 +14,17 @@ use std::{
 
 use media::BlobHash;
 
+use crate::remote::RemoteError;
+
 /// Files removed by a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Failure of the object store to remove them as well, which a later sweep does.
+    pub left: Option<RemoteError>,
 }
 
 /// The pins of one directory of files.
@@ -70,10 +74,15 @@ impl Pins {
         Some(Sweeping(Arc::clone(self)))
     }
 
-    /// Removes the file of `hash` at `path` unless it is pinned; returns true if it did.
-    pub(crate) fn remove_unpinned(&self, hash: &BlobHash, path: &Path) -> io::Result<bool> {
+    /// Removes the file of `hash` at `path` if nobody pins it and `may` says so then; returns true if it did.
+    pub(crate) fn remove_unpinned(
+        &self,
+        hash: &BlobHash,
+        path: &Path,
+        may: impl FnOnce() -> bool,
+    ) -> io::Result<bool> {
         let state = self.state();
-        if state.pinned.contains_key(hash) {
+        if state.pinned.contains_key(hash) || !may() {
             return Ok(false);
         }
         Ok(removed(path)?.is_some())
@@ -109,13 +118,29 @@ impl Lease {
         self.pins.state().removing.contains(hash)
     }
 
-    /// Removes the file of `hash` at `path`, made under this lease, unless others pinned it too.
-    pub(crate) fn remove_own(&self, hash: &BlobHash, path: &Path) -> io::Result<()> {
+    /// Calls `then` unless others pin the file of `hash` too; nobody comes to pin it meanwhile.
+    pub(crate) fn if_alone(&self, hash: &BlobHash, then: impl FnOnce()) {
+        let state = self.pins.state();
+        if state.pinned.get(hash).is_some_and(|pinned| pinned.leases == 1) {
+            then();
+        }
+    }
+
+    /// Removes the file of `hash` at `path`, made under this lease, unless others pinned it too; returns its size if
+    /// it did. `forget` is called before anybody can pin it again.
+    pub(crate) fn remove_own(
+        &self,
+        hash: &BlobHash,
+        path: &Path,
+        forget: impl FnOnce(),
+    ) -> io::Result<Option<u64>> {
         let state = self.pins.state();
         if state.pinned.get(hash).is_none_or(|pinned| pinned.shared) {
-            return Ok(());
+            return Ok(None);
         }
-        fs::remove_file(path)
+        let removed = removed(path)?;
+        forget();
+        Ok(removed)
     }
 }
 
@@ -184,7 +209,8 @@ impl Sweeping {
             return Ok(false);
         }
         if let Some(bytes) = removed(path)? {
-            *swept = Swept { files: swept.files + 1, bytes: swept.bytes + bytes };
+            swept.files += 1;
+            swept.bytes += bytes;
         }
         Ok(true)
     }
@@ -230,7 +256,7 @@ mod tests {
         for number in 0..4 {
             sweep.remove(&hash(number), &path(number), &mut swept).expect("removed");
         }
-        assert_eq!(swept, Swept { files: 2, bytes: 20 });
+        assert_eq!((swept.files, swept.bytes), (2, 20));
         assert_eq!([0, 1, 2, 3].map(|number| path(number).exists()), [false, true, true, false]);
         drop(sweep);
         let sweep = pins.sweep().expect("again");
@@ -248,12 +274,12 @@ mod tests {
         one.pin(hash(1));
         two.pin(hash(1));
         drop(two);
-        one.remove_own(&hash(1), &path).expect("left");
+        one.remove_own(&hash(1), &path, || ()).expect("left");
         assert!(path.exists(), "an event of the other may name it by now");
         drop(one);
         let mut alone = pins.lease();
         alone.pin(hash(1));
-        alone.remove_own(&hash(1), &path).expect("removed");
+        alone.remove_own(&hash(1), &path, || ()).expect("removed");
         assert!(!path.exists());
     }
 }

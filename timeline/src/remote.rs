@@ -3,24 +3,26 @@
 //! A file goes there under its hash and never changes. Calls wait for the network, each within
 //! its bound, so they are made where that holds nobody up.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{fmt, fs::File, path::PathBuf, time::Duration};
 
 use media::BlobHash;
 
 /// Files of one kind in an object store, by their hashes.
 pub trait Remote: Send + Sync + fmt::Debug {
-    /// Stores `files`, side by side, and ends within `limit`; returns the outcome of each, in their order.
+    /// Stores `files`, side by side, and ends within `limit`; returns the outcome of each, in their order. A file that
+    /// is not that of its hash is not sent.
     fn upload(
         &self,
         files: &[(BlobHash, PathBuf)],
         limit: Duration,
     ) -> Vec<Result<(), RemoteError>>;
 
-    /// Returns the size of the file of `hash` in bytes; `None` where there is none.
-    fn size(&self, hash: &BlobHash) -> Result<Option<u64>, RemoteError>;
+    /// Returns the size of the file of each hash in bytes, in their order; `None` where there is none.
+    fn sizes(&self, hashes: &[BlobHash]) -> Vec<Result<Option<u64>, RemoteError>>;
 
-    /// Opens the file of `hash`; `None` where there is none.
-    fn open(&self, hash: &BlobHash) -> Result<Option<Box<dyn io::Read + Send>>, RemoteError>;
+    /// Writes the file of `hash` to `to`, which is empty, no more than `size_max` bytes of it; false where there is
+    /// none.
+    fn fetch(&self, hash: &BlobHash, to: &File, size_max: u64) -> Result<bool, RemoteError>;
 
     /// Removes the files of `hashes`; those that are not there count as removed.
     fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError>;
@@ -53,11 +55,13 @@ pub enum RemoteFault {
     Foreign,
     /// Any other refusal.
     Failed,
+    /// The file here is damaged, or cannot be read or written; the store was not asked.
+    Local,
 }
 
 impl RemoteFault {
     /// Every class.
-    pub const ALL: [RemoteFault; 7] = [
+    pub const ALL: [RemoteFault; 8] = [
         RemoteFault::Unreachable,
         RemoteFault::Slow,
         RemoteFault::Denied,
@@ -65,6 +69,7 @@ impl RemoteFault {
         RemoteFault::NotKept,
         RemoteFault::Foreign,
         RemoteFault::Failed,
+        RemoteFault::Local,
     ];
 
     /// Name in metrics.
@@ -77,6 +82,7 @@ impl RemoteFault {
             RemoteFault::NotKept => "not_kept",
             RemoteFault::Foreign => "foreign",
             RemoteFault::Failed => "failed",
+            RemoteFault::Local => "local",
         }
     }
 }
@@ -91,6 +97,7 @@ impl fmt::Display for RemoteFault {
             RemoteFault::NotKept => "did not keep what it took",
             RemoteFault::Foreign => "has files of another server under this prefix",
             RemoteFault::Failed => "refuses",
+            RemoteFault::Local => "is not at fault",
         })
     }
 }

@@ -281,10 +281,11 @@ fn print(capacity: &Capacity, json: bool) -> Result<(), CliError> {
     }
     out.table(&table)?;
     out.finish()?;
-    eprintln!(
+    note!(
         "{} workers on {} cores at full load, what else runs here included; decoding and gate \
          alone: leave room for models and the log",
-        capacity.workers, capacity.cores
+        capacity.workers,
+        capacity.cores
     );
     Ok(())
 }

@@ -64,7 +64,7 @@ fn play(
             let (session, run) = started(sessions.len() + 1, endpoint, plan, ip)?;
             sessions.push(session);
             if let Some(run) = run {
-                eprintln!("run:    {}", printable(&run));
+                note!("run:    {}", printable(&run));
                 runs.push(run);
             }
         } else if sessions.iter().all(PublisherSession::is_done) {

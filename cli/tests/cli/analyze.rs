@@ -201,19 +201,22 @@ fn a_hostile_file_name_stays_text_in_the_report() {
 fn a_reader_that_goes_away_costs_nothing() {
     let clip = rendered();
     let dir = TempDir::new().expect("a folder");
-    let report = path(&dir, "report.html");
-    let mut child = command(&["analyze", &clip, "--json", "--report", &report])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    // Closed before the first byte, as `| true` does.
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("it ends");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert!(!stderr.contains("panic") && !stderr.contains("Broken pipe"), "{stderr}");
-    assert!(Path::new(&report).is_file());
+    for closed in ["stdout", "both"] {
+        let report = path(&dir, closed);
+        let mut child = command(&["analyze", &clip, "--json", "--report", &report])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        // Closed before the first byte, as `| true` does.
+        drop(child.stdout.take());
+        drop(child.stderr.take_if(|_| closed == "both"));
+        let output = child.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{closed}: {stderr}");
+        assert!(!stderr.contains("panic") && !stderr.contains("Broken pipe"), "{stderr}");
+        assert!(Path::new(&report).is_file());
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use std::{
-    io::Read,
+    io::{Read, Seek},
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -52,8 +52,17 @@ impl World {
     }
 
     pub fn client_at(&self, url: &str, owner: &str, variables: &[(&str, &str)]) -> Objects {
-        let place = format!("s3://{BUCKET}/cameras/north");
-        let place = Place::parse(&place).expect("a place");
+        self.client_of(&format!("s3://{BUCKET}/cameras/north"), url, owner, variables)
+    }
+
+    pub fn client_of(
+        &self,
+        place: &str,
+        url: &str,
+        owner: &str,
+        variables: &[(&str, &str)],
+    ) -> Objects {
+        let place = Place::parse(place).expect("a place");
         let place = Place { endpoint: Some(Place::endpoint(url).expect("a URL")), ..place };
         let writer = Writer { node: "00a1".to_owned(), owner: owner.to_owned() };
         let calls = Arc::clone(&self.calls);
@@ -62,15 +71,8 @@ impl World {
         };
         let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
         let credentials = Credentials::of(|name| value(name).map(|(_, value)| (*value).to_owned()));
-        Objects::open(
-            place,
-            writer,
-            credentials.expect("credentials"),
-            tls(),
-            self.runtime.handle().clone(),
-            Arc::new(observe),
-        )
-        .expect("a client")
+        Objects::open(place, writer, credentials.expect("credentials"), tls(), Arc::new(observe))
+            .expect("a client")
     }
 
     /// A file of `length` bytes that `seed` tells from others.
@@ -116,10 +118,26 @@ pub fn upload(folder: &dyn Remote, file: &(BlobHash, PathBuf)) -> Result<(), Rem
 }
 
 /// Reads a file whole.
-pub fn whole(folder: &dyn Remote, hash: &BlobHash) -> Option<std::io::Result<Vec<u8>>> {
-    let mut reader = folder.open(hash).expect("an answer")?;
+pub fn whole(folder: &dyn Remote, hash: &BlobHash) -> Result<Option<Vec<u8>>, RemoteError> {
+    let mut file = tempfile::tempfile().expect("a file");
+    if !folder.fetch(hash, &file, u64::MAX / 2)? {
+        return Ok(None);
+    }
     let mut content = Vec::new();
-    Some(reader.read_to_end(&mut content).map(|_| content))
+    file.rewind().expect("its start");
+    file.read_to_end(&mut content).expect("read");
+    Ok(Some(content))
+}
+
+/// Asks for the size of one file.
+pub trait Size {
+    fn size(&self, hash: &BlobHash) -> Result<Option<u64>, RemoteError>;
+}
+
+impl Size for dyn Remote + '_ {
+    fn size(&self, hash: &BlobHash) -> Result<Option<u64>, RemoteError> {
+        self.sizes(&[*hash]).pop().expect("one answer")
+    }
 }
 
 /// Waits until `holds`, for some seconds.

@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use media::RequestId;
 use serde::Serialize;
-use timeline::TimelineError;
+use timeline::{RemoteFault, TimelineError};
 use utoipa::ToSchema;
 
 use super::ApiError;
@@ -67,7 +67,13 @@ impl ApiError {
                 tracing::warn!(%request_id, error = %self, "request refused");
                 match self {
                     ApiError::Log(TimelineError::Remote(error)) => {
-                        format!("the object store {}: ask again later", error.fault)
+                        // Why is the operator's business.
+                        match error.fault {
+                            RemoteFault::Unreachable | RemoteFault::Slow => {
+                                format!("the object store {}: ask again later", error.fault)
+                            }
+                            _ => "the object store cannot be used now".to_owned(),
+                        }
                     }
                     // The log's own errors name files of ours.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
@@ -209,7 +215,7 @@ mod tests {
         };
         const EVENTS: &str = "events cannot be stored now";
         const RECORDS: &str = "records cannot be stored now";
-        const STORE: &str = "the object store denies access: ask again later";
+        const STORE: &str = "the object store cannot be used now";
         let remote = RemoteError { fault: RemoteFault::Denied, detail: "key AKIA".to_owned() };
         let rows: [(ApiError, u16, &str); 14] = [
             (TimelineError::Remote(remote).into(), 503, STORE),

@@ -95,7 +95,9 @@ impl Digest {
             self.shape = Shape::default();
         }
         if self.decoded.is_none() && self.still_extent.is_none() {
-            let still = self.still.and_then(|(_, hash, bytes)| blobs.get(&hash, bytes).ok()?);
+            // A list waits for no object store.
+            let here = self.still.filter(|(_, hash, _)| blobs.is_here(hash));
+            let still = here.and_then(|(_, hash, bytes)| blobs.get(&hash, bytes).ok()?);
             self.still_extent = still.and_then(|jpeg| Supervisor::still_extent(&jpeg));
         }
     }

@@ -1,45 +1,38 @@
 //! Files that an object store has too: sent before events name them, fetched when they are read, removed with them.
 //!
 //! A file leaves this machine only when the store has just said that it has it. Empty files beside it keep its state
-//! over a restart: `.unsent` until the store took it, `.away` from before it leaves until it was removed there. So a
-//! store that is away, slow or forgetful costs time and disk, and loses nothing.
+//! over a restart: `.unsent` until the store took it, `.away` from before it leaves, `.gone` from before it is removed
+//! here until it is removed there. So a store that is away, slow or forgetful costs time and disk, and loses nothing.
 
 use std::{
     collections::{HashSet, VecDeque},
-    fs::{self, File},
-    io::{self, Read, Write},
-    path::{Path, PathBuf},
+    fs, io,
+    path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant},
 };
 
 use media::BlobHash;
-use sha2::{Digest, Sha256};
 
-use super::{AWAY, Files, UNSENT};
+use super::{Files, UNSENT};
 use crate::{
-    Result, TimelineError,
-    pins::{Lease, Sweeping, Swept},
+    Result,
+    pins::Lease,
     remote::{Remote, RemoteError, RemoteFault},
-    temporary::Temporary,
 };
 
 /// Longest wait of events for the store to take the files that they name.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
-/// Files sent in one turn, and its time: so much, and a second more for each `SLOWEST` bytes.
+/// Larger files are left to the turns.
+const TAKEN_BYTES_MAX: u64 = 8 << 20;
+/// Files and bytes sent in one turn, and its time: so much, and a second more for each `SLOWEST` bytes.
 const TURN_FILES: usize = 16;
+const TURN_BYTES: u64 = 64 << 20;
 const TURN: Duration = Duration::from_secs(10);
 const SLOWEST: u64 = 128 << 10;
-/// Files that leave in one turn, and how many of them the store is asked for at a time.
-const LEAVE_FILES: usize = 256;
-const ASKED_AT_ONCE: usize = 8;
-/// Files removed from the store by one call.
-const REMOVED_AT_ONCE: usize = 1000;
-const COPY_BYTES: usize = 64 << 10;
 
 /// Object store behind a directory of files.
 #[derive(Clone, Debug)]
@@ -63,45 +56,104 @@ pub struct Standing {
 
 #[derive(Debug)]
 pub(super) struct Backed {
-    backing: Backing,
+    pub(super) backing: Backing,
     state: Mutex<State>,
-    /// The last call failed: files wait until a turn has sent one.
+    /// Told when files are not under way any more.
+    arrived: Condvar,
+    /// The last files that were sent did not come through: others wait for a turn.
     is_out: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    unsent: HashSet<BlobHash>,
-    /// Those of them that are on their way.
+pub(super) struct State {
+    pub(super) unsent: HashSet<BlobHash>,
+    /// The same in their order, and some that are sent meanwhile.
+    queue: VecDeque<BlobHash>,
+    /// Those that are on their way.
     under_way: HashSet<BlobHash>,
     /// Bytes of the files that are here, about: counted when files leave.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Files to leave next, the oldest first, and their sizes.
-    leaving: VecDeque<(BlobHash, u64)>,
+    pub(super) leaving: VecDeque<(BlobHash, u64)>,
+    /// The store did not answer a reader then.
+    pub(super) unread: Option<(Instant, RemoteError)>,
+}
+
+/// Outcome of files that were sent together.
+#[derive(Default)]
+struct Sent {
+    files: usize,
+    /// The first failure of the store, and of a file here.
+    failure: Option<RemoteError>,
+    local: Option<RemoteError>,
 }
 
 impl Backed {
     /// Of `backing`, while `unsent` wait for it and so many bytes are here.
     pub(super) fn new(backing: Backing, unsent: HashSet<BlobHash>, bytes: u64) -> Backed {
-        let state = State { unsent, bytes, ..State::default() };
-        Backed { backing, state: Mutex::new(state), is_out: AtomicBool::new(false) }
+        let queue = unsent.iter().copied().collect();
+        let state = State { unsent, queue, bytes, ..State::default() };
+        let (state, arrived) = (Mutex::new(state), Condvar::new());
+        Backed { backing, state, arrived, is_out: AtomicBool::new(false) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Each change leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the file of `hash`, which is here, wait for the store.
-    pub(super) fn wait(&self, hash: BlobHash, bytes: u64) {
+    /// Has the file of `hash`, of so many bytes, sent.
+    pub(super) fn enqueue(&self, hash: BlobHash, bytes: u64) {
         let mut state = self.state();
-        state.unsent.insert(hash);
         state.bytes += bytes;
+        state.enqueue(hash);
     }
 
-    fn fewer(&self, bytes: u64) {
+    pub(super) fn fewer(&self, bytes: u64) {
         let mut state = self.state();
         state.bytes = state.bytes.saturating_sub(bytes);
+    }
+
+    pub(super) fn is_unsent(&self, hash: &BlobHash) -> bool {
+        self.state().unsent.contains(hash)
+    }
+
+    /// Waits until none of `hashes` is under way, at most until `end`.
+    fn wait(&self, hashes: &[BlobHash], end: Instant) {
+        let mut state = self.state();
+        while hashes.iter().any(|hash| state.under_way.contains(hash)) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.arrived.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    pub(super) fn enqueue(&mut self, hash: BlobHash) {
+        if self.unsent.insert(hash) {
+            self.queue.push_back(hash);
+        }
+    }
+}
+
+/// Files that are marked as under way until it is dropped.
+struct UnderWay<'a> {
+    backed: &'a Backed,
+    files: Vec<(BlobHash, PathBuf)>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.backed.state();
+        for (hash, _) in &self.files {
+            state.under_way.remove(hash);
+        }
+        drop(state);
+        self.backed.arrived.notify_all();
     }
 }
 
@@ -113,24 +165,25 @@ impl Files {
     }
 
     /// Sends those of `hashes`, which `lease` pins, that the object store does not have. What it does not take within
-    /// a bound is left for a turn, and all of it once it has failed.
+    /// a bound is left for a turn, and all of it once it has failed; so are large files.
     pub(crate) fn send(&self, lease: &Lease, hashes: &[BlobHash]) {
-        if let Some(backed) = &self.backed
-            && !backed.is_out.load(Ordering::Relaxed)
-        {
-            // The turns tell of a failure.
-            self.upload(backed, lease, hashes, TAKEN_WITHIN);
+        let Some(backed) = &self.backed else { return };
+        if backed.is_out.load(Ordering::Relaxed) {
+            return;
         }
+        let end = Instant::now() + TAKEN_WITHIN;
+        let is_small = |hash: &&BlobHash| {
+            fs::metadata(self.path(hash)).is_ok_and(|file| file.len() <= TAKEN_BYTES_MAX)
+        };
+        let small: Vec<BlobHash> = hashes.iter().filter(is_small).copied().collect();
+        // The turns tell of a failure.
+        self.upload(backed, lease, &small, TAKEN_WITHIN);
+        // Another may be sending some of them.
+        backed.wait(&small, end);
     }
 
-    /// Sends `hashes`, which `lease` pins; returns the first failure.
-    fn upload(
-        &self,
-        backed: &Backed,
-        lease: &Lease,
-        hashes: &[BlobHash],
-        limit: Duration,
-    ) -> Option<RemoteError> {
+    /// Sends those of `hashes`, which `lease` pins, that nobody sends.
+    fn upload(&self, backed: &Backed, lease: &Lease, hashes: &[BlobHash], limit: Duration) -> Sent {
         let mut due: Vec<BlobHash> = hashes.to_vec();
         // None of them can come to be removed later: they are pinned.
         due.retain(|hash| !lease.is_being_removed(hash));
@@ -139,25 +192,30 @@ impl Files {
             let State { unsent, under_way, .. } = &mut *state;
             due.retain(|hash| unsent.contains(hash) && under_way.insert(*hash));
         }
-        let files: Vec<(BlobHash, PathBuf)> =
-            due.into_iter().map(|hash| (hash, self.path(&hash))).collect();
-        if files.is_empty() {
-            return None;
+        let files = due.into_iter().map(|hash| (hash, self.path(&hash))).collect();
+        let under_way = UnderWay { backed, files };
+        let mut sent = Sent::default();
+        if under_way.files.is_empty() {
+            return sent;
         }
-        let outcomes = backed.backing.remote.upload(&files, limit);
-        let mut failure = None;
-        for ((hash, _), outcome) in files.iter().zip(outcomes) {
+        let outcomes = backed.backing.remote.upload(&under_way.files, limit);
+        for ((hash, _), outcome) in under_way.files.iter().zip(outcomes) {
             match outcome {
-                Ok(()) => self.sent(backed, hash),
-                Err(error) => failure = failure.or(Some(error)),
+                Ok(()) => {
+                    sent.files += 1;
+                    self.forget(backed, hash);
+                }
+                // It is tried again, and keeps no other waiting.
+                Err(error) if error.fault == RemoteFault::Local => sent.local = Some(error),
+                Err(error) => sent.failure = sent.failure.or(Some(error)),
             }
-            backed.state().under_way.remove(hash);
         }
-        backed.is_out.store(failure.is_some(), Ordering::Relaxed);
-        failure
+        backed.is_out.store(sent.failure.is_some() && sent.files == 0, Ordering::Relaxed);
+        sent
     }
 
-    fn sent(&self, backed: &Backed, hash: &BlobHash) {
+    /// Has the file of `hash` wait for the store no more: it is there, or nowhere.
+    pub(super) fn forget(&self, backed: &Backed, hash: &BlobHash) {
         // A mark that stays has the file sent once more.
         if self.unmark(hash, UNSENT).is_ok() {
             backed.state().unsent.remove(hash);
@@ -167,196 +225,53 @@ impl Files {
     /// One turn: sends some of what waits, and has some of what is too much here leave. Returns true if there is more.
     pub(crate) fn turn(&self) -> Result<bool> {
         let Some(backed) = &self.backed else { return Ok(false) };
-        let waiting: Vec<BlobHash> = {
-            let state = backed.state();
-            state.unsent.difference(&state.under_way).take(TURN_FILES).copied().collect()
-        };
-        let (mut lease, mut bytes) = (self.lease(), 0);
-        for hash in &waiting {
-            lease.pin(*hash);
-            match fs::metadata(self.path(hash)) {
-                Ok(file) => bytes += file.len(),
-                // It was swept, or its writer did not come to name it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => self.sent(backed, hash),
-                Err(error) => {
-                    return Err(TimelineError::io("measure a file", self.path(hash))(error));
-                }
-            }
-        }
+        let mut lease = self.lease();
+        let (waiting, bytes) = self.next(backed, &mut lease);
         let limit = TURN + Duration::from_secs(bytes / SLOWEST);
-        if let Some(error) = self.upload(backed, &lease, &waiting, limit) {
+        let sent = self.upload(backed, &lease, &waiting, limit);
+        drop(lease);
+        let has_more = {
+            let mut state = backed.state();
+            let State { unsent, queue, .. } = &mut *state;
+            // Behind those that were not tried yet.
+            queue.extend(waiting.iter().filter(|hash| unsent.contains(*hash)));
+            sent.files > 0 && unsent.len() > waiting.len() - sent.files
+        };
+        let is_out = backed.is_out.load(Ordering::Relaxed);
+        let leaves_more = if is_out { Ok(false) } else { self.leave(backed) };
+        if let Some(error) = sent.failure {
             return Err(error.into());
         }
-        drop(lease);
-        Ok(waiting.len() == TURN_FILES || self.leave(backed)?)
-    }
-
-    /// Removes the oldest files here that the store has, while there are too many; returns true if there are more.
-    fn leave(&self, backed: &Backed) -> Result<bool> {
-        let limit = backed.backing.cache_bytes;
-        let (is_over, is_begun) = {
-            let state = backed.state();
-            (state.bytes > limit, !state.leaving.is_empty())
-        };
-        if is_over && !is_begun {
-            // A tenth more, so that the files are not listed for each one that comes.
-            self.list_leaving(backed, limit - limit / 10)?;
+        let has_more = leaves_more? || has_more;
+        match sent.local {
+            Some(error) if !has_more => Err(error.into()),
+            _ => Ok(has_more),
         }
-        let some: Vec<(BlobHash, u64)> = {
-            let leaving = &mut backed.state().leaving;
-            let count = leaving.len().min(LEAVE_FILES);
-            leaving.drain(..count).collect()
-        };
-        some.chunks(ASKED_AT_ONCE).try_for_each(|some| self.leave_some(backed, some))?;
-        Ok(!backed.state().leaving.is_empty())
     }
 
-    /// Lists the oldest files that the store has, so many that `limit` is left; counts anew what is here.
-    fn list_leaving(&self, backed: &Backed, limit: u64) -> Result<()> {
-        let (mut here, mut bytes) = (Vec::new(), 0);
-        self.walk(|hash, mark, entry| {
-            // One that was removed meanwhile is of no interest.
-            let Some(file) = entry.metadata().ok().filter(|_| mark.is_none()) else { return };
-            bytes += file.len();
-            here.push((file.modified().unwrap_or(SystemTime::UNIX_EPOCH), hash, file.len()));
-        })?;
-        here.sort_unstable();
-        let mut state = backed.state();
-        state.bytes = bytes;
-        let State { leaving, unsent, .. } = &mut *state;
-        for (_, hash, size) in here.into_iter().filter(|(_, hash, _)| !unsent.contains(hash)) {
-            if bytes <= limit {
-                break;
-            }
-            leaving.push_back((hash, size));
-            bytes -= size;
-        }
-        Ok(())
-    }
-
-    fn leave_some(&self, backed: &Backed, files: &[(BlobHash, u64)]) -> Result<()> {
-        let remote = &backed.backing.remote;
-        let sizes: Vec<_> = thread::scope(|scope| {
-            let ask = |hash| scope.spawn(move || remote.size(hash));
-            let asked: Vec<_> = files.iter().map(|(hash, _)| ask(hash)).collect();
-            asked.into_iter().map(|asked| asked.join().expect("no call panics")).collect()
-        });
-        let mut not_kept = None;
-        for ((hash, bytes), size) in files.iter().zip(sizes) {
-            if size? != Some(*bytes) {
-                self.mark(hash, UNSENT)?;
-                backed.state().unsent.insert(*hash);
-                not_kept = Some(*hash);
+    /// Takes the files to be sent next from the queue, pinned by `lease`; returns them and their bytes.
+    fn next(&self, backed: &Backed, lease: &mut Lease) -> (Vec<BlobHash>, u64) {
+        let (mut next, mut bytes) = (Vec::new(), 0);
+        while next.len() < TURN_FILES && bytes < TURN_BYTES {
+            let Some(hash) = backed.state().queue.pop_front() else { break };
+            if !backed.is_unsent(&hash) {
                 continue;
             }
-            self.mark(hash, AWAY)?;
-            self.sync_folder(&self.folder(hash))?;
-            let path = self.path(hash);
-            let removed = self.pins.remove_unpinned(hash, &path);
-            if removed.map_err(TimelineError::io("remove a file", &path))? {
-                backed.fewer(*bytes);
+            lease.pin(hash);
+            let path = self.path(&hash);
+            let is_gone =
+                || fs::metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if is_gone() {
+                // It was swept, or its writer did not come to name it; one that is about to keeps its mark.
+                lease.if_alone(&hash, || {
+                    if is_gone() {
+                        self.forget(backed, &hash);
+                    }
+                });
             }
+            bytes += fs::metadata(&path).map_or(0, |file| file.len());
+            next.push(hash);
         }
-        not_kept.map_or(Ok(()), |hash| {
-            let detail = format!("{hash} is sent again");
-            Err(RemoteError { fault: RemoteFault::NotKept, detail }.into())
-        })
+        (next, bytes)
     }
-
-    /// Fetches the file of `hash`, of at most `size_max` bytes, from the object store; false where none is there.
-    pub(super) fn bring(&self, hash: &BlobHash, size_max: u64) -> Result<bool> {
-        if !self.is_away(hash) {
-            return Ok(false);
-        }
-        let path = self.path(hash);
-        let Some(backed) = &self.backed else { return Err(TimelineError::Away { path }) };
-        // Else a sweep would remove it while it comes.
-        let mut lease = self.lease();
-        lease.pin(*hash);
-        if lease.is_being_removed(hash) {
-            return Ok(false);
-        }
-        let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
-        let from = backed.backing.remote.open(hash)?;
-        let from = from.ok_or_else(|| damaged("the object store has lost the file"))?;
-        let (temporary, mut file) = Temporary::create(self.dir.path())?;
-        let (bytes, digest) = copy(from, &mut file, size_max, temporary.path())?;
-        if digest != *hash {
-            return Err(damaged("the file from the object store does not match its name"));
-        }
-        temporary.publish(&file, &path)?;
-        backed.state().bytes += bytes;
-        Ok(true)
-    }
-
-    /// Removes `hashes`, but those that were pinned since the sweep began, here and then in the object store, unless
-    /// that has failed.
-    pub(super) fn sweep_away(
-        &self,
-        backed: &Backed,
-        sweeping: &Sweeping,
-        hashes: &[BlobHash],
-        swept: &mut Swept,
-        failure: &mut Option<RemoteError>,
-    ) -> Result<()> {
-        for hashes in hashes.chunks(REMOVED_AT_ONCE) {
-            // Before the files go here: a mark is all that tells of one there.
-            hashes.iter().try_for_each(|hash| self.mark(hash, AWAY))?;
-            self.sync_folder(&self.folder(&hashes[0]))?;
-            let before = swept.bytes;
-            let removing = self.remove_here(backed, sweeping, hashes, swept)?;
-            backed.fewer(swept.bytes - before);
-            if failure.is_none() && !removing.is_empty() {
-                *failure = backed.backing.remote.remove(&removing).err();
-            }
-            if failure.is_none() {
-                removing.iter().try_for_each(|hash| self.unmark(hash, AWAY))?;
-            }
-            sweeping.end_removing(&removing);
-        }
-        Ok(())
-    }
-
-    fn remove_here(
-        &self,
-        backed: &Backed,
-        sweeping: &Sweeping,
-        hashes: &[BlobHash],
-        swept: &mut Swept,
-    ) -> Result<Vec<BlobHash>> {
-        let mut removing = Vec::with_capacity(hashes.len());
-        for hash in hashes {
-            let path = self.path(hash);
-            let io = TimelineError::io("remove a file that no event names", &path);
-            // One that is stored anew from now on waits anew.
-            let forget = || self.sent(backed, hash);
-            if sweeping.begin_removing(hash, &path, swept, forget).map_err(io)? {
-                removing.push(*hash);
-            }
-        }
-        Ok(removing)
-    }
-}
-
-/// Copies `from`, of which more than `size_max` bytes are not wanted; returns how many came, and their hash.
-fn copy(
-    mut from: Box<dyn Read + Send>,
-    to: &mut File,
-    size_max: u64,
-    path: &Path,
-) -> Result<(u64, BlobHash)> {
-    let (mut bytes, mut digest, mut buffer) = (0, Sha256::new(), vec![0; COPY_BYTES]);
-    while bytes <= size_max {
-        let read = from.read(&mut buffer).map_err(|error| RemoteError {
-            fault: RemoteFault::Unreachable,
-            detail: error.to_string(),
-        })?;
-        if read == 0 {
-            break;
-        }
-        bytes += read as u64;
-        digest.update(&buffer[..read]);
-        to.write_all(&buffer[..read]).map_err(TimelineError::io("write a file", path))?;
-    }
-    Ok((bytes, BlobHash::from_bytes(digest.finalize().into())))
 }

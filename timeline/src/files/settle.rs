@@ -5,7 +5,7 @@ use std::{collections::HashSet, fs, io::Write, path::Path};
 use media::BlobHash;
 
 use super::{
-    AWAY, Files, UNSENT,
+    AWAY, Files, GONE, UNSENT,
     backed::{Backed, Backing},
 };
 use crate::{
@@ -26,6 +26,7 @@ struct Found {
     bytes: u64,
     unsent: HashSet<BlobHash>,
     away: HashSet<BlobHash>,
+    gone: HashSet<BlobHash>,
 }
 
 impl Files {
@@ -40,7 +41,9 @@ impl Files {
         let is_other = known.as_deref() != place;
         let mut found = self.look(is_other)?;
         if is_other {
-            let only_away = found.away.difference(&found.here).count();
+            let is_only_away =
+                |hash: &&BlobHash| !found.here.contains(*hash) && !found.gone.contains(*hash);
+            let only_away = found.away.iter().filter(is_only_away).count();
             if let Some(place) = known.filter(|_| only_away > 0) {
                 let dir = self.dir.path().to_owned();
                 return Err(TimelineError::Elsewhere { dir, place, files: only_away });
@@ -59,6 +62,7 @@ impl Files {
             found.unsent.iter().try_for_each(|hash| self.unmark(hash, UNSENT))?;
         }
         found.away.iter().try_for_each(|hash| self.unmark(hash, AWAY))?;
+        found.gone.iter().try_for_each(|hash| self.unmark(hash, GONE))?;
         self.folders()?.iter().try_for_each(|folder| self.sync_folder(folder))?;
         self.remember(place)
     }
@@ -84,20 +88,21 @@ impl Files {
         temporary.publish(&file, &path)
     }
 
-    /// Looks at what is here, and what is away where that is asked for.
-    fn look(&self, asks_away: bool) -> Result<Found> {
+    /// Looks at what is here and what is not sent, and at `all` marks where that is asked for.
+    fn look(&self, all: bool) -> Result<Found> {
         let mut found = Found::default();
         self.walk(|hash, mark, entry| {
-            let marked = match mark {
+            if mark.is_none() {
+                found.bytes += entry.metadata().map_or(0, |file| file.len());
+            }
+            let named = match mark {
                 Some(UNSENT) => &mut found.unsent,
-                Some(_) if asks_away => &mut found.away,
-                Some(_) => return,
-                None => {
-                    found.bytes += entry.metadata().map_or(0, |file| file.len());
-                    &mut found.here
-                }
+                _ if !all => return,
+                None => &mut found.here,
+                Some(AWAY) => &mut found.away,
+                Some(_) => &mut found.gone,
             };
-            marked.insert(hash);
+            named.insert(hash);
         })?;
         Ok(found)
     }

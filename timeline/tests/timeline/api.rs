@@ -309,7 +309,7 @@ fn a_sweep_removes_blobs_that_nothing_names_or_holds() {
     let swept = sweep.finish(|hash| *hash == named, || {}).unwrap();
     assert_eq!((swept, again), (Swept::default(), orphan), "stored again meanwhile");
     let swept = blobs.sweep().unwrap().finish(|hash| *hash == named, || {}).unwrap();
-    assert_eq!(swept, Swept { files: 1, bytes: 6 });
+    assert_eq!(swept, Swept { files: 1, bytes: 6, left: None });
     let there = [held, named, orphan].map(|hash| blobs.has(&hash));
     assert_eq!(there, [true, true, false]);
     job.discard().unwrap();
