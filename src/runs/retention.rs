@@ -1,11 +1,10 @@
-//! Removal of what has aged: old runs, records of deleted runs, stills past their age, and files
-//! that no event names.
+//! Removal of what has aged: old runs, records of deleted runs, stills past their age, files that no event names.
 //!
 //! One sweep at start, every hour and soon after a deletion, slow on purpose. Stills that nobody can
 //! fetch go with the next sweep, records and columns of a deleted run after its age, or where they
-//! take too much of what its owner may store; runs whose readers have not been told all stay. Ages end at the log's last event and move as an [`AgeClock`]
-//! does: a clock that runs ahead removes nothing. A sweep that fails is counted; the next one does
-//! what it left.
+//! take too much of what its owner may store; runs whose readers have not been told all stay. Ages end at the
+//! log's last event and move as an [`AgeClock`] does: a clock that runs ahead removes nothing. A sweep that fails
+//! is counted; the next one does what it left. Long because its parts share what they find.
 
 mod hashes;
 

@@ -1,126 +1,16 @@
 //! Blobs that an object store has too: nothing named is lost, nothing removed stays, whatever the store does.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    fs::{self, File},
-    io::Write,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use media::{BlobHash, ErrorKind, Seq};
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use timeline::{
-    Backing, BlobStore, Remote, RemoteError, RemoteFault, Signals, Standing, Timeline,
-    TimelineError,
-};
+use timeline::{Backing, BlobStore, Signals, Standing, Timeline, TimelineError};
 
 use crate::{
+    bucket::{Bucket, Conduct},
     random::Random,
     support::{frames, signal, small},
 };
-
-/// Conduct of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Conduct {
-    #[default]
-    Good,
-    /// Every call fails.
-    Out,
-    /// It says that it stored a file, and did not.
-    Forgetful,
-    /// It does what it is asked, and its answer is lost.
-    Mute,
-}
-
-/// An object store in memory.
-#[derive(Default)]
-struct Bucket {
-    inside: Mutex<Inside>,
-    /// Called while files are removed.
-    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl fmt::Debug for Bucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inside.fmt(f)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Inside {
-    conduct: Conduct,
-    files: HashMap<BlobHash, Vec<u8>>,
-    uploads: usize,
-}
-
-impl Bucket {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().expect("no test panics in here")
-    }
-
-    fn set(&self, conduct: Conduct) {
-        self.inside().conduct = conduct;
-    }
-
-    fn has(&self, hash: &BlobHash) -> bool {
-        self.inside().files.contains_key(hash)
-    }
-
-    fn ask<T>(&self, answer: impl FnOnce(&mut Inside) -> T) -> Result<T, RemoteError> {
-        let mut inside = self.inside();
-        let error = |fault| Err(RemoteError { fault, detail: "as the test says".to_owned() });
-        match inside.conduct {
-            Conduct::Out => error(RemoteFault::Unreachable),
-            Conduct::Mute => {
-                answer(&mut inside);
-                error(RemoteFault::Slow)
-            }
-            Conduct::Good | Conduct::Forgetful => Ok(answer(&mut inside)),
-        }
-    }
-}
-
-impl Remote for Bucket {
-    fn upload(&self, files: &[(BlobHash, PathBuf)], _: Duration) -> Vec<Result<(), RemoteError>> {
-        let one = |(hash, path): &(BlobHash, PathBuf)| {
-            let bytes = fs::read(path).expect("there until it is sent");
-            if BlobHash::from_bytes(Sha256::digest(&bytes).into()) != *hash {
-                let detail = "damaged".to_owned();
-                return Err(RemoteError { fault: RemoteFault::Local, detail });
-            }
-            self.ask(|inside| {
-                inside.uploads += 1;
-                if inside.conduct != Conduct::Forgetful {
-                    inside.files.insert(*hash, bytes);
-                }
-            })
-        };
-        files.iter().map(one).collect()
-    }
-
-    fn sizes(&self, hashes: &[BlobHash]) -> Vec<Result<Option<u64>, RemoteError>> {
-        let size = |hash| self.ask(|inside| inside.files.get(hash).map(|bytes| bytes.len() as u64));
-        hashes.iter().map(size).collect()
-    }
-
-    fn fetch(&self, hash: &BlobHash, mut to: &File, size_max: u64) -> Result<bool, RemoteError> {
-        let found = self.ask(|inside| inside.files.get(hash).cloned())?;
-        let Some(bytes) = found else { return Ok(false) };
-        to.write_all(&bytes[..bytes.len().min(size_max as usize)]).expect("written");
-        Ok(true)
-    }
-
-    /// Only after what is called meanwhile are the files gone.
-    fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
-        let meanwhile = self.meanwhile.lock().expect("no test panics in here").take();
-        meanwhile.into_iter().for_each(|it| it());
-        self.ask(|inside| inside.files.retain(|hash, _| !hashes.contains(hash)))
-    }
-}
 
 fn backing(bucket: &Arc<Bucket>, place: &str, cache_bytes: u64) -> Option<Backing> {
     Some(Backing { remote: bucket.clone(), place: place.to_owned(), cache_bytes })

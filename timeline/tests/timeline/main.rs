@@ -3,6 +3,7 @@
 
 mod api;
 mod backed;
+mod bucket;
 mod check;
 mod compact;
 mod concurrency;
