@@ -344,6 +344,7 @@ impl Demuxer {
         self.segmenter.push(CodedPacket {
             pts: packet.pts(),
             is_discarded: packet.is_discarded(),
+            is_repeat: false,
             reconfigures: packet.reconfigures(),
             coded: self.inspector.inspect(packet.data()),
             bytes: packet.data().len(),

@@ -46,6 +46,7 @@ mod tests {
             CodedPacket {
                 pts: Some(pts),
                 is_discarded: false,
+                is_repeat: false,
                 reconfigures: false,
                 coded: PacketInfo {
                     is_unreferenced: layer >= 10,

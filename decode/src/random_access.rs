@@ -16,6 +16,9 @@ pub(crate) struct PacketInfo {
     pub(crate) decodes_alone: bool,
     /// It may refer to pictures before the start that precedes it (HEVC RASL).
     pub(crate) needs_earlier: bool,
+    /// It is shown before the start that precedes it, and nothing but other such pictures needs it or
+    /// what its packet carries (HEVC RASL and RADL).
+    pub(crate) is_leading: bool,
     /// It is coded but not meant to be shown.
     pub(crate) is_hidden: bool,
     /// No picture of its own temporal layer or below refers to it.
@@ -75,6 +78,7 @@ impl RandomAccessDetector {
                 // A picture's slices agree on all that is looked at, so the first one decides.
                 NalKind::Slice(mut coded) => {
                     coded.is_start &= !self.sets.overflowed();
+                    coded.is_leading &= own_sets == 0;
                     if coded.is_start {
                         coded.prelude = self.sets.framed_before(own_sets, self.framing);
                     }
@@ -122,6 +126,8 @@ fn classify_h265(nal: &Nal<'_>) -> NalKind {
             decodes_alone: kind >= 16,
             // RASL_N and RASL_R.
             needs_earlier: matches!(kind, 8 | 9),
+            // RADL_N and RADL_R too.
+            is_leading: matches!(kind, 6..=9),
             // The even types below RSV_VCL_R15 are sub-layer non-reference pictures.
             is_unreferenced: kind < 16 && kind % 2 == 0,
             temporal_layer: (second & 7).saturating_sub(1),
@@ -198,6 +204,7 @@ mod tests {
         is_start: true,
         decodes_alone: true,
         needs_earlier: false,
+        is_leading: false,
         is_hidden: false,
         is_unreferenced: false,
         temporal_layer: 0,
@@ -208,7 +215,7 @@ mod tests {
     fn starts_are_told_by_the_bytes_of_every_codec() {
         let plain = PacketInfo::default();
         let hidden = PacketInfo { is_hidden: true, ..plain.clone() };
-        let cases: [(&str, Codec, &[u8], PacketInfo); 21] = [
+        let cases: [(&str, Codec, &[u8], PacketInfo); 23] = [
             ("h264 IDR", Codec::H264, &[0, 0, 1, 0x09, 0xf0, 0, 0, 1, 0x65, 1], START),
             ("h264 I of an open GOP", Codec::H264, &[0, 0, 1, 0x61, 1], plain.clone()),
             (
@@ -230,6 +237,18 @@ mod tests {
                 "h265 RASL",
                 Codec::H265,
                 &[0, 0, 1, 0x12, 1, 0],
+                PacketInfo { needs_earlier: true, is_leading: true, ..plain.clone() },
+            ),
+            (
+                "h265 RADL",
+                Codec::H265,
+                &[0, 0, 1, 0x0e, 1, 0],
+                PacketInfo { is_leading: true, ..plain.clone() },
+            ),
+            (
+                "h265 RASL with a set that others may need",
+                Codec::H265,
+                &[0, 0, 1, 0x44, 1, 9, 0, 0, 1, 0x12, 1, 0],
                 PacketInfo { needs_earlier: true, ..plain.clone() },
             ),
             (

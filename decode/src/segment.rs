@@ -1,8 +1,10 @@
 //! Cuts a stream of packets where a new decoder gives the same pictures as the old one.
 //!
 //! A cut needs a clean start by its bytes and, over the whole GOP that follows, no picture shown
-//! before the cut: so a GOP is held until the next start is seen. What cannot be cut within the
-//! bounds is handed out in pieces that continue one decoder. Pure: packets in, segments out.
+//! before the cut: so a GOP is held until the next start is seen. Of an open GOP the pictures that lead its
+//! start go to the segment before, behind a repetition of the start that they refer to and that is not
+//! shown there. What cannot be cut within the bounds is handed out in pieces that continue one decoder.
+//! Pure: packets in, segments out.
 
 use std::collections::VecDeque;
 
@@ -12,6 +14,9 @@ use crate::random_access::PacketInfo;
 pub(crate) const SEGMENT_PACKETS_MAX: usize = 1024;
 /// Most bytes held while a cut is looked for: two GOPs of 2 s at 64 Mbit/s.
 pub(crate) const SEGMENT_BYTES_MAX: usize = 32 << 20;
+/// Fewest packets of a segment before a start that is decoded twice: that costs as much as three to five
+/// pictures, so a twentieth at most.
+const REPEAT_PACKETS_MIN: usize = 90;
 /// Packets of a piece that continues a decoder; small, so that outputs flow.
 const PIECE_PACKETS: usize = 64;
 
@@ -22,6 +27,8 @@ pub(crate) struct CodedPacket<P> {
     pub(crate) pts: Option<i64>,
     /// The container's edit list hides its picture.
     pub(crate) is_discarded: bool,
+    /// It begins the next segment, which shows its picture; here others refer to it.
+    pub(crate) is_repeat: bool,
     /// It changes the decoder's configuration out of band.
     pub(crate) reconfigures: bool,
     /// Facts about its picture from its bytes.
@@ -35,7 +42,21 @@ pub(crate) struct CodedPacket<P> {
 impl<P> CodedPacket<P> {
     /// It gives one picture of the output.
     pub(crate) fn is_shown(&self) -> bool {
-        !self.is_discarded && !self.coded.is_hidden
+        !self.is_discarded && !self.is_repeat && !self.coded.is_hidden
+    }
+}
+
+/// Bytes that can go to two decoders.
+pub(crate) trait Payload: Sized {
+    /// The same bytes for another decoder, with a time by which their picture is known; `None` without
+    /// memory.
+    fn repeated(&self) -> Option<Self>;
+}
+
+impl<P: Payload> CodedPacket<P> {
+    fn repeated(&self) -> Option<CodedPacket<P>> {
+        let (coded, payload) = (self.coded.clone(), self.payload.repeated()?);
+        Some(CodedPacket { is_repeat: true, coded, payload, ..*self })
     }
 }
 
@@ -53,7 +74,7 @@ impl<P> Segment<P> {
     /// Presentation times of the shown pictures in order; `None` unless all are known and
     /// distinct.
     pub(crate) fn shown_times(&self) -> Option<Vec<i64>> {
-        sorted_times(&self.units)
+        sorted_times(self.units.iter())
     }
 
     pub(crate) fn shown_count(&self) -> u64 {
@@ -61,8 +82,8 @@ impl<P> Segment<P> {
     }
 }
 
-fn sorted_times<P>(units: &[CodedPacket<P>]) -> Option<Vec<i64>> {
-    let shown = units.iter().filter(|unit| unit.is_shown());
+fn sorted_times<'a, P: 'a>(units: impl Iterator<Item = &'a CodedPacket<P>>) -> Option<Vec<i64>> {
+    let shown = units.filter(|unit| unit.is_shown());
     let mut times = shown.map(|unit| unit.pts).collect::<Option<Vec<i64>>>()?;
     times.sort_unstable();
     times.windows(2).all(|pair| pair[0] < pair[1]).then_some(times)
@@ -80,12 +101,13 @@ pub(crate) struct Segmenter<P> {
     untimed: bool,
     may_cut: bool,
     packets_max: usize,
+    repeat_packets_min: usize,
     piece_packets: usize,
     is_continued: bool,
     ready: VecDeque<Segment<P>>,
 }
 
-impl<P> Segmenter<P> {
+impl<P: Payload> Segmenter<P> {
     pub(crate) fn new() -> Segmenter<P> {
         Segmenter {
             gathered: Vec::new(),
@@ -95,6 +117,7 @@ impl<P> Segmenter<P> {
             untimed: true,
             may_cut: true,
             packets_max: SEGMENT_PACKETS_MAX,
+            repeat_packets_min: REPEAT_PACKETS_MIN,
             piece_packets: PIECE_PACKETS,
             is_continued: false,
             ready: VecDeque::new(),
@@ -165,31 +188,52 @@ impl<P> Segmenter<P> {
         let Some(at) = self.candidate.take() else { return };
         match self.judge(at) {
             Verdict::Cut => self.hand_out(at, false),
+            Verdict::CutOpen { leading } => self.hand_out_open(at, leading),
             Verdict::NotHere => {}
             Verdict::NeverAgain => self.stop_cutting(),
         }
     }
 
     fn judge(&self, at: usize) -> Verdict {
-        let (before, after) = self.gathered.split_at(at);
-        if after.iter().any(|unit| unit.coded.needs_earlier) {
+        let (before, gop) = self.gathered.split_at(at);
+        let (start, others) = gop.split_at(1);
+        let is_open = |units: &[CodedPacket<P>]| units.iter().any(|unit| unit.coded.needs_earlier);
+        let (leading, trailing) = if is_open(others) {
+            others.split_at(others.iter().take_while(|unit| unit.coded.is_leading).count())
+        } else {
+            others.split_at(0)
+        };
+        if is_open(trailing) || (!leading.is_empty() && at < self.repeat_packets_min) {
             return Verdict::NotHere;
         }
+        let cut = match leading.len() {
+            0 => Verdict::Cut,
+            leading => Verdict::CutOpen { leading },
+        };
         if self.untimed {
             // Only raw H.264 and H.265 come without times; there a start orders its pictures
             // after all earlier ones (H.264 8.2.1, H.265 8.3.1).
-            return Verdict::Cut;
+            return cut;
         }
         // libav replaces times that are missing or repeated by guesses from all that went
         // before, which only one continuous decoder makes the same way.
-        let (Some(before), Some(after)) = (sorted_times(before), sorted_times(after)) else {
-            return Verdict::NeverAgain;
-        };
+        let before = sorted_times(before.iter().chain(leading));
+        let after = sorted_times(start.iter().chain(trailing));
+        let (Some(before), Some(after)) = (before, after) else { return Verdict::NeverAgain };
         let latest = before.last().copied().max(self.latest);
         match (latest, after.first()) {
             (Some(latest), Some(&first)) if latest >= first => Verdict::NotHere,
-            _ => Verdict::Cut,
+            _ => cut,
         }
+    }
+
+    /// Hands out what comes before the start at `at`, and so many pictures behind it that lead it.
+    fn hand_out_open(&mut self, at: usize, leading: usize) {
+        let Some(start) = self.gathered[at].repeated() else { return };
+        self.gathered.insert(at, start);
+        // The start itself comes behind them.
+        self.gathered[at + 1..at + 2 + leading].rotate_left(1);
+        self.hand_out(at + 1 + leading, false);
     }
 
     fn hand_out(&mut self, count: usize, is_continued: bool) {
@@ -210,136 +254,13 @@ impl<P> Segmenter<P> {
 
 enum Verdict {
     Cut,
+    /// Behind so many pictures that lead the start.
+    CutOpen {
+        leading: usize,
+    },
     NotHere,
     NeverAgain,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A letter per packet: S start, p other, h hidden start-less, r needs earlier pictures,
-    /// x reconfigures; then its time.
-    fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
-        CodedPacket {
-            pts,
-            is_discarded: false,
-            reconfigures: kind == 'x',
-            coded: PacketInfo {
-                is_start: kind == 'S',
-                needs_earlier: kind == 'r',
-                is_hidden: kind == 'h',
-                ..PacketInfo::default()
-            },
-            bytes: 1,
-            payload: (),
-        }
-    }
-
-    /// Lengths of the segments; `+` after one that the next continues.
-    fn cuts(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<String> {
-        let mut segmenter = Segmenter::new();
-        let mut found: Vec<Segment<()>> = Vec::new();
-        for unit in units {
-            segmenter.push(unit);
-            found.extend(segmenter.pop());
-        }
-        segmenter.finish();
-        found.extend(std::iter::from_fn(|| segmenter.pop()));
-        let mut continues = false;
-        for segment in &found {
-            assert_eq!(segment.continues_previous, continues);
-            continues = segment.is_continued;
-        }
-        assert!(!continues, "the last segment ends its decoder");
-        let name = |segment: &Segment<()>| {
-            format!("{}{}", segment.units.len(), if segment.is_continued { "+" } else { "" })
-        };
-        found.iter().map(name).collect()
-    }
-
-    #[test]
-    fn cuts_fall_only_where_they_change_nothing() {
-        let cases: [(&str, &str, &[i64], &[&str]); 9] = [
-            ("closed GOPs", "SppSpp", &[0, 2, 1, 3, 5, 4], &["3", "3"]),
-            ("leading picture", "SppSpp", &[0, 1, 2, 4, 3, 5], &["3", "3"]),
-            ("leading picture of the past", "SppSpp", &[0, 1, 4, 5, 3, 6], &["6"]),
-            ("needs earlier pictures", "SppSrpSp", &[0, 1, 2, 5, 4, 6, 7, 8], &["6", "2"]),
-            ("earlier part shown later", "SppSpp", &[0, 1, 9, 3, 4, 5], &["6"]),
-            ("no start at first", "ppSp", &[0, 1, 2, 3], &["2", "2"]),
-            ("hidden times do not count", "SphSp", &[0, 1, 9, 2, 3], &["3", "2"]),
-            ("repeated time", "SppSppSpp", &[0, 1, 1, 2, 3, 4, 5, 6, 7], &["9"]),
-            ("new configuration", "SpSpSxSp", &[0, 1, 2, 3, 4, 5, 6, 7], &["2", "6"]),
-        ];
-        for (name, kinds, times, expected) in cases {
-            let units = kinds.chars().zip(times).map(|(kind, &pts)| unit(kind, Some(pts)));
-            assert_eq!(cuts(units), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_missing_time_ends_cutting_and_no_times_at_all_do_not() {
-        let with =
-            |missing: &[usize]| {
-                let units = "SppSppSpp".chars().enumerate();
-                let missing = missing.to_vec();
-                cuts(units.map(move |(at, kind)| {
-                    unit(kind, (!missing.contains(&at)).then_some(at as i64))
-                }))
-            };
-        assert_eq!(with(&[]), ["3", "3", "3"]);
-        assert_eq!(with(&[4]), ["9"]);
-        assert_eq!(with(&[0, 1, 2, 3, 4, 5, 6, 7, 8]), ["3", "3", "3"]);
-    }
-
-    #[test]
-    fn what_is_too_long_to_hold_goes_out_in_pieces() {
-        let long = SEGMENT_PACKETS_MAX as i64;
-        let kind = |at: i64| if at == 0 || at >= long + 100 && at % 10 == 0 { 'S' } else { 'p' };
-        let found = cuts((0..long + 120).map(|at| unit(kind(at), Some(at))));
-        assert_eq!(found, ["1024+", "64+", "42", "10", "4"], "bounded, then cut again");
-    }
-
-    #[test]
-    fn whoever_is_in_a_hurry_gets_a_long_first_gop_in_pieces() {
-        let rows: [(usize, usize, &[usize]); 5] = [
-            (30, 1024, &[30, 30, 30]),
-            (30, 64, &[30, 30, 30]),
-            (100, 64, &[64, 36, 100, 100]),
-            (100, 1, &[64, 36, 100, 100]),
-            (200, 1, &[64, 64, 64, 8, 200, 200]),
-        ];
-        for (gop, hold, expected) in rows {
-            let mut segmenter = Segmenter::new();
-            segmenter.hold_at_first(hold);
-            for at in 0..gop * 3 {
-                let kind = if at % gop == 0 { 'S' } else { 'p' };
-                segmenter.push(unit(kind, Some(at as i64)));
-            }
-            segmenter.finish();
-            let found = std::iter::from_fn(|| segmenter.pop()).map(|segment| segment.units.len());
-            assert_eq!(found.collect::<Vec<_>>(), expected, "GOPs of {gop}, {hold} held");
-        }
-    }
-
-    #[test]
-    fn a_camera_is_not_waited_for() {
-        let mut segmenter = Segmenter::new();
-        segmenter.flow();
-        let mut taken = Vec::new();
-        for at in 0..20 {
-            segmenter.push(unit(if at % 5 == 0 { 'S' } else { 'p' }, Some(at)));
-            taken.extend(segmenter.pop().map(|piece| (at, piece.units.len())));
-        }
-        assert_eq!(taken, (0..20).map(|at| (at, 1)).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn big_packets_are_bounded_too() {
-        let mut segmenter = Segmenter::new();
-        segmenter.push(CodedPacket { bytes: SEGMENT_BYTES_MAX, ..unit('S', Some(0)) });
-        let piece = segmenter.pop().expect("handed out at once");
-        assert!(piece.is_continued);
-        assert_eq!(segmenter.pending_packets(), 0);
-    }
-}
+mod tests;

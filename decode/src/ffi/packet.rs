@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use ffmpeg_next::ffi;
 
 use super::AvError;
+use crate::segment::Payload;
 
 /// Owns an `AVPacket`.
 pub(crate) struct Packet(NonNull<ffi::AVPacket>);
@@ -129,6 +130,21 @@ impl Packet {
             // SAFETY: only looks through the packet's side data table.
             !unsafe { ffi::av_packet_get_side_data(self.as_ptr(), kind, &mut size) }.is_null()
         })
+    }
+}
+
+impl Payload for Packet {
+    fn repeated(&self) -> Option<Packet> {
+        let packet = Packet::empty().ok()?;
+        // SAFETY: both packets are valid, and this one is empty; libav takes its own reference to the bytes.
+        AvError::check(unsafe { ffi::av_packet_ref(packet.as_ptr(), self.as_ptr()) }).ok()?;
+        // SAFETY: the packet is owned by this function alone; its bytes are not touched.
+        let raw = unsafe { &mut *packet.as_ptr() };
+        // What the demuxer found damaged is told by the packet that is shown.
+        raw.flags &= !ffi::AV_PKT_FLAG_CORRUPT;
+        // Of a stream without times no other packet has one.
+        raw.pts = known(raw.pts).unwrap_or(0);
+        Some(packet)
     }
 }
 

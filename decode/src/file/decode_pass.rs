@@ -24,6 +24,27 @@ const DRAIN_ERRORS_MAX: u32 = 64;
 pub(super) struct PassStats {
     pub(super) damaged_packets: u64,
     pub(super) first_extent: Option<Extent>,
+    repeat: Repeat,
+}
+
+/// The start of the next segment, which shows its picture and tells of its damage.
+#[derive(Clone, Copy, Default)]
+struct Repeat {
+    /// Time of its packet, where it has a picture to be shown.
+    pts: Option<i64>,
+    /// It is the last packet that was sent.
+    is_last_sent: bool,
+}
+
+impl Repeat {
+    fn of(job: &Job) -> Repeat {
+        let repeat = job.segment.units.iter().find(|unit| unit.is_repeat && !unit.is_discarded);
+        Repeat { pts: repeat.and_then(|unit| unit.payload.pts()), is_last_sent: false }
+    }
+
+    fn gave(self, frame: &RawFrame) -> bool {
+        self.pts.is_some() && self.pts == frame.packet_pts()
+    }
 }
 
 impl PassStats {
@@ -40,6 +61,20 @@ impl PassStats {
             return Err(SegmentAbort::Damaged);
         }
         self.damaged_packets += 1;
+        Ok(())
+    }
+
+    /// As [`PassStats::note_damage`], of a packet or picture that is the repeat or not.
+    fn note_damage_of(
+        &mut self,
+        is_repeat: bool,
+        context: &dyn FrameDecoder,
+    ) -> Result<(), SegmentAbort> {
+        let told = self.damaged_packets;
+        self.note_damage(context)?;
+        if is_repeat {
+            self.damaged_packets = told;
+        }
         Ok(())
     }
 }
@@ -81,6 +116,7 @@ pub(super) fn feed(
     on_frame: &mut impl FnMut(RawFrame) -> PassFlow,
 ) -> Result<(), SegmentAbort> {
     let units = &job.segment.units;
+    tally.repeat = Repeat::of(job);
     for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
         job.packets_left.store(units.len() - index, Ordering::Relaxed);
         // Other starts were not cut at: their decoder has seen it all.
@@ -89,15 +125,17 @@ pub(super) fn feed(
             Some(prelude) if is_cut_at => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
             _ => None,
         };
+        tally.repeat.is_last_sent = unit.is_repeat;
         let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
         if sent.is_err() {
-            tally.note_damage(context)?;
+            tally.note_damage_of(unit.is_repeat, context)?;
         }
         if drain(context, task, tally, on_frame)?.is_break() {
             return Ok(());
         }
     }
     job.packets_left.store(0, Ordering::Relaxed);
+    tally.repeat.is_last_sent = false;
     if !job.segment.is_continued {
         // With frame threads this is where the errors of the last packets come to light.
         if context.send_end().is_err() {
@@ -122,21 +160,22 @@ fn drain(
     loop {
         match context.receive() {
             Ok(Output::Frame(frame)) => {
+                let is_repeat = tally.repeat.gave(&frame);
                 if frame.is_damaged() || context.complained() {
-                    tally.note_damage(context)?;
+                    tally.note_damage_of(is_repeat, context)?;
                 }
                 if let Some(extent) = frame.extent() {
                     check_extent(extent, task.limits)?;
                     tally.first_extent = tally.first_extent.or(Some(extent));
                 }
-                if on_frame(frame)?.is_break() {
+                if !is_repeat && on_frame(frame)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
             Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
             Err(_) if errors < DRAIN_ERRORS_MAX => {
                 errors += 1;
-                tally.note_damage(context)?;
+                tally.note_damage_of(tally.repeat.is_last_sent, context)?;
             }
             Err(error) => return Err(libav(error).into()),
         }

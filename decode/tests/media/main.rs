@@ -11,6 +11,7 @@ mod live_loss;
 mod nvdec;
 #[path = "../../../tests/support/nvdec_shim.rs"]
 mod nvdec_shim;
+mod open_gops;
 mod parts;
 mod programs;
 mod sizes;

@@ -178,6 +178,17 @@ fn gops_of_one_file_are_decoded_beside_each_other() {
 }
 
 #[test]
+fn open_gops_are_decoded_beside_each_other_where_they_are_long_enough() {
+    let source = "-f lavfi -i testsrc2=size=128x96:rate=25:duration=20 -pix_fmt yuv420p";
+    let coding = "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=110:bframes=4";
+    let path = clips::rendered("open-gops.mp4", &format!("{source} {coding}:open-gop=1"));
+    let bytes = std::fs::read(path).expect("made");
+    let (seen, most) = on_sound_engines((&bytes, Codec::H265), &every(4), 4);
+    assert!(seen == one_decoder(&bytes, &every(1)).1);
+    assert_eq!((seen.len(), most), (500, 4));
+}
+
+#[test]
 fn an_engine_that_is_lost_while_others_are_at_other_gops_costs_no_frame_and_doubles_none() {
     let (name, codec, bytes) = CLIPS[0];
     let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
