@@ -140,6 +140,8 @@ impl Stores {
         let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
+        // Before the log: where stills are only in another store, a refused start changes nothing.
+        let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let log_dir = config.data_dir.join("log");
         let options = Options { columns, ..log_options(metrics) };
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
@@ -148,7 +150,6 @@ impl Stores {
         timeline.on_publish(Box::new(move |heads| {
             heads.iter().for_each(|head| counted.events.of(head.kind).inc());
         }));
-        let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let limits =
             RunLimits { active: config.active_limit, ttl: config.run_ttl, tag: config.node_tag };
         let is_shared = config.api.keys.as_ref().is_some_and(KeyRing::is_shared);
@@ -172,6 +173,7 @@ fn backings(
 ) -> Result<Option<Backings>, StartError> {
     let Some(settings) = &config.objects else { return Ok(None) };
     let opened = store(&settings.access, config, ledger, metrics)?;
+    tracing::info!(place = %opened, "stills and columns go to an object store");
     Ok(Some(Backings::new(&opened, settings.cache_bytes)))
 }
 

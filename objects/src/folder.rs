@@ -114,9 +114,8 @@ impl Remote for Folder {
         let fetch = async {
             store.own(ANSWER_TIME).await?;
             let key = self.key(hash)?;
-            let Some(found) = present(store.in_turn(store.s3.get(&key)).await)? else {
-                return Ok(false);
-            };
+            let begun = async { present(store.in_turn(store.s3.get(&key)).await) };
+            let Some(found) = within(ANSWER_TIME, begun).await? else { return Ok(false) };
             write(found, to, size_max).await?;
             Ok(true)
         };

@@ -28,7 +28,7 @@ const VARIABLES: [&str; 12] = [
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The place is not one.
-    #[error("must be s3://bucket or s3://bucket/prefix: {0}")]
+    #[error("s3://bucket or s3://bucket/prefix: {0}")]
     Place(&'static str),
     /// The endpoint is not one.
     #[error("must be an http:// or https:// URL: {0}")]

@@ -29,8 +29,18 @@ const PROBE: TableDefinition<'_, &str, u64> = TableDefinition::new("probe");
 
 /// Failure to read or write records.
 #[derive(Debug, thiserror::Error)]
-#[error("the ledger failed: {0}")]
+#[error("{}", told(.0))]
 pub struct LedgerError(#[from] redb::Error);
+
+fn told(error: &redb::Error) -> String {
+    match error {
+        redb::Error::DatabaseAlreadyOpen => {
+            "another process has this ledger open: each server needs a data directory of its own"
+                .to_owned()
+        }
+        error => format!("the ledger failed: {error}"),
+    }
+}
 
 impl LedgerError {
     /// The closed kind that decides what the caller is told.

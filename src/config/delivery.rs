@@ -67,14 +67,16 @@ enum Target {
 }
 
 fn place(text: &str) -> Result<Place, Problem> {
-    Place::parse(text).map_err(|error| error.to_string().into())
+    Place::parse(text).map_err(|error| format!("must be {error}").into())
 }
 
 /// Object store of stills and columns, if there is one.
 pub(super) fn objects(vars: &mut Vars, endpoint: Option<&Url>) -> Option<objects::Settings> {
     let url = vars.read_url("SERVICE_BLOB_URL", "file:", |text| match text {
         "file:" => Ok(None),
-        _ => place(text).map(Some),
+        _ => Place::parse(text).map(Some).map_err(|error| {
+            format!("must be file:, for the data directory alone, or else {error}").into()
+        }),
     });
     let cache_mib = vars.read("SERVICE_BLOB_CACHE_MIB", "10240", whole(0, 1 << 30));
     let access = access(vars, "SERVICE_BLOB_URL", url?, endpoint)?;

@@ -125,6 +125,10 @@ impl Sender {
                     if has_more { Duration::ZERO } else { EVERY }
                 }
                 Err(error) => {
+                    if error.fault() == Some(RemoteFault::NotKept) {
+                        // Found by what its calls answered, none of which failed.
+                        self.metrics.object_store_failures.of(RemoteFault::NotKept).inc();
+                    }
                     // Said once for each kind of failure in an outage; the counters have the rest.
                     if told != Some(error.fault()) {
                         tracing::warn!(%error, "files wait here for the object store; trying on");

@@ -259,7 +259,7 @@ fn a_store_that_cannot_be_used_as_it_is_set_up_keeps_the_server_from_starting() 
     };
     for (name, value, problem) in [
         ("AWS_SECRET_ACCESS_KEY", "", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
-        ("SERVICE_BLOB_URL", "/srv/blobs", "SERVICE_BLOB_URL must be s3://"),
+        ("SERVICE_BLOB_URL", "/srv/blobs", "SERVICE_BLOB_URL must be file:"),
         ("SERVICE_BLOB_URL", "s3://x", "a bucket is 3 to 63"),
         ("SERVICE_BLOB_ENDPOINT", "minio:9000", "SERVICE_BLOB_ENDPOINT must be an http"),
         ("SERVICE_BLOB_CACHE_MIB", "-1", "SERVICE_BLOB_CACHE_MIB"),

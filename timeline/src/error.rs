@@ -104,6 +104,14 @@ pub enum TimelineError {
         /// Path that it would have here.
         path: PathBuf,
     },
+    /// The object store does not have what it took.
+    #[error("the object store {what}: {}", file.display())]
+    Lost {
+        /// Path that the file would have here.
+        file: PathBuf,
+        /// Fault of the store.
+        what: &'static str,
+    },
     /// The object store does not do what it is asked.
     #[error(transparent)]
     Remote(#[from] RemoteError),
@@ -124,6 +132,7 @@ impl TimelineError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             TimelineError::Damaged { .. }
+            | TimelineError::Lost { .. }
             | TimelineError::UnknownFormat { .. }
             | TimelineError::NotTheFile { .. }
             | TimelineError::Payload { .. } => ErrorKind::DataLoss,

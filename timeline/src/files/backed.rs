@@ -75,8 +75,9 @@ pub(super) struct State {
     pub(super) bytes: u64,
     /// Files to leave next, the oldest first, and their sizes.
     pub(super) leaving: VecDeque<(BlobHash, u64)>,
-    /// The store did not answer a reader then.
-    pub(super) unread: Option<(Instant, RemoteError)>,
+    /// Files that readers asked for and the store did not answer since it last did, and its last failure.
+    pub(super) unread: HashSet<BlobHash>,
+    pub(super) unanswered: Option<(Instant, RemoteError)>,
 }
 
 /// Outcome of files that were sent together.

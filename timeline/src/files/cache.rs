@@ -21,8 +21,45 @@ use crate::{
 /// Files that leave in one turn, and how many of them the store is asked for at a time.
 const LEAVE_FILES: usize = 256;
 const ASKED_AT_ONCE: usize = 16;
-/// Time for which a store that did not answer a reader is not asked by others.
+/// After so many files in a row that the store does not answer for, readers of others do not ask it for a time.
+const UNREAD_MAX: usize = 4;
 const READS_REST: Duration = Duration::from_secs(3);
+
+impl Backed {
+    /// Returns the last failure while readers do not ask the store.
+    fn may_ask(&self, hash: &BlobHash) -> Result<()> {
+        let state = self.state();
+        match &state.unanswered {
+            Some((at, error))
+                if at.elapsed() < READS_REST
+                    && (state.unread.len() >= UNREAD_MAX || state.unread.contains(hash)) =>
+            {
+                Err(error.clone().into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes note of an answer to a reader.
+    fn asked(&self, hash: &BlobHash, failure: Option<&RemoteError>) {
+        let is_silence = |error: &&RemoteError| {
+            matches!(error.fault, RemoteFault::Unreachable | RemoteFault::Slow)
+        };
+        let mut state = self.state();
+        match failure.filter(is_silence) {
+            Some(error) => {
+                state.unanswered = Some((Instant::now(), error.clone()));
+                if state.unread.len() < UNREAD_MAX {
+                    state.unread.insert(*hash);
+                }
+            }
+            None => {
+                state.unread.clear();
+                state.unanswered = None;
+            }
+        }
+    }
+}
 
 impl Files {
     /// Removes the oldest files here that the store has, while there are too many; returns true if there are more.
@@ -108,31 +145,19 @@ impl Files {
         if lease.is_being_removed(hash) {
             return Ok(false);
         }
-        if let Some((at, error)) = &backed.state().unread
-            && at.elapsed() < READS_REST
-        {
-            return Err(error.clone().into());
-        }
+        backed.may_ask(hash)?;
         let (temporary, file) = Temporary::create(self.dir.path())?;
         let fetched = backed.backing.remote.fetch(hash, &file, size_max);
-        let is_slow = |error: &&RemoteError| {
-            matches!(error.fault, RemoteFault::Unreachable | RemoteFault::Slow)
-        };
-        backed.state().unread =
-            fetched.as_ref().err().filter(is_slow).map(|error| (Instant::now(), error.clone()));
-        let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
+        backed.asked(hash, fetched.as_ref().err());
+        let lost = |what| TimelineError::Lost { file: path.clone(), what };
         if !fetched? {
             // A sweep may have removed it meanwhile.
-            return if self.is_away(hash) {
-                Err(damaged("the object store has lost the file"))
-            } else {
-                Ok(false)
-            };
+            return if self.is_away(hash) { Err(lost("has lost a file")) } else { Ok(false) };
         }
         let bytes = fs::read(temporary.path());
         let bytes = bytes.map_err(TimelineError::io("read a file", temporary.path()))?;
         if blob::hash(&bytes) != *hash {
-            return Err(damaged("the file from the object store does not match its name"));
+            return Err(lost("has other bytes than those of a file"));
         }
         temporary.publish(&file, &path)?;
         backed.state().bytes += bytes.len() as u64;
