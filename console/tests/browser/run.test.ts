@@ -31,7 +31,7 @@ test.describe('a described run', () => {
     await expect(why(page)).toContainText('Kept because the whole picture changed: scene score');
     await expect(player(page)).toHaveAttribute('data-frame', '75');
     await why(page).getByRole('button', { name: /^Frame 76 not kept/ }).click();
-    await expect(why(page)).toContainText('Frame 76: Not kept. No signal crossed a limit; the nearest was luma step');
+    await expect(why(page)).toContainText(/Frame 76: Not kept\. [\d.]+ % of the picture moves; a still is kept where that begins, grows by half, or ends\./);
   });
 
   test('a frame that cannot be asked about while the server is away is told of when it is back', async ({ page, site }) => {
@@ -299,7 +299,7 @@ test('limits are tried, applied as a second analysis, and compared', async ({ pa
   const limits = page.getByRole('region', { name: 'Try other limits' });
   await limits.getByRole('slider', { name: 'Scene' }).fill('1');
   await expect(limits).toContainText('Markers: ');
-  await expect(limits.getByRole('status')).toContainText('stills kept instead of');
+  await expect(limits.getByRole('status')).toContainText('frames are decided differently');
   await limits.getByRole('button', { name: 'Apply as a new analysis' }).click();
   await expect(page.getByRole('button', { name: 'Analysis 2 of 2' })).toBeVisible();
   await expect(page.getByText(/[1-9]\d* markers added, [1-9]\d* gone, \d+ the same\./)).toBeVisible();
