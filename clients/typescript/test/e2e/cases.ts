@@ -327,6 +327,17 @@ export const methods: Record<string, Case> = {
     const { feedback_id } = await client.submitFeedback(run_id, { rating: 1, category: "speed" });
     equal((await client.listFeedback({ limit: 1 })).feedback[0]?.feedback_id, feedback_id);
   },
+  async listFleetRuns(world) {
+    const client = world.client();
+    const run_id = await fresh(client);
+    const isThere = async () => (await client.listFleetRuns({ limit: 100 })).runs.some((run) => run.run_id === run_id);
+    // Its server mirrors it within a moment.
+    for (let left = 200; left > 0 && !(await isThere()); left--) await new Promise((done) => setTimeout(done, 100));
+    holds(await isThere(), "the run is listed for the fleet");
+  },
+  async searchFleet(world) {
+    equal((await world.client().searchFleet({ query: "nobody ever said this" })).hits.length, 0);
+  },
   async createWebhook(world) {
     const client = world.client();
     const hook = await client.createWebhook(await fresh(client), HOOK);

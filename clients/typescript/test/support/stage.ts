@@ -39,7 +39,7 @@ export class Stage {
     const common = { SERVICE_CORS_ALLOWED_ORIGINS: origin, SERVICE_ACTIVE_STREAM_LIMIT: "1024", SERVICE_WEBRTC_PUBLIC_IPS: "127.0.0.1" };
     const one = { SERVICE_INFERENCE_GLOBAL_LIMIT: "1", SERVICE_INFERENCE_WAIT_TIMEOUT_MS: "100" };
     const [main, limited, narrow, open, mortal, crowded] = await Promise.all([
-      server({ ...common, SERVICE_VLLM_BASE_URL: model.url, SERVICE_DB_URL: postgres.url }),
+      server({ ...common, SERVICE_VLLM_BASE_URL: model.url, SERVICE_DB_URL: postgres.url, SERVICE_DB_MIRROR: "all" }),
       server({ ...common, SERVICE_RATE_LIMIT_TENANT_RPS: "3" }),
       server({ ...common, ...one, SERVICE_VLLM_BASE_URL: held.url }),
       server({ ...common, SERVICE_REQUIRE_API_KEY: "false" }),
