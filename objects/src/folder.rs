@@ -16,11 +16,11 @@ use futures_util::{
 };
 use media::BlobHash;
 use object_store::{GetResult, ObjectStore, ObjectStoreExt, path::Path};
-use timeline::{Remote, RemoteError, RemoteFault};
+use timeline::{Remote, RemoteError, RemoteFault, SLOWEST};
 use tokio::time::Instant;
 
 use crate::{
-    ANSWER_TIME, Operation, SLOWEST,
+    ANSWER_TIME, Operation,
     failure::{is_missing, local, told},
     store::{Store, within},
 };

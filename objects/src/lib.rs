@@ -15,7 +15,7 @@ mod wire;
 
 use std::{sync::Arc, time::Duration};
 
-use timeline::RemoteFault;
+use timeline::{RemoteFault, SLOWEST};
 
 pub use url::Url;
 
@@ -32,9 +32,6 @@ pub const REQUESTS_MAX: usize = 16;
 
 /// Time for an answer to begin, and between two pieces of one.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
-
-/// Bytes that the slowest line carries in a second.
-pub const SLOWEST: u64 = 128 * 1024;
 
 /// Longest time of one request.
 pub const REQUEST_TIME: Duration = Duration::from_secs(10 + PART_BYTES / SLOWEST);

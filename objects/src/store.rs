@@ -19,7 +19,7 @@ use object_store::{
 use timeline::{Remote, RemoteError, RemoteFault};
 use tokio::{
     runtime::{Handle, Runtime},
-    sync::{Mutex, Semaphore},
+    sync::{Mutex, Semaphore, SemaphorePermit},
 };
 
 use crate::{
@@ -165,8 +165,7 @@ impl Store {
         &self,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> object_store::Result<T> {
-        // The semaphore is never closed.
-        let _turn = self.requests.acquire().await.ok();
+        let _turn = turn(&self.requests).await;
         bounded(request).await
     }
 
@@ -199,6 +198,11 @@ impl Drop for Store {
         // It may be dropped on a thread of a runtime, where nobody may wait.
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
+}
+
+/// Waits for a turn of `turns`.
+pub(crate) async fn turn(turns: &Semaphore) -> SemaphorePermit<'_> {
+    turns.acquire().await.expect("no code closes them")
 }
 
 /// Gives `request` up after the longest time of one.

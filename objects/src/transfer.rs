@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use crate::{
     ANSWER_TIME, PART_BYTES, UPLOADS_PER_CHECK,
     failure::{is_missing, local, told},
-    store::{Store, bounded, outcome},
+    store::{Store, bounded, outcome, turn},
 };
 
 /// Parts of one file that are under way at a time.
@@ -47,7 +47,7 @@ impl Store {
         let id = &unfinished.id;
         let part = async |number: u64| {
             // Some requests are left to small files.
-            let _part = self.parts.acquire().await.ok();
+            let _part = turn(&self.parts).await;
             let start = number * PART_BYTES;
             let length = PART_BYTES.min(size - start);
             // At most a few thousand: the largest file is far below.
@@ -73,7 +73,7 @@ impl Store {
         length: u64,
     ) -> Result<T, RemoteError> {
         // Before the file is read, so that what is in memory is bounded with the requests.
-        let _turn = self.requests.acquire().await.ok();
+        let _turn = turn(&self.requests).await;
         let read = move |file: &File| {
             let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
             file.read_exact_at(&mut bytes, start)?;
@@ -169,6 +169,7 @@ impl Drop for Unfinished {
         let held = Arc::clone(&store);
         held.spawn(async move {
             let abort = store.in_turn(store.s3.abort_multipart(&key, &id));
+            // The rule has what is left.
             tokio::time::timeout(ANSWER_TIME, abort).await.ok();
         });
     }

@@ -132,12 +132,9 @@ pub async fn fetch(
     let hash = fields.finish(|| hash)?;
     let (reader, principal) = (Arc::clone(&app), &caller.principal);
     let read = move || picture(&reader, &run, hash, edge);
-    let found = if app.blobs.is_here(&hash) {
-        app.reading(principal, read).await
-    } else {
-        app.fetching(principal, read).await
-    };
-    let bytes = found??.ok_or(ApiError::NotFound("keyframe"))?;
+    let places = if app.blobs.is_here(&hash) { &app.readers } else { &app.fetchers };
+    let bytes =
+        app.in_turn(places, principal, read).await??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = edge.map_or_else(|| format!("\"{hash}\""), |edge| format!("\"{hash}-{edge}\""));
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];
     match evaluate(&headers, &Version { etag, modified: None }) {

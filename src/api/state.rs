@@ -188,16 +188,8 @@ impl App {
         self.in_turn(&self.readers, owner, work).await
     }
 
-    /// As [`App::reading`] what may wait for the object store, which thereby holds up no other reader.
-    pub(super) async fn fetching<T: Send + 'static>(
-        &self,
-        owner: &Principal,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
-        self.in_turn(&self.fetchers, owner, work).await
-    }
-
-    async fn in_turn<T: Send + 'static>(
+    /// As [`App::reading`], in a turn of `places`: those of `fetchers` may wait for the object store.
+    pub(super) async fn in_turn<T: Send + 'static>(
         &self,
         places: &Admission,
         owner: &Principal,

@@ -1,9 +1,9 @@
 //! Object store of stills and columns: what waits for it is sent, and stills beyond the cache leave.
 //!
 //! Recordings send what they store before their events; this sends what the store did not take then. A store
-//! that is away is asked less and less often, and told of once.
+//! that is away is asked less and less often, and each kind of failure is told of once.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use objects::{Credentials, Objects, Place, SetupError, Writer};
 use timeline::{Backing, BlobStore, RemoteFault, Standing, Timeline, TimelineError};
@@ -160,11 +160,5 @@ impl Sender {
         let unsent = |standing: Option<Standing>| standing.map_or(0, |standing| standing.unsent);
         self.metrics.object_store_unsent.set((unsent(stills) + unsent(columns)) as i64);
         self.metrics.object_store_cache_bytes.set(stills.map_or(0, |stills| stills.bytes) as i64);
-    }
-}
-
-impl fmt::Debug for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
     }
 }

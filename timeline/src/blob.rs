@@ -101,16 +101,7 @@ impl BlobStore {
     /// The bytes with this hash, of which `size` are recorded, checked against both; `None` when there are none.
     /// Waits for the object store where only that has them.
     pub fn get(&self, hash: &BlobHash, size: u64) -> Result<Option<Vec<u8>>> {
-        let path = self.path(hash);
-        let bytes = match self.files.read(hash, size)? {
-            Err(FileError::NotFound) => return Ok(None),
-            read => read.map_err(unread("read a blob", &path))?,
-        };
-        if self::hash(&bytes) == *hash {
-            return Ok(Some(bytes));
-        }
-        let what = "the blob does not match its name";
-        Err(TimelineError::Damaged { file: path, offset: 0, what })
+        self.files.read(hash, size)
     }
 
     /// Returns the path that the blob with this hash has or would have.

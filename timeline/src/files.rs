@@ -14,11 +14,12 @@ use std::{
     sync::Arc,
 };
 
-use media::BlobHash;
+use media::{BlobHash, ErrorKind};
 
 use crate::{
     Result, TimelineError, blob,
     disk::{create_dir_durably, sync_dir},
+    error::unread,
     held::{FileError, HeldDir, Links, Size},
     pins::{Lease, Pins, Sweeping, Swept},
     temporary::{Temporary, list},
@@ -119,26 +120,35 @@ impl Files {
         self.here(hash, size_max, || self.dir.file(&self.name(hash), Links::Never))
     }
 
-    /// Reads the file of `hash`, of which `size` bytes are recorded, wherever it is. Where it is damaged here, one from
-    /// the object store takes its place.
-    pub(crate) fn read(&self, hash: &BlobHash, size: u64) -> Result<Read<Vec<u8>>> {
+    /// Reads the file of `hash`, of which `size` bytes are recorded, wherever it is, and checks it against both; `None`
+    /// where there is none. Where it is damaged here, one from the object store takes its place.
+    pub(crate) fn read(&self, hash: &BlobHash, size: u64) -> Result<Option<Vec<u8>>> {
         let read = || self.dir.read(&self.name(hash), Size::Recorded(size));
-        let found = self.here(hash, size, read)?;
-        let is_whole = |bytes: &Vec<u8>| blob::hash(bytes) == *hash;
-        let is_damaged = match &found {
-            Ok(bytes) => !is_whole(bytes),
-            Err(error) => !matches!(error, FileError::NotFound | FileError::Io(_)),
-        };
+        let found = self.checked(hash, self.here(hash, size, read)?);
+        let is_damaged = found.as_ref().is_err_and(|error| error.kind() == ErrorKind::DataLoss);
         if !is_damaged || !self.is_sent(hash) {
-            return Ok(found);
+            return found;
         }
         let mut lease = self.lease();
         lease.pin(*hash);
         match self.bring(&lease, hash, size) {
-            Ok(true) => Ok(read()),
+            Ok(true) => self.checked(hash, read()),
             // The damage here is what is to be told.
-            _ => Ok(found),
+            _ => found,
         }
+    }
+
+    fn checked(&self, hash: &BlobHash, read: Read<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let path = self.path(hash);
+        let bytes = match read {
+            Err(FileError::NotFound) => return Ok(None),
+            read => read.map_err(unread("read a file", &path))?,
+        };
+        if blob::hash(&bytes) == *hash {
+            return Ok(Some(bytes));
+        }
+        let what = "the file does not match its name";
+        Err(TimelineError::Damaged { file: path, offset: 0, what })
     }
 
     fn here<T>(
@@ -207,14 +217,19 @@ impl Files {
         }
     }
 
-    /// Removes the file of `hash`, made under `lease`, unless others pinned it too.
+    /// Removes the file of `hash`, made under `lease`, unless others pinned it too; the object store may have it, and
+    /// removes it with the next sweep.
     pub(crate) fn take_back(&self, lease: &Lease, hash: &BlobHash) -> Result<()> {
-        if let Some(backed) = &self.backed {
-            return self.take_back_away(backed, lease, hash);
+        if self.backed.is_some() {
+            self.mark(hash, GONE)?;
+            self.sync_folder(&self.folder(hash))?;
         }
         let path = self.path(hash);
-        let removed = lease.remove_own(hash, &path, || ());
-        removed.map(drop).map_err(TimelineError::io("remove a file", &path))
+        let forget = || self.backed.iter().for_each(|backed| self.forget(backed, hash));
+        let removed = lease.remove_own(hash, &path, forget);
+        let removed = removed.map_err(TimelineError::io("remove a file", &path))?;
+        self.backed.iter().for_each(|backed| backed.fewer(removed.unwrap_or_default()));
+        Ok(())
     }
 
     /// Removes every file for which `named` does not hold, but those that were pinned since the sweep began; calls

@@ -63,7 +63,7 @@ pub use pins::{Lease, Swept};
 pub use place::{default_data_dir, overlap};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
-pub use remote::{Remote, RemoteError, RemoteFault};
+pub use remote::{Remote, RemoteError, RemoteFault, SLOWEST};
 pub use store::Listener;
 
 use column::Columns;

@@ -7,6 +7,9 @@ use std::{fmt, fs::File, path::PathBuf, time::Duration};
 
 use media::BlobHash;
 
+/// Bytes that the slowest line to a store carries in a second: bounds of calls go by it.
+pub const SLOWEST: u64 = 128 << 10;
+
 /// Files of one kind in an object store, by their hashes.
 pub trait Remote: Send + Sync + fmt::Debug {
     /// Stores `files`, side by side, and ends within `limit`; returns the outcome of each, in their order. A file that

@@ -21,7 +21,7 @@ use super::{Files, UNSENT};
 use crate::{
     Result,
     pins::Lease,
-    remote::{Remote, RemoteError, RemoteFault},
+    remote::{Remote, RemoteError, RemoteFault, SLOWEST},
 };
 
 /// Longest wait of events for the store to take the files that they name.
@@ -32,7 +32,6 @@ const TAKEN_BYTES_MAX: u64 = 8 << 20;
 const TURN_FILES: usize = 16;
 const TURN_BYTES: u64 = 64 << 20;
 const TURN: Duration = Duration::from_secs(10);
-const SLOWEST: u64 = 128 << 10;
 
 /// Object store behind a directory of files.
 #[derive(Clone, Debug)]
