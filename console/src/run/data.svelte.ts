@@ -105,10 +105,12 @@ export class RunData {
   async begin(): Promise<void> {
     this.error = null;
     try {
+      // The record first: one that has ended is not followed, so all must be read after its end.
+      await this.loadRecord();
       // Words after the stills, so that none before the last still is missing: what follows it comes as events.
       const [signals, stills] = [this.loadSignals(), this.loadStills()];
       const told = Promise.all([stills.then(() => this.loadWords()), Promise.all([signals, stills]).then(() => this.loadEpisodes())]);
-      await Promise.all([this.loadRecord(), signals, this.loadMarkers(), told, this.loadAnalyses()]);
+      await Promise.all([signals, this.loadMarkers(), told, this.loadAnalyses()]);
       void this.loadLoops();
       void this.loadCut();
       void this.keepUp();

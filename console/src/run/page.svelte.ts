@@ -34,6 +34,8 @@ export class RunPage {
   pointed = $state.raw<Episode | null>(null);
   selection = $state.raw<Selection | null>(null);
   tail = $state.raw<Tail>({ following: false, unseen: 0 });
+  /** The whole run as it was known last. */
+  private all: View = { from: 0, to: 1 };
   clock = $state(false);
   snap = $state(true);
   playing = $state(false);
@@ -116,6 +118,7 @@ export class RunPage {
     const { limits } = this.data;
     const asked = place.from !== undefined ? { from: place.from, to: place.to! } : whole(limits);
     this.view = clamped(asked, limits);
+    this.all = whole(limits);
     this.head = this.inside(place.t ?? (first && this.data.live ? limits.end : limits.start));
     this.clock = (place.clock ?? false) && this.origin !== null;
     this.extra = place.lanes ?? [];
@@ -392,12 +395,14 @@ export class RunPage {
     this.animate(advanced(this.view, this.data.limits.end));
   }
 
-  /** The run went on: holds the live edge in view, or counts. */
+  /** The run went on: holds the live edge in view, or counts; a view of the whole run stays one. */
   arrived(count: number): void {
-    this.tail = tailed(this.tail, { kind: 'arrived', count });
+    const [before, all] = [this.all, whole(this.data.limits)];
+    this.all = all;
+    if (this.data.live) this.tail = tailed(this.tail, { kind: 'arrived', count });
+    else if (Math.abs(this.view.from - before.from) < 1 && Math.abs(this.view.to - before.to) < 1) this.view = all;
     if (!this.tail.following) return;
     const edge = this.data.limits.end;
-    const all = whole(this.data.limits);
     this.view = span(this.view) >= span(all) * 0.9 || span(all) < 60_000 ? all : advanced(this.view, edge);
     this.head = this.inside(edge);
   }
