@@ -337,9 +337,11 @@ impl Mirror {
         }
     }
 
-    /// Sets the gauges: events that were not looked at, and the age of the first of them.
-    fn measure(&self) {
-        let (next, head) = (self.next.load(Relaxed), self.timeline.head().0);
+    /// Sets the gauges: events that were not looked at, and the age of the first of them; none after a turn that reached the
+    /// head, as what came meanwhile is of no interest here or begins the next turn.
+    fn measure(&self, reached_head: bool) {
+        let next = self.next.load(Relaxed);
+        let head = if reached_head { next.saturating_sub(1) } else { self.timeline.head().0 };
         self.metrics.mirror_behind.set((head + 1).saturating_sub(next) as i64);
         // Retention leaves gaps.
         let mut spans =
@@ -357,7 +359,7 @@ impl Consumer for Mirror {
         // A database that is too slow for a batch may be fast enough for less of it.
         let limit = (self.scope.batch().0 >> turn.failures.min(12)).max(1);
         let outcome = self.copy(limit).await;
-        self.measure();
+        self.measure(matches!(outcome, Ok(Outcome::Drained)));
         match outcome {
             Ok(outcome) => {
                 if turn.failures > 0 {

@@ -418,6 +418,24 @@ pub(crate) fn corpus(target: &str) -> Vec<Vec<u8>> {
     found
 }
 
+/// Bytes with a byte set, inserted or removed, or the end cut off, at each of these places.
+pub(crate) fn broken(whole: &[u8], breaks: &[(Index, u8, u8)]) -> Vec<u8> {
+    let mut bytes = whole.to_vec();
+    for (at, how, byte) in breaks {
+        if bytes.is_empty() {
+            break;
+        }
+        let at = at.index(bytes.len());
+        match how {
+            0 => bytes[at] = *byte,
+            1 => bytes.insert(at, *byte),
+            2 => drop(bytes.remove(at)),
+            _ => bytes.truncate(at),
+        }
+    }
+    bytes
+}
+
 #[test]
 fn the_corpus_is_digested() {
     let corpus = corpus("packets");
@@ -434,19 +452,7 @@ proptest! {
         seed in any::<Index>(),
         breaks in proptest::collection::vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
     ) {
-        let mut bytes = seed.get(&corpus("packets")).clone();
-        for (at, how, byte) in &breaks {
-            if bytes.is_empty() {
-                break;
-            }
-            let at = at.index(bytes.len());
-            match how {
-                0 => bytes[at] = *byte,
-                1 => bytes.insert(at, *byte),
-                2 => drop(bytes.remove(at)),
-                _ => bytes.truncate(at),
-            }
-        }
+        let bytes = broken(seed.get::<Vec<u8>>(&corpus("packets")), &breaks);
         fuzz::packets(&bytes);
     }
 

@@ -4,7 +4,7 @@
 //! an association takes so many datagrams and fragments a second and no more, and that nothing in
 //! the clear ends one: a stranger may have sent it. A panic of the parser ends its session alone.
 
-mod hello;
+pub(super) mod hello;
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},

@@ -1,8 +1,10 @@
-//! Invariants of feedback on arrivals, at any times of arrival.
+//! Invariants of feedback on arrivals, at any times of arrival, and in `hostile` of what reads outside bytes.
 //!
 //! For fuzzers, which call this with what they make up, and for the tests, which do the same with a
 //! stable compiler. Reads feedback as the draft has a sender do it, without regard to how it is
 //! written.
+
+pub mod hostile;
 
 use std::{
     collections::BTreeMap,

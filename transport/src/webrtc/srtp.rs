@@ -271,4 +271,4 @@ fn rtp_header_bytes(packet: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
 
 /// Stage of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(in crate::webrtc) enum Stage {
     /// Messages with lower numbers than this have been answered.
     Shaking(u16),
     /// It is over.
@@ -43,15 +43,15 @@ pub(super) enum Stage {
 
 /// Part of a datagram that its association is to look at.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FilteredDatagram {
+pub(in crate::webrtc) struct FilteredDatagram {
     /// The records: those in the clear are numbered anew and have one handshake fragment each.
-    pub(super) datagram: Vec<u8>,
+    pub(in crate::webrtc) datagram: Vec<u8>,
     /// Handshake fragments among them, an encrypted record counting as one.
-    pub(super) fragments: u32,
+    pub(in crate::webrtc) fragments: u32,
     /// Number after that of the last handshake message in the clear.
-    pub(super) messages: u16,
+    pub(in crate::webrtc) messages: u16,
     /// The peer repeats what was answered, so it waits for our flight.
-    pub(super) repeats: bool,
+    pub(in crate::webrtc) repeats: bool,
 }
 
 /// Leaves out of a datagram what a stranger could have sent to end the association: in the clear,
@@ -59,7 +59,11 @@ pub(super) struct FilteredDatagram {
 ///
 /// A parser that takes what follows a fragment of a message for more of it gets every fragment in a
 /// record of its own; `numbers` counts those. Nobody has proved the numbers in the clear anyway.
-pub(super) fn sift(datagram: &[u8], stage: Stage, numbers: &mut u64) -> Option<FilteredDatagram> {
+pub(in crate::webrtc) fn sift(
+    datagram: &[u8],
+    stage: Stage,
+    numbers: &mut u64,
+) -> Option<FilteredDatagram> {
     let mut reader = Reader(datagram);
     let mut sifted = FilteredDatagram::default();
     while !reader.0.is_empty() {
@@ -128,14 +132,14 @@ impl FilteredDatagram {
 
 /// Returns true for a datagram of ours that asks the peer to show that it can be reached, which is
 /// answered or asked for again by the peer (RFC 6347 4.2.1).
-pub(super) fn verifies(datagram: &[u8]) -> bool {
+pub(in crate::webrtc) fn verifies(datagram: &[u8]) -> bool {
     datagram.first() == Some(&HANDSHAKE)
         && datagram.get(RECORD_BYTES) == Some(&HELLO_VERIFY_REQUEST)
 }
 
 /// Returns true for a datagram that starts a handshake whose `use_srtp` extension lists
 /// AES-128-GCM. A hello in several fragments may list it further on; then it is not seen.
-pub(super) fn offers_gcm(datagram: &[u8]) -> bool {
+pub(in crate::webrtc) fn offers_gcm(datagram: &[u8]) -> bool {
     profiles(datagram).is_some_and(|list| {
         list.chunks_exact(2).any(|profile| profile == AEAD_AES_128_GCM.to_be_bytes())
     })

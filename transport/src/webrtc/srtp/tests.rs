@@ -5,13 +5,10 @@ use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvid
 use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
 
 use super::*;
-
-fn material(profile: Profile) -> Vec<u8> {
-    (0..profile.exported_bytes()).map(|byte| byte as u8 ^ 0x5A).collect()
-}
+use crate::webrtc::fuzz::hostile::material;
 
 /// The peer's side by `rtc-srtp`: what it sends is sealed with the client's keys.
-fn peer(profile: Profile, client: bool) -> Context {
+pub(in crate::webrtc) fn peer(profile: Profile, client: bool) -> Context {
     let material = material(profile);
     let (keys, salts) = material.split_at(32);
     let (key, salt) = match client {
@@ -26,7 +23,7 @@ fn peer(profile: Profile, client: bool) -> Context {
     Context::new(key, salt, named, None, None, provider.crypto()).expect("valid keys")
 }
 
-fn packet(ssrc: u32, sequence: u16, content: &[u8]) -> Vec<u8> {
+pub(in crate::webrtc) fn packet(ssrc: u32, sequence: u16, content: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x80, 96];
     packet.extend_from_slice(&sequence.to_be_bytes());
     packet.extend_from_slice(&90_000u32.to_be_bytes());

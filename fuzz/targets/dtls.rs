@@ -1,0 +1,6 @@
+//! DTLS records before they are parsed.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    transport::webrtc::fuzz::hostile::dtls(bytes);
+});

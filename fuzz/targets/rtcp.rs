@@ -1,0 +1,6 @@
+//! Compound RTCP packets.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    transport::webrtc::fuzz::hostile::control(bytes);
+});

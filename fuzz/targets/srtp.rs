@@ -1,0 +1,6 @@
+//! Sealed RTP and RTCP packets.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    transport::webrtc::fuzz::hostile::srtp(bytes);
+});

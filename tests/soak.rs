@@ -1,0 +1,97 @@
+//! Everything at once for a long time, while what the server depends on comes and goes: every promise holds to the end,
+//! and memory, descriptors, threads, children and disk are those of the model.
+//!
+//! `SIGHTLINE_SOAK_MINUTES` says how long, five where it is not set; in two hours ten million events, 5,000 runs,
+//! 2,000 recordings and 500 live sessions. `SIGHTLINE_SOAK_OUT` names a folder for the curves.
+#![allow(missing_docs)]
+
+mod support;
+
+#[path = "soak/figures.rs"]
+mod figures;
+#[path = "soak/load.rs"]
+mod load;
+#[path = "soak/world.rs"]
+mod world;
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use figures::Figures;
+use load::Load;
+use support::{
+    setting, wait_until,
+    whip::{metric, sightline},
+};
+use world::World;
+
+/// Time in which the shares of the load are given.
+const WHOLE: Duration = Duration::from_secs(7200);
+
+#[test]
+fn all_of_it_for_long_leaves_the_server_as_it_was() {
+    let Some(sightline) = sightline("all_of_it_for_long_leaves_the_server_as_it_was") else {
+        return;
+    };
+    let minutes = setting("SIGHTLINE_SOAK_MINUTES").map_or(5.0, |text| {
+        text.to_str()
+            .and_then(|text| text.parse().ok())
+            .expect("SIGHTLINE_SOAK_MINUTES is a number")
+    });
+    let length = Duration::from_secs_f64(minutes * 60.0);
+    let mut world = World::start();
+    let load = Load::new(&world.server, &sightline);
+    load.once_of_each();
+    rest(&world);
+    let before = world.sample();
+    let figures = Figures::default();
+    let until = Instant::now() + length;
+    std::thread::scope(|scope| {
+        load.start(scope, until);
+        scope.spawn(|| figures.take(&world, until));
+        world.flap(until);
+    });
+    eprintln!("soak: {}\nsoak: {}", load.counts(), figures.summary());
+    if let Some(out) = setting("SIGHTLINE_SOAK_OUT") {
+        figures.write(Path::new(&out));
+    }
+    load.delete_all();
+    rest(&world);
+    wait_until("no still is in the store", || world.stills() == 0);
+    let after = world.sample();
+    eprintln!("soak: before {before:?}\nsoak: after  {after:?}");
+
+    assert!(after.descriptors <= before.descriptors + 8, "descriptors: {before:?} {after:?}");
+    assert!(after.threads <= before.threads + 4, "threads: {before:?} {after:?}");
+    assert!(after.children <= before.children, "children: {before:?} {after:?}");
+    let stored = metric(&world.server, "service_stored_bytes");
+    let disk = after.disk_kb as f64 * 1024.0;
+    assert!(
+        (stored - disk).abs() <= disk.mul_add(0.1, 24e6),
+        "quotas count {stored} bytes, the disk has {disk}"
+    );
+    figures.judge(length);
+    load.judge(length, WHOLE);
+    world.survives_a_kill();
+}
+
+/// Waits until nothing is under way and nothing waits.
+fn rest(world: &World) {
+    for series in [
+        "service_live_sessions",
+        "service_live_workers",
+        "service_event_streams",
+        "service_inference_waiting{class=\"live\"}",
+        "service_inference_waiting{class=\"offline\"}",
+        "service_inference_in_flight{class=\"live\"}",
+        "service_inference_in_flight{class=\"offline\"}",
+        "service_object_store_unsent_files",
+        "service_mirror_behind_events",
+    ] {
+        wait_until(series, || metric(&world.server, series) == 0.0);
+    }
+    // Threads that wait for work end after ten seconds without any.
+    std::thread::sleep(Duration::from_secs(12));
+}

@@ -1,0 +1,160 @@
+//! Resources of the server over time: taken, drawn, and held to what was promised.
+
+use std::{
+    fmt::Write as _,
+    path::Path,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use crate::world::World;
+
+/// Growth of memory that is none, kB an hour, once the server is warm.
+const SLOPE_MAX: f64 = 1024.0;
+/// Growth between the second and the last quarter of a run that is too short for a slope, kB.
+const GROWTH_MAX: f64 = 32_768.0;
+
+/// Resources at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub memory_kb: u64,
+    pub descriptors: usize,
+    pub threads: usize,
+    pub children: usize,
+    pub disk_kb: u64,
+    pub health_ms: u64,
+}
+
+impl Sample {
+    /// Its figures with their names and units.
+    fn figures(&self) -> [(&'static str, f64); 6] {
+        [
+            ("memory, kB", self.memory_kb as f64),
+            ("descriptors", self.descriptors as f64),
+            ("threads", self.threads as f64),
+            ("children", self.children as f64),
+            ("disk, kB", self.disk_kb as f64),
+            ("health, ms", self.health_ms as f64),
+        ]
+    }
+}
+
+/// Samples with their times in seconds.
+#[derive(Default)]
+pub struct Figures(Mutex<Vec<(f64, Sample)>>);
+
+impl Figures {
+    /// Takes samples until `until`, some 1,000 of them, at least a second apart.
+    pub fn take(&self, world: &World, until: Instant) {
+        let started = Instant::now();
+        let every = ((until - started) / 1000).max(Duration::from_secs(1));
+        while Instant::now() < until {
+            let sample = world.sample();
+            let at = started.elapsed().as_secs_f64();
+            self.0.lock().expect("no panic").push((at, sample));
+            std::thread::sleep(every);
+        }
+    }
+
+    fn samples(&self) -> Vec<(f64, Sample)> {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    /// Each figure's least, median and most.
+    pub fn summary(&self) -> String {
+        let samples = self.samples();
+        let mut text = format!("{} samples", samples.len());
+        for (place, (name, _)) in samples[0].1.figures().iter().enumerate() {
+            let mut values: Vec<f64> =
+                samples.iter().map(|(_, one)| one.figures()[place].1).collect();
+            values.sort_by(f64::total_cmp);
+            let (least, most) = (values[0], values[values.len() - 1]);
+            write!(text, "; {name} {least:.0} {:.0} {most:.0}", values[values.len() / 2])
+                .expect("a string");
+        }
+        text
+    }
+
+    /// Memory does not grow: by its slope after the first quarter where `length` gives one, else between quarters.
+    pub fn judge(&self, length: Duration) {
+        let memory: Vec<(f64, f64)> = self
+            .samples()
+            .iter()
+            .map(|(at, sample)| (at / 3600.0, sample.memory_kb as f64))
+            .collect();
+        let quarter = memory.len() / 4;
+        let slope = slope(&memory[quarter..]);
+        let growth = median(&memory[3 * quarter..]) - median(&memory[quarter..2 * quarter]);
+        eprintln!(
+            "soak: memory grew by {slope:.0} kB an hour, by {growth:.0} kB between the second and the last quarter"
+        );
+        if length >= Duration::from_secs(3600) {
+            assert!(slope < SLOPE_MAX, "memory grows by {slope:.0} kB an hour");
+        }
+        assert!(growth < GROWTH_MAX, "memory grew by {growth:.0} kB");
+    }
+
+    /// Writes `samples.csv` and `curves.svg` into `dir`.
+    pub fn write(&self, dir: &Path) {
+        std::fs::create_dir_all(dir).expect("made");
+        let samples = self.samples();
+        let names = samples[0].1.figures().map(|(name, _)| name);
+        let mut table = format!("seconds;{}\n", names.join(";"));
+        for (at, sample) in &samples {
+            let values = sample.figures().map(|(_, value)| value.to_string());
+            writeln!(table, "{at:.1};{}", values.join(";")).expect("a string");
+        }
+        std::fs::write(dir.join("samples.csv"), table).expect("written");
+        std::fs::write(dir.join("curves.svg"), curves(&samples)).expect("written");
+    }
+}
+
+/// Slope of the line through `points` with the least squares.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let (x, y) =
+        points.iter().fold((0.0, 0.0), |sum, (x, y)| (sum.0 + x / count, sum.1 + y / count));
+    let (above, below) = points.iter().fold((0.0, 0.0), |sum, (at, value)| {
+        (sum.0 + (at - x) * (value - y), sum.1 + (at - x) * (at - x))
+    });
+    above / below
+}
+
+fn median(points: &[(f64, f64)]) -> f64 {
+    let mut values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A plot of each figure from 0 to its most, below one another.
+fn curves(samples: &[(f64, Sample)]) -> String {
+    const WIDTH: f64 = 900.0;
+    const HEIGHT: f64 = 110.0;
+    let end = samples.last().map_or(1.0, |(at, _)| *at);
+    let mut svg = String::new();
+    for (place, (name, _)) in samples[0].1.figures().iter().enumerate() {
+        let values: Vec<(f64, f64)> =
+            samples.iter().map(|(at, sample)| (*at, sample.figures()[place].1)).collect();
+        let most = values.iter().fold(1.0, |most: f64, (_, value)| most.max(*value));
+        let top = 20.0 + place as f64 * HEIGHT;
+        let points: Vec<String> = values
+            .iter()
+            .map(|(at, value)| {
+                format!("{:.1},{:.1}", at / end * WIDTH, top + 80.0 * (1.0 - value / most))
+            })
+            .collect();
+        writeln!(
+            svg,
+            "<text x=\"0\" y=\"{}\">{name}, most {most:.0}</text><polyline points=\"{}\"/>",
+            top - 6.0,
+            points.join(" ")
+        )
+        .expect("a string");
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-10 0 {} {}\" font-family=\"sans-serif\" font-size=\"12\" \
+         fill=\"none\" stroke=\"#2060c0\"><style>text{{fill:#333;stroke:none}}</style>\n{svg}</svg>\n",
+        WIDTH + 20.0,
+        HEIGHT * 6.0 + 20.0
+    )
+}

@@ -1,0 +1,253 @@
+//! What clients do to the server: each kind at its own pace, whatever the others do, and each checked.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::Read as _,
+    net::TcpStream,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::Scope,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    WHOLE,
+    support::{
+        ALICE, Reply, Server,
+        whip::{Publication, clip},
+    },
+};
+
+/// Frames of an analysis, each of which begins a marker.
+const FRAMES: usize = 2000;
+/// Runs that are kept before the oldest is deleted.
+const KEPT: usize = 40;
+/// Kinds of work.
+const KINDS: usize = 4;
+/// Most of each kind that are under way at once.
+const AT_ONCE: u32 = 2;
+
+/// A kind of work: its name, how often it is done in [`WHOLE`], and a turn of it.
+type Kind<'a> = (&'static str, u32, fn(&Load<'a>));
+
+pub struct Load<'a> {
+    server: &'a Server,
+    sightline: &'a Path,
+    clip: PathBuf,
+    body: String,
+    runs: Mutex<VecDeque<String>>,
+    done: [AtomicU64; KINDS],
+    events: AtomicU64,
+    refused: AtomicU64,
+    turns: AtomicU64,
+}
+
+/// Turns so far, and what came of them.
+pub struct Counts {
+    done: [u64; KINDS],
+    events: u64,
+    refused: u64,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((name, ..), done) in Load::KINDS.iter().zip(self.done) {
+            write!(f, "{done} {name}, ")?;
+        }
+        write!(f, "{} events, {} refused", self.events, self.refused)
+    }
+}
+
+impl<'a> Load<'a> {
+    const KINDS: [Kind<'a>; KINDS] = [
+        ("runs analysed", 5000, Load::analyse),
+        ("recordings", 2000, Load::record),
+        ("sessions", 500, Load::publish),
+        ("followers", 3000, Load::follow),
+    ];
+
+    pub fn new(server: &'a Server, sightline: &'a Path) -> Load<'a> {
+        // Every other frame flickers, so that a marker ends with each.
+        let frame = |at: usize| {
+            let flicker = if at % 2 == 0 { 0.0 } else { 0.9 };
+            json!({
+                "frame_index": at, "pts_ms": at * 40, "perceptual_hash": "00000000c0c0c0c0", "luma_mean": 0.5,
+                "flicker_score": flicker, "ghosting_score": 0.0, "noise_variance_score": 0.0,
+            })
+        };
+        let frames: Vec<Value> = (0..FRAMES).map(frame).collect();
+        Load {
+            server,
+            sightline,
+            clip: clip::scenes("ABC", 0),
+            body: json!({ "model": "qwen3-vl-4b", "frames": frames }).to_string(),
+            runs: Mutex::default(),
+            done: Default::default(),
+            events: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+        }
+    }
+
+    /// One turn of each kind, so that whatever is made once is there.
+    pub fn once_of_each(&self) {
+        Self::KINDS.iter().for_each(|(.., turn)| (0..2).for_each(|_| turn(self)));
+        self.delete_all();
+    }
+
+    /// Does each kind at its pace until `until`: one that is late is not waited for by the others.
+    pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, until: Instant) {
+        for (place, (_, count, turn)) in Self::KINDS.iter().enumerate() {
+            let (started, every) = (Instant::now(), WHOLE / *count);
+            for lane in 0..AT_ONCE {
+                scope.spawn(move || {
+                    let due = (0..).map(|number| started + every * (number * AT_ONCE + lane));
+                    for due in due.take_while(|due| *due < until) {
+                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                        if Instant::now() >= until {
+                            break;
+                        }
+                        turn(self);
+                        self.done[place].fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            done: std::array::from_fn(|place| self.done[place].load(Ordering::Relaxed)),
+            events: self.events.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// At least half of each kind that `length` of `whole` asks for was done: it was no soak otherwise.
+    pub fn judge(&self, length: Duration, whole: Duration) {
+        let share = length.as_secs_f64() / whole.as_secs_f64();
+        for ((name, count, _), done) in Self::KINDS.iter().zip(self.counts().done) {
+            let asked = f64::from(*count) * share;
+            assert!(done as f64 >= 0.5 * asked, "{done} {name} of {asked:.0}");
+        }
+    }
+
+    /// Deletes every run that is kept.
+    pub fn delete_all(&self) {
+        let runs = std::mem::take(&mut *self.runs.lock().expect("no panic"));
+        runs.iter().for_each(|run| self.delete(run));
+    }
+
+    fn delete(&self, run: &str) {
+        let reply = self.server.call("DELETE", &format!("/v1/runs/{run}")).send();
+        assert_eq!(reply.status, 200, "{run}: {}", reply.text);
+    }
+
+    /// Keeps a run for a while.
+    fn keep(&self, run: String) {
+        let mut runs = self.runs.lock().expect("no panic");
+        runs.push_back(run);
+        let oldest = (runs.len() > KEPT).then(|| runs.pop_front()).flatten();
+        drop(runs);
+        oldest.iter().for_each(|run| self.delete(run));
+    }
+
+    /// Posts, and does so again as long as the server says that it has no room.
+    fn post(&self, path: &str, body: &str) -> Reply {
+        loop {
+            let call = self.server.call("POST", path).header("content-type", "application/json");
+            let reply = call.body(body.to_owned()).send();
+            if ![429, 503].contains(&reply.status) {
+                return reply;
+            }
+            let after = reply.header("retry-after").parse();
+            let after: u64 = after.unwrap_or_else(|_| panic!("no Retry-After: {}", reply.text));
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(after.min(5)));
+        }
+    }
+
+    fn created(&self) -> String {
+        let reply = self.post("/v1/runs", "{}");
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()["run_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// A run with a marker a frame, all of which are read back.
+    fn analyse(&self) {
+        let run = self.created();
+        let reply = self.post(&format!("/v1/runs/{run}/analyze"), &self.body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let told = reply.json()["markers"].as_array().map_or(0, Vec::len);
+        let events = self.server.events(&run);
+        let marker = |event: &&Value| event["kind"] == "marker_emitted";
+        assert_eq!(events.iter().filter(marker).count(), told, "{run}");
+        assert!(told >= FRAMES - 1, "{told} markers of {FRAMES} frames");
+        self.count(&run, &events);
+        self.keep(run);
+    }
+
+    /// A recorded clip: by the gate alone, or with a model asked about its chunks.
+    fn record(&self) {
+        let run = self.created();
+        let asks = self.turns.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        let (job, body) = match asks {
+            true => (
+                "reason",
+                json!({"source_uri": "talk.mp4", "model": "qwen3-vl-4b", "max_frames": 90}),
+            ),
+            false => ("ingest", json!({"source_uri": "motion.mp4"})),
+        };
+        let reply = self.post(&format!("/v1/runs/{run}/{job}"), &body.to_string());
+        assert_eq!(reply.status, 200, "{job}: {}", reply.text);
+        let events = self.server.events(&run);
+        let is = |kind: &str| events.iter().any(|event| event["kind"] == kind);
+        assert!(is("frames_decoded") && is("keyframe_stored"), "{run}: {events:?}");
+        assert!(!asks || is("run_completed"), "{run}: {events:?}");
+        self.count(&run, &events);
+        self.keep(run);
+    }
+
+    /// A live session of three seconds.
+    fn publish(&self) {
+        let attach = json!({ "model": "qwen3-vl-4b" });
+        let publication = Publication::start(self.sightline, self.server, &self.clip, &attach, &[]);
+        let run = publication.run.clone();
+        publication.finish();
+        let events = self.server.events(&run);
+        let last = events.last().map(|event| &event["kind"]);
+        assert_eq!(last, Some(&json!("run_completed")), "{run}: {events:?}");
+        self.count(&run, &events);
+        self.keep(run);
+    }
+
+    /// Somebody who follows all runs for a second and leaves without a word.
+    fn follow(&self) {
+        let mut stream = TcpStream::connect(self.server.addr()).expect("connected");
+        let key = self.server.key(ALICE);
+        let head =
+            format!("GET /v1/events/stream HTTP/1.1\r\nhost: soak\r\nx-api-key: {key}\r\n\r\n");
+        std::io::Write::write_all(&mut stream, head.as_bytes()).expect("sent");
+        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("set");
+        let (ends, mut bytes) = (Instant::now() + Duration::from_secs(1), [0; 4096]);
+        let mut read = 0;
+        while Instant::now() < ends {
+            // Silence is no fault.
+            read += stream.read(&mut bytes).unwrap_or(0);
+        }
+        assert!(read > 0, "no answer to a follower");
+    }
+
+    /// Counts the events of a run, which are in order, each once.
+    fn count(&self, run: &str, events: &[Value]) {
+        let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+        assert!(seqs.len() == events.len() && seqs.is_sorted_by(|a, b| a < b), "{run}: {seqs:?}");
+        self.events.fetch_add(events.len() as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,43 @@
+//! The corpora of the parsers of signalling and datagrams: digested, and broken in every way.
+
+use proptest::{prelude::*, sample::Index};
+
+use super::fuzz::hostile;
+use crate::rtp::tests::{broken, corpus};
+
+type Target = (&'static str, fn(&[u8]) -> usize);
+
+const TARGETS: [Target; 6] = [
+    ("offer", hostile::offer),
+    ("fragment", hostile::fragment),
+    ("stun", hostile::stun),
+    ("dtls", hostile::dtls),
+    ("srtp", hostile::srtp),
+    ("rtcp", hostile::control),
+];
+
+#[test]
+fn every_corpus_is_digested() {
+    for (name, digest) in TARGETS {
+        for bytes in corpus(name) {
+            assert!(digest(&bytes) > 0, "{name}: {bytes:02x?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_broken_corpus_is_digested(
+        target in 0..TARGETS.len(),
+        seed in any::<Index>(),
+        breaks in proptest::collection::vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
+    ) {
+        let (name, digest) = TARGETS[target];
+        digest(&broken(seed.get::<Vec<u8>>(&corpus(name)), &breaks));
+    }
+
+    #[test]
+    fn any_bytes_are_digested(target in 0..TARGETS.len(), bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        (TARGETS[target].1)(&bytes);
+    }
+}
