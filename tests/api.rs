@@ -49,6 +49,8 @@ mod feedback;
 mod files;
 #[path = "api/finish.rs"]
 mod finish;
+#[path = "api/forgery.rs"]
+mod forgery;
 #[path = "api/gates.rs"]
 mod gates;
 #[path = "api/goldens.rs"]

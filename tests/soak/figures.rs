@@ -22,18 +22,21 @@ pub struct Sample {
     pub threads: usize,
     pub children: usize,
     pub disk_kb: u64,
+    /// Of the log's index and the search index.
+    pub index_kb: u64,
     pub health_ms: u64,
 }
 
 impl Sample {
     /// Its figures with their names and units.
-    fn figures(&self) -> [(&'static str, f64); 6] {
+    fn figures(&self) -> [(&'static str, f64); 7] {
         [
             ("memory, kB", self.memory_kb as f64),
             ("descriptors", self.descriptors as f64),
             ("threads", self.threads as f64),
             ("children", self.children as f64),
             ("disk, kB", self.disk_kb as f64),
+            ("indices, kB", self.index_kb as f64),
             ("health, ms", self.health_ms as f64),
         ]
     }
@@ -155,6 +158,6 @@ fn curves(samples: &[(f64, Sample)]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-10 0 {} {}\" font-family=\"sans-serif\" font-size=\"12\" \
          fill=\"none\" stroke=\"#2060c0\"><style>text{{fill:#333;stroke:none}}</style>\n{svg}</svg>\n",
         WIDTH + 20.0,
-        HEIGHT * 6.0 + 20.0
+        HEIGHT * 7.0 + 20.0
     )
 }

@@ -22,6 +22,7 @@ use crate::{
         model::Model,
         postgres::Postgres,
         receiver::{Behaviour, Receiver},
+        whip::metric,
     },
 };
 
@@ -123,8 +124,11 @@ impl World {
         let asked = Instant::now();
         let health = self.server.call("GET", "/v1/health").key(Some(BOB)).send();
         assert_eq!(health.status, 200, "{}", health.text);
+        let health_ms = asked.elapsed().as_millis() as u64;
+        let index = |of: &str| metric(&self.server, &format!("service_{of}_index_bytes"));
         Sample {
-            health_ms: asked.elapsed().as_millis() as u64,
+            health_ms,
+            index_kb: (index("log") + index("search")) as u64 / 1024,
             memory_kb: self.server.memory_kb("RssAnon"),
             descriptors: entries("fd"),
             threads: entries("task"),
@@ -140,10 +144,10 @@ impl World {
 
     /// A kill and a restart leave the log whole.
     pub fn survives_a_kill(&mut self) {
-        let head = crate::support::whip::metric(&self.server, "service_log_head");
+        let head = metric(&self.server, "service_log_head");
         self.server.kill();
         self.server = self.setup.start();
-        let after = crate::support::whip::metric(&self.server, "service_log_head");
+        let after = metric(&self.server, "service_log_head");
         assert!(after >= head, "{after} after a restart, {head} before");
     }
 }

@@ -1,0 +1,186 @@
+//! Addresses that nobody outside may reach (SSRF), in every spelling and by every way that leads there: sockets on this
+//! machine that must hear nothing.
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use serde_json::json;
+
+use crate::{
+    remote::{ingest, setup},
+    support::{
+        Reply,
+        host::{Answer, Certificate, Host},
+    },
+};
+
+/// Address of this machine that is not allowed, where the traps are.
+const TRAP: Ipv4Addr = Ipv4Addr::new(127, 66, 6, 6);
+
+/// Addresses that are not public, of each kind.
+const PRIVATE: [Ipv4Addr; 11] = [
+    TRAP,
+    Ipv4Addr::new(10, 0, 0, 1),
+    Ipv4Addr::new(172, 16, 0, 1),
+    Ipv4Addr::new(192, 168, 1, 1),
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(100, 64, 0, 1),
+    Ipv4Addr::new(198, 18, 0, 1),
+    Ipv4Addr::new(192, 0, 0, 1),
+    Ipv4Addr::new(224, 0, 0, 1),
+    Ipv4Addr::new(255, 255, 255, 255),
+    Ipv4Addr::new(0, 0, 0, 0),
+];
+
+/// Hosts as a URL may spell them: each address in every form, and what is only IPv6 or a name.
+fn spellings() -> Vec<String> {
+    let of = |address: Ipv4Addr| {
+        let [a, b, c, d] = address.octets();
+        let (number, half) = (address.to_bits(), u16::from_be_bytes([c, d]));
+        let (high, rest) = (number >> 16, number & 0xff_ffff);
+        let wide = |digit: char| char::from_u32(digit as u32 + 0xfee0).expect("a wide digit");
+        [
+            format!("{a}.{b}.{c}.{d}"),
+            format!("{a}.{b}.{c}.{d}."),
+            number.to_string(),
+            format!("{number:#x}"),
+            format!("{number:#X}"),
+            format!("0{number:o}"),
+            format!("{a}.{rest}"),
+            format!("{a}.{b}.{half}"),
+            format!("{a:#x}.{b:#x}.{c:#x}.{d:#x}"),
+            format!("0{a:o}.0{b:o}.0{c:o}.0{d:o}"),
+            format!("{a:#x}.0{b:o}.{c}.{d}"),
+            format!("000{a:o}.{b}.{c}.{d}"),
+            format!("%{:02x}{}", address.to_string().as_bytes()[0], &address.to_string()[1..]),
+            a.to_string().chars().map(wide).chain(format!(".{b}.{c}.{d}").chars()).collect(),
+            format!("{a}\u{3002}{b}\u{ff0e}{c}\u{ff61}{d}"),
+            format!("[::ffff:{a}.{b}.{c}.{d}]"),
+            format!("[::ffff:{high:x}:{half:x}]"),
+            format!("[0:0:0:0:0:FFFF:{high:X}:{half:X}]"),
+            format!("[::{a}.{b}.{c}.{d}]"),
+            format!("[64:ff9b::{a}.{b}.{c}.{d}]"),
+            format!("[2002:{high:x}:{half:x}::1]"),
+            format!("somebody:secret@{a}.{b}.{c}.{d}"),
+            format!("93.184.216.34@{a}.{b}.{c}.{d}"),
+        ]
+    };
+    let others = [
+        "[::]",
+        "[::1]",
+        "[0:0:0:0:0:0:0:1]",
+        "[fe80::1]",
+        "[fc00::1]",
+        "[fd00:ec2::254]",
+        "[ff02::1]",
+        "[2001:db8::1]",
+        "[100::1]",
+        "[fec0::1]",
+        "[::1%25lo]",
+        "0",
+        "0x0",
+        "metadata.google.internal",
+    ];
+    let others = others.map(str::to_owned).into_iter();
+    PRIVATE.into_iter().flat_map(of).chain(others).collect()
+}
+
+/// Listeners where nothing may come, on one port of each family.
+struct Traps {
+    port: u16,
+    sprung: Arc<AtomicUsize>,
+}
+
+impl Traps {
+    fn set() -> Traps {
+        let (first, sprung) = (TcpListener::bind((TRAP, 0)).expect("a port"), Arc::default());
+        let port = first.local_addr().expect("an address").port();
+        let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+        // Without IPv6 nothing can come that way.
+        for trap in [Some(first), TcpListener::bind(loopback).ok()].into_iter().flatten() {
+            let sprung: Arc<AtomicUsize> = Arc::clone(&sprung);
+            let wait = move || {
+                for _ in trap.incoming() {
+                    sprung.fetch_add(1, Relaxed);
+                }
+            };
+            std::thread::Builder::new().name("trap".to_owned()).spawn(wait).expect("a thread");
+        }
+        Traps { port, sprung }
+    }
+}
+
+/// A refusal in words that say why, before anything was sent.
+fn is_refusal(reply: &Reply) -> bool {
+    let answer = reply.json();
+    let message = answer["error"]["details"][0]["message"].as_str().unwrap_or_default();
+    let known =
+        ["blocked address", "dns:", "malformed url", "redirects to nowhere", "user or password"];
+    reply.status == 422 && known.iter().any(|known| message.contains(known))
+}
+
+#[test]
+fn no_spelling_of_an_address_and_no_way_to_it_reaches_what_is_not_public() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (certificate, traps) = (Certificate::new(dir.path()), Traps::set());
+    let port = traps.port;
+    let spellings = spellings();
+    assert!(spellings.len() >= 150, "{}", spellings.len());
+    let listed = spellings.clone();
+    let host = Host::start(&certificate, move |asked, out| {
+        let (way, place) = asked.path[1..].split_once('/').expect("two parts");
+        // The worker asks for the segment beside what is spelled.
+        let place = place.split('.').next().and_then(|place| place.parse::<usize>().ok());
+        let Some(place) = place else { return out.whole(&[0; 188]) };
+        let url = format!("https://{}:{port}/a.mp4", listed[place]);
+        let mut playlist = String::from("#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:1\n");
+        let media = match way {
+            "to" => return out.redirect(&url),
+            "segment" => format!("#EXTINF:1,\n{url}\n#EXT-X-ENDLIST\n"),
+            "key" => format!(
+                "#EXT-X-KEY:METHOD=AES-128,URI=\"{url}\"\n#EXTINF:1,\nkept.ts\n#EXT-X-ENDLIST\n"
+            ),
+            "map" => format!("#EXT-X-MAP:URI=\"{url}\"\n#EXTINF:1,\nkept.m4s\n#EXT-X-ENDLIST\n"),
+            _ => format!("#EXT-X-STREAM-INF:BANDWIDTH=1\n{url}\n"),
+        };
+        write!(playlist, "{media}").expect("a string");
+        out.whole(playlist.as_bytes())
+    });
+    let allowed =
+        setup(dir.path(), &certificate).var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.1/32");
+    let server = allowed.var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
+    let run = server.create_run();
+    let mut reached = Vec::new();
+    let mut tell = |way: &str, spelling: &str, reply: &Reply| {
+        if !is_refusal(reply) {
+            let message = &reply.json()["error"]["message"];
+            reached.push(format!("{way} {spelling}: {} {message}", reply.status));
+        }
+    };
+    // A worker reads a playlist: not all of them where there is little time.
+    let step = clips::sized(7, 1);
+    for (place, spelling) in spellings.iter().enumerate() {
+        let url = |scheme: &str| format!("{scheme}://{spelling}:{port}/a.mp4");
+        tell("https", spelling, &ingest(&server, &run, &url("https")));
+        let hook = server.post("/v1/webhooks", &json!({ "url": url("https") }));
+        tell("webhook", spelling, &hook);
+        if place % step == 0 {
+            tell("rtsps", spelling, &ingest(&server, &run, &url("rtsps")));
+        }
+        let ways: &[&str] =
+            if place % step == 0 { &["to", "segment", "key", "map", "variant"] } else { &["to"] };
+        for way in ways {
+            let name = if *way == "to" { "a.mp4" } else { "m3u8" };
+            let url = host.url(&format!("/{way}/{place}.{name}"));
+            tell(way, spelling, &ingest(&server, &run, &url));
+        }
+    }
+    assert_eq!(reached, Vec::<String>::new(), "of {} spellings", spellings.len());
+    assert_eq!(traps.sprung.load(Relaxed), 0, "something came to a trap");
+}
