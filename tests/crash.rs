@@ -3,6 +3,9 @@
 
 mod support;
 
+#[path = "crash/faults.rs"]
+mod faults;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::atomic::{AtomicBool, Ordering},

@@ -1,0 +1,166 @@
+//! The real server on a disk that fails: every so many writes, syncs, renames, cuts, creations or removals, by a library that
+//! stands before the C library's. What was acknowledged meanwhile is there after a kill and a start on a sound disk.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    Acknowledged, WRITERS,
+    support::{Reply, Server, Setup, skip, whip::sightline},
+    verify,
+};
+
+const EINTR: i32 = 4;
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+/// The call does a part of its work.
+const SHORT: i32 = 0;
+
+/// A call, the number of its error, and how often it comes.
+const FAULTS: [(&str, i32, u32); 16] = [
+    ("write", SHORT, 1),
+    ("write", SHORT, 3),
+    ("write", EINTR, 2),
+    ("write", EIO, 2),
+    ("write", EIO, 23),
+    ("write", ENOSPC, 5),
+    ("sync", EIO, 1),
+    ("sync", EIO, 13),
+    ("sync", ENOSPC, 7),
+    ("rename", EIO, 1),
+    ("rename", EIO, 2),
+    ("truncate", EIO, 1),
+    ("create", ENOSPC, 2),
+    ("create", EIO, 5),
+    ("unlink", EIO, 1),
+    ("unlink", EIO, 3),
+];
+
+/// The library, built in `dir`; `None` where `test` is passed over.
+fn library(test: &str, dir: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash/faults.c");
+    let library = dir.join("faults.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
+    match cc.output() {
+        Ok(output) if output.status.success() => Some(library),
+        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => {
+            skip(test, format!("no cc: {error}"));
+            None
+        }
+    }
+}
+
+/// An answer, or a failure that says so: the disk's faults are nobody's fault but the server's.
+fn told(reply: &Reply) -> bool {
+    let is_failure = [500, 503, 507].contains(&reply.status) && !reply.code().is_empty();
+    assert!(reply.status == 200 || is_failure, "{} {}", reply.status, reply.text);
+    reply.status == 200
+}
+
+fn created(server: &Server) -> Option<(String, String)> {
+    let reply = server.post("/v1/runs", &json!({}));
+    let run = told(&reply).then(|| reply.json()["run_id"].as_str().map(str::to_owned));
+    Some((run??, reply.header("x-request-id").to_owned()))
+}
+
+/// One client: creates runs and keeps them alive until `over`.
+fn write(server: &Server, over: &AtomicBool) -> Acknowledged {
+    let mut acknowledged = Acknowledged::new();
+    while !over.load(Ordering::Relaxed) {
+        let Some((run, id)) = created(server) else { continue };
+        let ids = acknowledged.entry(run.clone()).or_insert_with(|| vec![id]);
+        for _ in 0..20 {
+            let reply = server.call("POST", &format!("/v1/runs/{run}/keepalive")).send();
+            if told(&reply) {
+                ids.push(reply.header("x-request-id").to_owned());
+            }
+        }
+    }
+    acknowledged
+}
+
+/// Records a clip until `over`; returns the runs whose recording was acknowledged.
+fn record(server: &Server, over: &AtomicBool) -> Vec<String> {
+    let mut recorded = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let Some((run, _)) = created(server) else { continue };
+        let body = json!({ "source_uri": "motion.mp4", "max_frames": 60 });
+        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+        if told(&reply) {
+            recorded.push(run);
+        }
+    }
+    recorded
+}
+
+/// Checks that a recording is whole: as many rows as frames, and every still that it names.
+fn check(server: &Server, run: &str) {
+    let events = server.events(run);
+    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded");
+    let rows = decoded.and_then(|event| event["payload"]["signals"].as_array().map(Vec::len));
+    assert_eq!(rows, Some(60), "{run}: {events:?}");
+    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let stills: Vec<&Value> = listed["keyframes"].as_array().into_iter().flatten().collect();
+    assert!(!stills.is_empty(), "{run}: {listed}");
+    for still in stills {
+        let reply = server.get(still["image_ref"].as_str().expect("a path"));
+        assert_eq!(reply.status, 200, "{run}: {still}: {}", reply.text);
+        assert_eq!(json!(reply.bytes.len()), still["image_bytes"], "{run}: {still}");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
+    let name = "a_disk_that_fails_costs_nothing_that_was_acknowledged";
+    let dir = tempfile::tempdir().expect("a directory");
+    let Some((library, sightline)) = library(name, dir.path()).zip(sightline(name)) else { return };
+    let mut kept = 0;
+    for (call, error, every) in FAULTS {
+        let what = format!("{call} fails with {error} every {every}");
+        let home = tempfile::tempdir().expect("a directory");
+        let (data, switch) = (home.path().join("data"), home.path().join("on"));
+        let sound = Setup::new(home.path()).clips();
+        let faults = format!("{call} {error} {every} {} {}", data.display(), switch.display());
+        let failing =
+            sound.clone().var("LD_PRELOAD", &library.display().to_string()).var("FAULTS", &faults);
+        let mut server = failing.start();
+        let before = created(&server).unwrap_or_else(|| panic!("{what}: before it fails"));
+        std::fs::write(&switch, "").expect("written");
+        let over = AtomicBool::new(false);
+        let (acknowledged, recorded) = std::thread::scope(|scope| {
+            let writers: Vec<_> =
+                (0..WRITERS).map(|_| scope.spawn(|| write(&server, &over))).collect();
+            let recorder = scope.spawn(|| record(&server, &over));
+            std::thread::sleep(clips::sized(Duration::from_millis(700), Duration::from_secs(5)));
+            over.store(true, Ordering::Relaxed);
+            let join = |writer: std::thread::ScopedJoinHandle<'_, Acknowledged>| {
+                writer.join().expect("no panic")
+            };
+            let acknowledged: Acknowledged = writers.into_iter().flat_map(join).collect();
+            (acknowledged, recorder.join().expect("no panic"))
+        });
+        assert_eq!(server.get("/v1/health").status, 200, "{what}: it lives");
+        server.kill();
+        let server = sound.start();
+        for (run, ids) in acknowledged.iter().chain([(&before.0, &vec![before.1])]) {
+            verify(&server, run, ids, &mut Default::default());
+            kept += ids.len();
+        }
+        recorded.iter().for_each(|run| check(&server, run));
+        let verified = Command::new(&sightline).args(["log", "verify"]).arg(&data).output();
+        let verified = verified.expect("it runs");
+        assert!(verified.status.success(), "{what}: {}", String::from_utf8_lossy(&verified.stdout));
+        let (acks, records) = (acknowledged.values().map(Vec::len).sum::<usize>(), recorded.len());
+        assert!(call != "sync" || every > 1 || acks + records == 0, "{what}: {acks} acknowledged");
+        println!("{what}: {acks} acknowledged, {records} recorded");
+    }
+    assert!(kept > 10 * FAULTS.len(), "the load was no load: {kept}");
+}
