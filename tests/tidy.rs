@@ -28,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decode", &["media"]),
     ("gate", &["media"]),
     ("timeline", &["media"]),
+    ("timeline-schedules", &["media"]),
     ("transport", &["media"]),
     ("search", &["media"]),
     ("infer", &["media"]),

@@ -34,14 +34,11 @@ mod recovery;
 mod remote;
 mod retention;
 mod store;
+mod sync;
 mod temporary;
 mod writer;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, mpsc},
-    thread,
-};
+use std::{path::Path, sync::Arc};
 
 use media::{RunId, Seq, Signal, StreamId, WallTime};
 
@@ -72,6 +69,7 @@ use journal::{Header, Journal, Sizes};
 use lock::Lock;
 use queue::{Queue, Request};
 use store::Store;
+use sync::{Mutex, mpsc, thread};
 use writer::Writer;
 
 type Result<T> = std::result::Result<T, TimelineError>;

@@ -1,11 +1,12 @@
 //! The bounded queue between producers and the one writer.
 
-use std::{
-    collections::VecDeque,
+use std::collections::VecDeque;
+
+use crate::{
+    Appended, Result, TimelineError,
+    entry::Draft,
     sync::{Condvar, Mutex, MutexGuard},
 };
-
-use crate::{Appended, Result, TimelineError, entry::Draft};
 
 /// Records that may wait for the writer.
 pub const QUEUE_RECORDS_MAX: usize = 1 << 17;

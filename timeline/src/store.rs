@@ -1,10 +1,6 @@
 //! State that readers and the writer share: the index, the open files, the columns, the health.
 
-use std::{
-    collections::VecDeque,
-    path::PathBuf,
-    sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use media::{RunId, Seq, StreamId};
 
@@ -16,6 +12,7 @@ use crate::{
     event::{Event, EventKind, FramesDecoded},
     index::{FileId, FileIndex, Hit, Index, LastOf},
     journal,
+    sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 /// Journal files kept open for reading.

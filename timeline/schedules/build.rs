@@ -1,0 +1,6 @@
+//! Has `sync` name the scheduler's locks and threads.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cfg=schedules");
+}
