@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
+.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long soak test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ test: ## Run every test
 
 test-long: ## Run every test at its full size: all the kills, floods, mutants and generated requests
 	SIGHTLINE_TEST_LONG=1 $(MAKE) test
+
+soak: ## Two hours of everything at once (MINUTES=120): memory, descriptors, threads, children and disk, drawn into target/soak
+	@deploy/setup.sh test && deploy/fetch-clips.sh
+	$(CARGO) build --locked -q --workspace --bins
+	SIGHTLINE_SOAK_MINUTES=$(or $(MINUTES),120) SIGHTLINE_SOAK_OUT=target/soak $(CARGO) test --locked -q --workspace --test soak -- --nocapture
 
 check: fmt lint test release-gates-of-tests lines ## What CI runs: format, lint, every test, the release gates on the build of the tests
 
