@@ -237,7 +237,8 @@ impl Files {
             queue.extend(waiting.iter().filter(|hash| unsent.contains(*hash)));
             sent.files > 0 && unsent.len() > waiting.len() - sent.files
         };
-        let is_out = backed.is_out.load(Ordering::Relaxed);
+        // Nothing waits where what did not come through was swept or taken back: only asking tells if it is out still.
+        let is_out = !waiting.is_empty() && backed.is_out.load(Ordering::Relaxed);
         let leaves_more = if is_out { Ok(false) } else { self.leave(backed) };
         if let Some(error) = sent.failure {
             return Err(error.into());

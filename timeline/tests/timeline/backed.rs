@@ -166,6 +166,24 @@ fn a_store_that_is_out_holds_up_one_batch_and_gets_the_rest_later() {
 }
 
 #[test]
+fn files_leave_after_the_one_that_a_store_refused_was_taken_back() {
+    let mut world = World::new(3);
+    let pictures = [[1; 600], [2; 600]];
+    for picture in pictures {
+        let mut lease = world.blobs.lease();
+        let hash = lease.put(&picture).expect("stored");
+        lease.send();
+        world.named.insert(hash, picture.to_vec());
+    }
+    world.bucket.set(Conduct::Out);
+    let mut lease = world.blobs.lease();
+    lease.put(b"refused").expect("stored");
+    lease.send();
+    lease.discard().expect("taken back");
+    world.end();
+}
+
+#[test]
 fn what_is_stored_anew_while_it_is_removed_stays_until_it_is_sent_again() {
     let mut world = World::new(2);
     let picture = |number: u8| [number; 600];
