@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     if worker::is_worker_invocation() {
         return worker::worker_main();
     }
+    worker::limit_arenas();
     sightline::base::tls::install_provider();
     let arguments = Arguments::parse();
     // What the server stores is for nobody else on this machine.

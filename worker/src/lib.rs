@@ -7,6 +7,7 @@
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
 
+mod arenas;
 mod backend;
 mod capabilities;
 mod channel;
@@ -40,6 +41,7 @@ mod views;
 mod watchdog;
 mod wire;
 
+pub use arenas::limit_arenas;
 pub use backend::{Choice, GateChoice, GateSelection, SelectError, Selection, Wanted};
 pub use capabilities::Capabilities;
 pub use ending::LiveEnd;

@@ -1,0 +1,180 @@
+//! The runbooks as drills: a real server's folder is copied back, damaged, robbed of a still, brought from an older format and from a
+//! newer one, and what the runbook says is done by the command line and seen to help.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+use support::{Server, Setup, whip::sightline};
+use tempfile::TempDir;
+
+/// A folder with the data of a server that has recorded a clip, the server ended.
+struct Site {
+    dir: TempDir,
+    run: String,
+}
+
+impl Site {
+    fn new() -> Site {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = Setup::new(dir.path()).clips().start();
+        let run = server.create_run();
+        let body = json!({ "source_uri": "motion.mp4", "max_frames": 60 });
+        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        Site { dir, run }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn start(&self) -> Server {
+        Setup::new(self.dir.path()).clips().start()
+    }
+}
+
+/// The message with which a server refuses to start over `dir`.
+fn refusal(dir: &Path) -> String {
+    let mut command = Setup::new(dir).command();
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    assert!(!output.status.success(), "it started");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn log(sightline: &Path, action: &str, data: &Path) -> Output {
+    Command::new(sightline).args(["log", action]).arg(data).output().expect("it runs")
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat()
+}
+
+fn stills(server: &Server, run: &str) -> Vec<(u16, String)> {
+    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let paths = listed["keyframes"].as_array().expect("an array").iter();
+    let path = |still: &Value| still["image_ref"].as_str().expect("a path").to_owned();
+    paths.map(path).map(|path| (server.get(&path).status, path)).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    let output = Command::new("cp").arg("-a").arg(from).arg(to).output().expect("cp runs");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Files beneath `dir` whose name says what they are.
+fn files(dir: &Path, is: impl Fn(&str) -> bool + Copy) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let found = entries.flat_map(|path| match path.is_dir() {
+        true => files(&path, is),
+        false => vec![path],
+    });
+    found.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is)).collect()
+}
+
+#[test]
+fn a_folder_put_back_has_every_event_and_still() {
+    let site = Site::new();
+    let backup = site.dir.path().join("backup");
+    copy(&site.data(), &backup);
+    let (events, pictures) = {
+        let server = site.start();
+        (server.events(&site.run), stills(&server, &site.run))
+    };
+    fs::remove_dir_all(site.data()).expect("lost");
+    copy(&backup, &site.data());
+    let server = site.start();
+    assert_eq!(server.events(&site.run), events);
+    assert_eq!(stills(&server, &site.run), pictures);
+    assert!(!pictures.is_empty() && pictures.iter().all(|(status, _)| *status == 200));
+}
+
+#[test]
+fn a_damaged_segment_is_named_cut_and_kept_beside_the_log() {
+    let name = "a_damaged_segment_is_named_cut_and_kept_beside_the_log";
+    let Some(sightline) = sightline(name) else { return };
+    let site = Site::new();
+    let before = site.start().events(&site.run).len();
+    let [segment] = &files(&site.data().join("log/journal"), |name| name.ends_with(".journal"))[..]
+    else {
+        panic!("one segment: {:?}", files(&site.data(), |_| true));
+    };
+    let mut bytes = fs::read(segment).expect("readable");
+    // What follows the events are zeros.
+    let at = bytes.iter().rposition(|byte| *byte != 0).expect("events") / 2;
+    bytes[at] ^= 1;
+    fs::write(segment, bytes).expect("written");
+    let verified = log(&sightline, "verify", &site.data());
+    let file = segment.file_name().and_then(|name| name.to_str()).expect("a name");
+    assert!(!verified.status.success() && said(&verified).contains(file), "{}", said(&verified));
+    let repaired = log(&sightline, "repair", &site.data());
+    assert!(repaired.status.success(), "{}", said(&repaired));
+    let verified = log(&sightline, "verify", &site.data());
+    assert!(verified.status.success(), "{}", said(&verified));
+    let server = site.start();
+    let after = server.events(&site.run).len();
+    assert!(after < before, "{after} of {before}");
+    assert_eq!(server.get(&format!("/v1/runs/{}", server.create_run())).status, 200);
+    let kept = files(&site.data(), |name| name.contains(".journal.removed-"));
+    assert!(!kept.is_empty(), "{:?}", files(&site.data(), |_| true));
+}
+
+#[test]
+fn a_lost_still_is_named_and_costs_no_other() {
+    let name = "a_lost_still_is_named_and_costs_no_other";
+    let Some(sightline) = sightline(name) else { return };
+    let site = Site::new();
+    let blobs = files(&site.data().join("blobs"), |name| name.len() == 64);
+    assert!(blobs.len() > 1, "{blobs:?}");
+    fs::remove_file(&blobs[0]).expect("removed");
+    let hash = blobs[0].file_name().and_then(|name| name.to_str()).expect("a hash");
+    let verified = log(&sightline, "verify", &site.data());
+    assert!(!verified.status.success() && said(&verified).contains(hash), "{}", said(&verified));
+    let server = site.start();
+    for (status, path) in stills(&server, &site.run) {
+        let expected = if path.ends_with(hash) { 404..=500 } else { 200..=200 };
+        assert!(expected.contains(&status), "{path}: {status}");
+    }
+    assert!(server.events(&site.run).len() > 2);
+}
+
+#[test]
+fn data_of_every_format_starts_and_goes_on_and_a_newer_one_is_refused_by_name() {
+    for version in 1..=3 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data");
+        fs::create_dir_all(data.join("log")).expect("made");
+        let fixture =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/journal_v{version}"));
+        for (part, place) in
+            [("blobs", "blobs"), ("columns", "log/columns"), ("journal", "log/journal")]
+        {
+            copy(&fixture.join(part), &data.join(place));
+        }
+        let mut server = Setup::new(dir.path()).start();
+        let run = server.create_run();
+        assert!(
+            server.events(&run)[0]["seq"].as_u64() > Some(13),
+            "it goes on behind what was there"
+        );
+        server.kill();
+        for segment in files(&data.join("log/journal"), |name| name.ends_with(".journal")) {
+            let mut bytes = fs::read(&segment).expect("readable");
+            // Magic, version, checksum of all others.
+            bytes[8] = 9;
+            let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..32]);
+            bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+            fs::write(&segment, bytes).expect("written");
+        }
+        let message = refusal(dir.path());
+        assert!(message.contains("unknown log format 9 in"), "{message}");
+    }
+}
