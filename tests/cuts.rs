@@ -42,9 +42,9 @@ fn cuts(path: &Path) -> Vec<u64> {
     let mut found = Vec::new();
     supervisor
         .run_job(spec, &CancelToken::new(), &mut |event| {
-            if let JobEvent::Signals(signals) = event {
-                found.extend(signals.iter().filter_map(|signal| {
-                    (gate.offer(signal).reason == Reason::SceneCut).then_some(signal.frame_index)
+            if let JobEvent::Frames(records) = event {
+                found.extend(records.iter().map(|record| record.signal).filter_map(|signal| {
+                    (gate.offer(&signal).reason == Reason::SceneCut).then_some(signal.frame_index)
                 }));
             }
             ControlFlow::Continue(())

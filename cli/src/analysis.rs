@@ -11,7 +11,9 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, Reason};
 use media::{MarkerOrigin, Rotation, RunId, Signal, Zones};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
-use worker::{CancelToken, JobEvent, JobSpec, Limits, Still, Supervisor, WorkerError};
+use worker::{
+    CancelToken, FrameRecord, JobEvent, JobSpec, Limits, Picture, Supervisor, WorkerError,
+};
 
 use crate::{
     activity::EpisodeRecord, error::CliError, output::grouped, progress::MediaProgress,
@@ -50,6 +52,14 @@ pub struct Analysis {
     pub decided: Decided,
 }
 
+/// Picture of a selected frame.
+pub struct Still {
+    pub frame_index: u64,
+    pub pts_ms: i64,
+    pub reason: Reason,
+    pub picture: Picture,
+}
+
 /// Results that the signals alone determine.
 pub struct Decided {
     pub decisions: Vec<Decision>,
@@ -79,7 +89,7 @@ pub fn analyze(
         limits: Limits { wall: WALL, output_bytes: OUTPUT_BYTES, ..Limits::default() },
     };
     let mut stream = None;
-    let mut signals = Vec::new();
+    let (mut signals, mut decides) = (Vec::new(), Gate::new(gate));
     let mut progress: Option<MediaProgress> = None;
     let mut failure = None;
     let outcome = supervisor.run_job(spec, cancel, &mut |event| {
@@ -94,11 +104,16 @@ pub fn analyze(
                     progress.at(pts_ms, format!("{} frames", grouped(frames)));
                 }
             }
-            JobEvent::Signals(more) => signals.extend(more),
-            JobEvent::Still(still) => {
-                if let Err(error) = on_still(still) {
-                    failure = Some(error);
-                    return ControlFlow::Break(());
+            JobEvent::Frames(records) => {
+                for FrameRecord { signal, pictures, .. } in records {
+                    signals.push(signal);
+                    let (reason, still) = (decides.offer(&signal).reason, pictures.still);
+                    let Signal { frame_index, pts_ms, .. } = signal;
+                    let still = still.map(|picture| Still { frame_index, pts_ms, reason, picture });
+                    if let Err(error) = still.map_or(Ok(()), &mut on_still) {
+                        failure = Some(error);
+                        return ControlFlow::Break(());
+                    }
                 }
             }
             JobEvent::Measured(by) => {
@@ -106,10 +121,7 @@ pub fn analyze(
                     note!("warning: the gate's device was given up: {reason}");
                 }
             }
-            JobEvent::Segment { .. }
-            | JobEvent::Chunk(_)
-            | JobEvent::Spent(_)
-            | JobEvent::Done(_) => {}
+            JobEvent::Segment { .. } | JobEvent::Spent(_) | JobEvent::Done(_) => {}
         }
         ControlFlow::Continue(())
     });

@@ -212,9 +212,9 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
             frame_index: still.frame_index,
             pts_ms: still.pts_ms,
             reason: still.reason.as_str(),
-            width: still.extent.width,
-            height: still.extent.height,
-            bytes: still.jpeg.len(),
+            width: still.picture.extent.width,
+            height: still.picture.extent.height,
+            bytes: still.picture.jpeg.len(),
             path,
         }));
         if args.report.is_some() {
@@ -222,8 +222,8 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
                 frame_index: still.frame_index,
                 pts_ms: still.pts_ms,
                 reason: still.reason.as_str().to_owned(),
-                extent: Some((still.extent.width, still.extent.height)),
-                jpeg: still.jpeg,
+                extent: Some((still.picture.extent.width, still.picture.extent.height)),
+                jpeg: still.picture.jpeg,
             });
         }
         Ok(())
@@ -244,9 +244,9 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
-fn save(dir: &Path, still: &worker::Still) -> Result<PathBuf, CliError> {
+fn save(dir: &Path, still: &analysis::Still) -> Result<PathBuf, CliError> {
     let path = dir.join(format!("{:06}_{}.jpg", still.frame_index, still.reason.as_str()));
-    std::fs::write(&path, &still.jpeg)
+    std::fs::write(&path, &still.picture.jpeg)
         .map_err(|source| CliError::Write { path: path.clone(), source })?;
     Ok(path)
 }

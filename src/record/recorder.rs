@@ -1,9 +1,9 @@
 //! Decisions about the frames of one recording, and the events that follow from them.
 //!
 //! The same for every source: loops and markers are functions of the signals alone, whatever is shed or lost
-//! beside them. Pure: knows no clock, no disk and no log. A still waits here for the signal of its frame.
+//! beside them. Pure: knows no clock, no disk and no log.
 
-use std::{collections::VecDeque, mem};
+use std::mem;
 
 use bytes::Bytes;
 use gate::{
@@ -13,6 +13,7 @@ use media::{BlobHash, EventType, MarkerOrigin, RequestId, RunId, Score, Signal, 
 use timeline::{
     ActivityEpisode, Event, Finding, FindingKind, FrameFinding, KeyframeStored, MarkerDeriver,
 };
+use worker::ProtocolError;
 
 use crate::base::labels::Words;
 
@@ -114,7 +115,7 @@ pub struct Recorder {
     watch: Watch,
     frames: u64,
     marker_count: u64,
-    waiting: VecDeque<Kept>,
+    last: Option<Signal>,
     batch: Batch,
 }
 
@@ -133,23 +134,34 @@ impl Recorder {
             watch,
             frames: 0,
             marker_count: 0,
-            waiting: VecDeque::new(),
+            last: None,
             batch: Batch::default(),
         }
     }
 
-    /// Takes the still of a frame whose signal follows within a few frames; whoever gives them bounds what waits.
-    pub fn still(&mut self, still: Kept) {
-        let event_type = self.words.event_type(still.event_type);
-        self.waiting.push_back(Kept { event_type, ..still });
+    /// Takes the next frame, with its still; one that is not selected must have none.
+    pub fn frame(
+        &mut self,
+        signal: Signal,
+        still: Option<Bytes>,
+    ) -> Result<Decision, ProtocolError> {
+        let decision = self.decide(signal);
+        if let Some(jpeg) = still {
+            if !decision.selected {
+                return Err(ProtocolError::Unexpected("still"));
+            }
+            let Signal { frame_index, pts_ms, .. } = signal;
+            let event_type = self.words.event_type(decision.event_type.clone());
+            let reason = decision.reason;
+            self.batch.stills.push(Kept { frame_index, pts_ms, event_type, reason, jpeg });
+        }
+        Ok(decision)
     }
 
     /// Takes the signal of the next frame and decides about it.
-    pub fn frame(&mut self, signal: Signal) -> Decision {
+    pub fn decide(&mut self, signal: Signal) -> Decision {
         let decision = self.gate.offer(&signal);
         let frame_index = signal.frame_index;
-        let decided = self.waiting.partition_point(|still| still.frame_index <= frame_index);
-        self.batch.stills.extend(self.waiting.drain(..decided));
         if let Some(entered) = self.loops.push(&signal) {
             let finding = Finding {
                 frame_index,
@@ -185,6 +197,7 @@ impl Recorder {
             }
         }
         self.batch.signals.push(signal);
+        self.last = Some(signal);
         self.frames += 1;
         decision
     }
@@ -211,9 +224,9 @@ impl Recorder {
         self.batch.events.push((frame_index, event));
     }
 
-    /// State of the episodes of activity behind the last frame.
-    pub fn activity(&self) -> ActivityState {
-        self.gate.activity()
+    /// Last signal, and the state of the episodes of activity behind it.
+    pub fn last(&self) -> Option<(Signal, ActivityState)> {
+        Some((self.last?, self.gate.activity()))
     }
 
     /// Frames so far.
@@ -231,13 +244,6 @@ impl Recorder {
         &self.batch
     }
 
-    /// Number of the stills that are not taken yet, and their bytes.
-    pub fn pending_stills(&self) -> (usize, usize) {
-        let waiting = self.waiting.iter().map(|still| still.jpeg.len()).sum::<usize>();
-        let count = self.waiting.len() + self.batch.stills.len();
-        (count, waiting + self.batch.picture_bytes())
-    }
-
     /// Returns true if the last frame belongs to a loop.
     pub fn is_looping(&self) -> bool {
         self.loops.is_inside()
@@ -253,9 +259,8 @@ impl Recorder {
         mem::take(&mut self.batch.signals)
     }
 
-    /// Closes the open episode and segment: the events are in the next batch. Stills without a signal are dropped.
+    /// Closes the open episode and segment: the events are in the next batch.
     pub fn end(&mut self) {
-        self.waiting.clear();
         let last = self.frames.saturating_sub(1);
         if let Some(episode) = self.episodes.end() {
             let event = Event::ActivityEnded(self.told(episode, true));

@@ -3,12 +3,14 @@
 use serde_json::json;
 
 use crate::{
+    reason::{MODEL, finding},
     recordings::{check_gaps, check_whole, recorded},
     remote::setup,
     remote_rtsp::Camera,
     support::{
         Server,
         host::Certificate,
+        model,
         whip::{eventually, payloads},
     },
 };
@@ -66,6 +68,40 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
     stop(&server, &run);
     check_whole(&server, &run, "two restarts");
     check_gaps(&server, &run);
+}
+
+/// Chunks of thirty frames: nearly every restart is in the middle of one.
+#[test]
+fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let model = model::stock(&[MODEL], finding("delivery", 0.9));
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = model.behind(server).start();
+    let media = [ball("")];
+    let camera = Camera::start("none", &media);
+    let port = camera.port;
+    let run = server.create_run();
+    let source = format!("rtsp://localhost:{port}/live");
+    let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL});
+    let call = server.call("POST", &format!("/v1/runs/{run}/reason"));
+    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    let chunks = || payloads(&server, &run, "semantic_chunk_generated");
+    eventually("a chunk comes", || (!chunks().is_empty()).then_some(()));
+    drop(camera);
+    let _camera = Camera::start_on(port, "none", &media);
+    let gap = || payloads(&server, &run, "source_reconnected").pop();
+    let gap = eventually("it is there again", gap)["frame_index"].as_u64().expect("a number");
+    let told = || chunks().iter().filter_map(|chunk| chunk["chunk_frames"].as_u64()).sum::<u64>();
+    eventually("more is described", || (told() > gap + 30).then_some(()));
+    let short: Vec<u64> = chunks()
+        .iter()
+        .filter_map(|chunk| chunk["chunk_frames"].as_u64())
+        .filter(|frames| *frames != 30)
+        .collect();
+    let expected = [gap % 30, 30 - gap % 30].into_iter().filter(|_| gap % 30 != 0);
+    assert_eq!(short, expected.collect::<Vec<_>>(), "those around the gap alone");
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
 }
 
 #[test]

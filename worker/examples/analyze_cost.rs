@@ -82,17 +82,14 @@ struct Tally {
 
 impl Tally {
     fn count(&mut self, event: &JobEvent) {
-        match event {
-            JobEvent::Signals(signals) => self.signals += signals.len(),
-            JobEvent::Still(still) => {
-                self.stills += 1;
-                self.still_bytes += still.jpeg.len();
-            }
-            JobEvent::Chunk(chunk) => {
-                self.views += chunk.views.len();
-                self.view_bytes += chunk.views.iter().map(|view| view.jpeg.len()).sum::<usize>();
-            }
-            _ => {}
+        let JobEvent::Frames(records) = event else { return };
+        self.signals += records.len();
+        for pictures in records.iter().map(|record| &record.pictures) {
+            let (still, view) = (pictures.still.as_ref(), pictures.shown());
+            self.stills += usize::from(still.is_some());
+            self.still_bytes += still.map_or(0, |still| still.jpeg.len());
+            self.views += usize::from(view.is_some());
+            self.view_bytes += view.map_or(0, |view| view.jpeg.len());
         }
     }
 }

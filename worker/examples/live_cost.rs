@@ -23,8 +23,8 @@ use decode::Demuxer;
 use gate::GateConfig;
 use media::{AccessUnit, Codec};
 use worker::{
-    ClipSpec, Limits, LiveEvent, LiveWorker, NoveltySpec, SessionEvent, SessionSpec, Supervisor,
-    ViewSpec, WorkerProgram,
+    ClipSpec, Limits, LiveEvent, LiveWorker, NoveltySpec, Pictures, SessionEvent, SessionSpec,
+    Supervisor, ViewSpec, WorkerProgram,
 };
 
 /// Time in which the sessions begin.
@@ -111,21 +111,19 @@ impl Tally {
             }
         };
         match event {
-            SessionEvent::Signals(signals) => {
+            SessionEvent::Frames(records) => {
                 let heard = &mut self.sessions[session as usize].heard;
-                heard.extend(signals.iter().map(|_| Instant::now()));
-            }
-            SessionEvent::Still(still) => {
-                self.pictures += 1;
-                self.picture_bytes += still.jpeg.len();
-            }
-            SessionEvent::Clip(clip) => {
-                self.pictures += clip.views.len();
-                self.picture_bytes += clip.views.iter().map(|view| view.jpeg.len()).sum::<usize>();
+                heard.extend(records.iter().map(|_| Instant::now()));
+                for Pictures { still, clip, .. } in records.into_iter().map(|it| it.pictures) {
+                    for picture in [still, clip].into_iter().flatten() {
+                        self.pictures += 1;
+                        self.picture_bytes += picture.jpeg.len();
+                    }
+                }
             }
             SessionEvent::Damaged { detail } => self.trouble.push(detail),
             SessionEvent::Failed(fault) => self.trouble.push(fault.to_string()),
-            SessionEvent::Selected(_) | SessionEvent::Closed { .. } => {}
+            SessionEvent::Closed { .. } => {}
         }
     }
 }
@@ -140,7 +138,10 @@ fn run(given: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut workers = Vec::new();
     for first in (0..sessions).step_by(given.each as usize) {
         let tally = Arc::clone(&tally);
-        let listen = move |event| lock(&tally).take(first, event);
+        let listen = move |event| {
+            lock(&tally).take(first, event);
+            Ok(())
+        };
         let live = supervisor.start_live(Limits::default(), listen)?;
         (0..given.each).try_for_each(|session| live.open(session, spec.clone()))?;
         workers.push(live);

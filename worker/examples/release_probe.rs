@@ -78,8 +78,8 @@ fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
     };
     let before = ALLOCATIONS.load(Relaxed);
     let report = analyze(input, &options, &|event| {
-        if let JobEvent::Signals(signals) = event {
-            for _ in 0..signals.len() as u64 * more {
+        if let JobEvent::Frames(records) = event {
+            for _ in 0..records.len() as u64 * more {
                 black_box(Box::new(0_u8));
             }
         }

@@ -59,6 +59,15 @@ mod tests {
         }
     }
 
+    /// One that is refused as it is would test nothing when it is broken.
+    #[test]
+    fn the_corpus_has_a_message_of_frames() {
+        let found = corpus("message").iter().any(|bytes| {
+            matches!(decode(bytes), Ok(Reply::Job(crate::JobEvent::Frames(records))) if records.len() == 3)
+        });
+        assert!(found);
+    }
+
     proptest! {
         #[test]
         fn a_broken_corpus_is_digested(

@@ -1,19 +1,16 @@
-//! A whole file to signals, stills and chunks: what a worker does for one `ingest` or `reason`.
+//! A whole file to records of its frames: what a worker does for one `ingest` or `reason`.
 //!
 //! Segments are decoded and measured in parallel; `sequence` then joins their signals and runs the
-//! one gate over them in order, so that the result is that of a single thread. `chunks` says what
-//! is shown of a chunk. Stills and views are encoded where the pixels are, on the segment's thread,
-//! wherever `predict` can foresee them. Long GOPs are cut into pieces where chunks are short.
+//! one gate over them in order, so that the result is that of a single thread. Stills and views are encoded
+//! where the pixels are, on the segment's thread, wherever `predict` can foresee them. Long GOPs are cut into
+//! pieces where chunks are short.
 
-mod chunks;
-mod pictures;
 mod predict;
 mod progress;
 mod sequence;
 mod sink;
 
 use std::{
-    fmt,
     io::{Read, Seek},
     ops::ControlFlow,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -23,13 +20,12 @@ use std::{
 use decode::{
     Decoders, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
 };
-use gate::{
-    AHEAD, ActivityState, Decision, Gate, GateConfig, Measurements, Reason, SignalWindow, ZoneMask,
-};
-use media::{EventType, Extent, Rotation, Signal, Timestamp, Zones};
+use gate::{AHEAD, ActivityState, Gate, GateConfig, Measurements, SignalWindow, ZoneMask};
+use media::{Rotation, Signal, Timestamp, Zones};
 
 use crate::{
-    Chunk, Chunking, Fault, MeasuredBy, View, ViewOptions, measuring::Measuring, still::Picture,
+    Chunking, Fault, FrameRecord, MeasuredBy, ViewOptions, measuring::Measuring,
+    pictures::PictureSpec, plan::Plan,
 };
 pub(crate) use predict::bytes_to_send;
 use progress::{Clocks, Progress};
@@ -57,15 +53,13 @@ pub struct JobOptions {
 
 /// Place at which a job goes on from one whose live source was lost.
 ///
-/// Frames and chunks are numbered on, times lead on, and the gate decides as it would have.
+/// Frames are numbered on, times lead on, and the gate decides as it would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resume {
     /// Signal that was said last.
     pub last: Signal,
     /// State of the episodes of activity behind it.
     pub activity: ActivityState,
-    /// Chunks that were said, where views are asked for.
-    pub chunks: u64,
     /// Presentation time of the first picture, in milliseconds: that of the last signal, and the time
     /// in which nothing came.
     pub begins_at_ms: i64,
@@ -102,61 +96,6 @@ impl JobOptions {
     }
 }
 
-/// A selected frame's picture.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Still {
-    /// Position among the analysed frames.
-    pub frame_index: u64,
-    /// Presentation time in whole milliseconds.
-    pub pts_ms: i64,
-    /// Reason of the gate for selecting the frame.
-    pub reason: Reason,
-    /// Event type of the frame's marker.
-    pub event_type: EventType,
-    /// Size of the upright picture.
-    pub extent: Extent,
-    /// The picture.
-    pub jpeg: Vec<u8>,
-}
-
-/// Without the picture, which has no place in a log.
-impl fmt::Debug for Still {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Still")
-            .field("frame_index", &self.frame_index)
-            .field("pts_ms", &self.pts_ms)
-            .field("reason", &self.reason)
-            .field("extent", &self.extent)
-            .field("jpeg_bytes", &self.jpeg.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Still {
-    pub(crate) fn new(signal: &Signal, decision: Decision, picture: Picture) -> Still {
-        Still {
-            frame_index: signal.frame_index,
-            pts_ms: signal.pts_ms,
-            reason: decision.reason,
-            event_type: decision.event_type,
-            extent: picture.extent,
-            jpeg: picture.jpeg,
-        }
-    }
-}
-
-impl View {
-    pub(crate) fn new(
-        signal: &Signal,
-        pts: Timestamp,
-        reason: Option<Reason>,
-        picture: Picture,
-    ) -> View {
-        let Picture { extent, jpeg } = picture;
-        View { frame_index: signal.frame_index, pts, reason, extent, jpeg, novelty: None }
-    }
-}
-
 /// Event of a running job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobEvent {
@@ -174,12 +113,8 @@ pub enum JobEvent {
         /// Number of the one behind it.
         next: u64,
     },
-    /// Signals of the next frames, in order and without gaps.
-    Signals(Vec<Signal>),
-    /// A selected frame, in order, before the signals that contain it.
-    Still(Still),
-    /// The next chunk, right after the signals that complete it; only where views were asked for.
-    Chunk(Chunk),
+    /// The next frames, in order and without gaps.
+    Frames(Vec<FrameRecord>),
     /// Measurer of the frames; comes before [`JobEvent::Spent`].
     Measured(MeasuredBy),
     /// Resources spent on the frames; comes before the end.
@@ -191,8 +126,7 @@ pub enum JobEvent {
 impl JobEvent {
     /// Frames were measured.
     pub(crate) fn is_of_frames(&self) -> bool {
-        use JobEvent::{Progress, Signals, Still};
-        matches!(self, Progress { frames: 1.., .. } | Signals(_) | Still(_))
+        matches!(self, JobEvent::Progress { frames: 1.., .. } | JobEvent::Frames(_))
     }
 }
 
@@ -264,12 +198,9 @@ pub(crate) fn analyze_opened(
 
 /// State that all threads of one job share.
 struct Job<'a> {
-    stills: bool,
-    views: Option<ViewOptions>,
-    gate: GateConfig,
+    options: &'a JobOptions,
     zones: ZoneMask,
-    resume: Option<Resume>,
-    rotation: Rotation,
+    pictures: PictureSpec,
     measuring: &'a Measuring,
     emit: Emit<'a>,
     failure: Mutex<Option<Fault>>,
@@ -281,18 +212,15 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn new(
-        options: &JobOptions,
+        options: &'a JobOptions,
         rotation: Rotation,
         measuring: &'a Measuring,
         emit: Emit<'a>,
     ) -> Job<'a> {
         Job {
-            stills: options.stills,
-            views: options.views,
-            gate: options.gate,
+            options,
             zones: ZoneMask::new(&options.zones),
-            resume: options.resume,
-            rotation,
+            pictures: PictureSpec::of_job(options, rotation),
             measuring,
             emit,
             failure: Mutex::new(None),
@@ -309,8 +237,14 @@ impl<'a> Job<'a> {
 
     /// The gate before the job's first frame.
     fn first_gate(&self) -> Gate {
-        let Some(resume) = &self.resume else { return Gate::new(self.gate) };
-        Gate::after(self.gate, 0, resume.last, resume.activity)
+        let JobOptions { gate, resume, .. } = self.options;
+        let Some(resume) = resume else { return Gate::new(*gate) };
+        Gate::after(*gate, 0, resume.last, resume.activity)
+    }
+
+    /// The plan before the job's first frame.
+    fn plan(&self) -> Plan {
+        Plan::of_job(self.options)
     }
 
     fn say(&self, event: JobEvent) -> Result<(), Fault> {

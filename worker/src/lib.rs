@@ -1,13 +1,17 @@
 //! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
 //!
 //! [`Supervisor`] re-executes a binary of ours whose `main` hands over to [`worker_main`], and
-//! speaks to it over one socket. Integers, stills, views and coded bytes cross it, and of a live
-//! session's selected frames the small pictures that an embedding model takes; other pixels never do.
+//! speaks to it over one socket. Integers, stills, views and coded bytes cross it, and of selected
+//! frames the small pictures that an embedding model takes; other pixels never do.
 //! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
 
+<<<<<<< HEAD
 mod arenas;
+=======
+mod assemble;
+>>>>>>> f8c4847 (worker: one record a frame, and no decision on the wire)
 mod backend;
 mod capabilities;
 mod channel;
@@ -26,10 +30,13 @@ mod launcher;
 mod line;
 mod live;
 mod measuring;
+mod pictures;
+mod plan;
 mod probe;
 mod process;
 mod program;
 mod protocol;
+mod record;
 mod said;
 mod sandbox;
 mod session;
@@ -49,16 +56,18 @@ pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
 pub use excerpt::{ExcerptEvent, ExcerptSpec};
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
-pub use job::{JobEvent, JobOptions, Resume, Spent, Still, analyze};
+pub use job::{JobEvent, JobOptions, Resume, Spent, analyze};
 pub use live::{LiveEvent, LiveWorker, SessionLoad};
 pub use measuring::{GateBackend, GateError, MeasuredBy};
+pub use plan::{
+    chunks::Chunker,
+    clips::{Clipper, Offered},
+};
 pub use program::WorkerProgram;
 pub use protocol::Attempt;
+pub use record::{EmbeddingInput, FrameRecord, FrameView, NoveltyInput, Picture, Pictures};
 pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
-pub use session::{
-    ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionEvent,
-    SessionSpec, ViewSpec,
-};
+pub use session::{ClipSpec, NoveltySpec, SessionEvent, SessionResume, SessionSpec, ViewSpec};
 pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
 pub use spare::Start;
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};

@@ -103,12 +103,13 @@ impl SharedLine {
 }
 
 impl Supervisor {
-    /// Starts a worker for live sessions; `on_event` is called on a thread of its own. Of what it
-    /// says, each session has a share of its own instead of [`Limits::output_bytes`].
+    /// Starts a worker for live sessions; `on_event` is called on a thread of its own, and an error of it, a message
+    /// that should not have come, ends the worker. Of what it says, each session has a share of its own instead of
+    /// [`Limits::output_bytes`].
     pub fn start_live(
         &self,
         limits: Limits,
-        on_event: impl FnMut(LiveEvent) + Send + 'static,
+        on_event: impl FnMut(LiveEvent) -> Result<(), ProtocolError> + Send + 'static,
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
@@ -199,7 +200,7 @@ fn supervise(
     mut process: Process,
     line: &SharedLine,
     limits: &Limits,
-    mut on_event: impl FnMut(LiveEvent),
+    mut on_event: impl FnMut(LiveEvent) -> Result<(), ProtocolError>,
 ) {
     let listened =
         catch_unwind(AssertUnwindSafe(|| listen(&mut process, line, limits, &mut on_event)));
@@ -213,7 +214,7 @@ fn supervise(
         && !by_caller
     {
         // The listener has had every event where it panics at this one too; the panic was reported.
-        catch_unwind(AssertUnwindSafe(|| on_event(LiveEvent::Ended(error)))).ok();
+        catch_unwind(AssertUnwindSafe(|| on_event(LiveEvent::Ended(error)).ok())).ok();
     }
 }
 
@@ -222,7 +223,7 @@ fn listen(
     process: &mut Process,
     line: &SharedLine,
     limits: &Limits,
-    on_event: &mut dyn FnMut(LiveEvent),
+    on_event: &mut dyn FnMut(LiveEvent) -> Result<(), ProtocolError>,
 ) -> Result<(), WorkerError> {
     let (mut is_gate_lost, mut is_decoder_lost) = (false, false);
     loop {
@@ -246,16 +247,16 @@ fn listen(
                     Looked::Cut(fault) => SessionEvent::Failed(fault),
                     Looked::Unwanted => continue,
                 };
-                on_event(LiveEvent::Session { session, event });
+                on_event(LiveEvent::Session { session, event })?;
             }
             Some(Reply::Taken { session }) => line.state().lanes.taken(session, Instant::now())?,
             // A device is lost once.
             Some(Reply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
-                on_event(LiveEvent::GateLost(reason));
+                on_event(LiveEvent::GateLost(reason))?;
             }
-            Some(Reply::GateLate) => on_event(LiveEvent::GateLate),
+            Some(Reply::GateLate) => on_event(LiveEvent::GateLate)?,
             Some(Reply::DecoderLost { reason }) if !mem::replace(&mut is_decoder_lost, true) => {
-                on_event(LiveEvent::DecoderLost(reason));
+                on_event(LiveEvent::DecoderLost(reason))?;
             }
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
             None => {

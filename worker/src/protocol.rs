@@ -1,9 +1,8 @@
 //! The messages between a server and its media workers.
 //!
 //! A message is a `u32` length, a version byte, a tag byte and the values of one variant; nothing
-//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for integers, for stills, for views, for
-//! coded bytes and for an embedding model's small input, and none for other pixels. Parsing refuses,
-//! and never panics on, any bytes that are not a message.
+//! is longer than [`MESSAGE_BYTES_MAX`]. There is a message for records of frames and for coded bytes, and
+//! none for other pixels. Parsing refuses, and never panics on, any bytes that are not a message.
 
 use std::fmt;
 
@@ -11,23 +10,21 @@ use decode::{
     Backend, BackendError, CodecProbeResult, DecodeError, DeviceSpec, ExcerptContainer,
     ExcerptStart, FileReport, Sampling, StreamInfo,
 };
-use gate::{ActivityState, GateConfig, Reason};
-use media::{Codec, EventType, PixelsLost, Timestamp, WallTime};
+use gate::{ActivityState, GateConfig};
+use media::{Codec, PixelsLost, Timestamp, WallTime};
 
 use crate::{
-    Capabilities, ExcerptEvent, Fault, JobEvent, JobOptions, Resume, SandboxLevel, SandboxReport,
-    Spent, Still,
+    Capabilities, ExcerptEvent, Fault, JobEvent, JobOptions, Picture, Resume, SandboxLevel,
+    SandboxReport, Spent,
     sandbox::Confinement,
     session::{SessionEvent, SessionSpec},
-    still::Picture,
     wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
 };
 
 /// Version of the messages; both ends are one binary, so another version is an error.
 const VERSION: u8 = 1;
 
-/// Longest message: a still of the largest picture is below 50 MB, and views have bounds of their
-/// own.
+/// Longest message: that of a frame with a still of the largest picture, which is below 50 MB, and a view.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
 /// Bytes in front of the payload: the length.
@@ -166,13 +163,11 @@ wire_enum!(Source, "source", {
 wire_enum!(JobEvent, "job event", {
     1 => Opened(stream),
     2 => Progress { frames, pts_ms },
-    3 => Signals(signals),
-    4 => Still(still),
+    3 => Frames(records),
+    4 => Segment { next },
     5 => Done(report),
     6 => Spent(spent),
-    7 => Chunk(chunk),
-    8 => Measured(by),
-    9 => Segment { next },
+    7 => Measured(by),
 });
 wire_enum!(ExcerptEvent, "excerpt event", {
     1 => Begins(start),
@@ -185,13 +180,10 @@ wire_enum!(ExcerptContainer, "excerpt container", {
 });
 wire_struct!(ExcerptStart { container, starts_at_ms });
 wire_enum!(SessionEvent, "session event", {
-    1 => Signals(signals),
-    2 => Still(still),
-    3 => Damaged { detail },
-    4 => Closed { frames, decoder },
-    5 => Failed(fault),
-    6 => Selected(selected),
-    7 => Clip(clip),
+    1 => Frames(records),
+    2 => Damaged { detail },
+    3 => Closed { frames, decoder },
+    4 => Failed(fault),
 });
 wire_enum!(Fault, "fault", {
     1 => Decode(error),
@@ -205,7 +197,6 @@ wire_enum!(Fault, "fault", {
     9 => Over,
 });
 wire_struct!(PixelsLost { reason });
-wire_struct!(Picture { extent, jpeg });
 wire_enum!(Backend, "backend", {
     0 => Software,
     1 => Nvdec,
@@ -249,24 +240,11 @@ wire_enum!(DecodeError, "decode error", {
 wire_enum!(Sampling, "sampling", { 1 => Every, 2 => Fixed(rate) });
 wire_enum!(SandboxLevel, "sandbox level", { 1 => Full, 2 => Partial { missing } });
 
-wire_enum!(Reason, "reason", {
-    0 => InitialFrame,
-    1 => SceneCut,
-    2 => PeriodicKeepalive,
-    3 => ExposureShift,
-    4 => FlickerSuspected,
-    5 => GhostingSuspected,
-    6 => NoiseVarianceSpike,
-    7 => NoTrigger,
-    8 => ActivityStarted,
-    9 => ActivityPeak,
-    10 => ActivitySettled,
-});
 wire_struct!(Capabilities { codecs, measurer });
 wire_struct!(DeviceSpec { backend, device, capabilities });
 wire_struct!(Spent { decode_us, gate_us });
 wire_struct!(JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume });
-wire_struct!(Resume { last, activity, chunks, begins_at_ms, segment });
+wire_struct!(Resume { last, activity, begins_at_ms, segment });
 wire_struct!(ActivityState { level, loud_ms, cut_ms });
 wire_struct!(GateConfig {
     keepalive_frames,
@@ -282,7 +260,6 @@ wire_struct!(GateConfig {
 wire_struct!(SandboxReport { landlock_abi, seccomp, rlimits, level });
 wire_struct!(Credentials { user, password });
 wire_struct!(Attempt { what, errno });
-wire_struct!(Still { frame_index, pts_ms, reason, event_type, extent, jpeg });
 wire_struct!(StreamInfo {
     codec,
     container,
@@ -336,16 +313,6 @@ impl Wire for CodecProbeResult {
     fn get(from: &mut Reader<'_>) -> Result<CodecProbeResult, ProtocolError> {
         let (codec, bits) = (Wire::get(from)?, from.byte("bits")?);
         Ok(CodecProbeResult { codec, bits, decoder: Wire::get(from)?, reason: Wire::get(from)? })
-    }
-}
-
-impl Wire for EventType {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.as_str().to_owned().put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<EventType, ProtocolError> {
-        Ok(EventType::from_name(&String::get(from)?))
     }
 }
 

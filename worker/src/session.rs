@@ -1,36 +1,31 @@
-//! A live session inside a worker: access units in, signals and pictures out.
+//! A live session inside a worker: access units in, records of its frames out.
 //!
-//! Signals go out with the unit that completes them, two frames after their own; pixels are held until
+//! Records go out with the unit that completes their signals, two frames after their own; pixels are held until
 //! then, and only where pictures are wanted. Times that jump change no decision: the gate counts
 //! frames, and its signals take neighbours that are far apart or out of order for what they are.
 
 mod batches;
-mod check;
-mod clip;
 mod device;
 mod pool;
-mod selected;
 mod spec;
 mod tools;
 
 use std::collections::VecDeque;
 
 use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
-use gate::{AHEAD, Decision, FrameStamp, Gate, Measurements, SignalWindow, ZoneMask};
-use media::{AccessUnit, Codec, Frame, Signal};
+use gate::{AHEAD, FrameStamp, Gate, Measurements, SignalWindow, ZoneMask};
+use media::{AccessUnit, Codec, Frame, PixelsLost, Timestamp};
 
 use crate::{
-    Chunk, Fault, Still, View,
-    still::{Cut, Picture},
-    views::VIEW_BYTES_MAX,
+    Fault, FrameRecord, Pictures,
+    assemble::{Album, Assembler},
+    pictures::{PictureMaker, PictureSpec, Wanted},
+    plan::Plan,
 };
 
-pub(crate) use check::SessionCheck;
-use clip::Clipper;
 pub(crate) use pool::{SESSIONS_MAX, Sessions, THREADS_MAX as SESSION_THREADS_MAX};
-pub use selected::{EmbeddingInput, NoveltyInput, SelectedFrame, SelectedView};
-pub use spec::{ClipSpec, NoveltySpec, SessionSpec, ViewSpec};
-use tools::{CLIP_PICTURE_BYTES_MAX, Tools};
+pub use spec::{ClipSpec, NoveltySpec, SessionResume, SessionSpec, ViewSpec};
+use tools::Tools;
 
 /// Pixels of DCI 4K, upright or not.
 const AREA_PX: u64 = 4096 * 2304;
@@ -50,15 +45,8 @@ pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 /// Event of a live session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionEvent {
-    /// Signals of the next frames, in order and without gaps.
-    Signals(Vec<Signal>),
-    /// A selected frame, before the signals that contain it.
-    Still(Still),
-    /// The same frame as models are given it, right after its still.
-    Selected(SelectedFrame),
-    /// The next clip, right after the signals that complete it. Between one clip and the next frames
-    /// may be left out; a session that is closed shows how far its last clip came.
-    Clip(Chunk),
+    /// The next frames, in order and without gaps.
+    Frames(Vec<FrameRecord>),
     /// An access unit did not decode; nothing comes until the next clean start.
     Damaged {
         /// Message of the decoder.
@@ -66,7 +54,7 @@ pub enum SessionEvent {
     },
     /// The session was closed and everything it had to say has been said.
     Closed {
-        /// Frames measured.
+        /// Frames measured, those before the session resumed too.
         frames: u64,
         /// The decoder really used.
         decoder: String,
@@ -78,22 +66,69 @@ pub enum SessionEvent {
 struct Session {
     spec: SessionSpec,
     decoder: Box<dyn Decoder>,
-    window: SignalWindow,
-    gate: Gate,
-    clipper: Option<Clipper>,
+    assembler: Assembler,
     frames: u64,
     /// Frames measured and not decided about, oldest first; only where pixels are wanted.
     undecided: VecDeque<Frame>,
 }
 
+/// The frames of a session whose pictures are made by its thread.
+struct Undecided<'a> {
+    frames: &'a mut VecDeque<Frame>,
+    maker: &'a mut PictureMaker,
+    pictures: PictureSpec,
+    /// Clips are cut by the times of frames.
+    is_timed: bool,
+    lost: Vec<PixelsLost>,
+}
+
+impl<'a> Undecided<'a> {
+    fn of(
+        spec: &SessionSpec,
+        frames: &'a mut VecDeque<Frame>,
+        maker: &'a mut PictureMaker,
+    ) -> Undecided<'a> {
+        let (pictures, is_timed) = (PictureSpec::of_session(spec), spec.clip.is_some());
+        Undecided { frames, maker, pictures, is_timed, lost: Vec::new() }
+    }
+
+    fn note_lost(self, events: &mut Vec<SessionEvent>) {
+        let damaged = |lost: PixelsLost| SessionEvent::Damaged { detail: lost.to_string() };
+        events.extend(self.lost.into_iter().map(damaged));
+    }
+}
+
+impl Album for Undecided<'_> {
+    fn pts(&self) -> Option<Timestamp> {
+        self.frames.front().filter(|_| self.is_timed).map(|frame| frame.pts)
+    }
+
+    fn settle(&mut self, _: u64, wanted: Wanted) -> Result<Pictures, Fault> {
+        let Some(frame) = self.frames.pop_front().filter(|_| wanted.is_any()) else {
+            return Ok(Pictures::default());
+        };
+        match self.maker.make(&frame, &self.pictures, wanted) {
+            // Pixels that went with their device are damage, and are said to be.
+            Err(Fault::PixelsLost(lost)) => {
+                self.lost.push(lost);
+                Ok(Pictures::default())
+            }
+            made => made,
+        }
+    }
+}
+
 impl Session {
     fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, Fault> {
+        let window = SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones));
+        let gate = match &spec.resume {
+            Some(resume) => Gate::after(spec.gate, 0, resume.last, resume.activity),
+            None => Gate::new(spec.gate),
+        };
         Ok(Session {
             decoder: open_decoder_by(decoders, spec.codec, LiveOptions { limits: LIMITS })?,
-            window: SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones)),
-            gate: Gate::new(spec.gate),
-            clipper: spec.clip.map(Clipper::new),
-            frames: 0,
+            assembler: Assembler::new(window, gate, Plan::of_session(&spec)),
+            frames: spec.first_frame(),
             undecided: VecDeque::with_capacity(AHEAD + 1),
             spec,
         })
@@ -149,119 +184,39 @@ impl Session {
         tools: &mut Tools,
         events: &mut Vec<SessionEvent>,
     ) -> Result<(), Fault> {
+        let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
+        let say = &mut |records| say(records, events);
         for (frame, measured) in frames.into_iter().zip(measured) {
             let stamp = FrameStamp {
                 frame_index: self.frames,
                 source_frame_index: frame.source_index,
                 pts_ms: frame.pts.as_millis(),
             };
-            self.window.push(stamp, measured);
             self.frames += 1;
             if self.spec.wants_pixels() {
-                self.undecided.push_back(frame);
+                album.frames.push_back(frame);
             }
+            self.assembler.push(stamp, measured, &mut album, say)?;
         }
-        self.decide(tools, events)
+        self.assembler.say(say)?;
+        album.note_lost(events);
+        Ok(())
     }
 
     /// All frames were taken.
     fn finish(mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
-        self.window.flush();
-        self.decide(tools, events)?;
-        let clip = self.clipper.as_mut().and_then(Clipper::finish);
-        events.extend(clip.map(SessionEvent::Clip));
+        let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
+        self.assembler.finish(&mut album, &mut |records| say(records, events))?;
+        album.note_lost(events);
         let decoder = self.decoder.name().to_owned();
         events.push(SessionEvent::Closed { frames: self.frames, decoder });
         Ok(())
     }
-
-    fn decide(&mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
-        let mut signals = Vec::new();
-        while let Some(signal) = self.window.poll() {
-            let decision = self.gate.offer(&signal);
-            if let Some(frame) = self.undecided.pop_front() {
-                let clipped = self.clip(&frame, &signal, &decision, tools, &mut |clip| {
-                    say_signals(&mut signals, events);
-                    events.push(SessionEvent::Clip(clip));
-                });
-                let shown = clipped.and_then(|()| match decision.selected {
-                    true => self.select(&frame, &signal, decision, tools, events),
-                    false => Ok(()),
-                });
-                note_lost(shown, events)?;
-            }
-            signals.push(signal);
-        }
-        say_signals(&mut signals, events);
-        Ok(())
-    }
-
-    /// Offers the frame to the clips, and passes on a clip that it completes.
-    fn clip(
-        &mut self,
-        frame: &Frame,
-        signal: &Signal,
-        decision: &Decision,
-        tools: &mut Tools,
-        say: &mut dyn FnMut(Chunk),
-    ) -> Result<(), Fault> {
-        let (Some(clipper), Some(spec)) = (&mut self.clipper, self.spec.clip) else {
-            return Ok(());
-        };
-        let offered = clipper.offer(signal, frame.pts);
-        if let Some(clip) = offered.complete {
-            say(clip);
-        }
-        if offered.is_wanted {
-            let cut = Cut::shrinking(frame.extent, self.spec.crop, spec.max_edge);
-            let picture = tools.view(frame, &cut, CLIP_PICTURE_BYTES_MAX)?;
-            let reason = decision.selected.then_some(decision.reason);
-            clipper.take(View::new(signal, frame.pts, reason, picture));
-        }
-        Ok(())
-    }
-
-    /// Everything that is wanted of a selected frame.
-    fn select(
-        &self,
-        frame: &Frame,
-        signal: &Signal,
-        decision: Decision,
-        tools: &mut Tools,
-        events: &mut Vec<SessionEvent>,
-    ) -> Result<(), Fault> {
-        let SessionSpec { stills, crop, view, .. } = self.spec;
-        if stills {
-            let still = Still::new(signal, decision, tools.still(frame)?);
-            events.push(SessionEvent::Still(still));
-        }
-        if !self.spec.wants_selected() {
-            return Ok(());
-        }
-        let view = match view {
-            None => None,
-            Some(view) => {
-                let cut = Cut::shrinking(frame.extent, crop, view.edge_max());
-                Some(if stills && cut.is_all() {
-                    SelectedView::Still
-                } else {
-                    let Picture { extent, jpeg } = tools.view(frame, &cut, VIEW_BYTES_MAX)?;
-                    SelectedView::Own { extent, jpeg }
-                })
-            }
-        };
-        let novelty = tools.novelty(frame, &self.spec)?;
-        let (frame_index, pts) = (signal.frame_index, frame.pts);
-        let selected = SelectedFrame { frame_index, pts, view, novelty };
-        events.push(SessionEvent::Selected(selected));
-        Ok(())
-    }
 }
 
-fn say_signals(signals: &mut Vec<Signal>, events: &mut Vec<SessionEvent>) {
-    if !signals.is_empty() {
-        events.push(SessionEvent::Signals(std::mem::take(signals)));
-    }
+fn say(records: Vec<FrameRecord>, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+    events.push(SessionEvent::Frames(records));
+    Ok(())
 }
 
 /// Pixels that went with their device are damage, and are said to be; any other fault ends the session.
@@ -321,7 +276,7 @@ mod tests {
         let spec =
             SessionSpec { stills: true, ..SessionSpec::new(Codec::H264, GateConfig::default()) };
         let mut session = Session::open(spec, &Decoders::software()).expect("opens");
-        let (mut tools, mut events) = (Tools::new(), Vec::new());
+        let (mut tools, mut events) = (Tools::default(), Vec::new());
         let picture = Picture::new(64, 48).frame().expect("has pixels");
         let measured = tools.measure(std::slice::from_ref(&picture)).expect("measured");
         for at in 0..9 {
@@ -338,7 +293,10 @@ mod tests {
         let mut damaged = 0;
         for event in &events {
             match event {
-                SessionEvent::Signals(some) => signals.extend(some.iter().map(|s| s.frame_index)),
+                SessionEvent::Frames(some) => {
+                    signals.extend(some.iter().map(|record| record.signal.frame_index));
+                    assert!(some.iter().all(|record| record.pictures.still.is_none()));
+                }
                 SessionEvent::Damaged { detail } => {
                     assert!(detail.ends_with("from the device: unplugged"), "{detail}");
                     damaged += 1;

@@ -17,7 +17,7 @@ use colour::{Matrix, Planes8};
 pub(crate) use cut::Cut;
 pub(crate) use input::InputMaker;
 
-use crate::views::VIEW_BYTES_MAX;
+use crate::{Picture, record::VIEW_BYTES_MAX};
 
 /// Libjpeg quality: no visible artefacts in 1080p camera pictures at about 0.2 MB each.
 const QUALITY: i32 = 85;
@@ -50,13 +50,6 @@ impl From<turbojpeg::Error> for StillError {
     fn from(error: turbojpeg::Error) -> StillError {
         StillError::Encoder(error.to_string())
     }
-}
-
-/// A JPEG and its size in pixels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Picture {
-    pub extent: Extent,
-    pub jpeg: Vec<u8>,
 }
 
 /// Encodes pictures one after the other.
@@ -148,7 +141,7 @@ impl StillEncoder {
             let of = |at: usize| plane(luma_bytes + at * chroma_bytes, image.uv_width(), size);
             chroma = Some([of(0)?, of(1)?]);
         }
-        let cut = Cut::shrinking(extent, None, edge_max);
+        let cut = Cut::new(extent, Rotation::None, None, edge_max);
         self.scaler.scale(&cut, luma, chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.coded.convert(&Matrix::none(), luma, chroma, share);

@@ -16,18 +16,18 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
-use media::{Extent, Zones};
+use media::{Extent, Rotation, Zones};
 
 use crate::{
-    Attempt, Capabilities, JobEvent, JobInput, JobOptions, Resume, SandboxReport, ViewOptions,
-    WorkerError, WorkerProgram,
+    Attempt, Capabilities, JobEvent, JobInput, JobOptions, Picture, Resume, SandboxReport,
+    ViewOptions, WorkerError, WorkerProgram,
     feed::Feed,
     jpeg,
     process::{Life, Line, Process},
     protocol::{Reply, Request},
     said::JobCheck,
     spare::{Spares, Start},
-    still::{Cut, Picture},
+    still::Cut,
     watchdog::Watchdog,
     wire::ProtocolError,
 };
@@ -208,7 +208,7 @@ impl Supervisor {
     /// The picture is one of a worker's before, and what made it may have been told what to make.
     pub fn shrink(&self, still: Vec<u8>, edge_max: u32) -> Result<Vec<u8>, WorkerError> {
         let extent = jpeg::extent_of(&still).ok_or(ProtocolError::Invalid("still"))?;
-        let expected = Cut::shrinking(extent, None, edge_max).extent();
+        let expected = Cut::new(extent, Rotation::None, None, edge_max).extent();
         let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
         let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };

@@ -4,30 +4,14 @@
 //! those with the strongest reasons first, and then frames at even distances; they come in the
 //! order of time, upright, cropped, scaled down and as JPEG. Pixels stay in the worker.
 
-mod check;
-
-use std::fmt;
-
 use gate::Reason;
-use media::{Extent, Rotation, Score, Timestamp};
+use media::{Extent, Rotation, Score, Signal};
 
 use crate::{
-    NoveltyInput, NoveltySpec,
-    protocol::MESSAGE_BYTES_MAX,
+    FrameRecord, FrameView, NoveltyInput, NoveltySpec, Picture,
     still::Cut,
-    wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
+    wire::{ProtocolError, Reader, Wire, wire_enum},
 };
-
-pub(crate) use check::ChunkCheck;
-
-/// Bytes of one view at most: a 4096x4096 picture of noise takes about as many.
-pub(crate) const VIEW_BYTES_MAX: usize = 15 << 20;
-
-// A chunk is one message: its views, and less than a kilobyte beside them.
-const _: () = assert!(
-    ViewOptions::PER_CHUNK_MAX as usize * (VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX) + 1024
-        <= MESSAGE_BYTES_MAX as usize
-);
 
 /// Options of the pictures of a source that a model is to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +69,7 @@ impl ViewOptions {
 
     /// Returns the part of an upright picture that is shown, and its size once it is scaled.
     pub fn shown(&self, picture: Extent) -> (Region, Extent) {
-        let cut = Cut::new(picture, Rotation::None, self);
+        let cut = Cut::new(picture, Rotation::None, self.crop, self.edge_max());
         (cut.region(), cut.extent())
     }
 
@@ -171,7 +155,7 @@ impl Region {
 
 /// Consecutive analysed frames and some pictures of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct Chunk<V = View> {
     /// Position among the chunks, from 0.
     pub index: u64,
     /// Index of its first analysed frame: of a file, the frame after the last one of the chunk before.
@@ -182,43 +166,53 @@ pub struct Chunk {
     pub start_pts_ms: i64,
     /// Presentation time of its last frame.
     pub end_pts_ms: i64,
-    /// At least 1, in the order of time.
-    pub views: Vec<View>,
+    /// Pictures in the order of time; of a file, at least 1.
+    pub views: Vec<V>,
+}
+
+impl<V> Chunk<V> {
+    /// Chunk that begins with a frame, which is not counted yet.
+    pub(crate) fn begin(index: u64, signal: &Signal) -> Chunk<V> {
+        Chunk {
+            index,
+            first_frame: signal.frame_index,
+            frames: 0,
+            start_pts_ms: signal.pts_ms,
+            end_pts_ms: signal.pts_ms,
+            views: Vec::new(),
+        }
+    }
 }
 
 /// A frame as a model is shown it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time, exact.
-    pub pts: Timestamp,
+    /// Presentation time in whole milliseconds.
+    pub pts_ms: i64,
     /// Reason of the gate for selecting the frame; `None` for one shown for its place in the chunk.
     pub reason: Option<Reason>,
-    /// Size of the picture.
-    pub extent: Extent,
     /// The picture.
-    pub jpeg: Vec<u8>,
+    pub picture: Picture,
     /// Input of novelty; there where it was asked for.
     pub novelty: Option<NoveltyInput>,
 }
 
-/// Without the picture, which has no place in a log.
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View")
-            .field("frame_index", &self.frame_index)
-            .field("pts", &self.pts)
-            .field("reason", &self.reason)
-            .field("extent", &self.extent)
-            .field("jpeg_bytes", &self.jpeg.len())
-            .finish_non_exhaustive()
+impl View {
+    /// Takes the view of a frame, selected for a reason or not, where it has one.
+    pub fn take(record: &mut FrameRecord) -> Option<View> {
+        let pictures = &mut record.pictures;
+        let picture = match pictures.view.take()? {
+            FrameView::Own(picture) => picture,
+            FrameView::Still => pictures.still.clone()?,
+        };
+        let Signal { frame_index, pts_ms, .. } = record.signal;
+        Some(View { frame_index, pts_ms, reason: None, picture, novelty: pictures.novelty.take() })
     }
 }
 
 wire_enum!(Chunking, "chunking", { 1 => Frames(frames), 2 => Span { ms } });
-wire_struct!(View { frame_index, pts, reason, extent, jpeg, novelty });
-wire_struct!(Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views });
 
 impl Wire for Crop {
     fn put(&self, out: &mut Vec<u8>) {

@@ -65,7 +65,7 @@ pub fn prove(
     };
     let mut made: Vec<Still> = Vec::new();
     let analysis = analysis::analyze(supervisor, &job, cancel, |still| {
-        let hash = BlobHash::from_bytes(Sha256::digest(&still.jpeg).into());
+        let hash = BlobHash::from_bytes(Sha256::digest(&still.picture.jpeg).into());
         made.push((still.frame_index, still.pts_ms, hash));
         Ok(())
     })?;

@@ -1,8 +1,7 @@
 //! Output of a media worker about one session, taken on the worker's thread without ever waiting.
 //!
-//! Signals are counted, timed and decided about here, and wait with what follows from them to be recorded; load sheds
-//! pictures, never a signal. Frames are numbered through the whole session, also where another codec has it begin
-//! anew in a worker.
+//! Frames are counted, timed and decided about here, and wait with what follows from them to be recorded; load sheds
+//! pictures, never a signal. Another codec has the session go on anew in a worker, as if it were the same.
 
 mod pictures;
 mod said;
@@ -17,18 +16,22 @@ use std::{
 };
 
 use bytes::Bytes;
-use media::{Extent, Signal};
+use gate::Decision;
+use media::{Extent, Signal, Timestamp};
 use tokio::sync::{Notify, mpsc};
-use worker::{SelectedFrame, SelectedView, SessionEvent, Still, WorkerError};
+use worker::{
+    Chunk, ClipSpec, Clipper, FrameRecord, FrameView, Picture, Pictures as Made, ProtocolError,
+    SessionEvent, SessionResume, WorkerError,
+};
 
 use pictures::LeftOut;
 pub use pictures::Pictures;
-pub use said::{Said, View};
+pub use said::{Said, Shot, View};
 
 use super::turns::Turns;
 use crate::{
     base::metrics::{Metrics, Shed, Work},
-    record::recorder::{Kept, Recorder},
+    record::recorder::Recorder,
     runs::{registry::JobToken, summary::Shape},
 };
 
@@ -42,8 +45,6 @@ const SIGNALS_MAX: usize = 8192;
 const WAITING_BYTES: usize = 8 << 20;
 /// Pictures between their last packet and their decision.
 const UNDECIDED_MAX: usize = 512;
-/// Selected frames whose signals have not come: a worker says both within three frames.
-const SELECTED_MAX: usize = 8;
 
 /// The session's end of its queue.
 pub struct Heard {
@@ -58,8 +59,6 @@ pub struct Inbox {
     shared: Arc<Shared>,
     /// Number of the session's slot in a worker that it is for.
     place: u64,
-    /// Frames of the places before.
-    base: u64,
 }
 
 /// State shared by both ends of the queue.
@@ -94,10 +93,8 @@ struct State {
     came_at: Option<Instant>,
     /// Wait of the last picture for its decision.
     waited: Duration,
-    /// Selected frames whose signals have not come yet, with their views.
-    selected: VecDeque<(u64, Option<View>)>,
-    /// The last still, which the frame's view may be.
-    still: Option<Bytes>,
+    /// Cuts the clips of the place.
+    clipper: Option<Clipper<Shot>>,
     /// Size of the first still.
     extent: Option<Extent>,
 }
@@ -124,7 +121,7 @@ pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbo
     };
     let shared = Arc::new(shared);
     let words = Heard { said: queue, shared: Arc::clone(&shared) };
-    (Inbox { said, shared, place: 0, base: 0 }, words)
+    (Inbox { said, shared, place: 0 }, words)
 }
 
 impl Heard {
@@ -153,39 +150,43 @@ impl Inbox {
         &self.shared
     }
 
-    /// Sender for another slot in a worker; later output of the slots before is dropped.
-    pub fn renewed(&self) -> Inbox {
+    /// Sender for another slot in a worker, and where the session goes on there; later output of the slots before is
+    /// dropped.
+    pub fn renewed(&self) -> (Inbox, Option<SessionResume>) {
+        let recorder = self.shared.recorder();
         let mut state = self.shared.state();
-        let place = state.place + 1;
-        let State { connected_at, came_at, extent, .. } = *state;
-        let undecided = std::mem::take(&mut state.undecided);
-        *state = State { place, connected_at, undecided, came_at, extent, ..State::default() };
-        Inbox { place, base: self.shared.frames(), ..self.clone() }
+        (state.place, state.clipper) = (state.place + 1, None);
+        let last = recorder.and_then(|recorder| recorder.last());
+        let resume = last.map(|(last, activity)| SessionResume { last, activity });
+        (Inbox { place: state.place, ..self.clone() }, resume)
     }
 
-    /// Takes what the worker says.
-    pub fn take(&self, event: SessionEvent) {
-        if self.shared.state().place != self.place {
-            return;
-        }
+    /// Cuts clips by `spec` out of the frames of its slot.
+    pub fn cut_clips(&self, spec: Option<ClipSpec>) {
+        self.shared.state().clipper = spec.map(Clipper::new);
+    }
+
+    /// Takes what the worker says; an error is a picture that nobody wanted.
+    pub fn take(&self, event: SessionEvent) -> Result<(), ProtocolError> {
         match event {
-            SessionEvent::Signals(signals) => self.decided(&signals),
-            SessionEvent::Still(still) => self.selected(still),
-            SessionEvent::Selected(frame) => self.shown(frame),
-            SessionEvent::Clip(mut clip) => {
-                clip.first_frame += self.base;
-                let is_looping = self.shared.recorder().is_some_and(|it| it.is_looping());
-                self.pass_on(Said::Clip(clip, is_looping), Shed::Clips);
+            SessionEvent::Frames(records) => {
+                records.into_iter().try_for_each(|record| self.frame(record))?;
             }
+            _ if self.shared.state().place != self.place => {}
             SessionEvent::Damaged { detail } => {
                 self.shared.metrics.live_damaged.inc();
                 self.shared.left_out.damaged.fetch_add(1, Relaxed);
                 tracing::debug!(detail, "a picture did not decode");
                 self.shared.turns.broken();
             }
-            SessionEvent::Closed { decoder, .. } => self.end(Said::Closed(decoder)),
+            SessionEvent::Closed { decoder, .. } => {
+                let clip = self.shared.state().clipper.as_mut().and_then(Clipper::finish);
+                self.clip(clip, self.shared.recorder().is_some_and(|it| it.is_looping()));
+                self.end(Said::Closed(decoder));
+            }
             SessionEvent::Failed(fault) => self.end(Said::Failed(fault)),
         }
+        Ok(())
     }
 
     /// The worker ended with the session in it.
@@ -195,97 +196,104 @@ impl Inbox {
         }
     }
 
-    fn selected(&self, still: Still) {
-        let Still { frame_index, pts_ms, event_type, reason, jpeg, extent, .. } = still;
-        let (frame_index, jpeg) = (self.base + frame_index, Bytes::from(jpeg));
-        self.shared.metrics.keyframes_selected.inc();
-        self.shared.work.decided(0, 1);
-        self.shared.shape().kept(pts_ms, &event_type);
+    fn frame(&self, record: FrameRecord) -> Result<(), ProtocolError> {
+        let FrameRecord { signal, pts, pictures } = record;
+        let Made { still, view, clip: shot, novelty } = pictures;
+        let extent = still.as_ref().map(|still| still.extent);
+        let still: Option<Bytes> = still.map(|still| still.jpeg.into());
+        let Some(mut recorder) = self.shared.recorder() else { return Ok(()) };
         let mut state = self.shared.state();
-        if state.selected.len() >= SELECTED_MAX {
-            state.selected.pop_front();
+        if state.place != self.place {
+            return Ok(());
         }
-        state.selected.push_back((frame_index, None));
-        state.still = Some(jpeg.clone());
-        state.extent.get_or_insert(extent);
+        let clip = self.cut(&mut state, pts.map(|pts| (pts, &signal)), shot)?;
+        state.extent = state.extent.or(extent);
         drop(state);
-        let Some(mut recorder) = self.shared.recorder() else { return };
-        let (stills, bytes) = recorder.pending_stills();
-        let has_room = stills < WAITING && (bytes == 0 || bytes + jpeg.len() <= WAITING_BYTES);
-        if has_room {
-            recorder.still(Kept { frame_index, pts_ms, event_type, reason, jpeg });
-        } else {
-            drop(recorder);
-            self.shed(Shed::Stills);
-        }
-    }
-
-    fn shown(&self, frame: SelectedFrame) {
-        let SelectedFrame { frame_index, pts, view, novelty, .. } = frame;
-        let mut state = self.shared.state();
-        let still = state.still.take();
-        let jpeg = match view {
-            Some(SelectedView::Own { jpeg, .. }) => Some(jpeg.into()),
-            Some(SelectedView::Still) => still,
-            None => None,
-        };
-        let (frame_index, pts_ms) = (self.base + frame_index, pts.as_millis());
-        let view = jpeg.map(|jpeg| View { frame_index, pts_ms, jpeg, novelty, is_looping: false });
-        // It waits for its signal, which tells whether it belongs to a loop.
-        if let Some((last, waiting)) = state.selected.back_mut()
-            && *last == frame_index
-        {
-            *waiting = view;
-        }
-    }
-
-    fn decided(&self, signals: &[Signal]) {
-        let metrics = &self.shared.metrics;
-        metrics.frames_analyzed.inc_by(signals.len() as u64);
-        self.shared.work.decided(signals.len() as u64, 0);
-        let before = self.shared.frames.fetch_add(signals.len() as u64, Relaxed);
-        if let (Some(job), Some(last)) = (self.shared.job.get(), signals.last()) {
-            job.advance(before + signals.len() as u64, last.pts_ms);
-        }
-        let mut shape = self.shared.shape();
-        signals.iter().for_each(|signal| shape.measured(signal.pts_ms, signal.luma_mean));
-        drop(shape);
-        let is_looping = self.record(signals);
-        let mut state = self.shared.state();
-        let now = Instant::now();
-        if let Some(at) = state.connected_at.take_if(|_| !signals.is_empty()) {
-            metrics.live_first_decision_seconds.observe((now - at).as_secs_f64());
-        }
-        for signal in signals {
-            if let Some(came) = state.came(signal.pts_ms) {
-                metrics.live_decision_seconds.observe((now - came).as_secs_f64());
-                state.waited = now - came;
-            }
-            let frame_index = self.base + signal.frame_index;
-            if state.selected.front().is_none_or(|(frame, _)| *frame != frame_index) {
-                continue;
-            }
-            if let Some(view) = state.selected.pop_front().and_then(|(_, view)| view) {
-                self.pass_on(Said::View(View { is_looping, ..view }), Shed::Keyframes);
-            }
-        }
-    }
-
-    /// Has `signals` decided about and recorded; returns true if the last of them belongs to a loop.
-    fn record(&self, signals: &[Signal]) -> bool {
-        let Some(mut recorder) = self.shared.recorder() else { return false };
-        for signal in signals {
-            let frame_index = self.base + signal.frame_index;
-            recorder.frame(Signal { frame_index, ..*signal });
-        }
-        let (tells, behind) = (recorder.pending().tells(), recorder.pending().signals.len());
-        if tells || behind >= SIGNALS_MAX / 8 {
+        let before = recorder.is_looping();
+        let has_room = still.as_ref().is_some_and(|still| has_room(&recorder, still));
+        let decision = recorder.frame(signal, still.clone().filter(|_| has_room))?;
+        let (is_looping, behind) = (recorder.is_looping(), recorder.pending().signals.len());
+        if recorder.pending().tells() || behind >= SIGNALS_MAX / 8 {
             self.shared.recordable.notify_one();
         }
+        drop(recorder);
         if behind > SIGNALS_MAX {
             self.end(Said::Behind);
         }
-        recorder.is_looping()
+        if !decision.selected && (view.is_some() || novelty.is_some()) {
+            return Err(ProtocolError::Unexpected("view"));
+        }
+        self.decided(&signal, &decision);
+        self.clip(clip, before);
+        if still.is_some() && !has_room {
+            self.shed(Shed::Stills);
+        }
+        let jpeg = match view {
+            Some(FrameView::Own(picture)) => Some(picture.jpeg.into()),
+            Some(FrameView::Still) => still,
+            None => None,
+        };
+        if let Some(jpeg) = jpeg {
+            let Signal { frame_index, pts_ms, .. } = signal;
+            let view = View { frame_index, pts_ms, jpeg, novelty, is_looping };
+            self.pass_on(Said::View(view), Shed::Keyframes);
+        }
+        Ok(())
+    }
+
+    /// Counts the frame into the clips, with its picture; returns the one that is complete before it.
+    fn cut(
+        &self,
+        state: &mut State,
+        frame: Option<(Timestamp, &Signal)>,
+        shot: Option<Picture>,
+    ) -> Result<Option<Chunk<Shot>>, ProtocolError> {
+        let unwanted = ProtocolError::Unexpected("clip");
+        let (Some(clipper), Some((pts, signal))) = (&mut state.clipper, frame) else {
+            return if shot.is_none() { Ok(None) } else { Err(unwanted) };
+        };
+        let offered = clipper.offer(signal, pts);
+        match shot {
+            Some(_) if !offered.is_wanted => return Err(unwanted),
+            Some(picture) => clipper.take((signal.pts_ms, picture.jpeg.into())),
+            None => {}
+        }
+        Ok(offered.complete)
+    }
+
+    /// Passes a clip on; one whose pictures were all lost is none.
+    fn clip(&self, clip: Option<Chunk<Shot>>, is_looping: bool) {
+        if let Some(clip) = clip.filter(|clip| !clip.views.is_empty()) {
+            self.pass_on(Said::Clip(clip, is_looping), Shed::Clips);
+        }
+    }
+
+    /// Counts and times a frame that is decided about.
+    fn decided(&self, signal: &Signal, decision: &Decision) {
+        let Shared { metrics, work, .. } = &*self.shared;
+        let is_kept = u64::from(decision.selected);
+        metrics.frames_analyzed.inc();
+        metrics.keyframes_selected.inc_by(is_kept);
+        work.decided(1, is_kept);
+        let before = self.shared.frames.fetch_add(1, Relaxed);
+        if let Some(job) = self.shared.job.get() {
+            job.advance(before + 1, signal.pts_ms);
+        }
+        let mut shape = self.shared.shape();
+        shape.measured(signal.pts_ms, signal.luma_mean);
+        if decision.selected {
+            shape.kept(signal.pts_ms, &decision.event_type);
+        }
+        drop(shape);
+        let mut state = self.shared.state();
+        let now = Instant::now();
+        if let Some(at) = state.connected_at.take() {
+            metrics.live_first_decision_seconds.observe((now - at).as_secs_f64());
+        }
+        if let Some(came) = state.came(signal.pts_ms) {
+            metrics.live_decision_seconds.observe((now - came).as_secs_f64());
+            state.waited = now - came;
+        }
     }
 
     fn shed(&self, shed: Shed) {
@@ -313,6 +321,13 @@ impl Inbox {
     fn end(&self, said: Said) {
         self.said.try_send((said, 0)).ok();
     }
+}
+
+/// The still may wait with those that do.
+fn has_room(recorder: &Recorder, still: &Bytes) -> bool {
+    let waiting = recorder.pending();
+    let bytes = waiting.picture_bytes();
+    waiting.stills.len() < WAITING && (bytes == 0 || bytes + still.len() <= WAITING_BYTES)
 }
 
 impl Shared {

@@ -25,7 +25,7 @@ use super::{
     budget::Reservation,
     describe::{Handle, Instruction, Look},
     health::{Health, Sample, Samples},
-    inbox::{Heard, Inbox, Said, Shared, View},
+    inbox::{Heard, Inbox, Said, Shared, Shot, View},
     intake::Intake,
     orders::{Orders, PromptError},
     recording::LiveRecording,
@@ -341,11 +341,14 @@ impl Task {
         codec: Codec,
         before: Option<Arc<Seat>>,
     ) -> Result<Arc<Seat>, WorkerError> {
+        let mut resume = None;
         if before.is_some() {
-            self.inbox = self.inbox.renewed();
+            (self.inbox, resume) = self.inbox.renewed();
         }
+        self.inbox.cut_clips(self.spec.clip);
         let (workers, owner) = (Arc::clone(&self.workers), self.session.owner().clone());
-        let (spec, inbox) = (SessionSpec { codec, ..self.spec.clone() }, self.inbox.clone());
+        let (spec, inbox) =
+            (SessionSpec { codec, resume, ..self.spec.clone() }, self.inbox.clone());
         let intake = Arc::clone(&self.intake);
         let opened = blocking(move || {
             drop(before);
@@ -392,12 +395,11 @@ impl Task {
         self.describers.keyframes.show(look);
     }
 
-    fn show_clip(&self, clip: Chunk, is_looping: bool) {
+    fn show_clip(&self, clip: Chunk<Shot>, is_looping: bool) {
         let Some(clips) = &self.describers.clips else { return };
         let (frame_index, frames) = (clip.first_frame, clip.frames);
         let last_frame = frame_index + frames.saturating_sub(1);
-        let pictures = clip.views.into_iter().map(|view| (view.pts.as_millis(), view.jpeg.into()));
-        let pictures = pictures.collect();
+        let pictures = clip.views;
         clips.show(Look { frame_index, last_frame, pictures, is_looping, novelty: None });
     }
 

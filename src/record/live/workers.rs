@@ -153,31 +153,32 @@ impl Hosted {
         let (inboxes, has_ended): (Inboxes, Arc<AtomicBool>) = Default::default();
         let (told, ended) = (Arc::clone(&inboxes), Arc::clone(&has_ended));
         let counted = Arc::clone(&pool.metrics);
-        let on_event = move |event| match event {
-            LiveEvent::Session { session, event } => {
-                let inbox = lock(&told).of.get(&session).cloned();
-                // Nobody waits for what a closed session still has to say.
-                if let Some(inbox) = inbox {
-                    inbox.take(event);
+        let on_event = move |event| {
+            match event {
+                LiveEvent::Session { session, event } => {
+                    let inbox = lock(&told).of.get(&session).cloned();
+                    // Nobody waits for what a closed session still has to say.
+                    return inbox.map_or(Ok(()), |inbox| inbox.take(event));
+                }
+                LiveEvent::GateLost(reason) => {
+                    counted.gate_devices_lost.inc();
+                    tracing::warn!(reason, "the gate's device was given up: the CPU measures");
+                }
+                LiveEvent::GateLate => {
+                    counted.gate_batches_late.inc();
+                    tracing::debug!("the gate's device was late with a batch: the CPU measured it");
+                }
+                LiveEvent::DecoderLost(reason) => {
+                    counted.decode_fallbacks.inc();
+                    tracing::warn!(reason, "the device that decodes opens no more: software does");
+                }
+                LiveEvent::Ended(error) => {
+                    ended.store(true, Relaxed);
+                    tracing::warn!(%error, "a media worker of live sessions ended");
+                    lock(&told).of.values().for_each(|inbox| inbox.worker_ended(&error));
                 }
             }
-            LiveEvent::GateLost(reason) => {
-                counted.gate_devices_lost.inc();
-                tracing::warn!(reason, "the gate's device was given up: the CPU measures");
-            }
-            LiveEvent::GateLate => {
-                counted.gate_batches_late.inc();
-                tracing::debug!("the gate's device was late with a batch: the CPU measured it");
-            }
-            LiveEvent::DecoderLost(reason) => {
-                counted.decode_fallbacks.inc();
-                tracing::warn!(reason, "the device that decodes opens no more: software does");
-            }
-            LiveEvent::Ended(error) => {
-                ended.store(true, Relaxed);
-                tracing::warn!(%error, "a media worker of live sessions ended");
-                lock(&told).of.values().for_each(|inbox| inbox.worker_ended(&error));
-            }
+            Ok(())
         };
         let worker = pool.supervisor.start_live(pool.limits(), on_event)?;
         Ok(Hosted { owner, worker, inboxes, has_ended })

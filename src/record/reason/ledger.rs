@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use infer::{Prompt, PromptImage, PromptKind, TokenUsage, prompt::PromptParts};
-use media::Timestamp;
 use worker::{Chunk, View};
 
 use crate::runs::registry::ChunkProgress;
@@ -72,7 +71,7 @@ pub struct Timing {
 
 /// A picture that the next chunk may be compared with.
 struct Picture {
-    pts: Timestamp,
+    pts_ms: i64,
     jpeg: Bytes,
 }
 
@@ -152,7 +151,7 @@ impl Ledger {
                 shape = PromptKind::Diff;
             }
         }
-        let times: Vec<i64> = pictures.iter().map(|picture| picture.pts.as_millis()).collect();
+        let times: Vec<i64> = pictures.iter().map(|picture| picture.pts_ms).collect();
         let prompt = Prompt::new(&PromptParts {
             kind: shape,
             task: &self.inquiry.task,
@@ -214,11 +213,11 @@ impl Ledger {
 
 impl Picture {
     fn of(view: View) -> Picture {
-        Picture { pts: view.pts, jpeg: view.jpeg.into() }
+        Picture { pts_ms: view.pts_ms, jpeg: view.picture.jpeg.into() }
     }
 
     fn share(&self) -> Picture {
-        Picture { pts: self.pts, jpeg: self.jpeg.clone() }
+        Picture { pts_ms: self.pts_ms, jpeg: self.jpeg.clone() }
     }
 }
 

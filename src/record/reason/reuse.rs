@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use embed::{FrameFeatures, NoveltyDetector, NoveltyReason, ReuseRule};
-use media::Seq;
+use media::{Seq, Timestamp};
 use timeline::SemanticChunkInferred;
 use worker::{Chunk, View};
 
@@ -128,10 +128,11 @@ impl Judge {
         let mut seen = Vec::with_capacity(views.len());
         for view in views {
             let input = view.novelty.take()?;
-            let jpeg = Bytes::from(std::mem::take(&mut view.jpeg));
-            let one = eyes.see(self.stream, view.pts, &jpeg, input, metrics).await;
+            let jpeg = Bytes::from(std::mem::take(&mut view.picture.jpeg));
+            let at = Timestamp::from_millis(view.pts_ms);
+            let one = eyes.see(self.stream, at, &jpeg, input, metrics).await;
             // Not copied where the eyes kept none of it.
-            view.jpeg = jpeg.into();
+            view.picture.jpeg = jpeg.into();
             seen.push(one?);
         }
         Some(seen)

@@ -54,24 +54,14 @@ fn signals(seed: u64) -> Vec<Signal> {
     (0..300).map(signal).collect()
 }
 
-fn still(signal: &Signal) -> Kept {
-    Kept {
-        frame_index: signal.frame_index,
-        pts_ms: signal.pts_ms,
-        event_type: EventType::SceneCut,
-        reason: Reason::SceneCut,
-        jpeg: Bytes::from_static(b"jpeg"),
-    }
-}
-
-/// Records `signals`, a batch taken every `pace` frames, with the stills that `has_still` wants: rows, stills and
-/// events of all batches. Nothing in a batch is of a frame past its last row.
+/// Records `signals`, a batch taken every `pace` frames, with the stills of those selected that `has_still` wants:
+/// rows, stills and events of all batches. Nothing in a batch is of a frame past its last row.
 fn recorded(
     signals: &[Signal],
     pace: usize,
     has_still: impl Fn(u64) -> bool,
 ) -> (Vec<Signal>, usize, Vec<(u64, Event)>) {
-    let mut recorder = recorder();
+    let (mut recorder, mut gate) = (recorder(), Gate::new(GateConfig::default()));
     let (mut rows, mut stills, mut events) = (Vec::new(), 0, Vec::new());
     let mut take = |recorder: &mut Recorder| {
         let batch = recorder.take();
@@ -83,16 +73,14 @@ fn recorded(
         events.extend(batch.events);
     };
     for (signal, at) in signals.iter().zip(1..) {
-        if has_still(signal.frame_index) {
-            recorder.still(still(signal));
-            take(&mut recorder);
-        }
-        recorder.frame(*signal);
+        let decision = gate.offer(signal);
+        let is_kept = decision.selected && has_still(signal.frame_index);
+        let still = is_kept.then_some(Bytes::from_static(b"jpeg"));
+        assert_eq!(recorder.frame(*signal, still), Ok(decision));
         if at % pace == 0 {
             take(&mut recorder);
         }
     }
-    recorder.still(still(&Signal { frame_index: signals.len() as u64, ..signals[0] }));
     recorder.end();
     take(&mut recorder);
     assert_eq!(recorder.frames(), signals.len() as u64);
@@ -106,11 +94,7 @@ fn pace_and_lost_pictures_change_no_row_and_no_event() {
     for seed in 0..20 {
         let signals = signals(seed);
         let (rows, stills, events) = recorded(&signals, 1, |_| true);
-        assert_eq!(
-            (rows == signals, stills),
-            (true, signals.len()),
-            "{seed}: of the last no signal came"
-        );
+        assert!(rows == signals && stills > 0, "{seed}: {stills} stills");
         assert!(
             events.iter().any(|(_, event)| matches!(event, Event::Found(..))),
             "{seed}: a loop"
@@ -120,6 +104,16 @@ fn pace_and_lost_pictures_change_no_row_and_no_event() {
             assert_eq!((&some.0, &some.2), (&signals, &events), "{seed}, every {pace}");
         }
     }
+}
+
+#[test]
+fn a_picture_that_the_gate_did_not_select_is_a_violation() {
+    let still = || Some(Bytes::from_static(b"jpeg"));
+    let mut recorder = recorder();
+    assert!(recorder.frame(Signal::plain(0, 0), still()).is_ok(), "the first frame is kept");
+    let told = recorder.frame(Signal::plain(1, 40), still());
+    assert_eq!(told, Err(ProtocolError::Unexpected("still")));
+    assert_eq!(recorder.take().stills.len(), 1);
 }
 
 #[test]
@@ -137,7 +131,7 @@ fn markers_are_those_of_a_later_analysis_but_for_the_open_segment() {
             markers.collect()
         };
         let mut recorder = recorder();
-        signals.iter().for_each(|signal| _ = recorder.frame(*signal));
+        signals.iter().for_each(|signal| _ = recorder.decide(*signal));
         let mut live = told(recorder.take().events);
         let open = expected.len() - live.len();
         assert!((1..=2).contains(&open) && expected.starts_with(&live), "{seed}: {open}");

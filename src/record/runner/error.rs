@@ -4,7 +4,7 @@ use std::io;
 
 use media::{ErrorKind, Extent, RequestId};
 use timeline::{Event, RunFailed, TimelineError};
-use worker::WorkerError;
+use worker::{ProtocolError, WorkerError};
 
 use super::reason::SIDE_MIN;
 use crate::{
@@ -58,6 +58,12 @@ pub enum IngestError {
 impl From<RunError> for IngestError {
     fn from(error: RunError) -> IngestError {
         IngestError::Record(error.into())
+    }
+}
+
+impl From<ProtocolError> for IngestError {
+    fn from(error: ProtocolError) -> IngestError {
+        IngestError::Worker(error.into())
     }
 }
 

@@ -3,19 +3,17 @@
 //! Tells first that its source was accepted, then what is decided about its frames as they come. Whatever ends a
 //! decoding, what came before is kept. What models say meanwhile is another's to append.
 
+mod opened;
 mod source;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use decode::{FileReport, StreamInfo};
-use media::{Rate, Signal};
-use timeline::{AnalysisGenerated, Finding, MarkerConfig, MarkerDeriver};
+use media::Rate;
+use timeline::{Finding, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
-use worker::{JobEvent, MeasuredBy, ProtocolError, Spent, Still};
+use worker::{Chunk, FrameRecord, JobEvent, MeasuredBy, ProtocolError, Spent};
 
 use super::{
     Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
@@ -25,7 +23,7 @@ use super::{
 use crate::{
     base::{clock::wall_now, telemetry::SPANS},
     record::{
-        recorder::{Kept, Recorder, RecorderSpec, Watch},
+        recorder::{Recorder, RecorderSpec, Watch},
         recording::{self, Head, RecordError, Recording, RunLog},
     },
     runs::{
@@ -35,15 +33,10 @@ use crate::{
     },
 };
 
+use opened::Opened;
 use source::Gap;
 
 pub use source::RECONNECT_WITHIN;
-
-/// Longest time from one write of a file's recording to the next.
-const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// Events and stills in a batch, and bytes of its stills, past which it is written at once.
-const EVENTS_MAX: usize = 256;
-const PICTURE_BYTES_MAX: usize = 8 << 20;
 
 pub(super) struct Job {
     runner: Arc<Runner>,
@@ -64,41 +57,6 @@ pub(super) struct Job {
     chunks: Option<Chunks>,
     /// Lender that lets others decode while the source waits for the network.
     lender: Lender,
-}
-
-/// A source of which frames come.
-struct Opened {
-    stream: StreamInfo,
-    recorder: Recorder,
-    recording: Recording,
-    /// Its markers are told as their segments close.
-    analysis: Option<AnalysisGenerated>,
-    /// Time of the last write; none before the first, which shows at once that something comes.
-    written_at: Option<Instant>,
-    /// Last signal, and the time at which it came.
-    last: Option<(Signal, Instant)>,
-}
-
-impl Opened {
-    /// Adds the rows so far, and writes what follows from them if enough of it waits; of live media, whatever tells
-    /// something.
-    fn write_due(&mut self, is_live: bool) -> Result<(), RecordError> {
-        let batch = self.recorder.pending();
-        let is_full = batch.stills.len() + batch.events.len() >= EVENTS_MAX
-            || batch.picture_bytes() >= PICTURE_BYTES_MAX;
-        let is_due = self.written_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY);
-        if is_full || is_due || is_live && batch.tells() {
-            self.write()
-        } else {
-            self.recording.push(self.recorder.take_rows())
-        }
-    }
-
-    fn write(&mut self) -> Result<(), RecordError> {
-        self.recording.write(self.recorder.take())?;
-        self.written_at = Some(Instant::now());
-        Ok(())
-    }
 }
 
 /// End of a decoding.
@@ -274,18 +232,10 @@ impl Job {
                 if self.opened.is_none() {
                     self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
                 }
+                self.end_chunk(Chunks::restart)?;
             }
             JobEvent::Segment { next } => self.segment = Some(next),
-            JobEvent::Signals(signals) => self.push(&signals)?,
-            JobEvent::Still(still) => self.keep(still)?,
-            JobEvent::Chunk(chunk) => match (&mut self.chunks, &mut self.opened) {
-                (Some(chunks), Some(opened)) => {
-                    // What is said of its frames comes behind them.
-                    opened.write()?;
-                    chunks.send(chunk, opened.recorder.frames())?;
-                }
-                _ => return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into())),
-            },
+            JobEvent::Frames(records) => self.push(records)?,
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(frames.min(self.ingest.max_frames), pts_ms);
             }
@@ -306,6 +256,7 @@ impl Job {
             JobEvent::Done(report) => {
                 self.decoding.record("frames", report.frames);
                 self.decoding = Span::none();
+                self.end_chunk(Chunks::finish)?;
             }
         }
         Ok(())
@@ -338,41 +289,40 @@ impl Job {
         let head = Head { received, decoded, analysis: analysis.clone() };
         let stores = self.runner.parts.stores.clone();
         let recording = Recording::begin(self.log.clone(), stores, job, head)?;
-        Ok(Opened { stream, recorder, recording, analysis, written_at: None, last: None })
+        Ok(Opened { stream, recorder, recording, analysis, written_at: None, came: None })
     }
 
-    fn opened(&mut self) -> Result<&mut Opened, IngestError> {
-        let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
-        self.opened.as_mut().ok_or_else(|| IngestError::Worker(unexpected().into()))
-    }
-
-    fn push(&mut self, signals: &[Signal]) -> Result<(), IngestError> {
-        let is_live = self.is_live();
-        let came_back = signals.first().and_then(|first| Some((*first, self.gap.take()?)));
-        let came_back = came_back.map(|(first, gap)| self.came_back(&first, gap));
-        let opened = self.opened()?;
-        opened.last = signals.last().map(|last| (*last, Instant::now())).or(opened.last);
-        let decisions = signals.iter().map(|signal| opened.recorder.frame(*signal));
-        let selected = decisions.filter(|decision| decision.selected).count() as u64;
-        let (count, frames) = (signals.len() as u64, opened.recorder.frames());
-        if let Some((frame_index, event)) = came_back {
-            opened.recorder.tell(frame_index, event);
+    /// Closes the chunk that has begun.
+    fn end_chunk(&mut self, close: fn(&mut Chunks) -> Option<Chunk>) -> Result<(), IngestError> {
+        match (&mut self.chunks, &mut self.opened) {
+            (Some(chunks), Some(opened)) => opened.send(close(chunks), chunks),
+            _ => Ok(()),
         }
+    }
+
+    fn push(&mut self, records: Vec<FrameRecord>) -> Result<(), IngestError> {
+        let is_live = self.is_live();
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
+        let (first, last, count) = (first.signal, last.signal, records.len() as u64);
+        let mut came_back = self.gap.take().map(|gap| self.came_back(&first, gap));
+        let (stills, mut selected) = (self.runner.parts.stills, 0);
+        let Job { opened, chunks, .. } = self;
+        let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
+        let opened = opened.as_mut().ok_or_else(unexpected)?;
+        for record in records {
+            selected += u64::from(opened.frame(record, stills, chunks.as_mut())?);
+            if let Some((frame_index, event)) = came_back.take() {
+                opened.recorder.tell(frame_index, event);
+            }
+        }
+        opened.came = Some(Instant::now());
+        let frames = opened.recorder.frames();
         let written = opened.write_due(is_live);
         let metrics = &self.runner.parts.metrics;
         metrics.decided(count, selected);
         metrics.owners.of(&self.guard.run().origin().principal).decided(count, selected);
-        if let Some(last) = signals.last() {
-            self.guard.token().advance(frames, last.pts_ms);
-        }
+        self.guard.token().advance(frames, last.pts_ms);
         Ok(written?)
-    }
-
-    fn keep(&mut self, still: Still) -> Result<(), IngestError> {
-        let Still { frame_index, pts_ms, event_type, reason, jpeg, .. } = still;
-        let still = Kept { frame_index, pts_ms, event_type, reason, jpeg: jpeg.into() };
-        self.opened()?.recorder.still(still);
-        Ok(())
     }
 }
 

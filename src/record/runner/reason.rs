@@ -6,14 +6,14 @@
 use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
-use gate::GateConfig;
-use media::{Extent, RequestId, RunId};
+use gate::{GateConfig, Reason as GateReason};
+use media::{Extent, RequestId, RunId, Signal};
 use timeline::{
     AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::{Chunk, ProtocolError, ViewOptions, WorkerError};
+use worker::{Chunk, Chunker, ProtocolError, View, ViewOptions, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, Runner,
@@ -35,37 +35,62 @@ pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
 /// Sink of a job's chunks.
 pub(super) struct Chunks {
-    pub views: ViewOptions,
+    chunker: Chunker<View>,
     to: mpsc::Sender<Chunk>,
-    next_index: u64,
-    next_frame: u64,
 }
 
 impl Chunks {
+    /// Settings of its views.
+    pub fn views(&self) -> ViewOptions {
+        self.chunker.options()
+    }
+
     /// Refuses what would show models less of a picture than they take.
     pub fn check(&self, stream: &StreamInfo) -> Result<(), IngestError> {
         let least = |extent: Extent| extent.width.min(extent.height);
         let picture = stream.extent.rotated(stream.rotation);
-        let (_, shown) = self.views.shown(picture);
+        let (_, shown) = self.views().shown(picture);
         if least(shown) < SIDE_MIN && least(picture) >= SIDE_MIN {
             return Err(IngestError::Crop { shown });
         }
         Ok(())
     }
 
-    /// Number of the chunks that were handed over.
-    pub fn sent(&self) -> u64 {
-        self.next_index
+    /// The next frames come from another worker; returns the chunk before them.
+    pub fn restart(&mut self) -> Option<Chunk> {
+        self.chunker.restart()
     }
 
-    /// Hands a chunk over, of whose frames `frames` are recorded; waits until there is room.
-    pub fn send(&mut self, chunk: Chunk, frames: u64) -> Result<(), IngestError> {
-        let follows = (chunk.index, chunk.first_frame) == (self.next_index, self.next_frame);
-        let end = chunk.first_frame.checked_add(chunk.frames).filter(|end| *end <= frames);
-        let Some(end) = end.filter(|_| follows) else {
-            return Err(IngestError::Worker(ProtocolError::Unexpected("chunk").into()));
-        };
-        (self.next_index, self.next_frame) = (chunk.index + 1, end);
+    /// The frame of this signal comes next; returns the chunk that is complete before it.
+    pub fn begin(&mut self, signal: &Signal) -> Option<Chunk> {
+        self.chunker.begin(signal)
+    }
+
+    /// Takes that frame's view, selected for a reason or not; returns the chunk that is complete with it.
+    pub fn take(
+        &mut self,
+        view: Option<View>,
+        selected: Option<GateReason>,
+    ) -> Result<Option<Chunk>, ProtocolError> {
+        match (view, self.chunker.wants(selected)) {
+            (Some(view), true) => {
+                let view = View { reason: selected, ..view };
+                self.chunker.take(view.frame_index, selected, view);
+            }
+            (None, false) => {}
+            (Some(_), false) => return Err(ProtocolError::Unexpected("view")),
+            (None, true) => return Err(ProtocolError::Invalid("view")),
+        }
+        Ok(self.chunker.end())
+    }
+
+    /// No frame follows; returns the chunk that has begun.
+    pub fn finish(&mut self) -> Option<Chunk> {
+        self.chunker.finish()
+    }
+
+    /// Hands a chunk over, all of whose frames are recorded; waits until there is room.
+    pub fn send(&self, chunk: Chunk) -> Result<(), IngestError> {
         // The job is cancelled, or its asks have failed.
         let sent = self.to.blocking_send(chunk);
         sent.map_err(|_| IngestError::Worker(WorkerError::Cancelled))
@@ -101,7 +126,7 @@ impl Asks {
         };
         let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
-        (Asks { told, cancel, _end }, Chunks { views, to, next_index: 0, next_frame: 0 })
+        (Asks { told, cancel, _end }, Chunks { chunker: Chunker::new(views), to })
     }
 
     /// Result once all have ended; those under way are given up unless `finishes`.

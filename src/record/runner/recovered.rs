@@ -97,7 +97,7 @@ impl Runner {
         };
         if let Some(mut rows) = self.parts.stores.columns.read(run.id(), job)? {
             for row in rows.by_ref() {
-                recorder.frame(row);
+                recorder.decide(row);
                 keep(&mut recorder);
             }
             rows.end()?;

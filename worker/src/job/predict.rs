@@ -8,14 +8,14 @@
 use std::{collections::VecDeque, mem};
 
 use gate::{AHEAD, FrameStamp, Gate, GateConfig, Measurements, Past, Reason, SignalWindow};
-use media::{Frame, Pixels, PixelsLost, Signal, Subsampling, Timestamp};
+use media::{Frame, Pixels, PixelsLost, Signal, Subsampling};
 
-use super::{
-    Job,
-    chunks::{Grid, Shown},
-    pictures::{PictureMaker, Pictures, Wanted},
+use super::Job;
+use crate::{
+    Fault, Pictures,
+    pictures::{PictureMaker, PictureSpec, Wanted},
+    plan::chunks::{Grid, Shown},
 };
-use crate::Fault;
 
 /// Pixels a segment may keep for later; what is beyond is encoded on suspicion.
 const HELD_BYTES_MAX: u64 = 64 << 20;
@@ -23,7 +23,6 @@ const HELD_BYTES_MAX: u64 = 64 << 20;
 /// A frame of which a picture may be wanted.
 pub(super) struct Candidate {
     pub frame_index: u64,
-    pub pts: Timestamp,
     pub form: Form,
 }
 
@@ -37,6 +36,7 @@ pub(super) struct Predictor {
     config: GateConfig,
     /// Pictures that may be wanted of a frame.
     wanted: Wanted,
+    spec: PictureSpec,
     maker: PictureMaker,
     views: Option<ForeseenViews>,
     window: SignalWindow,
@@ -59,17 +59,19 @@ struct ForeseenViews {
 impl Predictor {
     /// `None` where the job wants no pictures.
     pub fn new(job: &Job<'_>) -> Option<Predictor> {
-        let wanted = Wanted::all(job);
+        let options = job.options;
+        let wanted = Wanted { still: options.stills, view: options.views.is_some(), clip: false };
         wanted.is_any().then(|| Predictor {
-            config: job.gate,
+            config: options.gate,
             wanted,
-            maker: PictureMaker::new(job),
-            views: job.views.as_ref().map(|options| ForeseenViews {
+            spec: job.pictures,
+            maker: PictureMaker::default(),
+            views: options.views.as_ref().map(|options| ForeseenViews {
                 grid: Grid::new(options),
                 shown: Shown::new(options),
             }),
             window: job.window(),
-            gate: Gate::new(job.gate),
+            gate: Gate::new(options.gate),
             undecided: VecDeque::with_capacity(AHEAD + 1),
             past: Past::Known,
             signals: Vec::new(),
@@ -117,12 +119,12 @@ impl Predictor {
             }
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             let still = self.wanted.still && selected.is_some();
-            let (pts, wanted) = (frame.pts, Wanted { still, view });
+            let wanted = Wanted { still, view, clip: false };
             if uncertain {
-                out.push(Candidate { frame_index, pts, form: self.hold(frame)? });
+                out.push(Candidate { frame_index, form: self.hold(frame)? });
             } else if wanted.is_any() {
-                let form = Form::Encoded(self.maker.make(&frame, wanted)?);
-                out.push(Candidate { frame_index, pts, form });
+                let form = Form::Encoded(self.maker.make(&frame, &self.spec, wanted)?);
+                out.push(Candidate { frame_index, form });
             }
         }
         Ok(())
@@ -134,11 +136,8 @@ impl Predictor {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
             let frame_index = *frame_index;
-            out.extend(frame.take().map(|frame| Candidate {
-                frame_index,
-                pts: frame.pts,
-                form: Form::Held(frame),
-            }));
+            let held = frame.take().map(Form::Held);
+            out.extend(held.map(|form| Candidate { frame_index, form }));
         }
         for candidate in out {
             if let Form::Held(frame) = &mut candidate.form {
@@ -151,7 +150,7 @@ impl Predictor {
     fn hold(&mut self, frame: Frame) -> Result<Form, Fault> {
         self.held_bytes += frame_bytes(&frame);
         if self.held_bytes > HELD_BYTES_MAX {
-            return Ok(Form::Encoded(self.maker.make(&frame, self.wanted)?));
+            return Ok(Form::Encoded(self.maker.make(&frame, &self.spec, self.wanted)?));
         }
         Ok(Form::Held(frame))
     }

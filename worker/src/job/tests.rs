@@ -12,13 +12,14 @@ use std::sync::{
 };
 
 use decode::{FrameSink, SegmentInfo};
+use gate::Reason;
 use media::{
-    Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling, Timebase,
-    Timestamp,
+    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
+    Timebase, Timestamp,
 };
 
 use super::{sequence::Sequencer, sink::SegmentSink, *};
-use crate::{NoveltySpec, still::InputMaker};
+use crate::{Chunk, Chunker, NoveltySpec, Picture, View, still::InputMaker};
 
 const EXTENT: Extent = Extent { width: 160, height: 96 };
 const CHROMA: Extent = Extent { width: 80, height: 48 };
@@ -102,14 +103,64 @@ struct Said {
     chunks: Vec<(u64, Chunk)>,
 }
 
-impl Said {
+#[derive(Debug, PartialEq)]
+struct Still {
+    frame_index: u64,
+    reason: Reason,
+    picture: Picture,
+}
+
+/// Decides about what a job says, as whoever hears it does.
+struct Hearer {
+    said: Said,
+    gate: Gate,
+    chunker: Option<Chunker<View>>,
+}
+
+impl Hearer {
+    fn new(options: &JobOptions) -> Hearer {
+        let (gate, chunker) = (Gate::new(options.gate), options.views.map(Chunker::new));
+        Hearer { said: Said::default(), gate, chunker }
+    }
+
     fn take(&mut self, event: JobEvent) {
-        match event {
-            JobEvent::Signals(signals) => self.signals.extend(signals),
-            JobEvent::Still(still) => self.stills.push(still),
-            JobEvent::Chunk(chunk) => self.chunks.push((self.signals.len() as u64, chunk)),
-            _ => {}
+        let JobEvent::Frames(records) = event else { return };
+        for mut record in records {
+            let signal = record.signal;
+            let complete = self.chunker.as_mut().and_then(|chunker| chunker.begin(&signal));
+            self.keep(complete);
+            self.said.signals.push(signal);
+            let decision = self.gate.offer(&signal);
+            let reason = decision.selected.then_some(decision.reason);
+            if let Some(chunker) = &mut self.chunker {
+                let view = View::take(&mut record);
+                assert_eq!(view.is_some(), chunker.wants(reason), "frame {}", signal.frame_index);
+                if let Some(view) = view {
+                    chunker.take(signal.frame_index, reason, View { reason, ..view });
+                }
+                let complete = chunker.end();
+                self.keep(complete);
+            }
+            if let Some(picture) = record.pictures.still {
+                let (frame_index, reason) = (signal.frame_index, reason.expect("it is selected"));
+                self.said.stills.push(Still { frame_index, reason, picture });
+            }
         }
+    }
+
+    fn keep(&mut self, chunk: Option<Chunk>) {
+        self.said.chunks.extend(chunk.map(|chunk| (self.said.signals.len() as u64, chunk)));
+    }
+
+    /// The next frames are another job's.
+    fn restart(&mut self) {
+        let complete = self.chunker.as_mut().and_then(Chunker::restart);
+        self.keep(complete);
+    }
+
+    fn end(mut self) -> Said {
+        self.restart();
+        self.said
     }
 }
 
@@ -133,12 +184,12 @@ fn analyse(lengths: &[u64], asked: Asked) -> Said {
 
 /// The same, measured by another than the CPU.
 fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
-    let said = Mutex::new(Said::default());
+    let options = options(asked);
+    let heard = Mutex::new(Hearer::new(&options));
     let emit = |event: JobEvent| {
-        said.lock().expect("no panic").take(event);
+        heard.lock().expect("no panic").take(event);
         ControlFlow::Continue(())
     };
-    let options = options(asked);
     let job = Job::new(&options, Rotation::None, measuring, &emit);
     let mut sequencer = Sequencer::new(&job);
     let mut sink = SegmentSink::new(&job);
@@ -161,7 +212,7 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
     }
     sequencer.finish().expect("finished");
     job.take_failure().expect("no failure");
-    said.into_inner().expect("no panic")
+    heard.into_inner().expect("no panic").end()
 }
 
 fn shown(chunks: Chunking, per_chunk: u8) -> Option<ViewOptions> {
@@ -238,7 +289,7 @@ fn views_by_definition(
     chunk: &Chunk,
     options: ViewOptions,
 ) -> Vec<(u64, Option<Reason>)> {
-    let mut gate = gate::Gate::new(GateConfig::default());
+    let mut gate = Gate::new(GateConfig::default());
     let decisions: Vec<_> = signals.iter().map(|signal| gate.offer(signal)).collect();
     let places = usize::from(options.per_chunk);
     let frames = chunk.first_frame as usize..(chunk.first_frame + chunk.frames) as usize;
@@ -314,8 +365,8 @@ fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
             assert_eq!(got, expected, "{named}");
             assert!(!got.is_empty(), "{named}");
             for view in &chunk.views {
-                assert_eq!(view.pts.as_millis(), time(view.frame_index), "{named}");
-                assert_eq!(view.extent, Extent { width: 64, height: 38 }, "{named}");
+                assert_eq!(view.pts_ms, time(view.frame_index), "{named}");
+                assert_eq!(view.picture.extent, Extent { width: 64, height: 38 }, "{named}");
             }
             reasons += got.iter().filter(|(_, reason)| reason.is_some()).count();
         }
@@ -333,7 +384,7 @@ fn a_view_of_all_of_the_picture_is_the_still() {
         let still = said.stills.iter().find(|still| still.frame_index == view.frame_index);
         assert_eq!(still.is_some(), view.reason.is_some(), "frame {}", view.frame_index);
         if let Some(still) = still {
-            assert!(still.jpeg == view.jpeg && still.extent == view.extent);
+            assert!(still.picture == view.picture);
             same += 1;
         }
     }
@@ -362,12 +413,12 @@ fn views_bring_what_novelty_is_told_from_where_it_is_asked_for() {
 fn a_segment_that_starts_over_counts_once() {
     for views in [None, shown(Chunking::Frames(8), 3), shown(Chunking::Span { ms: 300 }, 3)] {
         let asked = Asked { views, ..ASKED };
-        let said = Mutex::new(Said::default());
+        let options = options(asked);
+        let heard = Mutex::new(Hearer::new(&options));
         let emit = |event: JobEvent| {
-            said.lock().expect("no panic").take(event);
+            heard.lock().expect("no panic").take(event);
             ControlFlow::Continue(())
         };
-        let options = options(asked);
         let measuring = Measuring::default();
         let job = Job::new(&options, Rotation::None, &measuring, &emit);
         let mut sequencer = Sequencer::new(&job);
@@ -382,7 +433,7 @@ fn a_segment_that_starts_over_counts_once() {
         }
         sequencer.deliver(sink.end().expect("all there")).expect("delivered");
         sequencer.finish().expect("finished");
-        assert_eq!(said.into_inner().expect("no panic"), analyse(&[20], asked));
+        assert_eq!(heard.into_inner().expect("no panic").end(), analyse(&[20], asked));
     }
 }
 
@@ -399,11 +450,11 @@ fn a_receiver_that_stops_ends_the_job() {
 }
 
 #[test]
-fn a_receiver_that_stops_at_a_chunk_gets_no_other() {
-    let chunks = AtomicU64::new(0);
+fn a_receiver_that_stops_at_frames_gets_no_other() {
+    let messages = AtomicU64::new(0);
     let emit = |event: JobEvent| match event {
-        JobEvent::Chunk(_) => {
-            chunks.fetch_add(1, Relaxed);
+        JobEvent::Frames(_) => {
+            messages.fetch_add(1, Relaxed);
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
@@ -419,5 +470,5 @@ fn a_receiver_that_stops_at_a_chunk_gets_no_other() {
     }
     let segment = sink.end().expect("all there");
     assert_eq!(sequencer.deliver(segment), Err(Fault::Stopped));
-    assert_eq!(chunks.into_inner(), 1);
+    assert_eq!(messages.into_inner(), 1);
 }

@@ -19,8 +19,8 @@ use super::{
     share::{OVER_BYTES_MAX, SECOND_BYTES, Share},
 };
 use crate::{
-    Fault, SessionEvent, SessionSpec, WorkerError, protocol::Request, session::SessionCheck,
-    wire::ProtocolError,
+    Fault, SessionEvent, SessionSpec, WorkerError, pictures::PictureSpec, protocol::Request,
+    record::RecordCheck, session::LIMITS, wire::ProtocolError,
 };
 
 /// Bytes of one session that may wait: ten seconds at 1.5 Mb/s, or one at 16 Mb/s.
@@ -59,12 +59,20 @@ struct Lane {
 }
 
 struct Running {
-    check: SessionCheck,
+    check: RecordCheck,
     share: Share,
     /// It said far more: it is being closed, and nothing of it is passed on.
     is_cut: bool,
     /// It said that it has failed.
     has_failed: bool,
+}
+
+impl Running {
+    fn new(spec: &SessionSpec, now: Instant) -> Running {
+        let (next, pictures) = (spec.first_frame(), PictureSpec::of_session(spec));
+        let check = RecordCheck::new(next, u64::MAX, LIMITS.side_px, spec.stills, pictures);
+        Running { check, share: Share::new(now), is_cut: false, has_failed: false }
+    }
 }
 
 /// Treatment of a worker's message about a session.
@@ -177,8 +185,7 @@ impl Lanes {
         let unit_bytes = match &request {
             // Nothing answers it, and what comes next may follow at once.
             Request::OpenSession { spec, .. } => {
-                let (check, share) = (SessionCheck::new(spec.clone()), Share::new(now));
-                lane.running = Some(Running { check, share, is_cut: false, has_failed: false });
+                lane.running = Some(Running::new(spec, now));
                 if !lane.waiting.is_empty() {
                     self.turns.push_front(session);
                 }
@@ -238,7 +245,15 @@ impl Lanes {
         let unexpected = ProtocolError::Unexpected("session");
         let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
         let running = lane.running.as_mut().ok_or(unexpected.clone())?;
-        running.check.look(event)?;
+        match event {
+            SessionEvent::Frames(records) => running.check.look(records)?,
+            SessionEvent::Closed { frames, .. } if *frames != running.check.frames() => {
+                return Err(ProtocolError::Invalid("end"));
+            }
+            SessionEvent::Closed { .. }
+            | SessionEvent::Damaged { .. }
+            | SessionEvent::Failed(_) => {}
+        }
         running.has_failed |= matches!(event, SessionEvent::Failed(_));
         let over = running.share.take(bytes, now);
         if running.is_cut {

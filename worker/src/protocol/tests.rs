@@ -12,8 +12,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 use crate::{
-    Chunk, Chunking, Crop, GateBackend, GateError, MeasuredBy, NoveltySpec, View, ViewOptions,
-    measuring::GateDevice, sandbox::Asked,
+    Chunking, Crop, FrameRecord, FrameView, GateBackend, GateError, MeasuredBy, NoveltySpec,
+    Pictures, SessionResume, ViewOptions, measuring::GateDevice, sandbox::Asked,
 };
 
 fn score() -> impl Strategy<Value = Score> {
@@ -126,32 +126,6 @@ fn view_options() -> impl Strategy<Value = ViewOptions> {
     )
 }
 
-fn chunk() -> impl Strategy<Value = Chunk> {
-    let reason = option::of(proptest::sample::select(Reason::ALL.to_vec()));
-    let pictures = (vec(any::<u8>(), 0..99), option::of(session::novelty()));
-    let view = (any::<u64>(), timestamp(), reason, extent(), pictures).prop_map(
-        |(frame_index, pts, reason, extent, (jpeg, novelty))| View {
-            frame_index,
-            pts,
-            reason,
-            extent,
-            jpeg,
-            novelty,
-        },
-    );
-    let times = (any::<i64>(), any::<i64>());
-    (any::<u64>(), any::<u64>(), any::<u64>(), times, vec(view, 0..5)).prop_map(
-        |(index, first_frame, frames, (start_pts_ms, end_pts_ms), views)| Chunk {
-            index,
-            first_frame,
-            frames,
-            start_pts_ms,
-            end_pts_ms,
-            views,
-        },
-    )
-}
-
 fn codec() -> impl Strategy<Value = Codec> {
     proptest::sample::select(Codec::ALL.to_vec())
 }
@@ -193,14 +167,13 @@ fn devices() -> impl Strategy<Value = Devices> {
 
 fn request() -> impl Strategy<Value = Request> {
     let pictures = (any::<bool>(), option::of(view_options()));
-    let resume = option::of((signal(), any::<u64>(), any::<i64>()));
+    let resume = option::of((session::resume(), option::of(any::<u64>()), any::<i64>()));
     let resume = resume.prop_map(|place| {
-        place.map(|(last, chunks, begins_at_ms)| Resume {
+        place.map(|(SessionResume { last, activity }, segment, begins_at_ms)| Resume {
             last,
-            activity: gate::ActivityState { level: Some(3), loud_ms: begins_at_ms, cut_ms: None },
-            chunks,
+            activity,
             begins_at_ms,
-            segment: Some(chunks),
+            segment,
         })
     });
     let threads = (1..99usize, resume);
@@ -287,18 +260,18 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-fn still() -> impl Strategy<Value = Still> {
-    let reason = proptest::sample::select(Reason::ALL.to_vec());
-    let event_type = "[a-z_]{1,20}".prop_map(|name| EventType::from_name(&name));
-    let sizes = (extent(), vec(any::<u8>(), 0..300));
-    (any::<u64>(), any::<i64>(), reason, event_type, sizes).prop_map(
-        |(frame_index, pts_ms, reason, event_type, (extent, jpeg))| Still {
-            frame_index,
-            pts_ms,
-            reason,
-            event_type,
-            extent,
-            jpeg,
+fn picture() -> impl Strategy<Value = Picture> {
+    (extent(), vec(any::<u8>(), 0..99)).prop_map(|(extent, jpeg)| Picture { extent, jpeg })
+}
+
+fn record() -> impl Strategy<Value = FrameRecord> {
+    let view = prop_oneof![Just(FrameView::Still), picture().prop_map(FrameView::Own)];
+    let shown = (option::of(view), option::of(session::novelty()));
+    let pictures = (option::of(picture()), shown, option::of(picture()));
+    (signal(), option::of(timestamp()), pictures).prop_map(
+        |(signal, pts, (still, (view, novelty), clip))| {
+            let pictures = Pictures { still, view, clip, novelty };
+            FrameRecord { signal, pts, pictures }
         },
     )
 }
@@ -382,15 +355,13 @@ fn reply() -> impl Strategy<Value = Reply> {
         stream().prop_map(|stream| Reply::Job(JobEvent::Opened(stream))),
         (any::<u64>(), any::<i64>())
             .prop_map(|(frames, pts_ms)| Reply::Job(JobEvent::Progress { frames, pts_ms })),
-        vec(signal(), 0..9).prop_map(|signals| Reply::Job(JobEvent::Signals(signals))),
-        still().prop_map(|still| Reply::Job(JobEvent::Still(still))),
+        vec(record(), 0..5).prop_map(|records| Reply::Job(JobEvent::Frames(records))),
         (any::<u64>(), any::<u64>()).prop_map(|(decode_us, gate_us)| {
             Reply::Job(JobEvent::Spent(Spent { decode_us, gate_us }))
         }),
         (".{0,9}", option::of(".{0,9}"), any::<u32>()).prop_map(|(measurer, lost, late)| {
             Reply::Job(JobEvent::Measured(MeasuredBy { measurer, lost, late }))
         }),
-        chunk().prop_map(|chunk| Reply::Job(JobEvent::Chunk(chunk))),
         fault().prop_map(Reply::Failed),
         (any::<u32>(), session::event())
             .prop_map(|(session, event)| Reply::Session { session, event }),
@@ -407,8 +378,7 @@ fn reply() -> impl Strategy<Value = Reply> {
             }
         ),
         (".{0,9}", any::<u64>()).prop_map(|(url, from)| Reply::Open { url, from }),
-        (extent(), vec(any::<u8>(), 0..300))
-            .prop_map(|(extent, jpeg)| Reply::Shrunk(Picture { extent, jpeg })),
+        picture().prop_map(Reply::Shrunk),
         any::<i64>().prop_map(|starts_at_ms| {
             let container = ExcerptContainer::Matroska;
             Reply::Excerpt(ExcerptEvent::Begins(ExcerptStart { container, starts_at_ms }))

@@ -222,7 +222,7 @@ impl<S> Drop for Sessions<S> {
 /// One thread's life: ends with the socket.
 fn work_off<S: AsFd>(line: &Line<S>, waiting: &Mutex<Receiver<Work>>, device: Option<&DeviceLane>) {
     let _mourner = Mourner;
-    let mut tools = Tools::new();
+    let mut tools = Tools::default();
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Work { number, slot, task }) = next else { return };

@@ -1,7 +1,7 @@
 //! Options of a live session, every number within its bounds.
 
-use gate::GateConfig;
-use media::{Codec, Zones};
+use gate::{ActivityState, GateConfig};
+use media::{Codec, Signal, Zones};
 
 use crate::{
     Crop, ViewOptions,
@@ -28,6 +28,17 @@ pub struct SessionSpec {
     pub clip: Option<ClipSpec>,
     /// Give what novelty is told from with the selected frames.
     pub novelty: Option<NoveltySpec>,
+    /// The session goes on from another: its frames are numbered on, and the gate decides as it would have.
+    pub resume: Option<SessionResume>,
+}
+
+/// Place at which a session goes on from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionResume {
+    /// Signal that was said last.
+    pub last: Signal,
+    /// State of the episodes of activity behind it.
+    pub activity: ActivityState,
 }
 
 /// View options of a selected frame.
@@ -74,7 +85,13 @@ impl SessionSpec {
             view: None,
             clip: None,
             novelty: None,
+            resume: None,
         }
+    }
+
+    /// Index of its first frame.
+    pub(crate) fn first_frame(&self) -> u64 {
+        self.resume.map_or(0, |resume| resume.last.frame_index.saturating_add(1))
     }
 
     /// The same, each number that lies beyond its bounds replaced by the nearest within.
@@ -121,7 +138,7 @@ impl ClipSpec {
     pub const DELAY_MS_MAX: u32 = 60_000;
     /// Most pictures of a clip.
     pub const PICTURES_MAX: u32 = 8;
-    /// Longest edge of a clip's picture: a message has room for all of them, were they noise.
+    /// Longest edge of a clip's picture: memory has room for all of a clip, were they noise.
     pub const EDGE_MAX: u32 = 2048;
 
     fn within_bounds(self) -> ClipSpec {
@@ -159,10 +176,11 @@ impl NoveltySpec {
 wire_struct!(ViewSpec { max_edge });
 wire_struct!(ClipSpec { target_fps, length_ms, delay_ms, pictures, max_edge });
 wire_struct!(NoveltySpec { side });
+wire_struct!(SessionResume { last, activity });
 
 impl Wire for SessionSpec {
     fn put(&self, out: &mut Vec<u8>) {
-        let SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty } = self;
+        let SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty, resume } = self;
         codec.put(out);
         gate.put(out);
         zones.put(out);
@@ -171,14 +189,15 @@ impl Wire for SessionSpec {
         view.put(out);
         clip.put(out);
         novelty.put(out);
+        resume.put(out);
     }
 
     fn get(from: &mut Reader<'_>) -> Result<SessionSpec, ProtocolError> {
         let (codec, gate, zones) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
         let stills = Wire::get(from)?;
-        let (crop, view, clip, novelty) =
-            (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let spec = SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty };
+        let (crop, view, clip) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let (novelty, resume) = (Wire::get(from)?, Wire::get(from)?);
+        let spec = SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty, resume };
         if spec.clone().within_bounds() != spec {
             return Err(ProtocolError::Invalid("session spec"));
         }

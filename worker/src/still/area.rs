@@ -272,7 +272,12 @@ mod tests {
             novelty: None,
         };
         let mut scaler = Scaler::default();
-        scaler.scale(&Cut::new(extent, Rotation::None, &options), plane, None, (1, 1));
+        scaler.scale(
+            &Cut::new(extent, Rotation::None, options.crop, options.edge_max()),
+            plane,
+            None,
+            (1, 1),
+        );
         assert_eq!(scaler.planes[0].samples, vec![255; 64 * 64]);
     }
 }

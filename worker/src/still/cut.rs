@@ -2,7 +2,7 @@
 
 use media::{Extent, Rotation};
 
-use crate::{Crop, Region, ViewOptions};
+use crate::{Crop, Region};
 
 /// A part of a coded picture, before it is turned, and the size to which it is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,15 +13,9 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Makes the cut by `options` of a picture that `rotation` makes upright.
-    pub fn new(coded: Extent, rotation: Rotation, options: &ViewOptions) -> Cut {
-        let whole = Cut::resizing(coded, rotation, options.crop, coded);
-        Cut { extent: shrunk(whole.region.extent(), options.edge_max()), ..whole }
-    }
-
-    /// The part of an upright picture, its longer edge no longer than `edge_max`.
-    pub fn shrinking(upright: Extent, crop: Option<Crop>, edge_max: u32) -> Cut {
-        let whole = Cut::resizing(upright, Rotation::None, crop, upright);
+    /// The part of a picture that `rotation` makes upright, its longer edge no longer than `edge_max`.
+    pub fn new(coded: Extent, rotation: Rotation, crop: Option<Crop>, edge_max: u32) -> Cut {
+        let whole = Cut::resizing(coded, rotation, crop, coded);
         Cut { extent: shrunk(whole.region.extent(), edge_max), ..whole }
     }
 
@@ -83,7 +77,7 @@ mod tests {
     use media::Score;
 
     use super::*;
-    use crate::{Chunking, Crop};
+    use crate::{Chunking, Crop, ViewOptions};
 
     fn extent(width: u32, height: u32) -> Extent {
         Extent { width, height }
@@ -196,7 +190,7 @@ mod tests {
             ),
         ];
         for (name, coded, rotation, options, region, size) in cases {
-            let cut = Cut::new(coded, rotation, &options);
+            let cut = Cut::new(coded, rotation, options.crop, options.edge_max());
             assert_eq!((cut.region(), cut.extent()), (region, size), "{name}");
         }
     }

@@ -10,7 +10,7 @@ use media::{
 use turbojpeg::decompress;
 
 use super::*;
-use crate::{Chunking, Crop, ViewOptions};
+use crate::{Crop, ViewOptions};
 
 /// A picture whose planes are of one colour but for the top left quarter.
 struct Quartered {
@@ -240,10 +240,8 @@ fn cut_out(
         let [x, y, width, height] = millionths.map(Score::from_millionths);
         Crop::new(x, y, width, height).expect("inside")
     });
-    let options =
-        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop, novelty: None };
     let frame = picture.frame();
-    let cut = Cut::new(frame.extent, rotation, &options);
+    let cut = Cut::new(frame.extent, rotation, crop, max_edge.unwrap_or(ViewOptions::EDGE_MAX));
     let mut encoder = StillEncoder::new().expect("an encoder");
     encoder.encode_cut(&frame, rotation, &cut).expect("a view")
 }
@@ -352,13 +350,6 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
 #[test]
 fn one_encoder_makes_stills_and_views_in_any_order() {
     let mut encoder = StillEncoder::new().expect("an encoder");
-    let options = |max_edge| ViewOptions {
-        chunks: Chunking::Frames(30),
-        per_chunk: 1,
-        max_edge: Some(max_edge),
-        crop: None,
-        novelty: None,
-    };
     for (width, height) in [(640, 359), (65, 3), (1, 1), (3, 301), (1280, 720)] {
         for subsampling in LAYOUTS {
             for rotation in [Rotation::None, Rotation::Quarter] {
@@ -371,7 +362,7 @@ fn one_encoder_makes_stills_and_views_in_any_order() {
                     encoder.encode_cut(&frame, rotation, cut).expect("a view")
                 };
                 for max_edge in [64, 100, 4096] {
-                    let cut = Cut::new(extent, rotation, &options(max_edge));
+                    let cut = Cut::new(extent, rotation, None, max_edge);
                     let view = encoder.encode_cut(&frame, rotation, &cut).expect("a view");
                     assert!(view == alone(&cut), "{extent:?}, {subsampling:?}, {max_edge}");
                     assert_eq!(view == still, cut.is_all(), "{extent:?}, {max_edge}");

@@ -67,7 +67,7 @@ fn status(pid: i32, name: &str) -> String {
 #[test]
 fn a_worker_has_none_of_its_user_s_capabilities() {
     let _alone = alone();
-    let live = supervisor().start_live(Limits::default(), |_| {}).expect("starts");
+    let live = supervisor().start_live(Limits::default(), |_| Ok(())).expect("starts");
     let worker = *until_there_are(1).first().expect("one");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(status(worker, set), "0000000000000000", "{set}");

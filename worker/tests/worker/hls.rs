@@ -285,7 +285,7 @@ fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
     ];
     for (path, segment, frames, end) in rows {
         let (activity, begins_at_ms) = (Default::default(), 10_000);
-        let resume = Some(Resume { last, activity, chunks: 0, begins_at_ms, segment });
+        let resume = Some(Resume { last, activity, begins_at_ms, segment });
         let (mut heard, mut next) = (Heard::default(), None);
         let job = JobSpec { resume, ..shelf.spec(path) };
         let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {

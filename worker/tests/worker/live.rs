@@ -12,7 +12,7 @@ use clips::pick_one;
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
 use worker::{
-    Chunk, Limits, LiveEvent, LiveWorker, SelectedFrame, SessionEvent, SessionSpec, Still,
+    FrameRecord, Limits, LiveEvent, LiveWorker, Picture, ProtocolError, SessionEvent, SessionSpec,
     WorkerError,
 };
 
@@ -61,10 +61,9 @@ pub fn access_units(path: &Path) -> Vec<AccessUnit> {
 #[derive(Default)]
 pub struct Said {
     pub signals: BTreeMap<u32, Vec<Signal>>,
-    pub stills: BTreeMap<u32, Vec<Still>>,
-    pub selected: BTreeMap<u32, Vec<SelectedFrame>>,
-    /// Each with the number of signals that came before it.
-    pub clips: BTreeMap<u32, Vec<(u64, Chunk)>>,
+    /// Each with its frame.
+    pub stills: BTreeMap<u32, Vec<(u64, Picture)>>,
+    pub records: BTreeMap<u32, Vec<FrameRecord>>,
     pub closed: BTreeMap<u32, u64>,
     pub failed: BTreeMap<u32, String>,
     pub damaged: usize,
@@ -79,7 +78,7 @@ pub struct Said {
 pub struct Listener(Arc<(Mutex<Said>, Condvar)>);
 
 impl Listener {
-    pub fn take(&self, event: LiveEvent) {
+    pub fn take(&self, event: LiveEvent) -> Result<(), ProtocolError> {
         let mut said = self.0.0.lock().expect("no panic");
         said.late += usize::from(said.ended.is_some());
         match event {
@@ -89,19 +88,14 @@ impl Listener {
                 said.lost = Some(reason);
             }
             LiveEvent::Session { session, event } => match event {
-                SessionEvent::Signals(signals) => {
-                    said.signals.entry(session).or_default().extend(signals);
-                }
-                SessionEvent::Still(still) => {
-                    said.stills.entry(session).or_default().push(still);
-                }
-                SessionEvent::Selected(selected) => {
-                    said.selected.entry(session).or_default().push(selected);
-                }
-                SessionEvent::Clip(clip) => {
-                    let signals =
-                        said.signals.get(&session).map_or(0, |signals| signals.len() as u64);
-                    said.clips.entry(session).or_default().push((signals, clip));
+                SessionEvent::Frames(records) => {
+                    for record in records {
+                        let frame_index = record.signal.frame_index;
+                        said.signals.entry(session).or_default().push(record.signal);
+                        let still = record.pictures.still.clone().map(|still| (frame_index, still));
+                        said.stills.entry(session).or_default().extend(still);
+                        said.records.entry(session).or_default().push(record);
+                    }
                 }
                 SessionEvent::Damaged { .. } => said.damaged += 1,
                 SessionEvent::Closed { frames, .. } => {
@@ -113,6 +107,7 @@ impl Listener {
             },
         }
         self.0.1.notify_all();
+        Ok(())
     }
 
     pub fn wait(

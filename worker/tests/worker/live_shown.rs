@@ -2,7 +2,8 @@
 
 use media::Score;
 use worker::{
-    ClipSpec, Crop, Limits, NoveltyInput, NoveltySpec, SelectedView, SessionSpec, ViewSpec,
+    Chunk, ClipSpec, Clipper, Crop, FrameRecord, FrameView, Limits, NoveltyInput, NoveltySpec,
+    Picture, SessionSpec, ViewSpec,
 };
 
 use crate::{
@@ -49,18 +50,22 @@ fn a_view_is_the_still_or_a_picture_of_its_own() {
     ];
     for (name, spec, expected) in cases {
         say(spec.clone(), |said| {
-            let frames: Vec<u64> = said.selected[&1].iter().map(|it| it.frame_index).collect();
-            assert!(!frames.is_empty(), "{name}");
+            let is_shown = |record: &&FrameRecord| record.pictures.view.is_some();
+            let shown: Vec<_> = said.records[&1].iter().filter(is_shown).collect();
+            assert!(!shown.is_empty(), "{name}");
             if spec.stills {
-                let stills: Vec<u64> = said.stills[&1].iter().map(|it| it.frame_index).collect();
-                assert_eq!(frames, stills, "{name}");
+                let with_still = shown.iter().filter(|it| it.pictures.still.is_some()).count();
+                assert_eq!(
+                    (with_still, shown.len()),
+                    (said.stills[&1].len(), with_still),
+                    "{name}"
+                );
             }
-            for selected in &said.selected[&1] {
-                assert_eq!(selected.pts.as_millis(), 40 * selected.frame_index as i64, "{name}");
-                assert!(selected.novelty.is_none(), "{name}");
-                let size = match selected.view.as_ref().expect("asked for") {
-                    SelectedView::Still => None,
-                    SelectedView::Own { extent, jpeg } => {
+            for record in shown {
+                assert!(record.pictures.novelty.is_none(), "{name}");
+                let size = match record.pictures.view.as_ref().expect("asked for") {
+                    FrameView::Still => None,
+                    FrameView::Own(Picture { extent, jpeg }) => {
                         let size = jpeg_size(jpeg);
                         assert_eq!((extent.width, extent.height), (size.0.into(), size.1.into()));
                         Some(size)
@@ -95,18 +100,26 @@ fn a_crop_changes_no_signal_and_no_still() {
 fn novelty_is_told_from_the_cropped_picture() {
     let _alone = alone();
     let novelty = Some(NoveltySpec { side: 224 });
+    let inputs = |said: &Said| -> Vec<(u64, NoveltyInput)> {
+        let records = said.records[&1].iter();
+        assert!(records.clone().all(|record| record.pictures.view.is_none()));
+        let input = |record: &FrameRecord| {
+            Some((record.signal.frame_index, record.pictures.novelty.clone()?))
+        };
+        records.filter_map(input).collect()
+    };
     let mut whole = Vec::new();
     say(SessionSpec { novelty, ..signals_alone() }, |said| {
-        assert!(said.stills.is_empty());
-        whole = said.selected[&1].clone();
+        assert!(said.stills[&1].is_empty());
+        whole = inputs(said);
     });
     assert!(!whole.is_empty());
     let all_of = |input: &NoveltyInput| (input.cells.clone(), input.picture.rgb.clone());
     say(SessionSpec { novelty, crop: lower_right(), ..with_stills() }, |said| {
-        for (cropped, whole) in said.selected[&1].iter().zip(&whole) {
-            assert_eq!((cropped.frame_index, &cropped.view), (whole.frame_index, &None));
-            let (cropped, whole) = (cropped.novelty.as_ref(), whole.novelty.as_ref());
-            let (cropped, whole) = (cropped.expect("asked for"), whole.expect("asked for"));
+        let cropped = inputs(said);
+        assert_eq!(cropped.len(), whole.len());
+        for ((frame, cropped), (of_whole, whole)) in cropped.iter().zip(&whole) {
+            assert_eq!(frame, of_whole);
             assert_ne!(all_of(cropped), all_of(whole));
             // The lower right cells of the whole are means of four of the part's, give or take the
             // rounding.
@@ -123,21 +136,37 @@ fn novelty_is_told_from_the_cropped_picture() {
     });
 }
 
+/// The clips of a session; every picture is of a frame of which one is wanted.
+fn clips_of(said: &Said, spec: ClipSpec) -> Vec<Chunk<(u64, Picture)>> {
+    let (mut clipper, mut clips) = (Clipper::new(spec), Vec::new());
+    for FrameRecord { signal, pts, pictures } in &said.records[&1] {
+        let pts = pts.expect("clips are cut by it");
+        assert_eq!(pts.as_millis(), 40 * signal.frame_index as i64);
+        let offered = clipper.offer(signal, pts);
+        clips.extend(offered.complete);
+        assert_eq!(pictures.clip.is_some(), offered.is_wanted, "frame {}", signal.frame_index);
+        if let Some(picture) = pictures.clip.clone() {
+            clipper.take((signal.frame_index, picture));
+        }
+    }
+    clips.extend(clipper.finish());
+    clips
+}
+
 #[test]
-fn clips_come_with_the_signals_that_complete_them() {
+fn clips_come_with_their_frames() {
     let _alone = alone();
     let clip =
         ClipSpec { target_fps: 6, length_ms: 500, delay_ms: 500, pictures: 8, max_edge: 176 };
     say(SessionSpec { clip: Some(clip), crop: lower_right(), ..signals_alone() }, |said| {
-        let clips = &said.clips[&1];
-        let seen: Vec<(u64, u64, u64)> =
-            clips.iter().map(|(signals, clip)| (*signals, clip.first_frame, clip.frames)).collect();
-        assert_eq!(seen, [(13, 0, 13), (38, 25, 13), (63, 50, 13), (88, 75, 13)]);
-        for (_, clip) in clips {
+        let clips = clips_of(said, clip);
+        let seen: Vec<(u64, u64)> = clips.iter().map(|it| (it.first_frame, it.frames)).collect();
+        assert_eq!(seen, [(0, 13), (25, 13), (50, 13), (75, 13)]);
+        for clip in clips {
             let shown: Vec<u64> =
-                clip.views.iter().map(|view| view.frame_index - clip.first_frame).collect();
+                clip.views.iter().map(|(frame, _)| frame - clip.first_frame).collect();
             assert_eq!(shown, [0, 5, 9]);
-            assert!(clip.views.iter().all(|view| jpeg_size(&view.jpeg) == (176, 144)));
+            assert!(clip.views.iter().all(|(_, view)| jpeg_size(&view.jpeg) == (176, 144)));
             assert_eq!((clip.end_pts_ms - clip.start_pts_ms, clip.start_pts_ms % 1000), (480, 0));
         }
     });
@@ -149,9 +178,10 @@ fn a_closed_session_shows_how_far_its_last_clip_came() {
     let clip =
         ClipSpec { target_fps: 1, length_ms: 60_000, delay_ms: 0, pictures: 8, max_edge: 64 };
     say(SessionSpec { clip: Some(clip), ..signals_alone() }, |said| {
-        let [(signals, clip)] = &said.clips[&1][..] else { panic!("{:?}", said.clips) };
-        let shown: Vec<u64> = clip.views.iter().map(|view| view.frame_index).collect();
+        let clips = clips_of(said, clip);
+        let [clip] = &clips[..] else { panic!("{clips:?}") };
+        let shown: Vec<u64> = clip.views.iter().map(|(frame, _)| *frame).collect();
         // Instants 0, 7, 15, ... of sixty: only the first has come.
-        assert_eq!((*signals, clip.frames, shown), (100, 100, vec![0]));
+        assert_eq!((clip.frames, shown), (100, vec![0]));
     });
 }

@@ -9,7 +9,7 @@ use crate::support::{alone, run, spec, supervisor};
 fn still() -> Vec<u8> {
     let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
     let heard = run(JobSpec { max_frames: 1, ..spec(&path) }).expect("a result");
-    heard.stills.into_iter().next().expect("a still").jpeg
+    heard.stills.into_iter().next().expect("a still").1.jpeg
 }
 
 /// The mean of each channel.

@@ -11,7 +11,7 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 use media::{Signal, Zones};
 use worker::{
-    CancelToken, Chunk, JobEvent, JobSpec, Limits, MeasuredBy, SandboxPolicy, Still, Supervisor,
+    CancelToken, JobEvent, JobSpec, Limits, MeasuredBy, Picture, SandboxPolicy, Supervisor, View,
     WorkerError, WorkerProgram,
 };
 
@@ -81,9 +81,9 @@ pub fn spec(path: &Path) -> JobSpec {
 pub struct Heard {
     pub opened: Option<StreamInfo>,
     pub signals: Vec<Signal>,
-    pub stills: Vec<Still>,
-    /// Each with the number of signals that came before it.
-    pub chunks: Vec<(u64, Chunk)>,
+    /// Each with its frame.
+    pub stills: Vec<(u64, Picture)>,
+    pub views: Vec<View>,
     pub done: Option<FileReport>,
     pub measured_by: Option<MeasuredBy>,
     pub progress: usize,
@@ -94,9 +94,14 @@ impl Heard {
         match event {
             JobEvent::Opened(stream) => self.opened = Some(stream),
             JobEvent::Progress { .. } => self.progress += 1,
-            JobEvent::Signals(signals) => self.signals.extend(signals),
-            JobEvent::Still(still) => self.stills.push(still),
-            JobEvent::Chunk(chunk) => self.chunks.push((self.signals.len() as u64, chunk)),
+            JobEvent::Frames(records) => {
+                for mut record in records {
+                    let frame_index = record.signal.frame_index;
+                    self.signals.push(record.signal);
+                    self.views.extend(View::take(&mut record));
+                    self.stills.extend(record.pictures.still.map(|still| (frame_index, still)));
+                }
+            }
             JobEvent::Measured(by) => self.measured_by = Some(by),
             JobEvent::Segment { .. } | JobEvent::Spent(_) => {}
             JobEvent::Done(report) => self.done = Some(report),

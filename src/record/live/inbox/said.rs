@@ -9,7 +9,7 @@ pub enum Said {
     /// A selected frame as a model is shown it.
     View(View),
     /// A clip, and whether the picture kept coming back by its end.
-    Clip(Chunk, bool),
+    Clip(Chunk<Shot>, bool),
     /// Everything was said; the name of the decoder.
     Closed(String),
     /// More signals wait to be recorded than may.
@@ -19,6 +19,9 @@ pub enum Said {
     /// The worker ended.
     WorkerEnded(String),
 }
+
+/// Presentation time and JPEG of a clip's picture.
+pub type Shot = (i64, Bytes);
 
 /// A selected frame to describe.
 #[derive(Debug)]
@@ -43,7 +46,7 @@ impl Said {
                 let novelty = view.novelty.as_ref();
                 view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
             }
-            Said::Clip(clip, _) => clip.views.iter().map(|view| view.jpeg.len()).sum(),
+            Said::Clip(clip, _) => clip.views.iter().map(|(_, jpeg)| jpeg.len()).sum(),
             Said::Closed(_) | Said::Behind | Said::Failed(_) | Said::WorkerEnded(_) => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Worker output, and the part of it that reaches a session's task.
 
-use gate::{GateConfig, Reason};
-use media::{EventType, Extent, RequestId, Timestamp};
+use gate::GateConfig;
+use media::{RequestId, Score};
 use timeline::Finding;
 
 use super::*;
@@ -21,20 +21,17 @@ fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
 
 /// The same, of a frame whose still has so many bytes.
 fn say_weighing(inbox: &Inbox, frame_index: u64, hash: u64, bytes: usize) {
-    let pts_ms = frame_index as i64 * 40;
-    inbox.take(SessionEvent::Still(Still {
-        frame_index,
-        pts_ms,
-        reason: Reason::SceneCut,
-        event_type: EventType::SceneCut,
-        extent: Extent { width: 2, height: 2 },
-        jpeg: vec![frame_index as u8; bytes],
-    }));
-    let pts = Timestamp::from_millis(pts_ms);
-    let view = Some(SelectedView::Still);
-    let selected = SelectedFrame { frame_index, pts, view, novelty: None };
-    inbox.take(SessionEvent::Selected(selected));
-    inbox.take(SessionEvent::Signals(vec![signal(frame_index, hash)]));
+    let record = shown(frame_index, hash, bytes);
+    inbox.take(SessionEvent::Frames(vec![record])).expect("it is selected");
+}
+
+/// A frame that is a scene cut, with its picture.
+fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
+    let signal = Signal { scene_score: Some(Score::ONE), ..signal(frame_index, hash) };
+    let jpeg = vec![frame_index as u8; bytes];
+    let still = Some(Picture { extent: Extent { width: 2, height: 2 }, jpeg });
+    let pictures = Made { still, view: Some(FrameView::Still), ..Made::default() };
+    FrameRecord { signal, pts: None, pictures }
 }
 
 /// A queue whose frames are recorded.
@@ -87,10 +84,12 @@ fn a_view_knows_whether_it_is_of_a_loop() {
 fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
     let (first, mut queue) = recorded(&Arc::new(Metrics::new()));
     say(&first, 0, 0);
-    let second = first.renewed();
-    first.take(SessionEvent::Closed { frames: 1, decoder: String::new() });
+    let (second, resume) = first.renewed();
+    assert_eq!(resume.map(|resume| resume.last.frame_index), Some(0));
+    first.take(SessionEvent::Closed { frames: 1, decoder: String::new() }).expect("heard");
     first.worker_ended(&WorkerError::Ended);
-    say(&second, 0, 1);
+    say(&first, 1, 1);
+    say(&second, 1, 1);
     assert_eq!(heard(&mut queue), [("view", 0, false), ("view", 1, false)]);
     assert_eq!(batch(&second), (vec![0, 1], vec![0, 1], 0));
 }
@@ -119,7 +118,7 @@ fn a_full_queue_has_room_for_the_end() {
     let metrics = Arc::new(Metrics::new());
     let (inbox, mut queue) = recorded(&metrics);
     (0..100).for_each(|frame| say(&inbox, frame, 0));
-    inbox.take(SessionEvent::Closed { frames: 100, decoder: String::new() });
+    inbox.take(SessionEvent::Closed { frames: 100, decoder: String::new() }).expect("heard");
     assert_eq!(heard(&mut queue).last().map(|said| said.0), Some("closed"));
     let shed = metrics.live_shed.of(Shed::Keyframes).get();
     assert_eq!(shed, 100 - (WAITING - KEPT_FREE) as u64);
@@ -128,7 +127,47 @@ fn a_full_queue_has_room_for_the_end() {
 #[test]
 fn a_log_that_is_too_slow_ends_the_session() {
     let (inbox, mut queue) = recorded(&Arc::new(Metrics::new()));
-    let signals: Vec<_> = (0..=SIGNALS_MAX as u64).map(|frame| signal(frame, 0)).collect();
-    inbox.take(SessionEvent::Signals(signals));
+    let of = |signal| FrameRecord { signal, pts: None, pictures: Made::default() };
+    let records = (0..=SIGNALS_MAX as u64).map(|frame| of(signal(frame, 0))).collect();
+    inbox.take(SessionEvent::Frames(records)).expect("heard");
     assert_eq!(heard(&mut queue), [("behind", 0, false)]);
+}
+
+#[test]
+fn pictures_that_nobody_wanted_are_violations_and_go_no_further() {
+    let still = shown(1, 0, 1);
+    let picture = still.pictures.still.clone();
+    let plain = |pictures| FrameRecord {
+        signal: signal(1, 0),
+        pts: Some(Timestamp::from_millis(40)),
+        pictures,
+    };
+    let own = picture.clone().map(FrameView::Own);
+    let clip =
+        ClipSpec { target_fps: 1, length_ms: 60_000, delay_ms: 0, pictures: 1, max_edge: 64 };
+    let rows = [
+        ("a frame without", None, plain(Made::default()), true),
+        ("a still", None, plain(Made { still: picture.clone(), ..Made::default() }), false),
+        ("a view", None, plain(Made { view: own, ..Made::default() }), false),
+        ("a clip's", None, plain(Made { clip: picture.clone(), ..Made::default() }), false),
+        (
+            "a clip's again",
+            Some(clip),
+            plain(Made { clip: picture.clone(), ..Made::default() }),
+            false,
+        ),
+    ];
+    for (name, clips, record, is_right) in rows {
+        let (inbox, mut queue) = recorded(&Arc::new(Metrics::new()));
+        inbox.cut_clips(clips);
+        let first = Made { clip: picture.clone().filter(|_| clips.is_some()), ..Made::default() };
+        let first = FrameRecord {
+            signal: signal(0, 0),
+            pts: Some(Timestamp::from_millis(0)),
+            pictures: first,
+        };
+        let told = inbox.take(SessionEvent::Frames(vec![first, record]));
+        assert_eq!(told.is_ok(), is_right, "{name}");
+        assert!(heard(&mut queue).is_empty(), "{name}");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use gate::Reason;
-use media::{Extent, Timestamp, WallTime};
+use media::{Extent, WallTime};
 use serde_json::{Value, json};
 use timeline::{Event, Options, Pass, Timeline};
 use tokio::sync::Semaphore;
@@ -113,10 +113,9 @@ fn chunk(index: u64) -> Chunk {
     let start = index as i64 * 1000;
     let view = View {
         frame_index: index * 30,
-        pts: Timestamp::from_millis(start),
+        pts_ms: start,
         reason: (index == 0).then_some(Reason::SceneCut),
-        extent: Extent { width: 2, height: 2 },
-        jpeg: vec![0xff; 64],
+        picture: worker::Picture { extent: Extent { width: 2, height: 2 }, jpeg: vec![0xff; 64] },
         novelty: None,
     };
     let (start_pts_ms, end_pts_ms, first_frame) = (start, start + 967, index * 30);

@@ -19,10 +19,12 @@ fn inquiry() -> Inquiry {
 fn view(pts_ms: i64) -> View {
     View {
         frame_index: 0,
-        pts: Timestamp::from_millis(pts_ms),
+        pts_ms: pts_ms,
         reason: None,
-        extent: Extent { width: 2, height: 2 },
-        jpeg: pts_ms.to_string().into_bytes(),
+        picture: worker::Picture {
+            extent: Extent { width: 2, height: 2 },
+            jpeg: pts_ms.to_string().into_bytes(),
+        },
         novelty: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use embed::{BatchLimits, EmbedError, Embedder, Embedding, ModelInputImage};
-use media::{Extent, Timestamp};
+use media::Extent;
 use worker::{EmbeddingInput, NoveltyInput};
 
 use super::*;
@@ -49,10 +49,9 @@ fn chunk(index: u64, colours: &[Option<[u8; 3]>]) -> Chunk {
     let start_pts_ms = index as i64 * 500;
     let views = colours.iter().enumerate().map(|(at, colour)| View {
         frame_index: index * 30 + at as u64,
-        pts: Timestamp::from_millis(start_pts_ms + 100 * at as i64),
+        pts_ms: start_pts_ms + 100 * at as i64,
         reason: None,
-        extent: Extent { width: 2, height: 2 },
-        jpeg: vec![0xff],
+        picture: worker::Picture { extent: Extent { width: 2, height: 2 }, jpeg: vec![0xff] },
         novelty: colour.map(input),
     });
     let (first_frame, end_pts_ms) = (index * 30, start_pts_ms + 480);

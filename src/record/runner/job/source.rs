@@ -69,7 +69,7 @@ impl Job {
     ) -> Result<bool, IngestError> {
         let is_playlist = self.is_growing;
         let Some(opened) = &mut self.opened else { return Ok(false) };
-        let Some((_, came)) = opened.last else { return Ok(false) };
+        let Some(came) = opened.came else { return Ok(false) };
         if came.elapsed() >= RECONNECT_WITHIN {
             return Ok(false);
         }
@@ -101,12 +101,11 @@ impl Job {
     /// The way on behind the last frame, where one came.
     fn resume(&self) -> Option<Resume> {
         let opened = self.opened.as_ref()?;
-        let (last, came) = opened.last?;
-        let chunks = self.chunks.as_ref().map_or(0, Chunks::sent);
+        let (last, activity) = opened.recorder.last()?;
+        let came = opened.came?;
         let gap_ms = i64::try_from(came.elapsed().as_millis()).unwrap_or(i64::MAX);
         let begins_at_ms = last.pts_ms.saturating_add(gap_ms.max(1));
-        let (activity, segment) = (opened.recorder.activity(), self.segment);
-        Some(Resume { last, activity, chunks, begins_at_ms, segment })
+        Some(Resume { last, activity, begins_at_ms, segment: self.segment })
     }
 
     /// Makes one worker decode the source, from where it was lost.
@@ -123,7 +122,7 @@ impl Job {
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
-            views: self.chunks.as_ref().map(|chunks| chunks.views),
+            views: self.chunks.as_ref().map(Chunks::views),
             gate: self.ingest.gate,
             zones: self.ingest.zones.clone(),
             threads: self.runner.parts.threads,
@@ -196,8 +195,8 @@ impl Job {
 
     /// Event that the source is there again, and its frame.
     pub(super) fn came_back(&self, first: &Signal, gap: Gap) -> (u64, Event) {
-        let came = self.opened.as_ref().and_then(|opened| opened.last);
-        let silent = came.map_or(Duration::ZERO, |(_, came)| came.elapsed());
+        let came = self.opened.as_ref().and_then(|opened| opened.came);
+        let silent = came.map_or(Duration::ZERO, |came| came.elapsed());
         let Gap { reason, attempts } = gap;
         let event = Event::SourceReconnected(SourceReconnected {
             request_id: self.ingest.request_id,

@@ -62,12 +62,12 @@ const PATIENCE: Patience =
 /// Output for twenty frames of a device that gives so many `fetches` of them back, and true where
 /// that was too few: they come again then, from elsewhere.
 fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said, bool) {
-    let said = Mutex::new(Said::default());
+    let options = options(asked);
+    let heard = Mutex::new(Hearer::new(&options));
     let emit = |event: JobEvent| {
-        said.lock().expect("no panic").take(event);
+        heard.lock().expect("no panic").take(event);
         ControlFlow::Continue(())
     };
-    let options = options(asked);
     let job = Job::new(&options, Rotation::None, measuring, &emit);
     let mut sequencer = Sequencer::new(&job);
     let mut sink = SegmentSink::new(&job);
@@ -96,7 +96,7 @@ fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said,
     });
     sequencer.deliver(segment).expect("delivered");
     sequencer.finish().expect("finished");
-    (said.into_inner().expect("no panic"), is_lost)
+    (heard.into_inner().expect("no panic").end(), is_lost)
 }
 
 /// Fewest fetches of twenty frames that are enough.

@@ -34,12 +34,12 @@ fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent>
     said.into_inner().expect("no panic")
 }
 
-/// Holds a job to what it may say, and keeps it.
-fn heard(events: Vec<JobEvent>, options: &JobOptions, said: &mut Said) -> Result<(), String> {
+/// Holds a job to what it may say, and hears it.
+fn heard(events: Vec<JobEvent>, options: &JobOptions, hearer: &mut Hearer) -> Result<(), String> {
     let mut check = JobCheck::new(options, &Limits::default());
     for event in events {
         check.look(&event).map_err(|error| format!("{error}: {event:?}"))?;
-        said.take(event);
+        hearer.take(event);
     }
     Ok(())
 }
@@ -51,32 +51,27 @@ fn a_job_goes_on_where_another_ended() {
     {
         let views = shown(Chunking::Frames(64), 4);
         let begin = options(Asked { views, ..ASKED });
-        let mut said = Said::default();
-        heard(part(0..seam, piece, &begin), &begin, &mut said).expect("a beginning");
-        let last = *said.signals.last().expect("signals");
-        let chunks = said.chunks.len() as u64;
-        let mut gate = Gate::new(begin.gate);
-        said.signals.iter().for_each(|signal| drop(gate.offer(signal)));
-        let (activity, begins_at_ms) = (gate.activity(), 0);
-        let resume = Resume { last, activity, chunks, begins_at_ms, segment: None };
+        let mut hearer = Hearer::new(&begin);
+        heard(part(0..seam, piece, &begin), &begin, &mut hearer).expect("a beginning");
+        let last = *hearer.said.signals.last().expect("signals");
+        let (activity, begins_at_ms) = (hearer.gate.activity(), 0);
+        let resume = Resume { last, activity, begins_at_ms, segment: None };
         let rest = JobOptions { resume: Some(resume), ..begin.clone() };
         let events = part(seam..240, piece, &rest);
-        let told = heard(events.clone(), &begin, &mut Said::default());
+        let told = heard(events.clone(), &begin, &mut Hearer::new(&begin));
         assert!(told.is_err(), "{seam}: a beginning is told from the rest");
-        heard(events, &rest, &mut said).expect("the rest");
+        hearer.restart();
+        heard(events, &rest, &mut hearer).expect("the rest");
 
+        let said = hearer.end();
         let indices: Vec<_> = said.signals.iter().map(|signal| signal.frame_index).collect();
         assert_eq!(indices, (0..240).collect::<Vec<_>>(), "{seam}");
         let mut gate = Gate::new(begin.gate);
         let decided = said.signals.iter().filter_map(|signal| {
             let decision = gate.offer(signal);
-            let at = (signal.frame_index, decision.reason, decision.event_type);
-            decision.selected.then_some(at)
+            decision.selected.then_some((signal.frame_index, decision.reason))
         });
-        let kept = said
-            .stills
-            .iter()
-            .map(|still| (still.frame_index, still.reason, still.event_type.clone()));
+        let kept = said.stills.iter().map(|still| (still.frame_index, still.reason));
         assert_eq!(kept.collect::<Vec<_>>(), decided.collect::<Vec<_>>(), "{seam}");
         let numbers: Vec<_> = said.chunks.iter().map(|(_, chunk)| chunk.index).collect();
         assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "{seam}");

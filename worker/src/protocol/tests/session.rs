@@ -1,13 +1,12 @@
 //! Messages of live sessions.
 
+use gate::ActivityState;
 use proptest::{collection::vec, option, prelude::*};
 
-use super::{
-    SessionEvent, chunk, codec, crop, extent, fault, gate_config, signal, still, timestamp, zones,
-};
+use super::{SessionEvent, codec, crop, fault, gate_config, record, signal, zones};
 use crate::{
-    ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SelectedFrame, SelectedView, SessionSpec,
-    ViewOptions, ViewSpec,
+    ClipSpec, EmbeddingInput, NoveltyInput, NoveltySpec, SessionResume, SessionSpec, ViewOptions,
+    ViewSpec,
     protocol::{HEADER_BYTES, Request, decode, encode},
     wire::ProtocolError,
 };
@@ -33,8 +32,9 @@ pub fn spec() -> impl Strategy<Value = SessionSpec> {
     let side = NoveltySpec::SIDE_MIN..=NoveltySpec::SIDE_MAX;
     let novelty = option::of(side.prop_map(|side| NoveltySpec { side }));
     let shown = (option::of(crop()), view, option::of(clip_spec()), novelty);
-    (codec(), (gate_config(), zones()), any::<bool>(), shown).prop_map(
-        |(codec, (gate, zones), stills, (crop, view, clip, novelty))| SessionSpec {
+    let goes_on = (any::<bool>(), option::of(resume()));
+    (codec(), (gate_config(), zones()), goes_on, shown).prop_map(
+        |(codec, (gate, zones), (stills, resume), (crop, view, clip, novelty))| SessionSpec {
             codec,
             gate,
             zones,
@@ -43,8 +43,16 @@ pub fn spec() -> impl Strategy<Value = SessionSpec> {
             view,
             clip,
             novelty,
+            resume,
         },
     )
+}
+
+pub fn resume() -> impl Strategy<Value = SessionResume> {
+    (signal(), option::of(any::<u8>()), any::<i64>()).prop_map(|(last, level, loud_ms)| {
+        let activity = ActivityState { level: level.map(Into::into), loud_ms, cut_ms: None };
+        SessionResume { last, activity }
+    })
 }
 
 pub fn novelty() -> impl Strategy<Value = NoveltyInput> {
@@ -55,21 +63,9 @@ pub fn novelty() -> impl Strategy<Value = NoveltyInput> {
     })
 }
 
-fn selected() -> impl Strategy<Value = SelectedFrame> {
-    let own = (extent(), vec(any::<u8>(), 0..99))
-        .prop_map(|(extent, jpeg)| SelectedView::Own { extent, jpeg });
-    let view = option::of(prop_oneof![Just(SelectedView::Still), own]);
-    (any::<u64>(), timestamp(), view, option::of(novelty())).prop_map(
-        |(frame_index, pts, view, novelty)| SelectedFrame { frame_index, pts, view, novelty },
-    )
-}
-
 pub fn event() -> impl Strategy<Value = SessionEvent> {
     prop_oneof![
-        vec(signal(), 0..5).prop_map(SessionEvent::Signals),
-        still().prop_map(SessionEvent::Still),
-        selected().prop_map(SessionEvent::Selected),
-        chunk().prop_map(SessionEvent::Clip),
+        vec(record(), 0..5).prop_map(SessionEvent::Frames),
         ".{0,9}".prop_map(|detail| SessionEvent::Damaged { detail }),
         (any::<u64>(), ".{0,9}")
             .prop_map(|(frames, decoder)| { SessionEvent::Closed { frames, decoder } }),

@@ -8,7 +8,7 @@ use crate::{base::metrics::NoveltyDecision, record::reason::reuse};
 /// Chunk `index` with one view of this colour, half a second after the one before.
 fn coloured(index: u64, colour: [u8; 3]) -> Chunk {
     let mut chunk = chunk(index);
-    chunk.views[0].pts = Timestamp::from_millis(index as i64 * 500);
+    chunk.views[0].pts_ms = index as i64 * 500;
     chunk.views[0].novelty = Some(reuse::tests::input(colour));
     chunk
 }

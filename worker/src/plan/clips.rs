@@ -1,4 +1,5 @@
-//! Boundaries of the clips of a session, and selection of their frames to show. Pure.
+//! Boundaries of the clips of a session, and selection of their frames to show. Pure, and run at both ends of a
+//! worker's line.
 //!
 //! Instants are exact: they lie at whole multiples of the sampling period after the presentation time
 //! of the clip's first frame, and each is shown by the first frame at or after it, a frame at most
@@ -6,41 +7,41 @@
 
 use media::{Signal, Timestamp};
 
-use super::spec::ClipSpec;
-use crate::{Chunk, View};
+use crate::{Chunk, ClipSpec};
 
 /// Cuts clips out of one session.
-pub(super) struct Clipper {
+pub struct Clipper<V> {
     spec: ClipSpec,
-    current: Option<Current>,
+    current: Option<Current<V>>,
     next_index: u64,
 }
 
 /// The clip that has begun, and after its end the delay behind it.
-struct Current {
+struct Current<V> {
     start: Timestamp,
     last_ticks: i64,
     /// Pictures whose instants have passed.
     passed: u32,
     /// `None` once the clip is complete.
-    clip: Option<Chunk>,
+    clip: Option<Chunk<V>>,
 }
 
 /// Effect of a frame on the clips.
-pub(super) struct Offered {
+pub struct Offered<V> {
     /// The clip that was complete before this frame.
-    pub complete: Option<Chunk>,
+    pub complete: Option<Chunk<V>>,
     /// The frame's picture belongs to the clip that is open.
     pub is_wanted: bool,
 }
 
-impl Clipper {
-    pub fn new(spec: ClipSpec) -> Clipper {
+impl<V> Clipper<V> {
+    /// Clips by `spec`, numbered from 0.
+    pub fn new(spec: ClipSpec) -> Clipper<V> {
         Clipper { spec, current: None, next_index: 0 }
     }
 
     /// The next frame.
-    pub fn offer(&mut self, signal: &Signal, pts: Timestamp) -> Offered {
+    pub fn offer(&mut self, signal: &Signal, pts: Timestamp) -> Offered<V> {
         let ClipSpec { length_ms, delay_ms, .. } = self.spec;
         let elapsed = self.current.as_ref().and_then(|current| current.elapsed(pts));
         let is_within = |ms: u32| elapsed.as_ref().is_some_and(|it| !it.reaches(ms.into(), 1000));
@@ -53,29 +54,22 @@ impl Clipper {
     }
 
     /// Takes a picture that is wanted.
-    pub fn take(&mut self, view: View) {
+    pub fn take(&mut self, view: V) {
         if let Some(clip) = self.current.as_mut().and_then(|current| current.clip.as_mut()) {
             clip.views.push(view);
         }
     }
 
     /// No frame follows: the clip that has begun, as far as it came.
-    pub fn finish(&mut self) -> Option<Chunk> {
+    pub fn finish(&mut self) -> Option<Chunk<V>> {
         let clip = self.current.as_mut()?.clip.take()?;
         self.next_index += 1;
         Some(clip)
     }
 
-    fn begin(&self, signal: &Signal, pts: Timestamp) -> Current {
-        let clip = Chunk {
-            index: self.next_index,
-            first_frame: signal.frame_index,
-            frames: 0,
-            start_pts_ms: signal.pts_ms,
-            end_pts_ms: signal.pts_ms,
-            views: Vec::new(),
-        };
-        Current { start: pts, last_ticks: pts.ticks, passed: 0, clip: Some(clip) }
+    fn begin(&self, signal: &Signal, pts: Timestamp) -> Current<V> {
+        let clip = Some(Chunk::begin(self.next_index, signal));
+        Current { start: pts, last_ticks: pts.ticks, passed: 0, clip }
     }
 
     /// Counts the frame into the clip that is open; tells whether its picture is wanted.
@@ -97,7 +91,7 @@ impl Clipper {
     }
 }
 
-impl Current {
+impl<V> Current<V> {
     /// Time from the clip's start to a frame that comes after the last one.
     fn elapsed(&self, pts: Timestamp) -> Option<Elapsed> {
         let goes_on = pts.timebase == self.start.timebase && pts.ticks >= self.last_ticks;
@@ -123,7 +117,7 @@ impl Elapsed {
 
 #[cfg(test)]
 mod tests {
-    use media::{Extent, Timebase};
+    use media::Timebase;
 
     use super::*;
 
@@ -142,15 +136,12 @@ mod tests {
             let offered = clipper.offer(&signal, pts);
             found.extend(offered.complete);
             if offered.is_wanted {
-                let extent = Extent { width: 1, height: 1 };
-                let (frame_index, reason, jpeg) = (at, None, vec![0]);
-                clipper.take(View { frame_index, pts, reason, extent, jpeg, novelty: None });
+                clipper.take(at);
             }
         }
         found.extend(clipper.finish());
         assert!((0..).zip(&found).all(|(index, clip)| clip.index == index), "they count up");
-        let shown = |clip: &Chunk| clip.views.iter().map(|view| view.frame_index).collect();
-        found.iter().map(|clip| (clip.first_frame, clip.frames, shown(clip))).collect()
+        found.into_iter().map(|clip| (clip.first_frame, clip.frames, clip.views)).collect()
     }
 
     fn spec(target_fps: u32, length_ms: u32, delay_ms: u32, pictures: u32) -> ClipSpec {

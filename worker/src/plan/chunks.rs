@@ -1,19 +1,17 @@
 //! Boundaries of chunks, and selection of their frames to show: as far as a frame's own place, the
-//! frame before it and the decisions so far can tell.
+//! frame before it and the decisions so far can tell. Pure, and run at both ends of a worker's line.
 //!
 //! So a segment foresees nearly all of it. What a segment rejects the whole file rejects too, as
 //! the file has seen at least the segment's frames of the same chunk.
 
-use std::mem;
-
 use gate::Reason;
 use media::Signal;
 
-use crate::{Chunk, Chunking, View, ViewOptions};
+use crate::{Chunk, Chunking, ViewOptions};
 
 /// Position of a frame in its chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
     /// It is the chunk's first.
     pub starts: bool,
     /// It is known to be the chunk's last.
@@ -23,7 +21,7 @@ pub(super) struct Place {
 }
 
 /// Places frame after frame.
-pub(super) struct Grid {
+pub(crate) struct Grid {
     chunking: Chunking,
     per_chunk: u32,
     /// The part of a span in which the frame before lies, of `per_chunk` parts in each.
@@ -63,7 +61,7 @@ impl Grid {
 
 /// Frames shown of the chunk so far: places for the strongest selected frames, and frames at even
 /// distances for the places that those leave.
-pub(super) struct Shown<T> {
+pub(crate) struct Shown<T> {
     places: usize,
     selected: Vec<(Reason, T)>,
     even: Vec<T>,
@@ -99,6 +97,12 @@ impl<T> Shown<T> {
         }
     }
 
+    /// Takes all that are shown, in no order.
+    fn drain(&mut self) -> impl Iterator<Item = T> {
+        let selected = self.selected.drain(..).map(|(_, frame)| frame);
+        selected.chain(self.even.drain(..)).take(self.places)
+    }
+
     /// Selected frames that are shown rather than a later one with this reason.
     fn ahead_of(&self, reason: Reason) -> usize {
         // Reasons are declared from the strongest to the weakest.
@@ -112,55 +116,73 @@ fn telling(selected: Option<Reason>) -> Option<Reason> {
     selected.filter(|reason| *reason != Reason::PeriodicKeepalive)
 }
 
-/// Puts chunks together, frame by frame in the order of the file.
-pub(super) struct Chunker {
+/// Puts chunks together, frame by frame in the order of the source; of each frame first [`Chunker::begin`], then
+/// [`Chunker::wants`], then [`Chunker::end`].
+pub struct Chunker<V> {
+    options: ViewOptions,
     grid: Grid,
-    shown: Shown<View>,
+    shown: Shown<(u64, V)>,
+    /// Position of the frame that was begun.
+    place: Place,
     /// The chunk that has begun, without its views.
-    open: Option<Chunk>,
+    open: Option<Chunk<V>>,
     next_index: u64,
 }
 
-impl Chunker {
-    /// Numbers its chunks from `next_index` on.
-    pub fn new(options: &ViewOptions, next_index: u64) -> Chunker {
-        Chunker { grid: Grid::new(options), shown: Shown::new(options), open: None, next_index }
+impl<V> Chunker<V> {
+    /// Chunks by `options`, each number within its bounds, numbered from 0.
+    pub fn new(options: ViewOptions) -> Chunker<V> {
+        let options = options.within_bounds();
+        let (grid, shown) = (Grid::new(&options), Shown::new(&options));
+        Chunker { options, grid, shown, place: Place::default(), open: None, next_index: 0 }
     }
 
-    pub fn place(&mut self, signal: &Signal) -> Place {
-        self.grid.place(signal)
+    /// Options of the chunks.
+    pub fn options(&self) -> ViewOptions {
+        self.options
     }
 
-    /// Counts the frame; tells whether its picture is wanted.
-    pub fn offer(&mut self, signal: &Signal, place: Place, selected: Option<Reason>) -> bool {
-        // The first of a job that goes on from another may be anywhere in its chunk.
-        let place = Place { is_even: place.is_even || self.open.is_none(), ..place };
-        let chunk = self.open.get_or_insert_with(|| Chunk {
-            index: self.next_index,
-            first_frame: signal.frame_index,
-            frames: 0,
-            start_pts_ms: signal.pts_ms,
-            end_pts_ms: signal.pts_ms,
-            views: Vec::new(),
-        });
+    /// The next frame has a neighbour that is not known; returns the chunk before it.
+    pub fn restart(&mut self) -> Option<Chunk<V>> {
+        self.grid.restart();
+        self.finish()
+    }
+
+    /// The next frame; returns the chunk that is complete before it.
+    pub fn begin(&mut self, signal: &Signal) -> Option<Chunk<V>> {
+        self.place = self.grid.place(signal);
+        let complete = if self.place.starts { self.finish() } else { None };
+        // The first of a source that goes on may be anywhere in its chunk.
+        self.place.is_even |= self.open.is_none();
+        let chunk = self.open.get_or_insert_with(|| Chunk::begin(self.next_index, signal));
         chunk.frames += 1;
         chunk.end_pts_ms = signal.pts_ms;
-        self.shown.wants(place, selected)
+        complete
     }
 
-    pub fn take(&mut self, view: View) {
-        self.shown.take(view.reason, view);
+    /// Returns true where the picture of that frame, selected for a reason or not, is wanted.
+    pub fn wants(&self, selected: Option<Reason>) -> bool {
+        self.shown.wants(self.place, selected)
     }
 
-    /// The chunk that has begun is complete.
-    pub fn complete(&mut self) -> Option<Chunk> {
-        let mut chunk = self.open.take()?;
+    /// Takes the picture of that frame, which is wanted.
+    pub fn take(&mut self, frame_index: u64, selected: Option<Reason>, view: V) {
+        self.shown.take(selected, (frame_index, view));
+    }
+
+    /// Returns the chunk that is complete with that frame.
+    pub fn end(&mut self) -> Option<Chunk<V>> {
+        if self.place.ends { self.finish() } else { None }
+    }
+
+    /// No frame follows: the chunk that has begun, as far as it came.
+    pub fn finish(&mut self) -> Option<Chunk<V>> {
+        let chunk = self.open.take()?;
         self.next_index += 1;
-        let selected = mem::take(&mut self.shown.selected).into_iter().map(|(_, view)| view);
-        let even = mem::take(&mut self.shown.even);
-        chunk.views = selected.chain(even).take(self.shown.places).collect();
-        chunk.views.sort_by_key(|view| view.frame_index);
-        Some(chunk)
+        let mut views: Vec<(u64, V)> = self.shown.drain().collect();
+        self.shown.clear();
+        views.sort_by_key(|(frame_index, _)| *frame_index);
+        Some(Chunk { views: views.into_iter().map(|(_, view)| view).collect(), ..chunk })
     }
 }
 
@@ -186,8 +208,7 @@ mod tests {
                 shown.take(reason, frame_index);
             }
         }
-        let frames = shown.selected.into_iter().map(|(_, frame)| frame).chain(shown.even);
-        let mut frames: Vec<u64> = frames.take(places.into()).collect();
+        let mut frames: Vec<u64> = shown.drain().collect();
         frames.sort_unstable();
         frames
     }

@@ -1,0 +1,101 @@
+//! Frames to records, in order: the end of a worker that decides, of files and of live sessions alike.
+//!
+//! Stamps and measurements go in, or signals that are known already. Where the pictures of a frame come from is its
+//! [`Album`]'s matter. The gate and the plan here are only to know which pictures will be wanted: whoever hears the
+//! records decides the same again.
+
+use gate::{FrameStamp, Gate, Measurements, SignalWindow};
+use media::{Signal, Timestamp};
+
+use crate::{
+    Fault, FrameRecord, Pictures,
+    pictures::Wanted,
+    plan::Plan,
+    record::{Gathered, Say},
+};
+
+/// Pictures of frames that are not decided about.
+pub(crate) trait Album {
+    /// Exact time of the next frame, where it is known and wanted.
+    fn pts(&self) -> Option<Timestamp>;
+
+    /// Takes the pictures of the next frame.
+    fn settle(&mut self, frame_index: u64, wanted: Wanted) -> Result<Pictures, Fault>;
+}
+
+/// Assembler of the records of one source.
+pub(crate) struct Assembler {
+    window: SignalWindow,
+    gate: Gate,
+    plan: Plan,
+    gathered: Gathered,
+}
+
+impl Assembler {
+    pub fn new(window: SignalWindow, gate: Gate, plan: Plan) -> Assembler {
+        Assembler { window, gate, plan, gathered: Gathered::default() }
+    }
+
+    /// The next frame.
+    pub fn push(
+        &mut self,
+        stamp: FrameStamp,
+        measured: &Measurements,
+        album: &mut impl Album,
+        say: Say<'_>,
+    ) -> Result<(), Fault> {
+        self.window.push(stamp, measured);
+        self.drain(album, say)
+    }
+
+    /// Signals of the next frames, made elsewhere; `back` are the last of those frames, which the signals behind them
+    /// depend on.
+    pub fn push_known<'a>(
+        &mut self,
+        signals: impl IntoIterator<Item = Signal>,
+        back: impl IntoIterator<Item = (&'a FrameStamp, &'a Measurements)>,
+        album: &mut impl Album,
+        say: Say<'_>,
+    ) -> Result<(), Fault> {
+        signals.into_iter().try_for_each(|signal| self.decide(signal, album, say))?;
+        self.window.restart();
+        for (stamp, measured) in back {
+            self.window.push(*stamp, measured);
+        }
+        while self.window.poll().is_some() {}
+        Ok(())
+    }
+
+    /// No frame follows.
+    pub fn finish(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), Fault> {
+        self.window.flush();
+        self.drain(album, say)?;
+        self.say(say)
+    }
+
+    /// Says what is decided.
+    pub fn say(&mut self, say: Say<'_>) -> Result<(), Fault> {
+        self.gathered.say(say)
+    }
+
+    fn drain(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), Fault> {
+        while let Some(signal) = self.window.poll() {
+            self.decide(signal, album, say)?;
+        }
+        Ok(())
+    }
+
+    fn decide(
+        &mut self,
+        signal: Signal,
+        album: &mut impl Album,
+        say: Say<'_>,
+    ) -> Result<(), Fault> {
+        let decision = self.gate.offer(&signal);
+        let selected = decision.selected.then_some(decision.reason);
+        let pts = album.pts();
+        let wanted = self.plan.offer(&signal, pts, selected);
+        let pictures = album.settle(signal.frame_index, wanted)?;
+        self.gathered.push(FrameRecord { signal, pts, pictures }, say)
+    }
+}

@@ -1,0 +1,139 @@
+//! Maker of the pictures that are wanted of a frame, of a file or of a live session.
+
+use media::{Frame, Rotation};
+
+use crate::{
+    Crop, Fault, FrameView, JobOptions, NoveltySpec, Picture, Pictures, SessionSpec, ViewOptions,
+    ViewSpec,
+    record::{CLIP_PICTURE_BYTES_MAX, VIEW_BYTES_MAX},
+    still::{Cut, InputMaker, StillEncoder, StillError},
+};
+
+/// Pictures to make of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its still.
+    pub still: bool,
+    /// Its view, and the input of novelty, each where it is asked for.
+    pub view: bool,
+    /// Its picture in a clip.
+    pub clip: bool,
+}
+
+impl Wanted {
+    /// Some picture is.
+    pub fn is_any(self) -> bool {
+        self.still || self.view || self.clip
+    }
+}
+
+/// Sizes of pictures, and the part of a frame that models are shown: of views, clips and inputs of novelty, never of
+/// stills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PictureSpec {
+    /// What makes a frame upright.
+    pub rotation: Rotation,
+    pub crop: Option<Crop>,
+    /// Longest edge of a view, where views are asked for.
+    pub view_edge: Option<u32>,
+    /// The same of a clip's picture.
+    pub clip_edge: Option<u32>,
+    pub novelty: Option<NoveltySpec>,
+}
+
+impl PictureSpec {
+    pub fn of_job(options: &JobOptions, rotation: Rotation) -> PictureSpec {
+        let views = options.views.as_ref();
+        PictureSpec {
+            rotation,
+            crop: views.and_then(|views| views.crop),
+            view_edge: views.map(ViewOptions::edge_max),
+            clip_edge: None,
+            novelty: views.and_then(|views| views.novelty),
+        }
+    }
+
+    pub fn of_session(spec: &SessionSpec) -> PictureSpec {
+        PictureSpec {
+            rotation: Rotation::None,
+            crop: spec.crop,
+            view_edge: spec.view.as_ref().map(ViewSpec::edge_max),
+            clip_edge: spec.clip.map(|clip| clip.max_edge),
+            novelty: spec.novelty,
+        }
+    }
+}
+
+impl Pictures {
+    /// Those that are wanted, of some that were made on suspicion; `None` where one is missing.
+    pub(crate) fn only(mut self, wanted: Wanted) -> Option<Pictures> {
+        if self.view == Some(FrameView::Still) && !wanted.still {
+            self.view = self.still.take().map(FrameView::Own);
+        }
+        let pictures = Pictures {
+            still: self.still.filter(|_| wanted.still),
+            view: self.view.filter(|_| wanted.view),
+            clip: self.clip.filter(|_| wanted.clip),
+            novelty: self.novelty.filter(|_| wanted.view),
+        };
+        let has_all = pictures.still.is_some() == wanted.still
+            && (pictures.view.is_some() || pictures.novelty.is_some()) == wanted.view
+            && pictures.clip.is_some() == wanted.clip;
+        has_all.then_some(pictures)
+    }
+}
+
+/// Makes pictures on one thread, for one source after the other; takes memory with the first.
+#[derive(Default)]
+pub(crate) struct PictureMaker {
+    encoder: Option<StillEncoder>,
+    inputs: InputMaker,
+}
+
+impl PictureMaker {
+    pub fn make(
+        &mut self,
+        frame: &Frame,
+        spec: &PictureSpec,
+        wanted: Wanted,
+    ) -> Result<Pictures, Fault> {
+        let PictureSpec { rotation, crop, view_edge, clip_edge, novelty } = *spec;
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(StillEncoder::new()?),
+        };
+        let mut pictures = Pictures::default();
+        if wanted.still {
+            pictures.still = Some(encoder.encode(frame, rotation)?);
+        }
+        if let Some(edge) = view_edge.filter(|_| wanted.view) {
+            let cut = Cut::new(frame.extent, rotation, crop, edge);
+            pictures.view = Some(match &pictures.still {
+                Some(still) if cut.is_all() => {
+                    within(still, VIEW_BYTES_MAX)?;
+                    FrameView::Still
+                }
+                _ => {
+                    let view = encoder.encode_cut(frame, rotation, &cut)?;
+                    within(&view, VIEW_BYTES_MAX)?;
+                    FrameView::Own(view)
+                }
+            });
+        }
+        if let Some(edge) = clip_edge.filter(|_| wanted.clip) {
+            let cut = Cut::new(frame.extent, rotation, crop, edge);
+            let picture = encoder.encode_cut(frame, rotation, &cut)?;
+            within(&picture, CLIP_PICTURE_BYTES_MAX)?;
+            pictures.clip = Some(picture);
+        }
+        if let Some(NoveltySpec { side }) = novelty.filter(|_| wanted.view) {
+            pictures.novelty = Some(self.inputs.make(frame, rotation, crop, side)?);
+        }
+        Ok(pictures)
+    }
+}
+
+fn within(picture: &Picture, bytes_max: usize) -> Result<(), StillError> {
+    let bytes = picture.jpeg.len();
+    if bytes <= bytes_max { Ok(()) } else { Err(StillError::TooLarge { bytes }) }
+}

@@ -1,0 +1,280 @@
+//! The words of a worker about a frame: its signal, and the pictures that are wanted of it.
+//!
+//! One record a frame, in order and without gaps, of files and of live sessions alike. The decision is not among them:
+//! whoever has the signals decides the same. [`EmbeddingInput`] is the one thing that crosses to the server as samples: a
+//! small picture of a frame, because the model that embeds it runs there.
+
+use std::fmt;
+
+use gate::{LUMA_COLUMNS, LUMA_ROWS};
+use media::{Extent, Signal, Timestamp};
+
+use crate::{
+    Fault, NoveltySpec,
+    pictures::PictureSpec,
+    protocol::MESSAGE_BYTES_MAX,
+    wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
+};
+
+/// Records in one message at most: their signals take 50 kB.
+const RECORDS_MAX: usize = 512;
+/// Bytes of pictures in one message: larger ones go alone.
+const PICTURE_BYTES: usize = 1 << 20;
+/// Bytes of one view at most: a 4096x4096 picture of noise takes about as many.
+pub(crate) const VIEW_BYTES_MAX: usize = 15 << 20;
+/// Bytes of a clip's picture at most: one of [`crate::ClipSpec::EDGE_MAX`] of noise takes half as many.
+pub(crate) const CLIP_PICTURE_BYTES_MAX: usize = VIEW_BYTES_MAX / 2;
+
+/// Bytes of a still of the largest picture.
+const STILL_BYTES: usize = 48 << 20;
+
+// A record is one message: of a file with a view, of a live session, whose pictures are smaller, with a clip's too.
+const _: () = assert!(
+    STILL_BYTES + VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
+        && 3 * VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
+);
+
+/// Everything that is said of one frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrameRecord {
+    /// Its signal.
+    pub signal: Signal,
+    /// Exact presentation time; there where clips are cut by it.
+    pub pts: Option<Timestamp>,
+    /// Its pictures.
+    pub pictures: Pictures,
+}
+
+/// Pictures of a frame, each there where it was asked for and the frame is to have one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pictures {
+    /// The whole frame, upright.
+    pub still: Option<Picture>,
+    /// Its view for a model.
+    pub view: Option<FrameView>,
+    /// Its picture in a clip.
+    pub clip: Option<Picture>,
+    /// Input of novelty.
+    pub novelty: Option<NoveltyInput>,
+}
+
+/// A JPEG and its size in pixels.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Size of the picture.
+    pub extent: Extent,
+    /// The picture.
+    pub jpeg: Vec<u8>,
+}
+
+/// The view of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameView {
+    /// Its still: nothing is cut off and nothing scaled.
+    Still,
+    /// A picture of its own.
+    Own(Picture),
+}
+
+/// Input of the comparison of a frame with one that was described; of the crop alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NoveltyInput {
+    /// Mean luma of each of [`NoveltyInput::COLUMNS`] x [`NoveltyInput::ROWS`] equal parts, row by row,
+    /// full range: a small new object moves the largest difference more than the sum.
+    pub cells: Vec<u8>,
+    /// The picture for the embedding model.
+    pub picture: EmbeddingInput,
+}
+
+/// A square picture for an embedding model, each side scaled on its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EmbeddingInput {
+    /// Width and height in pixels.
+    pub side: u32,
+    /// Red, green and blue of each pixel, row by row, from 0 to 255.
+    pub rgb: Vec<u8>,
+}
+
+impl Pictures {
+    /// The picture that a model is shown.
+    pub fn shown(&self) -> Option<&Picture> {
+        match self.view.as_ref()? {
+            FrameView::Still => self.still.as_ref(),
+            FrameView::Own(picture) => Some(picture),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let own = match &self.view {
+            Some(FrameView::Own(picture)) => Some(picture),
+            Some(FrameView::Still) | None => None,
+        };
+        let pictures = [self.still.as_ref(), own, self.clip.as_ref()];
+        let novelty = self.novelty.as_ref().map_or(0, |input| input.picture.rgb.len());
+        novelty + pictures.into_iter().flatten().map(|picture| picture.jpeg.len()).sum::<usize>()
+    }
+}
+
+impl NoveltyInput {
+    /// Columns of cells.
+    pub const COLUMNS: usize = LUMA_COLUMNS;
+    /// Rows of cells.
+    pub const ROWS: usize = LUMA_ROWS;
+    /// Bytes of the largest, as it is sent.
+    const BYTES_MAX: usize = Self::COLUMNS * Self::ROWS
+        + 3 * (NoveltySpec::SIDE_MAX * NoveltySpec::SIDE_MAX) as usize
+        + 16;
+}
+
+/// Takes the records of a message.
+pub(crate) type Say<'a> = &'a mut dyn FnMut(Vec<FrameRecord>) -> Result<(), Fault>;
+
+/// Records that wait for more to go with them.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    records: Vec<FrameRecord>,
+    picture_bytes: usize,
+}
+
+impl Gathered {
+    pub fn push(&mut self, record: FrameRecord, say: Say<'_>) -> Result<(), Fault> {
+        let bytes = record.pictures.bytes();
+        if self.picture_bytes + bytes > PICTURE_BYTES {
+            self.say(say)?;
+        }
+        self.picture_bytes += bytes;
+        self.records.push(record);
+        if self.records.len() == RECORDS_MAX { self.say(say) } else { Ok(()) }
+    }
+
+    /// Says what waits.
+    pub fn say(&mut self, say: Say<'_>) -> Result<(), Fault> {
+        self.picture_bytes = 0;
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        say(std::mem::take(&mut self.records))
+    }
+}
+
+/// Check of the next records of a worker: a receiver keeps their pictures in memory, counts by them and passes them on.
+pub(crate) struct RecordCheck {
+    frames_max: u64,
+    /// Longest side of a still.
+    side_max: u32,
+    stills: bool,
+    spec: PictureSpec,
+    /// Frames before it have come, of earlier jobs too.
+    next: u64,
+}
+
+impl RecordCheck {
+    /// Check of records from frame `next` on.
+    pub fn new(next: u64, frames_max: u64, side_max: u32, stills: bool, spec: PictureSpec) -> Self {
+        RecordCheck { frames_max, side_max, stills, spec, next }
+    }
+
+    /// Frames that came.
+    pub fn frames(&self) -> u64 {
+        self.next
+    }
+
+    /// Looks at records: each is of the next frame and has no picture but what was asked for.
+    pub fn look(&mut self, records: &[FrameRecord]) -> Result<(), ProtocolError> {
+        for record in records {
+            if record.signal.frame_index != self.next || self.next >= self.frames_max {
+                return Err(ProtocolError::Invalid("frame"));
+            }
+            self.next += 1;
+            self.look_at(&record.pictures)?;
+        }
+        Ok(())
+    }
+
+    fn look_at(&self, pictures: &Pictures) -> Result<(), ProtocolError> {
+        let Pictures { still, view, clip, novelty } = pictures;
+        let PictureSpec { view_edge, clip_edge, .. } = self.spec;
+        let stills = self.stills.then_some(self.side_max);
+        judge("still", still.as_ref(), stills, usize::MAX)?;
+        match view {
+            Some(FrameView::Own(view)) => judge("view", Some(view), view_edge, VIEW_BYTES_MAX)?,
+            Some(FrameView::Still) if still.is_none() => {
+                return Err(ProtocolError::Invalid("view"));
+            }
+            Some(FrameView::Still) => judge("view", still.as_ref(), view_edge, VIEW_BYTES_MAX)?,
+            None => {}
+        }
+        judge("clip", clip.as_ref(), clip_edge, CLIP_PICTURE_BYTES_MAX)?;
+        let side = novelty.as_ref().map(|input| input.picture.side);
+        let asked = self.spec.novelty.map(|spec| spec.side);
+        let is_right = side == asked || side.is_none() && view.is_none();
+        if is_right { Ok(()) } else { Err(ProtocolError::Invalid("input of novelty")) }
+    }
+}
+
+/// Holds a picture, where there is one, to the longest side that was asked for.
+fn judge(
+    what: &'static str,
+    picture: Option<&Picture>,
+    side_max: Option<u32>,
+    bytes_max: usize,
+) -> Result<(), ProtocolError> {
+    let Some(Picture { extent, jpeg }) = picture else { return Ok(()) };
+    let side_max = side_max.ok_or(ProtocolError::Unexpected(what))?;
+    let fits = extent.width.max(extent.height) <= side_max && jpeg.len() <= bytes_max;
+    match fits && crate::jpeg::is_baseline(jpeg, *extent) {
+        true => Ok(()),
+        false => Err(ProtocolError::Invalid(what)),
+    }
+}
+
+/// Without the JPEG, which has no place in a log.
+impl fmt::Debug for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Picture")
+            .field("extent", &self.extent)
+            .field("jpeg_bytes", &self.jpeg.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Without the samples.
+impl fmt::Debug for NoveltyInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoveltyInput").field("side", &self.picture.side).finish_non_exhaustive()
+    }
+}
+
+/// Without the samples.
+impl fmt::Debug for EmbeddingInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddingInput").field("side", &self.side).finish_non_exhaustive()
+    }
+}
+
+wire_struct!(FrameRecord { signal, pts, pictures });
+wire_struct!(Pictures { still, view, clip, novelty });
+wire_struct!(Picture { extent, jpeg });
+wire_enum!(FrameView, "view", { 1 => Still, 2 => Own(picture) });
+
+/// Its sizes are implied: the number of cells is fixed, and that of samples follows from the side.
+impl Wire for NoveltyInput {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.cells);
+        self.picture.side.put(out);
+        out.extend_from_slice(&self.picture.rgb);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<NoveltyInput, ProtocolError> {
+        let cells = from.take(NoveltyInput::COLUMNS * NoveltyInput::ROWS, "cells")?.to_vec();
+        let side = u32::get(from)?;
+        if (NoveltySpec { side }).within_bounds().side != side {
+            return Err(ProtocolError::Invalid("side"));
+        }
+        let rgb = from.take(3 * (side * side) as usize, "embedding input")?.to_vec();
+        Ok(NoveltyInput { cells, picture: EmbeddingInput { side, rgb } })
+    }
+}
+
+#[cfg(test)]
+mod tests;
