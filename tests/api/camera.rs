@@ -83,7 +83,7 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let port = camera.port;
     let run = server.create_run();
     let source = format!("rtsp://localhost:{port}/live");
-    let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL});
+    let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL, "semantic_prompt": "?"});
     let call = server.call("POST", &format!("/v1/runs/{run}/reason"));
     assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
     let chunks = || payloads(&server, &run, "semantic_chunk_generated");

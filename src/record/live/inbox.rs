@@ -220,8 +220,8 @@ impl Inbox {
         if behind > SIGNALS_MAX {
             self.end(Said::Behind);
         }
-        if !decision.selected && (view.is_some() || novelty.is_some()) {
-            return Err(ProtocolError::Unexpected("view"));
+        if !decision.selected && (still.is_some() || view.is_some() || novelty.is_some()) {
+            return Err(ProtocolError::Unexpected("picture"));
         }
         self.decided(&signal, &decision);
         self.clip(clip, before);
