@@ -13,28 +13,22 @@ use clips::Clipper;
 /// Choice of a worker for one source.
 pub(crate) struct Plan {
     stills: bool,
-    views: Views,
+    /// Views are of selected frames.
+    shows_selected: bool,
+    /// Views are of the frames that are shown of a chunk.
+    chunks: Option<Chunker<()>>,
     clips: Option<Clipper<()>>,
-}
-
-/// Frames of which views are made.
-enum Views {
-    None,
-    /// Those that the gate selects.
-    Selected,
-    /// Those that are shown of a chunk.
-    OfChunks(Chunker<()>),
 }
 
 impl Plan {
     pub fn of_job(options: &JobOptions) -> Plan {
-        let views = options.views.map_or(Views::None, |it| Views::OfChunks(Chunker::new(it)));
-        Plan { stills: options.stills, views, clips: None }
+        let chunks = options.views.map(Chunker::new);
+        Plan { stills: options.stills, shows_selected: false, chunks, clips: None }
     }
 
     pub fn of_session(spec: &SessionSpec) -> Plan {
-        let views = if spec.wants_selected() { Views::Selected } else { Views::None };
-        Plan { stills: spec.stills, views, clips: spec.clip.map(Clipper::new) }
+        let (shows_selected, clips) = (spec.wants_selected(), spec.clip.map(Clipper::new));
+        Plan { stills: spec.stills, shows_selected, chunks: None, clips }
     }
 
     /// Chooses of the next frame; clips are of frames with a time alone.
@@ -44,19 +38,15 @@ impl Plan {
         pts: Option<Timestamp>,
         selected: Option<Reason>,
     ) -> Wanted {
-        let view = match &mut self.views {
-            Views::None => false,
-            Views::Selected => selected.is_some(),
-            Views::OfChunks(chunker) => {
-                chunker.begin(signal);
-                let is_wanted = chunker.wants(selected);
-                if is_wanted {
-                    chunker.take(signal.frame_index, selected, ());
-                }
-                chunker.end();
-                is_wanted
+        let mut view = self.shows_selected && selected.is_some();
+        if let Some(chunker) = &mut self.chunks {
+            chunker.begin(signal);
+            view = chunker.wants(selected);
+            if view {
+                chunker.take(signal.frame_index, selected, ());
             }
-        };
+            chunker.end();
+        }
         let clip = match (&mut self.clips, pts) {
             (Some(clipper), Some(pts)) => clipper.offer(signal, pts).is_wanted,
             _ => false,

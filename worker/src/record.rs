@@ -28,10 +28,9 @@ pub(crate) const CLIP_PICTURE_BYTES_MAX: usize = VIEW_BYTES_MAX / 2;
 /// Bytes of a still of the largest picture.
 const STILL_BYTES: usize = 48 << 20;
 
-// A record is one message: of a file with a view, of a live session, whose pictures are smaller, with a clip's too.
+// A record is one message; the pictures of a live session, a clip's among them, are smaller than a file's.
 const _: () = assert!(
     STILL_BYTES + VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
-        && 3 * VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
 );
 
 /// Everything that is said of one frame.

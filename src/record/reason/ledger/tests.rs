@@ -19,7 +19,7 @@ fn inquiry() -> Inquiry {
 fn view(pts_ms: i64) -> View {
     View {
         frame_index: 0,
-        pts_ms: pts_ms,
+        pts_ms,
         reason: None,
         picture: worker::Picture {
             extent: Extent { width: 2, height: 2 },
