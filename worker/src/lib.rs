@@ -7,11 +7,8 @@
 //! outlives its job. Knows no run, no event and no wall time.
 #![deny(unsafe_code)]
 
-<<<<<<< HEAD
 mod arenas;
-=======
 mod assemble;
->>>>>>> f8c4847 (worker: one record a frame, and no decision on the wire)
 mod backend;
 mod capabilities;
 mod channel;
