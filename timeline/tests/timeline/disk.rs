@@ -3,7 +3,7 @@
 //! Any one call can be made to fail once, or all of a kind. What a file shows after a cut is in `survivor.rs`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
@@ -51,6 +51,8 @@ type Shared = Arc<Mutex<Content>>;
 struct State {
     files: BTreeMap<String, Shared>,
     durable_names: BTreeMap<String, Shared>,
+    /// What each name stood for after each change since names were synced.
+    passed: Vec<(String, Option<Shared>)>,
     /// Sectors of files that were removed or cut.
     freed: Vec<Sector>,
     fault: Option<Fault>,
@@ -147,14 +149,15 @@ impl SimDisk {
     pub fn after_power_cut(&self, random: &mut Random) -> SimDisk {
         let state = self.state();
         let mut names = state.durable_names.clone();
-        let all: BTreeSet<&String> = state.files.keys().chain(state.durable_names.keys()).collect();
-        for name in all {
-            // Each change of a name that was not synced may have reached the platter or not.
-            if random.chance(50) {
-                match state.files.get(name) {
-                    Some(content) => drop(names.insert(name.clone(), content.clone())),
-                    None => drop(names.remove(name)),
-                }
+        // All changes up to one of them reached the platter, or any of them, each name for itself.
+        let until = random.chance(50).then(|| random.below(state.passed.len() as u64 + 1) as usize);
+        for (name, content) in &state.passed[..until.unwrap_or(state.passed.len())] {
+            if until.is_none() && random.chance(50) {
+                continue;
+            }
+            match content {
+                Some(content) => drop(names.insert(name.clone(), content.clone())),
+                None => drop(names.remove(name)),
             }
         }
         let freed = if random.chance(50) { state.freed.as_slice() } else { &[] };
@@ -218,6 +221,7 @@ impl Disk for SimDisk {
         let content = self.name(|state| {
             let content = Shared::default();
             state.files.insert(name.to_owned(), content.clone());
+            state.passed.push((name.to_owned(), Some(content.clone())));
             Ok(content)
         })?;
         Ok(Arc::new(SimFile { disk: self.clone(), content }))
@@ -232,6 +236,8 @@ impl Disk for SimDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.name(|state| {
             let content = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            state.passed.push((from.to_owned(), None));
+            state.passed.push((to.to_owned(), Some(content.clone())));
             if let Some(replaced) = state.files.insert(to.to_owned(), content) {
                 state.free(&lock(&replaced).bytes);
             }
@@ -242,6 +248,7 @@ impl Disk for SimDisk {
     fn remove(&self, name: &str) -> io::Result<()> {
         self.name(|state| {
             let content = state.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+            state.passed.push((name.to_owned(), None));
             state.free(&lock(&content).bytes);
             Ok(())
         })
@@ -255,6 +262,7 @@ impl Disk for SimDisk {
             if slips.is_none_or(|done| done == Done::All) {
                 let mut state = self.state();
                 state.durable_names = state.files.clone();
+                state.passed.clear();
             }
             Ok(())
         })
@@ -262,18 +270,6 @@ impl Disk for SimDisk {
 
     fn path(&self, name: &str) -> PathBuf {
         PathBuf::from("/sim").join(name)
-    }
-}
-
-impl SimFile {
-    fn put(&self, bytes: &[u8], offset: usize) {
-        let mut content = lock(&self.content);
-        let end = offset + bytes.len();
-        if content.bytes.len() < end {
-            content.bytes.resize(end, 0);
-        }
-        content.bytes[offset..end].copy_from_slice(bytes);
-        content.unsynced.push(Change::Write(offset, bytes.to_vec()));
     }
 }
 
@@ -320,7 +316,7 @@ impl DiskFile for SimFile {
                 }
                 _ => (bytes.len(), None),
             };
-            self.put(&bytes[..fits], offset as usize);
+            lock(&self.content).write(offset as usize, &bytes[..fits]);
             error.map_or(Ok(()), Err)
         })
     }

@@ -10,13 +10,19 @@ mod concurrency;
 mod crash;
 mod damage;
 mod disk;
+#[path = "../../../tests/support/disk_shim.rs"]
+mod disk_shim;
 mod faults;
+mod folder;
 mod format;
 mod full;
 mod kill;
 mod model;
 mod open_column;
 mod random;
+mod replay;
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
 mod slips;
 mod support;
 mod survivor;

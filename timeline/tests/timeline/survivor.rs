@@ -27,6 +27,18 @@ pub struct Content {
     pub unsynced: Vec<Change>,
 }
 
+impl Content {
+    /// Makes a write, which no sync has followed yet.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[offset..end].copy_from_slice(bytes);
+        self.unsynced.push(Change::Write(offset, bytes.to_vec()));
+    }
+}
+
 /// Any part of the changes on top of what was synced: sectors of an older change without those of a newer one, and the other
 /// way round.
 pub fn survivor(content: &Content, freed: &[Sector], random: &mut Random) -> Content {
