@@ -7,6 +7,7 @@ mod dry_run;
 use std::sync::Arc;
 
 use axum::extract::State;
+use deserr::Deserr;
 use dry_run::GateDryRun;
 use gate::{GateConfig, Reason};
 use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId, Zones};
@@ -27,7 +28,7 @@ use super::{
     metadata::{self, Context},
     openapi::{Fails, terms},
     reason::model_name,
-    thresholds::{self, GateChange, GateFields},
+    thresholds::{self, GateFields},
     wire::MarkerRecord,
     zones::{ZoneFields, other_zones},
 };
@@ -35,7 +36,7 @@ use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     base::{
         catalog::{Catalog, Mode},
-        json::{Fields, Int, Problem, Text, boolean, name, parsed, said, score, signed},
+        json::{Faults, Fields, Int, Problem, Text, boolean, name, parsed, said},
     },
     record::{
         analysis::{self, FrameResult, Windowing, rezoned::Rezoned, trial::Terms},
@@ -102,14 +103,15 @@ struct AnalyzeRequest {
 }
 
 /// The signals of a frame.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `frame` reads")]
+#[derive(Deserr, ToSchema)]
+#[deserr(error = Faults)]
 pub struct FrameSignals {
     /// Greater than in the frame before.
     #[schema(inline)]
     frame_index: Index,
     /// Position in the source.
     #[schema(inline)]
+    #[deserr(default)]
     source_frame_index: Option<Index>,
     /// Presentation time, not less than in the frame before.
     pts_ms: terms::Int64,
@@ -119,8 +121,10 @@ pub struct FrameSignals {
     ghosting_score: terms::Fraction,
     noise_variance_score: terms::Fraction,
     /// Strength of a hard transition; derived from the hashes when missing.
+    #[deserr(default)]
     scene_score: Option<terms::Fraction>,
     /// Share of the picture that moves; without it no frame is kept for activity.
+    #[deserr(default)]
     activity_score: Option<terms::Fraction>,
 }
 
@@ -158,7 +162,7 @@ struct Request {
     windowing: Windowing,
     trace_id: Option<String>,
     correction_window_frames: Option<u64>,
-    gate: GateChange,
+    gate: GateFields,
     zones: Option<Zones>,
     is_dry: bool,
 }
@@ -170,7 +174,7 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     let stream_id = fields.optional("stream_id", parsed);
     let policy = fields.optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name));
     let fixed_fps = fields.optional("fixed_fps", rate);
-    let frames = fields.objects("frames", 1..=FRAMES_MAX, frame);
+    let frames = frames(&mut fields);
     let from_run: Option<RunId> = fields.optional("from_run", parsed);
     if from_run.is_some() && frames.is_some() {
         fields.refuse("from_run", "stands in place of frames: give one of them");
@@ -213,32 +217,35 @@ fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
     read.map_err(ApiError::Invalid)
 }
 
-fn frame(fields: &mut Fields<'_>) -> Option<Signal> {
-    let frame_index = fields.required("frame_index", Index::read);
-    let source_frame_index = fields.optional("source_frame_index", Index::read);
-    let pts_ms = fields.required("pts_ms", signed);
-    let perceptual_hash = fields.required("perceptual_hash", hash);
-    let mut level = |field| fields.required(field, score);
-    let (luma_mean, flicker_score) = (level("luma_mean"), level("flicker_score"));
-    let (ghosting_score, noise) = (level("ghosting_score"), level("noise_variance_score"));
-    let scene_score = fields.optional("scene_score", score);
-    let activity_score = fields.optional("activity_score", score);
-    Some(Signal {
-        frame_index: frame_index?,
-        source_frame_index,
-        pts_ms: pts_ms?,
-        perceptual_hash: perceptual_hash?,
-        luma_mean: luma_mean?,
-        flicker_score: flicker_score?,
-        ghosting_score: ghosting_score?,
-        noise_variance_score: noise?,
-        scene_score,
-        activity: activity_score.map(|score| Activity { score, ..Activity::default() }),
-    })
+impl From<FrameSignals> for Signal {
+    fn from(frame: FrameSignals) -> Signal {
+        let activity = |terms::Fraction(score)| Activity { score, ..Activity::default() };
+        Signal {
+            frame_index: frame.frame_index.0,
+            source_frame_index: frame.source_frame_index.map(|Int(index)| index),
+            pts_ms: frame.pts_ms.0,
+            perceptual_hash: frame.perceptual_hash.0,
+            luma_mean: frame.luma_mean.0,
+            flicker_score: frame.flicker_score.0,
+            ghosting_score: frame.ghosting_score.0,
+            noise_variance_score: frame.noise_variance_score.0,
+            scene_score: frame.scene_score.map(|it| it.0),
+            activity: frame.activity_score.map(activity),
+        }
+    }
+}
+
+fn frames(fields: &mut Fields<'_>) -> Option<Vec<Signal>> {
+    fields.optional("frames", |value| match value.as_array() {
+        Some(frames) if (1..=FRAMES_MAX).contains(&frames.len()) => Ok(()),
+        _ => Err(format!("must be an array of 1 to {FRAMES_MAX} objects").into()),
+    })?;
+    let frames: Vec<FrameSignals> = fields.declared("frames")?;
+    Some(frames.into_iter().map(Signal::from).collect())
 }
 
 /// Sixteen hexadecimal digits, or an integer from callers that have one.
-fn hash(value: &Value) -> Result<u64, Problem> {
+pub fn hash(value: &Value) -> Result<u64, Problem> {
     let found = match value {
         Value::String(text) if text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
             u64::from_str_radix(text, 16).ok()

@@ -3,6 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::extract::State;
+use deserr::Deserr;
 use http::Uri;
 use media::{Label, Seq};
 use serde_json::Value;
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     base::{
-        json::{Int, Problem, parsed},
+        json::{Faults, Int, Problem, parsed},
         keys::Principal,
     },
     deliver::sse::index_of,
@@ -198,20 +199,24 @@ pub fn kind(value: &Value) -> Result<EventKind, Problem> {
 }
 
 /// Events to look for.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `query` reads")]
+#[derive(Deserr, ToSchema)]
+#[deserr(error = Faults)]
 struct QueryRequest {
     run_id: terms::RunId,
     /// Only events of this kind.
+    #[deserr(default)]
     kind: Option<terms::EventKind>,
     /// The first event that may be in the answer; 0 when missing.
     #[schema(inline)]
+    #[deserr(default)]
     from_seq: Option<FromSeq>,
     /// Most events; 1000 when missing.
     #[schema(inline)]
+    #[deserr(default)]
     limit: Option<QueryLimit>,
     /// Milliseconds to wait for a first event; 0 when missing.
     #[schema(inline)]
+    #[deserr(default)]
     wait_ms: Option<WaitMs>,
 }
 
@@ -245,13 +250,11 @@ struct AppliedQuery {
     responses((status = 200, description = "What was found", body = QueryResult), Fails<404>, Fails<503>),
 )]
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
-    let mut fields = body.fields()?;
-    let id = fields.required("run_id", parsed);
-    let kind = fields.optional("kind", kind);
-    let from = fields.optional("from_seq", FromSeq::read).unwrap_or_default();
-    let limit = fields.optional("limit", QueryLimit::read).unwrap_or(QUERY_DEFAULT) as usize;
-    let wait = fields.optional("wait_ms", WaitMs::read).unwrap_or_default();
-    let id = fields.finish(|| id).map_err(ApiError::Invalid)?;
+    let QueryRequest { run_id: terms::RunId(id), kind, from_seq, limit, wait_ms } = body.read()?;
+    let kind = kind.map(|terms::EventKind(kind)| kind);
+    let from = from_seq.map_or(0, |Int(from)| from);
+    let limit = limit.map_or(QUERY_DEFAULT, |Int(limit)| limit) as usize;
+    let wait = wait_ms.map_or(0, |Int(wait)| wait);
     let run = app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)?;
     let wanted = Wanted { from: Seq(from), limit, kind, chosen: Chosen::default() };
     let wait = Duration::from_millis(wait);

@@ -6,6 +6,7 @@ use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
+use deserr::Deserr;
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use media::{ParseError, RequestId};
 use serde_json::{Map, Value};
@@ -15,7 +16,7 @@ use transport::Peer;
 use super::{App, error::ApiError};
 use crate::{
     base::{
-        json::{self, Detail, Fields},
+        json::{self, Detail, Faults, Fields},
         keys::Principal,
     },
     runs::registry::Run,
@@ -137,6 +138,11 @@ pub struct Body {
 }
 
 impl Body {
+    /// The body as a `T`, or every fault of it.
+    pub fn read<T: Deserr<Faults>>(&self) -> Result<T, ApiError> {
+        json::read(&self.value).map_err(ApiError::Invalid)
+    }
+
     /// The fields of the body, which must be an object.
     pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
         Fields::of(&self.value).map_err(ApiError::Invalid)

@@ -5,6 +5,7 @@ mod summary;
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
+use deserr::Deserr;
 use http::Uri;
 use media::{RequestId, RunId, Seq};
 use serde::Serialize;
@@ -17,13 +18,13 @@ use super::{
     openapi::{Fails, terms},
     page::{PageQuery, linked, paging},
     pieces::{READING_BYTES, list as listed, record_texts},
-    reason::model_name,
+    reason::known_model,
     wire::{ProgressRecord, RunRecord, shown},
 };
 use crate::{
     base::{
         catalog::Mode,
-        json::{name, parsed},
+        json::{Faults, Problem, name},
     },
     runs::{
         lifecycle::Lifecycle,
@@ -36,14 +37,17 @@ pub use summary::SummaryRecord;
 const SLICE: usize = 256;
 
 /// Properties of the run to create.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `create` reads")]
+#[derive(Deserr, ToSchema)]
+#[deserr(error = Faults)]
 struct RunRequest {
     /// Thoroughness that is asked of analyses; `balanced` when missing.
+    #[deserr(default)]
     mode: Option<terms::AnalysisMode>,
     /// The model that the run is meant for.
+    #[deserr(default)]
     model: Option<terms::ModelId>,
     /// Label of the run.
+    #[deserr(default)]
     label: Option<terms::Label>,
 }
 
@@ -77,12 +81,12 @@ pub async fn create(
     body: Body,
 ) -> Result<Json<RunCreated>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
-    let mut fields = body.fields()?;
-    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
-    let model = fields.optional("model", |value| model_name(&catalog, value));
+    let RunRequest { mode, model, label } = body.read()?;
+    let mode = mode.map_or_else(Mode::default, |mode| mode.0);
+    let model = model.map(|terms::ModelId(model)| known_model(&catalog, model)).transpose();
+    let model = model.map_err(|Problem(why)| ApiError::field("model", why))?;
     let model = model.map(|model| model.as_str().to_owned());
-    let label = fields.optional("label", parsed);
-    fields.finish(|| Some(()))?;
+    let label = label.map(|terms::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let origin = Origin {
@@ -182,8 +186,8 @@ async fn record(
 }
 
 /// Changes of a run.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `update` reads")]
+#[derive(Deserr, ToSchema)]
+#[deserr(error = Faults)]
 struct RunUpdate {
     /// Label from now on; null for nothing.
     #[schema(required = true)]
@@ -202,9 +206,8 @@ pub async fn update(
     Owned(run): Owned,
     body: Body,
 ) -> Result<Json<RunRecord>, ApiError> {
-    let mut fields = body.fields()?;
-    let label = fields.nullable("label", parsed);
-    let label = fields.finish(|| label)?;
+    let RunUpdate { label } = body.read()?;
+    let label = label.map(|terms::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     app.registry.label(&run, label, caller.request_id).await?;

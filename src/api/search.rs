@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
+use deserr::Deserr;
 use media::{RequestId, RunId};
 use search::FoldedPattern;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use super::{
     wire::shown,
 };
 use crate::{
-    base::json::{Int, Problem, parsed},
+    base::json::{Faults, Int, Problem},
     deliver::search::{Answer, Hit, Wanted},
 };
 
@@ -30,7 +31,7 @@ pub type SearchLimit = Int<1, 500>;
 pub const SEARCH_DEFAULT: u64 = 50;
 
 /// A query is white space around what is looked for.
-fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
+pub fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
     let query = value.as_str().map(str::trim).filter(|query| query.len() <= QUERY_BYTES_MAX);
     query.and_then(FoldedPattern::new).ok_or_else(|| {
         format!(
@@ -41,14 +42,16 @@ fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
 }
 
 /// Query and scope of a search.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `search` reads")]
+#[derive(Deserr, ToSchema)]
+#[deserr(error = Faults)]
 struct SearchRequest {
     query: terms::SearchText,
     /// Most hits; 50 when missing.
     #[schema(inline)]
+    #[deserr(default)]
     limit: Option<SearchLimit>,
     /// Only descriptions of this run; those of every run of the caller when missing.
+    #[deserr(default)]
     run_id: Option<terms::RunId>,
 }
 
@@ -67,18 +70,15 @@ struct SearchRequest {
     ),
 )]
 pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
-    let mut fields = body.fields()?;
-    let needle = fields.required("query", needle);
-    let limit = fields.optional("limit", SearchLimit::read).unwrap_or(SEARCH_DEFAULT) as usize;
-    let id = fields.optional("run_id", parsed);
-    let needle = fields.finish(|| needle).map_err(ApiError::Invalid)?;
+    let SearchRequest { query, limit, run_id } = body.read()?;
     let find = |id| app.registry.find(id, &caller.principal);
-    let run = match id {
-        Some(id) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
+    let run = match run_id {
+        Some(terms::RunId(id)) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
         None => None,
     };
     unsent::check(&app, &caller.principal)?;
-    let wanted = Wanted { owner: caller.principal, run, needle, limit };
+    let limit = limit.map_or(SEARCH_DEFAULT, |Int(limit)| limit) as usize;
+    let wanted = Wanted { owner: caller.principal, run, needle: query.0, limit };
     let _timer = app.metrics.search_seconds.start_timer();
     let Answer { scanned, total_hits, hits } = app.search.find(wanted).await?;
     let hits = hits.into_iter().map(SearchHit::from).collect();

@@ -1,5 +1,6 @@
 //! Thresholds of the gate that a caller chooses: of one analysis, or of one recording.
 
+use deserr::Deserr;
 use gate::GateConfig;
 use media::Score;
 use serde::Serialize;
@@ -8,7 +9,7 @@ use utoipa::ToSchema;
 use super::{openapi::terms, wire::fraction};
 use crate::base::{
     catalog::Mode,
-    json::{Fields, Int, score},
+    json::{Faults, Fields, Int},
 };
 
 /// Most frames from one that is kept for its distance to the next.
@@ -21,65 +22,61 @@ pub type KeepaliveMs = Int<1, 3_600_000>;
 
 /// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
 /// stays as it is. Other fields are refused.
-#[derive(ToSchema)]
+#[derive(Default, Deserr, ToSchema)]
+#[deserr(error = Faults, deny_unknown_fields)]
 #[schema(as = GateOverrides)]
-#[expect(dead_code, reason = "says what `change` reads")]
 pub struct GateFields {
     /// A frame is kept at least every so many frames; 0 means never.
     #[schema(inline)]
+    #[deserr(default)]
     keepalive_frames: Option<KeepaliveFrames>,
     /// The first frame at or after each multiple of so many milliseconds of media time is kept, in place of
     /// one every `keepalive_frames` where that is not given as well.
     #[schema(inline)]
+    #[deserr(default)]
     keepalive_ms: Option<KeepaliveMs>,
     /// Least `scene_score` of a scene cut.
+    #[deserr(default)]
     scene_cut: Option<terms::Fraction>,
     /// Least `activity_score` that starts an episode.
+    #[deserr(default)]
     activity_on: Option<terms::Fraction>,
     /// An episode ends where `activity_score` stays below this for a second.
+    #[deserr(default)]
     activity_off: Option<terms::Fraction>,
     /// Least change of `luma_mean` against the frame before that is an exposure shift.
+    #[deserr(default)]
     luma_shift: Option<terms::Fraction>,
     /// Least `flicker_score` of suspected flicker.
+    #[deserr(default)]
     flicker: Option<terms::Fraction>,
     /// Least `ghosting_score` of suspected ghosting.
+    #[deserr(default)]
     ghosting: Option<terms::Fraction>,
     /// Least `noise_variance_score` of a noise spike.
+    #[deserr(default)]
     noise: Option<terms::Fraction>,
 }
 
-/// The thresholds that a caller chose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GateChange {
-    keepalive_frames: Option<u32>,
-    keepalive_ms: Option<u32>,
-    scene_cut: Option<Score>,
-    activity_on: Option<Score>,
-    activity_off: Option<Score>,
-    luma_shift: Option<Score>,
-    flicker: Option<Score>,
-    ghosting: Option<Score>,
-    noise: Option<Score>,
-}
-
-impl GateChange {
+impl GateFields {
     /// `base` with what was chosen.
     pub fn of(self, base: GateConfig) -> GateConfig {
         // One of the two that is chosen alone goes without the other.
         let (frames, ms) = match (self.keepalive_frames, self.keepalive_ms) {
             (None, None) => (base.keepalive_frames, base.keepalive_ms),
-            (frames, ms) => (frames.unwrap_or(0), ms),
+            (frames, ms) => (frames.map_or(0, |Int(n)| n as u32), ms.map(|Int(n)| n as u32)),
         };
+        let of = |chosen: Option<terms::Fraction>, base| chosen.map_or(base, |it| it.0);
         GateConfig {
             keepalive_frames: frames,
             keepalive_ms: ms,
-            scene_cut: self.scene_cut.unwrap_or(base.scene_cut),
-            activity_on: self.activity_on.unwrap_or(base.activity_on),
-            activity_off: self.activity_off.unwrap_or(base.activity_off),
-            luma_shift: self.luma_shift.unwrap_or(base.luma_shift),
-            flicker: self.flicker.unwrap_or(base.flicker),
-            ghosting: self.ghosting.unwrap_or(base.ghosting),
-            noise: self.noise.unwrap_or(base.noise),
+            scene_cut: of(self.scene_cut, base.scene_cut),
+            activity_on: of(self.activity_on, base.activity_on),
+            activity_off: of(self.activity_off, base.activity_off),
+            luma_shift: of(self.luma_shift, base.luma_shift),
+            flicker: of(self.flicker, base.flicker),
+            ghosting: of(self.ghosting, base.ghosting),
+            noise: of(self.noise, base.noise),
         }
     }
 }
@@ -101,24 +98,8 @@ pub fn chosen(fields: &mut Fields<'_>, mode: Option<Mode>, server: GateConfig) -
 }
 
 /// Reads the thresholds that the field `gate` holds.
-pub fn change(fields: &mut Fields<'_>) -> Option<GateChange> {
-    fields.object("gate", |fields| {
-        let change = GateChange {
-            keepalive_frames: fields
-                .optional("keepalive_frames", KeepaliveFrames::read)
-                .map(|frames| frames as u32),
-            keepalive_ms: fields.optional("keepalive_ms", KeepaliveMs::read).map(|ms| ms as u32),
-            scene_cut: fields.optional("scene_cut", score),
-            activity_on: fields.optional("activity_on", score),
-            activity_off: fields.optional("activity_off", score),
-            luma_shift: fields.optional("luma_shift", score),
-            flicker: fields.optional("flicker", score),
-            ghosting: fields.optional("ghosting", score),
-            noise: fields.optional("noise", score),
-        };
-        fields.refuse_unknown();
-        Some(change)
-    })
+pub fn change(fields: &mut Fields<'_>) -> Option<GateFields> {
+    fields.declared("gate")
 }
 
 /// Thresholds that are in force.

@@ -4,6 +4,7 @@
 //! twice, a number too large for a double. Does not know which fields exist: callers ask.
 
 mod bounds;
+mod faults;
 mod fields;
 
 use std::{borrow::Cow, cell::RefCell, fmt};
@@ -12,6 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Value, error::Category};
 
 pub use bounds::{Int, Text};
+pub use faults::{Faults, leaf, read};
 pub use fields::{
     Fields, boolean, digits, integer, name, number, parsed, said, score, signed, text,
 };

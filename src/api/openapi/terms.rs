@@ -3,7 +3,9 @@
 //! Types of the domain know nothing of documents; a field that holds one says
 //! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
 
-use media::{LABEL_BYTES, MarkerOrigin, MarkerStatus, Rate};
+use deserr::{Deserr, IntoValue, ValuePointerRef};
+use media::{LABEL_BYTES, MarkerOrigin, MarkerStatus, Rate, Score};
+use search::FoldedPattern;
 use serde_json::{Value, json};
 use timeline::{EventKind as TimelineEventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
@@ -15,10 +17,10 @@ use utoipa::{
 };
 
 use crate::{
-    api::infer::TEMPERATURE,
+    api::{analyze::hash, events::kind, infer::TEMPERATURE, search::needle},
     base::{
         catalog,
-        json::{Int, Text},
+        json::{Faults, Int, Text, leaf, name, parsed, score, signed},
     },
     deliver::webhook::Status,
     record::live::Word,
@@ -30,7 +32,7 @@ use crate::{
 
 /// Schemas of the document that have names.
 macro_rules! terms {
-    ($(#[doc = $doc:literal] $name:ident = $schema:expr;)*) => {
+    ($(#[doc = $doc:literal] $name:ident $(($type:ty, $read:expr))? = $schema:expr;)*) => {
         /// Every term, by name.
         pub fn all() -> impl Iterator<Item = (String, RefOr<Schema>)> {
             [$((stringify!($name).to_owned(), $name::schema()),)*].into_iter()
@@ -38,7 +40,16 @@ macro_rules! terms {
 
         $(
         #[doc = $doc]
-        pub struct $name;
+        pub struct $name $((pub $type))?;
+
+        $(impl Deserr<Faults> for $name {
+            fn deserialize_from_value<V: IntoValue>(
+                value: deserr::Value<V>,
+                at: ValuePointerRef<'_>,
+            ) -> Result<$name, Faults> {
+                leaf(value, at, $read).map($name)
+            }
+        })?
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
@@ -54,7 +65,7 @@ terms! {
     /// Id of a request, as in the header `x-request-id`.
     RequestId = pattern("^req-[0-9a-f]{16}$");
     /// Id of a run.
-    RunId = pattern("^run-[0-9a-f]{32}$");
+    RunId(media::RunId, parsed) = pattern("^run-[0-9a-f]{32}$");
     /// Id of a live session.
     SessionId = pattern("^sess-[0-9a-f]{32}$");
     /// Id of a job of a run.
@@ -78,21 +89,21 @@ terms! {
     /// Wall-clock time in UTC.
     Timestamp = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     /// 1 to 128 bytes without control characters.
-    Label = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
+    Label(media::Label, parsed) = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
         .min_length(Some(*LABEL_BYTES.start()))
         .max_length(Some(*LABEL_BYTES.end()));
     /// 1 to 1024 bytes without the white space around it.
-    SearchText = pattern(r"\S").min_length(Some(1)).max_length(Some(1024));
+    SearchText(FoldedPattern, needle) = pattern(r"\S").min_length(Some(1)).max_length(Some(1024));
     /// At most 128 bytes without control characters.
     Tenant = pattern(r"^[^\u0000-\u001f\u007f-\u009f]*$").max_length(Some(*LABEL_BYTES.end()));
     /// A number in [0, 1].
-    Fraction = number(0.0, 1.0);
+    Fraction(Score, score) = number(0.0, 1.0);
     /// Frames a second.
     Fps = number(*Rate::ANALYSED.start(), *Rate::ANALYSED.end());
     /// A 64-bit integer.
-    Int64 = integer(Number::Int(i64::MIN as isize), Number::Int(i64::MAX as isize));
+    Int64(i64, signed) = integer(Number::Int(i64::MIN as isize), Number::Int(i64::MAX as isize));
     /// 64 bits as 16 hexadecimal digits, or as an integer by callers that have one.
-    PerceptualHash = ObjectBuilder::new()
+    PerceptualHash(u64, hash) = ObjectBuilder::new()
         .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
         .pattern(Some("^[0-9a-fA-F]{16}$"))
         .minimum(Some(Number::UInt(0)))
@@ -110,7 +121,7 @@ terms! {
     /// The media type of every still.
     Jpeg = names(["image/jpeg"]);
     /// Id of a model of `GET /v1/models`.
-    ModelId = string().min_length(Some(1)).max_length(Some(128));
+    ModelId(media::Label, parsed) = string().min_length(Some(1)).max_length(Some(128));
     /// Availability of a model.
     ModelAvailability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
     /// Result of a check of `GET /v1/doctor`.
@@ -140,7 +151,7 @@ terms! {
     /// Status of the deliveries of a webhook.
     WebhookStatus = names(Status::ALL.map(Status::as_str));
     /// Thoroughness that is asked of an analysis.
-    AnalysisMode = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
+    AnalysisMode(catalog::Mode, name(catalog::Mode::NAMES, catalog::Mode::from_name)) = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
     /// Policy by which frames of a source are chosen.
     Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
@@ -154,7 +165,7 @@ terms! {
     /// Pass that answered: of the model asked first, or of the one asked where that is unsure.
     InferencePass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
-    EventKind = names(TimelineEventKind::ALL.iter().map(|kind| kind.as_str()));
+    EventKind(TimelineEventKind, kind) = names(TimelineEventKind::ALL.iter().map(|kind| kind.as_str()));
     /// Any JSON value.
     AnyValue = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     /// A JSON object whose fields are the caller's own.

@@ -256,7 +256,11 @@ pub fn read(
 
 /// The name of a model that a caller can name: the service's, its makers', or one that a backend lists.
 pub fn model_name(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
-    let name: Label = parsed(value)?;
+    known_model(catalog, parsed(value)?)
+}
+
+/// A name of a model, where a caller can name it so.
+pub fn known_model(catalog: &Catalog, name: Label) -> Result<Label, Problem> {
     let known = catalog.contains(name.as_str()).then_some(name);
     known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
 }

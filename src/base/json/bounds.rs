@@ -3,12 +3,14 @@
 
 use std::ops::RangeInclusive;
 
+use deserr::{Deserr, IntoValue, ValuePointerRef};
 use serde_json::Value;
 
-use super::{Problem, digits, integer, text};
+use super::{Faults, Problem, digits, integer, leaf, text};
 
 /// An integer in `[MIN, MAX]`.
-pub struct Int<const MIN: u64, const MAX: u64>;
+#[derive(Clone, Copy, Debug)]
+pub struct Int<const MIN: u64, const MAX: u64>(pub u64);
 
 impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
     /// Every value that is accepted.
@@ -26,7 +28,8 @@ impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
 }
 
 /// A string of `MIN` to `MAX` bytes.
-pub struct Text<const MIN: usize, const MAX: usize>;
+#[derive(Clone, Debug)]
+pub struct Text<const MIN: usize, const MAX: usize>(pub String);
 
 impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
     /// Every length that is accepted, in bytes.
@@ -35,5 +38,23 @@ impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
     /// Reads one.
     pub fn read(value: &Value) -> Result<&str, Problem> {
         text(Self::BYTES)(value)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Deserr<Faults> for Int<MIN, MAX> {
+    fn deserialize_from_value<V: IntoValue>(
+        value: deserr::Value<V>,
+        at: ValuePointerRef<'_>,
+    ) -> Result<Self, Faults> {
+        leaf(value, at, Self::read).map(Int)
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> Deserr<Faults> for Text<MIN, MAX> {
+    fn deserialize_from_value<V: IntoValue>(
+        value: deserr::Value<V>,
+        at: ValuePointerRef<'_>,
+    ) -> Result<Self, Faults> {
+        leaf(value, at, |value| Self::read(value).map(str::to_owned)).map(Text)
     }
 }

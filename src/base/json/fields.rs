@@ -2,22 +2,18 @@
 
 use std::{ops::RangeInclusive, str::FromStr};
 
+use deserr::{Deserr, ValuePointerRef};
 use media::{ParseError, Score};
 use serde_json::{Map, Value};
 
-use super::{Detail, Problem};
-
-/// Most faults kept; of the rest the number is added.
-const DETAILS_MAX: usize = 32;
+use super::{Detail, Faults, Problem, faults::read_at};
 
 /// Reads the fields of one object and remembers what was wrong with them.
 pub struct Fields<'a> {
     object: &'a Map<String, Value>,
     prefix: String,
     asked: Vec<&'a str>,
-    details: Vec<Detail>,
-    /// Complaints that are not kept.
-    more: usize,
+    faults: Faults,
 }
 
 impl<'a> Fields<'a> {
@@ -31,21 +27,12 @@ impl<'a> Fields<'a> {
 
     /// The fields of `object`, each called `prefix` and its key.
     pub fn within(object: &'a Map<String, Value>, prefix: String) -> Fields<'a> {
-        Fields { object, prefix, asked: Vec::new(), details: Vec::new(), more: 0 }
+        Fields { object, prefix, asked: Vec::new(), faults: Faults::default() }
     }
 
     /// Notes a complaint about `field`.
     pub fn refuse(&mut self, field: &str, problem: impl Into<Problem>) {
-        let field = format!("{}{field}", self.prefix);
-        self.note(Detail::new(field, problem.into().0));
-    }
-
-    fn note(&mut self, detail: Detail) {
-        if self.details.len() < DETAILS_MAX {
-            self.details.push(detail);
-        } else {
-            self.more += 1;
-        }
+        self.faults.refuse(format!("{}{field}", self.prefix), problem);
     }
 
     /// The value of `field`; `None` when it is missing or null, or was refused.
@@ -79,21 +66,6 @@ impl<'a> Fields<'a> {
         self.optional(field, parse)
     }
 
-    /// The value of `field`, which must be there and may be null; `None` when it was refused.
-    pub fn nullable<T>(
-        &mut self,
-        field: &'a str,
-        parse: impl FnOnce(&'a Value) -> Result<T, Problem>,
-    ) -> Option<Option<T>> {
-        match self.object.get(field) {
-            Some(Value::Null) => {
-                self.asked.push(field);
-                Some(None)
-            }
-            _ => self.required(field, parse).map(Some),
-        }
-    }
-
     /// The objects of the array `field`, each read by `read`; `None` when it is missing or refused.
     pub fn objects<T>(
         &mut self,
@@ -115,7 +87,7 @@ impl<'a> Fields<'a> {
             };
             let mut fields = Fields::within(object, format!("{}{field}[{at}].", self.prefix));
             values.extend(read(&mut fields));
-            self.absorb(fields);
+            self.faults.absorb(fields.faults);
         }
         (values.len() == items.len()).then_some(values)
     }
@@ -132,14 +104,21 @@ impl<'a> Fields<'a> {
         })?;
         let mut fields = Fields::within(object, format!("{}{field}.", self.prefix));
         let value = read(&mut fields);
-        self.absorb(fields);
+        self.faults.absorb(fields.faults);
         value
     }
 
-    /// Takes over the complaints about fields of a field.
-    fn absorb(&mut self, fields: Fields<'a>) {
-        fields.details.into_iter().for_each(|detail| self.note(detail));
-        self.more += fields.more;
+    /// The field `field` as a declared type; `None` when it is missing or refused.
+    pub fn declared<T: Deserr<Faults>>(&mut self, field: &'a str) -> Option<T> {
+        let value = self.optional(field, Ok)?;
+        let path = format!("{}{field}", self.prefix);
+        match read_at(value, ValuePointerRef::Origin.push_key(&path)) {
+            Ok(read) => Some(read),
+            Err(faults) => {
+                self.faults.absorb(faults);
+                None
+            }
+        }
     }
 
     /// Refuses every field that was not asked for.
@@ -152,16 +131,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Value that `build` makes of the fields when none was refused.
-    pub fn finish<T>(mut self, build: impl FnOnce() -> Option<T>) -> Result<T, Vec<Detail>> {
-        if self.details.is_empty()
-            && let Some(value) = build()
-        {
-            return Ok(value);
-        }
-        if self.more > 0 {
-            self.details.push(Detail::new("body", format!("and {} more", self.more)));
-        }
-        Err(self.details)
+    pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Vec<Detail>> {
+        self.faults.finish(build)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Strict JSON and the typed reader, case by case.
 
+use deserr::Deserr;
+
 use super::*;
 
 #[test]
@@ -101,4 +103,48 @@ fn an_answer_is_short_however_much_is_wrong() {
     let twice = format!("{{\"{long}\": 1, \"{long}\": 1}}");
     let Err(JsonError::Invalid(details)) = parse(twice.as_bytes()) else { panic!("refused") };
     assert_eq!(details[0].field, format!("{}\u{2026}", "\u{e9}".repeat(64)));
+}
+
+#[derive(Debug, Deserr)]
+#[deserr(error = Faults, deny_unknown_fields)]
+struct Part {
+    side: Int<1, 9>,
+}
+
+#[derive(Debug, Deserr)]
+#[deserr(error = Faults)]
+struct Whole {
+    name: Text<1, 3>,
+    parts: Vec<Part>,
+    given: Option<Int<0, 1>>,
+    #[deserr(default)]
+    is_on: Option<bool>,
+}
+
+#[test]
+fn every_fault_of_a_declared_type_is_told() {
+    let told = |text: &str| match read::<Whole>(&parse(text.as_bytes()).expect("JSON")) {
+        Ok(_) => Vec::new(),
+        Err(details) => {
+            details.into_iter().map(|it| format!("{} {}", it.field, it.message)).collect()
+        }
+    };
+    let accepted = r#"{"name": "a", "parts": [{"side": 9}], "given": null, "other": 1}"#;
+    assert_eq!(told(accepted), [""; 0]);
+    let refused =
+        r#"{"name": null, "parts": [{"side": 0}, 1, {"side": 1, "top": 1}, {}], "is_on": 1}"#;
+    let expected = [
+        "name is required",
+        "parts[0].side must be an integer in [1, 9]",
+        "parts[1] must be an object",
+        "parts[2].top is not a known field",
+        "parts[3].side is required",
+        "is_on must be true or false",
+        "given is required",
+    ];
+    assert_eq!(told(refused), expected);
+    assert_eq!(told("[]"), ["body must be an object"]);
+    let many = format!(r#"{{"name": "a", "given": 1, "parts": [{}1]}}"#, "1,".repeat(99));
+    let told = told(&many);
+    assert_eq!((told.len(), &*told[32]), (33, "body and 68 more"));
 }
