@@ -7,10 +7,10 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use deserr::Deserr;
 use http::Uri;
 use media::{FeedbackId, RequestId, RunId};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::base::{
     database::{Database, Feedback, FeedbackPage, NewFeedback},
-    json::{Faults, Int, Text},
+    json::{Int, Problem, Text, text},
     keys::Principal,
 };
 
@@ -39,6 +39,14 @@ impl App {
     }
 }
 
+/// A string of so many bytes that the database can hold: it has no room for NUL.
+fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result<String, Problem> {
+    move |value| match text(bytes.clone())(value)? {
+        found if found.contains('\0') => Err("must not hold the character U+0000".into()),
+        found => Ok(found.to_owned()),
+    }
+}
+
 /// Rating, from worthless to perfect.
 pub type Rating = Int<0, 10>;
 /// Subject of the feedback, in the caller's own word.
@@ -47,19 +55,18 @@ pub type Category = Text<1, 128>;
 pub type Words = Text<0, 8192>;
 
 /// Feedback of a caller on a run.
-#[derive(Deserr, ToSchema)]
-#[deserr(error = Faults)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what `submit` reads")]
 struct FeedbackRequest {
     /// Rating from 0 to 10.
     #[schema(inline)]
     rating: Rating,
     /// Subject of the feedback, in the caller's own word, without U+0000.
-    #[schema(value_type = String, min_length = 1, max_length = 128, pattern = r"^[^\u0000]*$")]
-    category: Category,
+    #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000]*$")]
+    category: String,
     /// Text of the feedback, without U+0000.
-    #[schema(value_type = Option<String>, max_length = 8192, pattern = r"^[^\u0000]*$")]
-    #[deserr(default)]
-    feedback: Option<Words>,
+    #[schema(max_length = 8192, pattern = r"^[^\u0000]*$")]
+    feedback: Option<String>,
 }
 
 /// Feedback that was kept.
@@ -91,22 +98,19 @@ pub async fn submit(
     Owned(run): Owned,
     body: Body,
 ) -> ApiResult {
-    let FeedbackRequest { rating, category, feedback } = body.read()?;
-    let mut faults = Faults::default();
-    let texts = [("category", Some(&category.0)), ("feedback", feedback.as_ref().map(|it| &it.0))];
-    for (field, _) in texts.iter().filter(|(_, text)| text.is_some_and(|it| it.contains('\0'))) {
-        // The database has no room for it.
-        faults.refuse(*field, "must not hold the character U+0000");
-    }
+    let mut fields = body.fields()?;
+    let rating = fields.required("rating", Rating::read);
+    let category = fields.required("category", storable(Category::BYTES));
+    let feedback = fields.optional("feedback", storable(Words::BYTES));
     let id = FeedbackId::from_bytes(crate::base::random_bytes());
-    let feedback = faults.finish(|| {
+    let feedback = fields.finish(|| {
         Some(NewFeedback {
             id,
             run: run.id(),
             principal: caller.principal,
-            rating: rating.0 as u8,
-            category: category.0,
-            feedback: feedback.map(|text| text.0),
+            rating: rating? as u8,
+            category: category?,
+            feedback,
         })
     })?;
     app.database()?.submit(&feedback).await?;
