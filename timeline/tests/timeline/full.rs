@@ -1,8 +1,5 @@
 //! A real disk that is full: a small file system in a mount namespace of its own.
 
-#[path = "../../../tests/support/skip.rs"]
-mod skip;
-
 use std::{
     fs,
     io::Write,
@@ -14,9 +11,10 @@ use media::ErrorKind;
 use tempfile::TempDir;
 use timeline::{BlobStore, Health, Options, Timeline};
 
-use crate::support::{deleted, events, found, run, small};
-
-use skip::skip;
+use crate::{
+    skip::skip,
+    support::{deleted, events, found, run, small},
+};
 
 /// Runs in the namespace; what it finds is in its exit status.
 #[test]
