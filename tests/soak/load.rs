@@ -75,7 +75,7 @@ impl<'a> Load<'a> {
     pub fn new(server: &'a Server, sightline: &'a Path) -> Load<'a> {
         // Every other frame flickers, so that a marker ends with each.
         let frame = |at: usize| {
-            let flicker = if at % 2 == 0 { 0.0 } else { 0.9 };
+            let flicker = if at.is_multiple_of(2) { 0.0 } else { 0.9 };
             json!({
                 "frame_index": at, "pts_ms": at * 40, "perceptual_hash": "00000000c0c0c0c0", "luma_mean": 0.5,
                 "flicker_score": flicker, "ghosting_score": 0.0, "noise_variance_score": 0.0,

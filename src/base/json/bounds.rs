@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Faults, Problem, digits, integer, leaf, text};
 
 /// An integer in `[MIN, MAX]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int<const MIN: u64, const MAX: u64>(pub u64);
 
 impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
@@ -28,7 +28,7 @@ impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
 }
 
 /// A string of `MIN` to `MAX` bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<const MIN: usize, const MAX: usize>(pub String);
 
 impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {

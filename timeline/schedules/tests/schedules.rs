@@ -2,6 +2,8 @@
 //! what is published was durable before, each batch is answered once, and nobody waits for ever.
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
+extern crate timeline_schedules as timeline;
+
 #[path = "../../tests/timeline/disk.rs"]
 mod disk;
 #[path = "../../tests/timeline/random.rs"]
