@@ -174,6 +174,8 @@ pub(crate) fn check_not_sealed(disk: &dyn Disk, last: Seq) -> Result<()> {
 
 /// Does what recovery left to do before the log is written to: footers, unfinished files.
 pub(crate) fn settle(disk: &dyn Disk, found: &mut Found) -> Result<()> {
+    // A process that was killed may have named a file without a sync: what is sealed and appended now builds on that name.
+    disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
     for number in &found.unsealed {
         let file = found.index.file(*number);
         let name = journal::file_name(file.first);
@@ -190,8 +192,6 @@ pub(crate) fn settle(disk: &dyn Disk, found: &mut Found) -> Result<()> {
     if leftovers.is_empty() {
         return Ok(());
     }
-    // A compacted file may owe its name to a rename that is not durable yet.
-    disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
     found.recovery.leftovers += leftovers.len() as u64;
     for name in leftovers {
         disk.remove(&name).map_err(TimelineError::io("remove a leftover", disk.path(&name)))?;
