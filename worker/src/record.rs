@@ -251,10 +251,25 @@ impl fmt::Debug for EmbeddingInput {
     }
 }
 
-wire_struct!(FrameRecord { signal, pts, pictures });
 wire_struct!(Pictures { still, view, clip, novelty });
 wire_struct!(Picture { extent, jpeg });
 wire_enum!(FrameView, "view", { 1 => Still, 2 => Own(picture) });
+
+impl Wire for FrameRecord {
+    const LIST_MAX: u32 = RECORDS_MAX as u32;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let FrameRecord { signal, pts, pictures } = self;
+        signal.put(out);
+        pts.put(out);
+        pictures.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<FrameRecord, ProtocolError> {
+        let (signal, pts) = (Wire::get(from)?, Wire::get(from)?);
+        Ok(FrameRecord { signal, pts, pictures: Wire::get(from)? })
+    }
+}
 
 /// Its sizes are implied: the number of cells is fixed, and that of samples follows from the side.
 impl Wire for NoveltyInput {

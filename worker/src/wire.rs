@@ -87,6 +87,9 @@ impl<'a> Reader<'a> {
 ///
 /// `u8` has none on purpose: a `Vec<u8>` is one run of bytes, any other `Vec` is value by value.
 pub(crate) trait Wire: Sized {
+    /// Most of them in one list.
+    const LIST_MAX: u32 = u32::MAX;
+
     fn put(&self, out: &mut Vec<u8>);
     fn get(from: &mut Reader<'_>) -> Result<Self, ProtocolError>;
 }
@@ -226,6 +229,9 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn get(from: &mut Reader<'_>) -> Result<Vec<T>, ProtocolError> {
         let count = u32::get(from)?;
+        if count > T::LIST_MAX {
+            return Err(ProtocolError::Invalid("list"));
+        }
         // Grows with what is really there: `count` alone reserves nothing.
         (0..count).map(|_| T::get(from)).collect::<Result<Vec<T>, ProtocolError>>()
     }

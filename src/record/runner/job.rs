@@ -303,26 +303,28 @@ impl Job {
     fn push(&mut self, records: Vec<FrameRecord>) -> Result<(), IngestError> {
         let is_live = self.is_live();
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
-        let (first, last, count) = (first.signal, last.signal, records.len() as u64);
+        let (first, last) = (first.signal, last.signal);
         let mut came_back = self.gap.take().map(|gap| self.came_back(&first, gap));
         let (stills, mut selected) = (self.runner.parts.stills, 0);
         let Job { opened, chunks, .. } = self;
         let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
         let opened = opened.as_mut().ok_or_else(unexpected)?;
-        for record in records {
-            selected += u64::from(opened.frame(record, stills, chunks.as_mut())?);
-            if let Some((frame_index, event)) = came_back.take() {
-                opened.recorder.tell(frame_index, event);
-            }
-        }
+        // Before models are waited for: a gap is counted from here.
         opened.came = Some(Instant::now());
+        let before = opened.recorder.frames();
+        let taken = records.into_iter().try_for_each(|record| {
+            selected +=
+                u64::from(opened.frame(record, stills, chunks.as_mut(), came_back.take())?);
+            Ok::<_, IngestError>(())
+        });
         let frames = opened.recorder.frames();
-        let written = opened.write_due(is_live);
+        let written = taken.and_then(|()| Ok(opened.write_due(is_live)?));
         let metrics = &self.runner.parts.metrics;
+        let count = frames - before;
         metrics.decided(count, selected);
         metrics.owners.of(&self.guard.run().origin().principal).decided(count, selected);
         self.guard.token().advance(frames, last.pts_ms);
-        Ok(written?)
+        written
     }
 }
 

@@ -44,6 +44,13 @@ impl<'a> Sequencer<'a> {
 
     /// The next segment of the file.
     pub fn deliver(&mut self, segment: Segment) -> Result<(), Fault> {
+        let assembled = self.assemble(segment);
+        // A fault costs nothing of what came before it.
+        self.assembler.say(&mut |records| self.job.say(JobEvent::Frames(records)))?;
+        assembled
+    }
+
+    fn assemble(&mut self, segment: Segment) -> Result<(), Fault> {
         let Sequencer { job, assembler, candidates } = self;
         let say = &mut |records| job.say(JobEvent::Frames(records));
         let Segment { stamps, mut records, candidates: more, signals } = segment;
@@ -65,7 +72,7 @@ impl<'a> Sequencer<'a> {
         }
         records.clear();
         job.spare_records().push(records);
-        assembler.say(say)
+        Ok(())
     }
 
     /// The file is complete.

@@ -92,6 +92,7 @@ impl<T> Shown<T> {
             Some(reason) => {
                 self.selected.insert(self.ahead_of(reason), (reason, frame));
                 self.selected.truncate(self.places);
+                self.even.truncate(self.places - self.selected.len());
             }
             None => self.even.push(frame),
         }

@@ -37,7 +37,7 @@ pub struct Offered<V> {
 impl<V> Clipper<V> {
     /// Clips by `spec`, numbered from 0.
     pub fn new(spec: ClipSpec) -> Clipper<V> {
-        Clipper { spec, current: None, next_index: 0 }
+        Clipper { spec: spec.within_bounds(), current: None, next_index: 0 }
     }
 
     /// The next frame.

@@ -141,7 +141,7 @@ impl ClipSpec {
     /// Longest edge of a clip's picture: memory has room for all of a clip, were they noise.
     pub const EDGE_MAX: u32 = 2048;
 
-    fn within_bounds(self) -> ClipSpec {
+    pub(crate) fn within_bounds(self) -> ClipSpec {
         ClipSpec {
             target_fps: self.target_fps.clamp(1, Self::FPS_MAX),
             length_ms: self.length_ms.clamp(Self::LENGTH_MS_MIN, Self::LENGTH_MS_MAX),

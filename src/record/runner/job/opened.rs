@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use decode::StreamInfo;
-use timeline::AnalysisGenerated;
+use timeline::{AnalysisGenerated, Event};
 use worker::{Chunk, FrameRecord, ProtocolError, View};
 
 use super::super::{IngestError, reason::Chunks};
@@ -46,12 +46,14 @@ impl Opened {
         }
     }
 
-    /// Takes the next frame, with its pictures and the chunks that it completes; returns true if it is selected.
+    /// Takes the next frame, with its pictures and the chunks that it completes, and what is told behind it; returns true if it
+    /// is selected.
     pub fn frame(
         &mut self,
         mut record: FrameRecord,
         stills: bool,
         mut chunks: Option<&mut Chunks>,
+        told: Option<(u64, Event)>,
     ) -> Result<bool, IngestError> {
         if let Some(chunks) = &mut chunks {
             self.send(chunks.begin(&record.signal), chunks)?;
@@ -60,6 +62,9 @@ impl Opened {
         let still = record.pictures.still.map(|still| still.jpeg.into());
         let is_kept = still.is_some();
         let decision = self.recorder.frame(record.signal, still)?;
+        if let Some((frame_index, event)) = told {
+            self.recorder.tell(frame_index, event);
+        }
         if stills && decision.selected && !is_kept {
             return Err(ProtocolError::Invalid("still").into());
         }
