@@ -89,7 +89,6 @@ impl<'a> Reader<'a> {
 pub(crate) trait Wire: Sized {
     /// Most of them in one list.
     const LIST_MAX: u32 = u32::MAX;
-
     fn put(&self, out: &mut Vec<u8>);
     fn get(from: &mut Reader<'_>) -> Result<Self, ProtocolError>;
 }

@@ -484,9 +484,13 @@ fn a_length_beyond_the_bound_is_refused_before_anything_is_read() {
 
 #[test]
 fn a_count_without_its_values_allocates_nothing() {
-    let mut payload = vec![VERSION, 2, 3];
-    payload.extend(u32::MAX.to_le_bytes());
-    assert_eq!(decode::<Reply>(&payload), Err(ProtocolError::Short("u64")));
+    for (count, refused) in
+        [(512_u32, ProtocolError::Short("u64")), (513, ProtocolError::Invalid("list"))]
+    {
+        let mut payload = vec![VERSION, 2, 3];
+        payload.extend(count.to_le_bytes());
+        assert_eq!(decode::<Reply>(&payload), Err(refused), "{count}");
+    }
 }
 
 #[test]
