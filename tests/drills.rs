@@ -70,14 +70,11 @@ fn copy(from: &Path, to: &Path) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Files beneath `dir` whose name says what they are.
-fn files(dir: &Path, is: impl Fn(&str) -> bool + Copy) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let found = entries.flat_map(|path| match path.is_dir() {
-        true => files(&path, is),
-        false => vec![path],
-    });
-    found.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is)).collect()
+/// Files beneath `dir` with a name that `is` one of them.
+fn files(dir: &Path, is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut found = support::files(dir);
+    found.retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is));
+    found
 }
 
 #[test]
@@ -134,6 +131,7 @@ fn a_lost_still_is_named_and_costs_no_other() {
     let site = Site::new();
     let blobs = files(&site.data().join("blobs"), |name| name.len() == 64);
     assert!(blobs.len() > 1, "{blobs:?}");
+    let kept = fs::read(&blobs[0]).expect("readable");
     fs::remove_file(&blobs[0]).expect("removed");
     let hash = blobs[0].file_name().and_then(|name| name.to_str()).expect("a hash");
     let verified = log(&sightline, "verify", &site.data());
@@ -144,6 +142,8 @@ fn a_lost_still_is_named_and_costs_no_other() {
         assert!(expected.contains(&status), "{path}: {status}");
     }
     assert!(server.events(&site.run).len() > 2);
+    fs::write(&blobs[0], kept).expect("put back");
+    assert!(stills(&server, &site.run).iter().all(|(status, _)| *status == 200));
 }
 
 #[test]

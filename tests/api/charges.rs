@@ -5,10 +5,10 @@ use std::{path::Path, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    retention::{files, used, wait_for},
+    retention::{used, wait_for},
     uploads::{TYPE, file_form},
 };
-use crate::support::{BOB, Reply, Server, Setup, can_mount, clips};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, files};
 
 const QUOTA: &str = "SERVICE_PRINCIPAL_QUOTA_BYTES";
 

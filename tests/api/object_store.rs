@@ -6,8 +6,7 @@ use s3_server::{ACCESS_KEY, BUCKET, Fault, S3Server, SECRET_KEY};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::retention::files;
-use crate::support::{Reply, Server, Setup, wait_until, whip::metric};
+use crate::support::{Reply, Server, Setup, files, wait_until, whip::metric};
 
 /// A store, and a directory for servers that use it.
 struct World {

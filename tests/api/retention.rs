@@ -3,14 +3,14 @@
 use std::{
     fs::File,
     io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
 use super::routes::frame;
-use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, wait_until};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, files, wait_until};
 
 /// An age in days that has passed by the next start: a few milliseconds.
 const SOON: &str = "0.0000001";
@@ -73,17 +73,6 @@ fn stills(server: &Server, run: &str) -> Vec<String> {
     let listed = listed["keyframes"].as_array().expect("an array").clone();
     let path = |still: Value| still["image_ref"].as_str().expect("a path").to_owned();
     listed.into_iter().map(path).collect()
-}
-
-/// Every file below `dir`.
-pub fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).expect("there").flatten();
-    let mut found = Vec::new();
-    for path in entries.map(|entry| entry.path()) {
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found.sort();
-    found
 }
 
 fn verify(data: &Path) {

@@ -1,8 +1,8 @@
-//! The real server on a disk that fails: every so many writes, syncs, renames, cuts, creations or removals, by a library that
-//! stands before the C library's. What was acknowledged meanwhile is there after a kill and a start on a sound disk.
+//! The real server on a disk that fails: every so many writes, syncs, renames, cuts, creations or removals, by
+//! `tests/support/disk_shim.c`. What was acknowledged meanwhile is there after a kill and a start on a sound disk.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Acknowledged, WRITERS,
-    support::{Reply, Server, Setup, skip, whip::sightline},
+    support::{Reply, Server, Setup, disk_shim, skip, whip::sightline},
     verify,
 };
 
@@ -22,41 +22,25 @@ const ENOSPC: i32 = 28;
 /// The call does a part of its work.
 const SHORT: i32 = 0;
 
-/// A call, the number of its error, and how often it comes.
+/// A kind of change as the shim calls it, the number of its error, and how often it comes.
 const FAULTS: [(&str, i32, u32); 16] = [
-    ("write", SHORT, 1),
-    ("write", SHORT, 3),
-    ("write", EINTR, 2),
-    ("write", EIO, 2),
-    ("write", EIO, 23),
-    ("write", ENOSPC, 5),
-    ("sync", EIO, 1),
-    ("sync", EIO, 13),
-    ("sync", ENOSPC, 7),
-    ("rename", EIO, 1),
-    ("rename", EIO, 2),
-    ("truncate", EIO, 1),
-    ("create", ENOSPC, 2),
-    ("create", EIO, 5),
-    ("unlink", EIO, 1),
-    ("unlink", EIO, 3),
+    ("w", SHORT, 1),
+    ("w", SHORT, 3),
+    ("w", EINTR, 2),
+    ("w", EIO, 2),
+    ("w", EIO, 23),
+    ("w", ENOSPC, 5),
+    ("s", EIO, 1),
+    ("s", EIO, 13),
+    ("s", ENOSPC, 7),
+    ("r", EIO, 1),
+    ("r", EIO, 2),
+    ("t", EIO, 1),
+    ("c", ENOSPC, 2),
+    ("c", EIO, 5),
+    ("u", EIO, 1),
+    ("u", EIO, 3),
 ];
-
-/// The library, built in `dir`; `None` where `test` is passed over.
-fn library(test: &str, dir: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash/faults.c");
-    let library = dir.join("faults.so");
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
-    match cc.output() {
-        Ok(output) if output.status.success() => Some(library),
-        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            skip(test, format!("no cc: {error}"));
-            None
-        }
-    }
-}
 
 /// An answer, or a failure that says so: the disk's faults are nobody's fault but the server's.
 fn told(reply: &Reply) -> bool {
@@ -121,16 +105,23 @@ fn check(server: &Server, run: &str) {
 fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
     let name = "a_disk_that_fails_costs_nothing_that_was_acknowledged";
     let dir = tempfile::tempdir().expect("a directory");
-    let Some((library, sightline)) = library(name, dir.path()).zip(sightline(name)) else { return };
+    let Some(sightline) = sightline(name) else { return };
+    let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
+        Ok(shim) => shim.display().to_string(),
+        Err(why) => return skip(name, why),
+    };
     let mut kept = 0;
-    for (call, error, every) in FAULTS {
-        let what = format!("{call} fails with {error} every {every}");
+    for (kind, error, every) in FAULTS {
+        let what = format!("{kind} fails with {error} every {every}");
         let home = tempfile::tempdir().expect("a directory");
         let (data, switch) = (home.path().join("data"), home.path().join("on"));
         let sound = Setup::new(home.path()).clips();
-        let faults = format!("{call} {error} {every} {} {}", data.display(), switch.display());
-        let failing =
-            sound.clone().var("LD_PRELOAD", &library.display().to_string()).var("FAULTS", &faults);
+        let failing = sound
+            .clone()
+            .var("LD_PRELOAD", &shim)
+            .var("DISK_ROOT", &data.display().to_string())
+            .var("DISK_FAIL", &format!("{kind} {every} {error}"))
+            .var("DISK_ARMED", &switch.display().to_string());
         let mut server = failing.start();
         let before = created(&server).unwrap_or_else(|| panic!("{what}: before it fails"));
         std::fs::write(&switch, "").expect("written");
@@ -159,7 +150,7 @@ fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
         let verified = verified.expect("it runs");
         assert!(verified.status.success(), "{what}: {}", String::from_utf8_lossy(&verified.stdout));
         let (acks, records) = (acknowledged.values().map(Vec::len).sum::<usize>(), recorded.len());
-        assert!(call != "sync" || every > 1 || acks + records == 0, "{what}: {acks} acknowledged");
+        assert!(kind != "s" || every > 1 || acks + records == 0, "{what}: {acks} acknowledged");
         println!("{what}: {acks} acknowledged, {records} recorded");
     }
     assert!(kept > 10 * FAULTS.len(), "the load was no load: {kept}");

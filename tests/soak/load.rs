@@ -1,4 +1,4 @@
-//! What clients do to the server: each kind at its own pace, whatever the others do, and each checked.
+//! Work of clients: each kind at its own pace, whatever the others do, and each checked.
 
 use std::{
     collections::VecDeque,

@@ -1,9 +1,9 @@
 // Stands between a process and the files beneath a folder: records each change to them, or has one fail.
 //
 // DISK_ROOT names the folder. DISK_TRACE names a file that gets a record of each change that took effect: a kind, three
-// numbers, two strings. DISK_FAIL is "COUNTDOWN ERRNO DONE": the change so many changes later fails with ERRNO, after
-// DONE (0: nothing of it, 1: half of a write, which then is short where ERRNO is 0, 2: all of it); the file DISK_FAILED
-// then gets its name. Changes begin to count when the file DISK_ARMED is there. Calls that bypass libc are not seen.
+// numbers, two strings. DISK_FAIL is "KIND EVERY ERRNO" with the kind of such a record: of these changes every so many
+// fails with ERRNO, or does half of a write where that is 0. They begin to count when the file DISK_ARMED is there.
+// Calls that bypass libc are not seen.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,12 +20,13 @@
 #include <unistd.h>
 
 #define REAL(name) ((__typeof__(&name))real(#name))
-enum { NOTHING, HALF, ALL, PASS };
+enum { FAIL, HALF, PASS };
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static int trace = -1, ready, armed;
-static long countdown = -1;
-static int fail_errno, fail_done;
+static char fail_kind;
+static int fail_errno;
+static unsigned every, counted;
 static char root[PATH_MAX];
 
 static void *real(const char *name) { return dlsym(RTLD_NEXT, name); }
@@ -36,7 +37,7 @@ static void begin(void) {
     const char *at = getenv("DISK_ROOT"), *to = getenv("DISK_TRACE"), *fail = getenv("DISK_FAIL");
     if (at) snprintf(root, sizeof root, "%s", at);
     if (to) trace = REAL(open64)(to, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (fail) sscanf(fail, "%ld %d %d", &countdown, &fail_errno, &fail_done);
+    if (fail && sscanf(fail, "%c %u %d", &fail_kind, &every, &fail_errno) != 3) abort();
 }
 
 static int beneath(const char *path) {
@@ -68,94 +69,89 @@ static void record(char kind, uint64_t node, uint64_t at, const char *name, cons
     if (REAL(writev)(trace, parts, 4) != (ssize_t)total) abort();
 }
 
-// What becomes of the next change; leaves errno as it fails.
-static int fate(const char *call, const char *path) {
-    if (countdown < 0) return PASS;
-    const char *arm = getenv("DISK_ARMED"), *told = getenv("DISK_FAILED");
+// Fate of the next change.
+static int fate(char kind) {
+    if (kind != fail_kind) return PASS;
+    const char *arm = getenv("DISK_ARMED");
     if (!armed && arm && access(arm, F_OK)) return PASS;
     armed = 1;
-    if (countdown-- > 0) return PASS;
-    int fd = told ? REAL(open64)(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
-    if (fd >= 0) {
-        dprintf(fd, "%s %s\n", call, path);
-        REAL(close)(fd);
-    }
-    return fail_done;
+    if (++counted % every) return PASS;
+    return fail_errno ? FAIL : HALF;
 }
 
-static ssize_t put(int fd, const void *bytes, size_t length, int64_t at, const char *call) {
+static ssize_t put(int fd, const void *bytes, size_t length, int64_t at) {
     char path[PATH_MAX];
     int positioned = at >= 0;
     if (!ours(fd, path))
         return positioned ? REAL(pwrite64)(fd, bytes, length, at) : REAL(write)(fd, bytes, length);
     pthread_mutex_lock(&turn);
-    int what = fate(call, path);
+    int what = fate('w');
     if (!positioned) at = fcntl(fd, F_GETFL) & O_APPEND ? lseek64(fd, 0, SEEK_END) : lseek64(fd, 0, SEEK_CUR);
-    size_t part = what == NOTHING ? 0 : what == HALF ? length / 2 : length;
+    size_t part = what == FAIL ? 0 : what == HALF ? (length + 1) / 2 : length;
     ssize_t done = 0;
     if (part) done = positioned ? REAL(pwrite64)(fd, bytes, part, at) : REAL(write)(fd, bytes, part);
     int failure = errno;
     if (done > 0) record('w', inode(fd, NULL), at, path, bytes, done);
     pthread_mutex_unlock(&turn);
     errno = failure;
-    if (what == PASS || (what == HALF && !fail_errno)) return done;
+    if (what != FAIL) return done;
     errno = fail_errno;
     return -1;
 }
 
-ssize_t write(int fd, const void *bytes, size_t length) { return put(fd, bytes, length, -1, "write"); }
-ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) { return put(fd, bytes, length, at, "pwrite"); }
-ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) { return put(fd, bytes, length, at, "pwrite"); }
+ssize_t write(int fd, const void *bytes, size_t length) { return put(fd, bytes, length, -1); }
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) { return put(fd, bytes, length, at); }
+ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) { return put(fd, bytes, length, at); }
 
-static int change(int fd, uint64_t at, const char *call, char kind, int (*act)(int, uint64_t)) {
+static int change(int fd, uint64_t at, char kind, int (*act)(int, uint64_t)) {
     char path[PATH_MAX];
     if (!ours(fd, path)) return act(fd, at);
     pthread_mutex_lock(&turn);
-    int what = fate(call, path), done = 0, failure = 0;
-    if (what >= ALL) {
+    int what = fate(kind), done = 0, failure = 0;
+    if (what != FAIL) {
         done = act(fd, at);
         failure = errno;
         if (!done) record(kind, inode(fd, NULL), at, path, "", 0);
     }
     pthread_mutex_unlock(&turn);
-    errno = what == PASS ? failure : fail_errno;
-    return what == PASS ? done : -1;
+    errno = what == FAIL ? fail_errno : failure;
+    return what == FAIL ? -1 : done;
 }
 
 static int cut(int fd, uint64_t size) { return REAL(ftruncate64)(fd, size); }
 static int sync_data(int fd, uint64_t unused) { (void)unused; return REAL(fdatasync)(fd); }
 static int sync_all(int fd, uint64_t unused) { (void)unused; return REAL(fsync)(fd); }
-int ftruncate(int fd, off_t size) { return change(fd, size, "ftruncate", 't', cut); }
-int ftruncate64(int fd, off64_t size) { return change(fd, size, "ftruncate", 't', cut); }
-int fdatasync(int fd) { return change(fd, 0, "fdatasync", 's', sync_data); }
-int fsync(int fd) { return change(fd, 0, "fsync", 's', sync_all); }
+int ftruncate(int fd, off_t size) { return change(fd, size, 't', cut); }
+int ftruncate64(int fd, off64_t size) { return change(fd, size, 't', cut); }
+int fdatasync(int fd) { return change(fd, 0, 's', sync_data); }
+int fsync(int fd) { return change(fd, 0, 's', sync_all); }
 
-static int named(const char *from, const char *to, const char *call, char kind, int (*act)(const char *, const char *)) {
+static int named(const char *from, const char *to, char kind, int (*act)(const char *, const char *)) {
     begin();
     if (!beneath(from)) return act(from, to);
     pthread_mutex_lock(&turn);
     // It is made in memory or not at all.
-    int what = fate(call, from), done = 0, failure = 0;
-    if (what == PASS) {
+    int what = fate(kind), done = 0, failure = 0;
+    if (what != FAIL) {
         uint64_t node = inode(0, from);
         done = act(from, to);
         failure = errno;
         if (!done) record(kind, node ? node : inode(0, from), 0, from, to, strlen(to));
     }
     pthread_mutex_unlock(&turn);
-    errno = what == PASS ? failure : fail_errno;
-    return what == PASS ? done : -1;
+    errno = what == FAIL ? fail_errno : failure;
+    return what == FAIL ? -1 : done;
 }
 
 static __thread mode_t folder_mode;
 static int move(const char *from, const char *to) { return REAL(rename)(from, to); }
 static int drop(const char *path, const char *unused) { (void)unused; return REAL(unlink)(path); }
 static int make(const char *path, const char *unused) { (void)unused; return REAL(mkdir)(path, folder_mode); }
-int rename(const char *from, const char *to) { return named(from, to, "rename", 'r', move); }
-int unlink(const char *path) { return named(path, "", "unlink", 'u', drop); }
+int rename(const char *from, const char *to) { return named(from, to, 'r', move); }
+int unlink(const char *path) { return named(path, "", 'u', drop); }
 int mkdir(const char *path, mode_t mode) {
     folder_mode = mode;
-    return named(path, "", "mkdir", 'd', make);
+    return named(path, "", 'd', make);
 }
 
 static int open_any(const char *path, int flags, mode_t mode) {
@@ -163,13 +159,13 @@ static int open_any(const char *path, int flags, mode_t mode) {
     if (!(flags & (O_CREAT | O_TRUNC)) || !beneath(path)) return REAL(open64)(path, flags, mode);
     pthread_mutex_lock(&turn);
     int is_new = access(path, F_OK) != 0;
-    int what = is_new || flags & O_TRUNC ? fate("open", path) : PASS;
-    int fd = what == PASS ? REAL(open64)(path, flags, mode) : -1, failure = errno;
+    int what = is_new || flags & O_TRUNC ? fate('c') : PASS;
+    int fd = what != FAIL ? REAL(open64)(path, flags, mode) : -1, failure = errno;
     if (fd >= 0 && is_new) record('c', inode(fd, NULL), 0, path, "", 0);
     else if (fd >= 0 && flags & O_TRUNC) record('t', inode(fd, NULL), 0, path, "", 0);
     pthread_mutex_unlock(&turn);
-    errno = what == PASS ? failure : fail_errno;
-    return what == PASS ? fd : -1;
+    errno = what == FAIL ? fail_errno : failure;
+    return what == FAIL ? -1 : fd;
 }
 
 int open64(const char *path, int flags, ...) {

@@ -2,6 +2,8 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub mod call;
+pub mod disk_shim;
+pub mod files;
 pub mod host;
 pub mod model;
 pub mod model_server;
@@ -31,6 +33,7 @@ use tempfile::TempDir;
 use worker::SandboxPolicy;
 
 pub use call::Call;
+pub use files::files;
 pub use reply::Reply;
 pub use shared::shared;
 pub use skip::skip;

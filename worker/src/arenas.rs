@@ -3,8 +3,8 @@
 
 /// Has the allocator keep as many arenas as there are cores; it would keep eight times as many.
 ///
-/// A server's threads free what others allocated, so each arena keeps its peak: with eight a core, an hour of load takes three times the
-/// memory of one arena, and goes on growing. To be called before the first thread starts.
+/// A server's threads free what others allocated, so each arena keeps its peak: with eight a core, six minutes of mixed load on two cores
+/// took 100 MB and more later, with one a core 50 MB. To be called before the first thread starts.
 pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {

@@ -213,7 +213,7 @@ fn supervise(
     if let Err(error) = ended
         && !by_caller
     {
-        // The listener has had every event where it panics at this one too; the panic was reported.
+        // The listener has had every event where it panics at this one too; the panic was reported. An error of it has no worker left to end.
         catch_unwind(AssertUnwindSafe(|| on_event(LiveEvent::Ended(error)).ok())).ok();
     }
 }

@@ -51,7 +51,7 @@ type Shared = Arc<Mutex<Content>>;
 struct State {
     files: BTreeMap<String, Shared>,
     durable_names: BTreeMap<String, Shared>,
-    /// What each name stood for after each change since names were synced.
+    /// File of each name after each change since names were synced.
     passed: Vec<(String, Option<Shared>)>,
     /// Sectors of files that were removed or cut.
     freed: Vec<Sector>,

@@ -42,7 +42,7 @@ fn picture(which: u64) -> Vec<u8> {
     vec![which as u8; 300 + which as usize * 97]
 }
 
-/// Where the notes go; each is whole in the record.
+/// Sink of the notes; each is whole in the record.
 #[derive(Clone, Debug)]
 struct Notes(Arc<File>);
 
@@ -91,7 +91,7 @@ impl Remote for Noted {
     }
 }
 
-/// What stands in a data folder, opened.
+/// Log, blobs and open columns of a data folder.
 struct World {
     log: Timeline,
     blobs: BlobStore,
@@ -242,7 +242,7 @@ fn child() {
     }
 }
 
-/// What has to be there, by the notes up to a cut.
+/// Events, rows and files that have to be there, by the notes up to a cut.
 #[derive(Default)]
 struct Expected {
     /// Run and text of each event that was acknowledged.

@@ -28,7 +28,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// What the process itself noted: a word, and bytes that belong to it.
+    /// Note of the process itself: a word, and bytes that belong to it.
     pub fn note(&self) -> Option<(&str, &[u8])> {
         (self.kind == NOTE).then_some((&self.name, &self.bytes))
     }
