@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-gates release-gates-of-tests client console console-where-possible demo demo-binaries demo-live test test-long soak test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
+.PHONY: help build release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,15 @@ soak: ## Two hours of everything at once (MINUTES=120): memory, descriptors, thr
 	$(CARGO) build --locked -q --workspace --bins
 	SIGHTLINE_SOAK_MINUTES=$(or $(MINUTES),120) SIGHTLINE_SOAK_OUT=target/soak $(CARGO) test --locked -q --workspace --test soak -- --nocapture
 
-check: fmt lint test release-gates-of-tests lines ## What CI runs: format, lint, every test, the release gates on the build of the tests
+# Linted in the pass that builds them: `lint` has every dependency read once more.
+check: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/deploy/lint-rustc
+check: fmt variants test release-gates-of-tests lines ## What CI runs: format, lint, every test, the release gates on the build of the tests
+
+# The console first, as for the tests; with one test each, whose features are those of all.
+variants: console-where-possible
+	$(CARGO) build --locked --workspace --no-default-features --lib --bins --test tidy
+	$(CARGO) build --locked -p worker --no-default-features --lib --test worker
+	$(CARGO) build --locked --workspace --bench functions
 
 release-gates: build ## Fail when the release build may not be released: replay, schemas, allocations, sizes, time
 	@deploy/setup.sh test
@@ -60,10 +68,11 @@ release-gates-of-tests:
 fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check
 
+# With one test each, whose features are those of all: what others depend on is not checked anew.
 lint: ## Fail on a compiler or clippy warning, with HTTP/3 and without, with wgpu and without, or a broken doc link
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked -p sightline --no-default-features --lib --bins -- -D warnings
-	$(CARGO) clippy --locked -p worker --no-default-features --lib -- -D warnings
+	$(CARGO) clippy --locked --workspace --no-default-features --lib --bins --test tidy -- -D warnings
+	$(CARGO) clippy --locked -p worker --no-default-features --lib --test worker -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's

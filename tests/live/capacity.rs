@@ -17,11 +17,12 @@ const DEFAULT_BUDGET: u64 = 8 << 30;
 /// A load: its name, and the options of `sightline capacity` that give it.
 type Load = (&'static str, &'static [&'static str]);
 
+/// The last is simulated for as long as all others together.
 const LOADS: [Load; 4] = [
     ("100 cameras", &["--cameras", "100", "--hours", "0"]),
     ("1,000 cameras", &["--cameras", "1000", "--hours", "0"]),
-    ("10,000 cameras", &["--cameras", "10000", "--hours", "0"]),
     ("1,000,000 files a month", &["--cameras", "0", "--hours", "1000000", "--days", "30"]),
+    ("10,000 cameras", &["--cameras", "10000", "--hours", "0"]),
 ];
 
 /// The plan of a load, as the nodes of a day.
@@ -94,7 +95,7 @@ fn planned_fleets_refuse_nothing_and_the_book_says_how_many_nodes_would_do() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operate/capacity.md");
     let page = fs::read_to_string(page).expect("in the repository");
     let mut wrong = Vec::new();
-    for (name, options) in LOADS {
+    for (name, options) in &LOADS[..clips::sized(3, 4)] {
         for proxy in [Proxy::HaProxy, Proxy::Nginx] {
             let (row, day) = row(name, planned(&sightline, options, proxy));
             println!("{row}");

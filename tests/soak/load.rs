@@ -16,12 +16,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{
-    WHOLE,
-    support::{
-        ALICE, Reply, Server,
-        whip::{Publication, clip},
-    },
+use crate::support::{
+    ALICE, Reply, Server,
+    whip::{Publication, clip},
 };
 
 /// Frames of an analysis, each of which begins a marker.
@@ -33,12 +30,14 @@ const KINDS: usize = 4;
 /// Most of each kind that are under way at once.
 const AT_ONCE: u32 = 2;
 
-/// A kind of work: its name, how often it is done in [`WHOLE`], and a turn of it.
+/// A kind of work: its name, how often it is done in the whole time, and a turn of it.
 type Kind<'a> = (&'static str, u32, fn(&Load<'a>));
 
 pub struct Load<'a> {
     server: &'a Server,
     sightline: &'a Path,
+    /// Time in which each kind is done as often as it says.
+    whole: Duration,
     clip: PathBuf,
     body: String,
     runs: Mutex<VecDeque<String>>,
@@ -72,7 +71,7 @@ impl<'a> Load<'a> {
         ("followers", 3000, Load::follow),
     ];
 
-    pub fn new(server: &'a Server, sightline: &'a Path) -> Load<'a> {
+    pub fn new(server: &'a Server, sightline: &'a Path, whole: Duration) -> Load<'a> {
         // Every other frame flickers, so that a marker ends with each.
         let frame = |at: usize| {
             let flicker = if at.is_multiple_of(2) { 0.0 } else { 0.9 };
@@ -85,6 +84,7 @@ impl<'a> Load<'a> {
         Load {
             server,
             sightline,
+            whole,
             clip: clip::scenes("ABC", 0),
             body: json!({ "model": "qwen3-vl-4b", "frames": frames }).to_string(),
             runs: Mutex::default(),
@@ -104,7 +104,7 @@ impl<'a> Load<'a> {
     /// Does each kind at its pace until `until`: one that is late is not waited for by the others.
     pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, until: Instant) {
         for (place, (_, count, turn)) in Self::KINDS.iter().enumerate() {
-            let (started, every) = (Instant::now(), WHOLE / *count);
+            let (started, every) = (Instant::now(), self.whole / *count);
             for lane in 0..AT_ONCE {
                 scope.spawn(move || {
                     let due = (0..).map(|number| started + every * (number * AT_ONCE + lane));
@@ -129,9 +129,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// At least half of each kind that `length` of `whole` asks for was done: it was no soak otherwise.
-    pub fn judge(&self, length: Duration, whole: Duration) {
-        let share = length.as_secs_f64() / whole.as_secs_f64();
+    /// At least half of each kind that `length` of the whole time asks for was done: it was no soak otherwise.
+    pub fn judge(&self, length: Duration) {
+        let share = length.as_secs_f64() / self.whole.as_secs_f64();
         for ((name, count, _), done) in Self::KINDS.iter().zip(self.counts().done) {
             let asked = f64::from(*count) * share;
             assert!(done as f64 >= 0.5 * asked, "{done} {name} of {asked:.0}");

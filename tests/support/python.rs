@@ -32,7 +32,8 @@ pub fn installed(requirements: &Path) -> Result<PathBuf, String> {
     if !done.exists() {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
         let mut pip = Command::new(bin.join("pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "-r"]);
+        // What is never imported is not compiled either.
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"]);
         run(pip.arg(requirements))?;
         fs::write(done, "").expect("our own directory");
     }

@@ -2,7 +2,7 @@
 
 use std::{io::Cursor, panic::catch_unwind, path::Path};
 
-use clips::{pick_with, rendered};
+use clips::{pick_with, rendered, sized};
 use decode::{DecodeError, Demuxer, Limits};
 use media::ErrorKind;
 
@@ -166,7 +166,7 @@ fn damage_decodes_to_the_same_frames_on_any_thread_count() {
         for (seed, count) in (1..).zip([1, 4, 20, 60]) {
             let bytes = with_flipped_bits(&whole, count, seed);
             let alone = decode_bytes(bytes.clone(), &every(1));
-            for threads in [1, 2, 5, 2, 5, 2, 5] {
+            for threads in [1, 2, 5].repeat(sized(1, 3)) {
                 let result = decode_bytes(bytes.clone(), &every(threads));
                 assert!(result == alone, "{name} seed {seed} on {threads}");
             }
@@ -186,7 +186,7 @@ fn parts_that_are_missing_without_a_word_are_the_same_on_any_thread_count() {
         let whole = std::fs::read(rendered(&format!("{format}.mkv"), &line)).expect("made");
         let complete = decode_bytes(whole.clone(), &every(3)).expect("decodes");
         assert!(complete.0.damaged_packets == 0 && complete.1.len() == 150, "{format}");
-        for seed in 1..=60 {
+        for seed in 1..=sized(24, 60) {
             let bytes = with_flipped_bits(&whole, 1, seed);
             let alone = decode_bytes(bytes.clone(), &every(1));
             assert!(decode_bytes(bytes, &every(3)) == alone, "{format}, seed {seed}");
@@ -194,7 +194,7 @@ fn parts_that_are_missing_without_a_word_are_the_same_on_any_thread_count() {
             silent += usize::from(is_silent);
         }
     }
-    println!("libav is silent about {silent} of 120 flips");
+    println!("libav is silent about {silent} flips");
 }
 
 #[test]

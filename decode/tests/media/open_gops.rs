@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clips::{rendered, rendered_from};
+use clips::{in_turn, rendered, rendered_from};
 use decode::FileOptions;
 
 use crate::{damage::with_flipped_bits, support::*};
@@ -43,12 +43,12 @@ fn alone(path: &Path, options: &FileOptions) -> (decode::FileReport, Vec<Seen>) 
 
 #[test]
 fn parts_of_open_gops_are_what_one_decoder_gives() {
-    for path in recipes() {
+    for (row, path) in recipes().into_iter().enumerate() {
         let (report, seen) = alone(&path, &every(1));
         let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
         assert!(digests == ffmpeg_digests(&path), "pixels differ: {path:?}");
         assert_eq!((report.damaged_packets, seen.len(), report.truncated), (0, 500, false));
-        for threads in [2, 3, 5] {
+        for &threads in in_turn(row, 1, &[2, 3, 5]) {
             let found = decode(&path, &every(threads), true).expect("decodes");
             assert!(found == (report.clone(), seen.clone()), "{path:?} on {threads}");
             let (hurried, outputs) = decode_in_hurry(&path, &every(threads));
@@ -59,12 +59,13 @@ fn parts_of_open_gops_are_what_one_decoder_gives() {
 
 #[test]
 fn a_file_that_begins_with_pictures_that_cannot_be_decoded_lacks_them_on_any_thread_count() {
-    for path in recipes().iter().filter(|path| path.extension().is_some_and(|it| it != "265")) {
-        let path = beheaded(path);
+    let whole = recipes();
+    let whole = whole.iter().filter(|path| path.extension().is_some_and(|it| it != "265"));
+    for (row, path) in whole.map(|path| beheaded(path)).enumerate() {
         let (report, seen) = alone(&path, &every(1));
         let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
         assert!(digests == ffmpeg_digests(&path), "pixels differ: {path:?}");
-        for threads in [2, 3, 5] {
+        for &threads in in_turn(row, 1, &[2, 3, 5]) {
             let found = decode(&path, &every(threads), true).expect("decodes");
             assert!(found == (report.clone(), seen.clone()), "{path:?} on {threads}");
         }
@@ -73,15 +74,15 @@ fn a_file_that_begins_with_pictures_that_cannot_be_decoded_lacks_them_on_any_thr
 
 #[test]
 fn samples_and_limits_of_open_gops_are_those_of_one_decoder() {
-    for path in recipes() {
+    for (row, path) in recipes().into_iter().enumerate() {
         let limited = |threads, max_frames| FileOptions { max_frames, ..every(threads) };
         let rows = [1.0, 3.0, 7.3].map(|fps| fixed(fps, true)).into_iter();
         // About the first keyframes' leading pictures too.
         let rows = rows
             .chain([99, 100, 117, 119, 120, 121, 123, 248, 250, 251].map(|max| limited(3, max)));
-        for options in rows {
-            let (_, seen) = alone(&path, &options);
-            let found = decode(&path, &options, true).expect("decodes");
+        for options in in_turn(row, 4, &rows.collect::<Vec<_>>()) {
+            let (_, seen) = alone(&path, options);
+            let found = decode(&path, options, true).expect("decodes");
             assert!(found.1 == seen, "{path:?}: {options:?}");
             assert!(found.1.len() >= 2, "{path:?}: {options:?}");
         }
@@ -122,7 +123,7 @@ fn damage_in_open_gops_decodes_to_the_same_frames_on_any_thread_count() {
             let bytes = with_flipped_bits(&whole, count, seed);
             let alone = decode_bytes(bytes.clone(), &every(1));
             changed += usize::from(alone.as_ref().is_ok_and(|(_, seen)| *seen != undamaged));
-            for threads in [2, 5] {
+            for &threads in in_turn(seed as usize, 1, &[2, 5]) {
                 let found = decode_bytes(bytes.clone(), &every(threads));
                 assert!(found == alone, "{path:?} seed {seed} on {threads}");
             }
