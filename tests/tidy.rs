@@ -60,11 +60,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that must stay free of these: they decide, and never wait, read files or know the wire.
+/// Crates that must stay free of these: they decide, and never wait, read files or know JSON. What of
+/// them crosses to a media worker derives serde's traits, and no crate of them has a format.
 const PURE: &[(&str, &[&str])] = &[
-    ("media", &["tokio", "serde", "serde_json", "axum", "ffmpeg-next"]),
-    ("gate", &["tokio", "serde", "serde_json", "axum", "ffmpeg-next"]),
-    ("decode", &["tokio", "axum", "serde"]),
+    ("media", &["tokio", "serde_json", "postcard", "axum", "ffmpeg-next"]),
+    ("gate", &["tokio", "serde_json", "postcard", "axum", "ffmpeg-next"]),
+    ("decode", &["tokio", "axum", "serde_json", "postcard"]),
     ("timeline", &["tokio", "axum"]),
     ("search", &["tokio", "axum", "hyper", "serde", "serde_json"]),
     ("infer", &["axum"]),

@@ -6,7 +6,9 @@
 use media::ErrorKind;
 
 /// Backend that turns coded pictures into frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum Backend {
     /// libav's decoders on the CPU; always there.
     Software,
@@ -42,7 +44,7 @@ impl Backend {
 }
 
 /// Reason that a backend does not decode here; it names the missing part.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum BackendError {
     /// A library that it needs is not there, or is not what its name says.
     #[error("{library} cannot be loaded: {reason}")]

@@ -30,7 +30,7 @@ pub trait Input: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Input for T {}
 
 /// Facts about the video stream from the container and a look at the first pictures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct StreamInfo {
     /// Codec of the stream.
     pub codec: Codec,

@@ -1,9 +1,9 @@
 //! Everything that can go wrong between coded bytes and frames.
 
-use media::ErrorKind;
+use media::{Codec, ErrorKind};
 
 /// Reason that a file or a live stream does not decode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum DecodeError {
     /// The input holds no byte.
     #[error("the file is empty")]
@@ -122,18 +122,18 @@ pub enum DecodeError {
         detail: String,
     },
     /// An access unit of another codec than the decoder's.
-    #[error("access unit of codec {got}, the decoder is for {expected}")]
+    #[error("access unit of codec {}, the decoder is for {}", .got.name(), .expected.name())]
     WrongCodec {
         /// Codec of the decoder.
-        expected: &'static str,
+        expected: Codec,
         /// Codec of the unit.
-        got: &'static str,
+        got: Codec,
     },
     /// libav failed in a way that is not the input's fault.
     #[error("{call} failed: {detail}")]
     Libav {
         /// The libav function.
-        call: &'static str,
+        call: String,
         /// Error of libav.
         detail: String,
     },

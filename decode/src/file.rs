@@ -80,7 +80,7 @@ pub enum SinkStop {
 }
 
 /// Report on the decoding of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FileReport {
     /// The decoder really used, such as `software:h264`; several are joined by `+`, in the order of
     /// their first frames.

@@ -98,7 +98,7 @@ struct LiveDecoder {
 impl Decoder for LiveDecoder {
     fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError> {
         if unit.codec != self.codec {
-            let (expected, got) = (self.codec.name(), unit.codec.name());
+            let (expected, got) = (self.codec, unit.codec);
             return Err(DecodeError::WrongCodec { expected, got });
         }
         if self.engine.lost().is_some() {

@@ -16,7 +16,7 @@ use crate::{
 const FRAMES: u64 = 16;
 
 /// Result of one clip.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CodecProbeResult {
     /// Its codec.
     pub codec: Codec,

@@ -9,7 +9,7 @@ use media::{Rate, Timestamp};
 use crate::Earlier;
 
 /// A sampling policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Sampling {
     /// Every frame.
     Every,

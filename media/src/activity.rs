@@ -3,7 +3,7 @@
 use crate::{ParseError, Score};
 
 /// Movement in a picture against those of the last half second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Activity {
     /// Share of the cells that changed.
     pub score: Score,
@@ -27,7 +27,8 @@ impl Activity {
 
 /// Cells of a picture's 64 columns and 40 rows: from `left` and `top` up to but without `right` and `bottom`.
 /// All 0 where there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct CellBox {
     /// First column.
     pub left: u8,
@@ -38,6 +39,8 @@ pub struct CellBox {
     /// One past the last row.
     pub bottom: u8,
 }
+
+crate::serde_checked!(CellBox, |cells| cells.right <= Self::COLUMNS && cells.bottom <= Self::ROWS);
 
 /// Cells of a picture as bits: a word a row, the lowest bit the first column.
 pub type Cells = [u64; CellBox::ROWS as usize];
@@ -130,13 +133,19 @@ impl CellBox {
 }
 
 /// Named part of the picture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Zone {
     /// Name in events.
     pub name: String,
     /// Corners in order, each a fraction of the picture's width and of its height; the last joins the first.
     pub polygon: Vec<(Score, Score)>,
 }
+
+crate::serde_checked!(Zone, |zone| {
+    let corners = Zone::CORNERS_MIN..=Zone::CORNERS_MAX;
+    zone.name.len() <= Zone::NAME_BYTES_MAX && corners.contains(&zone.polygon.len())
+});
 
 impl Zone {
     /// Most zones of a recording.
@@ -182,13 +191,16 @@ fn middle(at: usize, cells: u8) -> i64 {
 }
 
 /// Zones of a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Zones {
     /// At most [`Zone::MAX`], in the order of the bits of [`Activity::zones`].
     pub zones: Vec<Zone>,
     /// Cells outside of all zones do not count.
     pub only: bool,
 }
+
+crate::serde_checked!(Zones, |zones| zones.zones.len() <= Zone::MAX);
 
 impl Zones {
     /// Their names, in order.

@@ -1,7 +1,7 @@
 //! The video codecs that the service decodes.
 
 /// A video codec, named on the wire as FFmpeg names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Codec {
     /// ITU-T H.264 / AVC.
     H264,

@@ -1,7 +1,7 @@
 //! The closed set of error kinds, and the error of parsing a vocabulary value.
 
 /// Kind of failure of an error; the server maps each to one status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ErrorKind {
     /// The caller sent something that can never work.
     InvalidInput,

@@ -26,7 +26,7 @@ pub trait DevicePicture: Send + Sync {
 }
 
 /// Pixels that were in a device's memory and cannot be had any more: the device was lost.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("a picture could not be fetched from the device: {reason}")]
 pub struct PixelsLost {
     /// Message of its driver.

@@ -3,7 +3,7 @@
 use crate::Score;
 
 /// Thresholds by which the gate selects a frame and names its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GateConfig {
     /// A frame is selected at least every so many frames, counted from the first; 0 means never.
     pub keepalive_frames: u32,

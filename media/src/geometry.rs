@@ -1,13 +1,16 @@
 //! Picture sizes and the rotation a container asks for.
 
 /// Width and height in pixels, both at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Extent {
     /// Columns.
     pub width: u32,
     /// Rows.
     pub height: u32,
 }
+
+crate::serde_checked!(Extent, |extent| extent.width > 0 && extent.height > 0);
 
 impl Extent {
     /// A picture size; `None` when a side is zero.
@@ -32,7 +35,9 @@ impl Extent {
 }
 
 /// Clockwise turn that makes the coded picture upright.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum Rotation {
     /// Already upright.
     #[default]

@@ -7,6 +7,7 @@
 mod access_unit;
 mod activity;
 mod bits;
+mod checked;
 mod codec;
 mod error;
 mod frame;

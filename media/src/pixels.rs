@@ -3,7 +3,7 @@
 use crate::Extent;
 
 /// Storage of chroma beside luma.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Subsampling {
     /// Luma only.
     Gray,
@@ -35,7 +35,8 @@ impl Subsampling {
 }
 
 /// Storage of one sample: bytes and the shift that leaves its eight most significant bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub enum Sample {
     /// One byte.
     U8,
@@ -45,6 +46,8 @@ pub enum Sample {
         shift: u8,
     },
 }
+
+crate::serde_checked!(Sample, |sample| matches!(sample, Sample::U8 | Sample::U16 { shift: 0..=8 }));
 
 impl Sample {
     /// Bytes a sample takes.
@@ -57,7 +60,7 @@ impl Sample {
 }
 
 /// Codes of black and white.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum SampleRange {
     /// 16 to 235 (of 255).
     Limited,
@@ -66,7 +69,7 @@ pub enum SampleRange {
 }
 
 /// Everything about a picture's memory but the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PixelLayout {
     /// Chroma arrangement.
     pub subsampling: Subsampling,

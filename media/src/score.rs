@@ -3,8 +3,23 @@
 use crate::ParseError;
 
 /// A normalised score: an integer count of millionths in 0..=1,000,000.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(remote = "Self")]
 pub struct Score(u32);
+
+crate::serde_checked!(Score, |score| score.0 <= Score::SCALE);
 
 impl Score {
     /// 0.

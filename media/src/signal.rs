@@ -3,7 +3,7 @@
 use crate::{Activity, Score};
 
 /// Signal of the gate about one analysed frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Signal {
     /// Position among the analysed frames.
     pub frame_index: u64,

@@ -5,11 +5,14 @@
 use std::{cmp::Ordering, ops::RangeInclusive};
 
 /// Seconds per tick as a fraction, both parts positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Timebase {
     num: u32,
     den: u32,
 }
+
+crate::serde_checked!(Timebase, |base| base.num > 0 && base.den > 0);
 
 impl Timebase {
     /// One tick a millisecond.
@@ -34,7 +37,7 @@ impl Timebase {
 }
 
 /// A point in media time: `ticks` of `timebase`, compared exactly across timebases.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp {
     /// Signed count of ticks; negative before the stream's zero (edit lists, priming).
     pub ticks: i64,
@@ -103,11 +106,14 @@ impl Ord for Timestamp {
 }
 
 /// Frames per second as a fraction, both parts positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Rate {
     num: u32,
     den: u32,
 }
+
+crate::serde_checked!(Rate, |rate| Rate::new(rate.num, rate.den) == Some(rate));
 
 impl Rate {
     /// One frame a second.
@@ -166,7 +172,9 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// Wall time: milliseconds since the Unix epoch, never compared with media time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct WallTime {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     pub epoch_ms: i64,

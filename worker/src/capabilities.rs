@@ -2,12 +2,16 @@
 
 use decode::{Decoders, try_clips};
 
-use crate::measuring::Measuring;
+use crate::{
+    measuring::Measuring,
+    wire::{LIST_MAX, list},
+};
 
 /// Capabilities of a sandboxed worker of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Capabilities {
     /// Results of a clip of every codec, and of those of ten bits where there are any.
+    #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
     pub codecs: Vec<decode::CodecProbeResult>,
     /// Name of the measurer of frames, such as `cpu-avx2`, or a backend and its device.
     pub measurer: String,

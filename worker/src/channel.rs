@@ -18,10 +18,7 @@ use rustix::{
     },
 };
 
-use crate::{
-    protocol::{HEADER_BYTES, decode, decode_told, encode, payload_len},
-    wire::{ProtocolError, Wire},
-};
+use crate::wire::{HEADER_BYTES, Message, ProtocolError, decode, encode, payload_len};
 
 /// Bytes asked of the socket at a time; its own buffer is about three times that.
 const READ_BYTES: usize = 64 << 10;
@@ -41,16 +38,9 @@ pub(crate) struct Incoming {
     /// Bytes of the last message that was taken.
     last: u64,
     descriptors: VecDeque<OwnedFd>,
-    /// The other end is a worker.
-    is_told: bool,
 }
 
 impl Incoming {
-    /// Makes a buffer for messages of a worker, whose text is cut and escaped.
-    pub fn of_worker() -> Incoming {
-        Incoming { is_told: true, ..Incoming::default() }
-    }
-
     /// Bytes of the message that [`Incoming::next`] gave last.
     pub fn last(&self) -> u64 {
         self.last
@@ -105,7 +95,7 @@ impl Incoming {
     }
 
     /// The next whole message.
-    pub fn next<T: Wire>(&mut self) -> Result<Option<T>, ProtocolError> {
+    pub fn next<T: Message>(&mut self) -> Result<Option<T>, ProtocolError> {
         let Some(payload) = self.whole_payload()? else {
             // The rest of a message is joined to its start, at the front of the buffer.
             self.bytes.drain(..self.start);
@@ -114,8 +104,7 @@ impl Incoming {
         };
         self.start = payload.end;
         self.last = payload.len() as u64;
-        let payload = &self.bytes[payload];
-        Ok(Some(if self.is_told { decode_told(payload) } else { decode(payload) }?))
+        decode(&self.bytes[payload]).map(Some)
     }
 
     fn whole_payload(&self) -> Result<Option<Range<usize>>, ProtocolError> {
@@ -144,12 +133,12 @@ impl<S: AsFd> Outbox<S> {
         Outbox { socket, buffer: Mutex::new(Vec::new()) }
     }
 
-    pub fn send(&self, message: &impl Wire) -> io::Result<()> {
+    pub fn send(&self, message: &impl Message) -> io::Result<()> {
         self.send_all(std::slice::from_ref(message))
     }
 
     /// Messages that nothing comes between.
-    pub fn send_all(&self, messages: &[impl Wire]) -> io::Result<()> {
+    pub fn send_all(&self, messages: &[impl Message]) -> io::Result<()> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
         for message in messages {
@@ -177,7 +166,7 @@ fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
 /// Sends one small message with a descriptor on its first byte, without waiting for room.
 pub(crate) fn send_with(
     socket: BorrowedFd<'_>,
-    message: &impl Wire,
+    message: &impl Message,
     descriptor: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
@@ -209,7 +198,7 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     /// Adds a message.
-    pub fn push(&mut self, message: &impl Wire) -> Result<(), ProtocolError> {
+    pub fn push(&mut self, message: &impl Message) -> Result<(), ProtocolError> {
         encode(message, &mut self.bytes)
     }
 

@@ -9,7 +9,7 @@ use media::{ErrorKind, PixelsLost};
 use crate::{GateError, Refusal, SandboxReport, still::StillError, wire::ProtocolError};
 
 /// Reason for the early end of a job or a live session, found by the code inside the worker.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum Fault {
     /// The input does not decode.
     #[error(transparent)]

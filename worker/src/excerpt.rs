@@ -36,12 +36,12 @@ pub struct ExcerptSpec {
 }
 
 /// Replies about an excerpt, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ExcerptEvent {
     /// Description of the excerpt.
     Begins(ExcerptStart),
     /// The next bytes, not many of them.
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "crate::wire::bytes")] Vec<u8>),
     /// There are no more.
     Ended,
 }

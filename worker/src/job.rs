@@ -25,13 +25,13 @@ use media::{Rotation, Signal, Timestamp, Zones};
 
 use crate::{
     Chunking, Fault, FrameRecord, MeasuredBy, ViewOptions, measuring::Measuring,
-    pictures::PictureSpec, plan::Plan,
+    pictures::PictureSpec, plan::Plan, record::RECORDS_MAX, wire::list,
 };
 pub(crate) use predict::bytes_to_send;
 use progress::{Clocks, Progress};
 
 /// Options of the analysis of a file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct JobOptions {
     /// Selection of the frames that are analysed.
     pub sampling: Sampling,
@@ -54,7 +54,7 @@ pub struct JobOptions {
 /// Place at which a job goes on from one whose live source was lost.
 ///
 /// Frames are numbered on, times lead on, and the gate decides as it would have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Resume {
     /// Signal that was said last.
     pub last: Signal,
@@ -97,7 +97,7 @@ impl JobOptions {
 }
 
 /// Event of a running job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum JobEvent {
     /// The container is open; comes first.
     Opened(StreamInfo),
@@ -114,7 +114,7 @@ pub enum JobEvent {
         next: u64,
     },
     /// The next frames, in order and without gaps.
-    Frames(Vec<FrameRecord>),
+    Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
     /// Measurer of the frames; comes before [`JobEvent::Spent`].
     Measured(MeasuredBy),
     /// Resources spent on the frames; comes before the end.
@@ -131,7 +131,7 @@ impl JobEvent {
 }
 
 /// Time of a job's threads by what they did, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Spent {
     /// Decoding.
     pub decode_us: u64,

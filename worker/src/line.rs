@@ -15,7 +15,7 @@ use media::Codec;
 use crate::{
     channel::{Incoming, Outbox},
     protocol::{Reply, Request},
-    wire::{ProtocolError, Wire},
+    wire::{Message, ProtocolError},
 };
 
 pub(crate) struct Line<S> {
@@ -42,12 +42,12 @@ impl<S: AsFd> Line<S> {
         Line { socket, incoming: Mutex::default(), outbox: Outbox::new(same) }
     }
 
-    pub fn send(&self, message: &impl Wire) -> io::Result<()> {
+    pub fn send(&self, message: &impl Message) -> io::Result<()> {
         self.outbox.send(message)
     }
 
     /// Sends messages one after the other, at once.
-    pub fn send_all(&self, messages: &[impl Wire]) -> io::Result<()> {
+    pub fn send_all(&self, messages: &[impl Message]) -> io::Result<()> {
         self.outbox.send_all(messages)
     }
 

@@ -14,7 +14,6 @@ use std::{io, sync::Arc};
 use gate::{CpuMeasurer, FallbackMeasurer, MeasureError, Measurements, Measurer};
 use media::{ErrorKind, Frame};
 
-use crate::wire::{wire_enum, wire_struct};
 use desk::Desk;
 pub(crate) use patience::Patience;
 
@@ -22,7 +21,9 @@ pub(crate) use patience::Patience;
 const GATHERED_MAX: usize = 8;
 
 /// Backend that measures frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum GateBackend {
     /// The processor; always there.
     Cpu,
@@ -52,7 +53,7 @@ impl GateBackend {
 }
 
 /// Refusal of a backend that is not there, or does not measure as the CPU does.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("{reason}")]
 pub struct GateError {
     /// Decides what the caller is told.
@@ -62,7 +63,7 @@ pub struct GateError {
 }
 
 /// A device that a worker is to measure with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct GateDevice {
     pub backend: GateBackend,
     /// Number of the NVIDIA device.
@@ -74,7 +75,7 @@ pub(crate) struct GateDevice {
 }
 
 /// Measurer of the frames of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MeasuredBy {
     /// The measurer at the end, such as `cpu-avx2`.
     pub measurer: String,
@@ -255,11 +256,6 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
 fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateError {
     GateError { kind, reason: error.to_string() }
 }
-
-wire_enum!(GateBackend, "gate backend", { 0 => Cpu, 1 => Wgpu, 2 => Cuda });
-wire_struct!(GateError { kind, reason });
-wire_struct!(GateDevice { backend, number, is_named, was_there });
-wire_struct!(MeasuredBy { measurer, lost, late });
 
 #[cfg(test)]
 mod tests {

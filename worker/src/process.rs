@@ -169,7 +169,7 @@ impl Process {
             socket,
             stderr,
             stderr_tail: VecDeque::new(),
-            incoming: Incoming::of_worker(),
+            incoming: Incoming::default(),
             backlog: Backlog::default(),
             status,
             limits: limits.clone(),

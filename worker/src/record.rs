@@ -12,12 +12,11 @@ use media::{Extent, Signal, Timestamp};
 use crate::{
     Fault, NoveltySpec,
     pictures::PictureSpec,
-    protocol::MESSAGE_BYTES_MAX,
-    wire::{ProtocolError, Reader, Wire, wire_enum, wire_struct},
+    wire::{MESSAGE_BYTES_MAX, ProtocolError},
 };
 
 /// Records in one message at most: their signals take 50 kB.
-const RECORDS_MAX: usize = 512;
+pub(crate) const RECORDS_MAX: usize = 512;
 /// Bytes of pictures in one message: larger ones go alone.
 const PICTURE_BYTES: usize = 1 << 20;
 /// Bytes of one view at most: a 4096x4096 picture of noise takes about as many.
@@ -34,7 +33,7 @@ const _: () = assert!(
 );
 
 /// Everything that is said of one frame.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FrameRecord {
     /// Its signal.
     pub signal: Signal,
@@ -45,7 +44,7 @@ pub struct FrameRecord {
 }
 
 /// Pictures of a frame, each there where it was asked for and the frame is to have one.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Pictures {
     /// The whole frame, upright.
     pub still: Option<Picture>,
@@ -58,16 +57,17 @@ pub struct Pictures {
 }
 
 /// A JPEG and its size in pixels.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Picture {
     /// Size of the picture.
     pub extent: Extent,
     /// The picture.
+    #[serde(with = "crate::wire::bytes")]
     pub jpeg: Vec<u8>,
 }
 
 /// The view of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum FrameView {
     /// Its still: nothing is cut off and nothing scaled.
     Still,
@@ -76,21 +76,24 @@ pub enum FrameView {
 }
 
 /// Input of the comparison of a frame with one that was described; of the crop alone.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct NoveltyInput {
     /// Mean luma of each of [`NoveltyInput::COLUMNS`] x [`NoveltyInput::ROWS`] equal parts, row by row,
     /// full range: a small new object moves the largest difference more than the sum.
+    #[serde(with = "crate::wire::bytes")]
     pub cells: Vec<u8>,
     /// The picture for the embedding model.
     pub picture: EmbeddingInput,
 }
 
 /// A square picture for an embedding model, each side scaled on its own.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EmbeddingInput {
     /// Width and height in pixels.
     pub side: u32,
     /// Red, green and blue of each pixel, row by row, from 0 to 255.
+    #[serde(with = "crate::wire::bytes")]
     pub rgb: Vec<u8>,
 }
 
@@ -251,44 +254,12 @@ impl fmt::Debug for EmbeddingInput {
     }
 }
 
-wire_struct!(Pictures { still, view, clip, novelty });
-wire_struct!(Picture { extent, jpeg });
-wire_enum!(FrameView, "view", { 1 => Still, 2 => Own(picture) });
-
-impl Wire for FrameRecord {
-    const LIST_MAX: u32 = RECORDS_MAX as u32;
-
-    fn put(&self, out: &mut Vec<u8>) {
-        let FrameRecord { signal, pts, pictures } = self;
-        signal.put(out);
-        pts.put(out);
-        pictures.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<FrameRecord, ProtocolError> {
-        let (signal, pts) = (Wire::get(from)?, Wire::get(from)?);
-        Ok(FrameRecord { signal, pts, pictures: Wire::get(from)? })
-    }
-}
-
-/// Its sizes are implied: the number of cells is fixed, and that of samples follows from the side.
-impl Wire for NoveltyInput {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.cells);
-        self.picture.side.put(out);
-        out.extend_from_slice(&self.picture.rgb);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<NoveltyInput, ProtocolError> {
-        let cells = from.take(NoveltyInput::COLUMNS * NoveltyInput::ROWS, "cells")?.to_vec();
-        let side = u32::get(from)?;
-        if (NoveltySpec { side }).within_bounds().side != side {
-            return Err(ProtocolError::Invalid("side"));
-        }
-        let rgb = from.take(3 * (side * side) as usize, "embedding input")?.to_vec();
-        Ok(NoveltyInput { cells, picture: EmbeddingInput { side, rgb } })
-    }
-}
+media::serde_checked!(NoveltyInput, |input| {
+    let side = input.picture.side;
+    input.cells.len() == NoveltyInput::COLUMNS * NoveltyInput::ROWS
+        && (NoveltySpec { side }).within_bounds().side == side
+        && input.picture.rgb.len() == 3 * (side * side) as usize
+});
 
 #[cfg(test)]
 mod tests;

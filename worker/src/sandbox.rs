@@ -27,7 +27,11 @@ use rustix::process::{
     set_parent_process_death_signal, setrlimit,
 };
 
-use crate::{Fault, measuring::GateDevice};
+use crate::{
+    Fault,
+    measuring::GateDevice,
+    wire::{LIST_MAX, list},
+};
 
 /// Number of the first descriptor that a worker is given: what a job talks to, if to anything.
 pub(crate) const SOCKET_NUMBER: i32 = 3;
@@ -43,13 +47,14 @@ const DEVICE_DESCRIPTORS_MAX: u64 = 1024;
 const MEMORY_SLACK_BYTES: u64 = 256 << 20;
 
 /// Level of the sandbox that is in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum SandboxLevel {
     /// Everything below.
     Full,
     /// Something is missing on this kernel.
     Partial {
         /// Missing parts, in words for a log.
+        #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
         missing: Vec<String>,
     },
 }
@@ -90,7 +95,7 @@ impl SandboxPolicy {
 }
 
 /// Report of a worker about its own sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SandboxReport {
     /// The landlock ABI in force for every thread, 0 for none.
     pub landlock_abi: u32,
@@ -119,7 +124,7 @@ impl fmt::Display for SandboxReport {
 }
 
 /// Resource limits of one worker, and the device that it is left.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Confinement {
     /// Memory the supervisor allows.
     pub memory_bytes: u64,
@@ -145,7 +150,7 @@ impl Confinement {
 }
 
 /// A device that a worker is to decode with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Asked {
     pub spec: DeviceSpec,
     /// Codecs that it is asked to decode.
@@ -153,17 +158,6 @@ pub(crate) struct Asked {
     /// It decoded when the server started: where it cannot be opened any more, the CPU goes on.
     pub was_there: bool,
 }
-
-crate::wire::wire_struct!(Confinement {
-    memory_bytes,
-    cpu_seconds,
-    parent,
-    device,
-    program,
-    gate,
-    libraries
-});
-crate::wire::wire_struct!(Asked { spec, codecs, was_there });
 
 /// Gives everything up but the devices, which `open` opens once no paths but theirs are left. The
 /// calling process must have one thread.

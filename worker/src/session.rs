@@ -21,6 +21,8 @@ use crate::{
     assemble::{Album, Assembler},
     pictures::{PictureMaker, PictureSpec, Wanted},
     plan::Plan,
+    record::RECORDS_MAX,
+    wire::list,
 };
 
 pub(crate) use pool::{SESSIONS_MAX, Sessions, THREADS_MAX as SESSION_THREADS_MAX};
@@ -43,10 +45,10 @@ const PICTURES_MAX: u64 = 16 + 1 + AHEAD as u64 + 1;
 pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 
 /// Event of a live session.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum SessionEvent {
     /// The next frames, in order and without gaps.
-    Frames(Vec<FrameRecord>),
+    Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
     /// An access unit did not decode; nothing comes until the next clean start.
     Damaged {
         /// Message of the decoder.

@@ -7,14 +7,11 @@
 use gate::Reason;
 use media::{Extent, Rotation, Score, Signal};
 
-use crate::{
-    FrameRecord, FrameView, NoveltyInput, NoveltySpec, Picture,
-    still::Cut,
-    wire::{ProtocolError, Reader, Wire, wire_enum},
-};
+use crate::{FrameRecord, FrameView, NoveltyInput, NoveltySpec, Picture, still::Cut};
 
 /// Options of the pictures of a source that a model is to be shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct ViewOptions {
     /// Division of the analysed frames into chunks.
     pub chunks: Chunking,
@@ -29,8 +26,10 @@ pub struct ViewOptions {
     pub novelty: Option<NoveltySpec>,
 }
 
+media::serde_checked!(ViewOptions, |options| options.within_bounds() == options);
+
 /// Boundaries of chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Chunking {
     /// So many analysed frames, from [`Chunking::FRAMES_MIN`] to [`Chunking::FRAMES_MAX`].
     Frames(u32),
@@ -89,13 +88,16 @@ impl Chunking {
 }
 
 /// A part of the upright picture in fractions of its sides; lies inside it and is not empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct Crop {
     x: Score,
     y: Score,
     width: Score,
     height: Score,
 }
+
+media::serde_checked!(Crop, |crop| Crop::new(crop.x, crop.y, crop.width, crop.height).is_some());
 
 /// A rectangle of whole pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,42 +211,6 @@ impl View {
         };
         let Signal { frame_index, pts_ms, .. } = record.signal;
         Some(View { frame_index, pts_ms, reason: None, picture, novelty: pictures.novelty.take() })
-    }
-}
-
-wire_enum!(Chunking, "chunking", { 1 => Frames(frames), 2 => Span { ms } });
-
-impl Wire for Crop {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.sides().iter().for_each(|score| score.put(out));
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Crop, ProtocolError> {
-        let mut score = || Score::get(from);
-        let (x, y, width, height) = (score()?, score()?, score()?, score()?);
-        Crop::new(x, y, width, height).ok_or(ProtocolError::Invalid("crop"))
-    }
-}
-
-impl Wire for ViewOptions {
-    fn put(&self, out: &mut Vec<u8>) {
-        let ViewOptions { chunks, per_chunk, max_edge, crop, novelty } = self;
-        chunks.put(out);
-        out.push(*per_chunk);
-        max_edge.put(out);
-        crop.put(out);
-        novelty.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<ViewOptions, ProtocolError> {
-        let chunks = Chunking::get(from)?;
-        let per_chunk = from.byte("views per chunk")?;
-        let (max_edge, crop, novelty) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let options = ViewOptions { chunks, per_chunk, max_edge, crop, novelty };
-        if options.within_bounds() != options {
-            return Err(ProtocolError::Invalid("view options"));
-        }
-        Ok(options)
     }
 }
 

@@ -1,20 +1,24 @@
-//! The byte form of protocol values: little endian, lengths in front, nothing implied.
+//! The byte form of messages: what postcard makes of them, behind a length and a version.
 //!
 //! Reading never panics, never reads past the message, and allocates no more than the message
-//! justifies, whatever the bytes say. Knows single values; `protocol` knows the messages.
+//! justifies, whatever the bytes say. Types check what is read of them themselves; `protocol` has the messages.
 
-use media::{
-    Activity, CellBox, Codec, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample, SampleRange,
-    Score, Signal, Subsampling, Timebase, Timestamp, Zone, Zones, escaped,
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use media::escaped;
+use postcard::{Error, de_flavors::{Flavor, Slice}};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
 };
 
 /// Reason that bytes are not a message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The message ends inside a value.
-    #[error("a message ends inside its {0}")]
-    Short(&'static str),
-    /// A value outside its type's range.
+    /// Bytes that are no value of the message's type.
+    #[error("a message cannot be read: {0:?}")]
+    Malformed(#[from] Error),
+    /// A value that its sender may not say.
     #[error("a message holds no valid {0}")]
     Invalid(&'static str),
     /// Bytes after the last value.
@@ -34,367 +38,161 @@ pub enum ProtocolError {
     Unexpected(&'static str),
 }
 
+/// Version of the messages; both ends are one binary, so another version is an error.
+pub(crate) const VERSION: u8 = 2;
+
+/// Longest message: that of a frame with a still of the largest picture, which is below 50 MB, and a view.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+
+/// Bytes in front of the payload: the length.
+pub(crate) const HEADER_BYTES: usize = 4;
+
 /// Longest text of a worker that is passed on: more than a URL that it may ask for.
 pub(crate) const TOLD_BYTES_MAX: usize = 16 << 10;
 
-/// Rest of a message.
-pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
+/// Most values of a list that is not of frames.
+pub(crate) const LIST_MAX: usize = 64;
+
+/// All that goes one way.
+pub(crate) trait Message: Serialize + DeserializeOwned {
     /// A worker says it: its text is cut and escaped, whatever becomes of it.
-    is_told: bool,
+    const IS_TOLD: bool;
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, is_told: false }
+/// Appends `message` to `out` as it goes over the socket.
+///
+/// A message over the bound is refused here, so that the other end need not end the connection.
+pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), ProtocolError> {
+    let start = out.len();
+    out.extend([0; HEADER_BYTES]);
+    out.push(VERSION);
+    let written = postcard::to_io(message, &mut *out).map(drop).map_err(ProtocolError::from);
+    let len = out.len() - start - HEADER_BYTES;
+    let fits = match len > MESSAGE_BYTES_MAX as usize {
+        true => Err(ProtocolError::TooLong(u32::try_from(len).unwrap_or(u32::MAX))),
+        false => Ok(()),
+    };
+    if let Err(error) = written.and(fits) {
+        out.truncate(start);
+        return Err(error);
+    }
+    out[start..start + HEADER_BYTES].copy_from_slice(&(len as u32).to_le_bytes());
+    Ok(())
+}
+
+/// Bytes of the payload behind this header.
+pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, ProtocolError> {
+    match u32::from_le_bytes(header) {
+        len if len > MESSAGE_BYTES_MAX => Err(ProtocolError::TooLong(len)),
+        len => Ok(len as usize),
+    }
+}
+
+/// The message in a payload.
+pub(crate) fn decode<T: Message>(payload: &[u8]) -> Result<T, ProtocolError> {
+    let (version, bytes) = payload.split_first().ok_or(Error::DeserializeUnexpectedEnd)?;
+    if *version != VERSION {
+        return Err(ProtocolError::Version(*version));
+    }
+    let rest = Rest { bytes: Slice::new(bytes), is_told: T::IS_TOLD, text: String::new() };
+    let mut from = postcard::Deserializer::from_flavor(rest);
+    let message = T::deserialize(&mut from)?;
+    match from.finalize()? {
+        [] => Ok(message),
+        rest => Err(ProtocolError::Trailing(rest.len())),
+    }
+}
+
+/// Rest of a message.
+struct Rest<'a> {
+    bytes: Slice<'a>,
+    is_told: bool,
+    /// The last text that was escaped.
+    text: String,
+}
+
+impl<'a> Flavor<'a> for Rest<'a> {
+    type Remainder = &'a [u8];
+    type Source = &'a [u8];
+
+    #[inline]
+    fn pop(&mut self) -> Result<u8, Error> {
+        self.bytes.pop()
     }
 
-    /// As [`Reader::new`], of a worker's message.
-    pub fn told(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, is_told: true }
+    /// No list reserves more than there are bytes.
+    fn size_hint(&self) -> Option<usize> {
+        self.bytes.size_hint()
     }
 
-    pub fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], ProtocolError> {
-        let (head, rest) = self.bytes.split_at_checked(len).ok_or(ProtocolError::Short(what))?;
-        self.bytes = rest;
-        Ok(head)
+    fn try_take_n(&mut self, len: usize) -> Result<&'a [u8], Error> {
+        self.bytes.try_take_n(len)
     }
 
-    fn text(&mut self) -> Result<String, ProtocolError> {
-        let len = u32::get(self)? as usize;
-        let text = str::from_utf8(self.take(len, "bytes")?);
-        let text = text.map_err(|_| ProtocolError::Invalid("text"))?;
-        Ok(match self.is_told {
-            true => escaped(&text[..text.floor_char_boundary(TOLD_BYTES_MAX)]).into_owned(),
-            false => text.to_owned(),
+    /// Takes a text: [`bytes`] are taken by the other.
+    fn try_take_n_temp<'b>(&'b mut self, len: usize) -> Result<&'b [u8], Error>
+    where
+        'a: 'b,
+    {
+        let bytes = self.try_take_n(len)?;
+        if !self.is_told {
+            return Ok(bytes);
+        }
+        let text = str::from_utf8(bytes).map_err(|_| Error::DeserializeBadUtf8)?;
+        let cut = |text: &str| text.floor_char_boundary(TOLD_BYTES_MAX);
+        Ok(match escaped(&text[..cut(text)]) {
+            Cow::Borrowed(text) => text.as_bytes(),
+            Cow::Owned(text) => {
+                self.text = text;
+                &self.text.as_bytes()[..cut(&self.text)]
+            }
         })
     }
 
-    pub fn byte(&mut self, what: &'static str) -> Result<u8, ProtocolError> {
-        Ok(self.take(1, what)?[0])
-    }
-
-    /// Everything has been read.
-    pub fn finish(self) -> Result<(), ProtocolError> {
-        match self.bytes {
-            [] => Ok(()),
-            rest => Err(ProtocolError::Trailing(rest.len())),
-        }
+    fn finalize(self) -> Result<&'a [u8], Error> {
+        self.bytes.finalize()
     }
 }
 
-/// A value with a byte form.
-///
-/// `u8` has none on purpose: a `Vec<u8>` is one run of bytes, any other `Vec` is value by value.
-pub(crate) trait Wire: Sized {
-    /// Most of them in one list.
-    const LIST_MAX: u32 = u32::MAX;
-    fn put(&self, out: &mut Vec<u8>);
-    fn get(from: &mut Reader<'_>) -> Result<Self, ProtocolError>;
+/// Bytes as one run: serde takes a `Vec<u8>` for values one by one.
+pub(crate) mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        <&[u8]>::deserialize(from).map(<[u8]>::to_vec)
+    }
 }
 
-macro_rules! wire_integers {
-    ($($kind:ty),*) => {$(
-        impl Wire for $kind {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
-            }
+/// Reads a list of at most `MAX`, which grows with what is really there.
+pub(crate) fn list<'de, D, T, const MAX: usize>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<T, const MAX: usize>(PhantomData<T>);
 
-            fn get(from: &mut Reader<'_>) -> Result<$kind, ProtocolError> {
-                let bytes = from.take(size_of::<$kind>(), stringify!($kind))?;
-                Ok(<$kind>::from_le_bytes(bytes.try_into().expect("take gives what is asked")))
-            }
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for List<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX} values")
         }
-    )*};
-}
 
-wire_integers!(u16, u32, u64, i32, i64);
-
-/// Byte form of a struct: its fields in the order given.
-macro_rules! wire_struct {
-    ($kind:ty { $($field:ident),* $(,)? }) => {
-        impl $crate::wire::Wire for $kind {
-            fn put(&self, out: &mut Vec<u8>) {
-                let Self { $($field),* } = self;
-                $($crate::wire::Wire::put($field, out);)*
-            }
-
-            fn get(
-                from: &mut $crate::wire::Reader<'_>,
-            ) -> Result<Self, $crate::wire::ProtocolError> {
-                Ok(Self { $($field: $crate::wire::Wire::get(from)?),* })
-            }
-        }
-    };
-}
-pub(crate) use wire_struct;
-
-/// Byte form of an enum: a tag byte, then the variant's values in order.
-macro_rules! wire_enum {
-    ($kind:ident, $what:literal, {
-        $($tag:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)?
-    }) => {
-        impl $crate::wire::Wire for $kind {
-            fn put(&self, out: &mut Vec<u8>) {
-                match self {
-                    $($kind::$variant $(($inner))? $({ $($field),* })? => {
-                        out.push($tag);
-                        $($crate::wire::Wire::put($inner, out);)?
-                        $($($crate::wire::Wire::put($field, out);)*)?
-                    })*
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = from.next_element()? {
+                if values.len() == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
                 }
+                values.push(value);
             }
-
-            fn get(from: &mut $crate::wire::Reader<'_>) -> Result<$kind, $crate::wire::ProtocolError> {
-                match from.byte($what)? {
-                    $($tag => {
-                        $(let $inner = $crate::wire::Wire::get(from)?;)?
-                        $($(let $field = $crate::wire::Wire::get(from)?;)*)?
-                        Ok($kind::$variant $(($inner))? $({ $($field),* })?)
-                    })*
-                    _ => Err($crate::wire::ProtocolError::Invalid($what)),
-                }
-            }
-        }
-    };
-}
-pub(crate) use wire_enum;
-
-impl Wire for bool {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<bool, ProtocolError> {
-        match from.byte("flag")? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(ProtocolError::Invalid("flag")),
-        }
-    }
-}
-
-impl Wire for usize {
-    fn put(&self, out: &mut Vec<u8>) {
-        (*self as u64).put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<usize, ProtocolError> {
-        usize::try_from(u64::get(from)?).map_err(|_| ProtocolError::Invalid("size"))
-    }
-}
-
-impl Wire for Vec<u8> {
-    fn put(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).put(out);
-        out.extend_from_slice(self);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Vec<u8>, ProtocolError> {
-        let len = u32::get(from)?;
-        Ok(from.take(len as usize, "bytes")?.to_vec())
-    }
-}
-
-impl Wire for String {
-    fn put(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).put(out);
-        out.extend_from_slice(self.as_bytes());
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<String, ProtocolError> {
-        from.text()
-    }
-}
-
-impl<T: Wire> Wire for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.is_some().put(out);
-        if let Some(value) = self {
-            value.put(out);
+            Ok(values)
         }
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Option<T>, ProtocolError> {
-        Ok(if bool::get(from)? { Some(T::get(from)?) } else { None })
-    }
+    from.deserialize_seq(List::<T, MAX>(PhantomData))
 }
-
-impl<T: Wire> Wire for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).put(out);
-        self.iter().for_each(|value| value.put(out));
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Vec<T>, ProtocolError> {
-        let count = u32::get(from)?;
-        if count > T::LIST_MAX {
-            return Err(ProtocolError::Invalid("list"));
-        }
-        // Grows with what is really there: `count` alone reserves nothing.
-        (0..count).map(|_| T::get(from)).collect::<Result<Vec<T>, ProtocolError>>()
-    }
-}
-
-wire_enum!(Codec, "codec", {
-    0 => H264,
-    1 => H265,
-    2 => Vp8,
-    3 => Vp9,
-    4 => Av1,
-    5 => Mpeg4,
-    6 => Mjpeg,
-});
-wire_enum!(Rotation, "rotation", {
-    0 => None,
-    1 => Quarter,
-    2 => Half,
-    3 => ThreeQuarters,
-});
-wire_enum!(Subsampling, "subsampling", {
-    0 => Gray,
-    1 => Yuv420,
-    2 => Yuv422,
-    3 => Yuv440,
-    4 => Yuv411,
-    5 => Yuv444,
-});
-wire_enum!(SampleRange, "sample range", {
-    0 => Limited,
-    1 => Full,
-});
-wire_enum!(ErrorKind, "error kind", {
-    0 => InvalidInput,
-    1 => Unauthenticated,
-    2 => Forbidden,
-    3 => NotFound,
-    4 => Conflict,
-    5 => Unsupported,
-    6 => Exhausted,
-    7 => Unavailable,
-    8 => Cancelled,
-    9 => DataLoss,
-    10 => Internal,
-});
-
-wire_struct!(PixelLayout { subsampling, sample, interleaved_chroma, range });
-wire_struct!(Timestamp { ticks, timebase });
-wire_struct!(Signal {
-    frame_index,
-    source_frame_index,
-    pts_ms,
-    perceptual_hash,
-    luma_mean,
-    flicker_score,
-    ghosting_score,
-    noise_variance_score,
-    scene_score,
-    activity,
-});
-wire_struct!(Activity { score, region, zones });
-
-impl Wire for Zones {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Zones { zones, only } = self;
-        zones.put(out);
-        only.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Zones, ProtocolError> {
-        let zones = Zones { zones: Wire::get(from)?, only: Wire::get(from)? };
-        let fits = zones.zones.len() <= Zone::MAX;
-        if fits { Ok(zones) } else { Err(ProtocolError::Invalid("number of zones")) }
-    }
-}
-
-impl Wire for Zone {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Zone { name, polygon } = self;
-        name.put(out);
-        (polygon.len() as u32).put(out);
-        for (x, y) in polygon {
-            x.put(out);
-            y.put(out);
-        }
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Zone, ProtocolError> {
-        let (name, corners) = (String::get(from)?, u32::get(from)? as usize);
-        if name.len() > Zone::NAME_BYTES_MAX
-            || !(Zone::CORNERS_MIN..=Zone::CORNERS_MAX).contains(&corners)
-        {
-            return Err(ProtocolError::Invalid("zone"));
-        }
-        let mut corner = || Ok((Score::get(from)?, Score::get(from)?));
-        let polygon = (0..corners).map(|_| corner()).collect::<Result<_, ProtocolError>>()?;
-        Ok(Zone { name, polygon })
-    }
-}
-
-impl Wire for CellBox {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend([self.left, self.top, self.right, self.bottom]);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<CellBox, ProtocolError> {
-        match *from.take(4, "box of cells")? {
-            [left, top, right @ ..=CellBox::COLUMNS, bottom @ ..=CellBox::ROWS] => {
-                Ok(CellBox { left, top, right, bottom })
-            }
-            _ => Err(ProtocolError::Invalid("box of cells")),
-        }
-    }
-}
-
-impl Wire for Sample {
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            Sample::U8 => out.extend([0, 0]),
-            Sample::U16 { shift } => out.extend([1, *shift]),
-        }
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Sample, ProtocolError> {
-        match (from.byte("sample")?, from.byte("sample")?) {
-            (0, 0) => Ok(Sample::U8),
-            (1, shift @ 0..=8) => Ok(Sample::U16 { shift }),
-            _ => Err(ProtocolError::Invalid("sample")),
-        }
-    }
-}
-
-impl Wire for Score {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.millionths().put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Score, ProtocolError> {
-        let millionths = u32::get(from)?;
-        if millionths > Score::SCALE {
-            return Err(ProtocolError::Invalid("score"));
-        }
-        Ok(Score::from_millionths(millionths))
-    }
-}
-
-/// Two positive numbers that a checked constructor joins.
-macro_rules! wire_pair {
-    ($kind:ident, $what:literal, |$value:ident| ($first:expr, $second:expr)) => {
-        impl Wire for $kind {
-            fn put(&self, out: &mut Vec<u8>) {
-                let $value = self;
-                $first.put(out);
-                $second.put(out);
-            }
-
-            fn get(from: &mut Reader<'_>) -> Result<$kind, ProtocolError> {
-                let (first, second) = (u32::get(from)?, u32::get(from)?);
-                $kind::new(first, second).ok_or(ProtocolError::Invalid($what))
-            }
-        }
-    };
-}
-
-wire_pair!(Extent, "extent", |extent| (extent.width, extent.height));
-wire_pair!(Rate, "rate", |rate| (rate.num(), rate.den()));
-wire_pair!(Timebase, "timebase", |timebase| (timebase.num(), timebase.den()));

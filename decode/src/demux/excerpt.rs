@@ -22,7 +22,7 @@ use lane::Lane;
 use order::{Order, Timed};
 
 /// Target of an excerpt's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ExcerptContainer {
     /// In fragments, each with the index of its own packets.
     Mp4,
@@ -31,7 +31,7 @@ pub enum ExcerptContainer {
 }
 
 /// Facts that are known before the first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExcerptStart {
     /// Container of the bytes.
     pub container: ExcerptContainer,
@@ -349,5 +349,5 @@ impl Copy {
 }
 
 fn failed(call: &'static str) -> impl FnOnce(AvError) -> DecodeError {
-    move |error| DecodeError::Libav { call, detail: error.to_string() }
+    move |error| DecodeError::Libav { call: call.to_owned(), detail: error.to_string() }
 }

@@ -25,8 +25,10 @@ impl CbcDecryptor {
         key: &[u8; BLOCK_BYTES],
         vector: [u8; BLOCK_BYTES],
     ) -> Result<CbcDecryptor, DecodeError> {
-        let failed =
-            |error: AvError| DecodeError::Libav { call: "av_aes_init", detail: error.to_string() };
+        let failed = |error: AvError| DecodeError::Libav {
+            call: "av_aes_init".to_owned(),
+            detail: error.to_string(),
+        };
         // SAFETY: plain allocation.
         let context = NonNull::new(unsafe { ffi::av_aes_alloc() })
             .ok_or_else(|| failed(AvError::NO_MEMORY))?;

@@ -120,7 +120,7 @@ impl Context {
         }
         let setup = Setup { codec, parameters, threads, on_damage, limits, device: None };
         Context::make(decoder, &setup).map_err(|Failed { call, error }| DecodeError::Libav {
-            call,
+            call: call.to_owned(),
             detail: error.to_string(),
         })
     }

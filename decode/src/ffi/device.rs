@@ -20,7 +20,7 @@ use crate::{
 const RENDER_NODE: &str = "/dev/dri/renderD128";
 
 /// Device to open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceSpec {
     /// Driving backend; not [`Backend::Software`], which has no device.
     pub backend: Backend,

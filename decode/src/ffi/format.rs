@@ -382,7 +382,7 @@ impl Drop for Options {
 }
 
 fn no_memory(error: AvError) -> DecodeError {
-    DecodeError::Libav { call: "avformat_alloc_context", detail: error.to_string() }
+    DecodeError::Libav { call: "avformat_alloc_context".to_owned(), detail: error.to_string() }
 }
 
 fn ratio(rational: ffi::AVRational) -> Option<(u32, u32)> {

@@ -84,8 +84,12 @@ impl NutFrames {
     pub(crate) fn open(output: Box<dyn Read + Send>) -> Result<NutFrames, DecodeError> {
         let tail = Tail::default();
         let format = Format::open_nut(Box::new(Tailed { bytes: output, tail: tail.clone() }))?;
-        let failed =
-            |call| move |error: AvError| DecodeError::Libav { call, detail: error.to_string() };
+        let failed = |call: &'static str| {
+            move |error: AvError| DecodeError::Libav {
+                call: call.to_owned(),
+                detail: error.to_string(),
+            }
+        };
         let facts = format.stream(0).ok_or(DecodeError::NoVideoStream { streams: 0 })?;
         // SAFETY: a static descriptor, or null, which is an error of the next call.
         let decoder = unsafe { ffi::avcodec_find_decoder(ffi::AVCodecID::AV_CODEC_ID_RAWVIDEO) };

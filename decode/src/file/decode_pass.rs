@@ -183,5 +183,5 @@ fn drain(
 }
 
 fn libav(error: AvError) -> DecodeError {
-    DecodeError::Libav { call: "avcodec", detail: error.to_string() }
+    DecodeError::Libav { call: "avcodec".to_owned(), detail: error.to_string() }
 }

@@ -174,5 +174,5 @@ fn a_unit_of_another_codec_is_our_own_bug_and_said_so() {
         data: vec![0x10],
     };
     let error = open(Codec::H264).push(&unit).expect_err("wrong codec");
-    assert_eq!(error, DecodeError::WrongCodec { expected: "h264", got: "vp8" });
+    assert_eq!(error, DecodeError::WrongCodec { expected: Codec::H264, got: Codec::Vp8 });
 }

@@ -53,7 +53,7 @@ struct Open {
 }
 
 /// State of the episodes at a frame, of a gate that saw all before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ActivityState {
     /// Level of the open episode; `None` while the picture is at rest.
     pub level: Option<u32>,

@@ -137,7 +137,7 @@ impl Lanes {
         let waiting = self.bytes;
         let lane = self.opened(session)?;
         if codec != lane.codec {
-            let (expected, got) = (lane.codec.name(), codec.name());
+            let (expected, got) = (lane.codec, codec);
             return Err(Fault::Decode(DecodeError::WrongCodec { expected, got }).into());
         }
         let SessionLoad { units, bytes, .. } = lane.load;

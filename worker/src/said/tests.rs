@@ -2,14 +2,10 @@
 
 use decode::Sampling;
 use gate::GateConfig;
-use media::{ErrorKind, Signal, Zones};
+use media::{Signal, Zones};
 
 use super::*;
-use crate::{
-    Fault, FrameRecord, Pictures,
-    protocol::{HEADER_BYTES, Reply, decode_told, encode},
-    wire::TOLD_BYTES_MAX,
-};
+use crate::{FrameRecord, Pictures};
 
 const FRAMES_MAX: u64 = 100;
 
@@ -70,19 +66,4 @@ fn a_job_says_what_adds_up() {
         job.look(&frames(0..10)).expect(name);
         assert_eq!(job.look(&event).is_ok(), is_right, "{name}");
     }
-}
-
-#[test]
-fn text_of_a_worker_is_cut_and_escaped() {
-    let said = |message: String| {
-        let fault = Fault::Other { kind: ErrorKind::InvalidInput, message };
-        let mut bytes = Vec::new();
-        encode(&Reply::Failed(fault), &mut bytes).expect("below the bound");
-        let told = decode_told::<Reply>(&bytes[HEADER_BYTES..]).expect("a message");
-        let Reply::Failed(fault) = told else { panic!("another message") };
-        fault.to_string()
-    };
-    assert_eq!(said("a\nERROR b\x1b[2J\u{202e}".to_owned()), "a\\nERROR b\\u{1b}[2J\\u{202e}");
-    let long = "\u{e9}".repeat(TOLD_BYTES_MAX);
-    assert_eq!(said(long.clone()), long[..TOLD_BYTES_MAX]);
 }

@@ -3,13 +3,11 @@
 use gate::{ActivityState, GateConfig};
 use media::{Codec, Signal, Zones};
 
-use crate::{
-    Crop, ViewOptions,
-    wire::{ProtocolError, Reader, Wire, wire_struct},
-};
+use crate::{Crop, ViewOptions};
 
 /// A live session and what is wanted of it besides signals.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Self")]
 pub struct SessionSpec {
     /// Codec of its access units.
     pub codec: Codec,
@@ -32,8 +30,10 @@ pub struct SessionSpec {
     pub resume: Option<SessionResume>,
 }
 
+media::serde_checked!(SessionSpec, |spec| spec.clone().within_bounds() == spec);
+
 /// Place at which a session goes on from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SessionResume {
     /// Signal that was said last.
     pub last: Signal,
@@ -42,7 +42,7 @@ pub struct SessionResume {
 }
 
 /// View options of a selected frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ViewSpec {
     /// Longest edge in pixels, from [`ViewOptions::EDGE_MIN`] to [`ViewOptions::EDGE_MAX`]; `None` is
     /// the latter. A smaller picture stays as it is.
@@ -50,7 +50,7 @@ pub struct ViewSpec {
 }
 
 /// Options for cutting clips out of a session and showing them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClipSpec {
     /// Sampling instants a second, from 1 to [`ClipSpec::FPS_MAX`]; the first is at the clip's start.
     pub target_fps: u32,
@@ -66,7 +66,7 @@ pub struct ClipSpec {
 }
 
 /// Options of the input of novelty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NoveltySpec {
     /// Width and height of the picture for the embedding model, from [`NoveltySpec::SIDE_MIN`] to
     /// [`NoveltySpec::SIDE_MAX`].
@@ -170,37 +170,5 @@ impl NoveltySpec {
 
     pub(crate) fn within_bounds(self) -> NoveltySpec {
         NoveltySpec { side: self.side.clamp(Self::SIDE_MIN, Self::SIDE_MAX) }
-    }
-}
-
-wire_struct!(ViewSpec { max_edge });
-wire_struct!(ClipSpec { target_fps, length_ms, delay_ms, pictures, max_edge });
-wire_struct!(NoveltySpec { side });
-wire_struct!(SessionResume { last, activity });
-
-impl Wire for SessionSpec {
-    fn put(&self, out: &mut Vec<u8>) {
-        let SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty, resume } = self;
-        codec.put(out);
-        gate.put(out);
-        zones.put(out);
-        stills.put(out);
-        crop.put(out);
-        view.put(out);
-        clip.put(out);
-        novelty.put(out);
-        resume.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<SessionSpec, ProtocolError> {
-        let (codec, gate, zones) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let stills = Wire::get(from)?;
-        let (crop, view, clip) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
-        let (novelty, resume) = (Wire::get(from)?, Wire::get(from)?);
-        let spec = SessionSpec { codec, gate, zones, stills, crop, view, clip, novelty, resume };
-        if spec.clone().within_bounds() != spec {
-            return Err(ProtocolError::Invalid("session spec"));
-        }
-        Ok(spec)
     }
 }
