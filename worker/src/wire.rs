@@ -6,7 +6,10 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use media::escaped;
-use postcard::{Error, de_flavors::{Flavor, Slice}};
+use postcard::{
+    Error,
+    de_flavors::{Flavor, Slice},
+};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
