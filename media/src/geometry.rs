@@ -1,7 +1,9 @@
 //! Picture sizes and the rotation a container asks for.
 
+use serde::{Deserialize, Serialize};
+
 /// Width and height in pixels, both at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Extent {
     /// Columns.
@@ -35,9 +37,7 @@ impl Extent {
 }
 
 /// Clockwise turn that makes the coded picture upright.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Rotation {
     /// Already upright.
     #[default]

@@ -1,20 +1,12 @@
 //! A number in [0, 1] in millionths, so that equality, means and JSON are exact.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ParseError;
 
 /// A normalised score: an integer count of millionths in 0..=1,000,000.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(remote = "Self")]
 pub struct Score(u32);

@@ -4,8 +4,10 @@
 
 use std::{cmp::Ordering, ops::RangeInclusive};
 
+use serde::{Deserialize, Serialize};
+
 /// Seconds per tick as a fraction, both parts positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Timebase {
     num: u32,
@@ -37,7 +39,7 @@ impl Timebase {
 }
 
 /// A point in media time: `ticks` of `timebase`, compared exactly across timebases.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Signed count of ticks; negative before the stream's zero (edit lists, priming).
     pub ticks: i64,
@@ -106,7 +108,7 @@ impl Ord for Timestamp {
 }
 
 /// Frames per second as a fraction, both parts positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Rate {
     num: u32,
@@ -172,9 +174,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// Wall time: milliseconds since the Unix epoch, never compared with media time.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WallTime {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     pub epoch_ms: i64,

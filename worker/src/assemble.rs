@@ -9,7 +9,7 @@ use media::{Signal, Timestamp};
 
 use crate::{
     Fault, FrameRecord, Pictures,
-    pictures::Wanted,
+    pictures::PictureKinds,
     plan::Plan,
     record::{Gathered, Say},
 };
@@ -20,7 +20,7 @@ pub(crate) trait Album {
     fn pts(&self) -> Option<Timestamp>;
 
     /// Takes the pictures of the next frame.
-    fn settle(&mut self, frame_index: u64, wanted: Wanted) -> Result<Pictures, Fault>;
+    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<Pictures, Fault>;
 }
 
 /// Assembler of the records of one source.

@@ -9,9 +9,9 @@ use crate::{
     still::{Cut, InputMaker, StillEncoder, StillError},
 };
 
-/// Pictures to make of a frame.
+/// Pictures of a frame that are to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct PictureKinds {
     /// Its still.
     pub still: bool,
     /// Its view, and the input of novelty, each where it is asked for.
@@ -20,7 +20,7 @@ pub struct Wanted {
     pub clip: bool,
 }
 
-impl Wanted {
+impl PictureKinds {
     /// Some picture is.
     pub fn is_any(self) -> bool {
         self.still || self.view || self.clip
@@ -66,7 +66,7 @@ impl PictureSpec {
 
 impl Pictures {
     /// Those that are wanted, of some that were made on suspicion; `None` where one is missing.
-    pub(crate) fn only(mut self, wanted: Wanted) -> Option<Pictures> {
+    pub(crate) fn only(mut self, wanted: PictureKinds) -> Option<Pictures> {
         if self.view == Some(FrameView::Still) && !wanted.still {
             self.view = self.still.take().map(FrameView::Own);
         }
@@ -95,7 +95,7 @@ impl PictureMaker {
         &mut self,
         frame: &Frame,
         spec: &PictureSpec,
-        wanted: Wanted,
+        wanted: PictureKinds,
     ) -> Result<Pictures, Fault> {
         let PictureSpec { rotation, crop, view_edge, clip_edge, novelty } = *spec;
         let encoder = match &mut self.encoder {

@@ -6,7 +6,7 @@ pub(crate) mod clips;
 use gate::Reason;
 use media::{Signal, Timestamp};
 
-use crate::{JobOptions, SessionSpec, pictures::Wanted};
+use crate::{JobOptions, SessionSpec, pictures::PictureKinds};
 use chunks::Chunker;
 use clips::Clipper;
 
@@ -37,7 +37,7 @@ impl Plan {
         signal: &Signal,
         pts: Option<Timestamp>,
         selected: Option<Reason>,
-    ) -> Wanted {
+    ) -> PictureKinds {
         let mut view = self.shows_selected && selected.is_some();
         if let Some(chunker) = &mut self.chunks {
             chunker.begin(signal);
@@ -51,6 +51,6 @@ impl Plan {
             (Some(clipper), Some(pts)) => clipper.offer(signal, pts).is_wanted,
             _ => false,
         };
-        Wanted { still: self.stills && selected.is_some(), view, clip }
+        PictureKinds { still: self.stills && selected.is_some(), view, clip }
     }
 }

@@ -200,10 +200,11 @@ impl RecordCheck {
         judge("still", still.as_ref(), stills, usize::MAX)?;
         match view {
             Some(FrameView::Own(view)) => judge("view", Some(view), view_edge, VIEW_BYTES_MAX)?,
-            Some(FrameView::Still) if still.is_none() => {
-                return Err(ProtocolError::Invalid("view"));
+            // A still has been looked into.
+            Some(FrameView::Still) => {
+                let still = still.as_ref().ok_or(ProtocolError::Invalid("view"))?;
+                bound("view", still, view_edge, VIEW_BYTES_MAX)?;
             }
-            Some(FrameView::Still) => judge("view", still.as_ref(), view_edge, VIEW_BYTES_MAX)?,
             None => {}
         }
         judge("clip", clip.as_ref(), clip_edge, CLIP_PICTURE_BYTES_MAX)?;
@@ -214,20 +215,30 @@ impl RecordCheck {
     }
 }
 
-/// Holds a picture, where there is one, to the longest side that was asked for.
+/// Holds a picture, where there is one, to what was asked for, and to being a JPEG.
 fn judge(
     what: &'static str,
     picture: Option<&Picture>,
     side_max: Option<u32>,
     bytes_max: usize,
 ) -> Result<(), ProtocolError> {
-    let Some(Picture { extent, jpeg }) = picture else { return Ok(()) };
+    let Some(picture) = picture else { return Ok(()) };
+    bound(what, picture, side_max, bytes_max)?;
+    let is_jpeg = crate::jpeg::is_baseline(&picture.jpeg, picture.extent);
+    if is_jpeg { Ok(()) } else { Err(ProtocolError::Invalid(what)) }
+}
+
+/// Holds a picture to the longest side that was asked for.
+fn bound(
+    what: &'static str,
+    picture: &Picture,
+    side_max: Option<u32>,
+    bytes_max: usize,
+) -> Result<(), ProtocolError> {
+    let Picture { extent, jpeg } = picture;
     let side_max = side_max.ok_or(ProtocolError::Unexpected(what))?;
     let fits = extent.width.max(extent.height) <= side_max && jpeg.len() <= bytes_max;
-    match fits && crate::jpeg::is_baseline(jpeg, *extent) {
-        true => Ok(()),
-        false => Err(ProtocolError::Invalid(what)),
-    }
+    if fits { Ok(()) } else { Err(ProtocolError::Invalid(what)) }
 }
 
 /// Without the JPEG, which has no place in a log.

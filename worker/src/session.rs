@@ -19,7 +19,7 @@ use media::{AccessUnit, Codec, Frame, PixelsLost, Timestamp};
 use crate::{
     Fault, FrameRecord, Pictures,
     assemble::{Album, Assembler},
-    pictures::{PictureMaker, PictureSpec, Wanted},
+    pictures::{PictureKinds, PictureMaker, PictureSpec},
     plan::Plan,
     record::RECORDS_MAX,
     wire::list,
@@ -105,7 +105,7 @@ impl Album for Undecided<'_> {
         self.frames.front().filter(|_| self.is_timed).map(|frame| frame.pts)
     }
 
-    fn settle(&mut self, _: u64, wanted: Wanted) -> Result<Pictures, Fault> {
+    fn settle(&mut self, _: u64, wanted: PictureKinds) -> Result<Pictures, Fault> {
         let Some(frame) = self.frames.pop_front().filter(|_| wanted.is_any()) else {
             return Ok(Pictures::default());
         };

@@ -316,3 +316,46 @@ fn spread(frames: &mut [FrameResult], insights: Vec<(Span, Arc<Insight>)>) {
             .for_each(|frame| frame.insight = Some(Arc::clone(&insight)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use worker::{Chunking, Picture};
+
+    use super::*;
+
+    /// Of a chunk that is shown one picture, its first.
+    #[test]
+    fn views_of_a_file_are_those_that_are_wanted() {
+        let extent = Extent { width: 1, height: 1 };
+        let options = ViewOptions {
+            chunks: Chunking::Frames(30),
+            per_chunk: 1,
+            max_edge: None,
+            crop: None,
+            novelty: None,
+        };
+        let view = |frame_index| View {
+            frame_index,
+            pts_ms: 0,
+            reason: None,
+            picture: Picture { extent, jpeg: Vec::new() },
+            novelty: None,
+        };
+        let rows = [
+            ([true, false], Ok(None)),
+            ([true, true], Err(ProtocolError::Unexpected("view"))),
+            ([false, false], Err(ProtocolError::Invalid("view"))),
+        ];
+        for (shown, expected) in rows {
+            let mut chunks = Chunks { chunker: Chunker::new(options), to: mpsc::channel(1).0 };
+            let told: Result<Vec<_>, _> = (0..)
+                .zip(shown)
+                .map(|(frame_index, is_shown)| {
+                    chunks.begin(&Signal::plain(frame_index, 0));
+                    chunks.take(is_shown.then(|| view(frame_index)), None)
+                })
+                .collect();
+            assert_eq!(told.map(|_| None::<Chunk>), expected, "{shown:?}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use media::{Frame, Pixels, PixelsLost, Signal, Subsampling};
 use super::Job;
 use crate::{
     Fault, Pictures,
-    pictures::{PictureMaker, PictureSpec, Wanted},
+    pictures::{PictureKinds, PictureMaker, PictureSpec},
     plan::chunks::{Grid, Shown},
 };
 
@@ -35,7 +35,7 @@ pub(super) enum Form {
 pub(super) struct Predictor {
     config: GateConfig,
     /// Pictures that may be wanted of a frame.
-    wanted: Wanted,
+    wanted: PictureKinds,
     spec: PictureSpec,
     maker: PictureMaker,
     views: Option<ForeseenViews>,
@@ -60,7 +60,8 @@ impl Predictor {
     /// `None` where the job wants no pictures.
     pub fn new(job: &Job<'_>) -> Option<Predictor> {
         let options = job.options;
-        let wanted = Wanted { still: options.stills, view: options.views.is_some(), clip: false };
+        let wanted =
+            PictureKinds { still: options.stills, view: options.views.is_some(), clip: false };
         wanted.is_any().then(|| Predictor {
             config: options.gate,
             wanted,
@@ -119,7 +120,7 @@ impl Predictor {
             }
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             let still = self.wanted.still && selected.is_some();
-            let wanted = Wanted { still, view, clip: false };
+            let wanted = PictureKinds { still, view, clip: false };
             if uncertain {
                 out.push(Candidate { frame_index, form: self.hold(frame)? });
             } else if wanted.is_any() {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Fault, Pictures,
     assemble::{Album, Assembler},
-    pictures::{PictureMaker, PictureSpec, Wanted},
+    pictures::{PictureKinds, PictureMaker, PictureSpec},
 };
 
 pub(super) struct Sequencer<'a> {
@@ -98,7 +98,7 @@ impl Album for Candidates {
         None
     }
 
-    fn settle(&mut self, frame_index: u64, wanted: Wanted) -> Result<Pictures, Fault> {
+    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<Pictures, Fault> {
         let is_next = self.waiting.front().is_some_and(|next| next.frame_index == frame_index);
         let candidate = if is_next { self.waiting.pop_front() } else { None };
         if !wanted.is_any() {

@@ -1,10 +1,11 @@
 //! Turns and refusals, without a worker.
 
 use gate::GateConfig;
-use media::Timestamp;
+use media::{Signal, Timestamp};
 use proptest::prelude::*;
 
 use super::*;
+use crate::{FrameRecord, Pictures};
 
 fn spec() -> SessionSpec {
     SessionSpec::new(Codec::H264, GateConfig::default())
@@ -111,6 +112,23 @@ fn all_sessions_together_have_a_bound_that_keeps_none_out() {
 fn look(lanes: &mut Lanes, session: u32, bytes: i64, now: Instant) -> Looked {
     let said = SessionEvent::Damaged { detail: String::new() };
     lanes.look(session, &said, bytes as u64, now).expect("in good order")
+}
+
+#[test]
+fn a_session_ends_behind_as_many_frames_as_it_said() {
+    let now = Instant::now();
+    for (frames, is_right) in [(2, false), (3, true), (4, false)] {
+        let mut lanes = eight(now);
+        let record = |at| FrameRecord {
+            signal: Signal::plain(at, 0),
+            pts: None,
+            pictures: Pictures::default(),
+        };
+        let said = SessionEvent::Frames((0..3).map(record).collect());
+        lanes.look(0, &said, 9, now).expect("in good order");
+        let closed = SessionEvent::Closed { frames, decoder: String::new() };
+        assert_eq!(lanes.look(0, &closed, 9, now).is_ok(), is_right, "{frames}");
+    }
 }
 
 /// Eight sessions of a worker, each with a unit under way, and then one that waits.
