@@ -1,3 +1,5 @@
+//! Serde's traits for types that hold what they are read with to their bounds.
+
 /// Implements serde's traits for a type that derives them with `#[serde(remote = "Self")]`; what is read must
 /// pass the check, so that a value is valid once built however it came.
 #[macro_export]

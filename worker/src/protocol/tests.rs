@@ -1,4 +1,6 @@
 //! Messages of every kind survive the wire, and no bytes make the reader panic.
+//!
+//! Long because there is one of each kind here.
 
 use std::{fmt, io};
 
