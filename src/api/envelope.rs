@@ -72,6 +72,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
         if let Some(refusal) = error.refusal() {
             app.metrics.refusals.of(refusal).inc();
+            app.rates.give_back(refusal);
         }
         response = if fails_in_plain_text(&path) {
             error.plain(request_id)

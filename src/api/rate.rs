@@ -54,6 +54,14 @@ impl Rates {
         limited(Refusal::GlobalRate, taken)
     }
 
+    /// Takes a request back that the limit of its own caller refused: its flood takes nothing of what all share.
+    pub(super) fn give_back(&self, refusal: Refusal) {
+        let is_own = matches!(refusal, Refusal::PrincipalRate | Refusal::FailedAuthentications);
+        if let Some(bucket) = self.global.as_ref().filter(|_| is_own) {
+            bucket.lock().unwrap_or_else(PoisonError::into_inner).give_back();
+        }
+    }
+
     /// Counts a request of `principal`; there are no more of them than keys.
     pub(super) fn of_principal(&self, principal: &Principal) -> Result<(), ApiError> {
         let Some(rate) = self.per_second else { return Ok(()) };
@@ -105,6 +113,10 @@ impl Bucket {
         self.full_at = full_at;
         Ok(())
     }
+
+    fn give_back(&mut self) {
+        self.full_at = self.full_at.checked_sub(self.step).unwrap_or(self.full_at);
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +133,8 @@ mod tests {
         let found = [0, 10, 250, 500, 2000].map(|ms| accepted(&mut bucket, ms));
         assert_eq!(found, [4, 0, 1, 1, 4]);
         assert_eq!(bucket.take(at(2000)), Err(Duration::from_millis(250)));
+        bucket.give_back();
+        assert_eq!(accepted(&mut bucket, 2000), 1, "what is given back is there again");
     }
 
     #[test]

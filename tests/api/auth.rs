@@ -188,3 +188,18 @@ fn rates_are_limited_for_all_and_for_each() {
     let found: Vec<u16> = (0..3).map(|_| server.get("/v1/health").status).collect();
     assert_eq!(found, [200, 200, 429]);
 }
+
+#[test]
+fn the_flood_of_one_caller_takes_nothing_of_the_rate_that_all_share() {
+    let setup = Setup::temporary().var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "40");
+    let server = setup.var("SERVICE_RATE_LIMIT_TENANT_RPS", "5").start();
+    let call = |key| server.call("GET", "/v1/limits").key(Some(key)).send().status;
+    for flooding in [ALICE, "a key that nobody has"] {
+        let refused = (0..150).filter(|_| call(flooding) == 429).count();
+        assert!(refused > 50, "{flooding}: {refused}");
+        assert_eq!([(); 4].map(|()| call(BOB)), [200; 4], "beside {flooding}");
+        assert_eq!(server.get("/v1/health").status, 200, "beside {flooding}");
+        // The bucket of Bob is full again.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
