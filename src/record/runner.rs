@@ -8,6 +8,7 @@ mod error;
 mod excerpt;
 mod held;
 mod job;
+mod places;
 mod probe;
 mod reason;
 mod record;
@@ -30,19 +31,17 @@ use super::{
     remote::RemoteSources,
 };
 use crate::{
-    base::{
-        clock::AgeClock, keys::Principal, labels::Words, ledger::Ledger, metrics::Metrics,
-        telemetry::SPANS,
-    },
+    base::{clock::AgeClock, labels::Words, ledger::Ledger, metrics::Metrics, telemetry::SPANS},
     record::recording::Stores,
     runs::{
-        admission::{Admission, Place, QueueFull},
-        registry::{JobGuard, JobKind, JobToken, Registry, Run},
+        admission::Admission,
+        registry::{JobGuard, JobToken, Registry, Run},
         source::Source,
     },
 };
 use job::Job;
-use under_way::{Jobs, in_background, stay};
+use places::Decoding;
+use under_way::{Jobs, in_background};
 
 pub use answers::{Answers, Writing};
 pub use error::IngestError;
@@ -140,14 +139,6 @@ struct Begun {
     /// Held for as long as it decodes.
     places: Decoding,
     runtime: Handle,
-}
-
-/// The places of a job that decodes.
-struct Decoding {
-    /// Lent while its source waits for the network.
-    slot: Place,
-    /// Among the jobs with a source behind a URL.
-    _remote: Option<Place>,
 }
 
 /// Runner of jobs.
@@ -277,6 +268,7 @@ impl Runner {
     ) -> Result<T, IngestError> {
         let token = guard.token().clone();
         let view = token.view().ok_or(IngestError::Lost)?;
+        self.check_room(&guard.run().origin().principal, view.order.kind, is_remote)?;
         self.begin_job(view).await?;
         let outcome = self.drive_recorded(guard, view.order.request, is_remote, job).await;
         if !token.is_accepted() {
@@ -319,26 +311,6 @@ impl Runner {
             }
             outcome => outcome,
         }
-    }
-
-    /// Waits for the places of a job: one to ask in, for a reasoning, and those to decode in.
-    async fn places(
-        &self,
-        owner: &Principal,
-        token: &JobToken,
-        is_remote: bool,
-    ) -> Result<(Option<Place>, Decoding), QueueFull> {
-        let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
-        let entering = async {
-            let asks = match kind {
-                JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
-                JobKind::Ingest | JobKind::Analysis => None,
-            };
-            let _remote = if is_remote { Some(self.remotes.enter(owner).await?) } else { None };
-            let slot = self.admission.enter_for(owner, stay(kind)).await?;
-            Ok((asks, Decoding { slot, _remote }))
-        };
-        token.enter(entering).await
     }
 
     /// A stop and a delete say why in an event of their own, and a job that was called off

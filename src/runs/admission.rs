@@ -1,9 +1,9 @@
 //! Admission to work that is bounded: so many at once, so many waiting, the rest refused.
 //!
-//! Places go round the principals that wait, each principal's in the order it asked. One may fill
-//! the queue while nobody else waits; in a full queue whoever waits for most loses its newest
-//! place in the queue to one that would still wait for less than it does after that. Work whose
-//! length others decide leaves one place to the rest.
+//! Places go round the principals that wait, each principal's in the order it asked. One may fill the queue, and
+//! whoever waits for less than that is let in beyond it, each to half of what is left of as many again.
+//! Whoever waits is never sent away: it may have been told that its work is taken. Work whose length others decide
+//! leaves one place to the rest.
 
 mod place;
 
@@ -48,7 +48,7 @@ struct Queue {
 struct Waiter {
     id: u64,
     stay: Stay,
-    /// Signal that the slot is its own; dropped when it has to leave.
+    /// Signal that the slot is its own.
     tell: oneshot::Sender<()>,
 }
 
@@ -95,6 +95,14 @@ impl Admission {
         self.state().waiting
     }
 
+    /// Refuses what could neither begin nor wait now, before anything is done for it.
+    pub fn check(&self, owner: &Principal, stay: Stay) -> Result<(), QueueFull> {
+        let mut state = self.state();
+        let may =
+            state.has_place(owner, stay, self.0.own_max) || state.has_room(owner, self.0.queue_max);
+        if may { Ok(()) } else { Err(self.full()) }
+    }
+
     /// Waits for a place for short work; dropping the future leaves the queue.
     pub async fn enter(&self, owner: &Principal) -> Result<Place, QueueFull> {
         self.enter_for(owner, Stay::Short).await
@@ -102,24 +110,42 @@ impl Admission {
 
     /// Waits for a place; dropping the future leaves the queue.
     pub async fn enter_for(&self, owner: &Principal, stay: Stay) -> Result<Place, QueueFull> {
-        if let Some(mut waiting) = self.take_or_wait(owner, stay)? {
-            let told = (&mut waiting.told).await;
+        self.enter_within(owner, stay, self.0.queue_max).await
+    }
+
+    /// The same for work that others have let in, whose places are its bound: it is not refused any more.
+    pub async fn pass(&self, owner: &Principal, stay: Stay) -> Result<Place, QueueFull> {
+        self.enter_within(owner, stay, usize::MAX).await
+    }
+
+    async fn enter_within(
+        &self,
+        owner: &Principal,
+        stay: Stay,
+        queue_max: usize,
+    ) -> Result<Place, QueueFull> {
+        if let Some(mut waiting) = self.take_or_wait(owner, stay, queue_max)? {
+            // Its sender is in the queue until it is told.
+            drop((&mut waiting.told).await);
             waiting.is_over = true;
-            // Without a word it had to make room for another principal's.
-            told.map_err(|_| self.full())?;
         }
         Ok(Place::new(self.clone(), owner.clone(), stay))
     }
 
     /// A place in the queue; `None` where none is needed.
-    fn take_or_wait(&self, owner: &Principal, stay: Stay) -> Result<Option<Waiting>, QueueFull> {
+    fn take_or_wait(
+        &self,
+        owner: &Principal,
+        stay: Stay,
+        queue_max: usize,
+    ) -> Result<Option<Waiting>, QueueFull> {
         let mut state = self.state();
         // Whoever waits although a place is free waits for one of another kind.
         if state.has_place(owner, stay, self.0.own_max) {
             state.take(owner, stay);
             return Ok(None);
         }
-        if state.waiting >= self.0.queue_max && !state.make_room(owner) {
+        if !state.has_room(owner, queue_max) {
             return Err(self.full());
         }
         let (tell, told) = oneshot::channel();
@@ -226,13 +252,10 @@ impl State {
         Some((owner, waiter))
     }
 
-    /// Makes the owner with the most waiters give up its newest, where `owner` stays below it.
-    fn make_room(&mut self, owner: &Principal) -> bool {
+    /// Returns true where `owner` may wait: in a full queue of `queue_max` with less than what is left of as many again.
+    fn has_room(&mut self, owner: &Principal, queue_max: usize) -> bool {
         let own = self.queue(owner).map_or(0, |queue| queue.waiters.len());
-        let most = self.queues.iter_mut().max_by_key(|queue| queue.waiters.len());
-        let Some(most) = most.filter(|most| most.waiters.len() > own + 1) else { return false };
-        self.waiting -= usize::from(most.waiters.pop_back().is_some());
-        true
+        self.waiting < queue_max || own < (2 * queue_max).saturating_sub(self.waiting)
     }
 
     fn leave(&mut self, owner: &Principal, id: u64) {

@@ -1,4 +1,4 @@
-//! Work of one principal beside that of others: slow sources hold nobody up.
+//! Work of one principal beside that of others: slow sources and floods hold nobody up.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     remote::setup,
     support::{
-        BOB, Server, clips,
+        ALICE, BOB, Server, Setup, clips,
         host::{Answer, Certificate, Host},
     },
 };
@@ -86,4 +86,36 @@ fn slow_sources_of_one_principal_hold_up_no_other() {
         assert_eq!(active_job(&server, run)["status"], "running", "bob waited for none of them");
     }
     is_over.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn what_was_taken_of_one_principal_is_not_given_up_for_another() {
+    let server = Setup::temporary().clips().start();
+    let limits = server.get("/v1/limits").json()["limits"].clone();
+    let most = |name: &str| limits[name]["max"].as_u64().expect("a number") as usize;
+    let places = most("file_jobs") + most("file_jobs_waiting");
+    let ask = |key: &str| {
+        let post = |path: &str, body: &Value| {
+            let call = server.call("POST", path).key(Some(key));
+            call.header("prefer", "respond-async").json(body).send()
+        };
+        let run = post("/v1/runs", &json!({})).json()["run_id"].clone();
+        let run = run.as_str().expect("an id");
+        let source = json!({ "source_uri": "long.mp4", "max_frames": 500_000 });
+        post(&format!("/v1/runs/{run}/ingest"), &source)
+    };
+    let alices: Vec<_> = (0..places + 3).map(|_| ask(ALICE)).collect();
+    let (taken, refused) = alices.split_at(places);
+    assert!(taken.iter().all(|reply| reply.status == 202), "{places} jobs");
+    for reply in refused {
+        assert_eq!((reply.status, reply.header("retry-after")), (503, "1"), "{}", reply.text);
+    }
+    for number in 0..3 {
+        assert_eq!(ask(BOB).status, 202, "bob's job {number} beside a full queue");
+    }
+    for reply in taken {
+        let job = server.get(reply.header("location")).json();
+        let status = job["status"].as_str().expect("a status");
+        assert!(["queued", "running"].contains(&status), "{job}");
+    }
 }

@@ -96,23 +96,49 @@ async fn places_go_round_the_principals() {
 }
 
 #[tokio::test]
-async fn a_full_queue_makes_room_for_those_who_wait_for_less() {
-    let (admission, alice) = (Admission::new(1, 4), Principal::named("alice"));
-    let _running = admission.enter(&alice).await.expect("free");
-    let mut alices: Vec<_> = (0..4).map(|_| ask(&admission, "alice")).collect();
-    let bobs = [ask(&admission, "bob"), ask(&admission, "bob")];
-    let refused = alices.iter_mut().map(poll).map(|polled| match polled {
-        Poll::Ready(outcome) => outcome.err().is_some(),
-        Poll::Pending => false,
-    });
-    assert_eq!(refused.collect::<Vec<_>>(), [false, false, true, true], "the newest leave");
-    for name in ["alice", "bob"] {
-        let third = admission.enter(&Principal::named(name)).await;
-        assert!(third.is_err(), "{name} has its half of the queue");
+async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away() {
+    let (admission, alice) = (Admission::new(1, 8), Principal::named("alice"));
+    let running = admission.enter(&alice).await.expect("free");
+    // Whoever comes later finds half of what is left, and somebody always finds something.
+    let mut waiting = Vec::new();
+    for (name, room) in
+        [("alice", 8), ("bob", 4), ("carol", 2), ("dave", 1), ("alice", 0), ("bob", 0)]
+    {
+        for _ in 0..room {
+            admission.check(&Principal::named(name), Stay::Short).expect("room");
+            waiting.push(ask(&admission, name));
+        }
+        let (owner, full) = (Principal::named(name), Some(QueueFull { queue_max: 8 }));
+        assert_eq!(admission.check(&owner, Stay::Short).err(), full, "{name} has its {room}");
+        assert_eq!(admission.enter(&owner).await.err(), full, "{name} has its {room}");
     }
-    assert_eq!(admission.waiting(), 4);
-    drop(bobs);
-    assert_eq!(admission.waiting(), 2);
+    assert_eq!(admission.waiting(), 15);
+    let mut place = running;
+    while !waiting.is_empty() {
+        drop(place);
+        let next = waiting.iter_mut().enumerate().find_map(|(at, entering)| match poll(entering) {
+            Poll::Ready(place) => Some((at, place.expect("whoever waits is not sent away"))),
+            Poll::Pending => None,
+        });
+        let (at, next) = next.expect("one gets the place");
+        place = next;
+        drop(waiting.remove(at));
+    }
+    assert_eq!(admission.waiting(), 0);
+}
+
+#[tokio::test]
+async fn what_others_have_let_in_waits_behind_a_full_queue() {
+    let (admission, alice) = (Admission::new(1, 1), Principal::named("alice"));
+    let running = admission.enter(&alice).await.expect("free");
+    let first = ask(&admission, "alice");
+    assert!(admission.check(&alice, Stay::Short).is_err(), "the queue is full");
+    let (passing, owner) = (admission.clone(), alice.clone());
+    let mut passed: Entering = Box::pin(async move { passing.pass(&owner, Stay::Short).await });
+    assert!(poll(&mut passed).is_pending(), "it waits");
+    drop(running);
+    drop(first.await.expect("not refused"));
+    assert!(passed.await.is_ok());
 }
 
 #[tokio::test]
