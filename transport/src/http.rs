@@ -196,8 +196,9 @@ async fn connection(
     }
     let Some(tls) = tls else { return converse(stream, site, limits, None, stop, place).await };
     let due = Instant::now() + limits.handshake;
-    match timeout_at(due, shake_hands(tls, stream, site.refusal_headers)).await {
-        // Boxed: a connection without TLS then has no room for it.
+    // Boxed, both: a connection without TLS then has no room for them.
+    let shaken = Box::pin(shake_hands(tls, stream, site.refusal_headers));
+    match timeout_at(due, shaken).await {
         Ok(Ok(Some(stream))) => {
             Box::pin(converse(stream, site, limits, Some(due), stop, place)).await;
         }
@@ -242,7 +243,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         retire.clone(),
         site.refusal_headers,
     );
-    let greeted = retire.run_until_cancelled(greet(stream)).await;
+    // Boxed: what is served afterwards has no room for it.
+    let greeted = retire.run_until_cancelled(Box::pin(greet(stream))).await;
     let (version, stream) = match greeted {
         Some(Ok(greeted)) => greeted,
         Some(Err(error)) => {
@@ -263,7 +265,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 result = &mut connection => result,
                 () = retire.cancelled() => {
                     Pin::new(&mut connection).graceful_shutdown();
-                    connection.await
+                    // By reference: a connection that is moved here has room kept for it twice.
+                    (&mut connection).await
                 }
             }
         }
