@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
+.PHONY: help build release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak overload test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ lint: ## Fail on a compiler or clippy warning, with HTTP/3 and without, with wgp
 	$(CARGO) clippy --locked --workspace --no-default-features --lib --bins --test tidy -- -D warnings
 	$(CARGO) clippy --locked -p worker --no-default-features --lib --test worker -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
+
+overload: ## Minutes of more than the server can do: refusals, latencies, memory and fairness, as tables and JSON in target/overload
+	@deploy/setup.sh test && deploy/fetch-clips.sh
+	$(CARGO) build --locked -q --workspace --bins
+	SIGHTLINE_TEST_LONG=1 SIGHTLINE_OVERLOAD_OUT=target/overload $(CARGO) test --locked -q --workspace --test overload -- --nocapture --test-threads=1
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::

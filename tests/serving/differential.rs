@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde_json::Value;
 
 use super::client::{Answer, Call, Client, Served, Version};
-use crate::support::{Setup, clips};
+use crate::support::{Setup, clips, whip::OFFER};
 
 /// Headers that belong to a version or to a moment.
 const OWN: [&str; 5] = ["alt-svc", "connection", "date", "last-modified", "transfer-encoding"];
@@ -125,13 +125,6 @@ fn form(name: &str, content: &[u8]) -> Vec<u8> {
 fn upload(body: Vec<u8>) -> Call {
     Call::new("POST", "/v1/upload").header("content-type", BOUNDARY).body(body)
 }
-
-/// An offer of video that nobody sends.
-const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
-    m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
-    a=setup:actpass\r\na=mid:0\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
-    a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
-    10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
 
 fn offer(sdp: &str) -> Call {
     let call = Call::new("POST", "/v1/stream/whip").header("content-type", "application/sdp");

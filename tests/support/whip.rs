@@ -23,6 +23,13 @@ use super::{ALICE, Server, skip};
 /// Tells progress from a hang.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// An offer of video that nobody sends.
+pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
+    m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
+    a=setup:actpass\r\na=mid:0\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
+    a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
+    10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
+
 /// The command line beside the server, where every binary was built; see [`skip`].
 pub fn sightline(test: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_sightline-server")).with_file_name("sightline");

@@ -1,0 +1,136 @@
+//! Arrivals by a clock: each request is sent when it is due, and its latency counts from then on, whatever became of
+//! those before it. What the client itself had no room for is counted as unsent.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::client::{Answer, Turn};
+
+/// Requests of one kind that a client has under way.
+pub const AT_ONCE: usize = 1024;
+
+/// `rate` arrivals a second for `length`, with the gaps of a Poisson process; the same for the same seed.
+pub fn arrivals(rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
+    let mut state = seed;
+    let mut uniform = move || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let gaps = std::iter::repeat_with(move || -(1.0 - uniform()).ln() / rate);
+    let times = gaps.scan(0.0, |at, gap| {
+        *at += gap;
+        Some(Duration::from_secs_f64(*at))
+    });
+    times.take_while(|at| *at < length).collect()
+}
+
+/// Outcomes of the requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Times from when they were due to their answers.
+    pub taken: Vec<Duration>,
+    pub refused: Vec<Duration>,
+    pub wrong: Vec<String>,
+    /// Requests for which the client had no room.
+    pub unsent: usize,
+}
+
+impl Tally {
+    pub fn due(&self) -> usize {
+        self.taken.len() + self.refused.len() + self.wrong.len() + self.unsent
+    }
+
+    pub fn add(&mut self, other: Tally) {
+        self.taken.extend(other.taken);
+        self.refused.extend(other.refused);
+        self.wrong.extend(other.wrong);
+        self.unsent += other.unsent;
+    }
+
+    fn count(&mut self, turn: Turn) {
+        match turn.answer {
+            Answer::Taken => self.taken.push(turn.after),
+            Answer::Refused => self.refused.push(turn.after),
+            Answer::Unsent => self.unsent += 1,
+            Answer::Wrong(what) => self.wrong.push(what),
+        }
+    }
+}
+
+/// The time below which a `share` of `times` is, in milliseconds; 0 of none.
+pub fn quantile_ms(times: &[Duration], share: f64) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let place = (times.len().saturating_sub(1) as f64 * share).round() as usize;
+    times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+}
+
+/// Takes a turn at each of `times`, at most [`AT_ONCE`] at once, and waits for the end of all.
+pub async fn open_loop<T>(times: &[Duration], turn: impl Fn(usize, Instant) -> T) -> Tally
+where
+    T: Future<Output = Turn> + Send + 'static,
+{
+    let (room, mut turns, mut tally) =
+        (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new(), Tally::default());
+    let started = Instant::now();
+    for (number, at) in times.iter().enumerate() {
+        let due = started + *at;
+        tokio::time::sleep_until(due.into()).await;
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            tally.unsent += 1;
+            continue;
+        };
+        let turn = turn(number, due);
+        turns.spawn(async move {
+            let _permit = permit;
+            turn.await
+        });
+        while let Some(turn) = turns.try_join_next() {
+            tally.count(turn.expect("no panic"));
+        }
+    }
+    while let Some(turn) = turns.join_next().await {
+        tally.count(turn.expect("no panic"));
+    }
+    tally
+}
+
+/// Turns a second that `lanes` take of which each begins when the one before it has ended, after a warm-up of `length`
+/// and for as long.
+pub async fn capacity<T>(
+    lanes: usize,
+    length: Duration,
+    turn: impl Fn(usize, Instant) -> T + Clone + Send + 'static,
+) -> f64
+where
+    T: Future<Output = Turn> + Send,
+{
+    let begin = Instant::now() + length;
+    let mut rates = JoinSet::new();
+    for lane in 0..lanes {
+        let turn = turn.clone();
+        rates.spawn(async move {
+            let (mut taken, mut last, mut number) = (0_u32, Instant::now(), lane);
+            while last < begin + length || taken == 0 {
+                let answer = turn(number, last).await.answer;
+                last = Instant::now();
+                number += 1;
+                match answer {
+                    Answer::Taken => taken += u32::from(last >= begin),
+                    Answer::Refused => tokio::time::sleep(Duration::from_millis(20)).await,
+                    other => panic!("{other:?}"),
+                }
+            }
+            f64::from(taken) / (last - begin).as_secs_f64()
+        });
+    }
+    rates.join_all().await.iter().sum()
+}

@@ -1,0 +1,237 @@
+//! Work that a principal asks for, by kind, and the check that what was taken on was done to its end.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    client::{Answer, Client, PATIENCE, Turn, read, send},
+    support::{
+        Server,
+        whip::{OFFER, clip},
+    },
+};
+
+/// Events of the run that is read and followed.
+const EVENTS: u64 = 8;
+/// Pause between the head of an answer that stays open and its end by the client.
+const STAY: Duration = Duration::from_millis(250);
+
+/// A kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Lists, queries and searches in turn.
+    Read,
+    /// An ingest of a small clip, left to itself.
+    Job,
+    /// The same, whose end is waited for.
+    Ingest,
+    /// A follower of a run, who leaves after a while.
+    Follow,
+    /// An offer of live video, whose session is ended after a while.
+    Publish,
+}
+
+impl Kind {
+    /// Kinds of a flood.
+    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Job, Kind::Follow, Kind::Publish];
+
+    /// The kind whose end is the end of the work.
+    pub fn waited_for(self) -> Kind {
+        if self == Kind::Job { Kind::Ingest } else { self }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "reads",
+            Kind::Job => "jobs",
+            Kind::Ingest => "jobs waited for",
+            Kind::Follow => "followers",
+            Kind::Publish => "offers",
+        }
+    }
+}
+
+/// A principal, and what it was given.
+pub struct Tenant {
+    client: Client,
+    /// Run with events that do not change.
+    seen: String,
+    /// Runs in which nothing was done yet.
+    fresh: Mutex<Vec<String>>,
+    /// Paths of jobs that were taken on.
+    jobs: Mutex<Vec<String>>,
+    /// Runs of ingests that were waited for.
+    ingested: Mutex<Vec<String>>,
+    /// Runs of sessions that began and were ended.
+    sessions: Mutex<Vec<String>>,
+}
+
+impl Tenant {
+    pub async fn new(server: &Server, key: &str) -> Arc<Tenant> {
+        let client = Client::new(server, key);
+        let seen = created(&client).await;
+        for _ in 1..EVENTS {
+            read(client.post(&format!("/v1/runs/{seen}/keepalive"), &json!({}))).await;
+        }
+        let (fresh, jobs, ingested, sessions) = Default::default();
+        Arc::new(Tenant { client, seen, fresh, jobs, ingested, sessions })
+    }
+
+    /// Makes runs until there are `count` for jobs.
+    pub async fn stock(&self, count: usize) {
+        while lock(&self.fresh).len() < count {
+            let run = created(&self.client).await;
+            lock(&self.fresh).push(run);
+        }
+    }
+
+    /// One of a kind, the `number`th, which was due at `due`.
+    pub async fn turn(self: Arc<Self>, kind: Kind, number: usize, due: Instant) -> Turn {
+        match kind {
+            Kind::Read => self.look(number, due).await,
+            Kind::Job | Kind::Ingest => self.ingest(kind, due).await,
+            Kind::Follow => self.follow(due).await,
+            Kind::Publish => self.publish(due).await,
+        }
+    }
+
+    async fn look(&self, number: usize, due: Instant) -> Turn {
+        let request = match number % 3 {
+            0 => self.client.get("/v1/runs?limit=20"),
+            1 => self.client.post("/v1/query", &json!({"run_id": self.seen})),
+            _ => self.client.post("/v1/search", &json!({"query": "somebody"})),
+        };
+        let (turn, response) = send(request, due).await;
+        let Some(response) = response else { return turn };
+        match response.json::<Value>().await {
+            Ok(_) => turn,
+            Err(error) => wrong(turn, format!("a cut answer: {error}")),
+        }
+    }
+
+    async fn ingest(&self, kind: Kind, due: Instant) -> Turn {
+        let Some(run) = lock(&self.fresh).pop() else {
+            return Turn { answer: Answer::Unsent, after: due.elapsed() };
+        };
+        let clip = clip::scenes("A", 0);
+        let name = clip.file_name().and_then(|name| name.to_str()).expect("a name");
+        let mut request = self.client.post(&path(&run, "ingest"), &json!({"source_uri": name}));
+        if kind == Kind::Job {
+            request = request.header("prefer", "respond-async");
+        }
+        let (turn, response) = send(request, due).await;
+        match (response, kind) {
+            (None, _) => lock(&self.fresh).push(run),
+            (Some(response), Kind::Job) => lock(&self.jobs).push(header(&response, "location")),
+            (Some(_), _) => lock(&self.ingested).push(run),
+        }
+        turn
+    }
+
+    async fn follow(&self, due: Instant) -> Turn {
+        let (turn, response) = send(self.client.get(&path(&self.seen, "events/stream")), due).await;
+        let Some(mut response) = response else { return turn };
+        let (begun, mut text) = (Instant::now(), String::new());
+        while text.matches("\n\n").count() < EVENTS as usize {
+            match response.chunk().await {
+                Ok(Some(bytes)) => text.push_str(&String::from_utf8_lossy(&bytes)),
+                end => return wrong(turn, format!("a stream ends early: {end:?} after {text}")),
+            }
+        }
+        let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        if ids.len() != EVENTS as usize {
+            return wrong(turn, format!("a stream of {ids:?}"));
+        }
+        sleep(STAY.saturating_sub(begun.elapsed())).await;
+        turn
+    }
+
+    async fn publish(&self, due: Instant) -> Turn {
+        let request = self.client.ask(Method::POST, "/v1/stream/whip");
+        let request = request.header("content-type", "application/sdp").body(OFFER);
+        let (turn, response) = send(request, due).await;
+        let Some(response) = response else { return turn };
+        let (session, run) = (header(&response, "location"), header(&response, "x-service-run-id"));
+        sleep(STAY).await;
+        let begun = Instant::now();
+        loop {
+            let (ended, _) = send(self.client.ask(Method::DELETE, &session), Instant::now()).await;
+            match ended.answer {
+                Answer::Taken => break,
+                Answer::Refused if begun.elapsed() < PATIENCE => sleep(STAY).await,
+                other => return wrong(turn, format!("a session does not end: {other:?}")),
+            }
+        }
+        lock(&self.sessions).push(run);
+        turn
+    }
+
+    /// Checks that all that was taken on was done to its end, and forgets it; returns how much that was.
+    pub async fn finished(&self) -> usize {
+        let jobs = std::mem::take(&mut *lock(&self.jobs));
+        let mut ingested = std::mem::take(&mut *lock(&self.ingested));
+        for job in &jobs {
+            self.ends(job).await;
+            ingested.push(job.split('/').nth(3).expect("a run").to_owned());
+        }
+        for run in &ingested {
+            let kinds = self.kinds(run).await;
+            let count = |kind: &str| kinds.iter().filter(|other| *other == kind).count();
+            assert_eq!((count("run_created"), count("frames_decoded")), (1, 1), "{kinds:?}");
+            assert!(count("keyframe_stored") > 0, "{kinds:?}");
+        }
+        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        for run in &sessions {
+            let kinds = self.kinds(run).await;
+            assert_eq!(kinds, ["run_created", "run_completed"], "{run}");
+        }
+        ingested.len() + sessions.len()
+    }
+
+    /// Waits for the success of a job.
+    async fn ends(&self, job: &str) {
+        let begun = Instant::now();
+        let ended = loop {
+            let ended = read(self.client.get(&format!("{job}?wait_ms=30000"))).await;
+            if !ended["ended_at"].is_null() {
+                break ended;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{job} does not end: {ended}");
+        };
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+    }
+
+    async fn kinds(&self, run: &str) -> Vec<String> {
+        let found = read(self.client.post("/v1/query", &json!({"run_id": run}))).await;
+        let kind = |event: &Value| event["kind"].as_str().expect("a kind").to_owned();
+        found["matches"].as_array().expect("an array").iter().map(kind).collect()
+    }
+}
+
+async fn created(client: &Client) -> String {
+    let run = read(client.post("/v1/runs", &json!({}))).await;
+    run["run_id"].as_str().expect("an id").to_owned()
+}
+
+fn path(run: &str, what: &str) -> String {
+    format!("/v1/runs/{run}/{what}")
+}
+
+fn header(response: &Response, name: &str) -> String {
+    let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_else(|| panic!("no {name}")).to_owned()
+}
+
+fn wrong(turn: Turn, what: String) -> Turn {
+    Turn { answer: Answer::Wrong(what), ..turn }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic")
+}

@@ -1,0 +1,143 @@
+//! A server with small limits of its own for each kind of work, and a look at it while it works.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use clips::sized;
+use tokio::{runtime::Runtime, time::sleep};
+
+use crate::{
+    client::{Client, Turn, send},
+    generator::{Tally, open_loop},
+    support::{
+        ALICE, Server, Setup, wait_until,
+        whip::{clip, metric},
+    },
+    tenant::{Kind, Tenant},
+};
+
+/// Principals that ask for one kind each, in the order of [`Kind::ALL`].
+pub const FLOODS: [&str; 4] =
+    ["key-of-the-reads", "key-of-the-jobs-", "key-of-followers", "key-of-the-offer"];
+/// A principal beside them.
+pub const STEADY: &str = "key-of-a-steady-one";
+const METER: &str = "key-of-the-metrics";
+/// Followers and sessions that each principal may have at once.
+pub const OWN_MAX: usize = 8;
+/// Time from one look at the server to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Series with bounds, and the names of their limits.
+const BOUNDED: [(&str, &str); 4] = [
+    ("service_queue_waiting{queue=\"file_jobs\"}", "file_jobs_waiting"),
+    ("service_event_streams", "event_streams"),
+    ("service_live_memory_reserved_bytes", "live_session_memory"),
+    ("service_connections", "connections"),
+];
+/// Series that are told.
+const TOLD: [&str; 2] = ["process_resident_memory_bytes", "process_cpu_seconds_total"];
+
+/// The most that was seen of each series.
+pub type Peaks = BTreeMap<&'static str, f64>;
+
+pub struct World {
+    pub server: Server,
+    pub runtime: Runtime,
+}
+
+impl World {
+    pub fn start() -> World {
+        let floods: Vec<_> = FLOODS.iter().map(|key| format!("{key}:{key}")).collect();
+        let keys = format!("alice:{ALICE},steady:{STEADY},{}", floods.join(","));
+        let clips = clip::scenes("A", 0);
+        let sessions = (2 * OWN_MAX as u64) * (25 << 20);
+        let setup = Setup::temporary()
+            .root(clips.parent().expect("a folder"))
+            .var("SERVICE_API_KEYS", &keys)
+            .var("SERVICE_METRICS_API_KEYS", METER)
+            .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", sized("500", "2000"))
+            .var("SERVICE_RATE_LIMIT_TENANT_RPS", sized("100", "400"))
+            .var("SERVICE_MAX_STREAMS", &(2 * OWN_MAX).to_string())
+            .var("SERVICE_MAX_PRINCIPAL_STREAMS", &OWN_MAX.to_string())
+            .var("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", &sessions.to_string());
+        World { server: setup.start(), runtime: Runtime::new().expect("a runtime") }
+    }
+
+    pub fn tenant(&self, key: &str) -> Arc<Tenant> {
+        self.runtime.block_on(Tenant::new(&self.server, key))
+    }
+
+    /// Waits until nothing is under way, and returns the memory that the server has then, in kB.
+    pub fn rest(&self) -> u64 {
+        for series in ["service_live_sessions", "service_event_streams", BOUNDED[0].0] {
+            wait_until(series, || metric(&self.server, series) == 0.0);
+        }
+        // Those of the floods close when nothing has used them for a while.
+        let connections = "service_connections";
+        wait_until(connections, || metric(&self.server, connections) < 64.0);
+        self.server.memory_kb("RssAnon")
+    }
+
+    /// Probes of health until `until`, twenty a second whatever becomes of those before them.
+    pub async fn probe(&self, until: Instant) -> Tally {
+        let client = Client::new(&self.server, "");
+        let count = until.saturating_duration_since(Instant::now()).as_millis() as u32 / 50;
+        let times: Vec<_> = (0..count).map(|at| Duration::from_millis(50) * at).collect();
+        open_loop(&times, |_, due| {
+            let request = client.keyless("/v1/health");
+            async move { send(request, due).await.0 }
+        })
+        .await
+    }
+
+    /// The output of `work`, and the most of each series that is seen meanwhile.
+    pub async fn watch<T>(&self, work: impl Future<Output = T>) -> (T, Peaks) {
+        let is_over = AtomicBool::new(false);
+        let work = async {
+            let output = work.await;
+            is_over.store(true, Ordering::Relaxed);
+            output
+        };
+        tokio::join!(work, self.look(&is_over))
+    }
+
+    async fn look(&self, is_over: &AtomicBool) -> Peaks {
+        let client = Client::new(&self.server, METER);
+        let mut peaks = Peaks::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let (Turn { answer, .. }, response) =
+                send(client.get("/v1/metrics"), Instant::now()).await;
+            let response = response.unwrap_or_else(|| panic!("no metrics: {answer:?}"));
+            let text = response.text().await.expect("text");
+            for series in BOUNDED.iter().map(|(series, _)| *series).chain(TOLD) {
+                let value =
+                    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+                let value: f64 = value.unwrap_or_else(|| panic!("no series {series}"));
+                let most = peaks.entry(series).or_insert(value);
+                *most = most.max(value);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        peaks
+    }
+
+    /// Nothing was ever more than its limit.
+    pub fn judge(&self, peaks: &Peaks) {
+        let limits = self.server.get("/v1/limits").json()["limits"].clone();
+        for (series, name) in BOUNDED {
+            let most = limits[name]["max"].as_f64().expect("a limit");
+            assert!(peaks[series] <= most, "{series} was {} of {most}", peaks[series]);
+        }
+    }
+}
+
+/// Turns of `kind` at each of `times` by `tenant`.
+pub async fn flood(tenant: &Arc<Tenant>, kind: Kind, times: &[Duration]) -> Tally {
+    open_loop(times, |number, due| Arc::clone(tenant).turn(kind, number, due)).await
+}
