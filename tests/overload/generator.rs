@@ -11,7 +11,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use crate::client::{Answer, Turn};
 
 /// Requests of one kind that a client has under way.
-pub const AT_ONCE: usize = 1024;
+pub const AT_ONCE: usize = 256;
 
 /// `rate` arrivals a second for `length`, with the gaps of a Poisson process; the same for the same seed.
 pub fn arrivals(rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
