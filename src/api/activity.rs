@@ -7,6 +7,7 @@ use gate::Episode;
 use http::Uri;
 use media::{BlobHash, RequestId, Score, Seq, StreamId, Zones};
 use serde::Serialize;
+use serde_json::Value;
 use timeline::{ActivityEpisode, Event, EventKind, FramesDecoded, KeyframeStored, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,12 +16,15 @@ use super::{
     error::ApiError,
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
-    page::{PageQuery, linked, paging},
+    page::{PageQuery, linked},
     pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     wire::{Region, fraction},
     zones::WatchedZones,
 };
-use crate::{base::json::parsed, runs::registry::Run};
+use crate::{
+    base::json::{Problem, declared, parsed},
+    runs::registry::Run,
+};
 
 /// Time in which something moves.
 #[derive(Serialize, ToSchema)]
@@ -236,12 +240,19 @@ fn next_before(
 /// Episodes to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct ActivityQuery {
+pub struct ActivityQuery {
     /// Only those of this stream.
-    stream_id: Option<terms::Label>,
+    #[param(value_type = Option<terms::Label>)]
+    stream_id: Option<StreamId>,
     /// Only episodes that last at this time of the media, in milliseconds, or end or start later.
-    from: Option<terms::Int64>,
+    #[param(value_type = Option<terms::Int64>)]
+    from: Option<i64>,
+}
+
+declared!(ActivityQuery { stream_id: optional parsed, from: optional from });
+
+fn from(value: &Value) -> Result<i64, Problem> {
+    value.as_str().unwrap_or_default().parse().map_err(|_| "must be a 64-bit integer".into())
 }
 
 /// Episodes that a request asks for.
@@ -269,24 +280,17 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params((query, page)): Params<(ActivityQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let stream = fields.optional("stream_id", parsed);
-    let from = fields.optional("from", |value| {
-        let text = value.as_str().unwrap_or_default();
-        text.parse().map_err(|_| "must be a 64-bit integer".into())
-    });
-    let paging = paging(&mut fields);
-    fields.finish(|| Some(()))?;
-    let wanted = Wanted { stream, from_ms: from.unwrap_or(i64::MIN) };
+    let ActivityQuery { stream_id, from } = query;
+    let wanted = Wanted { stream: stream_id, from_ms: from.unwrap_or(i64::MIN) };
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let end = || "}".to_owned();
     let held = 3 * READING_BYTES;
     let made = app.reading(&caller.principal, move || {
-        let mut reader = Reader::new(&timeline, &run, paging.cursor.unwrap_or(Seq(0)))?;
+        let mut reader = Reader::new(&timeline, &run, page.cursor.unwrap_or(Seq(0)))?;
         let watched = serde_json::to_string(&reader.watched(wanted.stream.as_ref()));
         let watched = watched.map_err(|_| ApiError::Bug("zones are no JSON"))?;
         let before = format!(
@@ -301,7 +305,7 @@ pub async fn list(
             let image_sha256 = still.map(|hash| hash.to_string());
             Ok(RecordedEpisode { episode: episode.into(), image_sha256 })
         };
-        let Some(limit) = paging.limit else {
+        let Some(limit) = page.limit else {
             let items = record_texts(episodes.map(record));
             return Ok((listed(before, items, end, held)?, None));
         };

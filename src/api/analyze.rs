@@ -7,7 +7,6 @@ mod dry_run;
 use std::sync::Arc;
 
 use axum::extract::State;
-use deserr::Deserr;
 use dry_run::GateDryRun;
 use gate::{GateConfig, Reason};
 use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId, Zones};
@@ -36,7 +35,7 @@ use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     base::{
         catalog::{Catalog, Mode},
-        json::{Faults, Fields, Int, Problem, Text, boolean, name, parsed, said},
+        json::{Fields, Int, List, Problem, Text, boolean, declared, name, parsed, said},
     },
     record::{
         analysis::{self, FrameResult, Windowing, rezoned::Rezoned, trial::Terms},
@@ -103,15 +102,13 @@ struct AnalyzeRequest {
 }
 
 /// The signals of a frame.
-#[derive(Deserr, ToSchema)]
-#[deserr(error = Faults)]
+#[derive(ToSchema)]
 pub struct FrameSignals {
     /// Greater than in the frame before.
     #[schema(inline)]
     frame_index: Index,
     /// Position in the source.
     #[schema(inline)]
-    #[deserr(default)]
     source_frame_index: Option<Index>,
     /// Presentation time, not less than in the frame before.
     pts_ms: terms::Int64,
@@ -121,12 +118,23 @@ pub struct FrameSignals {
     ghosting_score: terms::Fraction,
     noise_variance_score: terms::Fraction,
     /// Strength of a hard transition; derived from the hashes when missing.
-    #[deserr(default)]
     scene_score: Option<terms::Fraction>,
     /// Share of the picture that moves; without it no frame is kept for activity.
-    #[deserr(default)]
     activity_score: Option<terms::Fraction>,
 }
+
+declared!(FrameSignals {
+    frame_index,
+    source_frame_index,
+    pts_ms,
+    perceptual_hash,
+    luma_mean,
+    flicker_score,
+    ghosting_score,
+    noise_variance_score,
+    scene_score,
+    activity_score,
+});
 
 /// Result of an analysis.
 #[derive(ToSchema)]
@@ -236,11 +244,7 @@ impl From<FrameSignals> for Signal {
 }
 
 fn frames(fields: &mut Fields<'_>) -> Option<Vec<Signal>> {
-    fields.optional("frames", |value| match value.as_array() {
-        Some(frames) if (1..=FRAMES_MAX).contains(&frames.len()) => Ok(()),
-        _ => Err(format!("must be an array of 1 to {FRAMES_MAX} objects").into()),
-    })?;
-    let frames: Vec<FrameSignals> = fields.declared("frames")?;
+    let List(frames): List<FrameSignals, 1, FRAMES_MAX> = fields.declared("frames")?;
     Some(frames.into_iter().map(Signal::from).collect())
 }
 

@@ -1,7 +1,6 @@
 //! A part of a run's source as a file of its own, which a worker cuts out while it is sent.
 
 use std::{
-    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -26,7 +25,7 @@ use super::{
     unsent::{self, Holds},
 };
 use crate::{
-    base::json::{Fields, Int},
+    base::json::{Int, declared},
     record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
 
@@ -39,8 +38,7 @@ const STARTS_AT: &str = "x-clip-starts-at-ms";
 /// Part of the source.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `span` reads")]
-struct ClipQuery {
+pub struct ClipQuery {
     /// Media time in the source, as a signal's `pts_ms`: the clip begins with the keyframe before it.
     #[param(inline)]
     from_ms: ClipTime,
@@ -49,18 +47,18 @@ struct ClipQuery {
     to_ms: ClipTime,
 }
 
-fn span(mut fields: Fields<'_>) -> Result<Range<i64>, ApiError> {
-    let from = fields.required("from_ms", ClipTime::digits);
-    let to = fields.required("to_ms", ClipTime::digits);
-    if let (Some(from), Some(to)) = (from, to) {
-        if to <= from {
-            fields.refuse("to_ms", "must be after from_ms");
-        } else if to - from > EXCERPT_MS_MAX {
-            fields.refuse("to_ms", format!("must be at most {EXCERPT_MS_MAX} ms after from_ms"));
+declared!(
+    ClipQuery { from_ms, to_ms } | faults | {
+        if let (Some(Int(from)), Some(Int(to))) = (from_ms, to_ms) {
+            if to <= from {
+                faults.refuse("to_ms", "must be after from_ms");
+            } else if to - from > EXCERPT_MS_MAX {
+                faults
+                    .refuse("to_ms", format!("must be at most {EXCERPT_MS_MAX} ms after from_ms"));
+            }
         }
     }
-    Ok(fields.finish(|| Some(from? as i64..to? as i64))?)
-}
+);
 
 /// Blames the bound of the range that lies outside the source.
 fn told(error: IngestError) -> ApiError {
@@ -96,13 +94,16 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params(ClipQuery { from_ms: Int(from), to_ms: Int(to) }): Params<ClipQuery>,
 ) -> ApiResult {
-    let span = span(params.fields()?)?;
     let finder = Arc::clone(&app);
     let found = app.blocking(move || find(&finder, &run)).await??;
     unsent::check(&app, &caller.principal)?;
-    let cut = app.runner.excerpt(&caller.principal, found.file, span).await.map_err(told)?;
+    let cut = app
+        .runner
+        .excerpt(&caller.principal, found.file, from as i64..to as i64)
+        .await
+        .map_err(told)?;
     let Excerpt { start: ExcerptStart { container, starts_at_ms }, first, rest } = cut;
     let kind = match container {
         ExcerptContainer::Mp4 => "video/mp4",

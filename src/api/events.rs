@@ -3,7 +3,6 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::extract::State;
-use deserr::Deserr;
 use http::Uri;
 use media::{Label, Seq};
 use serde_json::Value;
@@ -19,13 +18,13 @@ use super::{
         events::{EventRecord, QueryMatch},
         terms,
     },
-    page::{PageQuery, linked, paging},
+    page::{PageQuery, linked},
     pieces::{READING_BYTES, Snapshot, event_texts, list as listed},
     zones::ZoneName,
 };
 use crate::{
     base::{
-        json::{Faults, Int, Problem, parsed},
+        json::{Int, Problem, declared},
         keys::Principal,
     },
     deliver::sse::index_of,
@@ -124,8 +123,7 @@ fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> Result<Page, Ap
 /// Events to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct EventsQuery {
+pub struct EventsQuery {
     /// The first that may be in the answer; a cursor wins over it.
     #[param(inline)]
     from_seq: Option<FromSeq>,
@@ -137,6 +135,8 @@ struct EventsQuery {
     #[param(inline)]
     zone: Option<ZoneName>,
 }
+
+declared!(EventsQuery { from_seq, kind, index, zone });
 
 /// Events of a run.
 #[derive(ToSchema)]
@@ -157,24 +157,19 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params((query, page)): Params<(EventsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let paging = paging(&mut fields);
-    let from = fields.optional("from_seq", FromSeq::digits).map(Seq);
-    let kind = fields.optional("kind", kind);
-    let index = fields.optional("index", parsed);
-    let zone = fields.optional("zone", |value| ZoneName::read(value).map(str::to_owned));
-    let chosen = Chosen { index, zone };
-    fields.finish(|| Some(()))?;
-    let from = paging.cursor.or(from).unwrap_or_default();
+    let EventsQuery { from_seq, kind, index, zone } = query;
+    let kind = kind.map(|it| it.0);
+    let chosen = Chosen { index: index.map(|it| it.0), zone: zone.map(|it| it.0) };
+    let from = page.cursor.or(from_seq.map(|Int(from)| Seq(from))).unwrap_or_default();
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":"#);
     let end = || "}".to_owned();
     let made = app.reading(&caller.principal, move || {
-        let Some(limit) = paging.limit else {
+        let Some(limit) = page.limit else {
             let events = Snapshot::new(&timeline, &run, from, kind)
                 .filter(move |event| event.as_ref().map_or(true, |event| chosen.has(event)));
             let answer = listed(before, event_texts(events, false), end, READING_BYTES)?;
@@ -199,26 +194,23 @@ pub fn kind(value: &Value) -> Result<EventKind, Problem> {
 }
 
 /// Events to look for.
-#[derive(Deserr, ToSchema)]
-#[deserr(error = Faults)]
+#[derive(ToSchema)]
 struct QueryRequest {
     run_id: terms::RunId,
     /// Only events of this kind.
-    #[deserr(default)]
     kind: Option<terms::EventKind>,
     /// The first event that may be in the answer; 0 when missing.
     #[schema(inline)]
-    #[deserr(default)]
     from_seq: Option<FromSeq>,
     /// Most events; 1000 when missing.
     #[schema(inline)]
-    #[deserr(default)]
     limit: Option<QueryLimit>,
     /// Milliseconds to wait for a first event; 0 when missing.
     #[schema(inline)]
-    #[deserr(default)]
     wait_ms: Option<WaitMs>,
 }
+
+declared!(QueryRequest { run_id, kind, from_seq, limit, wait_ms });
 
 /// Events that were found, and the start of the next query.
 #[derive(ToSchema)]

@@ -6,7 +6,6 @@ use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
-use deserr::Deserr;
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use media::{ParseError, RequestId};
 use serde_json::{Map, Value};
@@ -16,7 +15,7 @@ use transport::Peer;
 use super::{App, error::ApiError};
 use crate::{
     base::{
-        json::{self, Detail, Faults, Fields},
+        json::{self, Declared, Detail, Faults, Fields, Form},
         keys::Principal,
     },
     runs::registry::Run,
@@ -139,8 +138,8 @@ pub struct Body {
 
 impl Body {
     /// The body as a `T`, or every fault of it.
-    pub fn read<T: Deserr<Faults>>(&self) -> Result<T, ApiError> {
-        json::read(&self.value).map_err(ApiError::Invalid)
+    pub fn read<T: Declared>(&self) -> Result<T, Faults> {
+        T::take(&self.value, Form::Body)
     }
 
     /// The fields of the body, which must be an object.
@@ -235,19 +234,19 @@ pub fn check_body(
 }
 
 /// The parameters of the query, as the fields of an object of strings.
-pub struct Params(Value);
+pub struct RawParams(Value);
 
-impl Params {
-    /// The parameters.
-    pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
-        Fields::of(&self.0).map_err(ApiError::Invalid)
+impl RawParams {
+    /// The parameters as a `T`, or every fault of them.
+    pub fn read<T: Declared>(&self) -> Result<T, Faults> {
+        T::take(&self.0, Form::Query)
     }
 }
 
-impl FromRequestParts<Arc<App>> for Params {
+impl FromRequestParts<Arc<App>> for RawParams {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Params, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<RawParams, ApiError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, app)
             .await
             .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
@@ -258,6 +257,17 @@ impl FromRequestParts<Arc<App>> for Params {
                 twice.push(Detail::new(name, "appears twice"));
             }
         }
-        if twice.is_empty() { Ok(Params(Value::Object(object))) } else { Err(twice.into()) }
+        if twice.is_empty() { Ok(RawParams(Value::Object(object))) } else { Err(twice.into()) }
+    }
+}
+
+/// The parameters of the query as a `T`.
+pub struct Params<T>(pub T);
+
+impl<T: Declared> FromRequestParts<Arc<App>> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Params<T>, ApiError> {
+        Ok(Params(RawParams::from_request_parts(parts, app).await?.read()?))
     }
 }

@@ -19,13 +19,13 @@ use super::{
     error::ApiError,
     extract::{Body, Caller, Owned, Params},
     openapi::terms,
-    page::{PageQuery, linked, paging},
+    page::{PageQuery, linked},
     pieces::{READING_BYTES, list as listed, record_texts},
     wire::shown,
 };
 use crate::base::{
     database::{Database, Feedback, FeedbackPage, NewFeedback},
-    json::{Int, Problem, Text, text},
+    json::{Int, Problem, Text, declared, text},
     keys::Principal,
 };
 
@@ -56,7 +56,6 @@ pub type Words = Text<0, 8192>;
 
 /// Feedback of a caller on a run.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `submit` reads")]
 struct FeedbackRequest {
     /// Rating from 0 to 10.
     #[schema(inline)]
@@ -68,6 +67,12 @@ struct FeedbackRequest {
     #[schema(max_length = 8192, pattern = r"^[^\u0000]*$")]
     feedback: Option<String>,
 }
+
+declared!(FeedbackRequest {
+    rating,
+    category: required storable(Category::BYTES),
+    feedback: optional storable(Words::BYTES),
+});
 
 /// Feedback that was kept.
 #[derive(Serialize, ToSchema)]
@@ -98,23 +103,12 @@ pub async fn submit(
     Owned(run): Owned,
     body: Body,
 ) -> ApiResult {
-    let mut fields = body.fields()?;
-    let rating = fields.required("rating", Rating::read);
-    let category = fields.required("category", storable(Category::BYTES));
-    let feedback = fields.optional("feedback", storable(Words::BYTES));
+    let FeedbackRequest { rating: Int(rating), category, feedback } = body.read()?;
     let id = FeedbackId::from_bytes(crate::base::random_bytes());
-    let feedback = fields.finish(|| {
-        Some(NewFeedback {
-            id,
-            run: run.id(),
-            principal: caller.principal,
-            rating: rating? as u8,
-            category: category?,
-            feedback,
-        })
-    })?;
+    let (run, principal) = (run.id(), caller.principal);
+    let feedback = NewFeedback { id, run, principal, rating: rating as u8, category, feedback };
     app.database()?.submit(&feedback).await?;
-    let (request_id, run_id) = (caller.request_id, run.id());
+    let (request_id, run_id) = (caller.request_id, run);
     Ok(Json(Submitted { request_id, run_id, feedback_id: id, status: "submitted" }).into_response())
 }
 
@@ -166,21 +160,18 @@ struct Listed {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    params: Params,
+    Params(page): Params<PageQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let mut fields = params.fields()?;
-    let paging = paging(&mut fields);
-    fields.finish(|| Some(()))?;
     let principal = &caller.principal;
     // The log decides what is deleted: the database may not know yet, and another server's runs
     // are not ours to show.
     let is_visible =
         |run: &str| run.parse().is_ok_and(|run: RunId| app.registry.find(run, principal).is_some());
-    let before = paging.cursor.map(|cursor| cursor.0);
+    let before = page.cursor.map(|cursor| cursor.0);
     let database = app.database()?;
     let request_id = caller.request_id;
-    if let Some(limit) = paging.limit {
+    if let Some(limit) = page.limit {
         let page = database.feedback(principal, before, limit, is_visible).await?;
         let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
         return Ok(linked(Json(Listed { request_id, feedback }), &uri, page.next));

@@ -35,7 +35,10 @@ use super::{
     wire::shown,
 };
 use crate::{
-    base::{json::Problem, keys::Principal},
+    base::{
+        json::{Problem, declared},
+        keys::Principal,
+    },
     runs::{
         source::SourceError,
         upload::{StoredName, Upload, UploadError, media_type},
@@ -133,14 +136,16 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 /// Page of a list of files.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct FilesQuery {
+pub struct FilesQuery {
     /// Most items of the page; the list is whole when missing.
-    #[param(inline)]
-    limit: Option<PageLimit>,
+    #[param(inline, value_type = Option<PageLimit>)]
+    limit: Option<usize>,
     /// Start of the page, as the `Link` header of the page before says.
-    cursor: Option<terms::FileCursor>,
+    #[param(value_type = Option<terms::FileCursor>)]
+    cursor: Option<StoredName>,
 }
+
+declared!(FilesQuery { limit: optional limit, cursor: optional cursor });
 
 /// An uploaded file.
 #[derive(Serialize, ToSchema)]
@@ -210,13 +215,9 @@ fn cursor(value: &Value) -> Result<StoredName, Problem> {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    params: Params,
+    Params(FilesQuery { limit, cursor: before }): Params<FilesQuery>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let before = fields.optional("cursor", cursor);
-    let limit = limit(&mut fields);
-    fields.finish(|| Some(()))?;
     let (request_id, owner) = (caller.request_id, caller.principal);
     let text = format!(r#"{{"request_id":"{request_id}","files":"#);
     let end = || "}".to_owned();

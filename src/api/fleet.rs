@@ -12,27 +12,28 @@ use super::{
     ApiResult, App,
     extract::{Body, Caller, Params},
     openapi::terms,
-    page::{PageLimit, limit},
+    page::PageLimit,
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
     wire::shown,
 };
 use crate::base::{
     database::{FleetHit, FleetRun},
-    json::Problem,
+    json::{Int, Problem, declared},
 };
 
 /// Runs of an answer where a caller gives no limit.
-const RUNS_DEFAULT: usize = 100;
+const RUNS_DEFAULT: u64 = 100;
 
 /// Runs to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct FleetQuery {
+pub struct FleetQuery {
     /// Most runs; 100 when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
 }
+
+declared!(FleetQuery { limit });
 
 /// A run of one of the servers.
 #[derive(Serialize, ToSchema)]
@@ -80,10 +81,12 @@ struct Listed {
     params(FleetQuery),
     responses((status = 200, description = "The runs", body = Listed)),
 )]
-pub async fn list(State(app): State<Arc<App>>, caller: Caller, params: Params) -> ApiResult {
-    let mut fields = params.fields()?;
-    let limit = limit(&mut fields).unwrap_or(RUNS_DEFAULT);
-    fields.finish(|| Some(()))?;
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(FleetQuery { limit }): Params<FleetQuery>,
+) -> ApiResult {
+    let limit = limit.map_or(RUNS_DEFAULT, |Int(limit)| limit) as usize;
     let runs = app.database()?.fleet_runs(&caller.principal, limit).await?;
     let runs = runs.into_iter().map(RunRecord::from).collect();
     Ok(Json(Listed { request_id: caller.request_id, runs }).into_response())
@@ -91,13 +94,15 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller, params: Params) -
 
 /// Text to find.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `search` reads")]
 struct FleetSearchRequest {
-    query: terms::SearchText,
+    #[schema(value_type = terms::SearchText)]
+    query: String,
     /// Most hits; 50 when missing.
     #[schema(inline)]
     limit: Option<SearchLimit>,
 }
+
+declared!(FleetSearchRequest { query: required needle, limit });
 
 /// A description that has the text in it.
 #[derive(Serialize, ToSchema)]
@@ -164,11 +169,9 @@ fn needle(value: &Value) -> Result<String, Problem> {
     responses((status = 200, description = "What was found", body = Found)),
 )]
 pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
-    let mut fields = body.fields()?;
-    let needle = fields.required("query", needle);
-    let limit = fields.optional("limit", SearchLimit::read).unwrap_or(SEARCH_DEFAULT) as usize;
-    let needle = fields.finish(|| needle)?;
-    let hits = app.database()?.fleet_search(&caller.principal, &needle, limit).await?;
+    let FleetSearchRequest { query, limit } = body.read()?;
+    let limit = limit.map_or(SEARCH_DEFAULT, |Int(limit)| limit) as usize;
+    let hits = app.database()?.fleet_search(&caller.principal, &query, limit).await?;
     let hits = hits.into_iter().map(HitRecord::from).collect();
     Ok(Json(Found { request_id: caller.request_id, hits }).into_response())
 }

@@ -17,12 +17,12 @@ use super::{
     ApiError, ApiResult, App,
     extract::{Caller, Owned, Params},
     openapi::{Fails, terms},
-    page::{PageQuery, linked, paging},
+    page::{PageQuery, linked},
     pieces::{READING_BYTES, list as list_answer, record_texts},
     wire::fraction_or_null,
 };
 use crate::{
-    base::json::parsed,
+    base::json::declared,
     runs::registry::{NoSuchChunk, Run, readable},
 };
 
@@ -145,11 +145,12 @@ fn said(
 /// Interactions to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct InteractionsQuery {
+pub struct InteractionsQuery {
     /// Only those that were made with this `index_name`.
     index: Option<terms::Label>,
 }
+
+declared!(InteractionsQuery { index });
 
 /// Answers of models about a run.
 #[derive(ToSchema)]
@@ -176,21 +177,19 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params((query, page)): Params<(InteractionsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let index = fields.optional("index", parsed);
-    let paging = paging(&mut fields);
-    fields.finish(|| Some(()))?;
+    let InteractionsQuery { index } = query;
+    let index = index.map(|it| it.0);
     let timeline = app.registry.timeline().clone();
     let before = format!(r#"{{"run_id":"{}","interactions":"#, run.id());
     let made = app.reading(&caller.principal, move || {
         let unknown = |NoSuchChunk| ApiError::field("cursor", "is none of this run's interactions");
-        let seqs = run.said_of_chunks(&timeline, paging.cursor)?.map_err(unknown)?;
+        let seqs = run.said_of_chunks(&timeline, page.cursor)?.map_err(unknown)?;
         let held = READING_BYTES + size_of_val(&*seqs);
         let mut said = said(timeline, run, seqs, index);
-        let Some(limit) = paging.limit else {
+        let Some(limit) = page.limit else {
             return Ok((listed(before, said, held)?, None));
         };
         let page = said.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;

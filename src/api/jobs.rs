@@ -24,7 +24,10 @@ use super::{
     openapi::{Fails, terms},
     wire::shown,
 };
-use crate::runs::registry::{JobToken, JobView, Run};
+use crate::{
+    base::json::{Int, declared},
+    runs::registry::{JobToken, JobView, Run},
+};
 
 pub use desk::Desk;
 use desk::Entry;
@@ -93,12 +96,13 @@ impl Named {
 /// Longest wait for the end of a job.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `fetch` reads")]
-struct JobQuery {
+pub struct JobQuery {
     /// Milliseconds to wait for its end; 0 when missing.
     #[param(inline)]
     wait_ms: Option<WaitMs>,
 }
+
+declared!(JobQuery { wait_ms });
 
 /// Fetch a job: how far it has come, and what came of it.
 #[utoipa::path(
@@ -110,11 +114,9 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
     named: Named,
-    params: Params,
+    Params(JobQuery { wait_ms }): Params<JobQuery>,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let wait = fields.optional("wait_ms", WaitMs::digits).unwrap_or_default();
-    fields.finish(|| Some(()))?;
+    let wait = wait_ms.map_or(0, |Int(wait)| wait);
     named.wait(&app, Duration::from_millis(wait)).await;
     named.answer(&app, caller.request_id).await
 }

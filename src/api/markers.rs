@@ -19,7 +19,7 @@ use super::{
     wire::MarkerRecord,
 };
 use crate::{
-    base::json::{Int, Problem, Text, name, parsed},
+    base::json::{Int, Problem, Text, declared, name, parsed},
     runs::registry::{Made, Run},
 };
 
@@ -153,13 +153,14 @@ fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
 /// Markers to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct MarkersQuery {
+pub struct MarkersQuery {
     /// Only those of this analysis; those of the newest of each stream when missing.
-    analysis_id: Option<terms::AnalysisFilter>,
+    #[param(value_type = Option<terms::AnalysisFilter>)]
+    analysis_id: Option<Analyses>,
     /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
     /// came to, where a model's word goes before the gate's.
-    origin: Option<terms::OriginFilter>,
+    #[param(value_type = Option<terms::OriginFilter>)]
+    origin: Option<Origins>,
     status: Option<terms::MarkerState>,
     /// Exactly this event type.
     #[param(inline)]
@@ -171,11 +172,23 @@ struct MarkersQuery {
     #[param(inline)]
     to_frame: Option<FrameNumber>,
     /// Most items of the page; the list is whole when missing.
-    #[param(inline)]
-    limit: Option<PageLimit>,
+    #[param(inline, value_type = Option<PageLimit>)]
+    limit: Option<usize>,
     /// Start of the page, as the `Link` header of the page before says.
-    cursor: Option<terms::MarkerCursor>,
+    #[param(value_type = Option<terms::MarkerCursor>)]
+    cursor: Option<(Key, Seq)>,
 }
+
+declared!(MarkersQuery {
+    analysis_id: optional analyses,
+    origin: optional name("gate, model, all", Origins::from_name),
+    status,
+    event_type,
+    from_frame,
+    to_frame,
+    limit: optional limit,
+    cursor: optional cursor,
+});
 
 /// Analyses that a query names; `None` where it names none.
 fn analyses(value: &Value) -> Result<Analyses, Problem> {
@@ -210,37 +223,30 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params(query): Params<MarkersQuery>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let names = "exact, provisional, finalized";
-    let analyses = fields.optional("analysis_id", analyses);
-    let (after, until) = fields.optional("cursor", cursor).unzip();
+    let (after, until) = query.cursor.unzip();
     let mut wanted = Wanted {
         analyses: Analyses::All,
-        origins: fields
-            .optional("origin", name("gate, model, all", Origins::from_name))
-            .unwrap_or(Origins::Derived),
-        status: fields.optional("status", name(names, MarkerStatus::from_name)),
-        event_type: fields.optional("event_type", EventTypeText::read).map(str::to_owned),
-        from_frame: fields.optional("from_frame", FrameNumber::digits).unwrap_or(0),
-        to_frame: fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX),
+        origins: query.origin.unwrap_or(Origins::Derived),
+        status: query.status.map(|it| it.0),
+        event_type: query.event_type.map(|it| it.0),
+        from_frame: query.from_frame.map_or(0, |it| it.0),
+        to_frame: query.to_frame.map_or(u64::MAX, |it| it.0),
         after,
     };
-    let limit = limit(&mut fields);
-    fields.finish(|| Some(()))?;
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","markers":"#);
     let made = app.reading(&caller.principal, move || {
         let until = until.unwrap_or_else(|| timeline.head());
-        wanted.analyses = match analyses {
+        wanted.analyses = match query.analysis_id {
             Some(analyses) => analyses,
             None => Analyses::Newest(run.newest_analyses(&timeline, until)?),
         };
         let mut order = order(&timeline, &run, &wanted)?;
-        let most = limit.unwrap_or(usize::MAX);
+        let most = query.limit.unwrap_or(usize::MAX);
         let more = order.len() > most;
         order.truncate(most);
         let next = order.last().filter(|_| more).map(|((start, end, id), _)| {

@@ -16,15 +16,15 @@ use super::{
     ApiResult, App,
     conditions::{Conditions, Outcome, Version, evaluate},
     error::ApiError,
-    extract::{Caller, Owned, Params},
+    extract::{Caller, Owned, Params, RawParams},
     openapi::{Fails, terms},
-    page::{PageQuery, linked, paging},
+    page::{PageQuery, linked},
     pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     tickets::TicketQuery,
     wire::KeyframeRecord,
 };
 use crate::{
-    base::json::{Int, Problem},
+    base::json::{Faults, Int, Problem, declared},
     runs::registry::Run,
 };
 
@@ -67,19 +67,16 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params(page): Params<PageQuery>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let paging = paging(&mut fields);
-    fields.finish(|| Some(()))?;
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","keyframes":"#);
     let end = || "}".to_owned();
     let made = app.reading(&caller.principal, move || {
-        let mut stills = stills(&timeline, &run, paging.cursor.unwrap_or_default());
-        let Some(limit) = paging.limit else {
+        let mut stills = stills(&timeline, &run, page.cursor.unwrap_or_default());
+        let Some(limit) = page.limit else {
             return Ok((listed(before, record_texts(stills), end, READING_BYTES)?, None));
         };
         let page = stills.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
@@ -97,12 +94,13 @@ pub type StillEdge = Int<32, 4096>;
 /// Size of a still.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `fetch` reads")]
 struct StillQuery {
     /// Pixels of its longer edge, to which it is scaled down; a smaller still stays as it is.
     #[param(inline)]
     max_edge: Option<StillEdge>,
 }
+
+declared!(StillQuery { max_edge });
 
 /// Fetch a still, scaled down where asked.
 #[utoipa::path(
@@ -122,14 +120,14 @@ pub async fn fetch(
     caller: Caller,
     Owned(run): Owned,
     Path((_run, sha256)): Path<(String, String)>,
-    params: Params,
+    params: RawParams,
     headers: HeaderMap,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let edge = fields.optional("max_edge", StillEdge::digits).map(|edge| edge as u32);
-    let hash = parsed_hash(&sha256);
-    let hash = hash.map_err(|problem| fields.refuse("sha256", problem)).ok();
-    let hash = fields.finish(|| hash)?;
+    let mut faults = Faults::default();
+    let query = faults.part("", params.read());
+    let hash = faults.part("sha256", parsed_hash(&sha256));
+    let (StillQuery { max_edge }, hash) = faults.finish(|| query.zip(hash))?;
+    let edge = max_edge.map(|Int(edge)| edge as u32);
     let (reader, principal) = (Arc::clone(&app), &caller.principal);
     let read = move || picture(&reader, &run, hash, edge);
     let places = if app.blobs.is_here(&hash) { &app.readers } else { &app.fetchers };

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::openapi::terms;
-use crate::base::json::{Fields, Int, Problem};
+use crate::base::json::{Int, Problem, declared};
 
 /// Items a page of a list.
 pub type PageLimit = Int<1, 1000>;
@@ -17,39 +17,27 @@ pub type PageLimit = Int<1, 1000>;
 pub const NO_CURSOR: &str = "must be one that a Link header gave";
 
 /// Page of a list.
-#[derive(IntoParams)]
+#[derive(Clone, Copy, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `paging` reads")]
 pub struct PageQuery {
     /// Most items of the page; the list is whole when missing.
-    #[param(inline)]
-    limit: Option<PageLimit>,
-    /// Start of the page, as the `Link` header of the page before says.
-    cursor: Option<terms::Cursor>,
-}
-
-/// Page that a query asks for.
-#[derive(Clone, Copy, Debug)]
-pub struct Paging {
-    /// Most items; all of them when `None`.
+    #[param(inline, value_type = Option<PageLimit>)]
     pub limit: Option<usize>,
-    /// Start of the page; the first page when `None`.
+    /// Start of the page, as the `Link` header of the page before says.
+    #[param(value_type = Option<terms::Cursor>)]
     pub cursor: Option<Seq>,
 }
 
-/// Reads `limit`.
-pub fn limit(fields: &mut Fields<'_>) -> Option<usize> {
-    fields.optional("limit", PageLimit::digits).map(|limit| limit as usize)
-}
+declared!(PageQuery { limit: optional limit, cursor: optional cursor });
 
-/// Reads `limit` and `cursor`.
-pub fn paging(fields: &mut Fields<'_>) -> Paging {
-    Paging { limit: limit(fields), cursor: fields.optional("cursor", cursor).map(Seq) }
+/// Reads a limit.
+pub fn limit(value: &Value) -> Result<usize, Problem> {
+    PageLimit::digits(value).map(|limit| limit as usize)
 }
 
 /// Reads a cursor: a seq in decimal digits, opaque to callers.
-fn cursor(value: &Value) -> Result<u64, Problem> {
-    Int::<0, { u64::MAX }>::digits(value).map_err(|_| NO_CURSOR.into())
+fn cursor(value: &Value) -> Result<Seq, Problem> {
+    Int::<0, { u64::MAX }>::digits(value).map(Seq).map_err(|_| NO_CURSOR.into())
 }
 
 /// Says that a page is not the last.

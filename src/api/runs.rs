@@ -5,7 +5,6 @@ mod summary;
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use deserr::Deserr;
 use http::Uri;
 use media::{RequestId, RunId, Seq};
 use serde::Serialize;
@@ -16,7 +15,7 @@ use super::{
     error::ApiError,
     extract::{Body, Caller, Owned, Params},
     openapi::{Fails, terms},
-    page::{PageQuery, linked, paging},
+    page::{PageQuery, linked},
     pieces::{READING_BYTES, list as listed, record_texts},
     reason::known_model,
     wire::{ProgressRecord, RunRecord, shown},
@@ -24,7 +23,7 @@ use super::{
 use crate::{
     base::{
         catalog::Mode,
-        json::{Faults, Problem, name},
+        json::{Nullable, Problem, declared},
     },
     runs::{
         lifecycle::Lifecycle,
@@ -37,19 +36,17 @@ pub use summary::SummaryRecord;
 const SLICE: usize = 256;
 
 /// Properties of the run to create.
-#[derive(Deserr, ToSchema)]
-#[deserr(error = Faults)]
+#[derive(ToSchema)]
 struct RunRequest {
     /// Thoroughness that is asked of analyses; `balanced` when missing.
-    #[deserr(default)]
     mode: Option<terms::AnalysisMode>,
     /// The model that the run is meant for.
-    #[deserr(default)]
     model: Option<terms::ModelId>,
     /// Label of the run.
-    #[deserr(default)]
     label: Option<terms::Label>,
 }
+
+declared!(RunRequest { mode, model, label });
 
 /// A run that was just created.
 #[derive(Serialize, ToSchema)]
@@ -109,13 +106,14 @@ pub async fn create(
 /// Runs to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct RunsQuery {
+pub struct RunsQuery {
     /// Only runs in this state.
     status: Option<terms::RunState>,
     /// Part to add to each record.
     include: Option<terms::RunInclude>,
 }
+
+declared!(RunsQuery { status, include });
 
 /// List the caller's runs, the newest first.
 ///
@@ -128,23 +126,19 @@ struct RunsQuery {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    params: Params,
+    Params((query, page)): Params<(RunsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let names = "pending, processing, completed, failed, cancelled, expired";
-    let status = fields.optional("status", name(names, Lifecycle::from_name));
-    let is_summary = |name: &str| (name == "summary").then_some(());
-    let in_short = fields.optional("include", name("summary", is_summary)).is_some();
-    let paging = paging(&mut fields);
-    fields.finish(|| Some(()))?;
-    let mut before = paging.cursor.unwrap_or(Seq(u64::MAX));
+    let RunsQuery { status, include } = query;
+    let status = status.map(|it| it.0);
+    let in_short = include.is_some();
+    let mut before = page.cursor.unwrap_or(Seq(u64::MAX));
     let reader = Arc::clone(&app);
     let record = move |run: &Arc<Run>| {
         let record = RunRecord::new(run, &reader.registry, None);
         if in_short { record.with_summary(SummaryRecord::of(&reader, run)) } else { record }
     };
-    let Some(limit) = paging.limit else {
+    let Some(limit) = page.limit else {
         let (registry, owner) = (Arc::clone(&app.registry), caller.principal.clone());
         let runs = std::iter::from_fn(move || {
             let (runs, next) = registry.list(&owner, status, before, SLICE);
@@ -186,13 +180,14 @@ async fn record(
 }
 
 /// Changes of a run.
-#[derive(Deserr, ToSchema)]
-#[deserr(error = Faults)]
+#[derive(ToSchema)]
 struct RunUpdate {
     /// Label from now on; null for nothing.
-    #[schema(required = true)]
-    label: Option<terms::Label>,
+    #[schema(value_type = Option<terms::Label>, required = true)]
+    label: Nullable<terms::Label>,
 }
+
+declared!(RunUpdate { label });
 
 /// Label a run, also one that has ended.
 #[utoipa::path(
@@ -206,7 +201,7 @@ pub async fn update(
     Owned(run): Owned,
     body: Body,
 ) -> Result<Json<RunRecord>, ApiError> {
-    let RunUpdate { label } = body.read()?;
+    let RunUpdate { label: Nullable(label) } = body.read()?;
     let label = label.map(|terms::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;

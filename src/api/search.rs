@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
-use deserr::Deserr;
 use media::{RequestId, RunId};
 use search::FoldedPattern;
 use serde::Serialize;
@@ -19,7 +18,7 @@ use super::{
     wire::shown,
 };
 use crate::{
-    base::json::{Faults, Int, Problem},
+    base::json::{Int, Problem, declared},
     deliver::search::{Answer, Hit, Wanted},
 };
 
@@ -42,18 +41,17 @@ pub fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
 }
 
 /// Query and scope of a search.
-#[derive(Deserr, ToSchema)]
-#[deserr(error = Faults)]
+#[derive(ToSchema)]
 struct SearchRequest {
     query: terms::SearchText,
     /// Most hits; 50 when missing.
     #[schema(inline)]
-    #[deserr(default)]
     limit: Option<SearchLimit>,
     /// Only descriptions of this run; those of every run of the caller when missing.
-    #[deserr(default)]
     run_id: Option<terms::RunId>,
 }
+
+declared!(SearchRequest { query, limit, run_id });
 
 /// Find the descriptions that have a text in them, whatever the case of either.
 ///

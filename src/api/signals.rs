@@ -23,14 +23,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, Owned, Params},
+    extract::{Caller, Owned, Params, RawParams},
     openapi::{Fails, terms},
     pieces::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
     wire::{Region, fraction, fraction_or_null, shown},
 };
 use crate::{
-    base::json::{Int, parsed},
+    base::json::{Faults, Int, declared, parsed},
     record::frames::Frames,
     runs::registry::Run,
 };
@@ -160,10 +160,10 @@ impl Recorded {
 /// Frames to list, and most points of them.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct SignalsQuery {
+pub struct SignalsQuery {
     /// The stream; the one that was decoded last when missing.
-    stream_id: Option<terms::Label>,
+    #[param(value_type = Option<terms::Label>)]
+    stream_id: Option<StreamId>,
     /// Only this frame and later ones.
     #[param(inline)]
     from_frame: Option<FrameNumber>,
@@ -174,6 +174,8 @@ struct SignalsQuery {
     #[param(inline)]
     max_points: Option<MaxPoints>,
 }
+
+declared!(SignalsQuery { stream_id: optional parsed, from_frame, to_frame, max_points });
 
 /// Recorded signals of a run; either `signals` or `buckets` is an array, the other is null.
 #[derive(ToSchema)]
@@ -216,15 +218,13 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Owned(run): Owned,
-    params: Params,
+    Params(query): Params<SignalsQuery>,
     headers: HeaderMap,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let stream: Option<StreamId> = fields.optional("stream_id", parsed);
-    let from = fields.optional("from_frame", FrameNumber::digits).unwrap_or(0);
-    let to = fields.optional("to_frame", FrameNumber::digits).unwrap_or(u64::MAX);
-    let points = fields.optional("max_points", MaxPoints::digits);
-    fields.finish(|| Some(()))?;
+    let stream = query.stream_id;
+    let from = query.from_frame.map_or(0, |Int(from)| from);
+    let to = query.to_frame.map_or(u64::MAX, |Int(to)| to);
+    let points = query.max_points.map(|Int(points)| points);
     let as_arrow = columns::wants_arrow(&headers);
     let reader = Arc::clone(&app);
     let made = app.reading(&caller.principal, move || {
@@ -295,11 +295,13 @@ fn in_columns(
 /// Stream of a frame.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `fetch` reads")]
 struct FrameQuery {
     /// The stream; the one that was decoded last when missing.
-    stream_id: Option<terms::Label>,
+    #[param(value_type = Option<terms::Label>)]
+    stream_id: Option<StreamId>,
 }
+
+declared!(FrameQuery { stream_id: optional parsed });
 
 /// A recorded frame, and why the gate kept it or did not.
 #[derive(Serialize, ToSchema)]
@@ -336,13 +338,12 @@ pub async fn fetch(
     caller: Caller,
     Owned(run): Owned,
     Path((_run, frame_index)): Path<(String, String)>,
-    params: Params,
+    params: RawParams,
 ) -> ApiResult {
-    let mut fields = params.fields()?;
-    let stream: Option<StreamId> = fields.optional("stream_id", parsed);
-    let index = FrameNumber::digits(&Value::String(frame_index));
-    let index = index.map_err(|problem| fields.refuse("frame_index", problem)).ok();
-    let index = fields.finish(|| index)?;
+    let mut faults = Faults::default();
+    let query = faults.part("", params.read());
+    let index = faults.part("frame_index", FrameNumber::digits(&Value::String(frame_index)));
+    let (FrameQuery { stream_id: stream }, index) = faults.finish(|| query.zip(index))?;
     let reader = Arc::clone(&app);
     let made = app.reading(&caller.principal, move || {
         let missing = || ApiError::NotFound("frame");

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::base::{
     clock::wall_now,
-    json::Int,
+    json::{Int, declared},
     keys::Principal,
     metrics::Tally,
     stats::{MINUTES_MAX, Machine, Point},
@@ -28,12 +28,13 @@ pub type Minutes = Int<1, { MINUTES_MAX as u64 }>;
 /// Minutes to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `list` reads")]
-struct StatsQuery {
+pub struct StatsQuery {
     /// Number of the last minutes, the one under way among them; 60 when missing.
     #[param(inline)]
     minutes: Option<Minutes>,
 }
+
+declared!(StatsQuery { minutes });
 
 /// The last minutes of a server.
 #[derive(Serialize, ToSchema)]
@@ -112,12 +113,9 @@ struct MachineMinute {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    params: Params,
+    Params(StatsQuery { minutes }): Params<StatsQuery>,
 ) -> Result<Json<Stats>, ApiError> {
-    let mut fields = params.fields()?;
-    let minutes = fields.optional("minutes", Minutes::digits);
-    fields.finish(|| Some(()))?;
-    let minutes = minutes.map_or(MINUTES_MAX, |minutes| minutes as usize);
+    let minutes = minutes.map_or(MINUTES_MAX, |Int(minutes)| minutes as usize);
     let owner = caller.principal;
     let reader = Arc::clone(&app);
     let points = app.blocking(move || {

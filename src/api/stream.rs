@@ -7,19 +7,22 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderName, StatusCode, header};
-use media::{Label, Seq};
+use media::Seq;
 use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::{
     ApiResult, App,
     error::ApiError,
-    events::{FromSeq, kind},
-    extract::{Caller, Owned, Params},
+    events::FromSeq,
+    extract::{Caller, Owned, RawParams},
     openapi::{Fails, terms},
 };
 use crate::{
-    base::{json::parsed, keys::Principal},
+    base::{
+        json::{Faults, Int, Problem, declared},
+        keys::Principal,
+    },
     deliver::sse::{Feed, Filter, Scope},
 };
 
@@ -28,7 +31,6 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Events to follow.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "says what `asked` reads")]
 struct StreamQuery {
     /// The stream begins after this event; the header `Last-Event-ID` wins over it.
     #[param(inline)]
@@ -38,6 +40,8 @@ struct StreamQuery {
     /// Only events whose payload has this `index_name`.
     index: Option<terms::Label>,
 }
+
+declared!(StreamQuery { after, kind, index });
 
 /// Position at which a reader left off.
 #[derive(IntoParams)]
@@ -50,25 +54,18 @@ struct Resume {
 }
 
 /// Event after which the stream begins, and the filter of its events.
-fn asked(headers: &HeaderMap, params: &Params) -> Result<(Seq, Filter), ApiError> {
-    let mut fields = params.fields()?;
-    let after = fields.optional("after", FromSeq::digits);
-    let kind = fields.optional("kind", kind);
-    let index: Option<Label> = fields.optional("index", parsed);
-    let last = match headers.get(LAST_EVENT_ID) {
-        None => None,
-        Some(value) => {
-            let text = value.to_str().map_or(Value::Null, Value::from);
-            let last = FromSeq::digits(&text).ok();
-            if last.is_none() {
-                fields.refuse(LAST_EVENT_ID.as_str(), "must be the id of an event");
-            }
-            last
-        }
-    };
-    fields.finish(|| Some(()))?;
-    let index = index.map(|index| index.as_str().to_owned());
-    Ok((Seq(last.or(after).unwrap_or(0)), Filter { kind, index }))
+fn asked(headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiError> {
+    let mut faults = Faults::default();
+    let query = faults.part("", params.read());
+    let last = headers.get(LAST_EVENT_ID).map(|value| {
+        let text = value.to_str().map_or(Value::Null, Value::from);
+        FromSeq::digits(&text).map_err(|_| Problem::from("must be the id of an event"))
+    });
+    let last = faults.part(LAST_EVENT_ID.as_str(), last.transpose());
+    let (StreamQuery { after, kind, index }, last) = faults.finish(|| query.zip(last))?;
+    let after = last.or(after.map(|Int(after)| after)).unwrap_or(0);
+    let index = index.map(|terms::Label(index)| index.as_str().to_owned());
+    Ok((Seq(after), Filter { kind: kind.map(|it| it.0), index }))
 }
 
 /// Follow the events of a run.
@@ -92,7 +89,7 @@ pub async fn of_run(
     caller: Caller,
     Owned(run): Owned,
     headers: HeaderMap,
-    params: Params,
+    params: RawParams,
 ) -> ApiResult {
     let (after, filter) = asked(&headers, &params)?;
     stream(&app, caller.principal, Scope::Run(run), after, filter).await
@@ -114,7 +111,7 @@ pub async fn of_all(
     State(app): State<Arc<App>>,
     caller: Caller,
     headers: HeaderMap,
-    params: Params,
+    params: RawParams,
 ) -> ApiResult {
     let (after, filter) = asked(&headers, &params)?;
     let scope = Scope::Owner(caller.principal.clone());

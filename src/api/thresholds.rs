@@ -1,6 +1,5 @@
 //! Thresholds of the gate that a caller chooses: of one analysis, or of one recording.
 
-use deserr::Deserr;
 use gate::GateConfig;
 use media::Score;
 use serde::Serialize;
@@ -9,7 +8,7 @@ use utoipa::ToSchema;
 use super::{openapi::terms, wire::fraction};
 use crate::base::{
     catalog::Mode,
-    json::{Faults, Fields, Int},
+    json::{Fields, Int, declared},
 };
 
 /// Most frames from one that is kept for its distance to the next.
@@ -22,41 +21,35 @@ pub type KeepaliveMs = Int<1, 3_600_000>;
 
 /// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
 /// stays as it is. Other fields are refused.
-#[derive(Default, Deserr, ToSchema)]
-#[deserr(error = Faults, deny_unknown_fields)]
+#[derive(Default, ToSchema)]
 #[schema(as = GateOverrides)]
 pub struct GateFields {
     /// A frame is kept at least every so many frames; 0 means never.
     #[schema(inline)]
-    #[deserr(default)]
     keepalive_frames: Option<KeepaliveFrames>,
     /// The first frame at or after each multiple of so many milliseconds of media time is kept, in place of
     /// one every `keepalive_frames` where that is not given as well.
     #[schema(inline)]
-    #[deserr(default)]
     keepalive_ms: Option<KeepaliveMs>,
     /// Least `scene_score` of a scene cut.
-    #[deserr(default)]
     scene_cut: Option<terms::Fraction>,
     /// Least `activity_score` that starts an episode.
-    #[deserr(default)]
     activity_on: Option<terms::Fraction>,
     /// An episode ends where `activity_score` stays below this for a second.
-    #[deserr(default)]
     activity_off: Option<terms::Fraction>,
     /// Least change of `luma_mean` against the frame before that is an exposure shift.
-    #[deserr(default)]
     luma_shift: Option<terms::Fraction>,
     /// Least `flicker_score` of suspected flicker.
-    #[deserr(default)]
     flicker: Option<terms::Fraction>,
     /// Least `ghosting_score` of suspected ghosting.
-    #[deserr(default)]
     ghosting: Option<terms::Fraction>,
     /// Least `noise_variance_score` of a noise spike.
-    #[deserr(default)]
     noise: Option<terms::Fraction>,
 }
+
+declared!(GateFields {
+    keepalive_frames, keepalive_ms, scene_cut, activity_on, activity_off, luma_shift, flicker, ghosting, noise,
+}; closed);
 
 impl GateFields {
     /// `base` with what was chosen.

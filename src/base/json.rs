@@ -4,6 +4,7 @@
 //! twice, a number too large for a double. Does not know which fields exist: callers ask.
 
 mod bounds;
+mod declared;
 mod faults;
 mod fields;
 
@@ -13,7 +14,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Value, error::Category};
 
 pub use bounds::{Int, Text};
-pub use faults::{Faults, leaf, read};
+pub(crate) use declared::declared;
+pub use declared::{Declared, Form, List, Nullable, Object};
+pub use faults::Faults;
 pub use fields::{
     Fields, boolean, digits, integer, name, number, parsed, said, score, signed, text,
 };

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::ApiError;
 use crate::{
-    base::json::{Detail, JsonError},
+    base::json::{Detail, Faults, JsonError},
     deliver::webhook::WebhookError,
     record::{recording::RecordError, runner::IngestError},
     runs::{registry::RunError, upload::UploadError},
@@ -13,6 +13,12 @@ use crate::{
 impl From<Vec<Detail>> for ApiError {
     fn from(details: Vec<Detail>) -> ApiError {
         ApiError::Invalid(details)
+    }
+}
+
+impl From<Faults> for ApiError {
+    fn from(faults: Faults) -> ApiError {
+        ApiError::Invalid(faults.into())
     }
 }
 

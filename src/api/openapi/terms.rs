@@ -3,7 +3,6 @@
 //! Types of the domain know nothing of documents; a field that holds one says
 //! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
 
-use deserr::{Deserr, IntoValue, ValuePointerRef};
 use media::{LABEL_BYTES, MarkerOrigin, MarkerStatus, Rate, Score};
 use search::FoldedPattern;
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ use crate::{
     api::{analyze::hash, events::kind, infer::TEMPERATURE, search::needle},
     base::{
         catalog,
-        json::{Faults, Int, Text, leaf, name, parsed, score, signed},
+        json::{Declared, Faults, Form, Int, Text, name, parsed, score, signed},
     },
     deliver::webhook::Status,
     record::live::Word,
@@ -42,12 +41,9 @@ macro_rules! terms {
         #[doc = $doc]
         pub struct $name $((pub $type))?;
 
-        $(impl Deserr<Faults> for $name {
-            fn deserialize_from_value<V: IntoValue>(
-                value: deserr::Value<V>,
-                at: ValuePointerRef<'_>,
-            ) -> Result<$name, Faults> {
-                leaf(value, at, $read).map($name)
+        $(impl Declared for $name {
+            fn take(value: &Value, _: Form) -> Result<$name, Faults> {
+                Ok($name($read(value)?))
             }
         })?
 
@@ -143,9 +139,9 @@ terms! {
     /// Tier of a model, by the hardware that it needs.
     ModelTier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
-    RunState = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
+    RunState(Lifecycle, name("pending, processing, completed, failed, cancelled, expired", Lifecycle::from_name)) = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
     /// A further part of the record of a run.
-    RunInclude = names(["summary"]);
+    RunInclude((), name("summary", |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.
     HealthStatus = names(Word::ALL.map(Word::as_str));
     /// Status of the deliveries of a webhook.
@@ -157,7 +153,7 @@ terms! {
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
     GateReason = names(gate::Reason::ALL.map(gate::Reason::as_str));
     /// Certainty of a marker; a finalized one replaces a provisional one.
-    MarkerState = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    MarkerState(MarkerStatus, name("exact, provisional, finalized", MarkerStatus::from_name)) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
     /// Origin of a marker: the gate or a model.
     MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
     /// Origin of the findings to list.

@@ -3,10 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use deserr::{Deserr, IntoValue, ValuePointerRef};
 use serde_json::Value;
 
-use super::{Faults, Problem, digits, integer, leaf, text};
+use super::{Declared, Faults, Form, Problem, digits, integer, text};
 
 /// An integer in `[MIN, MAX]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,20 +40,18 @@ impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Deserr<Faults> for Int<MIN, MAX> {
-    fn deserialize_from_value<V: IntoValue>(
-        value: deserr::Value<V>,
-        at: ValuePointerRef<'_>,
-    ) -> Result<Self, Faults> {
-        leaf(value, at, Self::read).map(Int)
+impl<const MIN: u64, const MAX: u64> Declared for Int<MIN, MAX> {
+    fn take(value: &Value, form: Form) -> Result<Self, Faults> {
+        let read = match form {
+            Form::Body => Self::read(value),
+            Form::Query => Self::digits(value),
+        };
+        Ok(Int(read?))
     }
 }
 
-impl<const MIN: usize, const MAX: usize> Deserr<Faults> for Text<MIN, MAX> {
-    fn deserialize_from_value<V: IntoValue>(
-        value: deserr::Value<V>,
-        at: ValuePointerRef<'_>,
-    ) -> Result<Self, Faults> {
-        leaf(value, at, |value| Self::read(value).map(str::to_owned)).map(Text)
+impl<const MIN: usize, const MAX: usize> Declared for Text<MIN, MAX> {
+    fn take(value: &Value, _: Form) -> Result<Self, Faults> {
+        Ok(Text(Self::read(value)?.to_owned()))
     }
 }

@@ -2,11 +2,10 @@
 
 use std::{ops::RangeInclusive, str::FromStr};
 
-use deserr::{Deserr, ValuePointerRef};
 use media::{ParseError, Score};
 use serde_json::{Map, Value};
 
-use super::{Detail, Faults, Problem, faults::read_at};
+use super::{Declared, Detail, Faults, Form, Problem};
 
 /// Reads the fields of one object and remembers what was wrong with them.
 pub struct Fields<'a> {
@@ -87,7 +86,7 @@ impl<'a> Fields<'a> {
             };
             let mut fields = Fields::within(object, format!("{}{field}[{at}].", self.prefix));
             values.extend(read(&mut fields));
-            self.faults.absorb(fields.faults);
+            self.faults.part::<()>("", Err(fields.faults));
         }
         (values.len() == items.len()).then_some(values)
     }
@@ -104,21 +103,14 @@ impl<'a> Fields<'a> {
         })?;
         let mut fields = Fields::within(object, format!("{}{field}.", self.prefix));
         let value = read(&mut fields);
-        self.faults.absorb(fields.faults);
+        self.faults.part::<()>("", Err(fields.faults));
         value
     }
 
     /// The field `field` as a declared type; `None` when it is missing or refused.
-    pub fn declared<T: Deserr<Faults>>(&mut self, field: &'a str) -> Option<T> {
+    pub fn declared<T: Declared>(&mut self, field: &'a str) -> Option<T> {
         let value = self.optional(field, Ok)?;
-        let path = format!("{}{field}", self.prefix);
-        match read_at(value, ValuePointerRef::Origin.push_key(&path)) {
-            Ok(read) => Some(read),
-            Err(faults) => {
-                self.faults.absorb(faults);
-                None
-            }
-        }
+        self.faults.part(&format!("{}{field}", self.prefix), T::take(value, Form::Body))
     }
 
     /// Refuses every field that was not asked for.
@@ -132,7 +124,7 @@ impl<'a> Fields<'a> {
 
     /// Value that `build` makes of the fields when none was refused.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Vec<Detail>> {
-        self.faults.finish(build)
+        self.faults.finish(build).map_err(Vec::from)
     }
 }
 

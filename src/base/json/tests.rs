@@ -1,7 +1,5 @@
 //! Strict JSON and the typed reader, case by case.
 
-use deserr::Deserr;
-
 use super::*;
 
 #[test]
@@ -105,38 +103,45 @@ fn an_answer_is_short_however_much_is_wrong() {
     assert_eq!(details[0].field, format!("{}\u{2026}", "\u{e9}".repeat(64)));
 }
 
-#[derive(Debug, Deserr, PartialEq)]
-#[deserr(error = Faults, deny_unknown_fields)]
+#[derive(Debug, PartialEq)]
 struct Part {
     side: Int<1, 9>,
 }
 
-#[derive(Debug, Deserr, PartialEq)]
-#[deserr(error = Faults)]
+declared!(Part { side }; closed);
+
+#[derive(Debug, PartialEq)]
 struct Whole {
     name: Text<1, 3>,
-    parts: Vec<Part>,
-    given: Option<Int<0, 1>>,
-    #[deserr(default)]
+    parts: List<Part, 1, 100>,
+    given: Nullable<Int<0, 1>>,
     is_on: Option<bool>,
 }
 
+declared!(Whole { name, parts, given, is_on: optional boolean } |faults| {
+    if parts.is_none() && is_on == Some(None) {
+        faults.refuse("is_on", "tells of parts that are refused");
+    }
+});
+
 #[test]
 fn every_fault_of_a_declared_type_is_told() {
-    let told = |text: &str| match read::<Whole>(&parse(text.as_bytes()).expect("JSON")) {
-        Ok(_) => Vec::new(),
-        Err(details) => {
-            details.into_iter().map(|it| format!("{} {}", it.field, it.message)).collect()
-        }
+    let read = |text: &str| {
+        let whole = Whole::take(&parse(text.as_bytes()).expect("JSON"), Form::Body);
+        whole.map_err(|faults| {
+            let told = Vec::<Detail>::from(faults).into_iter();
+            told.map(|it| format!("{} {}", it.field, it.message)).collect::<Vec<_>>()
+        })
     };
+    let told = |text: &str| read(text).err().unwrap_or_default();
     let accepted = r#"{"name": "a", "parts": [{"side": 9}], "given": null, "other": 1}"#;
     let whole = Whole {
         name: Text("a".to_owned()),
-        parts: vec![Part { side: Int(9) }],
-        given: None,
+        parts: List(vec![Part { side: Int(9) }]),
+        given: Nullable(None),
         is_on: None,
     };
-    assert_eq!(read(&parse(accepted.as_bytes()).expect("JSON")), Ok(whole));
+    assert_eq!(read(accepted), Ok(whole));
     let refused =
         r#"{"name": null, "parts": [{"side": 0}, 1, {"side": 1, "top": 1}, {}], "is_on": 1}"#;
     let expected = [
@@ -145,11 +150,13 @@ fn every_fault_of_a_declared_type_is_told() {
         "parts[1] must be an object",
         "parts[2].top is not a known field",
         "parts[3].side is required",
-        "is_on must be true or false",
         "given is required",
+        "is_on must be true or false",
     ];
     assert_eq!(told(refused), expected);
     assert_eq!(told("[]"), ["body must be an object"]);
+    let beside = ["parts[0] must be an object", "is_on tells of parts that are refused"];
+    assert_eq!(told(r#"{"name": "a", "given": 1, "parts": [null]}"#), beside);
     let many = format!(r#"{{"name": "a", "given": 1, "parts": [{}1]}}"#, "1,".repeat(99));
     let told = told(&many);
     assert_eq!((told.len(), &*told[32]), (33, "body and 68 more"));

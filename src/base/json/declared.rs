@@ -1,0 +1,179 @@
+//! Declared types: the struct that the document shows reads itself, and tells every fault at once.
+
+use serde_json::{Map, Value};
+
+use super::{Faults, Problem};
+
+/// Form of a request's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON.
+    Body,
+    /// Text, numbers too.
+    Query,
+}
+
+/// A type that requests are made of.
+pub trait Declared: Sized {
+    /// Reads a value that is not null.
+    fn take(value: &Value, form: Form) -> Result<Self, Faults>;
+
+    /// Value of a field that is missing, or is null; `None` where it is required.
+    fn absent(_is_null: bool) -> Option<Self> {
+        None
+    }
+}
+
+impl<T: Declared> Declared for Option<T> {
+    fn take(value: &Value, form: Form) -> Result<Option<T>, Faults> {
+        T::take(value, form).map(Some)
+    }
+
+    fn absent(_is_null: bool) -> Option<Option<T>> {
+        Some(None)
+    }
+}
+
+/// A field that must be there, and may be null.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Nullable<T>(pub Option<T>);
+
+impl<T: Declared> Declared for Nullable<T> {
+    fn take(value: &Value, form: Form) -> Result<Nullable<T>, Faults> {
+        T::take(value, form).map(|found| Nullable(Some(found)))
+    }
+
+    fn absent(is_null: bool) -> Option<Nullable<T>> {
+        is_null.then_some(Nullable(None))
+    }
+}
+
+/// `MIN` to `MAX` objects.
+#[derive(Debug, PartialEq, Eq)]
+pub struct List<T, const MIN: usize, const MAX: usize>(pub Vec<T>);
+
+impl<T: Declared, const MIN: usize, const MAX: usize> Declared for List<T, MIN, MAX> {
+    fn take(value: &Value, form: Form) -> Result<List<T, MIN, MAX>, Faults> {
+        let found = value.as_array().filter(|found| (MIN..=MAX).contains(&found.len()));
+        let problem = || Problem::from(format!("must be an array of {MIN} to {MAX} objects"));
+        let (found, mut faults) = (found.ok_or_else(problem)?, Faults::default());
+        let mut items = Vec::with_capacity(found.len());
+        for (at, item) in found.iter().enumerate() {
+            match T::take(item, form) {
+                Ok(item) => items.push(item),
+                Err(refused) => drop(faults.part::<T>(&format!("[{at}]"), Err(refused))),
+            }
+        }
+        faults.finish(|| Some(List(items)))
+    }
+}
+
+/// Two structs whose fields lie side by side.
+impl<A: Declared, B: Declared> Declared for (A, B) {
+    fn take(value: &Value, form: Form) -> Result<(A, B), Faults> {
+        let mut faults = Faults::default();
+        let a = faults.part("", A::take(value, form));
+        let b = faults.part("", B::take(value, form));
+        faults.finish(|| Some((a?, b?)))
+    }
+}
+
+/// The fields of an object while they are read.
+pub struct Object<'a> {
+    fields: &'a Map<String, Value>,
+    form: Form,
+    known: &'static [&'static str],
+    /// Faults so far.
+    pub faults: Faults,
+}
+
+impl<'a> Object<'a> {
+    /// The fields of `value`, of which those are declared.
+    pub fn of(
+        value: &'a Value,
+        form: Form,
+        known: &'static [&'static str],
+    ) -> Result<Object<'a>, Problem> {
+        let fields = value.as_object().ok_or("must be an object")?;
+        Ok(Object { fields, form, known, faults: Faults::default() })
+    }
+
+    /// The field `name`, of the type that `of` leads to; `None` where it is refused.
+    pub fn field<S, T: Declared>(&mut self, name: &str, _of: fn(&S) -> &T) -> Option<T> {
+        match self.given(name) {
+            Some(value) => self.faults.part(name, T::take(value, self.form)),
+            None => {
+                let absent = T::absent(self.fields.contains_key(name));
+                if absent.is_none() {
+                    self.faults.refuse(name, "is required");
+                }
+                absent
+            }
+        }
+    }
+
+    /// The field `name`, read by `read`; `None` where it is refused.
+    pub fn required<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let value = self.given(name).ok_or(Problem::from("is required"));
+        self.faults.part(name, value.and_then(read))
+    }
+
+    /// The field `name`, read by `read` where it is given; `None` where it is refused.
+    pub fn optional<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+    ) -> Option<Option<T>> {
+        self.faults.part(name, self.given(name).map(read).transpose())
+    }
+
+    fn given(&self, name: &str) -> Option<&'a Value> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Refuses every field that is not declared.
+    pub fn closed(&mut self) {
+        for field in self.fields.keys().filter(|field| !self.known.contains(&field.as_str())) {
+            self.faults.refuse(field, "is not a known field");
+        }
+    }
+}
+
+/// Has a struct read itself by its fields.
+///
+/// A field is read as its type says, or by a function that follows `required` or `optional`. With `closed` other fields
+/// are refused. A block adds the faults of fields beside each other: it sees each field, `None` where that is refused.
+macro_rules! declared {
+    (
+        $name:ident { $($field:ident $(: $how:ident $read:expr)?),* $(,)? }
+        $(; $closed:ident)? $(|$faults:ident| $rules:block)?
+    ) => {
+        impl $crate::base::json::Declared for $name {
+            fn take(
+                value: &serde_json::Value,
+                form: $crate::base::json::Form,
+            ) -> Result<Self, $crate::base::json::Faults> {
+                let known = &[$(stringify!($field)),*];
+                let mut object = $crate::base::json::Object::of(value, form, known)?;
+                $(let $field = declared!(@ object $field $($how $read)?);)*
+                $(object.$closed();)?
+                $({
+                    let $faults = &mut object.faults;
+                    $rules
+                })?
+                object.faults.finish(|| Some($name { $($field: $field?),* }))
+            }
+        }
+    };
+    (@ $object:ident $field:ident) => {
+        $object.field(stringify!($field), |it: &Self| &it.$field)
+    };
+    (@ $object:ident $field:ident $how:ident $read:expr) => {
+        $object.$how(stringify!($field), $read)
+    };
+}
+pub(crate) use declared;
