@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::GateDryRun;
 use gate::{GateConfig, Reason};
-use media::{Activity, Label, Marker, Rate, RequestId, RunId, Signal, StreamId, Zones};
+use media::{Activity, Marker, Rate, RequestId, Signal, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
@@ -22,20 +22,20 @@ use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Body, Caller, Owned},
-    ingest::{POLICIES, default_stream, rate},
+    ingest::{default_stream, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context},
     openapi::{Fails, terms},
-    reason::model_name,
+    reason::ModelName,
     thresholds::{self, GateFields},
     wire::MarkerRecord,
-    zones::{ZoneFields, other_zones},
+    zones::{self, ZoneFields, ZoneList},
 };
 use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     base::{
-        catalog::{Catalog, Mode},
-        json::{Fields, Int, List, Problem, Text, boolean, declared, name, parsed, said},
+        catalog::Mode,
+        json::{Form, Int, List, Problem, Text, declared, parsed},
     },
     record::{
         analysis::{self, FrameResult, Windowing, rezoned::Rezoned, trial::Terms},
@@ -59,21 +59,22 @@ pub type Index = Int<0, { (1 << 53) - 1 }>;
 
 /// Frames to analyze, and options.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `read` reads")]
 struct AnalyzeRequest {
     /// The model that the results are meant for, as elsewhere; none is asked.
-    model: terms::ModelId,
+    #[schema(value_type = terms::ModelId)]
+    model: ModelName,
     /// The run's own when missing, and the thresholds that the frames were recorded with.
     mode: Option<terms::AnalysisMode>,
     /// `main` when missing, or the stream that was decoded last.
-    stream_id: Option<terms::Label>,
+    #[schema(value_type = Option<terms::Label>)]
+    stream_id: Option<StreamId>,
     /// Must be what the frames were decoded with, where they were decoded here.
     sampling_policy: Option<terms::Sampling>,
     /// Required with the policy `fixed`.
     fixed_fps: Option<terms::Fps>,
     /// Signals in order; when missing, those that the run decoded last, or records now.
-    #[schema(min_items = 1, max_items = 4096)]
-    frames: Option<Vec<FrameSignals>>,
+    #[schema(value_type = Option<Vec<FrameSignals>>, min_items = 1, max_items = 4096)]
+    frames: Option<List<FrameSignals, 1, FRAMES_MAX>>,
     /// Another run of the caller, whose signals are analyzed in place of the run's own; not beside `frames`.
     from_run: Option<terms::RunId>,
     /// Frames of a metadata window; 16 when missing.
@@ -93,13 +94,36 @@ struct AnalyzeRequest {
     /// Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
     /// there are the box around what moved and the zones that it touched, not the very cells: a zone counts as touched
     /// where the box reaches into it, but for parts in recorded zones that were not touched.
-    #[schema(max_items = 16)]
-    zones: Option<Vec<ZoneFields>>,
+    #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
+    zones: Option<ZoneList>,
     /// True to take no notice of what moves outside of the zones: what moved in a frame is taken to lie evenly in its box.
     activity_zones_only: Option<bool>,
     /// True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended.
     dry_run: Option<bool>,
 }
+
+declared!(AnalyzeRequest {
+    model, mode, stream_id: optional parsed, sampling_policy, fixed_fps, frames, from_run, window_size, segment_ms,
+    trace_id: optional trace, marker_correction_window_frames, gate, zones, activity_zones_only, dry_run,
+} |object| {
+    if let Some(Some(List(frames))) = &frames {
+        if matches!(from_run, Some(Some(_))) {
+            object.refuse("from_run", "stands in place of frames: give one of them");
+        }
+        if let Some((at, field, problem)) = first_out_of_order(frames) {
+            object.refuse(&format!("frames[{at}].{field}"), problem);
+        }
+        if !matches!(zones, Some(None)) {
+            let why = "need recorded frames: those of a request do not tell where something moves";
+            object.refuse("zones", why);
+        }
+    }
+    let is_fixed = matches!(sampling_policy, Some(Some(terms::Sampling(SamplingPolicy::Fixed))));
+    if is_fixed && matches!(fixed_fps, Some(None)) {
+        object.refuse("fixed_fps", "is required with the sampling policy fixed");
+    }
+    zones::check(object, &zones, &activity_zones_only);
+});
 
 /// The signals of a frame.
 #[derive(ToSchema)]
@@ -159,72 +183,6 @@ struct Figures {
     dry_run: Option<GateDryRun>,
 }
 
-struct Request {
-    model: Label,
-    mode: Option<Mode>,
-    stream_id: Option<StreamId>,
-    policy: Option<SamplingPolicy>,
-    fixed_fps: Option<Rate>,
-    frames: Option<Vec<Signal>>,
-    from_run: Option<RunId>,
-    windowing: Windowing,
-    trace_id: Option<String>,
-    correction_window_frames: Option<u64>,
-    gate: GateFields,
-    zones: Option<Zones>,
-    is_dry: bool,
-}
-
-fn read(body: &Body, catalog: &Catalog) -> Result<Request, ApiError> {
-    let mut fields = body.fields()?;
-    let model = fields.required("model", said(|value| model_name(catalog, value)));
-    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
-    let stream_id = fields.optional("stream_id", parsed);
-    let policy = fields.optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name));
-    let fixed_fps = fields.optional("fixed_fps", rate);
-    let frames = frames(&mut fields);
-    let from_run: Option<RunId> = fields.optional("from_run", parsed);
-    if from_run.is_some() && frames.is_some() {
-        fields.refuse("from_run", "stands in place of frames: give one of them");
-    }
-    if let Some((at, field, problem)) = frames.as_deref().and_then(first_out_of_order) {
-        fields.refuse(&format!("frames[{at}].{field}"), problem);
-    }
-    if policy == Some(SamplingPolicy::Fixed) && fixed_fps.is_none() {
-        fields.refuse("fixed_fps", "is required with the sampling policy fixed");
-    }
-    let windowing = windowing(&mut fields);
-    let trace_id = fields.optional("trace_id", trace);
-    let correction_window_frames = fields.optional("marker_correction_window_frames", Index::read);
-    let gate = thresholds::change(&mut fields).unwrap_or_default();
-    let zones = other_zones(&mut fields);
-    if zones.is_some() && frames.is_some() {
-        fields.refuse(
-            "zones",
-            "need recorded frames: those of a request do not tell where something moves",
-        );
-    }
-    let is_dry = fields.optional("dry_run", boolean).unwrap_or(false);
-    let read = fields.finish(|| {
-        Some(Request {
-            model: model?,
-            mode,
-            stream_id,
-            policy,
-            fixed_fps,
-            frames,
-            from_run,
-            windowing,
-            trace_id,
-            correction_window_frames,
-            gate,
-            zones,
-            is_dry,
-        })
-    });
-    read.map_err(ApiError::Invalid)
-}
-
 impl From<FrameSignals> for Signal {
     fn from(frame: FrameSignals) -> Signal {
         let activity = |terms::Fraction(score)| Activity { score, ..Activity::default() };
@@ -243,11 +201,6 @@ impl From<FrameSignals> for Signal {
     }
 }
 
-fn frames(fields: &mut Fields<'_>) -> Option<Vec<Signal>> {
-    let List(frames): List<FrameSignals, 1, FRAMES_MAX> = fields.declared("frames")?;
-    Some(frames.into_iter().map(Signal::from).collect())
-}
-
 /// Sixteen hexadecimal digits, or an integer from callers that have one.
 pub fn hash(value: &Value) -> Result<u64, Problem> {
     let found = match value {
@@ -260,31 +213,29 @@ pub fn hash(value: &Value) -> Result<u64, Problem> {
 }
 
 /// Windows of frames that a request asks for.
-pub fn windowing(fields: &mut Fields<'_>) -> Windowing {
-    let window_size = fields.optional("window_size", WindowSize::read);
-    let segment_ms = fields.optional("segment_ms", SegmentMs::read);
+pub fn windowing(window_size: Option<WindowSize>, segment_ms: Option<SegmentMs>) -> Windowing {
     Windowing {
-        frames: window_size.unwrap_or(WINDOWING_DEFAULT.0) as u32,
-        span_ms: segment_ms.unwrap_or(WINDOWING_DEFAULT.1) as u32,
+        frames: window_size.map_or(WINDOWING_DEFAULT.0, |it| it.0) as u32,
+        span_ms: segment_ms.map_or(WINDOWING_DEFAULT.1, |it| it.0) as u32,
     }
 }
 
 /// The caller's own name of a trace.
 pub fn trace(value: &Value) -> Result<String, Problem> {
-    let found = TraceId::read(value)?;
+    let Text(found) = TraceId::read(value)?;
     let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
-    if visible { Ok(found.to_owned()) } else { Err("must be visible ASCII".into()) }
+    if visible { Ok(found) } else { Err("must be visible ASCII".into()) }
 }
 
 /// The first frame that does not follow the one before it, and the field that says so.
 ///
 /// An index names one frame of the answer and bounds markers, so no two frames share one; two
 /// frames may be shown at the same time.
-fn first_out_of_order(frames: &[Signal]) -> Option<(usize, &'static str, &'static str)> {
+fn first_out_of_order(frames: &[FrameSignals]) -> Option<(usize, &'static str, &'static str)> {
     frames.windows(2).zip(1..).find_map(|(pair, at)| {
-        if pair[1].frame_index <= pair[0].frame_index {
+        if pair[1].frame_index.0 <= pair[0].frame_index.0 {
             Some((at, "frame_index", "must be greater than in the frame before"))
-        } else if pair[1].pts_ms < pair[0].pts_ms {
+        } else if pair[1].pts_ms.0 < pair[0].pts_ms.0 {
             Some((at, "pts_ms", "must not be less than in the frame before"))
         } else {
             None
@@ -306,14 +257,15 @@ struct Input {
 }
 
 /// The frames of the request, or those that the last ingest of `run` decoded.
-fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiError> {
-    if let Some(signals) = request.frames.take() {
-        let policy = request.policy.unwrap_or(SamplingPolicy::SourceFpsAdaptive);
+fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Input, ApiError> {
+    if let Some(List(frames)) = request.frames.take() {
+        let (policy, sample_fps) =
+            sampling(request.sampling_policy.take(), request.fixed_fps.take());
         return Ok(Input {
-            signals,
+            signals: frames.into_iter().map(Signal::from).collect(),
             stream_id: request.stream_id.take().unwrap_or_else(default_stream),
             policy,
-            sample_fps: request.fixed_fps.filter(|_| policy == SamplingPolicy::Fixed),
+            sample_fps,
             source: "request",
             gate: thresholds::preset(
                 Mode::from_name(&run.origin().mode).unwrap_or_default(),
@@ -350,9 +302,9 @@ fn input(app: &App, run: &Arc<Run>, request: &mut Request) -> Result<Input, ApiE
 }
 
 /// Refuses a request that says of decoded frames what their ingest does not.
-fn check_recorded(request: &Request, decoded: &FramesDecoded) -> Result<(), ApiError> {
+fn check_recorded(request: &AnalyzeRequest, decoded: &FramesDecoded) -> Result<(), ApiError> {
     let recorded = decoded.sampling_policy;
-    if request.policy.is_some_and(|policy| policy != recorded) {
+    if request.sampling_policy.as_ref().is_some_and(|policy| policy.0 != recorded) {
         let name = recorded.as_str();
         let message = format!("differs from {name}, with which the frames were decoded");
         return Err(ApiError::field("sampling_policy", message));
@@ -363,7 +315,8 @@ fn check_recorded(request: &Request, decoded: &FramesDecoded) -> Result<(), ApiE
         return Err(ApiError::field("zones", message));
     }
     let is_fixed = recorded == SamplingPolicy::Fixed;
-    if is_fixed && request.fixed_fps.is_some_and(|rate| Some(rate) != decoded.sample_fps) {
+    let other = |rate: &terms::Fps| Some(rate.0) != decoded.sample_fps;
+    if is_fixed && request.fixed_fps.as_ref().is_some_and(other) {
         let rate = decoded.sample_fps.map_or(0.0, Rate::as_f64);
         let message = format!("differs from {rate}, with which the frames were decoded");
         return Err(ApiError::field("fixed_fps", message));
@@ -386,15 +339,19 @@ fn analysis(
     app: &App,
     run: &Arc<Run>,
     request_id: RequestId,
-    mut request: Request,
+    mut request: AnalyzeRequest,
 ) -> Result<Analysis, ApiError> {
-    let from = request.from_run.map(|id| app.registry.find(id, &run.origin().principal));
+    let from = request.from_run.as_ref().map(|id| app.registry.find(id.0, &run.origin().principal));
     let no_such = || ApiError::field("from_run", "names no run of the caller");
     let from = from.map(|from| from.ok_or_else(no_such)).transpose()?;
     let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
     let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
-    let gate = request.gate.of(match request.mode {
+    let mode = request.mode.as_ref().map(|it| it.0);
+    let is_dry = request.dry_run.unwrap_or(false);
+    let zones =
+        request.zones.take().map(|given| zones::zones(Some(given), request.activity_zones_only));
+    let gate = request.gate.take().unwrap_or_default().of(match mode {
         None | Some(Mode::Custom) => input.gate,
         Some(mode) => {
             let GateConfig { keepalive_frames, keepalive_ms, .. } =
@@ -406,41 +363,42 @@ fn analysis(
         gate,
         zones: zones.map(|zones| Rezoned::new(&input.zones, zones)),
     };
-    let wanted = terms(gate, request.zones.as_ref());
+    let wanted = terms(gate, zones.as_ref());
     let shown = input.signals.iter().map(|signal| wanted.signal(signal));
     let frames = analysis::replay(shown, gate, rename);
-    if !request.is_dry {
+    if !is_dry {
         let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
         app.metrics.decided(frames.len() as u64, selected as u64);
         let work = app.metrics.owners.of(&run.origin().principal);
         work.decided(frames.len() as u64, selected as u64);
     }
     let mut config = MarkerConfig::default();
-    config.correction_window_frames =
-        request.correction_window_frames.unwrap_or(config.correction_window_frames);
+    if let Some(Int(window)) = request.marker_correction_window_frames {
+        config.correction_window_frames = window;
+    }
     let timeline = app.registry.timeline();
     let analysis = run.next_analysis(timeline, &input.stream_id)?;
     let markers = analysis::markers(&analysis, &frames, config);
     if markers.len() >= BATCH_RECORDS_MAX {
         return Err(too_many(markers.len()));
     }
-    let dry_run = if request.is_dry {
+    let dry_run = if is_dry {
         let mut newest = run.newest_analyses(timeline, timeline.head())?;
         let newest = newest.remove(&input.stream_id);
         let before = match newest.and_then(|made| Some((made.gate?, made))) {
             Some((gate, made)) => (made.id, terms(gate, made.zones(timeline)?.as_ref())),
             None => (None, terms(input.gate, None)),
         };
-        let names = request.zones.as_ref().unwrap_or(&input.zones).names();
+        let names = zones.as_ref().unwrap_or(&input.zones).names();
         let watched = (&input.stream_id, &*names);
         Some(GateDryRun::of(&input.signals, (before.0, &before.1), &wanted, &markers, watched))
     } else {
         None
     };
     let sample_fps = input.sample_fps.unwrap_or_else(|| analysis::rate_of(&frames));
-    let mode = request.mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
-    let model = request.model.as_str().to_owned();
-    let windowing = request.windowing;
+    let mode = mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
+    let model = request.model.0.as_str().to_owned();
+    let windowing = windowing(request.window_size, request.segment_ms);
     let mut events = vec![Event::AnalysisGenerated(AnalysisGenerated {
         request_id,
         stream_id: input.stream_id.clone(),
@@ -454,7 +412,7 @@ fn analysis(
         markers: markers.len() as u64,
         analysis_id: Some(analysis.id()),
         gate: Some(gate),
-        zones: request.zones,
+        zones,
     })];
     events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
     let context = Context {
@@ -468,7 +426,7 @@ fn analysis(
         sample_fps,
         source: input.source,
         asked_model: None,
-        is_included: !request.is_dry,
+        is_included: !is_dry,
         is_asked: false,
         coordinates: None,
     };
@@ -509,9 +467,10 @@ pub async fn analyze(
     job: Working,
     body: Body,
 ) -> ApiResult {
-    let request = read(&body, &*app.inference.catalog_for(&body.models()).await)?;
+    let catalog = app.inference.catalog_for(&body.models()).await;
+    let request: AnalyzeRequest = body.read_as(Form::Naming(&catalog))?;
     app.check_open()?;
-    let is_dry = request.is_dry;
+    let is_dry = request.dry_run.unwrap_or(false);
     if !is_dry {
         app.quota.check(&run.origin().principal)?;
     }

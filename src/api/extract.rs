@@ -15,7 +15,7 @@ use transport::Peer;
 use super::{App, error::ApiError};
 use crate::{
     base::{
-        json::{self, Declared, Detail, Faults, Fields, Form},
+        json::{self, Declared, Detail, Faults, Form},
         keys::Principal,
     },
     runs::registry::Run,
@@ -139,12 +139,12 @@ pub struct Body {
 impl Body {
     /// The body as a `T`, or every fault of it.
     pub fn read<T: Declared>(&self) -> Result<T, Faults> {
-        T::take(&self.value, Form::Body)
+        self.read_as(Form::Body)
     }
 
-    /// The fields of the body, which must be an object.
-    pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
-        Fields::of(&self.value).map_err(ApiError::Invalid)
+    /// The body as a `T` of this form, likewise.
+    pub fn read_as<T: Declared>(&self, form: Form<'_>) -> Result<T, Faults> {
+        T::take(&self.value, form)
     }
 
     /// Models that it names, in the fields that requests have for them.

@@ -31,14 +31,17 @@ use super::{
     wire::shown,
 };
 use crate::{
-    base::{json::Detail, patience::patiently},
+    base::{
+        json::{Detail, Form},
+        patience::patiently,
+    },
     record::{
         inference::{Asker, InferenceError, Waiting},
         reason::{Outage, Try},
     },
     runs::registry::{Run, RunError},
 };
-use asked::{Asked, InferRequest};
+use asked::InferRequest;
 use question::Question;
 
 pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
@@ -154,14 +157,10 @@ pub async fn infer(
     let since = Instant::now();
     let catalog = app.inference.catalog_for(&body.models()).await;
     // A schema is compiled: work for a thread that serves no socket.
-    let asked = app.blocking(move || {
-        let mut fields = body.fields()?;
-        let asked = Asked::read(&mut fields, &catalog);
-        fields.finish(|| asked).map_err(ApiError::Invalid)
-    });
-    let asked = asked.await??;
+    let asked =
+        app.blocking(move || body.read_as::<InferRequest>(Form::Naming(&catalog))).await??;
     app.check_open()?;
-    let question = Question::accept(&app, &caller, asked).await?;
+    let question = Question::accept(&app, &caller, asked.into()).await?;
     let manner =
         Manner { class: Priority::Live, since, patience: app.inference.wait(), outage: None };
     ask(&app, &caller, question, 0, manner).await.map(Json)

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use gate::GateConfig;
 use media::{Rate, RequestId, RunId, StreamId, Zones};
 use serde::Serialize;
 use timeline::SamplingPolicy;
@@ -17,12 +16,12 @@ use super::{
     openapi::{Closed, Fails, terms},
     thresholds::{self, GateFields},
     wire::{fps, shown},
-    zones::{ZoneFields, zones},
+    zones::{self, ZoneFields, ZoneList},
 };
 use crate::{
     base::{
         catalog::Mode,
-        json::{Fields, Int, Problem, Text, name, number, parsed},
+        json::{Int, Object, Problem, Text, declared, number, parsed},
         keys::Principal,
         labels::Words,
     },
@@ -35,8 +34,6 @@ use crate::{
 
 /// Name of the stream where a caller gives none.
 pub const DEFAULT_STREAM: &str = "main";
-/// Names of the sampling policies, for messages.
-pub const POLICIES: &str = "source_fps_adaptive, fixed";
 /// A `source_uri`: at most a path of Linux's limit, percent-encoded whole.
 pub type SourceUri = Text<1, { 3 * 4096 }>;
 /// Frames that an ingest may take.
@@ -52,17 +49,25 @@ pub fn rate(value: &serde_json::Value) -> Result<Rate, Problem> {
     Rate::from_f64(fps).ok_or("must be a number of frames a second".into())
 }
 
-/// Sampling policy, and the rate of the policy `fixed`, which requires one.
-pub fn sampling(fields: &mut Fields<'_>) -> (SamplingPolicy, Option<Rate>) {
-    let policy = fields
-        .optional("sampling_policy", name(POLICIES, SamplingPolicy::from_name))
-        .unwrap_or(SamplingPolicy::SourceFpsAdaptive);
-    let fixed_fps = match policy {
-        SamplingPolicy::Fixed => fields.required("fixed_fps", rate),
-        // Its range is checked all the same.
-        SamplingPolicy::SourceFpsAdaptive => fields.optional("fixed_fps", rate).and(None),
-    };
-    (policy, fixed_fps)
+/// Requires the rate of the policy `fixed`.
+pub fn check_rate(
+    object: &mut Object<'_>,
+    policy: &Option<Option<terms::Sampling>>,
+    fixed_fps: &Option<Option<terms::Fps>>,
+) {
+    let is_fixed = matches!(policy, Some(Some(terms::Sampling(SamplingPolicy::Fixed))));
+    if is_fixed && matches!(fixed_fps, Some(None)) {
+        object.refuse("fixed_fps", "is required");
+    }
+}
+
+/// Sampling policy, and the rate of the policy `fixed`.
+pub fn sampling(
+    policy: Option<terms::Sampling>,
+    fixed_fps: Option<terms::Fps>,
+) -> (SamplingPolicy, Option<Rate>) {
+    let policy = policy.map_or(SamplingPolicy::SourceFpsAdaptive, |it| it.0);
+    (policy, fixed_fps.map(|it| it.0).filter(|_| policy == SamplingPolicy::Fixed))
 }
 
 /// The stream that is meant where a caller names none.
@@ -72,7 +77,6 @@ pub fn default_stream() -> StreamId {
 
 /// Source to ingest, and options; other fields are refused.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `read` reads")]
 struct IngestRequest {
     /// A path beneath an ingest root, relative to one or absolute, a `file://` URL of one, or an
     /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it, and the values of its
@@ -91,45 +95,27 @@ struct IngestRequest {
     #[schema(inline)]
     max_frames: Option<MaxFrames>,
     /// `main` when missing.
-    stream_id: Option<terms::Label>,
+    #[schema(value_type = Option<terms::Label>)]
+    stream_id: Option<StreamId>,
     /// Thresholds of this recording in place of those of the run's mode. They are recorded with it: an analysis uses
     /// them unless it has its own, whatever the server is set to then.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
-    #[schema(max_items = 16)]
-    zones: Option<Vec<ZoneFields>>,
+    #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
+    zones: Option<ZoneList>,
     /// True to take no notice of what moves outside of the zones.
     activity_zones_only: Option<bool>,
 }
 
+declared!(IngestRequest {
+    source_uri, sampling_policy, fixed_fps, sample_fps, max_frames, stream_id: optional parsed, gate, zones,
+    activity_zones_only,
+}; closed |object| {
+    check_rate(object, &sampling_policy, &fixed_fps);
+    zones::check(object, &zones, &activity_zones_only);
+});
+
 type IngestBody = Closed<IngestRequest>;
-
-struct Request<'a> {
-    source_uri: &'a str,
-    policy: SamplingPolicy,
-    rate: Option<Rate>,
-    max_frames: u64,
-    stream_id: StreamId,
-    gate: GateConfig,
-    zones: Zones,
-}
-
-fn read(body: &Body, mode: Option<Mode>, server: GateConfig) -> Result<Request<'_>, ApiError> {
-    let mut fields = body.fields()?;
-    let source_uri = fields.required("source_uri", SourceUri::read);
-    let (policy, fixed_fps) = sampling(&mut fields);
-    let sample_fps = fields.optional("sample_fps", rate);
-    let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
-    let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
-    let gate = thresholds::chosen(&mut fields, mode, server);
-    let zones = zones(&mut fields);
-    fields.refuse_unknown();
-    let rate = fixed_fps.or(sample_fps);
-    let read = fields.finish(|| {
-        Some(Request { source_uri: source_uri?, policy, rate, max_frames, stream_id, gate, zones })
-    });
-    read.map_err(ApiError::Invalid)
-}
 
 /// Result of an ingest.
 #[derive(Serialize, ToSchema)]
@@ -191,20 +177,22 @@ pub async fn ingest(
     body: Body,
 ) -> Result<Json<IngestResult>, ApiError> {
     run.check_active()?;
-    let request = read(&body, Mode::from_name(&run.origin().mode), app.settings.gate)?;
+    let request: IngestRequest = body.read()?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
+    let (policy, fixed_fps) = sampling(request.sampling_policy, request.fixed_fps);
+    let mode = Mode::from_name(&run.origin().mode);
     let ingest = Ingest {
-        stream_id: request.stream_id,
-        policy: request.policy,
-        rate: request.rate,
-        max_frames: request.max_frames,
-        gate: request.gate,
-        zones: request.zones,
+        stream_id: request.stream_id.unwrap_or_else(default_stream),
+        policy,
+        rate: fixed_fps.or(request.sample_fps.map(|it| it.0)),
+        max_frames: request.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
+        gate: thresholds::chosen(request.gate, mode, app.settings.gate),
+        zones: zones::zones(request.zones, request.activity_zones_only),
         words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
-        ..opened(&app, &caller, &body, request.source_uri).await?
+        ..opened(&app, &caller, &body, &request.source_uri.0).await?
     };
-    let (source_uri, policy) = (ingest.source_uri.clone(), ingest.policy);
+    let source_uri = ingest.source_uri.clone();
     let ingested = app.runner.ingest(&run, ingest, job.token).await?;
     Ok(Json(IngestResult {
         request_id: caller.request_id,

@@ -17,13 +17,13 @@ use super::{
     openapi::{Fails, terms},
     page::{PageQuery, linked},
     pieces::{READING_BYTES, list as listed, record_texts},
-    reason::known_model,
+    reason::ModelName,
     wire::{ProgressRecord, RunRecord, shown},
 };
 use crate::{
     base::{
         catalog::Mode,
-        json::{Nullable, Problem, declared},
+        json::{Form, Nullable, declared},
     },
     runs::{
         lifecycle::Lifecycle,
@@ -41,7 +41,8 @@ struct RunRequest {
     /// Thoroughness that is asked of analyses; `balanced` when missing.
     mode: Option<terms::AnalysisMode>,
     /// The model that the run is meant for.
-    model: Option<terms::ModelId>,
+    #[schema(value_type = Option<terms::ModelId>)]
+    model: Option<ModelName>,
     /// Label of the run.
     label: Option<terms::Label>,
 }
@@ -78,11 +79,9 @@ pub async fn create(
     body: Body,
 ) -> Result<Json<RunCreated>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
-    let RunRequest { mode, model, label } = body.read()?;
+    let RunRequest { mode, model, label } = body.read_as(Form::Naming(&catalog))?;
     let mode = mode.map_or_else(Mode::default, |mode| mode.0);
-    let model = model.map(|terms::ModelId(model)| known_model(&catalog, model)).transpose();
-    let model = model.map_err(|Problem(why)| ApiError::field("model", why))?;
-    let model = model.map(|model| model.as_str().to_owned());
+    let model = model.map(|ModelName(model)| model.as_str().to_owned());
     let label = label.map(|terms::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;

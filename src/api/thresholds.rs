@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::{openapi::terms, wire::fraction};
 use crate::base::{
     catalog::Mode,
-    json::{Fields, Int, declared},
+    json::{Int, declared},
 };
 
 /// Most frames from one that is kept for its distance to the next.
@@ -84,15 +84,9 @@ pub fn preset(mode: Mode, server: GateConfig) -> GateConfig {
     GateConfig { keepalive_frames, keepalive_ms, ..server }
 }
 
-/// Thresholds of a recording by its mode and the field `gate`.
-pub fn chosen(fields: &mut Fields<'_>, mode: Option<Mode>, server: GateConfig) -> GateConfig {
-    let preset = preset(mode.unwrap_or_default(), server);
-    change(fields).unwrap_or_default().of(preset)
-}
-
-/// Reads the thresholds that the field `gate` holds.
-pub fn change(fields: &mut Fields<'_>) -> Option<GateFields> {
-    fields.declared("gate")
+/// Thresholds of a recording by its mode and those that are chosen.
+pub fn chosen(gate: Option<GateFields>, mode: Option<Mode>, server: GateConfig) -> GateConfig {
+    gate.unwrap_or_default().of(preset(mode.unwrap_or_default(), server))
 }
 
 /// Thresholds that are in force.

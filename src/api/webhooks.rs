@@ -23,6 +23,7 @@ use super::{
     wire::shown,
 };
 use crate::{
+    base::json::Form,
     deliver::webhook::{DeadLetter, Secret, Shown, Webhook},
     runs::registry::{Run, RunError},
 };
@@ -137,12 +138,8 @@ async fn made(
     run: Option<&Run>,
     body: &Body,
 ) -> Result<Json<WebhookCreated>, ApiError> {
-    let mut fields = body.fields()?;
-    let url = fields.required("url", asked::url);
-    let kinds = fields.optional("kinds", |value| asked::kinds(value, run.is_some()));
-    let secret = fields.optional("secret", asked::secret);
-    let description = fields.optional("description", Description::read).map(str::to_owned);
-    let url = fields.finish(|| url)?.to_owned();
+    let form = if run.is_some() { Form::OfRun } else { Form::Body };
+    let WebhookRequest { url, kinds, secret, description } = body.read_as(form)?;
     app.check_open()?;
     if let Some(run) = run
         && !run.lifecycle().is_active()
@@ -155,8 +152,8 @@ async fn made(
         run: run.map(Run::id),
         owner: caller.principal,
         url,
-        kinds,
-        description,
+        kinds: kinds.map(|it| it.0),
+        description: description.map(|it| it.0),
         secret: secret.unwrap_or_else(Secret::generate),
         created_at: crate::base::clock::wall_now(),
     };

@@ -31,6 +31,7 @@ use crate::{
     record::live::{End, Found, IceServer, Instruction, LiveError, PromptError, Session, Who},
 };
 
+use attach::PromptUpdate;
 pub use attach::PublishConfig;
 
 /// Path beneath which the routes of this module are.
@@ -176,17 +177,6 @@ pub async fn terminate(
         session.end(End::Deleted(caller.request_id)).await;
     }
     Ok(StatusCode::OK.into_response())
-}
-
-/// Prompt for models from now on.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `prompt` reads")]
-pub struct PromptUpdate {
-    /// 1 to 4096 bytes.
-    #[schema(inline)]
-    prompt: attach::LivePrompt,
-    /// JSON Schema that answers must match; the default one when missing.
-    output_schema: Option<terms::AnyObject>,
 }
 
 /// Prompt that models are given now.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{openapi::terms, wire::shown};
-use crate::base::json::{Fields, Problem, Text, boolean, parsed, score};
+use crate::base::json::{List, Object, Problem, Text, declared, parsed, score};
 
 /// Name of a zone.
 pub type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
@@ -14,16 +14,27 @@ pub type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
 /// Part of the picture that is watched; other fields are refused.
 #[derive(ToSchema)]
 #[schema(as = Zone)]
-#[expect(dead_code, reason = "says what `zone` reads")]
 pub struct ZoneFields {
     /// Name in events, without control characters; no two zones share one.
-    #[schema(inline)]
-    name: ZoneName,
+    #[schema(inline, value_type = ZoneName)]
+    name: String,
     /// Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
     /// last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
     #[schema(inline, value_type = Vec<Vec<f64>>, min_items = 3, max_items = 32)]
-    polygon: Vec<Vec<terms::Fraction>>,
+    polygon: Vec<(Score, Score)>,
 }
+
+declared!(ZoneFields { name: required name, polygon: required polygon }; closed |object| {
+    if let (Some(name), Some(polygon)) = (&name, &polygon) {
+        let zone = Zone { name: name.clone(), polygon: polygon.clone() };
+        if zone.cells().iter().all(|row| *row == 0) {
+            object.refuse("polygon", "holds the middle of no cell of the picture: it is too small");
+        }
+    }
+});
+
+/// Zones of a request.
+pub type ZoneList = List<ZoneFields, 0, { Zone::MAX }>;
 
 /// Part of the picture that was watched.
 #[derive(Serialize, ToSchema)]
@@ -64,43 +75,34 @@ impl WatchedZones {
     }
 }
 
-/// Reads `zones` and `activity_zones_only`.
-pub fn zones(fields: &mut Fields<'_>) -> Zones {
-    let is_given = fields.optional("zones", |_| Ok(())).is_some();
-    let zones = fields.objects("zones", 0..=Zone::MAX, zone);
-    let is_refused = is_given && zones.is_none();
-    let zones = zones.unwrap_or_default();
-    let only = fields.optional("activity_zones_only", boolean).unwrap_or(false);
+/// Notes the faults of `zones` and `activity_zones_only` beside each other.
+pub fn check(
+    object: &mut Object<'_>,
+    zones: &Option<Option<ZoneList>>,
+    only: &Option<Option<bool>>,
+) {
+    let Some(zones) = zones else { return };
+    let zones = zones.as_ref().map_or(&[][..], |List(zones)| zones);
     for (at, zone) in zones.iter().enumerate() {
         if zones[..at].iter().any(|other| other.name == zone.name) {
-            fields.refuse(&format!("zones[{at}].name"), "is that of a zone before");
+            object.refuse(&format!("zones[{at}].name"), "is that of a zone before");
         }
     }
-    if only && zones.is_empty() && !is_refused {
-        fields.refuse("activity_zones_only", "needs zones");
+    if *only == Some(Some(true)) && zones.is_empty() {
+        object.refuse("activity_zones_only", "needs zones");
     }
-    Zones { zones, only }
 }
 
-/// Reads the same of an analysis, which has those of the recording where `zones` is missing.
-pub fn other_zones(fields: &mut Fields<'_>) -> Option<Zones> {
-    let is_given = fields.optional("zones", |_| Ok(())).is_some();
-    let zones = zones(fields);
-    is_given.then_some(zones)
+/// Zones that a request gives.
+pub fn zones(zones: Option<ZoneList>, only: Option<bool>) -> Zones {
+    let zones = zones.into_iter().flat_map(|List(zones)| zones);
+    let zones = zones.map(|ZoneFields { name, polygon }| Zone { name, polygon }).collect();
+    Zones { zones, only: only.unwrap_or(false) }
 }
 
-fn zone(fields: &mut Fields<'_>) -> Option<Zone> {
-    let name = fields.required("name", |value| {
-        ZoneName::read(value)?;
-        parsed::<Label>(value)
-    });
-    let polygon = fields.required("polygon", polygon);
-    fields.refuse_unknown();
-    let zone = Zone { name: name?.as_str().to_owned(), polygon: polygon? };
-    if zone.cells().iter().all(|row| *row == 0) {
-        fields.refuse("polygon", "holds the middle of no cell of the picture: it is too small");
-    }
-    Some(zone)
+fn name(value: &Value) -> Result<String, Problem> {
+    let Text(name) = ZoneName::read(value)?;
+    parsed::<Label>(value).map(|_| name)
 }
 
 fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, Problem> {
@@ -125,15 +127,24 @@ fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::json::{Declared, Detail, Form};
     use serde_json::json;
 
+    struct Watched {
+        zones: Option<ZoneList>,
+        activity_zones_only: Option<bool>,
+    }
+
+    declared!(Watched { zones, activity_zones_only }; closed |object| {
+        check(object, &zones, &activity_zones_only);
+    });
+
     fn read(body: Value) -> Result<Zones, Vec<String>> {
-        let mut fields = Fields::of(&body).expect("an object");
-        let zones = zones(&mut fields);
-        fields.refuse_unknown();
-        let read = fields.finish(|| Some(zones));
-        read.map_err(|details| {
-            details.into_iter().map(|it| format!("{} {}", it.field, it.message)).collect()
+        let read = Watched::take(&body, Form::Body);
+        let read = read.map(|it| zones(it.zones, it.activity_zones_only));
+        read.map_err(|faults| {
+            let details = Vec::<Detail>::from(faults).into_iter();
+            details.map(|it| format!("{} {}", it.field, it.message)).collect()
         })
     }
 

@@ -1,12 +1,12 @@
-//! JSON from outside: strict parsing, and one typed reader for bodies, queries and files.
+//! JSON from outside: strict parsing, and declared types for bodies and queries.
 //!
 //! Refuses what `serde_json` alone would let through or could not name: a key that appears
-//! twice, a number too large for a double. Does not know which fields exist: callers ask.
+//! twice, a number too large for a double. Does not know which fields exist: declared types do.
 
 mod bounds;
 mod declared;
 mod faults;
-mod fields;
+mod values;
 
 use std::{borrow::Cow, cell::RefCell, fmt};
 
@@ -17,9 +17,7 @@ pub use bounds::{Int, Text};
 pub(crate) use declared::declared;
 pub use declared::{Declared, Form, List, Nullable, Object};
 pub use faults::Faults;
-pub use fields::{
-    Fields, boolean, digits, integer, name, number, parsed, said, score, signed, text,
-};
+pub use values::{boolean, digits, integer, name, number, parsed, said, score, signed, text};
 
 /// Fault of one field, in words for the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]

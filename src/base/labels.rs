@@ -14,7 +14,7 @@ use media::EventType;
 use serde_json::Value;
 use timeline::held::{FileError, read_named};
 
-use crate::base::json::{self, Detail, JsonError, Problem};
+use crate::base::json::{self, Declared, Detail, Faults, Form, JsonError, Problem, declared};
 
 /// Most bytes of a file that a setting names, such as that of the maps.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -46,9 +46,11 @@ pub struct LabelMaps(HashMap<String, Labels>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Labels {
-    event_types: HashMap<String, String>,
-    object_labels: HashMap<String, String>,
+    event_types: Option<HashMap<String, String>>,
+    object_labels: Option<HashMap<String, String>>,
 }
+
+declared!(Labels { event_types: optional renames, object_labels: optional renames }; closed);
 
 /// The label maps in force, and the file that they are read from.
 #[derive(Debug)]
@@ -96,24 +98,18 @@ impl LabelMaps {
 
     fn parse(bytes: &[u8]) -> Result<LabelMaps, JsonError> {
         let value = json::parse(bytes)?;
-        let invalid =
-            |field: &str, message: &str| JsonError::Invalid(vec![Detail::new(field, message)]);
         let Value::Object(tenants) = value else {
-            return Err(invalid("file", "must be an object of tenants"));
+            return Err(JsonError::Invalid(vec![Detail::new(
+                "file",
+                "must be an object of tenants",
+            )]));
         };
-        let mut maps = HashMap::new();
+        let (mut maps, mut faults) = (HashMap::new(), Faults::default());
         for (tenant, entry) in tenants {
-            let Value::Object(entry) = entry else {
-                return Err(invalid(&tenant, "must be an object"));
-            };
-            let mut fields = json::Fields::within(&entry, format!("{tenant}."));
-            let event_types = fields.optional("event_types", renames).unwrap_or_default();
-            let object_labels = fields.optional("object_labels", renames).unwrap_or_default();
-            fields.refuse_unknown();
-            let labels = fields.finish(|| Some(Labels { event_types, object_labels }));
-            maps.insert(tenant, labels.map_err(JsonError::Invalid)?);
+            let labels = faults.part(&tenant, Labels::take(&entry, Form::Body));
+            maps.extend(labels.map(|labels| (tenant, labels)));
         }
-        Ok(LabelMaps(maps))
+        faults.finish(|| Some(LabelMaps(maps))).map_err(|faults| JsonError::Invalid(faults.into()))
     }
 
     fn of(&self, tenant: Option<&str>) -> Option<&Labels> {
@@ -124,14 +120,15 @@ impl LabelMaps {
     pub fn event_type(&self, tenant: Option<&str>, event_type: EventType) -> EventType {
         let renamed = self
             .of(tenant)
-            .and_then(|labels| labels.event_types.get(&normalised(event_type.as_str())).cloned());
-        renamed.map_or(event_type, |name| EventType::from_name(&name))
+            .and_then(|labels| labels.event_types.as_ref()?.get(&normalised(event_type.as_str())));
+        renamed.map_or(event_type, |name| EventType::from_name(name))
     }
 
     /// Name that `tenant` gives an object.
     pub fn object_label<'a>(&'a self, tenant: Option<&str>, label: &'a str) -> Cow<'a, str> {
-        let renamed =
-            self.of(tenant).and_then(|labels| labels.object_labels.get(&normalised(label)));
+        let renamed = self
+            .of(tenant)
+            .and_then(|labels| labels.object_labels.as_ref()?.get(&normalised(label)));
         Cow::Borrowed(renamed.map_or(label, String::as_str))
     }
 }

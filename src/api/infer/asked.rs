@@ -2,17 +2,14 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use infer::{InferenceRequest, OutputSchema, ProviderKind};
+use infer::{InferenceRequest, OutputSchema};
 use media::{BlobHash, RunId};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    api::{openapi::terms, reason::model_name},
-    base::{
-        catalog::Catalog,
-        json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said},
-    },
+    api::{openapi::terms, reason::ModelName},
+    base::json::{Declared, Faults, Form, Int, List, Problem, Text, declared, parsed, said},
 };
 
 /// A prompt.
@@ -26,15 +23,13 @@ type ModelText = Text<1, 128>;
 pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 /// Pictures of a question.
 pub const IMAGES: RangeInclusive<usize> = 0..=8;
-const PROVIDERS: &str = "vllm, sglang, gemini, mlx";
 
 /// A question to a model.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `Asked::read` reads")]
 pub struct InferRequest {
     /// Id of a model of `GET /v1/models`, or its makers' name of it.
-    #[schema(inline)]
-    model: ModelText,
+    #[schema(inline, value_type = ModelText)]
+    model: ModelName,
     #[schema(inline)]
     prompt: PromptText,
     /// A run of the caller's whose timeline tells of the answer.
@@ -53,27 +48,37 @@ pub struct InferRequest {
     /// Kind of the backends to ask first.
     primary_provider: Option<terms::ProviderKind>,
     /// JSON Schema of the answer; a `$ref` may only point into it.
-    output_schema: Option<terms::AnyObject>,
+    #[schema(value_type = Option<terms::AnyObject>)]
+    output_schema: Option<Arc<OutputSchema>>,
     /// Pictures, shown to the model after the prompt and in this order.
-    #[schema(max_items = 8)]
-    images: Option<Vec<ImageRequest>>,
+    #[schema(value_type = Option<Vec<ImageRequest>>, max_items = 8)]
+    images: Option<List<ImageRequest, 0, 8>>,
 }
+
+declared!(InferRequest {
+    model, prompt: required said(PromptText::read), run_id, max_tokens, temperature, timeout_ms, allow_fallback,
+    primary_provider, output_schema: optional schema, images,
+});
 
 /// A picture of a question.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `picture` reads")]
 struct ImageRequest {
-    keyframe: terms::KeyframeRef,
+    #[schema(value_type = terms::KeyframeRef)]
+    keyframe: Picture,
 }
+
+declared!(ImageRequest { keyframe: required keyframe });
 
 /// A still of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
     /// The run that it is of.
-    pub run: RunId,
+    pub run_id: RunId,
     /// The still.
-    pub hash: BlobHash,
+    pub sha256: BlobHash,
 }
+
+declared!(Picture { run_id: required parsed, sha256: required parsed });
 
 /// A question that can be asked.
 #[derive(Debug)]
@@ -86,32 +91,22 @@ pub struct Asked {
     pub pictures: Vec<Picture>,
 }
 
-impl Asked {
-    /// Reads a question about a model of `catalog`; `None` when something was refused.
-    pub fn read(fields: &mut Fields<'_>, catalog: &Catalog) -> Option<Asked> {
-        let model = fields.required("model", |value| model_name(catalog, value));
-        let model = model.map(|model| model.as_str().to_owned());
-        let prompt = fields.required("prompt", said(PromptText::read));
-        let run = fields.optional("run_id", parsed);
-        let max_tokens = fields.optional("max_tokens", MaxTokens::read);
-        let temperature = fields.optional("temperature", number(TEMPERATURE));
-        let timeout = fields.optional("timeout_ms", TimeoutMs::read).map(Duration::from_millis);
-        let allow_fallback = fields.optional("allow_fallback", boolean).unwrap_or(true);
-        let primary = fields.optional("primary_provider", name(PROVIDERS, ProviderKind::from_name));
-        let schema = fields.optional("output_schema", schema);
-        let pictures = fields.objects("images", IMAGES, picture);
+impl From<InferRequest> for Asked {
+    fn from(asked: InferRequest) -> Asked {
         let request = InferenceRequest {
-            model: model?,
-            prompt: prompt?.to_owned(),
+            model: asked.model.0.as_str().to_owned(),
+            prompt: asked.prompt.0,
             images: Vec::new(),
-            max_tokens: max_tokens.and_then(|count| u32::try_from(count).ok()),
-            temperature,
-            timeout,
-            schema,
-            primary,
-            allow_fallback,
+            max_tokens: asked.max_tokens.and_then(|Int(count)| u32::try_from(count).ok()),
+            temperature: asked.temperature.map(|it| it.0),
+            timeout: asked.timeout_ms.map(|Int(ms)| Duration::from_millis(ms)),
+            schema: asked.output_schema,
+            primary: asked.primary_provider.map(|it| it.0),
+            allow_fallback: asked.allow_fallback.unwrap_or(true),
         };
-        Some(Asked { request, run, pictures: pictures.unwrap_or_default() })
+        let images = asked.images.into_iter().flat_map(|List(images)| images);
+        let pictures = images.map(|image| image.keyframe).collect();
+        Asked { request, run: asked.run_id.map(|it| it.0), pictures }
     }
 }
 
@@ -122,13 +117,10 @@ fn schema(value: &Value) -> Result<Arc<OutputSchema>, Problem> {
     OutputSchema::compile(value.clone()).map(Arc::new).map_err(|error| error.to_string().into())
 }
 
-fn picture(fields: &mut Fields<'_>) -> Option<Picture> {
-    fields.required("keyframe", |value| {
-        let object = value.as_object();
-        object.ok_or_else(|| "must be an object of run_id and sha256 (64 lower-case digits)".into())
-    })?;
-    fields.object("keyframe", |fields| {
-        let (run, hash) = (fields.required("run_id", parsed), fields.required("sha256", parsed));
-        Some(Picture { run: run?, hash: hash? })
-    })
+fn keyframe(value: &Value) -> Result<Picture, Faults> {
+    if !value.is_object() {
+        let problem = "must be an object of run_id and sha256 (64 lower-case digits)";
+        return Err(Problem::from(problem).into());
+    }
+    Picture::take(value, Form::Body)
 }

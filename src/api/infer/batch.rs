@@ -14,11 +14,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::{
-    InferAnswer, Manner, ask,
-    asked::{Asked, InferRequest},
-    question::Question,
-};
+use super::{InferAnswer, Manner, ask, asked::InferRequest, question::Question};
 use crate::{
     api::{
         App,
@@ -27,7 +23,7 @@ use crate::{
         openapi::{Fails, terms},
         wire::shown,
     },
-    base::{catalog::Catalog, json::Int},
+    base::json::{Form, Int, List, declared},
     record::{inference::InferenceError, reason::Outage},
 };
 
@@ -45,14 +41,15 @@ const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
 /// Questions to models.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `read` reads")]
 struct BatchRequest {
-    #[schema(min_items = 1, max_items = 256)]
-    requests: Vec<InferRequest>,
+    #[schema(value_type = Vec<InferRequest>, min_items = 1, max_items = 256)]
+    requests: List<InferRequest, 1, 256>,
     /// Questions asked at once; 8 when missing.
     #[schema(inline)]
     max_parallel: Option<MaxParallel>,
 }
+
+declared!(BatchRequest { requests, max_parallel });
 
 /// Outcome of a batch.
 #[derive(Serialize, ToSchema)]
@@ -112,8 +109,9 @@ pub async fn infer_batch(
     body: Body,
 ) -> Result<Json<BatchResult>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
-    let read = app.blocking(move || read(&body, &catalog));
-    let (asked, max_parallel) = read.await??;
+    let read = app.blocking(move || body.read_as(Form::Naming(&catalog)));
+    let BatchRequest { requests: List(asked), max_parallel } = read.await??;
+    let max_parallel = max_parallel.map_or(MAX_PARALLEL_DEFAULT, |Int(most)| most) as usize;
     app.check_open()?;
     let questions = accept(&app, &caller, asked).await?;
     let results = ask_all(&app, &caller, questions, max_parallel).await;
@@ -127,24 +125,15 @@ pub async fn infer_batch(
     }))
 }
 
-fn read(body: &Body, catalog: &Catalog) -> Result<(Vec<Asked>, usize), ApiError> {
-    let mut fields = body.fields()?;
-    fields.required("requests", |_| Ok(()));
-    let asked = fields.objects("requests", REQUESTS, |fields| Asked::read(fields, catalog));
-    let max_parallel = fields.optional("max_parallel", MaxParallel::read);
-    let max_parallel = max_parallel.unwrap_or(MAX_PARALLEL_DEFAULT) as usize;
-    fields.finish(|| Some((asked?, max_parallel))).map_err(ApiError::Invalid)
-}
-
 /// All the questions, or what is wrong with each that cannot be accepted.
 async fn accept(
     app: &Arc<App>,
     caller: &Caller,
-    asked: Vec<Asked>,
+    asked: Vec<InferRequest>,
 ) -> Result<Vec<Question>, ApiError> {
     let (mut questions, mut refused) = (Vec::with_capacity(asked.len()), Vec::new());
     for (index, asked) in asked.into_iter().enumerate() {
-        match Question::accept(app, caller, asked).await {
+        match Question::accept(app, caller, asked.into()).await {
             Ok(question) => questions.push(question),
             Err(unaccepted) => refused.append(&mut unaccepted.of_batch(index)?),
         }

@@ -29,7 +29,7 @@ impl Pictures {
         if pictures.is_empty() {
             return Ok(Pictures::default());
         }
-        let owned = pictures.iter().map(|one| Ok((owned(app, caller, one.run)?, one.hash)));
+        let owned = pictures.iter().map(|one| Ok((owned(app, caller, one.run_id)?, one.sha256)));
         let owned: Vec<_> = owned.collect::<Result<_, ApiError>>()?;
         let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
         let look = move || {

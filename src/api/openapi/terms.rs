@@ -16,10 +16,10 @@ use utoipa::{
 };
 
 use crate::{
-    api::{analyze::hash, events::kind, infer::TEMPERATURE, search::needle},
+    api::{analyze::hash, events::kind, infer::TEMPERATURE, ingest::rate, search::needle},
     base::{
         catalog,
-        json::{Declared, Faults, Form, Int, Text, name, parsed, score, signed},
+        json::{Declared, Faults, Form, Int, Text, name, number as bounded, parsed, score, signed},
     },
     deliver::webhook::Status,
     record::live::Word,
@@ -42,7 +42,7 @@ macro_rules! terms {
         pub struct $name $((pub $type))?;
 
         $(impl Declared for $name {
-            fn take(value: &Value, _: Form) -> Result<$name, Faults> {
+            fn take(value: &Value, _: Form<'_>) -> Result<$name, Faults> {
                 Ok($name($read(value)?))
             }
         })?
@@ -95,7 +95,7 @@ terms! {
     /// A number in [0, 1].
     Fraction(Score, score) = number(0.0, 1.0);
     /// Frames a second.
-    Fps = number(*Rate::ANALYSED.start(), *Rate::ANALYSED.end());
+    Fps(Rate, rate) = number(*Rate::ANALYSED.start(), *Rate::ANALYSED.end());
     /// A 64-bit integer.
     Int64(i64, signed) = integer(Number::Int(i64::MIN as isize), Number::Int(i64::MAX as isize));
     /// 64 bits as 16 hexadecimal digits, or as an integer by callers that have one.
@@ -117,19 +117,19 @@ terms! {
     /// The media type of every still.
     Jpeg = names(["image/jpeg"]);
     /// Id of a model of `GET /v1/models`.
-    ModelId(media::Label, parsed) = string().min_length(Some(1)).max_length(Some(128));
+    ModelId = string().min_length(Some(1)).max_length(Some(128));
     /// Availability of a model.
     ModelAvailability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
     /// Result of a check of `GET /v1/doctor`.
     CheckStatus = names(["ok", "advice", "problem"]);
     /// The program of a model backend.
-    ProviderKind = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
+    ProviderKind(infer::ProviderKind, name("vllm, sglang, gemini, mlx", infer::ProviderKind::from_name)) = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
     /// Reason for which a model stopped.
     FinishReason = names(["stop", "length", "content_filter", "other"]);
     /// Reason for which a frame's description ended.
     FrameFinish = names(["gate", "stop", "length", "content_filter", "other"]);
     /// A sampling temperature.
-    Temperature = number(*TEMPERATURE.start(), *TEMPERATURE.end());
+    Temperature(f64, bounded(TEMPERATURE)) = number(*TEMPERATURE.start(), *TEMPERATURE.end());
     /// A still of a run of the caller's.
     KeyframeRef = ObjectBuilder::new()
         .property("run_id", Ref::from_schema_name(RunId::name()))
@@ -149,7 +149,7 @@ terms! {
     /// Thoroughness that is asked of an analysis.
     AnalysisMode(catalog::Mode, name(catalog::Mode::NAMES, catalog::Mode::from_name)) = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
     /// Policy by which frames of a source are chosen.
-    Sampling = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
+    Sampling(SamplingPolicy, name("source_fps_adaptive, fixed", SamplingPolicy::from_name)) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
     GateReason = names(gate::Reason::ALL.map(gate::Reason::as_str));
     /// Certainty of a marker; a finalized one replaces a provisional one.

@@ -13,16 +13,15 @@ use worker::{Chunking, Crop, ViewOptions};
 use crate::{
     api::{
         analyze::{Index, SegmentMs, WindowSize, trace, windowing},
-        error::ApiError,
         extract::Body,
-        ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri, default_stream, sampling},
+        ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri, check_rate, default_stream, sampling},
         openapi::terms,
         thresholds::{self, GateFields},
-        zones::{ZoneFields, zones},
+        zones::{self, ZoneFields, ZoneList},
     },
     base::{
         catalog::{Catalog, Mode},
-        json::{Fields, Int, Problem, Text, boolean, name, number, parsed, said, score},
+        json::{Declared, Faults, Form, Int, Problem, Text, declared, number, parsed, said, score},
     },
     record::{
         analysis::Windowing,
@@ -57,32 +56,68 @@ pub const CLIP_S_DEFAULT: f64 = 1.0;
 /// A part of the picture, in fractions of its sides.
 #[derive(ToSchema)]
 #[schema(as = Crop)]
-#[expect(dead_code, reason = "says what `crop` reads")]
 pub struct CropFields {
     x: terms::Fraction,
     y: terms::Fraction,
     /// `x` and `width` are together at most 1.
-    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
-    width: f64,
+    #[schema(value_type = f64, exclusive_minimum = 0.0, maximum = 1.0)]
+    width: Score,
     /// `y` and `height` are together at most 1.
-    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
-    height: f64,
+    #[schema(value_type = f64, exclusive_minimum = 0.0, maximum = 1.0)]
+    height: Score,
+}
+
+declared!(CropFields { x, y, width: required side, height: required side }; closed |object| {
+    let reaches = |from: &Option<terms::Fraction>, len: Option<Score>| {
+        let sum = from.as_ref().zip(len).map(|(from, len)| from.0.millionths() + len.millionths());
+        sum.is_some_and(|sum| sum > Score::SCALE)
+    };
+    if reaches(&x, width) {
+        object.refuse("width", "reaches beyond the picture: x and width are together more than 1");
+    }
+    if reaches(&y, height) {
+        object.refuse("height", "reaches beyond the picture: y and height are together more than 1");
+    }
+});
+
+impl CropFields {
+    /// The part.
+    pub fn crop(self) -> Option<Crop> {
+        Crop::new(self.x.0, self.y.0, self.width, self.height)
+    }
+}
+
+/// Name of a model that a caller can use: the service's, its makers', or one that a backend lists.
+pub struct ModelName(pub Label);
+
+impl Declared for ModelName {
+    fn take(value: &Value, form: Form<'_>) -> Result<ModelName, Faults> {
+        let name: Label = parsed(value)?;
+        match form {
+            Form::Naming(catalog) if !catalog.contains(name.as_str()) => {
+                let problem = "names no model of this server: GET /v1/models lists them";
+                Err(Problem::from(problem).into())
+            }
+            _ => Ok(ModelName(name)),
+        }
+    }
 }
 
 /// Source to reason over, and options of the analysis and of the questions to models.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `read` reads")]
 pub struct ReasonRequest {
     /// Source, as on an ingest.
     #[schema(inline)]
     source_uri: SourceUri,
     /// The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
     /// by its makers' name.
-    model: String,
+    #[schema(value_type = String)]
+    model: ModelName,
     /// The run's own when missing; it says how often frames are kept where nothing happens.
     mode: Option<terms::AnalysisMode>,
     /// `main` when missing.
-    stream_id: Option<terms::Label>,
+    #[schema(value_type = Option<terms::Label>)]
+    stream_id: Option<StreamId>,
     /// `source_fps_adaptive` when missing: every frame.
     sampling_policy: Option<terms::Sampling>,
     /// Frames a second; required with the policy `fixed`.
@@ -122,11 +157,14 @@ pub struct ReasonRequest {
     crop: Option<CropFields>,
     /// JSON Schema that answers must match. Of its own fields those are known that events have:
     /// `event_type`, `object_label`, `summary`, `description`, `confidence`.
-    output_schema: Option<terms::AnyObject>,
+    #[schema(value_type = Option<terms::AnyObject>)]
+    output_schema: Option<OutputSchema>,
     /// The model that is asked about every chunk; `model` when missing.
-    first_pass_model: Option<String>,
+    #[schema(value_type = Option<String>)]
+    first_pass_model: Option<ModelName>,
     /// The model that is asked again where the first is not sure; none when missing.
-    second_pass_model: Option<String>,
+    #[schema(value_type = Option<String>)]
+    second_pass_model: Option<ModelName>,
     /// Confidence that the first must reach; 0.7 when missing.
     second_pass_threshold: Option<terms::Fraction>,
     /// Kept in events, which can be filtered by it.
@@ -151,11 +189,32 @@ pub struct ReasonRequest {
     /// Thresholds of this recording and its analysis, in place of those of the mode.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
-    #[schema(max_items = 16)]
-    zones: Option<Vec<ZoneFields>>,
+    #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
+    zones: Option<ZoneList>,
     /// True to take no notice of what moves outside of the zones.
     activity_zones_only: Option<bool>,
 }
+
+declared!(ReasonRequest {
+    source_uri, model, mode, stream_id: optional parsed, sampling_policy, fixed_fps, max_frames, chunk_size, window_size,
+    segment_ms, marker_correction_window_frames, semantic_inference, semantic_prompt: optional said(SemanticPrompt::read),
+    semantic_frames_per_chunk, semantic_frame_max_edge, semantic_timeout_ms, crop, output_schema: optional output_schema,
+    first_pass_model, second_pass_model, second_pass_threshold, index_name, temporal_chain, visual_diff, video_clip_mode,
+    video_clip_duration_s: optional clip, vlm_concurrency, trace_id: optional trace, include_frame_metadata, gate, zones,
+    activity_zones_only,
+} |object| {
+    check_rate(object, &sampling_policy, &fixed_fps);
+    if visual_diff == Some(Some(true)) && matches!(semantic_frames_per_chunk, Some(Some(Int(2..)))) {
+        let why = "must be 1 with visual_diff, which shows one picture and the one before";
+        object.refuse("semantic_frames_per_chunk", why);
+    }
+    for field in ["media", "local_audio"] {
+        if object.given(field).is_some() {
+            object.refuse(field, "is not served: nothing is done with sound yet");
+        }
+    }
+    zones::check(object, &zones, &activity_zones_only);
+});
 
 /// A request that can be carried out.
 pub struct Request {
@@ -208,124 +267,81 @@ pub fn read(
     catalog: &Catalog,
     own: Option<Mode>,
     server: GateConfig,
-) -> Result<Request, ApiError> {
-    let mut fields = body.fields()?;
-    let model_of = |value: &Value| model_name(catalog, value);
-    let source_uri = fields.required("source_uri", SourceUri::read);
-    let model = fields.required("model", model_of);
-    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name));
-    let stream_id = fields.optional("stream_id", parsed).unwrap_or_else(default_stream);
-    let (policy, rate) = sampling(&mut fields);
-    let max_frames = fields.optional("max_frames", MaxFrames::read).unwrap_or(MAX_FRAMES_DEFAULT);
-    let windowing = windowing(&mut fields);
-    let window = fields.optional("marker_correction_window_frames", Index::read);
+) -> Result<Request, Faults> {
+    let mut asked: ReasonRequest = body.read_as(Form::Naming(catalog))?;
+    let semantics = semantics(&mut asked);
+    let (policy, rate) = sampling(asked.sampling_policy, asked.fixed_fps);
     let mut markers = MarkerConfig::default();
-    markers.correction_window_frames = window.unwrap_or(markers.correction_window_frames);
-    let index_name = fields.optional("index_name", parsed);
-    let trace_id = fields.optional("trace_id", trace);
-    let includes_metadata = fields.optional("include_frame_metadata", boolean).unwrap_or(true);
-    let semantics = semantics(&mut fields, model.as_ref(), model_of);
-    for field in ["media", "local_audio"] {
-        fields.optional(field, |_| -> Result<(), Problem> {
-            Err("is not served: nothing is done with sound yet".into())
-        });
+    if let Some(Int(window)) = asked.marker_correction_window_frames {
+        markers.correction_window_frames = window;
     }
-    let gate = thresholds::chosen(&mut fields, mode.or(own), server);
-    let zones = zones(&mut fields);
-    let read = fields.finish(|| {
-        Some(Request {
-            source_uri: source_uri?.to_owned(),
-            model: model?,
-            mode,
-            stream_id,
-            policy,
-            rate,
-            max_frames,
-            windowing,
-            markers,
-            index_name,
-            trace_id,
-            includes_metadata,
-            semantics,
-            gate,
-            zones,
-        })
-    });
-    read.map_err(ApiError::Invalid)
+    let mode = asked.mode.map(|it| it.0);
+    Ok(Request {
+        source_uri: asked.source_uri.0,
+        model: asked.model.0,
+        mode,
+        stream_id: asked.stream_id.unwrap_or_else(default_stream),
+        policy,
+        rate,
+        max_frames: asked.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
+        windowing: windowing(asked.window_size, asked.segment_ms),
+        markers,
+        index_name: asked.index_name.map(|it| it.0),
+        trace_id: asked.trace_id,
+        includes_metadata: asked.include_frame_metadata.unwrap_or(true),
+        semantics,
+        gate: thresholds::chosen(asked.gate, mode.or(own), server),
+        zones: zones::zones(asked.zones, asked.activity_zones_only),
+    })
 }
 
-/// The name of a model that a caller can name: the service's, its makers', or one that a backend lists.
-pub fn model_name(catalog: &Catalog, value: &Value) -> Result<Label, Problem> {
-    known_model(catalog, parsed(value)?)
-}
-
-/// A name of a model, where a caller can name it so.
-pub fn known_model(catalog: &Catalog, name: Label) -> Result<Label, Problem> {
-    let known = catalog.contains(name.as_str()).then_some(name);
-    known.ok_or_else(|| "names no model of this server: GET /v1/models lists them".into())
-}
-
-/// Options of the questions to models; `None` where none is asked, or something was refused.
-fn semantics<'a>(
-    fields: &mut Fields<'a>,
-    model: Option<&Label>,
-    model_of: impl Fn(&'a Value) -> Result<Label, Problem>,
-) -> Option<Wanted> {
-    let asks = fields.optional("semantic_inference", boolean);
-    let task = fields.optional("semantic_prompt", said(SemanticPrompt::read)).unwrap_or_default();
-    let is_clip = fields.optional("video_clip_mode", boolean).unwrap_or(false);
-    let compares = fields.optional("visual_diff", boolean).unwrap_or(false);
-    let is_chained = fields.optional("temporal_chain", boolean).unwrap_or(false);
-    let concurrency = fields.optional("vlm_concurrency", Concurrency::read);
+/// Options of the questions to models; `None` where none is asked.
+fn semantics(asked: &mut ReasonRequest) -> Option<Wanted> {
+    let task = asked.semantic_prompt.take().map_or_else(String::new, |it| it.0);
+    if !asked.semantic_inference.unwrap_or(!task.trim().is_empty()) {
+        return None;
+    }
     let inquiry = Inquiry {
-        task: task.to_owned(),
-        is_clip,
-        is_chained,
-        compares,
-        concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT) as usize,
+        task,
+        is_clip: asked.video_clip_mode.unwrap_or(false),
+        is_chained: asked.temporal_chain.unwrap_or(false),
+        compares: asked.visual_diff.unwrap_or(false),
+        concurrency: asked.vlm_concurrency.map_or(CONCURRENCY_DEFAULT, |it| it.0) as usize,
     };
-    let views = views(fields, &inquiry);
-    let first = fields.optional("first_pass_model", &model_of);
-    let second = fields.optional("second_pass_model", &model_of);
-    let threshold = fields.optional("second_pass_threshold", score);
-    let timeout = fields.optional("semantic_timeout_ms", SemanticTimeout::read);
-    let schema = fields.optional("output_schema", output_schema);
+    let views = views(asked, &inquiry);
+    let timeout = asked.semantic_timeout_ms.map_or(SEMANTIC_TIMEOUT_DEFAULT, |it| it.0);
+    let named = |ModelName(model): &ModelName| model.as_str().to_owned();
     let ask = Ask {
-        first: first.as_ref().or(model)?.as_str().to_owned(),
-        second: second.map(|model| model.as_str().to_owned()),
-        threshold: threshold.map_or(THRESHOLD_DEFAULT, Score::as_f64),
-        timeout: Duration::from_millis(timeout.unwrap_or(SEMANTIC_TIMEOUT_DEFAULT)),
-        schema: schema.map_or_else(default_answer, Arc::new),
+        first: named(asked.first_pass_model.as_ref().unwrap_or(&asked.model)),
+        second: asked.second_pass_model.as_ref().map(named),
+        threshold: asked
+            .second_pass_threshold
+            .as_ref()
+            .map_or(THRESHOLD_DEFAULT, |it| it.0.as_f64()),
+        timeout: Duration::from_millis(timeout),
+        schema: asked.output_schema.take().map_or_else(default_answer, Arc::new),
     };
-    asks.unwrap_or(!task.trim().is_empty()).then_some(Wanted { views, inquiry, ask })
+    Some(Wanted { views, inquiry, ask })
 }
 
-fn views(fields: &mut Fields<'_>, inquiry: &Inquiry) -> ViewOptions {
-    let frames = fields.optional("chunk_size", ChunkSize::read).unwrap_or(CHUNK_SIZE_DEFAULT);
-    let clip_s = fields.optional("video_clip_duration_s", clip).unwrap_or(CLIP_S_DEFAULT);
-    let per_chunk = fields.optional("semantic_frames_per_chunk", ChunkPictures::read);
-    let max_edge = fields.optional("semantic_frame_max_edge", MaxEdge::read);
-    let crop = fields.object("crop", crop);
-    if inquiry.compares && per_chunk.is_some_and(|pictures| pictures > 1) {
-        let why = "must be 1 with visual_diff, which shows one picture and the one before";
-        fields.refuse("semantic_frames_per_chunk", why);
-    }
+fn views(asked: &mut ReasonRequest, inquiry: &Inquiry) -> ViewOptions {
     let chunks = if inquiry.is_clip {
-        Chunking::Span { ms: (clip_s * 1000.0).round().max(1.0) as u32 }
+        let seconds = asked.video_clip_duration_s.unwrap_or(CLIP_S_DEFAULT);
+        Chunking::Span { ms: (seconds * 1000.0).round().max(1.0) as u32 }
     } else {
-        Chunking::Frames(frames as u32)
+        Chunking::Frames(asked.chunk_size.map_or(CHUNK_SIZE_DEFAULT, |it| it.0) as u32)
     };
-    let per_chunk = match per_chunk {
+    let per_chunk = match asked.semantic_frames_per_chunk {
         _ if inquiry.compares => 1,
-        Some(pictures) => pictures as u8,
+        Some(Int(pictures)) => pictures as u8,
         None if inquiry.is_clip => ViewOptions::PER_CHUNK_MAX,
         None => 1,
     };
     ViewOptions {
         chunks,
         per_chunk,
-        max_edge: max_edge.map(|edge| edge as u32),
-        crop,
+        max_edge: asked.semantic_frame_max_edge.map(|Int(edge)| edge as u32),
+        crop: asked.crop.take().and_then(CropFields::crop),
         novelty: None,
     }
 }
@@ -340,23 +356,6 @@ fn clip(value: &Value) -> Result<f64, Problem> {
 fn side(value: &Value) -> Result<Score, Problem> {
     let side = score(value).ok().filter(|side| *side > Score::ZERO);
     side.ok_or_else(|| "must be a number greater than 0 and at most 1".into())
-}
-
-/// A part of the picture.
-pub fn crop(fields: &mut Fields<'_>) -> Option<Crop> {
-    let (x, y) = (fields.required("x", score), fields.required("y", score));
-    let (width, height) = (fields.required("width", side), fields.required("height", side));
-    fields.refuse_unknown();
-    let (x, y, width, height) = (x?, y?, width?, height?);
-    for (from, len, name, problem) in [
-        (x, width, "width", "reaches beyond the picture: x and width are together more than 1"),
-        (y, height, "height", "reaches beyond the picture: y and height are together more than 1"),
-    ] {
-        if from.millionths() + len.millionths() > Score::SCALE {
-            fields.refuse(name, problem);
-        }
-    }
-    Crop::new(x, y, width, height)
 }
 
 /// Schema that answers can be made to match; where a model gives no JSON its text is kept.

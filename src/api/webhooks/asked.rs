@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::super::openapi::terms;
 use crate::{
-    base::json::{Problem, Text},
+    base::json::{Declared, Faults, Form, Problem, Text, declared},
     deliver::webhook::{Secret, SecretError},
 };
 
@@ -17,38 +17,47 @@ pub type Description = Text<0, 256>;
 
 /// Target of a run's events.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `create` reads")]
-pub(super) struct WebhookRequest {
+pub struct WebhookRequest {
     /// An `https` URL of a public host, without user and password.
     #[schema(value_type = String, min_length = 1, max_length = 2048)]
-    url: String,
+    pub(super) url: String,
     /// The kinds of events that are sent; every one when missing.
-    #[schema(min_items = 1, max_items = 32)]
-    kinds: Option<Vec<terms::EventKind>>,
+    #[schema(value_type = Option<Vec<terms::EventKind>>, min_items = 1, max_items = 32)]
+    pub(super) kinds: Option<Kinds>,
     /// Secret that signs messages, `whsec_` and base64; made by the server when missing.
-    secret: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub(super) secret: Option<Secret>,
     /// Note of the owner.
-    #[schema(max_length = 256)]
-    description: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 256)]
+    pub(super) description: Option<Description>,
 }
+
+declared!(WebhookRequest { url: required url, kinds, secret: optional secret, description });
 
 /// Kinds of events that a webhook may get: one of a run is gone when that is deleted, and is never
 /// told of it.
-pub(super) fn kinds(value: &Value, is_of_run: bool) -> Result<Vec<EventKind>, Problem> {
-    let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
-    let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));
-    let found = found.and_then(|list| list.iter().map(read).collect::<Option<Vec<_>>>());
-    let is_sent = |kind: &EventKind| !is_of_run || *kind != EventKind::RunDeleted;
-    found.filter(|kinds| kinds.iter().all(is_sent)).ok_or_else(|| {
-        let sent = EventKind::ALL.iter().filter(|kind| is_sent(kind));
-        let names: Vec<_> = sent.map(|kind| kind.as_str()).collect();
-        format!("must be an array of 1 to 32 of {}", names.join(", ")).into()
-    })
+pub(super) struct Kinds(pub(super) Vec<EventKind>);
+
+impl Declared for Kinds {
+    fn take(value: &Value, form: Form<'_>) -> Result<Kinds, Faults> {
+        let read = |value: &Value| value.as_str().and_then(EventKind::from_name);
+        let found = value.as_array().filter(|list| (1..=32).contains(&list.len()));
+        let found = found.and_then(|list| list.iter().map(read).collect::<Option<Vec<_>>>());
+        let is_of_run = matches!(form, Form::OfRun);
+        let is_sent = |kind: &EventKind| !is_of_run || *kind != EventKind::RunDeleted;
+        let problem = || {
+            let sent = EventKind::ALL.iter().filter(|kind| is_sent(kind));
+            let names: Vec<_> = sent.map(|kind| kind.as_str()).collect();
+            Problem::from(format!("must be an array of 1 to 32 of {}", names.join(", ")))
+        };
+        let found = found.filter(|kinds| kinds.iter().all(is_sent));
+        Ok(found.map(Kinds).ok_or_else(problem)?)
+    }
 }
 
 /// Reads a URL, and refuses the control characters that a parser of URLs would drop from it.
-pub(super) fn url(value: &Value) -> Result<&str, Problem> {
-    match WebhookUrl::read(value)? {
+fn url(value: &Value) -> Result<String, Problem> {
+    match WebhookUrl::read(value)?.0 {
         found if found.chars().any(char::is_control) => {
             Err("must hold no control character".into())
         }
@@ -56,7 +65,7 @@ pub(super) fn url(value: &Value) -> Result<&str, Problem> {
     }
 }
 
-pub(super) fn secret(value: &Value) -> Result<Secret, Problem> {
+fn secret(value: &Value) -> Result<Secret, Problem> {
     let secret = value.as_str().ok_or(SecretError).and_then(Secret::parse);
     secret.map_err(|error| Problem::from(error.to_string()))
 }

@@ -15,13 +15,13 @@ use crate::{
         error::ApiError,
         extract::Body,
         openapi::terms,
-        reason::{CropFields, crop, model_name, output_schema},
+        reason::{CropFields, ModelName, output_schema},
         thresholds::{self, GateFields},
-        zones::{ZoneFields, zones},
+        zones::{self, ZoneFields, ZoneList},
     },
     base::{
-        catalog::{Catalog, Mode},
-        json::{self, Detail, Fields, Int, Text, name, number, parsed, said},
+        catalog::Catalog,
+        json::{self, Declared, Detail, Faults, Form, Int, Text, declared, number, said},
     },
     record::live::{Instruction, Wishes},
 };
@@ -50,7 +50,6 @@ pub type ClipFps = Int<1, 30>;
 
 /// Configuration that a publisher may attach to its offer; other fields are refused.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `read` reads")]
 pub struct PublishConfig {
     /// Prompt about the pictures.
     #[schema(inline)]
@@ -63,9 +62,11 @@ pub struct PublishConfig {
     /// The part of the picture that models are shown.
     crop: Option<CropFields>,
     /// JSON Schema that answers must match.
-    output_schema: Option<terms::AnyObject>,
+    #[schema(value_type = Option<terms::AnyObject>)]
+    output_schema: Option<OutputSchema>,
     /// The model that describes; one of `GET /v1/models`, also by its makers' name.
-    model: Option<String>,
+    #[schema(value_type = Option<String>)]
+    model: Option<ModelName>,
     /// Kept in events, which can be filtered by it.
     index_name: Option<terms::Label>,
     /// Mode of the run; `balanced` when missing.
@@ -73,17 +74,23 @@ pub struct PublishConfig {
     /// Thresholds of this recording in place of those of the mode.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
-    #[schema(max_items = 16)]
-    zones: Option<Vec<ZoneFields>>,
+    #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
+    zones: Option<ZoneList>,
     /// True to take no notice of what moves outside of the zones.
     activity_zones_only: Option<bool>,
     /// Label of the run.
     label: Option<terms::Label>,
 }
 
+declared!(PublishConfig {
+    prompt: optional said(LivePrompt::read), max_output_tokens_per_second, clip_mode, crop,
+    output_schema: optional output_schema, model, index_name, mode, gate, zones, activity_zones_only, label,
+}; closed |object| {
+    zones::check(object, &zones, &activity_zones_only);
+});
+
 /// Lengths and rate of clips.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `clip` reads")]
 struct ClipMode {
     /// Pictures a second; 6 when missing. A model is shown at most eight of a clip.
     #[schema(inline)]
@@ -94,6 +101,23 @@ struct ClipMode {
     /// Seconds from the end of one to the start of the next; 0.5 when missing.
     #[schema(minimum = 0.0, maximum = 60.0)]
     delay_seconds: Option<f64>,
+}
+
+declared!(ClipMode {
+    target_fps, clip_length_seconds: optional number(CLIP_LENGTH_S), delay_seconds: optional number(CLIP_DELAY_S),
+}; closed);
+
+impl From<ClipMode> for ClipSpec {
+    fn from(asked: ClipMode) -> ClipSpec {
+        let ms = |seconds: Option<f64>| (seconds.unwrap_or(CLIP_S_DEFAULT) * 1000.0).round() as u32;
+        ClipSpec {
+            target_fps: asked.target_fps.map_or(CLIP_FPS_DEFAULT, |it| it.0) as u32,
+            length_ms: ms(asked.clip_length_seconds),
+            delay_ms: ms(asked.delay_seconds),
+            pictures: CLIP_PICTURES,
+            max_edge: CLIP_EDGE,
+        }
+    }
 }
 
 /// The JSON of an attach config, where there is a header of one.
@@ -118,65 +142,48 @@ pub fn read(
     let Some(config) = config else {
         return Ok(Wishes { gate: server, ..Wishes::default() });
     };
-    let mut fields = Fields::of(config).map_err(|details| listed("x-attach-config", &details))?;
-    let prompt = fields.optional("prompt", said(LivePrompt::read)).unwrap_or_default();
-    let rate = fields.optional("max_output_tokens_per_second", TokenRate::read);
-    let clips = fields.object("clip_mode", clip);
-    let crop = fields.object("crop", crop);
-    let schema = fields.optional("output_schema", output_schema).map(Arc::new);
-    let model = fields.optional("model", |value| model_name(catalog, value));
-    let index_name = fields.optional("index_name", parsed);
-    let mode = fields.optional("mode", name(Mode::NAMES, Mode::from_name)).unwrap_or_default();
-    let gate = thresholds::chosen(&mut fields, Some(mode), server);
-    let zones = zones(&mut fields);
-    let label = fields.optional("label", parsed);
-    fields.refuse_unknown();
-    let wishes = Wishes {
-        instruction: Instruction { prompt: prompt.to_owned(), schema },
-        tokens_per_second: rate.map(|rate| rate as u32),
-        clips,
-        crop,
-        model: model.map(|model| model.as_str().to_owned()),
-        index_name,
+    let asked = PublishConfig::take(config, Form::Naming(catalog));
+    let asked = asked.map_err(|faults| listed("x-attach-config", faults))?;
+    let mode = asked.mode.map(|it| it.0).unwrap_or_default();
+    Ok(Wishes {
+        instruction: Instruction {
+            prompt: asked.prompt.map_or_else(String::new, |it| it.0),
+            schema: asked.output_schema.map(Arc::new),
+        },
+        tokens_per_second: asked.max_output_tokens_per_second.map(|Int(rate)| rate as u32),
+        clips: asked.clip_mode.map(ClipSpec::from),
+        crop: asked.crop.and_then(CropFields::crop),
+        model: asked.model.map(|ModelName(model)| model.as_str().to_owned()),
+        index_name: asked.index_name.map(|it| it.0),
         mode,
-        gate,
-        zones,
-        label,
-    };
-    fields.finish(|| Some(wishes)).map_err(|details| listed("x-attach-config", &details))
+        gate: thresholds::chosen(asked.gate, Some(mode), server),
+        zones: zones::zones(asked.zones, asked.activity_zones_only),
+        label: asked.label.map(|it| it.0),
+    })
 }
+
+/// Prompt for models from now on.
+#[derive(ToSchema)]
+pub struct PromptUpdate {
+    /// 1 to 4096 bytes.
+    #[schema(inline)]
+    prompt: LivePrompt,
+    /// JSON Schema that answers must match; the default one when missing.
+    #[schema(value_type = Option<terms::AnyObject>)]
+    output_schema: Option<(OutputSchema, Value)>,
+}
+
+declared!(PromptUpdate {
+    prompt: required said(LivePrompt::read),
+    output_schema: optional |given| output_schema(given).map(|schema| (schema, given.clone())),
+});
 
 /// Reads a new prompt, and its schema as it was given.
 pub fn instruction(body: &Body) -> Result<(Instruction, Option<Value>), ApiError> {
-    let read = |body: &Body| {
-        let mut fields = body.fields()?;
-        let prompt = fields.required("prompt", said(LivePrompt::read));
-        let given = fields.optional("output_schema", |value| Ok(value.clone()));
-        let schema: Option<OutputSchema> = fields.optional("output_schema", output_schema);
-        let schema = schema.map(Arc::new);
-        let read =
-            fields.finish(|| Some((Instruction { prompt: prompt?.to_owned(), schema }, given)));
-        read.map_err(ApiError::Invalid)
-    };
-    read(body).map_err(|error| match error {
-        ApiError::Invalid(details) => listed("the prompt", &details),
-        error => error,
-    })
-}
-
-fn clip(fields: &mut Fields<'_>) -> Option<ClipSpec> {
-    let fps = fields.optional("target_fps", ClipFps::read).unwrap_or(CLIP_FPS_DEFAULT);
-    let length = fields.optional("clip_length_seconds", number(CLIP_LENGTH_S));
-    let delay = fields.optional("delay_seconds", number(CLIP_DELAY_S));
-    fields.refuse_unknown();
-    let ms = |seconds: Option<f64>| (seconds.unwrap_or(CLIP_S_DEFAULT) * 1000.0).round() as u32;
-    Some(ClipSpec {
-        target_fps: fps as u32,
-        length_ms: ms(length),
-        delay_ms: ms(delay),
-        pictures: CLIP_PICTURES,
-        max_edge: CLIP_EDGE,
-    })
+    let read = body.read().map_err(|faults| listed("the prompt", faults))?;
+    let PromptUpdate { prompt: Text(prompt), output_schema } = read;
+    let (schema, given) = output_schema.unzip();
+    Ok((Instruction { prompt, schema: schema.map(Arc::new) }, given))
 }
 
 fn bad(text: String) -> ApiError {
@@ -184,8 +191,9 @@ fn bad(text: String) -> ApiError {
 }
 
 /// Every problem in one line of plain text.
-fn listed(what: &str, details: &[Detail]) -> ApiError {
-    let problems = details.iter().map(|Detail { field, message, .. }| format!("{field} {message}"));
+fn listed(what: &str, faults: Faults) -> ApiError {
+    let details = Vec::<Detail>::from(faults).into_iter();
+    let problems = details.map(|Detail { field, message }| format!("{field} {message}"));
     bad(format!("{what} cannot be used: {}", problems.collect::<Vec<_>>().join("; ")))
 }
 

@@ -16,8 +16,8 @@ impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
     pub const RANGE: RangeInclusive<u64> = MIN..=MAX;
 
     /// Reads one from a body.
-    pub fn read(value: &Value) -> Result<u64, Problem> {
-        integer(Self::RANGE)(value)
+    pub fn read(value: &Value) -> Result<Self, Problem> {
+        integer(Self::RANGE)(value).map(Int)
     }
 
     /// Reads one from a query.
@@ -35,23 +35,22 @@ impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
     pub const BYTES: RangeInclusive<usize> = MIN..=MAX;
 
     /// Reads one.
-    pub fn read(value: &Value) -> Result<&str, Problem> {
-        text(Self::BYTES)(value)
+    pub fn read(value: &Value) -> Result<Self, Problem> {
+        text(Self::BYTES)(value).map(|text| Text(text.to_owned()))
     }
 }
 
 impl<const MIN: u64, const MAX: u64> Declared for Int<MIN, MAX> {
-    fn take(value: &Value, form: Form) -> Result<Self, Faults> {
-        let read = match form {
-            Form::Body => Self::read(value),
-            Form::Query => Self::digits(value),
-        };
-        Ok(Int(read?))
+    fn take(value: &Value, form: Form<'_>) -> Result<Self, Faults> {
+        Ok(match form {
+            Form::Query => Int(Self::digits(value)?),
+            _ => Self::read(value)?,
+        })
     }
 }
 
 impl<const MIN: usize, const MAX: usize> Declared for Text<MIN, MAX> {
-    fn take(value: &Value, _: Form) -> Result<Self, Faults> {
-        Ok(Text(Self::read(value)?.to_owned()))
+    fn take(value: &Value, _: Form<'_>) -> Result<Self, Faults> {
+        Ok(Self::read(value)?)
     }
 }

@@ -2,13 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use super::{Faults, Problem};
+use super::{Faults, Problem, boolean};
+use crate::base::catalog::Catalog;
 
-/// Form of a request's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+/// Form of a request's values, and what it takes to judge them.
+#[derive(Clone, Copy)]
+pub enum Form<'a> {
     /// JSON.
     Body,
+    /// JSON that names models of a catalog.
+    Naming(&'a Catalog),
+    /// JSON about one run.
+    OfRun,
     /// Text, numbers too.
     Query,
 }
@@ -16,7 +21,7 @@ pub enum Form {
 /// A type that requests are made of.
 pub trait Declared: Sized {
     /// Reads a value that is not null.
-    fn take(value: &Value, form: Form) -> Result<Self, Faults>;
+    fn take(value: &Value, form: Form<'_>) -> Result<Self, Faults>;
 
     /// Value of a field that is missing, or is null; `None` where it is required.
     fn absent(_is_null: bool) -> Option<Self> {
@@ -25,7 +30,7 @@ pub trait Declared: Sized {
 }
 
 impl<T: Declared> Declared for Option<T> {
-    fn take(value: &Value, form: Form) -> Result<Option<T>, Faults> {
+    fn take(value: &Value, form: Form<'_>) -> Result<Option<T>, Faults> {
         T::take(value, form).map(Some)
     }
 
@@ -34,12 +39,18 @@ impl<T: Declared> Declared for Option<T> {
     }
 }
 
+impl Declared for bool {
+    fn take(value: &Value, _: Form<'_>) -> Result<bool, Faults> {
+        Ok(boolean(value)?)
+    }
+}
+
 /// A field that must be there, and may be null.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nullable<T>(pub Option<T>);
 
 impl<T: Declared> Declared for Nullable<T> {
-    fn take(value: &Value, form: Form) -> Result<Nullable<T>, Faults> {
+    fn take(value: &Value, form: Form<'_>) -> Result<Nullable<T>, Faults> {
         T::take(value, form).map(|found| Nullable(Some(found)))
     }
 
@@ -53,7 +64,7 @@ impl<T: Declared> Declared for Nullable<T> {
 pub struct List<T, const MIN: usize, const MAX: usize>(pub Vec<T>);
 
 impl<T: Declared, const MIN: usize, const MAX: usize> Declared for List<T, MIN, MAX> {
-    fn take(value: &Value, form: Form) -> Result<List<T, MIN, MAX>, Faults> {
+    fn take(value: &Value, form: Form<'_>) -> Result<List<T, MIN, MAX>, Faults> {
         let found = value.as_array().filter(|found| (MIN..=MAX).contains(&found.len()));
         let problem = || Problem::from(format!("must be an array of {MIN} to {MAX} objects"));
         let (found, mut faults) = (found.ok_or_else(problem)?, Faults::default());
@@ -70,7 +81,7 @@ impl<T: Declared, const MIN: usize, const MAX: usize> Declared for List<T, MIN, 
 
 /// Two structs whose fields lie side by side.
 impl<A: Declared, B: Declared> Declared for (A, B) {
-    fn take(value: &Value, form: Form) -> Result<(A, B), Faults> {
+    fn take(value: &Value, form: Form<'_>) -> Result<(A, B), Faults> {
         let mut faults = Faults::default();
         let a = faults.part("", A::take(value, form));
         let b = faults.part("", B::take(value, form));
@@ -81,17 +92,16 @@ impl<A: Declared, B: Declared> Declared for (A, B) {
 /// The fields of an object while they are read.
 pub struct Object<'a> {
     fields: &'a Map<String, Value>,
-    form: Form,
+    form: Form<'a>,
     known: &'static [&'static str],
-    /// Faults so far.
-    pub faults: Faults,
+    faults: Faults,
 }
 
 impl<'a> Object<'a> {
     /// The fields of `value`, of which those are declared.
     pub fn of(
         value: &'a Value,
-        form: Form,
+        form: Form<'a>,
         known: &'static [&'static str],
     ) -> Result<Object<'a>, Problem> {
         let fields = value.as_object().ok_or("must be an object")?;
@@ -105,7 +115,7 @@ impl<'a> Object<'a> {
             None => {
                 let absent = T::absent(self.fields.contains_key(name));
                 if absent.is_none() {
-                    self.faults.refuse(name, "is required");
+                    self.refuse(name, "is required");
                 }
                 absent
             }
@@ -113,26 +123,40 @@ impl<'a> Object<'a> {
     }
 
     /// The field `name`, read by `read`; `None` where it is refused.
-    pub fn required<T>(
+    pub fn required<T, E: Into<Faults>>(
         &mut self,
         name: &str,
-        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+        read: impl FnOnce(&'a Value) -> Result<T, E>,
     ) -> Option<T> {
-        let value = self.given(name).ok_or(Problem::from("is required"));
-        self.faults.part(name, value.and_then(read))
+        let Some(value) = self.given(name) else {
+            self.refuse(name, "is required");
+            return None;
+        };
+        self.faults.part(name, read(value))
     }
 
     /// The field `name`, read by `read` where it is given; `None` where it is refused.
-    pub fn optional<T>(
+    pub fn optional<T, E: Into<Faults>>(
         &mut self,
         name: &str,
-        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+        read: impl FnOnce(&'a Value) -> Result<T, E>,
     ) -> Option<Option<T>> {
         self.faults.part(name, self.given(name).map(read).transpose())
     }
 
-    fn given(&self, name: &str) -> Option<&'a Value> {
+    /// Value of the field `name`, which need not be declared.
+    pub fn given(&self, name: &str) -> Option<&'a Value> {
         self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Notes a fault of the field `name`.
+    pub fn refuse(&mut self, name: &str, problem: impl Into<Problem>) {
+        self.faults.refuse(name, problem);
+    }
+
+    /// Value that `build` makes where nothing was refused.
+    pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Faults> {
+        self.faults.finish(build)
     }
 
     /// Refuses every field that is not declared.
@@ -146,26 +170,26 @@ impl<'a> Object<'a> {
 /// Has a struct read itself by its fields.
 ///
 /// A field is read as its type says, or by a function that follows `required` or `optional`. With `closed` other fields
-/// are refused. A block adds the faults of fields beside each other: it sees each field, `None` where that is refused.
+/// are refused. A block adds the faults of fields beside each other: it sees the object, and each field, `None` where that is refused.
 macro_rules! declared {
     (
         $name:ident { $($field:ident $(: $how:ident $read:expr)?),* $(,)? }
-        $(; $closed:ident)? $(|$faults:ident| $rules:block)?
+        $(; $closed:ident)? $(|$seen:ident| $rules:block)?
     ) => {
         impl $crate::base::json::Declared for $name {
             fn take(
                 value: &serde_json::Value,
-                form: $crate::base::json::Form,
+                form: $crate::base::json::Form<'_>,
             ) -> Result<Self, $crate::base::json::Faults> {
                 let known = &[$(stringify!($field)),*];
                 let mut object = $crate::base::json::Object::of(value, form, known)?;
                 $(let $field = declared!(@ object $field $($how $read)?);)*
                 $(object.$closed();)?
                 $({
-                    let $faults = &mut object.faults;
+                    let $seen = &mut object;
                     $rules
                 })?
-                object.faults.finish(|| Some($name { $($field: $field?),* }))
+                object.finish(|| Some($name { $($field: $field?),* }))
             }
         }
     };

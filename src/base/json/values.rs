@@ -1,0 +1,88 @@
+//! Readers of single values.
+
+use std::{ops::RangeInclusive, str::FromStr};
+
+use media::{ParseError, Score};
+use serde_json::Value;
+
+use super::Problem;
+
+/// An integer in `range`, written as one.
+pub fn integer(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, Problem> {
+    move |value| within(value.as_u64(), &range)
+}
+
+/// An integer in `range` as a query writes it: digits in a string.
+pub fn digits(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, Problem> {
+    move |value| {
+        let text = value.as_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        within(text.and_then(|text| text.parse().ok()), &range)
+    }
+}
+
+fn within(found: Option<u64>, range: &RangeInclusive<u64>) -> Result<u64, Problem> {
+    found
+        .filter(|found| range.contains(found))
+        .ok_or_else(|| format!("must be an integer in [{}, {}]", range.start(), range.end()).into())
+}
+
+/// Any 64-bit integer, written as one.
+pub fn signed(value: &Value) -> Result<i64, Problem> {
+    value.as_i64().ok_or_else(|| "must be a 64-bit integer".into())
+}
+
+/// A number in `range`.
+pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, Problem> {
+    move |value| {
+        value.as_f64().filter(|found| range.contains(found)).ok_or_else(|| {
+            format!("must be a number in [{}, {}]", range.start(), range.end()).into()
+        })
+    }
+}
+
+/// A number in [0, 1].
+pub fn score(value: &Value) -> Result<Score, Problem> {
+    let found = value.as_f64().and_then(|found| Score::from_f64(found).ok());
+    found.ok_or_else(|| "must be a number in [0, 1]".into())
+}
+
+/// True or false.
+pub fn boolean(value: &Value) -> Result<bool, Problem> {
+    value.as_bool().ok_or_else(|| "must be true or false".into())
+}
+
+/// A string of so many bytes.
+pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, Problem> {
+    move |value| match value.as_str() {
+        Some(found) if bytes.contains(&found.len()) => Ok(found),
+        _ => Err(format!("must be a string of {} to {} bytes", bytes.start(), bytes.end()).into()),
+    }
+}
+
+/// A string that says something, as `read` reads it.
+pub fn said<'a, T>(
+    read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+) -> impl FnOnce(&'a Value) -> Result<T, Problem> {
+    |value| match value.as_str() {
+        Some(text) if !text.is_empty() && text.trim().is_empty() => {
+            Err("must hold more than white space".into())
+        }
+        _ => read(value),
+    }
+}
+
+/// A string that is a `T`.
+pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, Problem> {
+    let found = value.as_str().ok_or(Problem::from("must be a string"))?;
+    found.parse().map_err(|error: ParseError| error.problem.into())
+}
+
+/// One of `names`, read by `read`.
+pub fn name<T>(
+    names: &'static str,
+    read: impl Fn(&str) -> Option<T>,
+) -> impl Fn(&Value) -> Result<T, Problem> {
+    move |value| {
+        value.as_str().and_then(&read).ok_or_else(|| format!("must be one of {names}").into())
+    }
+}
