@@ -22,7 +22,7 @@ use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Body, Caller, Owned},
-    ingest::{default_stream, sampling},
+    ingest::{check_rate, default_stream, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context},
     openapi::{Fails, terms},
@@ -118,10 +118,8 @@ declared!(AnalyzeRequest {
             object.refuse("zones", why);
         }
     }
-    let is_fixed = matches!(sampling_policy, Some(Some(terms::Sampling(SamplingPolicy::Fixed))));
-    if is_fixed && matches!(fixed_fps, Some(None)) {
-        object.refuse("fixed_fps", "is required with the sampling policy fixed");
-    }
+    let why = "is required with the sampling policy fixed";
+    check_rate(object, &sampling_policy, &fixed_fps, why);
     zones::check(object, &zones, &activity_zones_only);
 });
 
@@ -218,6 +216,13 @@ pub fn windowing(window_size: Option<WindowSize>, segment_ms: Option<SegmentMs>)
         frames: window_size.map_or(WINDOWING_DEFAULT.0, |it| it.0) as u32,
         span_ms: segment_ms.map_or(WINDOWING_DEFAULT.1, |it| it.0) as u32,
     }
+}
+
+/// Rules by which markers are confirmed.
+pub fn marker_rules(correction_window: Option<Index>) -> MarkerConfig {
+    let own = MarkerConfig::default();
+    let window = correction_window.map_or(own.correction_window_frames, |it| it.0);
+    MarkerConfig { correction_window_frames: window, ..own }
 }
 
 /// The caller's own name of a trace.
@@ -372,10 +377,7 @@ fn analysis(
         let work = app.metrics.owners.of(&run.origin().principal);
         work.decided(frames.len() as u64, selected as u64);
     }
-    let mut config = MarkerConfig::default();
-    if let Some(Int(window)) = request.marker_correction_window_frames {
-        config.correction_window_frames = window;
-    }
+    let config = marker_rules(request.marker_correction_window_frames);
     let timeline = app.registry.timeline();
     let analysis = run.next_analysis(timeline, &input.stream_id)?;
     let markers = analysis::markers(&analysis, &frames, config);

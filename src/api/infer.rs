@@ -160,7 +160,7 @@ pub async fn infer(
     let asked =
         app.blocking(move || body.read_as::<InferRequest>(Form::Naming(&catalog))).await??;
     app.check_open()?;
-    let question = Question::accept(&app, &caller, asked.into()).await?;
+    let question = Question::accept(&app, &caller, asked).await?;
     let manner =
         Manner { class: Priority::Live, since, patience: app.inference.wait(), outage: None };
     ask(&app, &caller, question, 0, manner).await.map(Json)

@@ -54,10 +54,11 @@ pub fn check_rate(
     object: &mut Object<'_>,
     policy: &Option<Option<terms::Sampling>>,
     fixed_fps: &Option<Option<terms::Fps>>,
+    problem: &'static str,
 ) {
     let is_fixed = matches!(policy, Some(Some(terms::Sampling(SamplingPolicy::Fixed))));
     if is_fixed && matches!(fixed_fps, Some(None)) {
-        object.refuse("fixed_fps", "is required");
+        object.refuse("fixed_fps", problem);
     }
 }
 
@@ -111,7 +112,7 @@ declared!(IngestRequest {
     source_uri, sampling_policy, fixed_fps, sample_fps, max_frames, stream_id: optional parsed, gate, zones,
     activity_zones_only,
 }; closed |object| {
-    check_rate(object, &sampling_policy, &fixed_fps);
+    check_rate(object, &sampling_policy, &fixed_fps, "is required");
     zones::check(object, &zones, &activity_zones_only);
 });
 

@@ -13,15 +13,18 @@ use worker::{Chunking, NoveltySpec};
 
 use super::{
     ApiError, ApiResult, App,
+    analyze::{marker_rules, windowing},
     extract::{Body, Caller, Owned},
-    ingest::opened,
+    ingest::{MAX_FRAMES_DEFAULT, default_stream, opened, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context, Coordinates},
     openapi::{Fails, terms},
+    thresholds,
     wire::{MarkerRecord, SemanticRecord, fps},
+    zones::zones,
 };
 use crate::{
-    base::{catalog::Mode, labels::Words},
+    base::{catalog::Mode, json::Form, labels::Words},
     record::{
         analysis::rate_of,
         inference::Asker,
@@ -186,66 +189,72 @@ pub async fn reason(
     run.check_active()?;
     let body = Arc::new(body);
     let (catalog, text) = (app.inference.catalog_for(&body.models()).await, Arc::clone(&body));
-    let gate = app.settings.gate;
     // A schema is compiled: work for a thread that serves no socket.
-    let own = Mode::from_name(&run.origin().mode);
-    let request = app.blocking(move || read(&text, &catalog, own, gate)).await??;
+    let read = app.blocking(move || text.read_as::<ReasonRequest>(Form::Naming(&catalog)));
+    let mut request = read.await??;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
-    let keeps_output = request.semantics.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
-    let asked_model = request.semantics.as_ref().map(|wanted| wanted.ask.first.clone());
+    let wanted = semantics(&mut request);
+    let keeps_output = wanted.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
+    let asked_model = wanted.as_ref().map(|wanted| wanted.ask.first.clone());
     // The record names the model that is asked, or else the one that the request names.
     let model = asked_model.as_ref().and_then(|model| model.parse().ok());
-    let model: Label = model.unwrap_or(request.model);
-    let semantics = asked(&app, &caller, &run, request.semantics, request.rate)?;
+    let model: Label = model.unwrap_or(request.model.0);
+    let (policy, rate) = sampling(request.sampling_policy, request.fixed_fps);
+    let semantics = asked(&app, &caller, &run, wanted, rate)?;
     let views = match &semantics {
         Semantics::Chunks(description) => Some(description.views),
         Semantics::Off | Semantics::Missing(_) => None,
     };
     let is_asked = matches!(semantics, Semantics::Chunks(_));
+    let origin = run.origin();
+    let stream_id = request.stream_id.unwrap_or_else(default_stream);
+    let mode = request.mode.map(|it| it.0);
+    let own = mode.or_else(|| Mode::from_name(&origin.mode));
     let ingest = Ingest {
         request_id: caller.request_id,
-        stream_id: request.stream_id.clone(),
-        policy: request.policy,
-        rate: request.rate,
-        max_frames: request.max_frames,
-        gate: request.gate,
-        zones: request.zones,
+        stream_id: stream_id.clone(),
+        policy,
+        rate,
+        max_frames: request.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
+        gate: thresholds::chosen(request.gate, own, app.settings.gate),
+        zones: zones(request.zones, request.activity_zones_only),
         model: Some(model.clone()),
-        words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
-        ..opened(&app, &caller, &body, &request.source_uri).await?
+        words: Words { maps: app.labels(), tenant: origin.tenant.clone() },
+        ..opened(&app, &caller, &body, &request.source_uri.0).await?
     };
-    let origin = run.origin();
-    let mode = request.mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
+    let mode = mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
+    let windowing = windowing(request.window_size, request.segment_ms);
     let terms = Terms {
         mode: mode.clone(),
         model: model.clone(),
-        windowing: request.windowing,
-        markers: request.markers,
-        index_name: request.index_name,
+        windowing,
+        markers: marker_rules(request.marker_correction_window_frames),
+        index_name: request.index_name.map(|it| it.0),
         keeps_output,
     };
     let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }, job.token).await?;
     let sample_fps = reasoned.ingested.sample_fps;
     let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
+    let is_included = request.include_frame_metadata.unwrap_or(true);
     let context = Context {
         request_id: caller.request_id,
         run_id: run.id(),
-        stream_id: request.stream_id,
+        stream_id,
         mode,
         model: model.as_str().to_owned(),
         trace_id: request.trace_id,
-        policy: request.policy,
+        policy,
         sample_fps,
         source: "reason",
         asked_model,
-        is_included: request.includes_metadata,
+        is_included,
         is_asked,
         coordinates: views.and_then(|views| Coordinates::of(&views, upright(&reasoned.ingested))),
     };
-    let figures = Figures::of(&reasoned, request.includes_metadata);
+    let figures = Figures::of(&reasoned, is_included);
     let Reasoned { frames, markers, .. } = reasoned;
-    Ok(metadata::answer(context, figures, frames, &markers, request.windowing))
+    Ok(metadata::answer(context, figures, frames, &markers, windowing))
 }
 
 /// Size of the first picture as it is seen.

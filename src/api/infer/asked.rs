@@ -80,33 +80,23 @@ pub struct Picture {
 
 declared!(Picture { run_id: required parsed, sha256: required parsed });
 
-/// A question that can be asked.
-#[derive(Debug)]
-pub struct Asked {
-    /// Request to the model, without its pictures.
-    pub request: InferenceRequest,
-    /// The run that it is for.
-    pub run: Option<RunId>,
-    /// Its pictures.
-    pub pictures: Vec<Picture>,
-}
-
-impl From<InferRequest> for Asked {
-    fn from(asked: InferRequest) -> Asked {
+impl InferRequest {
+    /// Request to the model without its pictures, the run that it is for, and its pictures.
+    pub fn parts(self) -> (InferenceRequest, Option<RunId>, Vec<Picture>) {
         let request = InferenceRequest {
-            model: asked.model.0.as_str().to_owned(),
-            prompt: asked.prompt.0,
+            model: self.model.0.as_str().to_owned(),
+            prompt: self.prompt.0,
             images: Vec::new(),
-            max_tokens: asked.max_tokens.and_then(|Int(count)| u32::try_from(count).ok()),
-            temperature: asked.temperature.map(|it| it.0),
-            timeout: asked.timeout_ms.map(|Int(ms)| Duration::from_millis(ms)),
-            schema: asked.output_schema,
-            primary: asked.primary_provider.map(|it| it.0),
-            allow_fallback: asked.allow_fallback.unwrap_or(true),
+            max_tokens: self.max_tokens.and_then(|Int(count)| u32::try_from(count).ok()),
+            temperature: self.temperature.map(|it| it.0),
+            timeout: self.timeout_ms.map(|Int(ms)| Duration::from_millis(ms)),
+            schema: self.output_schema,
+            primary: self.primary_provider.map(|it| it.0),
+            allow_fallback: self.allow_fallback.unwrap_or(true),
         };
-        let images = asked.images.into_iter().flat_map(|List(images)| images);
+        let images = self.images.into_iter().flat_map(|List(images)| images);
         let pictures = images.map(|image| image.keyframe).collect();
-        Asked { request, run: asked.run_id.map(|it| it.0), pictures }
+        (request, self.run_id.map(|it| it.0), pictures)
     }
 }
 

@@ -133,7 +133,7 @@ async fn accept(
 ) -> Result<Vec<Question>, ApiError> {
     let (mut questions, mut refused) = (Vec::with_capacity(asked.len()), Vec::new());
     for (index, asked) in asked.into_iter().enumerate() {
-        match Question::accept(app, caller, asked.into()).await {
+        match Question::accept(app, caller, asked).await {
             Ok(question) => questions.push(question),
             Err(unaccepted) => refused.append(&mut unaccepted.of_batch(index)?),
         }

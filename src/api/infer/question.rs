@@ -6,7 +6,7 @@ use infer::InferenceRequest;
 use media::RunId;
 
 use super::{
-    asked::{Asked, MaxTokens},
+    asked::{InferRequest, MaxTokens},
     details,
     pictures::Pictures,
 };
@@ -33,9 +33,9 @@ impl Question {
     pub async fn accept(
         app: &Arc<App>,
         caller: &Caller,
-        asked: Asked,
+        asked: InferRequest,
     ) -> Result<Question, Unaccepted> {
-        let Asked { mut request, run, pictures } = asked;
+        let (mut request, run, pictures) = asked.parts();
         let run = run.map(|id| Question::run(app, caller, id)).transpose();
         let run = run.map_err(Unaccepted::of("run_id"))?;
         let pictures = Pictures::find(app, caller, &pictures).await;

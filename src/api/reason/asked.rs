@@ -2,31 +2,24 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gate::GateConfig;
 use infer::{OutputSchema, finding::default_answer};
-use media::{Label, Rate, Score, StreamId, Zones};
+use media::{Label, Score, StreamId};
 use serde_json::Value;
-use timeline::{MarkerConfig, SamplingPolicy};
 use utoipa::ToSchema;
 use worker::{Chunking, Crop, ViewOptions};
 
 use crate::{
     api::{
-        analyze::{Index, SegmentMs, WindowSize, trace, windowing},
-        extract::Body,
-        ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri, check_rate, default_stream, sampling},
+        analyze::{Index, SegmentMs, WindowSize, trace},
+        ingest::{MaxFrames, SourceUri, check_rate},
         openapi::terms,
-        thresholds::{self, GateFields},
+        thresholds::GateFields,
         zones::{self, ZoneFields, ZoneList},
     },
-    base::{
-        catalog::{Catalog, Mode},
-        json::{Declared, Faults, Form, Int, Problem, Text, declared, number, parsed, said, score},
+    base::json::{
+        Declared, Faults, Form, Int, Problem, Text, declared, number, parsed, said, score,
     },
-    record::{
-        analysis::Windowing,
-        reason::{Ask, Inquiry},
-    },
+    record::reason::{Ask, Inquiry},
 };
 
 /// Analysed frames of a chunk.
@@ -108,35 +101,35 @@ impl Declared for ModelName {
 pub struct ReasonRequest {
     /// Source, as on an ingest.
     #[schema(inline)]
-    source_uri: SourceUri,
+    pub(super) source_uri: SourceUri,
     /// The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
     /// by its makers' name.
     #[schema(value_type = String)]
-    model: ModelName,
+    pub(super) model: ModelName,
     /// The run's own when missing; it says how often frames are kept where nothing happens.
-    mode: Option<terms::AnalysisMode>,
+    pub(super) mode: Option<terms::AnalysisMode>,
     /// `main` when missing.
     #[schema(value_type = Option<terms::Label>)]
-    stream_id: Option<StreamId>,
+    pub(super) stream_id: Option<StreamId>,
     /// `source_fps_adaptive` when missing: every frame.
-    sampling_policy: Option<terms::Sampling>,
+    pub(super) sampling_policy: Option<terms::Sampling>,
     /// Frames a second; required with the policy `fixed`.
-    fixed_fps: Option<terms::Fps>,
+    pub(super) fixed_fps: Option<terms::Fps>,
     /// Frames after which the work ends; 512 when missing.
     #[schema(inline)]
-    max_frames: Option<MaxFrames>,
+    pub(super) max_frames: Option<MaxFrames>,
     /// Analysed frames of a chunk; 30 when missing.
     #[schema(inline)]
     chunk_size: Option<ChunkSize>,
     /// Frames of a metadata window; 16 when missing.
     #[schema(inline)]
-    window_size: Option<WindowSize>,
+    pub(super) window_size: Option<WindowSize>,
     /// Milliseconds of a metadata segment; 250 when missing.
     #[schema(inline)]
-    segment_ms: Option<SegmentMs>,
+    pub(super) segment_ms: Option<SegmentMs>,
     /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
     #[schema(inline)]
-    marker_correction_window_frames: Option<Index>,
+    pub(super) marker_correction_window_frames: Option<Index>,
     /// True to ask models; when missing they are asked where there is a prompt.
     semantic_inference: Option<bool>,
     /// Prompt about each chunk.
@@ -168,7 +161,7 @@ pub struct ReasonRequest {
     /// Confidence that the first must reach; 0.7 when missing.
     second_pass_threshold: Option<terms::Fraction>,
     /// Kept in events, which can be filtered by it.
-    index_name: Option<terms::Label>,
+    pub(super) index_name: Option<terms::Label>,
     /// Each chunk is asked about with the description of the one before, and so one at a time.
     temporal_chain: Option<bool>,
     /// One picture of each chunk is shown, beside that of the chunk before.
@@ -183,16 +176,16 @@ pub struct ReasonRequest {
     vlm_concurrency: Option<Concurrency>,
     /// Visible ASCII; the request's id when missing.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
-    trace_id: Option<String>,
+    pub(super) trace_id: Option<String>,
     /// The answer's `metadata` has an object a frame; true when missing, else it is empty.
-    include_frame_metadata: Option<bool>,
+    pub(super) include_frame_metadata: Option<bool>,
     /// Thresholds of this recording and its analysis, in place of those of the mode.
-    gate: Option<GateFields>,
+    pub(super) gate: Option<GateFields>,
     /// Parts of the picture that are watched: an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
-    zones: Option<ZoneList>,
+    pub(super) zones: Option<ZoneList>,
     /// True to take no notice of what moves outside of the zones.
-    activity_zones_only: Option<bool>,
+    pub(super) activity_zones_only: Option<bool>,
 }
 
 declared!(ReasonRequest {
@@ -203,7 +196,7 @@ declared!(ReasonRequest {
     video_clip_duration_s: optional clip, vlm_concurrency, trace_id: optional trace, include_frame_metadata, gate, zones,
     activity_zones_only,
 } |object| {
-    check_rate(object, &sampling_policy, &fixed_fps);
+    check_rate(object, &sampling_policy, &fixed_fps, "is required");
     if visual_diff == Some(Some(true)) && matches!(semantic_frames_per_chunk, Some(Some(Int(2..)))) {
         let why = "must be 1 with visual_diff, which shows one picture and the one before";
         object.refuse("semantic_frames_per_chunk", why);
@@ -216,40 +209,6 @@ declared!(ReasonRequest {
     zones::check(object, &zones, &activity_zones_only);
 });
 
-/// A request that can be carried out.
-pub struct Request {
-    /// Source to read, as the caller names it.
-    pub source_uri: String,
-    /// The model asked for.
-    pub model: Label,
-    /// Mode of the analysis; the run's own when `None`.
-    pub mode: Option<Mode>,
-    /// The stream of the run.
-    pub stream_id: StreamId,
-    /// Policy by which frames are chosen.
-    pub policy: SamplingPolicy,
-    /// The rate frames are chosen at.
-    pub rate: Option<Rate>,
-    /// Most frames.
-    pub max_frames: u64,
-    /// Windows into which frames are grouped.
-    pub windowing: Windowing,
-    /// Rules by which markers are confirmed.
-    pub markers: MarkerConfig,
-    /// The caller's index.
-    pub index_name: Option<Label>,
-    /// The caller's trace.
-    pub trace_id: Option<String>,
-    /// The answer has an object a frame.
-    pub includes_metadata: bool,
-    /// Options of the questions to models; `None` where none is asked.
-    pub semantics: Option<Wanted>,
-    /// Thresholds of the recording.
-    pub gate: GateConfig,
-    /// Zones of the picture that are watched.
-    pub zones: Zones,
-}
-
 /// Options of the questions to models.
 pub struct Wanted {
     /// The pictures that they are shown.
@@ -260,43 +219,8 @@ pub struct Wanted {
     pub ask: Ask,
 }
 
-/// Reads a request about models of `catalog` to a server with these thresholds, for a run of mode `own`; compiles its
-/// schema.
-pub fn read(
-    body: &Body,
-    catalog: &Catalog,
-    own: Option<Mode>,
-    server: GateConfig,
-) -> Result<Request, Faults> {
-    let mut asked: ReasonRequest = body.read_as(Form::Naming(catalog))?;
-    let semantics = semantics(&mut asked);
-    let (policy, rate) = sampling(asked.sampling_policy, asked.fixed_fps);
-    let mut markers = MarkerConfig::default();
-    if let Some(Int(window)) = asked.marker_correction_window_frames {
-        markers.correction_window_frames = window;
-    }
-    let mode = asked.mode.map(|it| it.0);
-    Ok(Request {
-        source_uri: asked.source_uri.0,
-        model: asked.model.0,
-        mode,
-        stream_id: asked.stream_id.unwrap_or_else(default_stream),
-        policy,
-        rate,
-        max_frames: asked.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
-        windowing: windowing(asked.window_size, asked.segment_ms),
-        markers,
-        index_name: asked.index_name.map(|it| it.0),
-        trace_id: asked.trace_id,
-        includes_metadata: asked.include_frame_metadata.unwrap_or(true),
-        semantics,
-        gate: thresholds::chosen(asked.gate, mode.or(own), server),
-        zones: zones::zones(asked.zones, asked.activity_zones_only),
-    })
-}
-
 /// Options of the questions to models; `None` where none is asked.
-fn semantics(asked: &mut ReasonRequest) -> Option<Wanted> {
+pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<Wanted> {
     let task = asked.semantic_prompt.take().map_or_else(String::new, |it| it.0);
     if !asked.semantic_inference.unwrap_or(!task.trim().is_empty()) {
         return None;
