@@ -17,7 +17,7 @@ pub use bounds::{Int, Text};
 pub(crate) use declared::declared;
 pub use declared::{Declared, Form, List, Nullable, Object};
 pub use faults::Faults;
-pub use values::{boolean, digits, integer, name, number, parsed, said, score, signed, text};
+pub use values::{digits, integer, name, number, parsed, said, score, signed, text};
 
 /// Fault of one field, in words for the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -200,6 +200,7 @@ fn listed(what: &str, faults: Faults) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::catalog::Mode;
 
     fn read_json(text: &str) -> Result<Wishes, String> {
         let header = HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).expect("ASCII");

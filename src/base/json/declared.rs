@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Faults, Problem, boolean};
+use super::{Faults, Problem};
 use crate::base::catalog::Catalog;
 
 /// Form of a request's values, and what it takes to judge them.
@@ -41,7 +41,7 @@ impl<T: Declared> Declared for Option<T> {
 
 impl Declared for bool {
     fn take(value: &Value, _: Form<'_>) -> Result<bool, Faults> {
-        Ok(boolean(value)?)
+        value.as_bool().ok_or_else(|| Problem::from("must be true or false").into())
     }
 }
 

@@ -38,11 +38,6 @@ impl Faults {
         None
     }
 
-    /// Returns true where a fault of `field` itself is noted.
-    pub fn has(&self, field: &str) -> bool {
-        self.kept.iter().any(|(path, _)| path == field)
-    }
-
     /// Value that `build` makes where nothing was refused.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Faults> {
         build().filter(|_| self.kept.is_empty()).ok_or(self)

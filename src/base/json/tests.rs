@@ -86,7 +86,6 @@ fn an_answer_is_short_however_much_is_wrong() {
 
 #[derive(Debug)]
 struct Named {
-    #[expect(dead_code, reason = "only its faults are looked at")]
     name: Text<1, 3>,
 }
 
@@ -107,11 +106,13 @@ struct Whole {
     is_on: Option<bool>,
 }
 
-declared!(Whole { name, parts, given, is_on: optional boolean } |faults| {
-    if parts.is_none() && is_on == Some(None) {
-        faults.refuse("is_on", "tells of parts that are refused");
+declared!(
+    Whole { name, parts, given, is_on } | faults | {
+        if parts.is_none() && is_on == Some(None) {
+            faults.refuse("is_on", "tells of parts that are refused");
+        }
     }
-});
+);
 
 #[test]
 fn every_fault_of_a_declared_type_is_told() {

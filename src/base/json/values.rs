@@ -46,11 +46,6 @@ pub fn score(value: &Value) -> Result<Score, Problem> {
     found.ok_or_else(|| "must be a number in [0, 1]".into())
 }
 
-/// True or false.
-pub fn boolean(value: &Value) -> Result<bool, Problem> {
-    value.as_bool().ok_or_else(|| "must be true or false".into())
-}
-
 /// A string of so many bytes.
 pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, Problem> {
     move |value| match value.as_str() {
