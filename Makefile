@@ -48,10 +48,9 @@ soak: ## Two hours of everything at once (MINUTES=120): memory, descriptors, thr
 check: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/deploy/lint-rustc
 check: fmt variants test release-gates-of-tests lines ## What CI runs: format, lint, every test, the release gates on the build of the tests
 
-# The console first, as for the tests; with one test each, whose features are those of all.
+# The console first, as for the tests; with a test, whose features are those of all.
 variants: console-where-possible
 	$(CARGO) build --locked --workspace --no-default-features --lib --bins --test tidy
-	$(CARGO) build --locked -p worker --no-default-features --lib --test worker
 	$(CARGO) build --locked --workspace --bench functions
 
 release-gates: build ## Fail when the release build may not be released: replay, schemas, allocations, sizes, time
@@ -68,11 +67,10 @@ release-gates-of-tests:
 fmt: ## Fail when a file is not formatted
 	$(CARGO) fmt --all --check
 
-# With one test each, whose features are those of all: what others depend on is not checked anew.
+# With a test, whose features are those of all: what others depend on is not checked anew.
 lint: ## Fail on a compiler or clippy warning, with HTTP/3 and without, with wgpu and without, or a broken doc link
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --no-default-features --lib --bins --test tidy -- -D warnings
-	$(CARGO) clippy --locked -p worker --no-default-features --lib --test worker -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items -q
 
 overload: ## Minutes of more than the server can do: refusals, latencies, memory and fairness, as tables and JSON in target/overload
