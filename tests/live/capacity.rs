@@ -17,7 +17,7 @@ const DEFAULT_BUDGET: u64 = 8 << 30;
 /// A load: its name, and the options of `sightline capacity` that give it.
 type Load = (&'static str, &'static [&'static str]);
 
-/// The last is simulated for as long as all others together.
+/// The last is planned and simulated in a long test alone.
 const LOADS: [Load; 4] = [
     ("100 cameras", &["--cameras", "100", "--hours", "0"]),
     ("1,000 cameras", &["--cameras", "1000", "--hours", "0"]),

@@ -52,7 +52,7 @@ pub struct InferRequest {
     output_schema: Option<Arc<OutputSchema>>,
     /// Pictures, shown to the model after the prompt and in this order.
     #[schema(value_type = Option<Vec<ImageRequest>>, max_items = 8)]
-    images: Option<List<ImageRequest, 0, 8>>,
+    images: Option<List<ImageRequest, { *IMAGES.start() }, { *IMAGES.end() }>>,
 }
 
 declared!(InferRequest {

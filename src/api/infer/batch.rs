@@ -43,7 +43,7 @@ const ANSWERS_BYTES_MAX: usize = 32 << 20;
 #[derive(ToSchema)]
 struct BatchRequest {
     #[schema(value_type = Vec<InferRequest>, min_items = 1, max_items = 256)]
-    requests: List<InferRequest, 1, 256>,
+    requests: List<InferRequest, { *REQUESTS.start() }, { *REQUESTS.end() }>,
     /// Questions asked at once; 8 when missing.
     #[schema(inline)]
     max_parallel: Option<MaxParallel>,
