@@ -2,7 +2,7 @@
 //! and memory, descriptors, threads, children and disk are those of the model.
 //!
 //! `SIGHTLINE_SOAK_MINUTES` says how long; in two hours ten million events, 5,000 runs, 2,000 recordings and 500
-//! live sessions. Where it is not set, five minutes at a third of that pace. `SIGHTLINE_SOAK_OUT` names a folder for
+//! live sessions. Where it is not set, five minutes at a sixth of that pace. `SIGHTLINE_SOAK_OUT` names a folder for
 //! the curves.
 #![allow(missing_docs)]
 
@@ -40,7 +40,7 @@ fn all_of_it_for_long_leaves_the_server_as_it_was() {
         let minutes = text.to_str().and_then(|text| text.parse().ok());
         minutes.expect("SIGHTLINE_SOAK_MINUTES is a number")
     });
-    let whole = minutes.map_or(3 * WHOLE, |_| WHOLE);
+    let whole = minutes.map_or(6 * WHOLE, |_| WHOLE);
     let length = Duration::from_secs_f64(minutes.unwrap_or(5.0) * 60.0);
     let mut world = World::start();
     let load = Load::new(&world.server, &sightline, whole);

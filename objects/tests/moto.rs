@@ -27,6 +27,9 @@ struct Moto {
 
 impl Moto {
     fn start(test: &str) -> Option<Moto> {
+        if !skip::is_long(test) {
+            return None;
+        }
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/moto");
         let bin = match python::installed(&scripts.join("requirements.txt")) {
             Ok(bin) => bin,

@@ -64,6 +64,8 @@ impl Setup {
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
             .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
             .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
+            // Each device that is tried costs every start of a server one of a worker.
+            .var("SERVICE_DECODE_BACKEND", "software")
             .on_this_kernel()
     }
 

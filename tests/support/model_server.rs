@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use super::{python, skip::skip};
+use super::{
+    python,
+    skip::{is_long, skip},
+};
 
 /// The key that it wants.
 pub const KEY: &str = "model-key";
@@ -25,9 +28,12 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Starts it, where it can be installed; see [`skip`]. Every answer comes after so many tokens
-    /// of hidden reasoning.
+    /// Starts it in a long test, where it can be installed; see [`skip`]. Every answer comes after so many
+    /// tokens of hidden reasoning.
     pub fn start(test: &str, thinking: u32) -> Option<ModelServer> {
+        if !is_long(test) {
+            return None;
+        }
         let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
         let scripts =
             folders.find_map(|folder| Some(folder.join(SCRIPTS)).filter(|it| it.is_dir()));

@@ -26,6 +26,7 @@ pub fn shared() -> Server {
         let keys: Vec<String> = (0..GUESTS_MAX).map(key).collect();
         let setup =
             Setup::new(&dir).root(&clips::folder()).var("SERVICE_API_KEYS", &keys.join(","));
+        let setup = setup.var("SERVICE_DECODE_BACKEND", "auto");
         let server = setup.command();
         let mut command = Command::new("sh");
         // The pipe to it closes with this process, however that ends.
