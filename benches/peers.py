@@ -201,33 +201,34 @@ def table(result):
 
 
 def draw(result, out):
-    """Bars of CPU, memory and cuts, a line a program; colours follow the reader's theme."""
+    """Bars of CPU, memory and cuts below the name of each program, as wide as a telephone; colours follow the reader's theme."""
     rows = [(name, line) for name, line in lines(result) if "error" not in line]
     known = sum(rows[0][1]["cuts"][:2]) if rows[0][1]["cuts"] else 0
     most = {key: max(line[key] for _, line in rows) for key in ("cpu", "memory")}
-    panels = [(180, "CPU s per 1,000 frames", "less is better", lambda line: (line["cpu"] / most["cpu"], f"{line['cpu']:.1f}")),
-              (385, "Peak memory, MiB", "less is better", lambda line: (line["memory"] / most["memory"], f"{line['memory']:.0f}")),
-              (590, "F1 of cuts, false cuts", f"of {known} cuts; more is better",
+    panels = [(12, 90, "CPU seconds", "1,000 frames; less is better", lambda line: (line["cpu"] / most["cpu"], f"{line['cpu']:.1f}")),
+              (190, 70, "Memory, MiB", "peak; less is better", lambda line: (line["memory"] / most["memory"], f"{line['memory']:.0f}")),
+              (325, 48, "Cuts found, F1", f"of {known}; more is better",
                lambda line: line["cuts"] and (f1(line["cuts"]), f"{f1(line['cuts']):.3f}, {line['cuts'][2]} false"))]
-    height = 66 + len(rows) * 28
-    parts = [f'<text class="ink" x="{x}" y="28" font-weight="600">{title}</text><text class="ink2" x="{x}" y="45" font-size="11">{note}</text>'
-             for x, title, note, _ in panels]
+    height = 56 + len(rows) * 44
+    parts = [f'<text class="ink" x="{x}" y="24" font-weight="600">{title}</text><text class="ink2" x="{x}" y="41" font-size="12">{note}</text>'
+             for x, _, title, note, _ in panels]
     for index, (label, line) in enumerate(rows):
-        y = 58 + index * 28
-        parts.append(f'<text class="ink" x="170" y="{y + 13}" text-anchor="end">{label}</text>')
-        for x, _, _, figure in panels:
+        y = 66 + index * 44
+        weight = "" if index else ' font-weight="600"'
+        parts.append(f'<text class="ink" x="12" y="{y}"{weight}>{label}</text>')
+        for x, width, _, _, figure in panels:
             if told := figure(line):
-                wide = max(1.0, told[0] * 110)
-                parts.append(f'<rect class="{"other" if index else "own"}" x="{x}" y="{y}" width="{wide:.1f}" height="16" rx="2"/>'
-                             f'<text class="ink" x="{x + 6 + wide:.1f}" y="{y + 13}">{told[1]}</text>')
+                wide = max(1.0, told[0] * width)
+                parts.append(f'<rect class="{"other" if index else "own"}" x="{x}" y="{y + 7}" width="{wide:.1f}" height="14" rx="2"/>'
+                             f'<text class="ink" x="{x + 6 + wide:.1f}" y="{y + 19}">{told[1]}</text>')
             else:
-                parts.append(f'<text class="ink2" x="{x}" y="{y + 13}">decodes only</text>')
+                parts.append(f'<text class="ink2" x="{x}" y="{y + 19}">decodes only</text>')
     themes = [".paper{fill:%s}.ink{fill:%s}.ink2{fill:%s}.own{fill:%s}.other{fill:%s}" % colours
               for colours in (("#fff", "#141a21", "#5f6c7b", "#1a5fd0", "#808c9a"), ("#13171d", "#e9edf2", "#8a96a6", "#82b4ff", "#5d6b7d"))]
-    out.write_text(f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img" aria-label="CPU, memory and cuts found of Sightline and others"
- font-family="Inter, system-ui, sans-serif" font-size="13">
+    out.write_text(f"""<svg xmlns="http://www.w3.org/2000/svg" width="480" height="{height}" viewBox="0 0 480 {height}" role="img" aria-label="CPU, memory and cuts found of Sightline and others"
+ font-family="Inter, system-ui, sans-serif" font-size="14">
 <style>{themes[0]}@media (prefers-color-scheme: dark){{{themes[1]}}}</style>
-<rect class="paper" width="800" height="{height}" rx="6"/>
+<rect class="paper" width="480" height="{height}" rx="6"/>
 {chr(10).join(parts)}
 </svg>
 """)
