@@ -181,7 +181,7 @@ pub struct MarkersQuery {
 
 declared!(MarkersQuery {
     analysis_id: optional analyses,
-    origin: optional name("gate, model, all", Origins::from_name),
+    origin: optional name(["gate", "model", "all"], Origins::from_name),
     status,
     event_type,
     from_frame,

@@ -21,8 +21,6 @@ pub enum Mode {
 impl Mode {
     /// Every mode.
     pub const ALL: [Mode; 4] = [Mode::Balanced, Mode::Detailed, Mode::Efficiency, Mode::Custom];
-    /// Every mode, for messages.
-    pub const NAMES: &'static str = "balanced, detailed, efficiency, custom";
 
     /// Name on the wire.
     pub fn as_str(self) -> &'static str {

@@ -57,14 +57,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A server that keeps its data in `data` and knows Alice and Bob.
+    /// A server that keeps its data in `data`, knows Alice and Bob, and starts no worker for a device.
     pub fn new(data: &Path) -> Setup {
         Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None, log: None, dir: None }
             .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
             .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
             .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
-            // Each device that is tried costs every start of a server one of a worker.
             .var("SERVICE_DECODE_BACKEND", "software")
             .on_this_kernel()
     }
@@ -152,8 +151,7 @@ impl Setup {
     /// Starts it and waits until it listens.
     pub fn start(&self) -> Server {
         let mut command = self.command();
-        command.stdin(Stdio::null());
-        command.stderr(
+        command.stdin(Stdio::null()).stderr(
             self.log
                 .as_ref()
                 .map_or(Stdio::null(), |file| std::fs::File::create(file).expect("a file").into()),

@@ -170,16 +170,16 @@ impl Postgres {
         succeeded(command.env_clear().output().expect("psql starts")).trim().to_owned()
     }
 
-    /// Waits until psql prints `expected` for `sql`.
+    /// Waits until psql prints `expected` for `sql`, for as long as what it prints changes.
     pub fn wait_for(&self, sql: &str, expected: &str) {
-        let started = Instant::now();
-        loop {
-            let found = self.sql(sql);
-            if found == expected {
-                return;
-            }
-            assert!(started.elapsed() < PATIENCE, "{sql}: {found}, expected {expected}");
+        let (mut last, mut changed) = (self.sql(sql), Instant::now());
+        while last != expected {
+            assert!(changed.elapsed() < PATIENCE, "{sql}: {last}, expected {expected}");
             std::thread::sleep(Duration::from_millis(50));
+            let found = self.sql(sql);
+            if found != last {
+                (last, changed) = (found, Instant::now());
+            }
         }
     }
 }

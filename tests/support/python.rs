@@ -23,18 +23,31 @@ pub fn run(command: &mut Command) -> Result<Output, String> {
 pub fn installed(requirements: &Path) -> Result<PathBuf, String> {
     let pinned = fs::read_to_string(requirements).expect("in the repository");
     let name = pinned.split_whitespace().next().expect("a package").replace("==", "-");
+    // One pip for all: each of its own takes seconds of the processor.
+    let pip = made("pip", |venv, command| run(command.arg(venv)))?.join("pip");
+    made(&name, |venv, command| {
+        run(command.arg("--without-pip").arg(venv))?;
+        let mut pip = Command::new(pip);
+        pip.arg("--python").arg(venv.join("bin/python"));
+        // What is never imported is not compiled either.
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"]);
+        run(pip.arg(requirements))
+    })
+}
+
+/// The `bin` of the environment `name`, which `make` makes once, by a command that lacks its folder.
+fn made(
+    name: &str,
+    make: impl FnOnce(&Path, &mut Command) -> Result<Output, String>,
+) -> Result<PathBuf, String> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let venv = target.join(&name);
+    let venv = target.join(name);
     let (bin, done) = (venv.join("bin"), venv.join("installed"));
     // Tests are processes that start together: one installs, the others wait for it.
     let lock = fs::File::create(target.join(format!("{name}.lock"))).expect("our own directory");
     lock.lock().map_err(|error| format!("{}: {error}", venv.display()))?;
     if !done.exists() {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-        let mut pip = Command::new(bin.join("pip"));
-        // What is never imported is not compiled either.
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"]);
-        run(pip.arg(requirements))?;
+        make(&venv, Command::new("python3").args(["-m", "venv", "--clear"]))?;
         fs::write(done, "").expect("our own directory");
     }
     Ok(bin)

@@ -4,7 +4,11 @@
 const ALLOWED: &str = "SIGHTLINE_ALLOW_SKIP";
 
 /// Returns true in `make test-long`; elsewhere says that `test` is left to it.
-#[allow(dead_code, clippy::disallowed_methods, reason = "few have such tests, and none a configuration")]
+#[allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "few have such tests, and none a configuration"
+)]
 pub fn is_long(test: &str) -> bool {
     let is_long = std::env::var_os("SIGHTLINE_TEST_LONG").is_some();
     if !is_long {

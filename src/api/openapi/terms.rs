@@ -123,7 +123,7 @@ terms! {
     /// Result of a check of `GET /v1/doctor`.
     CheckStatus = names(["ok", "advice", "problem"]);
     /// The program of a model backend.
-    ProviderKind(infer::ProviderKind, name("vllm, sglang, gemini, mlx", infer::ProviderKind::from_name)) = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
+    ProviderKind(infer::ProviderKind, name(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str), infer::ProviderKind::from_name)) = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
     /// Reason for which a model stopped.
     FinishReason = names(["stop", "length", "content_filter", "other"]);
     /// Reason for which a frame's description ended.
@@ -139,21 +139,21 @@ terms! {
     /// Tier of a model, by the hardware that it needs.
     ModelTier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
     /// State of a run.
-    RunState(Lifecycle, name("pending, processing, completed, failed, cancelled, expired", Lifecycle::from_name)) = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
+    RunState(Lifecycle, name(Lifecycle::SHOWN.map(Lifecycle::as_str), Lifecycle::from_name)) = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
     /// A further part of the record of a run.
-    RunInclude((), name("summary", |name| (name == "summary").then_some(()))) = names(["summary"]);
+    RunInclude((), name(["summary"], |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.
     HealthStatus = names(Word::ALL.map(Word::as_str));
     /// Status of the deliveries of a webhook.
     WebhookStatus = names(Status::ALL.map(Status::as_str));
     /// Thoroughness that is asked of an analysis.
-    AnalysisMode(catalog::Mode, name(catalog::Mode::NAMES, catalog::Mode::from_name)) = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
+    AnalysisMode(catalog::Mode, name(catalog::Mode::ALL.map(catalog::Mode::as_str), catalog::Mode::from_name)) = names(catalog::Mode::ALL.map(catalog::Mode::as_str));
     /// Policy by which frames of a source are chosen.
-    Sampling(SamplingPolicy, name("source_fps_adaptive, fixed", SamplingPolicy::from_name)) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
+    Sampling(SamplingPolicy, name(SamplingPolicy::ALL.map(SamplingPolicy::as_str), SamplingPolicy::from_name)) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
     GateReason = names(gate::Reason::ALL.map(gate::Reason::as_str));
     /// Certainty of a marker; a finalized one replaces a provisional one.
-    MarkerState(MarkerStatus, name("exact, provisional, finalized", MarkerStatus::from_name)) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    MarkerState(MarkerStatus, name(MarkerStatus::ALL.map(MarkerStatus::as_str), MarkerStatus::from_name)) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
     /// Origin of a marker: the gate or a model.
     MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
     /// Origin of the findings to list.

@@ -74,10 +74,11 @@ pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, Problem>
 
 /// One of `names`, read by `read`.
 pub fn name<T>(
-    names: &'static str,
+    names: impl AsRef<[&'static str]>,
     read: impl Fn(&str) -> Option<T>,
 ) -> impl Fn(&Value) -> Result<T, Problem> {
     move |value| {
-        value.as_str().and_then(&read).ok_or_else(|| format!("must be one of {names}").into())
+        let read = value.as_str().and_then(&read);
+        read.ok_or_else(|| format!("must be one of {}", names.as_ref().join(", ")).into())
     }
 }
