@@ -20,7 +20,9 @@ pub const DEPTH_MAX: usize = 32;
 /// Most regular expressions of a schema.
 const PATTERNS_MAX: usize = 64;
 /// Memory of one compiled regular expression, and of its cache.
-const PATTERN_BYTES_MAX: usize = 256 * 1024;
+const PATTERN_BYTES_MAX: usize = 64 * 1024;
+/// Text of an answer that is held against patterns; what a model may write at most has little more.
+const MATCHED_BYTES_MAX: usize = 32 * 1024;
 /// Violations that are told.
 const VIOLATIONS_MAX: usize = 5;
 /// Longest text of one violation: it repeats what the model wrote.
@@ -98,6 +100,7 @@ pub struct OutputSchema {
     bytes: usize,
     validator: Validator,
     takes_words: bool,
+    has_patterns: bool,
 }
 
 impl fmt::Debug for OutputSchema {
@@ -110,8 +113,8 @@ impl OutputSchema {
     /// The same for backends, where an answer need only match `judge`: what is beyond a bound is
     /// mended by its reader, and not asked for again.
     pub fn validated_by(self, judge: Value) -> Result<OutputSchema, SchemaError> {
-        let OutputSchema { validator, .. } = OutputSchema::compile(judge)?;
-        Ok(OutputSchema { validator, ..self })
+        let OutputSchema { validator, has_patterns, .. } = OutputSchema::compile(judge)?;
+        Ok(OutputSchema { validator, has_patterns, ..self })
     }
 
     /// `value` as a schema, if it is one that can be used.
@@ -127,7 +130,7 @@ impl OutputSchema {
         if bytes > SCHEMA_BYTES_MAX {
             return Err(SchemaError::TooLarge { bytes });
         }
-        cost::check(&value)?;
+        let has_patterns = cost::check(&value)? > 0;
         let patterns =
             PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
         let validator = jsonschema::options()
@@ -136,7 +139,7 @@ impl OutputSchema {
             .with_pattern_options(patterns)
             .build(&value)
             .map_err(|error| refused(&error))?;
-        Ok(OutputSchema { value, bytes, validator, takes_words: false })
+        Ok(OutputSchema { value, bytes, validator, takes_words: false, has_patterns })
     }
 
     /// The same for a reader who takes plain words where a model gives no JSON.
@@ -160,10 +163,20 @@ impl OutputSchema {
         self.bytes
     }
 
+    /// Some text of an answer is held against a pattern, which may take long.
+    pub fn has_patterns(&self) -> bool {
+        self.has_patterns
+    }
+
     /// Checks that `answer` matches.
     pub fn validate(&self, answer: &Value) -> Result<(), Violations> {
         if deeper_than(answer, DEPTH_MAX) {
             return Err(Violations(vec![format!("it is nested deeper than {DEPTH_MAX} levels")]));
+        }
+        if self.has_patterns && text_bytes(answer) > MATCHED_BYTES_MAX {
+            let told =
+                format!("it has more than {MATCHED_BYTES_MAX} bytes of text to match patterns");
+            return Err(Violations(vec![told]));
         }
         if self.validator.is_valid(answer) {
             return Ok(());
@@ -210,6 +223,18 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
         Value::Array(items) => items.iter().any(|item| deeper_than(item, levels - 1)),
         Value::Object(fields) => fields.values().any(|field| deeper_than(field, levels - 1)),
         _ => false,
+    }
+}
+
+/// Bytes of every text in `value`, names included.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| name.len() + text_bytes(field)).sum()
+        }
+        _ => 0,
     }
 }
 

@@ -14,9 +14,10 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout_at};
 use crate::{
     http::{HttpResponse, NoResponse},
     request_retries::{EvaluatedResponse, RequestRetries},
+    schema::OutputSchema,
 };
 
-/// Longest response, and longest schema, that are validated in place: well under a millisecond.
+/// Longest response, and longest schema without patterns, that are validated in place: well under a millisecond.
 const QUICK_RESPONSE_BYTES: usize = 16 * 1024;
 const QUICK_SCHEMA_BYTES: usize = 4 * 1024;
 
@@ -40,8 +41,10 @@ impl Judges {
         deadline: Instant,
     ) -> Option<(RequestRetries, EvaluatedResponse)> {
         let response_bytes = received.as_ref().map_or(0, |response| response.body.len());
-        let schema_bytes = retries.request().schema.as_ref().map_or(0, |schema| schema.bytes());
-        if response_bytes <= QUICK_RESPONSE_BYTES && schema_bytes <= QUICK_SCHEMA_BYTES {
+        let schema = retries.request().schema.as_ref();
+        let is_quick =
+            |schema: &OutputSchema| schema.bytes() <= QUICK_SCHEMA_BYTES && !schema.has_patterns();
+        if response_bytes <= QUICK_RESPONSE_BYTES && schema.is_none_or(|schema| is_quick(schema)) {
             let evaluated = retries.evaluate(received, pause_max);
             return Some((retries, evaluated));
         }

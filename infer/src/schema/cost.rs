@@ -14,6 +14,8 @@ use super::{DEPTH_MAX, PATTERNS_MAX, SchemaError};
 const WORK_MAX: u64 = 10_000;
 /// Longest chain of subschemas inside one another, references followed: the validator recurses along it.
 const CHAIN_MAX: usize = 512;
+/// Subschemas that a pattern counts as: each byte of a text may meet all of its states, of which there may be thousands.
+const PATTERN_WORK: u64 = 600;
 /// Versions of JSON Schema whose base of references only `$id` moves.
 const DIALECTS: [&str; 4] = [
     "http://json-schema.org/draft-07/schema#",
@@ -49,14 +51,14 @@ const INSIDE: [&str; 8] = [
 /// Keywords with subschemas for the values inside it, of which one meets each.
 const INSIDE_ONE: [&str; 2] = ["properties", "prefixItems"];
 
-/// Refuses what leads out of the schema and what could take for ever.
-pub(super) fn check(root: &Value) -> Result<(), SchemaError> {
+/// Refuses what leads out of the schema and what could take for ever; returns the number of its patterns.
+pub(super) fn check(root: &Value) -> Result<usize, SchemaError> {
     let mut patterns = 0;
     keywords(root, "", &mut patterns)?;
     let (known, open, mut anchors) = (HashMap::new(), HashSet::new(), HashMap::new());
     gather(root, "", &mut anchors);
     let mut walk = CostWalker { root, known, open, anchors };
-    walk.work(root, DEPTH_MAX, "").map(|_| ())
+    walk.work(root, DEPTH_MAX, "").map(|_| patterns)
 }
 
 fn keywords(value: &Value, place: &str, patterns: &mut usize) -> Result<(), SchemaError> {
@@ -185,7 +187,9 @@ impl<'a> CostWalker<'a> {
         levels: usize,
         place: &str,
     ) -> Result<u64, SchemaError> {
-        let mut work = 1_u64;
+        let named = fields.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
+        let patterns = named + usize::from(fields.get("pattern").is_some_and(Value::is_string));
+        let mut work = 1 + PATTERN_WORK * patterns as u64;
         if let Some(target) = fields.get("$ref").and_then(Value::as_str) {
             let dangling = || SchemaError::Dangling { place: place.to_owned() };
             let (to, pointer) = self.resolve(target).ok_or_else(dangling)?;

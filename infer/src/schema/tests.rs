@@ -79,6 +79,11 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ),
         ("a long chain", json!({"$ref": "#/$defs/a0", "$defs": chain}), "recursive"),
         ("many patterns", json!({"patternProperties": patterns}), "more than 64 patterns"),
+        (
+            "a pattern that a text meets often",
+            json!({"allOf": vec![json!({"$ref": "#/$defs/p"}); 17], "$defs": {"p": {"pattern": "a"}}}),
+            "recursive",
+        ),
         ("huge pattern", json!({"pattern": "(a{1000}){1000}"}), "has a pattern at /pattern that"),
         (
             "look-around",
@@ -131,6 +136,14 @@ fn schemas_of_every_day_are_taken() {
         ),
         ("as deep as may be", nested(DEPTH_MAX)),
         (
+            "patterns",
+            json!({"properties": {
+            "id": {"pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
+            "at": {"pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$"},
+            "to": {"pattern": r"^[\w.+-]+@[\w-]+(\.[\w-]+)+$"}, "who": {"pattern": r"^\p{L}+$"},
+            "choice": {"anyOf": vec![json!({"pattern": "^[a-z_]+$"}); 16]}}}),
+        ),
+        (
             "wide",
             json!({"properties": (0..1500)
             .map(|n| (format!("p{n}"), json!({"type": "string"})))
@@ -167,6 +180,19 @@ fn violations_stay_short_however_long_the_answer_is() {
     let long = OutputSchema::compile(json!({"const": 1})).expect("usable");
     let said = long.validate(&json!("é".repeat(100_000))).expect_err("not 1").to_string();
     assert!(said.chars().count() <= 201, "{} chars", said.chars().count());
+}
+
+#[test]
+fn patterns_are_held_against_bounded_text_only() {
+    let schema = json!({"additionalProperties": {"pattern": "^[01]*$"}});
+    let schema = OutputSchema::compile(schema).expect("usable");
+    let bits = "01".repeat(8 << 10);
+    let told = |answer: Value| schema.validate(&answer).err().map(|wrong| wrong.to_string());
+    assert_eq!(told(json!({"a": bits})), None);
+    for long in [json!({"a": bits, "b": bits}), json!({"a": {&*bits: [bits]}})] {
+        let said = told(long).unwrap_or_default();
+        assert!(said.contains("more than 32768 bytes of text"), "{said}");
+    }
 }
 
 #[test]
