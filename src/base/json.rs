@@ -8,7 +8,11 @@ mod declared;
 mod faults;
 mod values;
 
-use std::{borrow::Cow, cell::RefCell, fmt};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    fmt,
+};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, error::Category};
@@ -43,6 +47,9 @@ impl Detail {
     }
 }
 
+/// Values of a text at most: the densest body that is acceptable has two thirds of them, and each takes many times the memory
+/// of the two bytes that it may be sent in.
+const VALUES_MAX: usize = 1 << 18;
 /// Bytes of a field's name that are repeated.
 const FIELD_BYTES_MAX: usize = 128;
 
@@ -87,9 +94,9 @@ impl fmt::Display for Details<'_> {
 
 /// Parses one JSON value that fills all of `bytes`.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    let trail = RefCell::new(Vec::new());
+    let (trail, left) = (RefCell::new(Vec::new()), Cell::new(VALUES_MAX));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = Strict { trail: &trail }
+    let parsed = Strict { trail: &trail, left: &left }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     parsed.map_err(|error| {
@@ -128,6 +135,8 @@ fn path_of(steps: Vec<Step>) -> String {
 #[derive(Clone, Copy)]
 struct Strict<'a> {
     trail: &'a RefCell<Vec<Step>>,
+    /// Values that may follow.
+    left: &'a Cell<usize>,
 }
 
 impl<'a> Strict<'a> {
@@ -140,6 +149,11 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let Some(left) = self.left.get().checked_sub(1) else {
+            let message = format!("is one value too many: at most {VALUES_MAX} are read");
+            return Err(D::Error::custom(message));
+        };
+        self.left.set(left);
         deserializer.deserialize_any(self)
     }
 }

@@ -46,6 +46,14 @@ fn nesting_is_bounded() {
 }
 
 #[test]
+fn values_are_counted() {
+    let text = |count: usize| format!("{{\"a\": [{}]}}", vec!["0"; count - 2].join(","));
+    assert!(parse(text(VALUES_MAX).as_bytes()).is_ok());
+    let found = parse(text(VALUES_MAX + 1).as_bytes()).expect_err("refused").to_string();
+    assert_eq!(found, "a[262142] is one value too many: at most 262144 are read");
+}
+
+#[test]
 fn bounds_are_inclusive_and_types_are_not_guessed() {
     let check = |text: &str, accepted: (bool, bool)| {
         let value = super::parse(text.as_bytes()).expect("JSON");
