@@ -297,6 +297,60 @@ mod tests {
     }
 
     #[test]
+    fn no_race_of_links_and_folders_leads_out() {
+        use std::{
+            io::Read,
+            sync::atomic::{AtomicBool, Ordering},
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        let (root, out) = (dir.path().join("root"), dir.path().join("out"));
+        for (folder, text) in [(&root.join("sub"), "inside"), (&out, "outside")] {
+            std::fs::create_dir_all(folder).expect("made");
+            std::fs::write(folder.join("a.mp4"), text).expect("written");
+        }
+        std::fs::write(root.join("b.mp4"), "inside").expect("written");
+        symlink(&out, root.join("sub-link")).expect("linked");
+        symlink("../out/a.mp4", root.join("b-link.mp4")).expect("linked");
+        let roots = Roots::open(std::slice::from_ref(&root)).expect("opened");
+        let is_over = AtomicBool::new(false);
+        let swap = |from: &str, to: &str| {
+            while !is_over.load(Ordering::Relaxed) {
+                let (from, to, cwd) = (root.join(from), root.join(to), rustix::fs::CWD);
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(cwd, from, cwd, to, exchange).expect("exchanged");
+            }
+        };
+        let (mut opened, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            for (from, to) in [("sub", "sub-link"), ("b.mp4", "b-link.mp4")] {
+                let builder = std::thread::Builder::new().name("swap".to_owned());
+                builder.spawn_scoped(scope, move || swap(from, to)).expect("a thread");
+            }
+            for round in 0..clips::sized(20_000, 100_000) {
+                let uri = ["sub/a.mp4", "b.mp4"][round % 2];
+                let found = match round / 2 % 2 {
+                    0 => roots.open_source(uri),
+                    _ => roots.open_served(uri),
+                };
+                match found {
+                    Ok(mut file) => {
+                        let mut text = String::new();
+                        file.read_to_string(&mut text).expect("readable");
+                        assert_eq!(text, "inside", "round {round}: {uri}");
+                        opened += 1;
+                    }
+                    Err(
+                        SourceError::LinkOut | SourceError::Malformed(_) | SourceError::NotFound,
+                    ) => refused += 1,
+                    Err(error) => panic!("round {round}: {uri} {error}"),
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(opened > 100 && refused > 100, "a race: {opened} opened, {refused} refused");
+    }
+
+    #[test]
     fn a_root_named_by_a_link_opens_under_both_names() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().canonicalize().expect("there");
