@@ -37,8 +37,9 @@ impl Change {
             }
             Change::Delete(_) if state == Lifecycle::Deleted => Err(RunError::NotFound),
             Change::Delete(event) => Ok(Some(vec![event])),
-            // One that was deleted meanwhile is told no other end.
-            Change::End(event) => Ok(state.is_terminal().then(|| vec![event])),
+            // One that was deleted meanwhile is told no other end, and neither is who asked for it.
+            Change::End(_) if !state.is_terminal() => Err(RunError::NotFound),
+            Change::End(event) => Ok(Some(vec![event])),
             Change::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),
             Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),
             Change::Active(events) if state.is_active() => Ok(Some(events)),
