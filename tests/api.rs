@@ -19,6 +19,8 @@ mod assistant;
 mod auth;
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/bombs.rs"]
+mod bombs;
 #[path = "api/camera.rs"]
 mod camera;
 #[path = "api/charges.rs"]
@@ -113,6 +115,8 @@ mod models;
 mod mutants;
 #[path = "api/object_store.rs"]
 mod object_store;
+#[path = "api/orders.rs"]
+mod orders;
 #[path = "api/origins.rs"]
 mod origins;
 #[path = "api/paging.rs"]
@@ -171,6 +175,8 @@ mod signals;
 mod slow;
 #[path = "api/small_stills.rs"]
 mod small_stills;
+#[path = "api/smuggling.rs"]
+mod smuggling;
 #[path = "api/source.rs"]
 mod source;
 #[path = "api/stats.rs"]

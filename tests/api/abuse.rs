@@ -50,6 +50,23 @@ pub fn preface() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
+/// The head of `GET /v1/health` with these fields, in place of its own where they have the name.
+pub fn h2_headers(fields: &[(&str, &str)]) -> Vec<u8> {
+    let own =
+        [(":method", "GET"), (":scheme", "http"), (":path", "/v1/health"), (":authority", "a")];
+    let kept = own.iter().filter(|(own, _)| !fields.iter().any(|(name, _)| name == own));
+    let pseudo = fields.iter().filter(|(name, _)| name.starts_with(':'));
+    let plain = fields.iter().filter(|(name, _)| !name.starts_with(':'));
+    let mut block = Vec::new();
+    for (name, value) in kept.chain(pseudo).chain(plain) {
+        block.extend([0, name.len() as u8]);
+        block.extend(name.as_bytes());
+        block.push(value.len() as u8);
+        block.extend(value.as_bytes());
+    }
+    frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)
+}
+
 fn setting(id: u16, value: u32) -> Vec<u8> {
     [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }

@@ -1,0 +1,405 @@
+//! Ends of runs, jobs and live video in seeded orders, by callers at once, while workers and publishers die and the server is stopped
+//! or killed: each run ends once, nothing follows that, what was answered is kept, and every place and slot is given back.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
+    time::Duration,
+};
+
+use media::Seq;
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+use timeline::{EventKind, StoredEvent, Timeline};
+
+use crate::{
+    jobs::{long, reading},
+    support::{
+        Reply, Server, setting, wait_until,
+        whip::{OFFER, Publication, clip, metric, sightline},
+    },
+};
+
+const NAME: &str = "whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back";
+/// Runs of a round at once, and callers of each.
+const RUNS: u64 = 8;
+const CALLERS: u64 = 3;
+const ACTS: usize = 5;
+/// Runs that may be active at once.
+const ACTIVE_MAX: usize = 24;
+
+/// splitmix64: the same choices for one seed; what comes of them is for the scheduler to say.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % sides
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Act {
+    Ingest,
+    IngestLong,
+    IngestAndWait,
+    Analyse,
+    Cancel,
+    HangUp,
+    KeepAlive,
+    KillWorkers,
+    Stop,
+    Finish,
+    Delete,
+}
+
+impl Act {
+    /// What ends something is as frequent as what begins it.
+    const ALL: [Act; 15] = [
+        Act::Ingest,
+        Act::Ingest,
+        Act::IngestLong,
+        Act::IngestLong,
+        Act::IngestAndWait,
+        Act::Analyse,
+        Act::Cancel,
+        Act::Cancel,
+        Act::HangUp,
+        Act::KeepAlive,
+        Act::KeepAlive,
+        Act::KillWorkers,
+        Act::Stop,
+        Act::Finish,
+        Act::Delete,
+    ];
+
+    /// Kind of the event that tells of it, under the id of its request.
+    fn told_by(self) -> Option<EventKind> {
+        match self {
+            Act::KeepAlive => Some(EventKind::KeepaliveRefreshed),
+            Act::Stop => Some(EventKind::StopRequested),
+            Act::Finish => Some(EventKind::RunCompleted),
+            Act::Delete => Some(EventKind::RunDeleted),
+            _ => None,
+        }
+    }
+}
+
+/// End of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Everything comes to rest first.
+    Rest,
+    /// SIGTERM amid requests.
+    Stop,
+    /// SIGKILL amid requests.
+    Kill,
+}
+
+/// An act and its answer.
+#[derive(Debug)]
+struct Told {
+    act: Act,
+    status: u16,
+    request: String,
+    job: Option<String>,
+}
+
+/// A run of a round: what filled it, and what its callers were told.
+struct Story {
+    run: String,
+    session: Option<String>,
+    publication: Option<Publication>,
+    told: Vec<Told>,
+}
+
+impl Story {
+    /// A run for files, one that an offer opened whose publisher never comes, or one with a publisher.
+    fn begin(server: &Server, sightline: &Path, dice: &mut Dice, publishes: bool) -> Story {
+        let (mut session, mut publication) = (None, None);
+        let run = if publishes {
+            let publisher =
+                Publication::start(sightline, server, &clip::scenes("ABC", 0), &json!({}), &[]);
+            publication.insert(publisher).run.clone()
+        } else if dice.below(4) == 0 {
+            let offer =
+                server.call("POST", "/v1/stream/whip").header("content-type", "application/sdp");
+            let reply = offer.body(OFFER).send();
+            assert_eq!(reply.status, 201, "{}", reply.text);
+            session = Some(reply.header("location").to_owned());
+            reply.header("x-service-run-id").to_owned()
+        } else {
+            server.create_run()
+        };
+        Story { run, session, publication, told: Vec::new() }
+    }
+
+    /// Callers that act at once, and a publisher that dies or goes.
+    fn play(&mut self, server: &Server, seed: u64, is_over: &AtomicBool, rounds: &Round) {
+        let (run, session) = (&*self.run, self.session.as_deref());
+        let last_job = std::sync::Mutex::new(String::new());
+        self.told = std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..CALLERS)
+                .map(|caller| {
+                    let last_job = &last_job;
+                    scope.spawn(move || {
+                        let mut dice = Dice(seed << 8 | caller);
+                        let mut told = Vec::new();
+                        for _ in 0..ACTS {
+                            sleep(Duration::from_millis(dice.below(60)));
+                            if is_over.load(Ordering::Relaxed) {
+                                break;
+                            }
+                            let act = dice.of(&Act::ALL);
+                            let job = last_job.lock().expect("no panic").clone();
+                            let Some(reply) = ask(server, run, session, &job, act) else {
+                                continue;
+                            };
+                            let told_now = rounds.judge(act, &reply);
+                            if let Some(job) = &told_now.job {
+                                last_job.lock().expect("no panic").clone_from(job);
+                            }
+                            told.push(told_now);
+                        }
+                        told
+                    })
+                })
+                .collect();
+            if let Some(publication) = &self.publication {
+                sleep(Duration::from_millis(Dice(seed).below(300)));
+                publication.signal(if seed.is_multiple_of(2) { Signal::KILL } else { Signal::INT });
+            }
+            callers.into_iter().flat_map(|caller| caller.join().expect("no panic")).collect()
+        });
+    }
+}
+
+/// Carries out an act; none where there is nothing to do it to, or no answer comes.
+fn ask(server: &Server, run: &str, session: Option<&str>, job: &str, act: Act) -> Option<Reply> {
+    let path = format!("/v1/runs/{run}");
+    let (method, path, body, leaves) = match act {
+        Act::Ingest | Act::IngestLong | Act::IngestAndWait => {
+            let short = json!({"source_uri": "motion.mp4", "max_frames": 30});
+            let body = if act == Act::IngestLong { long() } else { short };
+            ("POST", format!("{path}/ingest"), body, act != Act::IngestAndWait)
+        }
+        Act::Analyse => ("POST", format!("{path}/analyze"), json!({"model": "qwen3-vl-8b"}), true),
+        Act::Cancel if job.is_empty() => return None,
+        Act::Cancel => ("DELETE", format!("{path}/jobs/{job}"), json!({}), false),
+        Act::HangUp => ("DELETE", session?.to_owned(), json!({}), false),
+        Act::KeepAlive => ("POST", format!("{path}/keepalive"), json!({}), false),
+        Act::Stop => ("POST", format!("{path}/stop"), json!({}), false),
+        Act::Finish => ("POST", format!("{path}/finish"), json!({}), false),
+        Act::Delete => ("DELETE", path, json!({}), false),
+        Act::KillWorkers => {
+            // One may have ended meanwhile.
+            server
+                .workers()
+                .into_iter()
+                .for_each(|pid| kill_process(pid, Signal::KILL).unwrap_or(()));
+            return None;
+        }
+    };
+    let call = server.call(method, &path);
+    let call = if leaves { call.header("prefer", "respond-async") } else { call };
+    let call = if method == "POST" { call.json(&body) } else { call };
+    call.try_send().ok()
+}
+
+/// A round: its seed, which every failure names.
+struct Round {
+    seed: u64,
+    fate: Fate,
+}
+
+impl Round {
+    /// Takes an answer, which must be one of those that such an act may get.
+    fn judge(&self, act: Act, reply: &Reply) -> Told {
+        // A worker that was killed is told as a fault of its source, and a full queue as one of now.
+        let may: &[u16] = match act {
+            Act::Ingest | Act::IngestLong | Act::IngestAndWait => &[200, 202, 404, 409, 422, 503],
+            Act::Analyse => &[200, 202, 404, 409, 422, 503],
+            _ => &[200, 404, 409, 503],
+        };
+        assert!(
+            may.contains(&reply.status),
+            "seed {}: {act:?}: {} {}",
+            self.seed,
+            reply.status,
+            reply.text
+        );
+        let job = serde_json::from_str::<Value>(&reply.text).ok();
+        let job = job.and_then(|job| job["job_id"].as_str().map(str::to_owned));
+        let request = reply.header("x-request-id").to_owned();
+        Told { act, status: reply.status, request, job: job.filter(|_| reply.status == 202) }
+    }
+
+    /// Nothing is under way any more, and nothing is held.
+    fn rests(&self, server: &Server, stories: &[Story]) {
+        for session in stories.iter().filter_map(|story| story.session.as_ref()) {
+            server.call("DELETE", session).send();
+        }
+        let is_zero = |series: &str| metric(server, series) == 0.0;
+        wait_until(&format!("seed {}: all rest", self.seed), || {
+            let runs = server.get("/v1/runs?limit=100").json();
+            let runs = runs.as_array().expect("an array").iter();
+            runs.filter(|run| !run["active_job"].is_null()).count() == 0
+                && is_zero("service_live_sessions")
+                && is_zero("service_live_workers")
+                && is_zero("service_live_memory_reserved_bytes")
+                && server.workers().is_empty()
+        });
+        let waiting = server.get("/v1/metrics").text;
+        let waiting = waiting.lines().filter(|line| line.starts_with("service_queue_waiting{"));
+        assert!(waiting.clone().count() > 0 && waiting.clone().all(|line| line.ends_with(" 0")));
+        self.every_place_is_free(server, stories);
+    }
+
+    /// As many runs as may be active can be made, and more jobs at once than there are places succeed.
+    fn every_place_is_free(&self, server: &Server, stories: &[Story]) {
+        for Story { run, .. } in stories {
+            server.call("DELETE", &format!("/v1/runs/{run}")).send();
+        }
+        let runs: Vec<String> = (0..ACTIVE_MAX).map(|_| server.create_run()).collect();
+        assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "seed {}", self.seed);
+        std::thread::scope(|scope| {
+            for run in &runs[..6] {
+                scope.spawn(move || {
+                    let body = json!({"source_uri": "motion.mp4", "max_frames": 5});
+                    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+                    assert_eq!(reply.status, 200, "seed {}: {}", self.seed, reply.text);
+                });
+            }
+        });
+        for run in runs {
+            assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+        }
+    }
+
+    /// A story against the log, and its jobs against what the next server says of them.
+    fn check(&self, log: &Timeline, server: &Server, Story { run, told, .. }: &Story) {
+        let id = run.parse().expect("an id");
+        let events = log.read(id, Seq(0), 10_000, None).expect("readable");
+        let kinds: Vec<EventKind> = events.iter().map(|event| event.head.kind).collect();
+        let what = || format!("seed {} {:?}, {run}: {kinds:?}\n{told:#?}", self.seed, self.fate);
+        let is_end = |kind: &EventKind| {
+            use EventKind::{RunCompleted, RunExpired, RunFailed, StopRequested};
+            matches!(kind, RunCompleted | RunExpired | RunFailed | StopRequested)
+        };
+        assert_eq!(
+            kinds.iter().filter(|kind| **kind == EventKind::RunCreated).count(),
+            1,
+            "{}",
+            what()
+        );
+        assert!(kinds.iter().filter(|kind| is_end(kind)).count() <= 1, "one end: {}", what());
+        if let Some(end) =
+            kinds.iter().position(|kind| is_end(kind) || *kind == EventKind::RunDeleted)
+        {
+            let rest = &kinds[end + 1..];
+            let is_deletion =
+                rest == [EventKind::RunDeleted] && kinds[end] != EventKind::RunDeleted;
+            assert!(rest.is_empty() || is_deletion, "nothing follows an end: {}", what());
+        }
+        let requests = requests(&events);
+        for Told { act, status, request, job } in told {
+            let tells = |kind| requests.get(request.as_str()).is_some_and(|told| *told == kind);
+            if let Some(kind) = act.told_by() {
+                match status {
+                    200 => assert!(tells(kind), "{act:?} is lost: {}", what()),
+                    404 | 409 => assert!(!tells(kind), "{act:?} was refused: {}", what()),
+                    _ => {}
+                }
+            }
+            let Some(job) = job else { continue };
+            let found = server.get(&format!("/v1/runs/{run}/jobs/{job}"));
+            if kinds.contains(&EventKind::RunDeleted) {
+                assert_eq!(found.status, 404, "{}", what());
+            } else {
+                let status = found.json()["status"].clone();
+                let over = ["succeeded", "failed", "cancelled"];
+                assert!(over.iter().any(|over| status == *over), "{job} is {status}: {}", what());
+            }
+        }
+        let waited = |told: &Told| told.act == Act::IngestAndWait && told.status == 200;
+        let is_decoded = kinds.contains(&EventKind::FramesDecoded);
+        assert!(is_decoded || !told.iter().any(waited), "frames are lost: {}", what());
+    }
+}
+
+/// Kinds of the events that acts are told by, by the ids of their requests.
+fn requests(events: &[StoredEvent]) -> HashMap<String, EventKind> {
+    let told = events
+        .iter()
+        .filter(|event| Act::ALL.iter().any(|act| act.told_by() == Some(event.head.kind)));
+    let of = |event: &StoredEvent| {
+        let payload: Value = serde_json::from_str(&event.payload).expect("JSON");
+        Some((payload["request_id"].as_str()?.to_owned(), event.head.kind))
+    };
+    told.filter_map(of).collect()
+}
+
+#[test]
+fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
+    let Some(sightline) = sightline(NAME) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = reading(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", &ACTIVE_MAX.to_string());
+    let first = setting("SIGHTLINE_ORDERS_SEED").map(|seed| {
+        let seed = seed.to_str().and_then(|seed| seed.parse::<u64>().ok());
+        seed.expect("SIGHTLINE_ORDERS_SEED is a number")
+    });
+    let first = first.unwrap_or(1);
+    let mut server = setup.start();
+    let mut tally: HashMap<(Act, u16), usize> = HashMap::new();
+    for seed in first..first + clips::sized(4, 250) {
+        let mut dice = Dice(seed);
+        let fate = [Fate::Kill, Fate::Rest, Fate::Stop, Fate::Kill][seed as usize % 4];
+        let round = Round { seed, fate };
+        let mut stories: Vec<Story> = (0..RUNS)
+            .map(|at| Story::begin(&server, &sightline, &mut dice, at == 0 && fate != Fate::Stop))
+            .collect();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (at, story) in stories.iter_mut().enumerate() {
+                let (server, is_over, round) = (&server, &is_over, &round);
+                let seed = seed << 8 | at as u64;
+                scope.spawn(move || story.play(server, seed, is_over, round));
+            }
+            if fate != Fate::Rest {
+                sleep(Duration::from_millis(20 + dice.below(250)));
+                is_over.store(true, Ordering::Relaxed);
+                if fate == Fate::Kill { server.signal_kill() } else { server.terminate() }
+            }
+        });
+        if fate == Fate::Rest {
+            round.rests(&server, &stories);
+            server.terminate();
+        }
+        let ended = server.wait(Duration::from_secs(30));
+        assert!(ended.success() || fate == Fate::Kill, "seed {seed}: {ended}");
+        server = setup.start();
+        let log = dir.path().join("data/log");
+        let (log, _) = Timeline::open_read_only(&log).expect("readable");
+        for story in &stories {
+            round.check(&log, &server, story);
+            for told in &story.told {
+                *tally.entry((told.act, told.status)).or_default() += 1;
+            }
+        }
+        for Story { run, .. } in &stories {
+            server.call("DELETE", &format!("/v1/runs/{run}")).send();
+        }
+    }
+    let mut tally: Vec<String> =
+        tally.iter().map(|((act, status), count)| format!("{act:?} {status}: {count}")).collect();
+    tally.sort();
+    eprintln!("seeds from {first}: {tally:?}");
+}
