@@ -1,5 +1,5 @@
-//! The runbooks as drills: a real server's folder is copied back, damaged, robbed of a still, brought from an older format and from a
-//! newer one, and what the runbook says is done by the command line and seen to help.
+//! The runbooks as drills: a real server's folder is copied back, copied while it runs, filled, damaged, robbed of a still, brought from
+//! an older format and from a newer one, and what the runbook says is done by the command line and seen to help.
 #![allow(missing_docs)]
 
 mod support;
@@ -8,10 +8,15 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
-use support::{Server, Setup, whip::sightline};
+use support::{ALICE, Server, Setup, can_mount, wait_until, whip::sightline};
 use tempfile::TempDir;
 
 /// A folder with the data of a server that has recorded a clip, the server ended.
@@ -92,6 +97,134 @@ fn a_folder_put_back_has_every_event_and_still() {
     assert_eq!(server.events(&site.run), events);
     assert_eq!(stills(&server, &site.run), pictures);
     assert!(!pictures.is_empty() && pictures.iter().all(|(status, _)| *status == 200));
+}
+
+/// Acknowledged by a server: request ids of its runs, and stills that it named.
+#[derive(Clone, Default)]
+struct Acknowledged {
+    requests: Vec<(String, String)>,
+    stills: Vec<String>,
+}
+
+/// Keeps runs alive and records clips until it is over.
+fn load(server: &Server, told: &Mutex<Acknowledged>, is_over: &AtomicBool, records: bool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let run = server.create_run();
+        if records {
+            let body = json!({ "source_uri": "motion.mp4", "max_frames": 20 });
+            let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+            assert_eq!(reply.status, 200, "{}", reply.text);
+            let stills = stills(server, &run).into_iter().map(|(_, path)| path);
+            told.lock().expect("no panic").stills.extend(stills);
+            continue;
+        }
+        for at in 0..50 {
+            // With a key, which the ledger keeps beside the log.
+            let call = server.call("POST", &format!("/v1/runs/{run}/keepalive"));
+            let reply = call.header("idempotency-key", &format!("{run}-{at}")).send();
+            assert_eq!(reply.status, 200, "{}", reply.text);
+            let request = reply.header("x-request-id").to_owned();
+            told.lock().expect("no panic").requests.push((run.clone(), request));
+        }
+    }
+}
+
+#[test]
+fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
+    let name = "a_copy_made_while_the_server_runs_has_all_that_was_acknowledged";
+    let Some(sightline) = sightline(name) else { return };
+    let site = Site::new();
+    let server = site.start();
+    let (told, is_over) = (Mutex::new(Acknowledged::default()), AtomicBool::new(false));
+    let copies: Vec<(PathBuf, Acknowledged)> = std::thread::scope(|scope| {
+        for records in [false, false, true] {
+            let (server, told, is_over) = (&server, &told, &is_over);
+            scope.spawn(move || load(server, told, is_over, records));
+        }
+        let copy = |at: usize| {
+            std::thread::sleep(Duration::from_millis(40));
+            let (to, before) = (
+                site.dir.path().join(format!("copy-{at}/data")),
+                told.lock().expect("no panic").clone(),
+            );
+            fs::create_dir(to.parent().expect("a folder")).expect("made");
+            let made = Command::new(&sightline).arg("backup").arg(site.data()).arg(&to).output();
+            let made = made.expect("it runs");
+            assert!(made.status.success(), "{}", said(&made));
+            (to, before)
+        };
+        let copies = (0..clips::sized(4, 50)).map(copy).collect();
+        is_over.store(true, Ordering::Relaxed);
+        copies
+    });
+    for (copy, before) in &copies {
+        let verified = log(&sightline, "verify", copy);
+        assert!(verified.status.success(), "{}", said(&verified));
+        let restored = Setup::new(copy.parent().expect("a folder")).clips().start();
+        let mut kept: Vec<String> = Vec::new();
+        let mut runs: Vec<&String> = before.requests.iter().map(|(run, _)| run).collect();
+        runs.dedup();
+        for run in runs {
+            let ids = restored
+                .events(run)
+                .into_iter()
+                .map(|event| event["payload"]["request_id"].clone());
+            kept.extend(ids.filter_map(|id| id.as_str().map(str::to_owned)));
+        }
+        for (run, request) in &before.requests {
+            assert!(kept.contains(request), "{request} of {run} is lost");
+        }
+        for still in &before.stills {
+            assert_eq!(restored.get(still).status, 200, "{still}");
+        }
+        assert_eq!(restored.get(&format!("/v1/runs/{}", restored.create_run())).status, 200);
+    }
+    let last = copies.last().expect("copies");
+    assert!(last.1.requests.len() > 50 && !last.1.stills.is_empty(), "the load was no load");
+    let again = Command::new(&sightline).arg("backup").arg(site.data()).arg(&last.0).output();
+    assert!(!again.expect("it runs").status.success(), "nothing is copied over");
+}
+
+#[test]
+fn a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again() {
+    const RESERVE_MIB: u64 = 16;
+    let name = "a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again";
+    let Some(sightline) = sightline(name) else { return };
+    if !can_mount(name) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let setup = Setup::new(dir.path()).clips().on_disk(96);
+    let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
+    let server = setup.var("SERVICE_DISK_RESERVE_MIB", &RESERVE_MIB.to_string()).start();
+    let runs: Vec<String> = (0..4).map(|_| server.create_run()).collect();
+    for run in &runs {
+        let body = json!({ "source_uri": "motion.mp4" });
+        assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    }
+    let disk = server.sees(&dir.path().join("data"));
+    let stat = rustix::fs::statvfs(&disk).expect("there");
+    let over = stat.f_bavail * stat.f_frsize - (RESERVE_MIB << 20);
+    fs::write(disk.join("ballast"), vec![1; over as usize + 4096]).expect("written");
+    let refused = || {
+        let reply = server.post("/v1/runs", &json!({}));
+        assert!([200, 503].contains(&reply.status), "{}", reply.text);
+        reply.status == 503
+    };
+    wait_until("no new work is taken", refused);
+    let cli = |arguments: &[&str]| {
+        let mut command = Command::new(&sightline);
+        let base = format!("http://{}", server.addr());
+        command.args(arguments).env("SIGHTLINE_SERVER", base).env("SIGHTLINE_API_KEY", ALICE);
+        command.output().expect("it runs")
+    };
+    let doctor = cli(&["doctor"]);
+    assert!(said(&doctor).contains("reserve"), "{}", said(&doctor));
+    for run in &runs {
+        let deleted = cli(&["runs", "delete", run]);
+        assert!(deleted.status.success(), "{}", said(&deleted));
+    }
+    wait_until("there is room again", || !refused());
 }
 
 #[test]

@@ -15,6 +15,7 @@ macro_rules! note {
 mod activity;
 mod analysis;
 mod analyze;
+mod backup;
 mod bench;
 mod capacity;
 mod certs;
@@ -105,6 +106,8 @@ enum Command {
     Files(files::FilesArgs),
     /// Have events sent to a URL
     Webhooks(webhooks::WebhooksArgs),
+    /// Copy the data directory of a server, which may run
+    Backup(backup::BackupArgs),
     /// Verify, print or repair the run log on disk
     Log(log::LogArgs),
     /// Decode a run's source again and prove every signal, decision and still of it
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         Command::Upload(args) => upload::run(&args),
         Command::Files(args) => files::run(&args),
         Command::Webhooks(args) => webhooks::run(&args),
+        Command::Backup(args) => backup::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(&args),

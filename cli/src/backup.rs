@@ -1,0 +1,202 @@
+//! `sightline backup`: a copy of a data directory that a server may start on, made while another writes.
+//!
+//! Promises every event that was acknowledged before it began, with its rows and its still, unless that is deleted meanwhile.
+//! The order does it, and nothing is asked of the server: first the ledger, which may tell less than the log and never more;
+//! then the log, again where it changed, until it opens; last what events name, which is on disk before they are.
+
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+    fs::{self, DirBuilder, File},
+    io::{self, Read},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use timeline::{Recovery, Timeline, TimelineError};
+
+use crate::{
+    error::CliError,
+    log::locate,
+    output::{StdoutWriter, grouped},
+};
+
+/// Arguments of `backup`.
+#[derive(clap::Args)]
+pub struct BackupArgs {
+    /// Data directory of the server, which may run
+    dir: PathBuf,
+    /// Directory to make, in which the server can be started
+    to: PathBuf,
+}
+
+/// Copies of a file that changes meanwhile.
+const TRIES: usize = 1000;
+/// Bytes at the start of the ledger that change with each of its commits; the pages of a commit stay as they are until the next.
+const LEDGER_HEADER: u64 = 512;
+/// Parts of the directory that a server makes anew.
+const DERIVED: [&str; 2] = ["search-cache", "export"];
+
+/// Runs `backup`.
+pub fn run(args: &BackupArgs) -> Result<(), CliError> {
+    let BackupArgs { dir, to } = args;
+    if locate(dir)? != dir.join("log") {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "is a log, not a data directory");
+        return Err(CliError::Read { path: dir.clone(), source });
+    }
+    let mut backup = Backup { from: dir, to, files: 0, bytes: 0 };
+    backup.folder(Path::new(""))?;
+    backup.ledger()?;
+    let log = backup.log()?;
+    backup.rest(Path::new(""))?;
+    let synced = File::open(to).and_then(|made| Ok(rustix::fs::syncfs(made)?));
+    synced.map_err(|source| CliError::Write { path: to.clone(), source })?;
+    let mut out = StdoutWriter::stdout();
+    let (events, files, bytes) =
+        (grouped(log.events), grouped(backup.files), grouped(backup.bytes));
+    out.line(format_args!("{events} events, {files} files, {bytes} bytes"))?;
+    out.finish()
+}
+
+struct Backup<'a> {
+    from: &'a Path,
+    to: &'a Path,
+    files: u64,
+    bytes: u64,
+}
+
+impl Backup<'_> {
+    fn folder(&self, name: &Path) -> Result<(), CliError> {
+        let path = self.to.join(name);
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|source| CliError::Write { path, source })
+    }
+
+    /// Copies a file; false where it is there no more.
+    fn file(&mut self, name: &Path) -> Result<bool, CliError> {
+        let path = self.to.join(name);
+        let mut from = match File::open(self.from.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(CliError::Read { path: self.from.join(name), source }),
+        };
+        let copied = from.metadata().and_then(|found| {
+            let mut to = File::create(&path)?;
+            to.set_permissions(found.permissions())?;
+            io::copy(&mut from, &mut to)
+        });
+        self.bytes += copied.map_err(|source| CliError::Write { path, source })?;
+        self.files += 1;
+        Ok(true)
+    }
+
+    /// Copies the ledger between two of its commits.
+    fn ledger(&mut self) -> Result<(), CliError> {
+        let (name, path) = (Path::new("ledger"), self.from.join("ledger"));
+        let header = || {
+            let mut header = Vec::new();
+            let read = File::open(&path)
+                .and_then(|file| file.take(LEDGER_HEADER).read_to_end(&mut header));
+            read.map(|_| header).map_err(|source| CliError::Read { path: path.clone(), source })
+        };
+        for _ in 0..TRIES {
+            let before = header()?;
+            self.file(name)?;
+            if header()? == before {
+                return Ok(());
+            }
+        }
+        let source =
+            io::Error::new(io::ErrorKind::ResourceBusy, "changes faster than it is copied");
+        Err(CliError::Read { path, source })
+    }
+
+    /// Copies the log, those of its files again that changed, until it opens.
+    fn log(&mut self) -> Result<Recovery, CliError> {
+        ["log", "log/journal"].iter().try_for_each(|name| self.folder(Path::new(name)))?;
+        let mut known = HashMap::new();
+        for _ in 0..TRIES {
+            let is_changed = self.journal(&mut known)?;
+            match Timeline::open_read_only(&self.to.join("log")) {
+                Ok((_, found)) => return Ok(found),
+                Err(TimelineError::Damaged { .. }) if is_changed => {}
+                Err(source) => return Err(CliError::Log { dir: self.from.to_owned(), source }),
+            }
+        }
+        let source =
+            io::Error::new(io::ErrorKind::ResourceBusy, "changes faster than it is copied");
+        Err(CliError::Read { path: self.from.join("log"), source })
+    }
+
+    /// Makes the copy of the journal have the files that it has now; false where nothing was left to do.
+    fn journal(&mut self, known: &mut HashMap<OsString, State>) -> Result<bool, CliError> {
+        let folder = Path::new("log/journal");
+        let (names, mut is_changed) = (names(&self.from.join(folder))?, false);
+        for name in &names {
+            let file = folder.join(name);
+            let Ok(state) = fs::metadata(self.from.join(&file)).map(|found| State::of(&found))
+            else {
+                continue;
+            };
+            if known.get(name) != Some(&state) && self.file(&file)? {
+                known.insert(name.clone(), state);
+                is_changed = true;
+            }
+        }
+        let gone: Vec<OsString> =
+            known.keys().filter(|name| !names.contains(name)).cloned().collect();
+        for name in gone {
+            known.remove(&name);
+            let path = self.to.join(folder).join(name);
+            fs::remove_file(&path).map_err(|source| CliError::Write { path, source })?;
+            is_changed = true;
+        }
+        Ok(is_changed)
+    }
+
+    /// Copies what is not there yet.
+    fn rest(&mut self, folder: &Path) -> Result<(), CliError> {
+        for name in names(&self.from.join(folder))? {
+            let path = folder.join(&name);
+            let is_derived = folder == Path::new("")
+                && DERIVED.iter().any(|derived| name == OsStr::new(derived));
+            let Ok(found) = fs::symlink_metadata(self.from.join(&path)) else { continue };
+            if found.is_dir() && path != Path::new("log/journal") && !is_derived {
+                if !self.to.join(&path).is_dir() {
+                    self.folder(&path)?;
+                }
+                self.rest(&path)?;
+            } else if found.is_file() && path != Path::new("ledger") {
+                self.file(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Signs of a change of a file.
+#[derive(PartialEq, Eq)]
+struct State {
+    file: u64,
+    bytes: u64,
+    at: (i64, i64),
+}
+
+impl State {
+    fn of(found: &fs::Metadata) -> State {
+        State { file: found.ino(), bytes: found.len(), at: (found.mtime(), found.mtime_nsec()) }
+    }
+}
+
+/// Names in a folder, in order.
+fn names(dir: &Path) -> Result<Vec<OsString>, CliError> {
+    let listed = fs::read_dir(dir).and_then(|entries| {
+        entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()
+    });
+    let mut names = listed.map_err(|source| CliError::Read { path: dir.to_owned(), source })?;
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Copies of a log whose files are begun, sealed, merged and removed all the while.
+
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread::Builder,
+};
+
+use media::{RequestId, RunId, Seq};
+use timeline::{Event, NewEvent, Options, Requested};
+
+use super::*;
+
+/// A batch of events, each of a run of its own that is kept, and of one that is purged again and again.
+fn batch(number: u64) -> Vec<NewEvent> {
+    let event =
+        || Event::KeepaliveRefreshed(Requested { request_id: RequestId::from_bytes([7; 8]) });
+    let purged = u8::try_from(number / 20 % 250).expect("small");
+    let runs = [RunId::from_bytes([255; 16]), RunId::from_bytes([purged; 16])];
+    runs.map(|run| NewEvent { run, event: event() }).into()
+}
+
+/// The events that the copy in `to` lacks of those up to `head` that are never purged; none where it does not open.
+fn lacks(to: &Path, head: u64) -> Option<u64> {
+    let (copy, _) = Timeline::open_read_only(&to.join("log")).ok()?;
+    let kept = |seq: &u64| seq % 2 == 1;
+    let is_there = |seq: &u64| copy.get(Seq(*seq)).is_ok_and(|event| event.is_some());
+    Some((1..=head).filter(kept).filter(|seq| !is_there(seq)).count() as u64)
+}
+
+/// A plain copy of the journal, in the order in which the system lists it.
+fn plain(from: &Path, to: &Path) {
+    fs::create_dir_all(to.join("log/journal")).expect("made");
+    for entry in fs::read_dir(from.join("log/journal")).expect("there") {
+        let entry = entry.expect("there");
+        // It may be gone meanwhile.
+        fs::copy(entry.path(), to.join("log/journal").join(entry.file_name())).ok();
+    }
+}
+
+#[test]
+fn a_log_is_copied_whole_while_its_files_come_and_go() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    fs::create_dir_all(data.join("log")).expect("made");
+    fs::write(data.join("ledger"), [7; 4096]).expect("written");
+    let small = Options { file_bytes: 2 << 10, grow_bytes: 1 << 10, ..Options::default() };
+    let (log, _) = Timeline::open(&data.join("log"), small).expect("opens");
+    let (head, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let append = || {
+        for number in 0.. {
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let appended = log.append_wait(batch(number)).expect("durable");
+            head.store(appended.last().expect("two").seq.0, Ordering::Release);
+        }
+    };
+    let compact = || {
+        for purged in (0..250_u8).cycle() {
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let purged = [RunId::from_bytes([purged; 16])].into();
+            log.compact(&purged, &mut |_| ControlFlow::Continue(())).expect("compacted");
+        }
+    };
+    let mut plain_lacks = [0; 2];
+    std::thread::scope(|scope| {
+        Builder::new().name("append".to_owned()).spawn_scoped(scope, append).expect("a thread");
+        Builder::new().name("compact".to_owned()).spawn_scoped(scope, compact).expect("a thread");
+        let rounds = clips::sized(50, 1000);
+        for round in 0..rounds {
+            let (to, other) = (dir.path().join("copy"), dir.path().join("plain"));
+            let before = head.load(Ordering::Acquire);
+            let made = run(&BackupArgs { dir: data.clone(), to: to.clone() });
+            if let Err(error) = made {
+                is_over.store(true, Ordering::Relaxed);
+                panic!("round {round}: {error}");
+            }
+            let lacked = lacks(&to, before);
+            let before = head.load(Ordering::Acquire);
+            plain(&data, &other);
+            match lacks(&other, before) {
+                None => plain_lacks[0] += 1,
+                Some(0) => {}
+                Some(_) => plain_lacks[1] += 1,
+            }
+            if lacked != Some(0) {
+                is_over.store(true, Ordering::Relaxed);
+                panic!("round {round}: {lacked:?} of {before} events are lacking");
+            }
+            [to, other].iter().for_each(|made| fs::remove_dir_all(made).expect("removed"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let [unopened, lacking] = plain_lacks;
+        eprintln!(
+            "{rounds} copies; of as many plain ones {unopened} do not open, {lacking} lack events"
+        );
+    });
+    assert!(head.load(Ordering::Relaxed) > 100, "the log was written to");
+}
