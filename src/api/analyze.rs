@@ -42,7 +42,10 @@ use crate::{
         frames::Frames,
         runner::IngestError,
     },
-    runs::registry::{Run, RunError},
+    runs::{
+        admission::Stay,
+        registry::{Run, RunError},
+    },
 };
 
 /// Most frames in a request.
@@ -482,12 +485,18 @@ pub async fn analyze(
         return Err(RunError::Terminal(state).into());
     }
     let guard = run.begin_job(job.token.clone())?;
-    let entering = job.token.enter(app.analyses.enter(&caller.principal));
-    let place = entering.await.map_err(|_| ApiError::AnalysesFull)?;
-    job.token.begin_work();
-    if let Some(view) = job.token.view().filter(|_| job.is_left) {
+    app.analyses.check(&caller.principal, Stay::Short).map_err(|_| ApiError::AnalysesFull)?;
+    let record = job.token.view().filter(|_| job.is_left);
+    // Before it is accepted: whoever was told of a job finds it after a crash.
+    if let Some(view) = record {
         app.runner.begin_job(view).await?;
     }
+    let entered = job.token.enter(app.analyses.enter(&caller.principal)).await;
+    if let (Err(_), Some(view)) = (&entered, record) {
+        app.runner.end_job(view.order, None).await;
+    }
+    let place = entered.map_err(|_| ApiError::AnalysesFull)?;
+    job.token.begin_work();
     // Until the analysis is recorded: its ordinal is its own.
     let _turn = if is_dry { None } else { Some(run.analysis_turn().await) };
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
