@@ -214,7 +214,7 @@ fn ask(server: &Server, run: &str, session: Option<&str>, job: &str, act: Act) -
     call.try_send().ok()
 }
 
-/// A round: its seed, which every failure names.
+/// A round; every failure names its seed.
 struct Round {
     seed: u64,
     fate: Fate,
@@ -352,11 +352,8 @@ fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
     let Some(sightline) = sightline(NAME) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let setup = reading(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", &ACTIVE_MAX.to_string());
-    let first = setting("SIGHTLINE_ORDERS_SEED").map(|seed| {
-        let seed = seed.to_str().and_then(|seed| seed.parse::<u64>().ok());
-        seed.expect("SIGHTLINE_ORDERS_SEED is a number")
-    });
-    let first = first.unwrap_or(1);
+    let first = setting("SIGHTLINE_ORDERS_SEED").and_then(|seed| seed.to_str()?.parse().ok());
+    let first: u64 = first.unwrap_or(1);
     let mut server = setup.start();
     let mut tally: HashMap<(Act, u16), usize> = HashMap::new();
     for seed in first..first + clips::sized(4, 250) {
