@@ -226,14 +226,14 @@ def schedule(rng, media, which, condition, width, height, count, light):
 class Weather:
     """What a condition does to a picture at a time; random numbers are drawn once, or from the frame's index."""
 
-    def __init__(self, condition, rng, media, which, width, height):
+    def __init__(self, condition, rng, media, coarse, width, height):
         self.condition, self.rng, self.width, self.height, self.scale = condition, rng, width, height, height / 180
         plain = rng.uniform(1, 2.5) if not condition.startswith("night-") else float(condition[6:])
         self.noise = {"headlights": 6.0, "infrared": 5.0}.get(condition, plain)
         self.light = 0.3 if condition.startswith("night-") or condition == "headlights" else 1.0
         self.field = rng.standard_normal((height + 256, width + 256), np.float32)
         # What a camera's own noise reduction leaves is coarser than a pixel, and here two thirds as strong.
-        if self.noise > 4 and which == "held" or condition == "night-15":
+        if self.noise > 4 and coarse or condition == "night-15":
             self.field = box(self.field, 1).astype(np.float32) * 2
         self.phase = rng.uniform(0, 6.28, 8)
         self.pace = rng.uniform(0.7, 1.3, 8)
@@ -375,7 +375,7 @@ def render(job):
     if (out / f"{name}.json").exists():
         return name
     rng = np.random.default_rng(zlib.crc32(spec["scene"].encode()))
-    weather = Weather(condition, rng, media, which, width, height)
+    weather = Weather(condition, rng, media, which == "held" or "coarse" in name, width, height)
     full = (height + 2 * PAD, width + 2 * PAD)
     base = background(media, spec["background"], rng, *full)
     base[0] *= weather.light
@@ -448,6 +448,10 @@ def clips(which):
         for at, condition in enumerate(["snow-heavy", "leaves", "snow-light", "water", "shake", "night-15", "night-40", "rain", "lamp", "pulses"]):
             for take in range(3 if at < 3 else 2):
                 yield clip(f"more-{condition}-{take}", condition, at + take, events=0, fps=25 if take else 12.5, seconds=330)
+        for at, condition in enumerate(["night-8", "night-25", "night-40", "headlights", "snow-heavy"]):  # as noisy as the other set
+            for take in range(2):
+                yield clip(f"coarse-{condition}-{take}", condition, at + 2 * take)
+            yield clip(f"calm-coarse-{condition}", condition, at, events=0, seconds=330)
     for condition in {"dev": ["plain", "rain", "night-15", "leaves"], "held": ["plain", "snow-light", "night-25", "pulses"]}[which]:
         yield clip(f"720p-{condition}", condition, 0, events=3, size=(1280, 720))
     for condition in ["plain", "night-8", "rain"]:

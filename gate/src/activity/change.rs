@@ -27,6 +27,11 @@ const GROWN: i32 = NINE as i32 * 4 * LEVEL as i32;
 /// Quarters of the picture's noise by which both are higher.
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
+/// Quarters of the noise within which all changes stay where it is grain: drops and flakes stand out of it, now and then.
+const GRAIN: i32 = 20;
+/// What [`SEED`] and [`SEED_NOISE`] are in grain, of which the higher counts: what stands out is something else.
+const GRAIN_SEED: i32 = 85 * LEVEL as i32;
+const GRAIN_SEED_NOISE: i32 = 25;
 /// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
 const NOISE_MAX: i16 = NINE * 14 * LEVEL as i16;
 /// Most that counts of a cell's change: nine of them fit into sixteen bits.
@@ -55,6 +60,8 @@ pub(super) struct Changes {
     all: Rows,
     /// None where something seems to have moved: more changed than in the comparison before.
     usual: Rows,
+    /// The highest of nine cells.
+    highest: i16,
 }
 
 /// Compares two pictures; `before` are the changes before the older one, the latest first.
@@ -65,13 +72,13 @@ pub(super) fn compare<'a>(
 ) -> Comparison {
     let change = beyond_light(old, new);
     let sums = sums_of_nine_cells(&unlike_around(&change));
-    let noise_of = sums.map(|row| row.map(|sum| sum.abs().min(NOISE_MAX)));
+    let noise_of = each(&sums, |sum| sum.abs().min(NOISE_MAX));
     let (noise, around) = (deviation(&noise_of), means_around::<PLACE>(&noise_of));
-    let least = |flat: i32, times: i32| (flat + times * noise / 4).min(i16::MAX.into()) as i16;
-    let (seed, grown) = (least(SEED, SEED_NOISE), least(GROWN, GROWN_NOISE));
+    let highest = highest_of(&sums);
+    let (seed, grown) = least(noise, before.clone().map(|changes| changes.highest).max());
     let is_all = count_above(&change, seed / NINE) > MOST;
     let (Some(last), false) = (before.clone().next(), is_all) else {
-        let changes = Changes { usual: around, all: around };
+        let changes = Changes { usual: around, all: around, highest };
         return Comparison { moved: [0; LUMA_ROWS], changes };
     };
     let strength = of_its_own(&sums, &change, grown / NINE / 2);
@@ -80,11 +87,26 @@ pub(super) fn compare<'a>(
         grow(cells(seed), &cells(grown))
     };
     let seems_moved = moved(&beyond(&last.all, noise as i16));
-    let usual = before.fold(NONE, |most, changes| higher(&most, &changes.usual));
+    let mut usual = NONE;
+    before.for_each(|changes| raise(&mut usual, &changes.usual));
     Comparison {
         moved: moved(&fourfold(&beyond(&usual, noise as i16))),
-        changes: Changes { usual: outside(&around, &seems_moved), all: around },
+        changes: Changes { usual: outside(&around, &seems_moved), all: around, highest },
     }
+}
+
+/// Least changes of nine cells: of those in which something moves, and of those that hang together with them.
+fn least(noise: i32, highest_before: Option<i16>) -> (i16, i16) {
+    let beyond = |flat: i32, times: i32| flat + times * noise / 4;
+    let is_grain = highest_before.is_some_and(|highest| i32::from(highest) <= GRAIN * noise / 4);
+    let in_grain = if is_grain { GRAIN_SEED.max(GRAIN_SEED_NOISE * noise / 4) } else { i32::MAX };
+    let seed = beyond(SEED, SEED_NOISE).min(in_grain);
+    let bounded = |least: i32| least.min(i16::MAX.into()) as i16;
+    (bounded(seed), bounded(beyond(GROWN, GROWN_NOISE)))
+}
+
+fn highest_of(values: &Rows) -> i16 {
+    values.as_flattened().iter().fold(0, |most, value| most.max(value.saturating_abs()))
 }
 
 /// Number of cells that changed by more.
@@ -95,26 +117,37 @@ fn count_above(change: &Rows, most: i16) -> u32 {
 
 /// Change of nine cells together, where the one in their middle changed by more than `least` as they did.
 fn of_its_own(sums: &Rows, change: &Rows, least: i16) -> Rows {
-    let strength = |sum: i16, change: i16| {
+    both(sums, change, |sum, change| {
         let own = if sum < 0 { -change } else { change };
         if own > least { sum.abs() } else { 0 }
-    };
-    std::array::from_fn(|y| std::array::from_fn(|x| strength(sums[y][x], change[y][x])))
+    })
 }
 
-fn higher(a: &Rows, b: &Rows) -> Rows {
-    std::array::from_fn(|y| std::array::from_fn(|x| a[y][x].max(b[y][x])))
+fn each(values: &Rows, of: impl Fn(i16) -> i16) -> Rows {
+    both(values, values, |value, _| of(value))
+}
+
+fn both(a: &Rows, b: &Rows, of: impl Fn(i16, i16) -> i16) -> Rows {
+    std::array::from_fn(|y| {
+        let (a, b) = (&a[y], &b[y]);
+        std::array::from_fn(|x| of(a[x], b[x]))
+    })
+}
+
+fn raise(most: &mut Rows, values: &Rows) {
+    let pairs = most.as_flattened_mut().iter_mut().zip(values.as_flattened());
+    pairs.for_each(|(most, &value)| *most = value.max(*most));
 }
 
 /// The part of each value beyond the picture's noise.
 fn beyond(values: &Rows, noise: i16) -> Rows {
-    values.map(|row| row.map(|value| (value - noise).max(0)))
+    each(values, |value| (value - noise).max(0))
 }
 
 /// Four times each value: what is usual counts as often. A vector adds and saturates at once, but does not multiply so.
 fn fourfold(values: &Rows) -> Rows {
     let twice = |value: i16| value.saturating_add(value);
-    values.map(|row| row.map(|value| twice(twice(value))))
+    each(values, |value| twice(twice(value)))
 }
 
 /// The values of places that touch none of the cells.
@@ -144,8 +177,7 @@ fn beyond_light(old: &Luma, new: &Luma) -> Rows {
 /// Changes beyond that of the cells around, which is light.
 fn unlike_around(change: &Rows) -> Rows {
     let light = means_around::<LIGHT>(change);
-    let unlike = |y: usize, x: usize| (change[y][x] - light[y][x]).clamp(-CHANGE_MAX, CHANGE_MAX);
-    std::array::from_fn(|y| std::array::from_fn(|x| unlike(y, x)))
+    both(change, &light, |change, light| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX))
 }
 
 /// Root of the mean square of values up to [`NOISE_MAX`], but no more than 1.6 means: few cells move.
@@ -165,27 +197,28 @@ fn deviation(values: &Rows) -> i32 {
 /// Means over each cell and those so many around it; the picture's edge goes on outside.
 fn means_around<const REACH: usize>(values: &Rows) -> Rows {
     let side = 2 * REACH as i32 + 1;
-    sums_around::<REACH>(values).map(|row| row.map(|sum| (sum / (side * side)) as i16))
+    sums_around::<REACH>(values, |sum| (sum / (side * side)) as i16)
 }
 
 /// Sums over each cell and the eight at it; the picture's edge goes on outside.
 fn sums_of_nine_cells(values: &Rows) -> Rows {
-    sums_around::<1>(values).map(|row| row.map(|sum| sum as i16))
+    sums_around::<1>(values, |sum| sum as i16)
 }
 
-fn sums_around<const REACH: usize>(values: &Rows) -> [[i32; LUMA_COLUMNS]; LUMA_ROWS] {
+fn sums_around<const REACH: usize>(values: &Rows, of: impl Fn(i32) -> i16) -> Rows {
     let across = values.each_ref().map(across::<REACH>);
     let row = |y: usize| &across[y.saturating_sub(REACH).min(LUMA_ROWS - 1)];
-    let mut sums = [0; LUMA_COLUMNS];
-    let mut add = |y: usize, gone: Option<usize>| {
-        let gone = gone.map_or(&[0; LUMA_COLUMNS], row);
+    let (mut rows, mut sums) = (NONE, [0; LUMA_COLUMNS]);
+    for y in 0..LUMA_ROWS + 2 * REACH {
+        let gone = y.checked_sub(2 * REACH + 1).map_or(&[0; LUMA_COLUMNS], row);
         for ((sum, value), gone) in sums.iter_mut().zip(row(y)).zip(gone) {
             *sum += value - gone;
         }
-        sums
-    };
-    (0..2 * REACH).for_each(|y| _ = add(y, None));
-    std::array::from_fn(|y| add(y + 2 * REACH, y.checked_sub(1)))
+        if let Some(middle) = y.checked_sub(2 * REACH) {
+            rows[middle].iter_mut().zip(&sums).for_each(|(row, &sum)| *row = of(sum));
+        }
+    }
+    rows
 }
 
 /// Sums over each cell of a row and those so many on each side.

@@ -9,6 +9,24 @@ pub(super) struct Luma {
     pub(super) blocks: [u16; BLOCKS],
 }
 
+impl Luma {
+    fn of(cells: [u16; CELLS]) -> Luma {
+        Luma { cells, blocks: block_means(&cells) }
+    }
+
+    /// Mean of at most four pictures: sums of more do not fit.
+    pub(super) fn mean<'a>(pictures: impl Iterator<Item = &'a Luma>) -> Luma {
+        let (mut cells, mut count) = ([0u16; CELLS], 0);
+        for picture in pictures.take(4) {
+            count += 1;
+            cells.iter_mut().zip(&picture.cells).for_each(|(sum, &cell)| *sum += cell);
+        }
+        let share = (1 << 16) / count.max(1) + 1;
+        cells.iter_mut().for_each(|cell| *cell = ((u32::from(*cell) * share) >> 16) as u16);
+        Luma::of(cells)
+    }
+}
+
 /// Most frames of a mean: sums of more might not fit.
 const FRAMES_MAX: u32 = 1 << 16;
 
@@ -43,6 +61,6 @@ impl Sums {
         let frames = self.frames.max(1);
         let cells = self.cells.map(|sum| (sum / frames) as u16);
         self.clear();
-        Luma { cells, blocks: block_means(&cells) }
+        Luma::of(cells)
     }
 }
