@@ -13,7 +13,8 @@ was already running counts only where another mover's span ended less than 3 s b
 told beside it as "found or running". A false episode touches no span, with one second of grace; beside their number stands the
 share of calm time that episodes cover, as one that never ends is only one. The keepalive finds a start where it keeps a frame
 within the 0.5 s behind it. Without a rule of novelty a model is asked about every kept frame; those kept "for a cause" are all
-but the first and the keepalive's.
+but the first and the keepalive's. A kept frame "shows" an event whose span it is in; "efficiency" is the mode with a keepalive of
+10 s, whose frames are among those of the default.
 """
 
 import argparse
@@ -29,7 +30,8 @@ import sys
 import types
 
 NEAR, GRACE, JOIN = 0.5, 1.0, 3.0
-NAMES = ["sightline", "dvr-scan", "frigate", "every 30 frames", "every 2 s"]
+NAMES = ["sightline", "efficiency", "dvr-scan", "frigate", "every 30 frames", "every 2 s"]
+BESIDE = ["sightline", "dvr-scan", "frigate"]
 DECODE = "ffmpeg -v error -nostdin -threads 1 -i".split()
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -137,9 +139,15 @@ def score(label, told):
             "false_at": [round(episode[0], 2) for episode in false]}
 
 
+def kept(label, times):
+    """Number of kept frames, and of the events that they show."""
+    shown = sum(any(event["span"][0] <= t <= event["span"][1] for t in times) for event in label["events"])
+    return {"starts": len(label["events"]), "kept": len(times), "shown": shown}
+
+
 def keepalive(label, step):
     found = sum(-(-event["start"] // step) * step <= event["start"] + NEAR for event in label["events"])
-    return {"starts": len(label["events"]), "found": int(found), "kept": int(label["seconds"] // step) + 1}
+    return {"found": int(found), **kept(label, [index * step for index in range(int(label["seconds"] // step) + 1)])}
 
 
 def measure(label, args):
@@ -152,8 +160,10 @@ def measure(label, args):
             told = earlier[name] if name in ("dvr-scan", "frigate") and name in earlier else detector(clip, args)
             rows[name] = {"cpu": round(told["cpu"], 3), **(score(label, told) if "episodes" in told else {}), "episodes": told.get("episodes")}
             if "kept" in told:
-                rows[name]["kept"] = len(told["kept"])
-                rows[name]["kept_for_cause"] = sum(reason not in ("periodic_keepalive", "initial_frame") for _, reason in told["kept"])
+                caused = sum(reason not in ("periodic_keepalive", "initial_frame") for _, reason in told["kept"])
+                rows[name] |= {**kept(label, [t for t, _ in told["kept"]]), "kept_for_cause": caused}
+                few = [t for t, reason in told["kept"] if reason != "periodic_keepalive" or t % 10 < 2]
+                rows["efficiency"] = {**kept(label, few), "found": rows[name]["found"], "kept_for_cause": caused}
     rows["every 30 frames"], rows["every 2 s"] = keepalive(label, 30 / label["fps"]), keepalive(label, 2.0)
     about = {key: label[key] for key in ("clip", "condition", "scene", "width", "fps", "seconds", "nuisance")}
     return {**about, "calm_seconds": sum(b - a for a, b in label["calm"]), "rows": rows}
@@ -172,7 +182,7 @@ def total(clips, name):
         line |= {"false": add("false"), "false_per_hour": share(add("false"), calm), "calm_busy": share(add("busy") / 3600, calm),
                  "covered": share(add("covered"), add("starts"))}
     if "kept" in rows[0][1]:
-        line |= {"kept_per_hour": add("kept") / hours}
+        line |= {"kept_per_hour": add("kept") / hours, "shown": share(add("shown"), add("starts"))}
     if "kept_for_cause" in rows[0][1]:
         line |= {"caused_per_hour": add("kept_for_cause") / hours}
     if "cpu" in rows[0][1]:
@@ -202,14 +212,15 @@ def figure(value, form):
 def tables(result, worst):
     """Totals a line a detector; then a line a condition, with the figures of the detectors beside each other."""
     columns = {"recall": ("Found", ".0%"), "covered": ("Found or running", ".0%"), "false_per_hour": ("False an hour", ".1f"), "calm_busy": ("Calm covered", ".1%"),
-               "kept_per_hour": ("Kept an hour", ",.0f"), "caused_per_hour": ("For a cause", ",.0f"), "cpu_ratio": ("CPU, decode = 1", ".1f")}
+               "kept_per_hour": ("Kept an hour", ",.0f"), "caused_per_hour": ("For a cause", ",.0f"),
+               "shown": ("Events shown", ".0%"), "cpu_ratio": ("CPU, decode = 1", ".1f")}
     for title, lines in (("all but insects and headlights", result["total"]), ("all", result["with_nuisance"])):
-        print(f"| {title} | Starts | " + " | ".join(name for name, _ in columns.values()) + " |\n" + "|---" * 9 + "|")
+        print(f"| {title} | Starts | " + " | ".join(name for name, _ in columns.values()) + " |\n" + "|---" * 10 + "|")
         for name in NAMES:
             if line := lines.get(name):
                 print(f"| {name} | {line['starts']} | " + " | ".join(figure(line.get(key), form) for key, (_, form) in columns.items()) + " |")
         print()
-    beside = [name for name in NAMES[:3] if name in result["total"]]
+    beside = [name for name in BESIDE if name in result["total"]]
     print(f"| {' / '.join(beside)} | Starts | Found | False an hour | Calm covered |\n" + "|---" * 5 + "|")
     for condition in worst:
         lines = [result["conditions"][condition][name] for name in beside]
