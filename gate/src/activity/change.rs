@@ -84,7 +84,10 @@ pub(super) fn compare<'a>(
     let strength = of_its_own(&sums, &change, grown / NINE / 2);
     let moved = |more: &Rows| {
         let cells = |least| cells_of(|y, x| strength[y][x].saturating_sub(more[y][x]) > least);
-        grow(cells(seed), &cells(grown))
+        match cells(seed) {
+            none if none == [0; LUMA_ROWS] => none,
+            seeds => grow(seeds, &cells(grown)),
+        }
     };
     let seems_moved = moved(&beyond(&last.all, noise as i16));
     let mut usual = NONE;
@@ -208,17 +211,19 @@ fn sums_of_nine_cells(values: &Rows) -> Rows {
 fn sums_around<const REACH: usize>(values: &Rows, of: impl Fn(i32) -> i16) -> Rows {
     let across = values.each_ref().map(across::<REACH>);
     let row = |y: usize| &across[y.saturating_sub(REACH).min(LUMA_ROWS - 1)];
-    let (mut rows, mut sums) = (NONE, [0; LUMA_COLUMNS]);
-    for y in 0..LUMA_ROWS + 2 * REACH {
+    let mut sums = [0; LUMA_COLUMNS];
+    let mut add = |y: usize| {
         let gone = y.checked_sub(2 * REACH + 1).map_or(&[0; LUMA_COLUMNS], row);
         for ((sum, value), gone) in sums.iter_mut().zip(row(y)).zip(gone) {
             *sum += value - gone;
         }
-        if let Some(middle) = y.checked_sub(2 * REACH) {
-            rows[middle].iter_mut().zip(&sums).for_each(|(row, &sum)| *row = of(sum));
-        }
-    }
-    rows
+        sums
+    };
+    (0..2 * REACH).for_each(|y| _ = add(y));
+    std::array::from_fn(|y| {
+        let sums = add(y + 2 * REACH);
+        std::array::from_fn(|x| of(sums[x]))
+    })
 }
 
 /// Sums over each cell of a row and those so many on each side.
