@@ -59,8 +59,8 @@ fn all_of_it_for_long_leaves_the_server_as_it_was() {
         figures.write(Path::new(&out));
     }
     load.delete_all();
-    rest(&world);
     wait_until("no still is in the store", || world.stills() == 0);
+    rest(&world);
     let after = world.sample();
     eprintln!("soak: before {before:?}\nsoak: after  {after:?}");
 
