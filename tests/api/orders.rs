@@ -62,7 +62,7 @@ enum Act {
 }
 
 impl Act {
-    /// What ends something is as frequent as what begins it.
+    /// Ends are as frequent as beginnings.
     const ALL: [Act; 15] = [
         Act::Ingest,
         Act::Ingest,
@@ -149,28 +149,16 @@ impl Story {
         self.told = std::thread::scope(|scope| {
             let callers: Vec<_> = (0..CALLERS)
                 .map(|caller| {
-                    let last_job = &last_job;
-                    scope.spawn(move || {
-                        let mut dice = Dice(seed << 8 | caller);
-                        let mut told = Vec::new();
-                        for _ in 0..ACTS {
-                            sleep(Duration::from_millis(dice.below(60)));
-                            if is_over.load(Ordering::Relaxed) {
-                                break;
-                            }
-                            let act = dice.of(&Act::ALL);
-                            let job = last_job.lock().expect("no panic").clone();
-                            let Some(reply) = ask(server, run, session, &job, act) else {
-                                continue;
-                            };
-                            let told_now = rounds.judge(act, &reply);
-                            if let Some(job) = &told_now.job {
-                                last_job.lock().expect("no panic").clone_from(job);
-                            }
-                            told.push(told_now);
+                    let (dice, last_job) = (Dice(seed << 8 | caller), &last_job);
+                    let ask = move |act| {
+                        let job = last_job.lock().expect("no panic").clone();
+                        let told = rounds.judge(act, &ask(server, run, session, &job, act)?);
+                        if let Some(job) = &told.job {
+                            last_job.lock().expect("no panic").clone_from(job);
                         }
-                        told
-                    })
+                        Some(told)
+                    };
+                    scope.spawn(move || acts(dice, is_over).filter_map(ask).collect::<Vec<_>>())
                 })
                 .collect();
             if let Some(publication) = &self.publication {
@@ -180,6 +168,15 @@ impl Story {
             callers.into_iter().flat_map(|caller| caller.join().expect("no panic")).collect()
         });
     }
+}
+
+/// The acts of a caller, each after a moment, until it is over.
+fn acts(mut dice: Dice, is_over: &AtomicBool) -> impl Iterator<Item = Act> {
+    let next = move |_| {
+        sleep(Duration::from_millis(dice.below(60)));
+        (!is_over.load(Ordering::Relaxed)).then(|| dice.of(&Act::ALL))
+    };
+    (0..ACTS).map_while(next)
 }
 
 /// Carries out an act; none where there is nothing to do it to, or no answer comes.
@@ -236,10 +233,10 @@ impl Round {
             reply.status,
             reply.text
         );
-        let job = serde_json::from_str::<Value>(&reply.text).ok();
-        let job = job.and_then(|job| job["job_id"].as_str().map(str::to_owned));
+        let is_accepted = reply.status == 202;
+        let job = is_accepted.then(|| reply.json()["job_id"].as_str().expect("an id").to_owned());
         let request = reply.header("x-request-id").to_owned();
-        Told { act, status: reply.status, request, job: job.filter(|_| reply.status == 202) }
+        Told { act, status: reply.status, request, job }
     }
 
     /// Nothing is under way any more, and nothing is held.
