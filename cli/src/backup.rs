@@ -106,9 +106,7 @@ impl Backup<'_> {
                 return Ok(());
             }
         }
-        let source =
-            io::Error::new(io::ErrorKind::ResourceBusy, "changes faster than it is copied");
-        Err(CliError::Read { path, source })
+        Err(changes_too_fast(path))
     }
 
     /// Copies the log, those of its files again that changed, until it opens.
@@ -123,9 +121,7 @@ impl Backup<'_> {
                 Err(source) => return Err(CliError::Log { dir: self.from.to_owned(), source }),
             }
         }
-        let source =
-            io::Error::new(io::ErrorKind::ResourceBusy, "changes faster than it is copied");
-        Err(CliError::Read { path: self.from.join("log"), source })
+        Err(changes_too_fast(self.from.join("log")))
     }
 
     /// Makes the copy of the journal have the files that it has now; false where nothing was left to do.
@@ -172,6 +168,11 @@ impl Backup<'_> {
         }
         Ok(())
     }
+}
+
+fn changes_too_fast(path: PathBuf) -> CliError {
+    let source = io::Error::new(io::ErrorKind::ResourceBusy, "changes faster than it is copied");
+    CliError::Read { path, source }
 }
 
 /// Signs of a change of a file.

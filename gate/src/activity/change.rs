@@ -29,7 +29,7 @@ const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
 /// Quarters of the noise within which all changes stay where it is grain: drops and flakes stand out of it, now and then.
 const GRAIN: i32 = 20;
-/// What [`SEED`] and [`SEED_NOISE`] are in grain, of which the higher counts: what stands out is something else.
+/// [`SEED`] and [`SEED_NOISE`] in grain, of which the higher counts: whatever stands out of grain is something else.
 const GRAIN_SEED: i32 = 85 * LEVEL as i32;
 const GRAIN_SEED_NOISE: i32 = 25;
 /// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
