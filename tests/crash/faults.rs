@@ -139,7 +139,9 @@ fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
             (acknowledged, recorder.join().expect("no panic"))
         });
         let health = server.call("GET", "/v1/health").try_send().map(|reply| reply.status).ok();
-        assert!(kind == "s" || health == Some(200), "{what}: it lives");
+        // A sync that fails, or a mark behind a batch, leaves the disk unknown: the log takes no more, and its server ends.
+        let may_end = ["s", "w"].contains(&kind) && [EIO, ENOSPC].contains(&error);
+        assert!(may_end || health == Some(200), "{what}: it lives");
         server.kill();
         let server = sound.start();
         for (run, ids) in acknowledged.iter().chain([(&before.0, &vec![before.1])]) {

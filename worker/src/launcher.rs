@@ -29,7 +29,7 @@ use crate::{
 pub(crate) const ARGUMENT: &str = "media-program";
 
 /// Time for a program to say what it is asked, and bytes of it that are looked at.
-const SAID_WITHIN: Duration = Duration::from_secs(5);
+const SAID_WITHIN: Duration = Duration::from_secs(20);
 const SAID_BYTES_MAX: u64 = 4096;
 
 /// Task of a program, and the limits of its resources.
