@@ -42,7 +42,7 @@ test-long: ## Run every test at its full size: all the kills, floods, mutants an
 soak: ## Two hours of everything at once (MINUTES=120): memory, descriptors, threads, children and disk, drawn into target/soak
 	@deploy/setup.sh test && deploy/fetch-clips.sh
 	$(CARGO) build --locked -q --workspace --bins
-	SIGHTLINE_SOAK_MINUTES=$(or $(MINUTES),120) SIGHTLINE_SOAK_OUT=target/soak $(CARGO) test --locked -q --workspace --test soak -- --nocapture
+	SIGHTLINE_SOAK_MINUTES=$(or $(MINUTES),120) SIGHTLINE_SOAK_OUT=target/soak $(CARGO) test --locked -q --workspace --test system -- --nocapture soak::
 
 # Linted in the pass that builds them: `lint` has every dependency read once more.
 check: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/deploy/lint-rustc
@@ -76,7 +76,7 @@ lint: ## Fail on a compiler or clippy warning, with HTTP/3 and without, with wgp
 overload: ## Minutes of more than the server can do: refusals, latencies, memory and fairness, as tables and JSON in target/overload
 	@deploy/setup.sh test && deploy/fetch-clips.sh
 	$(CARGO) build --locked -q --workspace --bins
-	SIGHTLINE_TEST_LONG=1 SIGHTLINE_OVERLOAD_OUT=target/overload $(CARGO) test --locked -q --workspace --test overload -- --nocapture --test-threads=1
+	SIGHTLINE_TEST_LONG=1 SIGHTLINE_OVERLOAD_OUT=target/overload $(CARGO) test --locked -q --workspace --test system -- --nocapture --test-threads=1 overload::
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
@@ -97,8 +97,7 @@ client: ## Build the TypeScript client into clients/typescript/dist
 	cd clients/typescript && npm ci --silent && npm run --silent build
 
 schemas: ## Write schemas/openapi.json, and the client's types, anew from the code
-	$(CARGO) run --locked -q -p sightline -- --print-openapi >schemas/openapi.json.new
-	mv schemas/openapi.json.new schemas/openapi.json
+	UPDATE_GOLDEN=1 $(CARGO) test --locked -q --workspace --test system schema::the_committed_document_is_what_the_code_says
 	cd clients/typescript && npm ci --silent && npm run --silent generate
 
 MDBOOK := 0.5.4

@@ -1,10 +1,36 @@
-//! Lists the files of the built console (`console/dist`) for the server to embed; none where it is not built.
+//! Has the server embed the built console (`console/dist`; nothing where it is not built) and the OpenAPI document, and be linked small.
 
-use std::{env, fs, io, path::Path};
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use flate2::{Compression, write::GzEncoder};
 
 #[expect(clippy::disallowed_methods, reason = "OUT_DIR is cargo's own")]
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo names no OUT_DIR"))?;
+    let out = Path::new(&out);
+    link_small();
+    embed_console(root, out)?;
+    embed_document(root, out)
+}
+
+/// Compresses the OpenAPI document.
+fn embed_document(root: &Path, out: &Path) -> io::Result<()> {
+    let document = root.join("schemas/openapi.json");
+    println!("cargo::rerun-if-changed={}", document.display());
+    let packed = File::create(out.join("openapi.json.gz"))?;
+    let mut packed = GzEncoder::new(packed, Compression::best());
+    packed.write_all(&fs::read(document)?)?;
+    packed.finish().map(drop)
+}
+
+/// Lists the console's files: of what is there compressed too, that alone.
+fn embed_console(root: &Path, out: &Path) -> io::Result<()> {
     let dist = root.join("console/dist");
     // A folder that is built later is noticed in the one that it lies in.
     let watched = if dist.is_dir() { "console/dist" } else { "console" };
@@ -14,10 +40,19 @@ fn main() -> io::Result<()> {
         collect(&dist, &dist, &mut files)?;
     }
     files.sort();
-    let rows: String =
-        files.iter().map(|(name, path)| format!("({name:?}, include_bytes!({path:?})),")).collect();
-    let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo names no OUT_DIR"))?;
-    fs::write(Path::new(&out).join("console.rs"), format!("&[{rows}]"))
+    let is_packed = |name: &str| files.iter().any(|(other, _)| *other == format!("{name}.gz"));
+    let rows = files.iter().filter(|(name, _)| !is_packed(name));
+    let rows = rows.map(|(name, path)| format!("({name:?}, include_bytes!({path:?})),"));
+    fs::write(out.join("console.rs"), format!("&[{}]", rows.collect::<String>()))
+}
+
+/// Has a release of x86-64, which rustc links with lld, fold functions of the same code and pack relocations (RELR; glibc 2.36).
+#[expect(clippy::disallowed_methods, reason = "cargo says by them what is built")]
+fn link_small() {
+    let is = |name: &str, value: &str| env::var_os(name).is_some_and(|found| found == value);
+    if is("PROFILE", "release") && is("CARGO_CFG_TARGET_ARCH", "x86_64") {
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all,-z,pack-relative-relocs");
+    }
 }
 
 /// Adds every file beneath `folder` as its path from `root` and its absolute one.

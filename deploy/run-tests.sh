@@ -1,9 +1,9 @@
 #!/bin/sh
 # Runs every test, in two lanes at once: nextest's tests, and beside them those of the API, the documents, the console,
 # the client and deploy. Where nextest is not installed, cargo's own runner takes its place.
-# Where SIGHTLINE_MEDIA_DIR names a folder of clips, the tests that could run on its clips then do so as well. Says at the
-# end how many cases ran on which clips, and which tests failed. A test that fails runs once more,
-# and is named if it passes then.
+# Where SIGHTLINE_MEDIA_DIR names a folder of clips, the tests that can run on its clips do so, and where SIGHTLINE_TEST_LONG is
+# set they then run on built-in ones as well. Says at the end how many cases ran on which clips, and which tests failed. A test that
+# fails runs once more, and is named if it passes then.
 set -eu
 
 # A lane is this script again, in a process group that can be ended: `lane FOLDER [TESTS]` with the folder of its notes.
@@ -24,21 +24,20 @@ names() {
     sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p; s/^ *\(TRY [0-9]* \)\{0,1\}FAIL \[.*\] *\(([^)]*)\)\{0,1\} *//p' \
         "$work/$lane.log" | sort -u | tr '\n' ' '
 }
-# Runs tests under cargo's own runner: those of the targets $1, of which only those named in $2 where it is not empty.
-# A hung one is ended by the time that all have.
+# Runs tests under cargo's own runner: those of the targets $1 that $2 names. A hung one is ended by the time that all have.
 cargo_test() {
     # shellcheck disable=SC2086 # lists of arguments
-    logged timeout 1h cargo test --locked --workspace --no-fail-fast $1 ${2:+-- --exact $2}
+    logged timeout 1h cargo test --locked --workspace --no-fail-fast $1 -- $2
 }
 # The same, and a few that fail run once more by themselves, as nextest has it; those that pass then are named.
 tried_again() {
     cargo_test "$1" "$2" && return
     again=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$work/$lane.log" | sort -u)
-    [ -n "$again" ] && [ "$(echo "$again" | wc -l)" -le 10 ] && cargo_test "$1" "$again" || return 1
+    [ -n "$again" ] && [ "$(echo "$again" | wc -l)" -le 10 ] && cargo_test "$1" "--exact $again" || return 1
     echo "$again" >>"$work/unsteady"
 }
 # Tests of the API share a server, and so a process: nextest, with a process for each test, runs the others.
-api() { ! has_nextest || tried_again "--test api" "$1" || failed "api ($(names))"; }
+api() { ! has_nextest || tried_again "--test system" "$1" || failed "api ($(names))"; }
 # The TypeScript client against the server that the tests have built: on this Node.js, then on the oldest that is promised.
 client() {
     cd clients/typescript && npm ci --silent && npm run --silent build && npm run --silent check &&
@@ -49,16 +48,20 @@ case "$lane" in
 nextest)
     if has_nextest; then
         # shellcheck disable=SC2086 # lists of arguments
-        logged cargo nextest run --locked --workspace -E 'not(binary_id(sightline::api))' ${tests:+-- --exact $tests} ||
+        logged cargo nextest run --locked --workspace -E 'not(binary_id(sightline::system) & test(/^api::/))' \
+            ${tests:+-- --exact $tests} ||
             failed "nextest ($(names))"
     else
-        tried_again "--bins --lib --tests --examples" "$tests" || failed "tests ($(names))"
+        tried_again "--bins --lib --tests --examples" "${tests:+--exact $tests}" || failed "tests ($(names))"
     fi
     exit
     ;;
 others)
-    api "$tests"
-    [ -z "$tests" ] || exit 0
+    if [ -n "$tests" ]; then
+        api "--exact $(echo "$tests" | grep '^api::')"
+        exit
+    fi
+    api api::
     cargo test --locked --workspace --doc -q || failed doc
     # Beside the console's: each waits more than it works.
     client >"$work/client.log" 2>&1 &
@@ -77,7 +80,6 @@ if [ -n "${SIGHTLINE_MEDIA_DIR+set}" ] && [ ! -d "$media/clips" ]; then
     echo "run-tests: no folder $media/clips: set SIGHTLINE_MEDIA_DIR to one that has clips, or unset it" >&2
     exit 1
 fi
-unset SIGHTLINE_MEDIA_DIR
 deploy/fetch-clips.sh
 cargo test --locked --workspace --no-run
 cargo build --locked -q --workspace --bins --examples
@@ -92,7 +94,7 @@ closing_lines() {
     for lane in $lanes; do kill -- "-$lane" 2>/dev/null || true; done
     echo "clips: $(count rendered) cases on rendered clips, $(count wheel) on the wheel's"
     if [ -n "$media" ]; then
-        echo "clips: $(count media) of $(count absent) cases on those of SIGHTLINE_MEDIA_DIR"
+        echo "clips: $(count media) cases on those of SIGHTLINE_MEDIA_DIR"
     else
         echo "clips: none on those of SIGHTLINE_MEDIA_DIR, which is unset; $(count absent) cases are more where it is set"
     fi
@@ -116,10 +118,10 @@ both() {
     cat "$work/others"
 }
 both ""
-tests=$(sed -n 's/^absent [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
-if [ -n "$media" ] && [ -n "$tests" ]; then
-    echo "run-tests: $(echo "$tests" | wc -l) tests again, on the clips of SIGHTLINE_MEDIA_DIR"
-    export SIGHTLINE_MEDIA_DIR="$media"
+tests=$(sed -n 's/^media [^ ]* \([^ ]*\) .*/\1/p' "$SIGHTLINE_CLIP_TALLY" | sort -u)
+if [ -n "${SIGHTLINE_TEST_LONG-}" ] && [ -n "$tests" ]; then
+    echo "run-tests: $(echo "$tests" | wc -l) tests again, on built-in clips"
+    unset SIGHTLINE_MEDIA_DIR
     both "$tests"
 fi
 [ ! -s "$work/failed" ]

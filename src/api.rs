@@ -9,6 +9,7 @@ mod conditions;
 mod console;
 mod cors;
 mod doctor;
+mod embedded;
 mod envelope;
 mod error;
 mod events;
@@ -36,6 +37,7 @@ mod page;
 mod pieces;
 mod rate;
 mod reason;
+mod routes;
 mod runs;
 mod search;
 mod settings;
@@ -61,7 +63,8 @@ use axum::{
     middleware::{from_fn_with_state, map_request},
     response::Response,
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
+use routes::{Routes, routes};
+use webhooks::of_all as webhooks_of_all;
 
 pub use checks::Growth;
 pub use cors::Origins;
@@ -79,84 +82,84 @@ type ApiResult = Result<Response, ApiError>;
 
 /// Every route that needs a key. A route's method and path stand with its handler: what is
 /// served and what the document says are one annotation.
-fn protected() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(openapi::empty())
-        .routes(routes!(openapi::document))
-        .routes(routes!(health::ready))
-        .routes(routes!(doctor::diagnose))
-        .routes(routes!(limits::list))
-        .routes(routes!(stats::list))
-        .routes(routes!(models::list))
-        .routes(routes!(runs::list))
-        .routes(routes!(runs::fetch, runs::update, runs::delete))
-        .routes(routes!(runs::stop))
-        .routes(routes!(runs::finish))
-        .routes(routes!(runs::keepalive))
-        .routes(routes!(runs::state))
-        .routes(routes!(jobs::list))
-        .routes(routes!(jobs::fetch, jobs::cancel))
-        .routes(routes!(events::list))
-        .routes(routes!(activity::list))
-        .routes(routes!(markers::list))
-        .routes(routes!(interactions::list))
-        .routes(routes!(signals::list))
-        .routes(routes!(signals::fetch))
-        .routes(routes!(source::fetch))
-        .routes(routes!(clip::fetch))
-        .routes(routes!(tickets::create))
-        .routes(routes!(media::list))
-        .routes(routes!(media::fetch))
-        .routes(routes!(events::query))
-        .routes(routes!(files::list))
-        .routes(routes!(files::fetch, files::delete))
-        .routes(routes!(search::search))
-        .routes(routes!(fleet::list))
-        .routes(routes!(fleet::search))
-        .routes(routes!(stream::of_run))
-        .routes(routes!(stream::of_all))
-        .routes(routes!(feedback::submit))
-        .routes(routes!(feedback::list))
-        .routes(routes!(webhooks::list, webhooks::create))
-        .routes(routes!(webhooks::remove))
-        .routes(routes!(webhooks::dead_letters))
-        .routes(routes!(webhooks::redeliver))
-        .routes(routes!(webhooks::of_all::list, webhooks::of_all::create))
-        .routes(routes!(webhooks::of_all::remove))
-        .routes(routes!(webhooks::of_all::dead_letters))
-        .routes(routes!(webhooks::of_all::redeliver))
-        .routes(routes!(live_health::fetch))
-        .routes(routes!(whip::offer))
-        .routes(routes!(whip::patch, whip::terminate))
-        .routes(routes!(whip::prompt))
+fn protected<R: Routes>(table: R) -> R {
+    routes!(
+        table,
+        openapi::document,
+        health::ready,
+        doctor::diagnose,
+        limits::list,
+        stats::list,
+        models::list,
+        runs::list,
+        runs::fetch,
+        runs::update,
+        runs::delete,
+        runs::stop,
+        runs::finish,
+        runs::keepalive,
+        runs::state,
+        jobs::list,
+        jobs::fetch,
+        jobs::cancel,
+        events::list,
+        activity::list,
+        markers::list,
+        interactions::list,
+        signals::list,
+        signals::fetch,
+        source::fetch,
+        clip::fetch,
+        tickets::create,
+        media::list,
+        media::fetch,
+        events::query,
+        files::list,
+        files::fetch,
+        files::delete,
+        search::search,
+        fleet::list,
+        fleet::search,
+        stream::of_run,
+        stream::of_all,
+        feedback::submit,
+        feedback::list,
+        webhooks::list,
+        webhooks::create,
+        webhooks::remove,
+        webhooks::dead_letters,
+        webhooks::redeliver,
+        webhooks_of_all::list,
+        webhooks_of_all::create,
+        webhooks_of_all::remove,
+        webhooks_of_all::dead_letters,
+        webhooks_of_all::redeliver,
+        live_health::fetch,
+        whip::offer,
+        whip::patch,
+        whip::terminate,
+        whip::prompt,
+    )
 }
 
 /// Routes that need a key, and act once where a request asks for it.
-fn acting_once() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new()
-        .routes(routes!(runs::create))
-        .routes(routes!(infer::infer))
-        .routes(routes!(infer::infer_batch))
+fn acting_once<R: Routes>(table: R) -> R {
+    routes!(table, runs::create, infer::infer, infer::infer_batch,)
 }
 
 /// Routes likewise, whose work is a job of a run.
-fn working() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new()
-        .routes(routes!(ingest::ingest))
-        .routes(routes!(analyze::analyze))
-        .routes(routes!(reason::reason))
+fn working<R: Routes>(table: R) -> R {
+    routes!(table, ingest::ingest, analyze::analyze, reason::reason,)
 }
 
 /// Routes likewise, with bodies that are not read whole before they are acted on.
-fn streamed() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(upload::upload))
+fn streamed<R: Routes>(table: R) -> R {
+    routes!(table, upload::upload,)
 }
 
 /// Every route that needs none, or sees to it by itself.
-fn open() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new()
-        .routes(routes!(health::health))
-        .routes(routes!(metrics::scrape))
-        .routes(routes!(whip::options))
+fn open<R: Routes>(table: R) -> R {
+    routes!(table, health::health, metrics::scrape, whip::options,)
 }
 
 /// Every route of the service.
@@ -164,14 +167,14 @@ pub fn router(app: Arc<App>) -> Router {
     let keyed = from_fn_with_state(Arc::clone(&app), auth::authenticate);
     let once = from_fn_with_state(Arc::clone(&app), idempotency::once);
     let once_at_its_end = from_fn_with_state(Arc::clone(&app), idempotency::once_at_its_end);
-    let streamed = Router::from(streamed()).route_layer(once_at_its_end).route_layer(keyed.clone());
+    let streamed = streamed(Router::new()).route_layer(once_at_its_end).route_layer(keyed.clone());
     let as_job = from_fn_with_state(Arc::clone(&app), jobs::as_job);
-    let working = Router::from(working()).route_layer(as_job);
-    let acting_once = Router::from(acting_once()).merge(working).route_layer(once);
-    let protected = Router::from(protected()).merge(acting_once).route_layer(keyed).merge(streamed);
+    let working = working(Router::new()).route_layer(as_job);
+    let acting_once = acting_once(Router::new()).merge(working).route_layer(once);
+    let protected = protected(Router::new()).merge(acting_once).route_layer(keyed).merge(streamed);
     let protected = protected.route_layer(map_request(linger::linger));
     let console = if app.settings.console { console::routes() } else { Router::new() };
-    Router::from(open())
+    open(Router::new())
         .merge(protected)
         .merge(console)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
@@ -179,19 +182,16 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The OpenAPI document of [`router`].
-pub fn document() -> utoipa::openapi::OpenApi {
-    openapi::complete(
-        protected()
-            .merge(acting_once())
-            .merge(working())
-            .merge(streamed())
-            .merge(open())
-            .into_openapi(),
-    )
+/// `schemas/openapi.json` as it was when this was built.
+pub fn published_document() -> Vec<u8> {
+    openapi::PUBLISHED.whole()
 }
 
-/// The text of [`document`], for people to read and `schemas/openapi.json` to hold.
-pub fn document_text() -> String {
-    serde_json::to_string_pretty(&document()).expect("our own types with string keys are writable")
+/// The OpenAPI document of [`router`], for people to read and `schemas/openapi.json` to hold.
+///
+/// No part of a server: see [`published_document`].
+pub fn document() -> String {
+    let paths = protected(acting_once(working(streamed(open(openapi::empty())))));
+    let document = serde_json::to_string_pretty(&openapi::complete(paths));
+    document.expect("our own types with string keys are writable")
 }

@@ -38,8 +38,8 @@ fn main() -> ExitCode {
     // What the server stores is for nobody else on this machine.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     if arguments.print_openapi {
-        println!("{}", sightline::api::document_text());
-        return ExitCode::SUCCESS;
+        let written = std::io::stdout().write_all(&sightline::api::published_document());
+        return if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let config = match Config::from_env() {
         Ok(config) => config,

@@ -4,13 +4,8 @@
 //! a server, which runs on behind the next ones in place of the one before. Those with another mark do not run here,
 //! each for the reason that CONTRIBUTING.md gives. Of a fence `text,output` every line has come out of the page's
 //! commands, with anything in place of `...`.
-#![allow(missing_docs)]
 
-#[path = "book/pages.rs"]
 mod pages;
-#[path = "support/sandbox.rs"]
-mod sandbox;
-#[path = "book/tables.rs"]
 mod tables;
 
 use std::{
@@ -24,6 +19,8 @@ use std::{
 use pages::{Fence, Page};
 use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
+
+use crate::support::sandbox;
 
 /// Marks of commands that cannot run here.
 const MARKS: [&str; 6] =

@@ -1,9 +1,5 @@
 //! kill -9 under load, again and again on one log: no acknowledged event lost, altered or renumbered.
-#![allow(missing_docs)]
 
-mod support;
-
-#[path = "crash/faults.rs"]
 mod faults;
 
 use std::{
@@ -13,7 +9,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{Server, Setup};
+
+use crate::support::{Server, Setup};
 
 const WRITERS: usize = 4;
 /// Load before the kill grows by a few milliseconds a cycle, so that kills fall everywhere.

@@ -1,8 +1,6 @@
 //! Hard cuts of video whose cuts are known, and none on what only looks like one.
 //!
 //! Goes through the sandboxed worker, as an ingest does. The look-alikes are made here with ffmpeg filters.
-#![allow(missing_docs)]
-#![forbid(unsafe_code)]
 
 use std::{
     fs::File,
@@ -16,8 +14,7 @@ use gate::{Gate, GateConfig, Reason};
 use media::Zones;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 
-#[path = "support/sandbox.rs"]
-mod sandbox;
+use crate::support::sandbox;
 
 /// Frames that the gate calls a scene cut.
 fn cuts(path: &Path) -> Vec<u64> {

@@ -1,8 +1,5 @@
 //! The runbooks as drills: a real server's folder is copied back, copied while it runs, filled, damaged, robbed of a still, brought from
 //! an older format and from a newer one, and what the runbook says is done by the command line and seen to help.
-#![allow(missing_docs)]
-
-mod support;
 
 use std::{
     fs,
@@ -16,8 +13,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use support::{ALICE, Server, Setup, can_mount, wait_until, whip::sightline};
 use tempfile::TempDir;
+
+use crate::support::{ALICE, Server, Setup, can_mount, wait_until, whip::sightline};
 
 /// A folder with the data of a server that has recorded a clip, the server ended.
 struct Site {
@@ -77,7 +75,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// Files beneath `dir` with a name that `is` one of them.
 fn files(dir: &Path, is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let mut found = support::files(dir);
+    let mut found = crate::support::files(dir);
     found.retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is));
     found
 }

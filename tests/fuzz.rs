@@ -1,11 +1,8 @@
 //! Fuzz targets for the parsers of outside bytes, with a stable compiler: the corpus as it is, and
 //! broken in every way. The media worker's parsers have the same in `worker/src/fuzz.rs`.
-#![allow(missing_docs)]
 
-mod fuzz {
-    pub mod body;
-    pub mod journal;
-}
+mod body;
+mod journal;
 
 use std::path::Path;
 
@@ -50,10 +47,10 @@ fn broken(whole: &[u8], breaks: &[(Index, u8, u8)]) -> Vec<u8> {
 
 #[test]
 fn the_corpus_is_digested() {
-    corpus("body").iter().for_each(|bytes| fuzz::body::body(bytes));
+    corpus("body").iter().for_each(|bytes| body::body(bytes));
     for (place, bytes) in corpus("journal").iter().enumerate() {
         // One that is refused as it is would test nothing when it is broken.
-        let head = fuzz::journal::journal(bytes);
+        let head = journal::journal(bytes);
         assert!(head > Some(media::Seq(0)), "journal {place}: {head:?}");
     }
 }
@@ -62,7 +59,7 @@ proptest! {
     #[test]
     fn broken_bodies_are_digested(seed in any::<Index>(), breaks in breaks()) {
         let corpus = corpus("body");
-        fuzz::body::body(&broken(&corpus[seed.index(corpus.len())], &breaks));
+        body::body(&broken(&corpus[seed.index(corpus.len())], &breaks));
     }
 }
 
@@ -73,6 +70,6 @@ proptest! {
     #[test]
     fn broken_journals_are_digested(seed in any::<Index>(), breaks in breaks()) {
         let corpus = corpus("journal");
-        fuzz::journal::journal(&broken(&corpus[seed.index(corpus.len())], &breaks));
+        journal::journal(&broken(&corpus[seed.index(corpus.len())], &breaks));
     }
 }

@@ -3,23 +3,12 @@
 //!
 //! Requests come by a clock, whatever becomes of those before them. Times are told and never judged: counts and memory
 //! are. `SIGHTLINE_TEST_LONG` has minutes of it, and `SIGHTLINE_OVERLOAD_OUT` names a folder for the figures.
-#![allow(missing_docs)]
 
-mod support;
-
-#[path = "overload/client.rs"]
 mod client;
-#[path = "overload/fair.rs"]
 mod fair;
-#[path = "overload/generator.rs"]
 mod generator;
-#[path = "overload/idle.rs"]
 mod idle;
-#[path = "overload/report.rs"]
 mod report;
-#[path = "overload/steps.rs"]
 mod steps;
-#[path = "overload/tenant.rs"]
 mod tenant;
-#[path = "overload/world.rs"]
 mod world;

@@ -4,15 +4,9 @@
 //! `SIGHTLINE_SOAK_MINUTES` says how long; in two hours ten million events, 5,000 runs, 2,000 recordings and 500
 //! live sessions. Where it is not set, five minutes at a sixth of that pace. `SIGHTLINE_SOAK_OUT` names a folder for
 //! the curves.
-#![allow(missing_docs)]
 
-mod support;
-
-#[path = "soak/figures.rs"]
 mod figures;
-#[path = "soak/load.rs"]
 mod load;
-#[path = "soak/world.rs"]
 mod world;
 
 use std::{
@@ -22,11 +16,12 @@ use std::{
 
 use figures::Figures;
 use load::Load;
-use support::{
+use world::World;
+
+use crate::support::{
     setting, wait_until,
     whip::{metric, sightline},
 };
-use world::World;
 
 /// Time in which the whole load is given.
 const WHOLE: Duration = Duration::from_secs(7200);

@@ -10,9 +10,9 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{App, error::ApiError};
+use super::{App, embedded::Packed, error::ApiError};
 
-/// Files of the built console by path, sorted; `x.gz` is `x`, compressed. Empty where it was not built.
+/// Files of the built console by path, sorted; `x.gz` stands for `x`. Empty where it was not built.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
 /// Addresses of the console's views, each with its page: they read their own address and name what they load by paths
@@ -57,35 +57,22 @@ fn page(name: &str) -> Response {
 /// Answers with an asset, compressed where the caller takes gzip.
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let path = format!("assets/{name}");
-    let Some(bytes) = find(&path) else {
-        return ApiError::Plain(StatusCode::NOT_FOUND, "no such asset".to_owned()).into_response();
-    };
     let common = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type(&name))),
         (header::CACHE_CONTROL, FOR_GOOD),
-        (header::VARY, HeaderValue::from_static("accept-encoding")),
     ];
-    match find(&format!("{path}.gz")).filter(|_| takes_gzip(&headers)) {
-        Some(smaller) => {
-            let coding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
-            (common, coding, smaller).into_response()
+    match (find(&format!("{path}.gz")), find(&path)) {
+        (Some(packed), _) => (common, Packed(packed).answer(&headers)).into_response(),
+        (None, Some(bytes)) => (common, bytes).into_response(),
+        (None, None) => {
+            ApiError::Plain(StatusCode::NOT_FOUND, "no such asset".to_owned()).into_response()
         }
-        None => (common, bytes).into_response(),
     }
 }
 
 fn find(path: &str) -> Option<&'static [u8]> {
     let at = FILES.binary_search_by_key(&path, |(name, _)| name).ok()?;
     Some(FILES[at].1)
-}
-
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let listed =
-        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    listed.flat_map(|value| value.split(',')).any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        name.trim() == "gzip" && !matches!(weight.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
-    })
 }
 
 fn media_type(name: &str) -> &'static str {

@@ -7,11 +7,10 @@
 pub mod events;
 pub mod terms;
 
-use std::{collections::BTreeMap, marker::PhantomData, sync::LazyLock};
+use std::{collections::BTreeMap, marker::PhantomData};
 
-use axum::{Extension, response::IntoResponse};
-use bytes::Bytes;
-use http::header;
+use axum::response::IntoResponse;
+use http::{HeaderMap, header};
 use utoipa::{
     IntoResponses, OpenApi, PartialSchema, ToSchema,
     openapi::{
@@ -25,8 +24,8 @@ use utoipa::{
 };
 
 use super::{
-    envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX, signals::FrameNumber,
-    unsent::Holds, whip,
+    embedded::Packed, envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX,
+    signals::FrameNumber, whip,
 };
 
 #[derive(OpenApi)]
@@ -40,6 +39,9 @@ use super::{
     components(schemas(error::Envelope, terms::RequestId, whip::PublishConfig)),
 )]
 struct Document;
+
+/// `schemas/openapi.json` as it was when the server was built.
+pub const PUBLISHED: Packed = Packed(include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz")));
 
 /// A failure that a handler can answer with, as the document's response of that status.
 pub struct Fails<const STATUS: u16>;
@@ -111,13 +113,9 @@ fn plain_failure(status: u16) -> RefOr<Response> {
     get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "server",
     responses((status = 200, description = "This document", body = terms::AnyObject)),
 )]
-pub async fn document() -> impl IntoResponse {
-    static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
-        serde_json::to_vec(&super::document()).expect("our own types are writable").into()
-    });
+pub async fn document(headers: HeaderMap) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    // Every answer is the same bytes.
-    (Extension(Holds(0)), kind, TEXT.clone())
+    (kind, PUBLISHED.answer(&headers))
 }
 
 /// The document before any route is in it.

@@ -8,16 +8,18 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    remote::setup,
-    remote_rtsp::Camera,
-    stream::Stream,
+    api::{
+        remote::setup,
+        remote_rtsp::Camera,
+        stream::Stream,
+        webhooks::{hook, setup as setup_hooks},
+    },
     support::{
         BOB, Server, Setup,
         host::Certificate,
         receiver::{Delivery, Receiver},
         wait_until,
     },
-    webhooks::{hook, setup as setup_hooks},
 };
 
 /// Both halves of the picture, and a strip below the boxes of [`clips::passing`].

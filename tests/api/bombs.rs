@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    abuse::resident,
+    api::abuse::resident,
     support::{Server, Setup, model::Model},
 };
 

@@ -3,10 +3,12 @@
 use serde_json::json;
 
 use crate::{
-    reason::{MODEL, finding},
-    recordings::{check_gaps, check_whole, recorded},
-    remote::setup,
-    remote_rtsp::Camera,
+    api::{
+        reason::{MODEL, finding},
+        recordings::{check_gaps, check_whole, recorded},
+        remote::setup,
+        remote_rtsp::Camera,
+    },
     support::{
         Server,
         host::Certificate,

@@ -4,14 +4,16 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
+    api::{
+        uploads::{TYPE, file_form},
+        whip::{attached, offer, publishing},
+    },
     support::{
         Server, Setup, clips,
         model::{Model, prompt},
         postgres::Postgres,
         shared,
     },
-    uploads::{TYPE, file_form},
-    whip::{attached, offer, publishing},
 };
 
 /// White space and others, at both ends and between.

@@ -20,7 +20,7 @@ use timeline::{
 };
 
 use crate::{
-    signals::decoded,
+    api::signals::decoded,
     support::{Server, Setup, python, skip, wait_until},
 };
 

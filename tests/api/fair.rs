@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    remote::setup,
+    api::remote::setup,
     support::{
         ALICE, BOB, Server, Setup, clips,
         host::{Answer, Certificate, Host},

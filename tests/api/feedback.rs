@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup,
-    postgres::{PASSWORD, Postgres, Proxy, Weather, url},
+    postgres::{PASSWORD, Postgres, Proxy, Weather, assert_kept_secret, url},
     shared,
 };
 use serde_json::{Value, json};
@@ -296,4 +296,5 @@ fn the_answers_tell_nothing_of_the_database() {
     for secret in [PASSWORD, "127.0.0.1", "sightline_", "onnect"] {
         assert!(!text.contains(secret), "{text}");
     }
+    assert_kept_secret(dir.path());
 }

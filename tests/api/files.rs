@@ -3,8 +3,8 @@
 use std::{path::Path, process::Command};
 
 use crate::{
+    api::uploads::{stored, upload},
     support::{BOB, Server, Setup, clips},
-    uploads::{stored, upload},
 };
 
 /// An ingest root with a clip in it, and a server with an upload of Alice's.

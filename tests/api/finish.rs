@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use timeline::{AnalysisGenerated, Event, NewEvent, Options, RunCreated, SamplingPolicy, Timeline};
 
 use crate::{
-    jobs::{long, reading},
-    routes::frame,
+    api::{
+        jobs::{long, reading},
+        routes::frame,
+    },
     support::{BOB, Server, Setup, shared},
 };
 

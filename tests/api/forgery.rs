@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    remote::{ingest, setup},
+    api::remote::{ingest, setup},
     support::{
         Reply,
         host::{Answer, Certificate, Host},

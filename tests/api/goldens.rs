@@ -11,11 +11,14 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    reason::{MODEL, finding},
-    remote::{ffmpeg, setup},
-    remote_hls::hex,
-    remote_rtsp::Camera,
-    replay::{check, without_ids},
+    api::{
+        reason::{MODEL, finding},
+        remote::{ffmpeg, setup},
+        remote_hls::hex,
+        remote_rtsp::Camera,
+        replay::{check, without_ids},
+        uploads::upload,
+    },
     support::{
         Server, Setup,
         host::{Answer, Certificate, Host},
@@ -23,7 +26,6 @@ use crate::{
         model::{self, Model},
         whip::eventually,
     },
-    uploads::upload,
 };
 
 /// Characters of a value that is shown; a longer one is told by its hash.

@@ -9,7 +9,7 @@ use scripted_model::Step;
 use serde_json::json;
 
 use crate::{
-    infer_limits::question,
+    api::infer_limits::question,
     support::{
         BOB, Setup,
         model::{Model, prompt},

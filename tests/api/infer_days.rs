@@ -6,7 +6,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
-    infer_limits::{is_unavailable, question, value},
+    api::infer_limits::{is_unavailable, question, value},
     support::{BOB, Reply, Server, Setup, model::Model},
 };
 

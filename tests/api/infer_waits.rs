@@ -6,7 +6,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
-    infer_limits::{IN_FLIGHT, WAITING, hanging, is_unavailable, question, until, value},
+    api::infer_limits::{IN_FLIGHT, WAITING, hanging, is_unavailable, question, until, value},
     support::{
         Setup,
         model::{Model, prompt},

@@ -5,9 +5,11 @@ use std::{fs, path::PathBuf};
 use clips::beside_media;
 
 use crate::{
-    routes::book,
+    api::{
+        routes::book,
+        uploads::{TYPE, file_form},
+    },
     support::{Server, Setup, setting, shared},
-    uploads::{TYPE, file_form},
 };
 
 /// Bodies of our own, named as the suite names its files: `y` is JSON, `n` is none, `i` may be taken for either.

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    routes::book::path,
+    api::routes::book::path,
     support::{Reply, Server, Setup, shared},
 };
 

@@ -16,7 +16,7 @@ use timeline::{
 };
 
 use crate::{
-    mirror::Own,
+    api::mirror::Own,
     support::{ALICE, BOB, Server, Setup, postgres::Postgres, shared, wait_until, whip::sightline},
 };
 

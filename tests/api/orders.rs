@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use timeline::{EventKind, StoredEvent, Timeline};
 
 use crate::{
-    jobs::{long, reading},
+    api::jobs::{long, reading},
     support::{
         Reply, Server, setting, wait_until,
         whip::{OFFER, Publication, clip, metric, sightline},

@@ -4,7 +4,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
-    reason::{finding, payloads, reason},
+    api::reason::{finding, payloads, reason},
     support::{Server, Setup, model::Model},
 };
 

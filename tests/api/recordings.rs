@@ -10,8 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    remote::setup,
-    remote_rtsp::Camera,
+    api::{remote::setup, remote_rtsp::Camera},
     support::{
         Server,
         host::Certificate,
@@ -111,7 +110,7 @@ fn check_reused(server: &Server, run: &str) {
     assert_eq!(analyze(run, json!({})).status, 409, "it has ended");
     let reply = analyze(&fresh, json!({"from_run": run}));
     assert_eq!((reply.status, unnamed(&reply.json()["markers"])), (200, recorded(server, run).1));
-    let frames = json!([crate::analyses::frames(0, 1)[0]]);
+    let frames = json!([crate::api::analyses::frames(0, 1)[0]]);
     for more in [
         json!({"from_run": format!("run-{}", "0".repeat(32))}),
         json!({"from_run": "run-1"}),

@@ -5,9 +5,7 @@ use std::{path::Path, thread::sleep, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
-    recordings::check_whole,
-    remote::setup,
-    remote_rtsp::Camera,
+    api::{recordings::check_whole, remote::setup, remote_rtsp::Camera},
     support::{
         Server,
         host::Certificate,

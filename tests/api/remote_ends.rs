@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use serde_json::json;
 
 use crate::{
-    remote::{ingest, setup},
+    api::remote::{ingest, setup},
     support::{
         Reply, Server, clips,
         host::{Answer, Certificate, Host},

@@ -6,7 +6,7 @@ use std::{fmt::Write, path::Path};
 use serde_json::Value;
 
 use crate::{
-    remote::{ffmpeg, ingest, made, setup},
+    api::remote::{ffmpeg, ingest, made, setup},
     support::{
         Server, clips,
         host::{Answer, Certificate, Host},

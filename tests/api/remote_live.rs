@@ -18,8 +18,10 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    recordings::{check_gaps, check_whole, recorded},
-    remote::{ffmpeg, made, setup},
+    api::{
+        recordings::{check_gaps, check_whole, recorded},
+        remote::{ffmpeg, made, setup},
+    },
     support::{
         Server,
         host::{Answer, Certificate, Host},

@@ -1,6 +1,6 @@
 //! Remote playlists where the operator has not allowed them: refused by the setting's name.
 
-use crate::{remote::ingest, support::shared};
+use crate::{api::remote::ingest, support::shared};
 
 #[test]
 fn a_remote_playlist_is_refused_with_the_setting_that_allows_it() {

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    remote::{ffmpeg, ingest, made, setup},
+    api::remote::{ffmpeg, ingest, made, setup},
     support::host::Certificate,
 };
 

@@ -2,14 +2,13 @@
 //!
 //! Long because it is the table of every route.
 
-#[path = "routes/book.rs"]
 pub mod book;
 
 use serde_json::{Value, json};
 
 use crate::{
+    api::uploads::file_form,
     support::{Reply, Server, Setup, clips, shared},
-    uploads::file_form,
 };
 use book::Book;
 

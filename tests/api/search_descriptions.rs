@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use timeline::FindingKind::Vlm;
 
 use crate::{
-    search::{chunk, created, found, write},
+    api::search::{chunk, created, found, write},
     support::Setup,
 };
 

@@ -11,7 +11,7 @@ use std::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    abuse::{metric, preface, resident},
+    api::abuse::{metric, preface, resident},
     support::{ALICE, Server, Setup, skip, wait_until},
 };
 

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    abuse::{h2_headers, preface},
+    api::abuse::{h2_headers, preface},
     support::{ALICE, Server, Setup, whip::servers::Neighbour},
 };
 

@@ -5,8 +5,8 @@ use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 use serde_json::json;
 
 use crate::{
+    api::uploads::{stored, upload},
     support::{BOB, Reply, Server, Setup, clips},
-    uploads::{stored, upload},
 };
 
 /// A server with a root of its own, and the bytes of the clip in it.

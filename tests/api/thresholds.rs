@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use timeline::{Event, Signals};
 
 use crate::{
-    search::{created, write},
-    signals::decoded,
+    api::{
+        search::{created, write},
+        signals::decoded,
+    },
     support::{Server, Setup, shared},
 };
 

@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::{
-    remote_hls::hex,
+    api::remote_hls::hex,
     support::{Setup, model::Model},
 };
 

@@ -3,8 +3,8 @@
 use std::io::{Cursor, Read, repeat};
 
 use crate::{
+    api::uploads::{BOUNDARY, TYPE, upload},
     support::{Setup, clips},
-    uploads::{BOUNDARY, TYPE, upload},
 };
 
 /// A clip, and nothing behind it until the form is `size` bytes long: an MP4 may have as much free

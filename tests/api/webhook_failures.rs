@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::{
+    api::webhooks::{OK, PATIENCE, create, events, hook, listed, seqs, setup, wait_for_status},
     support::{
         Server,
         receiver::{Behaviour, Delivery, Receiver},
         wait_until,
     },
-    webhooks::{OK, PATIENCE, create, events, hook, listed, seqs, setup, wait_for_status},
 };
 
 #[test]

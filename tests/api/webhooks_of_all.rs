@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::{
+    api::webhooks::{OK, events, setup},
     support::{
         BOB, Reply, Server,
         receiver::{Behaviour, Delivery, Receiver},
         whip::eventually,
     },
-    webhooks::{OK, events, setup},
 };
 
 const PATH: &str = "/v1/webhooks";

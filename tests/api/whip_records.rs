@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
+    api::whip::{attached, offer, publishing},
     support::{Server, Setup},
-    whip::{attached, offer, publishing},
 };
 
 fn record(server: &Server, run: &str) -> Value {

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use timeline::{Event, FramesDecoded, Signals};
 
 use crate::{
-    activity::{activity, assert_passes, halves, ingested, payloads, start, watched},
-    search::{created, write},
+    api::{
+        activity::{activity, assert_passes, halves, ingested, payloads, start, watched},
+        search::{created, write},
+    },
     support::{Server, Setup},
 };
 
@@ -93,8 +95,10 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     let dir = tempfile::tempdir().expect("a directory");
     let corners =
         Zones { zones: vec![Zone { name: "door".to_owned(), polygon: Vec::new() }], only: false };
-    let older =
-        FramesDecoded { zones: corners, ..crate::signals::decoded(Signals::Inline(Vec::new())) };
+    let older = FramesDecoded {
+        zones: corners,
+        ..crate::api::signals::decoded(Signals::Inline(Vec::new()))
+    };
     write(dir.path(), vec![(1, created("alice")), (1, Event::FramesDecoded(older))]);
     let older = RunId::from_bytes([1; 16]).to_string();
     let server = start(Setup::new(dir.path()));
@@ -152,7 +156,7 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
         tried(&fresh, &from)["episodes"].as_array().expect("some"),
         [json!(["left"]), json!(["right"])],
     );
-    let frames = json!([crate::analyses::frames(0, 1)[0]]);
+    let frames = json!([crate::api::analyses::frames(0, 1)[0]]);
     let rows = [
         (&run, json!({"zones": halves(), "frames": frames}), "zones"),
         (&run, json!({"activity_zones_only": true}), "activity_zones_only"),

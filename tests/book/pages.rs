@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Component};
 
-use crate::root;
+use crate::book::root;
 
 /// A block of code of a page.
 pub struct Fence {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use sightline::config::Config;
 
-use crate::root;
+use crate::book::root;
 
 /// Words of the table for a default that the code leaves empty.
 const EMPTY: [&str; 3] = ["none", "the first", "those of"];

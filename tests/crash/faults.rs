@@ -11,9 +11,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    Acknowledged, WRITERS,
+    crash::{Acknowledged, WRITERS, verify},
     support::{Call, Reply, Server, Setup, disk_shim, skip, whip::sightline},
-    verify,
 };
 
 const EINTR: i32 = 4;

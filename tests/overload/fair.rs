@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use clips::sized;
 use serde_json::json;
 
-use crate::{
+use crate::overload::{
     generator::{Tally, arrivals, quantile_ms},
     report::{figures, tell},
     steps::{FLOOD, can_do, due},

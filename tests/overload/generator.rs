@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::client::{Answer, Turn};
+use crate::overload::client::{Answer, Turn};
 
 /// Requests of one kind that a client has under way.
 pub const AT_ONCE: usize = 256;

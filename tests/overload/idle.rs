@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    report::tell,
+    overload::report::tell,
     support::{ALICE, Server, Setup, skip, wait_until, whip::metric},
 };
 

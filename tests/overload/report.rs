@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use crate::{
-    generator::{Tally, quantile_ms},
+    overload::generator::{Tally, quantile_ms},
     support::setting,
 };
 

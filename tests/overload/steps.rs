@@ -9,11 +9,13 @@ use clips::sized;
 use serde_json::{Value, json};
 
 use crate::{
-    generator::{Tally, arrivals, capacity},
-    report::{figures, tell},
+    overload::{
+        generator::{Tally, arrivals, capacity},
+        report::{figures, tell},
+        tenant::{Kind, Tenant},
+        world::{FLOODS, OWN_MAX, Peaks, World, flood},
+    },
     support::whip::{Publication, clip, sightline},
-    tenant::{Kind, Tenant},
-    world::{FLOODS, OWN_MAX, Peaks, World, flood},
 };
 
 /// Times what the server can do; the most of it again and again, to see what that leaves.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    client::{Answer, Client, PATIENCE, Turn, read, send},
+    overload::client::{Answer, Client, PATIENCE, Turn, read, send},
     support::{
         Server,
         whip::{OFFER, clip},

@@ -13,13 +13,15 @@ use clips::sized;
 use tokio::{runtime::Runtime, time::sleep};
 
 use crate::{
-    client::{Client, Turn, send},
-    generator::{Tally, open_loop},
+    overload::{
+        client::{Client, Turn, send},
+        generator::{Tally, open_loop},
+        tenant::{Kind, Tenant},
+    },
     support::{
         ALICE, Server, Setup, wait_until,
         whip::{clip, metric},
     },
-    tenant::{Kind, Tenant},
 };
 
 /// Principals that ask for one kind each, in the order of [`Kind::ALL`].

@@ -15,7 +15,7 @@ use timeline::{
     SessionRunCreated, Signals, SourceReconnected, Timeline, TokenBudgetLow, Tokens,
 };
 
-use crate::{assert_valid, component};
+use crate::schema::{assert_valid, component};
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
 const REQUEST: RequestId = RequestId::from_bytes([1; 8]);

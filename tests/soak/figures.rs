@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::world::World;
+use crate::soak::world::World;
 
 /// Growth of memory that is none, kB an hour, once the server is warm.
 const SLOPE_MAX: f64 = 1024.0;

@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    figures::Sample,
+    soak::figures::Sample,
     support::{
         BOB, Server, Setup, clips,
         model::Model,

@@ -1,5 +1,4 @@
 //! A real server process on a free port with a data directory of its own, and a client for it.
-#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub mod call;
 pub mod disk_shim;

@@ -1,0 +1,38 @@
+//! Files that are embedded compressed, for a server half as large.
+
+use std::io::Read as _;
+
+use axum::response::{IntoResponse, Response};
+use flate2::read::GzDecoder;
+use http::{HeaderMap, HeaderValue, header};
+
+/// A file, compressed by gzip.
+pub struct Packed(pub &'static [u8]);
+
+impl Packed {
+    /// The file as it was.
+    pub fn whole(&self) -> Vec<u8> {
+        let mut whole = Vec::new();
+        GzDecoder::new(self.0).read_to_end(&mut whole).expect("the build has compressed it");
+        whole
+    }
+
+    /// Answers with the file, compressed where the caller takes gzip.
+    pub fn answer(&self, headers: &HeaderMap) -> Response {
+        let vary = [(header::VARY, HeaderValue::from_static("accept-encoding"))];
+        if !takes_gzip(headers) {
+            return (vary, self.whole()).into_response();
+        }
+        let coding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+        (vary, coding, self.0).into_response()
+    }
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let listed =
+        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    listed.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim() == "gzip" && !matches!(weight.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+    })
+}

@@ -1,0 +1,82 @@
+//! The two readers of the route table: a router that serves the handlers, and the document that describes them.
+//!
+//! A release has the first alone: nothing in it calls the second, of which it holds what `schemas/openapi.json` says.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    handler::Handler,
+    routing::{MethodFilter, on},
+};
+use utoipa::{
+    __dev::{SchemaReferences, Tags},
+    Path,
+    openapi::{HttpMethod, OpenApi},
+};
+
+use super::App;
+
+/// Adds handlers to a table, each with what `utoipa::path` made of its annotation.
+macro_rules! routes {
+    ($table:expr, $($module:ident :: $handler:ident),+ $(,)?) => {
+        pastey::paste! {{
+            let table = $table;
+            $(let table = table.with($module::$handler, $module::[<__path_ $handler>]);)+
+            table
+        }}
+    };
+}
+pub(super) use routes;
+
+/// Table of routes that is being made.
+pub(super) trait Routes: Sized {
+    /// Adds a handler at the path and the methods of its annotation.
+    fn with<H, T, A>(self, handler: H, annotation: A) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+        A: Path + SchemaReferences + for<'a> Tags<'a>;
+}
+
+impl Routes for Router<Arc<App>> {
+    fn with<H, T, A>(self, handler: H, _: A) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+        A: Path + SchemaReferences + for<'a> Tags<'a>,
+    {
+        let methods = A::methods().into_iter().map(filter).reduce(MethodFilter::or);
+        self.route(&A::path(), on(methods.expect("an annotation names a method"), handler))
+    }
+}
+
+fn filter(method: HttpMethod) -> MethodFilter {
+    match method {
+        HttpMethod::Get => MethodFilter::GET,
+        HttpMethod::Put => MethodFilter::PUT,
+        HttpMethod::Post => MethodFilter::POST,
+        HttpMethod::Head => MethodFilter::HEAD,
+        HttpMethod::Patch => MethodFilter::PATCH,
+        HttpMethod::Trace => MethodFilter::TRACE,
+        HttpMethod::Delete => MethodFilter::DELETE,
+        HttpMethod::Options => MethodFilter::OPTIONS,
+    }
+}
+
+impl Routes for OpenApi {
+    fn with<H, T, A>(mut self, _: H, _: A) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+        A: Path + SchemaReferences + for<'a> Tags<'a>,
+    {
+        let mut operation = A::operation();
+        operation.tags.get_or_insert_default().extend(A::tags().into_iter().map(str::to_owned));
+        self.paths.add_path_operation(A::path(), A::methods(), operation);
+        let mut schemas = Vec::new();
+        A::schemas(&mut schemas);
+        self.components.get_or_insert_default().schemas.extend(schemas);
+        self
+    }
+}

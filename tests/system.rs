@@ -1,0 +1,20 @@
+//! The server as a whole: real processes on free ports, seen from outside, and what is published of them.
+//!
+//! One program, so that the support is compiled and linked once; each module needs nothing of the others.
+#![allow(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod support;
+
+mod api;
+mod book;
+mod crash;
+mod cuts;
+mod drills;
+mod fuzz;
+mod live;
+mod overload;
+mod schema;
+#[cfg(feature = "h3-experimental")]
+mod serving;
+mod soak;
