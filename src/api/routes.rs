@@ -29,23 +29,18 @@ macro_rules! routes {
 }
 pub(super) use routes;
 
+/// Annotation of a handler, as `utoipa::path` makes it.
+pub(super) trait Annotation: Path + SchemaReferences + for<'a> Tags<'a> {}
+impl<A: Path + SchemaReferences + for<'a> Tags<'a>> Annotation for A {}
+
 /// Table of routes that is being made.
 pub(super) trait Routes: Sized {
     /// Adds a handler at the path and the methods of its annotation.
-    fn with<H, T, A>(self, handler: H, annotation: A) -> Self
-    where
-        H: Handler<T, Arc<App>>,
-        T: 'static,
-        A: Path + SchemaReferences + for<'a> Tags<'a>;
+    fn with<T: 'static, A: Annotation>(self, handler: impl Handler<T, Arc<App>>, _: A) -> Self;
 }
 
 impl Routes for Router<Arc<App>> {
-    fn with<H, T, A>(self, handler: H, _: A) -> Self
-    where
-        H: Handler<T, Arc<App>>,
-        T: 'static,
-        A: Path + SchemaReferences + for<'a> Tags<'a>,
-    {
+    fn with<T: 'static, A: Annotation>(self, handler: impl Handler<T, Arc<App>>, _: A) -> Self {
         let methods = A::methods().into_iter().map(filter).reduce(MethodFilter::or);
         self.route(&A::path(), on(methods.expect("an annotation names a method"), handler))
     }
@@ -65,12 +60,7 @@ fn filter(method: HttpMethod) -> MethodFilter {
 }
 
 impl Routes for OpenApi {
-    fn with<H, T, A>(mut self, _: H, _: A) -> Self
-    where
-        H: Handler<T, Arc<App>>,
-        T: 'static,
-        A: Path + SchemaReferences + for<'a> Tags<'a>,
-    {
+    fn with<T: 'static, A: Annotation>(mut self, _: impl Handler<T, Arc<App>>, _: A) -> Self {
         let mut operation = A::operation();
         operation.tags.get_or_insert_default().extend(A::tags().into_iter().map(str::to_owned));
         self.paths.add_path_operation(A::path(), A::methods(), operation);

@@ -191,8 +191,9 @@ impl Journal {
         let allocated = sizes.grow.max(HEADER_BYTES as u64 + sizes.spare);
         let make = || -> io::Result<Arc<dyn DiskFile>> {
             let file = disk.create(&temporary)?;
-            let mut bytes = header.bytes();
-            bytes.resize(allocated as usize, 0);
+            let header = header.bytes();
+            let mut bytes = vec![0; allocated as usize];
+            bytes[..header.len()].copy_from_slice(&header);
             file.write_all_at(&bytes, 0)?;
             file.sync()?;
             // The name comes last: a file that has it has its header.
