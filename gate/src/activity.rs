@@ -12,10 +12,12 @@ mod zones;
 
 use std::collections::VecDeque;
 
-use change::{Changes, compare};
+use change::{Changes, Room, compare};
 use luma::{Luma, Sums};
 use media::{Activity, Cells};
 
+#[cfg(target_arch = "x86_64")]
+use crate::simd;
 use crate::thumb::CELLS;
 
 pub use tracker::{ActivityState, Change};
@@ -42,6 +44,16 @@ pub(crate) fn tenth(pts_ms: i64) -> i64 {
     pts_ms.div_euclid(100)
 }
 
+/// Last values of so many tenths, the oldest first, with their tenth; [`NEVER`] of those that are not there.
+type Past<T> = VecDeque<(i64, Box<T>)>;
+/// Later than every tenth.
+const NEVER: i64 = i64::MAX;
+
+fn past<T: Clone>(blank: T, kept: usize) -> Past<T> {
+    // The oldest makes room for the newest while all others are looked at.
+    vec![(NEVER, Box::new(blank)); kept + 1].into()
+}
+
 /// Movement over a sequence of frames. All memory is taken when it is made.
 #[derive(Debug)]
 pub(crate) struct Movement {
@@ -49,10 +61,13 @@ pub(crate) struct Movement {
     tenth: Option<i64>,
     /// Frames behind the first of the last tenth.
     sums: Sums,
-    /// Pictures of the last tenths that have a frame, with the tenth in which each ends; the oldest first.
-    pictures: VecDeque<(i64, Luma)>,
-    /// Changes of the last comparisons, with their tenth.
-    changes: VecDeque<(i64, [Changes; 2])>,
+    /// Pictures of the last tenths that have a frame, with the tenth in which each ends.
+    pictures: Past<Luma>,
+    /// Changes of the last comparisons: of the quick and of the steady one.
+    changes: Past<[Changes; 2]>,
+    /// Means that the steady one compares.
+    means: Box<[Luma; 2]>,
+    room: Box<Room>,
     activity: Activity,
     /// Tenths that have a frame.
     tenths: u32,
@@ -64,8 +79,10 @@ impl Movement {
         Movement {
             tenth: None,
             sums: Sums::new(),
-            pictures: VecDeque::with_capacity(PICTURES),
-            changes: VecDeque::with_capacity(KEPT),
+            pictures: past(Luma::BLACK, PICTURES),
+            changes: past([Changes::NONE; 2], KEPT),
+            means: Box::new([Luma::BLACK; 2]),
+            room: Box::new(Room::EMPTY),
             activity: Activity::default(),
             tenths: 0,
         }
@@ -79,8 +96,8 @@ impl Movement {
 
     fn forget_pictures(&mut self) {
         self.sums.clear();
-        self.pictures.clear();
-        self.changes.clear();
+        self.pictures.iter_mut().for_each(|(at, _)| *at = NEVER);
+        self.changes.iter_mut().for_each(|(at, _)| *at = NEVER);
         (self.tenth, self.activity) = (None, Activity::default());
     }
 
@@ -99,37 +116,48 @@ impl Movement {
         if self.tenth != Some(now) {
             self.tenth = Some(now);
             self.tenths = self.tenths.saturating_add(1);
-            let picture = self.sums.take_mean();
-            self.activity = self.compare(now, &picture, zones).unwrap_or_default();
-            push_bounded(&mut self.pictures, (now, picture), PICTURES);
+            #[cfg(target_arch = "x86_64")]
+            let activity = simd::next_picture(self, now, zones);
+            #[cfg(not(target_arch = "x86_64"))]
+            let activity = self.next_picture(now, zones);
+            self.activity = activity;
         }
         self.activity
     }
 
+    /// Takes the mean of the frames so far for the next picture. It is inlined as a whole, into AVX2 code too.
+    #[inline(always)]
+    pub(crate) fn next_picture(&mut self, now: i64, zones: &ZoneMask) -> Activity {
+        let Some((_, mut picture)) = self.pictures.pop_front() else { return Activity::default() };
+        self.sums.take_mean(&mut picture);
+        let activity = self.compare(now, &picture, zones).unwrap_or_default();
+        self.pictures.push_back((now, picture));
+        activity
+    }
+
+    #[inline(always)]
     fn compare(&mut self, now: i64, new: &Luma, zones: &ZoneMask) -> Option<Activity> {
         let pictures = || self.pictures.iter().rev();
         let &(then, ref old) =
             pictures().find(|(at, _)| now.saturating_sub(*at) >= APART as i64)?;
         let within = |end: i64, tenths: usize| {
             let is_within = move |at: i64| at <= end && end.saturating_sub(at) < tenths as i64;
-            pictures().filter(move |(at, _)| is_within(*at)).map(|(_, picture)| picture)
+            pictures().filter(move |(at, _)| is_within(*at)).map(|(_, picture)| &**picture)
         };
-        let (before_then, newest) = (within(then, OLD), within(now, NEW).chain([new]));
+        let [older, newer] = &mut *self.means;
+        older.be_mean(within(then, OLD));
+        newer.be_mean(within(now, NEW).chain([new]));
+        let (_, mut changes) = self.changes.pop_front()?;
         let before = || self.changes.iter().rev().filter(|(at, _)| *at <= then);
-        let quick = compare(old, new, before().map(|(_, [quick, _])| quick));
-        let means = (Luma::mean(before_then), Luma::mean(newest));
-        let steady = compare(&means.0, &means.1, before().map(|(_, [_, steady])| steady));
-        let moved = std::array::from_fn(|row| quick.moved[row] | steady.moved[row]);
-        push_bounded(&mut self.changes, (now, [quick.changes, steady.changes]), KEPT);
+        let [quick, steady] = &mut *changes;
+        let before_quick = before().map(|(_, changes)| &changes[0]);
+        let quick = compare((old, new), before_quick, &mut self.room, quick);
+        let before_steady = before().map(|(_, changes)| &changes[1]);
+        let steady = compare((older, newer), before_steady, &mut self.room, steady);
+        let moved = std::array::from_fn(|row| quick[row] | steady[row]);
+        self.changes.push_back((now, changes));
         Some(zones.activity(&moved))
     }
-}
-
-fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
-    if queue.len() == most {
-        queue.pop_front();
-    }
-    queue.push_back(item);
 }
 
 fn population(cells: &Cells) -> u32 {

@@ -14,9 +14,11 @@ use std::arch::x86_64::{
     _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
 };
 
-use media::{Plane, Sample};
+use media::{Activity, Plane, Sample};
 
 use crate::{
+    ZoneMask,
+    activity::Movement,
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span},
     measure::{CheckedPlanes, MAX_SIDE, Measurements},
 };
@@ -25,6 +27,20 @@ use crate::{
 const LANES: usize = 16;
 /// Reading a cell eight columns at a time may look past the last column.
 const SLACK: usize = 8;
+
+/// Does [`Movement::next_picture`] in AVX2's vectors, into which the compiler puts it, where the CPU has them.
+pub(crate) fn next_picture(movement: &mut Movement, now: i64, zones: &ZoneMask) -> Activity {
+    #[target_feature(enable = "avx2")]
+    fn in_avx2(movement: &mut Movement, now: i64, zones: &ZoneMask) -> Activity {
+        movement.next_picture(now, zones)
+    }
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has the feature.
+        unsafe { in_avx2(movement, now, zones) }
+    } else {
+        movement.next_picture(now, zones)
+    }
+}
 
 /// A CPU with AVX2, and room for the columns of one band.
 #[derive(Debug)]

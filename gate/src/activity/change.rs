@@ -17,6 +17,9 @@ type Row = [i16; LUMA_COLUMNS];
 /// A value of each cell.
 type Rows = [Row; LUMA_ROWS];
 const NONE: Rows = [[0; LUMA_COLUMNS]; LUMA_ROWS];
+const NO_CELLS: Cells = [0; LUMA_ROWS];
+/// Sums over some cells of each row.
+type Across = [[i32; LUMA_COLUMNS]; LUMA_ROWS];
 
 /// Cells that are taken together.
 const NINE: i16 = 9;
@@ -46,55 +49,94 @@ const PLACE: usize = 3;
 /// More than this share of the picture is no movement in it, but a cut, a light or the camera.
 const MOST: u32 = CELLS as u32 / 2;
 
-/// Result of a comparison.
-pub(super) struct Comparison {
-    /// Cells in which something moved; none where the whole picture changed, or where nothing tells what is usual.
-    pub(super) moved: Cells,
-    pub(super) changes: Changes,
-}
-
 /// Changes of the places around the cells.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Changes {
     /// Whatever its cause.
-    all: Rows,
-    /// None where something seems to have moved: more changed than in the comparison before.
-    usual: Rows,
+    around: Rows,
+    /// Cells whose place is touched by what seems to have moved, more having changed than in the comparison before: no
+    /// change there is usual.
+    unusual: Cells,
     /// The highest of nine cells.
     highest: i16,
 }
 
-/// Compares two pictures; `before` are the changes before the older one, the latest first.
-pub(super) fn compare<'a>(
-    old: &Luma,
-    new: &Luma,
-    before: impl Iterator<Item = &'a Changes> + Clone,
-) -> Comparison {
-    let change = beyond_light(old, new);
-    let sums = sums_of_nine_cells(&unlike_around(&change));
-    let noise_of = each(&sums, |sum| sum.abs().min(NOISE_MAX));
-    let (noise, around) = (deviation(&noise_of), means_around::<PLACE>(&noise_of));
-    let highest = highest_of(&sums);
-    let (seed, grown) = least(noise, before.clone().map(|changes| changes.highest).max());
-    let is_all = count_above(&change, seed / NINE) > MOST;
-    let (Some(last), false) = (before.clone().next(), is_all) else {
-        let changes = Changes { usual: around, all: around, highest };
-        return Comparison { moved: [0; LUMA_ROWS], changes };
-    };
-    let strength = of_its_own(&sums, &change, grown / NINE / 2);
-    let moved = |more: &Rows| {
-        let cells = |least| cells_of(|y, x| strength[y][x].saturating_sub(more[y][x]) > least);
-        match cells(seed) {
-            none if none == [0; LUMA_ROWS] => none,
-            seeds => grow(seeds, &cells(grown)),
+impl Changes {
+    /// None.
+    pub(super) const NONE: Changes = Changes { around: NONE, unusual: NO_CELLS, highest: 0 };
+
+    #[inline(always)]
+    fn raise_usual(&self, most: &mut Rows) {
+        for ((most, around), &unusual) in most.iter_mut().zip(&self.around).zip(&self.unusual) {
+            if unusual == 0 {
+                for (most, &value) in most.iter_mut().zip(around) {
+                    *most = value.max(*most);
+                }
+            } else {
+                let usual = (0..LUMA_COLUMNS).filter(|x| unusual >> x & 1 == 0);
+                usual.for_each(|x| most[x] = around[x].max(most[x]));
+            }
         }
-    };
-    let seems_moved = moved(&beyond(&last.all, noise as i16));
-    let mut usual = NONE;
-    before.for_each(|changes| raise(&mut usual, &changes.usual));
-    Comparison {
-        moved: moved(&fourfold(&beyond(&usual, noise as i16))),
-        changes: Changes { usual: outside(&around, &seems_moved), all: around, highest },
+    }
+}
+
+/// Room for the values of a comparison.
+#[derive(Debug)]
+pub(super) struct Room {
+    change: Rows,
+    sums: Rows,
+    values: Rows,
+    across: Across,
+}
+
+impl Room {
+    /// One that holds nothing yet.
+    pub(super) const EMPTY: Room =
+        Room { change: NONE, sums: NONE, values: NONE, across: [[0; LUMA_COLUMNS]; LUMA_ROWS] };
+}
+
+/// Compares two pictures and tells the `changes`; `before` are those before the older picture, the latest first.
+/// Gives the cells in which something moved: none where the whole picture changed, or where nothing tells what is usual.
+#[inline(always)]
+pub(super) fn compare<'a>(
+    (old, new): (&Luma, &Luma),
+    before: impl Iterator<Item = &'a Changes> + Clone,
+    room: &mut Room,
+    changes: &mut Changes,
+) -> Cells {
+    let Room { change, sums, values, across } = room;
+    beyond_light(old, new, change);
+    means_around::<LIGHT>(change, across, values);
+    join(values, change, |light, change| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX));
+    sums_around::<1>(values, across, sums, |sum| sum as i16);
+    join(values, sums, |_, sum| sum.abs().min(NOISE_MAX));
+    let noise = deviation(values);
+    means_around::<PLACE>(values, across, &mut changes.around);
+    (changes.highest, changes.unusual) = (highest_of(sums), NO_CELLS);
+    let (seed, grown) = least(noise, before.clone().map(|changes| changes.highest).max());
+    let is_all = count_above(change, seed / NINE) > MOST;
+    let (Some(last), false) = (before.clone().next(), is_all) else { return NO_CELLS };
+    join(sums, change, |sum, change| of_its_own(sum, change, grown / NINE / 2));
+    let beyond_noise = |value: i16| (value - noise as i16).max(0);
+    let seems_moved = moved(sums, &last.around, [seed, grown], beyond_noise);
+    changes.unusual = (0..PLACE).fold(seems_moved, |cells, _| wider(&cells));
+    values.as_flattened_mut().fill(0);
+    for changes in before {
+        changes.raise_usual(values);
+    }
+    // What is usual counts four times. A vector adds and saturates at once, but does not multiply so.
+    let twice = |value: i16| value.saturating_add(value);
+    moved(sums, values, [seed, grown], |value| twice(twice(beyond_noise(value))))
+}
+
+/// The cells of which more than the least of seeds is left of their strength, and those that hang together with them.
+#[inline(always)]
+fn moved(strength: &Rows, usual: &Rows, least: [i16; 2], less: impl Fn(i16) -> i16) -> Cells {
+    let left =
+        |least| cells_of(strength, usual, |own, usual| own.saturating_sub(less(usual)) > least);
+    match left(least[0]) {
+        NO_CELLS => NO_CELLS,
+        seeds => grow(seeds, &left(least[1])),
     }
 }
 
@@ -108,82 +150,51 @@ fn least(noise: i32, highest_before: Option<i16>) -> (i16, i16) {
     (bounded(seed), bounded(beyond(GROWN, GROWN_NOISE)))
 }
 
+#[inline(always)]
 fn highest_of(values: &Rows) -> i16 {
     values.as_flattened().iter().fold(0, |most, value| most.max(value.saturating_abs()))
 }
 
 /// Number of cells that changed by more.
+#[inline(always)]
 fn count_above(change: &Rows, most: i16) -> u32 {
     let count = |row: &Row| row.iter().map(|cell| u16::from(cell.abs() > most)).sum::<u16>();
     change.iter().map(|row| u32::from(count(row))).sum()
 }
 
 /// Change of nine cells together, where the one in their middle changed by more than `least` as they did.
-fn of_its_own(sums: &Rows, change: &Rows, least: i16) -> Rows {
-    both(sums, change, |sum, change| {
-        let own = if sum < 0 { -change } else { change };
-        if own > least { sum.abs() } else { 0 }
-    })
+#[inline(always)]
+fn of_its_own(sum: i16, change: i16, least: i16) -> i16 {
+    let own = if sum < 0 { -change } else { change };
+    if own > least { sum.abs() } else { 0 }
 }
 
-fn each(values: &Rows, of: impl Fn(i16) -> i16) -> Rows {
-    both(values, values, |value, _| of(value))
-}
-
-fn both(a: &Rows, b: &Rows, of: impl Fn(i16, i16) -> i16) -> Rows {
-    std::array::from_fn(|y| {
-        let (a, b) = (&a[y], &b[y]);
-        std::array::from_fn(|x| of(a[x], b[x]))
-    })
-}
-
-fn raise(most: &mut Rows, values: &Rows) {
-    let pairs = most.as_flattened_mut().iter_mut().zip(values.as_flattened());
-    pairs.for_each(|(most, &value)| *most = value.max(*most));
-}
-
-/// The part of each value beyond the picture's noise.
-fn beyond(values: &Rows, noise: i16) -> Rows {
-    each(values, |value| (value - noise).max(0))
-}
-
-/// Four times each value: what is usual counts as often. A vector adds and saturates at once, but does not multiply so.
-fn fourfold(values: &Rows) -> Rows {
-    let twice = |value: i16| value.saturating_add(value);
-    each(values, |value| twice(twice(value)))
-}
-
-/// The values of places that touch none of the cells.
-fn outside(values: &Rows, cells: &Cells) -> Rows {
-    let touched = (0..PLACE).fold(*cells, |cells, _| wider(&cells));
-    std::array::from_fn(|y| match touched[y] {
-        0 => values[y],
-        row => std::array::from_fn(|x| if row >> x & 1 == 0 { values[y][x] } else { 0 }),
-    })
+/// Replaces each value by what is made of it and another.
+#[inline(always)]
+fn join(values: &mut Rows, others: &Rows, of: impl Fn(i16, i16) -> i16) {
+    let pairs = values.as_flattened_mut().iter_mut().zip(others.as_flattened());
+    for (value, &other) in pairs {
+        *value = of(*value, other);
+    }
 }
 
 /// Changes of cells beyond the light that all gained or lost: the factor by which the median block became lighter.
-fn beyond_light(old: &Luma, new: &Luma) -> Rows {
+#[inline(always)]
+fn beyond_light(old: &Luma, new: &Luma, change: &mut Rows) {
     let mut ratios: [u32; BLOCKS] = std::array::from_fn(|block| {
         (u32::from(new.blocks[block]) << 14) / u32::from(old.blocks[block]).max(1)
     });
     let light = (*ratios.select_nth_unstable(BLOCKS / 2).1).min(u16::MAX.into()) as u16;
     let before =
         |cell: u16| (((u32::from(cell << 2) * u32::from(light)) >> 16) as u16).min(WHITE) as i16;
-    let row = |y: usize| (&old.cells.as_chunks().0[y], &new.cells.as_chunks().0[y]);
-    std::array::from_fn(|y| {
-        let (old, new): (&[u16; LUMA_COLUMNS], &[u16; LUMA_COLUMNS]) = row(y);
-        std::array::from_fn(|x| new[x] as i16 - before(old[x]))
-    })
-}
-
-/// Changes beyond that of the cells around, which is light.
-fn unlike_around(change: &Rows) -> Rows {
-    let light = means_around::<LIGHT>(change);
-    both(change, &light, |change, light| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX))
+    let cells = change.as_flattened_mut().iter_mut().zip(&old.cells).zip(&new.cells);
+    for ((change, &old), &new) in cells {
+        *change = new as i16 - before(old);
+    }
 }
 
 /// Root of the mean square of values up to [`NOISE_MAX`], but no more than 1.6 means: few cells move.
+#[inline(always)]
 fn deviation(values: &Rows) -> i32 {
     // As many squares as a sum of 32 bits holds.
     let halves = || values.as_flattened().as_chunks::<{ LUMA_COLUMNS / 2 }>().0.iter();
@@ -198,54 +209,64 @@ fn deviation(values: &Rows) -> i32 {
 }
 
 /// Means over each cell and those so many around it; the picture's edge goes on outside.
-fn means_around<const REACH: usize>(values: &Rows) -> Rows {
+#[inline(always)]
+fn means_around<const REACH: usize>(values: &Rows, across: &mut Across, means: &mut Rows) {
     let side = 2 * REACH as i32 + 1;
-    sums_around::<REACH>(values, |sum| (sum / (side * side)) as i16)
+    sums_around::<REACH>(values, across, means, |sum| (sum / (side * side)) as i16);
 }
 
-/// Sums over each cell and the eight at it; the picture's edge goes on outside.
-fn sums_of_nine_cells(values: &Rows) -> Rows {
-    sums_around::<1>(values, |sum| sum as i16)
-}
-
-fn sums_around<const REACH: usize>(values: &Rows, of: impl Fn(i32) -> i16) -> Rows {
-    let across = values.each_ref().map(across::<REACH>);
+/// Sums over each cell and those so many around it; the picture's edge goes on outside.
+#[inline(always)]
+fn sums_around<const REACH: usize>(
+    values: &Rows,
+    across: &mut Across,
+    told: &mut Rows,
+    of: impl Fn(i32) -> i16,
+) {
+    for (sums, row) in across.iter_mut().zip(values) {
+        sum_across::<REACH>(row, sums);
+    }
     let row = |y: usize| &across[y.saturating_sub(REACH).min(LUMA_ROWS - 1)];
     let mut sums = [0; LUMA_COLUMNS];
-    let mut add = |y: usize| {
+    for y in 0..LUMA_ROWS + 2 * REACH {
         let gone = y.checked_sub(2 * REACH + 1).map_or(&[0; LUMA_COLUMNS], row);
         for ((sum, value), gone) in sums.iter_mut().zip(row(y)).zip(gone) {
             *sum += value - gone;
         }
-        sums
-    };
-    (0..2 * REACH).for_each(|y| _ = add(y));
-    std::array::from_fn(|y| {
-        let sums = add(y + 2 * REACH);
-        std::array::from_fn(|x| of(sums[x]))
-    })
+        if let Some(middle) = y.checked_sub(2 * REACH) {
+            for (told, &sum) in told[middle].iter_mut().zip(&sums) {
+                *told = of(sum);
+            }
+        }
+    }
 }
 
 /// Sums over each cell of a row and those so many on each side.
-fn across<const REACH: usize>(row: &Row) -> [i32; LUMA_COLUMNS] {
+#[inline(always)]
+fn sum_across<const REACH: usize>(row: &Row, sums: &mut [i32; LUMA_COLUMNS]) {
     // The row, its ends going on on both sides.
     let mut wide = [0; LUMA_COLUMNS + 2 * LIGHT];
     let (left, rest) = wide.split_at_mut(REACH);
     let (middle, right) = rest.split_at_mut(LUMA_COLUMNS);
     left.fill(row[0].into());
-    middle.iter_mut().zip(row).for_each(|(wide, &value)| *wide = value.into());
-    right.fill(row[LUMA_COLUMNS - 1].into());
-    let mut sums = [0; LUMA_COLUMNS];
-    for at in 0..=2 * REACH {
-        sums.iter_mut().zip(&wide[at..]).for_each(|(sum, value)| *sum += value);
+    for (wide, &value) in middle.iter_mut().zip(row) {
+        *wide = value.into();
     }
-    sums
+    right.fill(row[LUMA_COLUMNS - 1].into());
+    *sums = [0; LUMA_COLUMNS];
+    for at in 0..=2 * REACH {
+        for (sum, value) in sums.iter_mut().zip(&wide[at..]) {
+            *sum += value;
+        }
+    }
 }
 
-/// The cells of which it holds.
-fn cells_of(holds: impl Fn(usize, usize) -> bool) -> Cells {
+/// The cells of whose two values it holds.
+#[inline(always)]
+fn cells_of(a: &Rows, b: &Rows, holds: impl Fn(i16, i16) -> bool) -> Cells {
     std::array::from_fn(|y| {
-        let flags: [u8; LUMA_COLUMNS] = std::array::from_fn(|x| holds(y, x).into());
+        let (a, b) = (&a[y], &b[y]);
+        let flags: [u8; LUMA_COLUMNS] = std::array::from_fn(|x| holds(a[x], b[x]).into());
         // The factor moves the lowest bit of each of eight bytes to its place in the highest.
         let packed =
             |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;

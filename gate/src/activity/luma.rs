@@ -3,27 +3,31 @@
 use crate::thumb::{BLOCKS, CELLS, block_means};
 
 /// Luma of some time: its cells and their blocks, as a [`crate::thumb::Thumb`] has them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Luma {
     pub(super) cells: [u16; CELLS],
     pub(super) blocks: [u16; BLOCKS],
 }
 
 impl Luma {
-    fn of(cells: [u16; CELLS]) -> Luma {
-        Luma { cells, blocks: block_means(&cells) }
-    }
+    /// Black.
+    pub(super) const BLACK: Luma = Luma { cells: [0; CELLS], blocks: [0; BLOCKS] };
 
-    /// Mean of at most four pictures: sums of more do not fit.
-    pub(super) fn mean<'a>(pictures: impl Iterator<Item = &'a Luma>) -> Luma {
-        let (mut cells, mut count) = ([0u16; CELLS], 0);
+    /// Becomes the mean of at most four pictures: sums of more do not fit.
+    #[inline(always)]
+    pub(super) fn be_mean<'a>(&mut self, pictures: impl Iterator<Item = &'a Luma>) {
+        let mut count = 0;
         for picture in pictures.take(4) {
+            for (sum, &cell) in self.cells.iter_mut().zip(&picture.cells) {
+                *sum = cell + if count == 0 { 0 } else { *sum };
+            }
             count += 1;
-            cells.iter_mut().zip(&picture.cells).for_each(|(sum, &cell)| *sum += cell);
         }
         let share = (1 << 16) / count.max(1) + 1;
-        cells.iter_mut().for_each(|cell| *cell = ((u32::from(*cell) * share) >> 16) as u16);
-        Luma::of(cells)
+        for cell in &mut self.cells {
+            *cell = ((u32::from(*cell) * share) >> 16) as u16;
+        }
+        self.blocks = block_means(&self.cells);
     }
 }
 
@@ -57,10 +61,13 @@ impl Sums {
     }
 
     /// Mean of the frames, of which there are none behind it.
-    pub(super) fn take_mean(&mut self) -> Luma {
+    #[inline(always)]
+    pub(super) fn take_mean(&mut self, mean: &mut Luma) {
         let frames = self.frames.max(1);
-        let cells = self.cells.map(|sum| (sum / frames) as u16);
+        for (mean, sum) in mean.cells.iter_mut().zip(self.cells.iter()) {
+            *mean = (sum / frames) as u16;
+        }
+        mean.blocks = block_means(&mean.cells);
         self.clear();
-        Luma::of(cells)
     }
 }

@@ -24,10 +24,13 @@ fn with_leaves(x: usize, y: usize, ms: i64) -> i64 {
     texture(x, y) + if (40..48).contains(&x) { swing } else { 0 }
 }
 
+fn cell_of(scene: Scene, cell: usize, at: i64) -> u16 {
+    scene(cell % LUMA_COLUMNS, cell / LUMA_COLUMNS, at) as u16 * LEVEL as u16
+}
+
 /// Score of the frame that a scene shows at a time.
 fn score(movement: &mut Movement, scene: Scene, at: i64) -> Score {
-    let cell = |cell: usize| scene(cell % LUMA_COLUMNS, cell / LUMA_COLUMNS, at) as u16;
-    let frame = std::array::from_fn(|at| cell(at) * LEVEL as u16);
+    let frame = std::array::from_fn(|cell| cell_of(scene, cell, at));
     movement.push(at, &frame, &ZoneMask::default()).score
 }
 
@@ -69,4 +72,20 @@ fn nothing_moves_until_it_is_known_what_is_usual() {
             assert_eq!(score > Score::ZERO, step >= 20, "{step} frames behind {start}");
         }
     }
+}
+
+#[test]
+fn vectors_of_any_width_tell_the_same() {
+    let scene: Scene =
+        |x, y, ms| with_mover(x, y, ms / 70) + (x as i64 * 31 + y as i64 * 17 + ms) % 23;
+    let (mut wide, mut plain, zones) = (Movement::new(), Movement::new(), ZoneMask::default());
+    let mut most = Score::ZERO;
+    for at in (0..6000).step_by(100) {
+        let told = score(&mut wide, scene, at);
+        let frame = std::array::from_fn(|cell| cell_of(scene, cell, at));
+        plain.sums.add(&frame);
+        assert_eq!(plain.next_picture(tenth(at), &zones).score, told, "at {at} ms");
+        most = most.max(told);
+    }
+    assert!(most > Score::ZERO, "nothing moved");
 }
