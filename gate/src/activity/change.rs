@@ -162,11 +162,12 @@ fn count_above(change: &Rows, most: i16) -> u32 {
     change.iter().map(|row| u32::from(count(row))).sum()
 }
 
-/// Change of nine cells together, where the one in their middle changed by more than `least` as they did.
+/// Change of nine cells together, where the one in their middle changed by more than `least` as they did, and what
+/// is left of it without light is no small part: a patch of light changes more than it bends, an edge does not.
 #[inline(always)]
 fn of_its_own(sum: i16, change: i16, least: i16) -> i16 {
     let own = if sum < 0 { -change } else { change };
-    if own > least { sum.abs() } else { 0 }
+    if own > least && sum.abs() / 2 >= own { sum.abs() } else { 0 }
 }
 
 /// Replaces each value by what is made of it and another.
