@@ -39,6 +39,8 @@ pub struct Tally {
     pub taken: Vec<Duration>,
     pub refused: Vec<Duration>,
     pub wrong: Vec<String>,
+    /// Times from when a request was due to its turn: what the client itself is behind.
+    pub late: Vec<Duration>,
     /// Requests for which the client had no room.
     pub unsent: usize,
 }
@@ -52,6 +54,7 @@ impl Tally {
         self.taken.extend(other.taken);
         self.refused.extend(other.refused);
         self.wrong.extend(other.wrong);
+        self.late.extend(other.late);
         self.unsent += other.unsent;
     }
 
@@ -84,6 +87,7 @@ where
     for (number, at) in times.iter().enumerate() {
         let due = started + *at;
         tokio::time::sleep_until(due.into()).await;
+        tally.late.push(due.elapsed());
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             tally.unsent += 1;
             continue;

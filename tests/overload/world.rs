@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -44,8 +45,10 @@ const BOUNDED: [(&str, &str); 4] = [
 ];
 /// Series that are told.
 const TOLD: [&str; 2] = ["process_resident_memory_bytes", "process_cpu_seconds_total"];
+/// Seconds in which threads of the server and of this client ran, and were ready to and had no processor.
+const SCHEDULED: [&str; 4] = ["server_ran_s", "server_waited_s", "client_ran_s", "client_waited_s"];
 
-/// The most that was seen of each series.
+/// The most that was seen of each series, and how processors were shared meanwhile.
 pub type Peaks = BTreeMap<&'static str, f64>;
 
 pub struct World {
@@ -106,7 +109,17 @@ impl World {
             is_over.store(true, Ordering::Relaxed);
             output
         };
-        tokio::join!(work, self.look(&is_over))
+        let before = self.scheduled();
+        let (output, mut peaks) = tokio::join!(work, self.look(&is_over));
+        let spans = self.scheduled().into_iter().zip(before).map(|(after, before)| after - before);
+        peaks.extend(SCHEDULED.into_iter().zip(spans));
+        (output, peaks)
+    }
+
+    fn scheduled(&self) -> [f64; SCHEDULED.len()] {
+        let [ran, waited] = scheduled(self.server.pid());
+        let [own_ran, own_waited] = scheduled(std::process::id());
+        [ran, waited, own_ran, own_waited]
     }
 
     async fn look(&self, is_over: &AtomicBool) -> Peaks {
@@ -142,4 +155,17 @@ impl World {
 /// Turns of `kind` at each of `times` by `tenant`.
 pub async fn flood(tenant: &Arc<Tenant>, kind: Kind, times: &[Duration]) -> Tally {
     open_loop(times, |number, due| Arc::clone(tenant).turn(kind, number, due)).await
+}
+
+/// Seconds that the threads which a process has ran and were ready to, since each began.
+fn scheduled(process: u32) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    for thread in threads {
+        // One that ends at this moment is left out.
+        let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
+        let counts = text.split_whitespace().filter_map(|count| count.parse::<f64>().ok());
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count / 1e9);
+    }
+    sums
 }
