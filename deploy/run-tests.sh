@@ -69,8 +69,12 @@ others)
     wait "$!" || failed client
     cat "$work/client.log"
     deploy/check/run || failed deploy
-    # A cluster of three nodes on this machine is too heavy for every change.
-    [ -z "${SIGHTLINE_TEST_LONG-}" ] || deploy/ray/test || failed ray
+    [ -n "${SIGHTLINE_TEST_LONG-}" ] || exit 0
+    # Too heavy for every change: a cluster of three nodes, and each access of libav's to memory on damaged files.
+    deploy/ray/test || failed ray
+    checked="valgrind -q --error-exitcode=99 --exit-on-first-error=yes --undef-value-errors=no"
+    cargo test --config "target.'cfg(unix)'.runner = '$checked'" --locked --workspace --test media -q -- \
+        damage::a_file_cut_short damage::flipped_bits || failed "libav under valgrind"
     exit
     ;;
 esac
