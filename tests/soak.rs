@@ -10,6 +10,7 @@ mod load;
 mod world;
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     time::{Duration, Instant},
 };
@@ -44,15 +45,19 @@ fn all_of_it_for_long_leaves_the_server_as_it_was() {
     let before = world.sample();
     let figures = Figures::default();
     let until = Instant::now() + length;
-    std::thread::scope(|scope| {
-        load.start(scope, until);
-        scope.spawn(|| figures.take(&world, until));
-        world.flap(until);
-    });
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        std::thread::scope(|scope| {
+            load.start(scope, until);
+            scope.spawn(|| figures.take(&world, until));
+            world.flap(until);
+        });
+    }));
     eprintln!("soak: {}\nsoak: {}", load.counts(), figures.summary());
     if let Some(out) = setting("SIGHTLINE_SOAK_OUT") {
         figures.write(Path::new(&out));
     }
+    // What one found is told behind the curves of all.
+    ended.unwrap_or_else(|found| resume_unwind(found));
     load.delete_all();
     wait_until("no still is in the store", || world.stills() == 0);
     rest(&world);

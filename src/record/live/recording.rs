@@ -133,7 +133,8 @@ impl LiveRecording {
         })
     }
 
-    /// Writes what is decided; returns an end where it ends the session.
+    /// Writes what is decided; returns an end where it ends the session. To be awaited to its end: the recording is
+    /// with the write meanwhile.
     pub async fn write(&mut self, shared: &Shared) -> Option<End> {
         let batch = shared.recorder()?.take();
         if batch.is_empty() {

@@ -15,7 +15,7 @@ use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{MissedTickBehavior, timeout},
+    time::{MissedTickBehavior, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{FragmentError, Restarted, SessionEvent, SessionHandle as Link};
@@ -411,20 +411,18 @@ impl Task {
         if !speaks {
             return;
         }
-        let all = async {
-            loop {
-                match self.inlets.said.recv().await {
-                    Some(Said::Closed(decoder)) => return self.recording.decoded_by(decoder),
-                    Some(Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
-                    // Whatever ends it now, it is ending already.
-                    Some(said) => drop(self.hear(said).await),
-                }
+        // Only waits are cut off: a write that nobody awaits goes on, and ends behind the event that ends the run.
+        let until = tokio::time::Instant::now() + LAST_WORDS;
+        while let Ok(said) = timeout_at(until, self.inlets.said.recv()).await {
+            match said {
+                Some(Said::Closed(decoder)) => return self.recording.decoded_by(decoder),
+                Some(Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
+                // Whatever ends it now, it is ending already.
+                Some(said) => drop(self.hear(said).await),
             }
-        };
-        if timeout(LAST_WORDS, all).await.is_err() {
-            self.metrics.live_shed.of(Shed::LastWords).inc();
-            tracing::warn!(session = %self.session.id, "the last of a live session is left out");
         }
+        self.metrics.live_shed.of(Shed::LastWords).inc();
+        tracing::warn!(session = %self.session.id, "the last of a live session is left out");
     }
 
     /// Lets the describing workers finish, for so long and no longer.
