@@ -183,7 +183,7 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 /// `schemas/openapi.json` as it was when this was built.
-pub fn published_document() -> Vec<u8> {
+pub fn published_document() -> bytes::Bytes {
     openapi::PUBLISHED.whole()
 }
 

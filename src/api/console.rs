@@ -62,7 +62,10 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
         (header::CACHE_CONTROL, FOR_GOOD),
     ];
     match (find(&format!("{path}.gz")), find(&path)) {
-        (Some(packed), _) => (common, Packed(packed).answer(&headers)).into_response(),
+        (Some(packed), _) => {
+            let packed = Packed(packed);
+            (common, packed.answer(&headers, || packed.whole())).into_response()
+        }
         (None, Some(bytes)) => (common, bytes).into_response(),
         (None, None) => {
             ApiError::Plain(StatusCode::NOT_FOUND, "no such asset".to_owned()).into_response()

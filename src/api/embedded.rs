@@ -3,6 +3,7 @@
 use std::io::Read as _;
 
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, header};
 
@@ -11,17 +12,17 @@ pub struct Packed(pub &'static [u8]);
 
 impl Packed {
     /// The file as it was.
-    pub fn whole(&self) -> Vec<u8> {
+    pub fn whole(&self) -> Bytes {
         let mut whole = Vec::new();
         GzDecoder::new(self.0).read_to_end(&mut whole).expect("the build has compressed it");
-        whole
+        whole.into()
     }
 
-    /// Answers with the file, compressed where the caller takes gzip.
-    pub fn answer(&self, headers: &HeaderMap) -> Response {
+    /// Answers with the file: compressed where the caller takes gzip, else as `whole` gives it.
+    pub fn answer(&self, headers: &HeaderMap, whole: impl FnOnce() -> Bytes) -> Response {
         let vary = [(header::VARY, HeaderValue::from_static("accept-encoding"))];
         if !takes_gzip(headers) {
-            return (vary, self.whole()).into_response();
+            return (vary, whole()).into_response();
         }
         let coding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
         (vary, coding, self.0).into_response()

@@ -7,9 +7,10 @@
 pub mod events;
 pub mod terms;
 
-use std::{collections::BTreeMap, marker::PhantomData};
+use std::{collections::BTreeMap, marker::PhantomData, sync::LazyLock};
 
-use axum::response::IntoResponse;
+use axum::{Extension, response::IntoResponse};
+use bytes::Bytes;
 use http::{HeaderMap, header};
 use utoipa::{
     IntoResponses, OpenApi, PartialSchema, ToSchema,
@@ -25,7 +26,7 @@ use utoipa::{
 
 use super::{
     embedded::Packed, envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX,
-    signals::FrameNumber, whip,
+    signals::FrameNumber, unsent::Holds, whip,
 };
 
 #[derive(OpenApi)]
@@ -114,8 +115,10 @@ fn plain_failure(status: u16) -> RefOr<Response> {
     responses((status = 200, description = "This document", body = terms::AnyObject)),
 )]
 pub async fn document(headers: HeaderMap) -> impl IntoResponse {
+    static WHOLE: LazyLock<Bytes> = LazyLock::new(|| PUBLISHED.whole());
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (kind, PUBLISHED.answer(&headers))
+    // Every answer is the same bytes.
+    (Extension(Holds(0)), kind, PUBLISHED.answer(&headers, || WHOLE.clone()))
 }
 
 /// The document before any route is in it.
