@@ -1,4 +1,4 @@
-//! Files that are embedded compressed, for a server half as large.
+//! Files that are embedded compressed: they take a third of their size or less, and most callers take gzip.
 
 use std::io::Read as _;
 
