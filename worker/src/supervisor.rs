@@ -23,7 +23,7 @@ use crate::{
     ViewOptions, WorkerError, WorkerProgram,
     feed::Feed,
     jpeg,
-    process::{Life, Line, Process},
+    process::{Length, Life, Line, Process},
     protocol::{Reply, Request},
     said::JobCheck,
     spare::{Spares, Start},
@@ -211,7 +211,7 @@ impl Supervisor {
         let expected = Cut::new(extent, Rotation::None, None, edge_max).extent();
         let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
+        let life = Life::Job { threads: 1, cpu_seconds, length: Length::Set };
         let (mut process, _) = Process::spawn(&self.program.plain(), &limits, life)?;
         process.backlog().push(&Request::Shrink { jpeg: still, edge_max })?;
         match process.answer()? {
@@ -285,8 +285,12 @@ impl Supervisor {
         let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let is_endless = views.is_some() || feed.is_endless();
-        let life = Life::Job { threads, cpu_seconds, is_endless };
+        let length = match feed.is_endless() {
+            true => Length::Camera,
+            false if views.is_some() => Length::Models,
+            false => Length::Set,
+        };
+        let life = Life::Job { threads, cpu_seconds, length };
         let mut process = self.process(&self.program, &limits, life)?;
         let options =
             JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };

@@ -31,6 +31,7 @@ pub(super) struct Externals {
     threads: usize,
     memory_bytes: u64,
     cpu_seconds: u64,
+    is_live: bool,
 }
 
 struct External {
@@ -55,7 +56,7 @@ impl Externals {
             Life::Open => (1, limits.wall.as_secs() + 1),
         };
         let (running, memory_bytes) = (VecDeque::new(), limits.memory_bytes);
-        Externals { running, threads, memory_bytes, cpu_seconds }
+        Externals { running, threads, memory_bytes, cpu_seconds, is_live: life.is_live() }
     }
 
     /// Starts what decodes `codec`; one that does not start says why, and ends its output at once.
@@ -92,7 +93,11 @@ impl Externals {
         let errand = Errand { codec, threads, memory_bytes, cpu_seconds };
         let ends = ProgramEnds { socket, says: says.try_clone()?.into() };
         let child = program.start_external(&errand, ends)?;
-        self.running.push_back(External::new(child)?);
+        let external = External::new(child)?;
+        if !self.is_live {
+            external.child.give_way();
+        }
+        self.running.push_back(external);
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use worker::{CancelToken, Start, WorkerError};
+use rustix::process::{Pid, Signal, getpriority_process, kill_process};
+use worker::{CancelToken, Limits, Start, WorkerError};
 
 use crate::{
     faults::children,
@@ -62,4 +62,20 @@ fn a_job_takes_the_worker_that_waits_and_another_follows() {
     assert_eq!(starts[2].0, Start::Fresh);
     drop(supervisor);
     until_there_are(0);
+}
+
+#[test]
+fn work_of_files_gives_way_to_live_pictures_and_to_the_server() {
+    let _alone = alone();
+    let niceness = |pid: Option<i32>| {
+        getpriority_process(pid.map(|pid| Pid::from_raw(pid).expect("positive"))).expect("it runs")
+    };
+    let own = niceness(None);
+    let files = supervisor().with_spare(|_, _| ()).expect("a thread");
+    let spare = until_there_are(1);
+    assert_eq!(niceness(spare.first().copied()), own.max(10));
+    let live = supervisor().start_live(Limits::default(), |_| Ok(())).expect("starts");
+    let both = until_there_are(2);
+    assert_eq!(niceness(both.difference(&spare).next().copied()), own);
+    drop((files, live));
 }
