@@ -11,7 +11,11 @@ use std::{
 };
 
 use clips::sized;
-use tokio::{runtime::Runtime, time::sleep};
+use tokio::{
+    runtime::{self, Runtime},
+    task::spawn_blocking,
+    time::sleep,
+};
 
 use crate::{
     overload::{
@@ -89,16 +93,20 @@ impl World {
         self.server.memory_kb("RssAnon")
     }
 
-    /// Probes of health until `until`, twenty a second whatever becomes of those before them.
+    /// Probes of health until `until`, twenty a second whatever becomes of those before them; by a thread of its own, as
+    /// whoever watches a server does not wait behind those who flood it.
     pub async fn probe(&self, until: Instant) -> Tally {
         let client = Client::new(&self.server, "");
-        let count = until.saturating_duration_since(Instant::now()).as_millis() as u32 / 50;
-        let times: Vec<_> = (0..count).map(|at| Duration::from_millis(50) * at).collect();
-        open_loop(&times, |_, due| {
-            let request = client.keyless("/v1/health");
-            async move { send(request, due).await.0 }
-        })
-        .await
+        let probes = move || {
+            let count = until.saturating_duration_since(Instant::now()).as_millis() as u32 / 50;
+            let times: Vec<_> = (0..count).map(|at| Duration::from_millis(50) * at).collect();
+            let own = runtime::Builder::new_current_thread().enable_all().build();
+            own.expect("a runtime").block_on(open_loop(&times, |_, due| {
+                let request = client.keyless("/v1/health");
+                async move { send(request, due).await.0 }
+            }))
+        };
+        spawn_blocking(probes).await.expect("no panic")
     }
 
     /// The output of `work`, and the most of each series that is seen meanwhile.

@@ -18,6 +18,16 @@ fn with_mover(x: usize, y: usize, left: i64) -> i64 {
     if is_inside { 40 } else { texture(x, y) }
 }
 
+/// A dark and a light thing before a wall, all of which a light makes lighter by so many levels a second from the third on.
+fn with_light(x: usize, y: usize, ms: i64, levels: i64) -> i64 {
+    let thing = match (x / 6, y / 6) {
+        (3, 3) => 20,
+        (7, 3) => 225,
+        _ => texture(x, y),
+    };
+    (thing + levels * (ms - 2000).max(0) / 1000).clamp(0, 255)
+}
+
 /// Eight cells of each row swing, three times a second.
 fn with_leaves(x: usize, y: usize, ms: i64) -> i64 {
     let swing = [0, 30, 50, 30, 0, -30, -50, -30][(ms * 3 * 8 / 1000 % 8) as usize];
@@ -38,9 +48,19 @@ fn score(movement: &mut Movement, scene: Scene, at: i64) -> Score {
 fn only_what_moves_has_a_score() {
     /// A name, a scene, and the time of its first score.
     type Row = (&'static str, Scene, Option<i64>);
-    let rows: [Row; 7] = [
+    let rows: [Row; 10] = [
         ("rest", |x, y, _| texture(x, y), None),
         ("the light of all", |x, y, ms| texture(x, y) * (1000 + ms / 10) / 1000, None),
+        ("light that is added", |x, y, ms| with_light(x, y, ms, 30), None),
+        ("light that is taken away", |x, y, ms| with_light(x, y, ms, -30), None),
+        (
+            "arrives in it",
+            |x, y, ms| match with_mover(x, y, (ms - 2000) / 50 - 6) {
+                40 => with_light(20, 20, ms, 30),
+                _ => with_light(x, y, ms, 30),
+            },
+            Some(2100),
+        ),
         ("a lamp", |x, y, ms| texture(x, y) + if ms < 2000 { 0 } else { 60 }, None),
         ("a cut", |x, y, ms| if ms < 2000 { texture(x, y) } else { 200 - texture(y, x) }, None),
         ("leaves, once they are usual", |x, y, ms| with_leaves(x, y, ms.max(1200)), None),
@@ -77,7 +97,10 @@ fn nothing_moves_until_it_is_known_what_is_usual() {
 #[test]
 fn vectors_of_any_width_tell_the_same() {
     let scene: Scene =
-        |x, y, ms| with_mover(x, y, ms / 70) + (x as i64 * 31 + y as i64 * 17 + ms) % 23;
+        |x, y, ms| match with_mover(x, y, ms / 70) + (x as i64 * 31 + y as i64 * 17 + ms) % 23 {
+            level if ms < 4000 => level,
+            level => with_light(x, y, ms - 2000, 50) / 2 + level / 2,
+        };
     let (mut wide, mut plain, zones) = (Movement::new(), Movement::new(), ZoneMask::default());
     let mut most = Score::ZERO;
     for at in (0..6000).step_by(100) {
