@@ -104,7 +104,9 @@ impl RemoteSource {
         let limits = Limits::remote();
         match self {
             RemoteSource::Url(_) if is_endless => Limits::camera(),
-            RemoteSource::Url(_) => Limits { first_frame: FIRST_FRAME, ..limits },
+            RemoteSource::Url(_) => {
+                Limits { first_frame: FIRST_FRAME, niceness: Limits::file().niceness, ..limits }
+            }
             RemoteSource::Rtsp(_) => Limits::camera(),
         }
     }

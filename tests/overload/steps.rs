@@ -73,6 +73,7 @@ fn beyond_its_capacity_the_server_refuses_early_and_does_what_it_took_on() {
             assert!(load < FLOOD || !tally.refused.is_empty(), "{name}: nothing was refused");
         }
         assert_eq!((health.refused.len(), health.wrong), (0, Vec::new()), "{load} times");
+        assert!(health.unsent == 0 && !health.taken.is_empty(), "{load} times: {}", health.unsent);
         let finished: usize =
             flows.iter().map(|(_, tenant, _)| world.runtime.block_on(tenant.finished())).sum();
         world.judge(&peaks);

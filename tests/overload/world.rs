@@ -97,9 +97,9 @@ impl World {
     /// whoever watches a server does not wait behind those who flood it.
     pub async fn probe(&self, until: Instant) -> Tally {
         let client = Client::new(&self.server, "");
+        let count = until.saturating_duration_since(Instant::now()).as_millis() as u32 / 50;
+        let times: Vec<_> = (0..count).map(|at| Duration::from_millis(50) * at).collect();
         let probes = move || {
-            let count = until.saturating_duration_since(Instant::now()).as_millis() as u32 / 50;
-            let times: Vec<_> = (0..count).map(|at| Duration::from_millis(50) * at).collect();
             let own = runtime::Builder::new_current_thread().enable_all().build();
             own.expect("a runtime").block_on(open_loop(&times, |_, due| {
                 let request = client.keyless("/v1/health");
@@ -165,7 +165,7 @@ pub async fn flood(tenant: &Arc<Tenant>, kind: Kind, times: &[Duration]) -> Tall
     open_loop(times, |number, due| Arc::clone(tenant).turn(kind, number, due)).await
 }
 
-/// Seconds that the threads which a process has ran and were ready to, since each began.
+/// Seconds that the threads which a process has now ran and were ready to, since each began.
 fn scheduled(process: u32) -> [f64; 2] {
     let mut sums = [0.0; 2];
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();

@@ -17,7 +17,7 @@ use decode::ExcerptStart;
 use crate::{
     CancelToken, Limits, Supervisor, WorkerError,
     line::Line,
-    process::{Length, Life, Line as Link, Process},
+    process::{Life, Line as Link, Process},
     protocol::{Reply, Request, Source},
     source::{self, Place, Trouble},
     watchdog::Watchdog,
@@ -94,7 +94,7 @@ impl Supervisor {
             return Err(WorkerError::NotAFile);
         }
         let cpu_seconds = limits.wall.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, length: Length::Set };
+        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
         let mut process = self.process(&self.program.plain(), &limits, life)?;
         let request =
             Request::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };

@@ -21,7 +21,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
-    process::{Pid, setpriority_process},
+    process::{Pid, getpriority_process, setpriority_process},
 };
 
 use crate::{
@@ -38,9 +38,6 @@ use output::OutputBudget;
 
 /// The end of stderr that is kept for an error.
 const STDERR_BYTES_MAX: usize = 4 << 10;
-
-/// Niceness of work that nobody loses a picture by: it has a tenth of a processor that others want.
-const FILE_NICENESS: i32 = 10;
 
 /// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -64,10 +61,13 @@ pub(crate) struct Started {
 struct Owned(Child);
 
 impl Owned {
-    /// Lowers the priority of its one thread, and so of those that it will start.
-    fn give_way(&self) {
-        // Refused to nobody for a process of its own; without it the work is done all the same.
-        setpriority_process(Some(Pid::from_child(&self.0)), FILE_NICENESS).ok();
+    /// Lowers the priority of its first thread, and so of those that this one starts.
+    fn give_way(&self, niceness: i32) {
+        // Where whoever confines the server refuses it, the work is done all the same.
+        let lowered = getpriority_process(None).and_then(|own| {
+            setpriority_process(Some(Pid::from_child(&self.0)), (own + niceness).min(19))
+        });
+        lowered.ok();
     }
 }
 
@@ -100,21 +100,11 @@ pub(crate) struct Process {
 /// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// For one job with so many decoding threads, which may use so much CPU.
-    Job { threads: usize, cpu_seconds: u64, length: Length },
+    /// For one job with so many decoding threads, which may use so much CPU; one without a set length
+    /// goes on for as long as models look at its views, or a camera shows pictures.
+    Job { threads: usize, cpu_seconds: u64, is_endless: bool },
     /// Until its owner ends it; decodes sessions on a thread a core, [`SESSION_THREADS_MAX`] at most.
     Open,
-}
-
-/// End of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// That of a file.
-    Set,
-    /// When models have looked at all of its views.
-    Models,
-    /// When a camera shows no more pictures.
-    Camera,
 }
 
 impl Life {
@@ -130,12 +120,7 @@ impl Life {
 
     /// Returns true where its output is bounded for a span, not in all: it has no set length.
     fn is_paced(self) -> bool {
-        !matches!(self, Life::Job { length: Length::Set, .. })
-    }
-
-    /// Returns true where pictures come at a time of their own, and what is late is lost.
-    fn is_live(self) -> bool {
-        matches!(self, Life::Open | Life::Job { length: Length::Camera, .. })
+        matches!(self, Life::Open | Life::Job { is_endless: true, .. })
     }
 }
 
@@ -146,13 +131,6 @@ impl Started {
         let child = program.start(theirs).map_err(WorkerError::Spawn)?;
         Ok(Started { child: Owned(child), socket })
     }
-
-    /// The same for what gives way to the server and to live pictures, from its first instruction on.
-    pub fn modest(program: &WorkerProgram) -> Result<Started, WorkerError> {
-        let started = Started::new(program)?;
-        started.child.give_way();
-        Ok(started)
-    }
 }
 
 impl Process {
@@ -162,22 +140,17 @@ impl Process {
         limits: &Limits,
         life: Life,
     ) -> Result<(Process, SandboxReport), WorkerError> {
-        let started = match life.is_live() {
-            true => Started::new(program)?,
-            false => Started::modest(program)?,
-        };
-        Process::confine(started, program, limits, life)
+        Process::confine(Started::new(program)?, program, limits, life)
     }
 
-    /// The same with the one that waits in `spares`, where one does and `life` can do with a modest one.
+    /// The same with the one that waits in `spares`, where one does.
     pub fn spawn_from(
         spares: &Arc<Spares>,
         program: &WorkerProgram,
         limits: &Limits,
         life: Life,
     ) -> Result<Process, WorkerError> {
-        let ready = if life.is_live() { None } else { spares.take() };
-        let ready = ready.map(|ready| Process::confine(ready, program, limits, life));
+        let ready = spares.take().map(|ready| Process::confine(ready, program, limits, life));
         match ready.transpose() {
             Ok(Some((process, _))) => {
                 spares.tell(Start::Spare, None);
@@ -197,6 +170,8 @@ impl Process {
         life: Life,
     ) -> Result<(Process, SandboxReport), WorkerError> {
         let Started { mut child, socket } = started;
+        // It has one thread yet, and goes on to load its program where it did not wait.
+        child.give_way(limits.niceness);
         let stderr = child.0.stderr.take();
         let status = File::open(format!("/proc/{}/status", child.0.id()));
         let status = status.map_err(WorkerError::Spawn)?;

@@ -82,7 +82,7 @@ fn keep(program: &WorkerProgram, slot: &Slot, wanted: &Receiver<()>) {
     loop {
         if lock(slot).is_none() {
             // The reason of a failure is told to the job that then tries it itself.
-            let started = Started::modest(program).ok();
+            let started = Started::new(program).ok();
             *lock(slot) = started;
         }
         if wanted.recv().is_err() {

@@ -23,7 +23,7 @@ use crate::{
     ViewOptions, WorkerError, WorkerProgram,
     feed::Feed,
     jpeg,
-    process::{Length, Life, Line, Process},
+    process::{Life, Line, Process},
     protocol::{Reply, Request},
     said::JobCheck,
     spare::{Spares, Start},
@@ -58,7 +58,12 @@ pub struct Limits {
     pub output_bytes: u64,
     /// Threads at once; `None` is what the decoding threads that were asked for can need.
     pub threads: Option<u64>,
+    /// Niceness above that of whoever starts the worker, as far as 19 in all (sched(7)).
+    pub niceness: i32,
 }
+
+/// Niceness of what reads a file: with it a thread gets a third of what another gets that wants the same processor.
+const FILE_NICENESS: i32 = 5;
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -70,11 +75,17 @@ impl Default for Limits {
             stall: Duration::from_secs(5),
             output_bytes: 4 << 30,
             threads: None,
+            niceness: 0,
         }
     }
 }
 
 impl Limits {
+    /// For a file that is read beside live pictures and requests, which come first: it loses nothing by being late.
+    pub fn file() -> Limits {
+        Limits { niceness: FILE_NICENESS, ..Limits::default() }
+    }
+
     /// For media that arrives over a network, which whoever fetches it times: pictures come at the
     /// pace of a camera or of a slow line.
     pub fn remote() -> Limits {
@@ -211,7 +222,7 @@ impl Supervisor {
         let expected = Cut::new(extent, Rotation::None, None, edge_max).extent();
         let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, length: Length::Set };
+        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
         let (mut process, _) = Process::spawn(&self.program.plain(), &limits, life)?;
         process.backlog().push(&Request::Shrink { jpeg: still, edge_max })?;
         match process.answer()? {
@@ -285,12 +296,8 @@ impl Supervisor {
         let views = views.map(ViewOptions::within_bounds);
         let mut feed = Feed::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let length = match feed.is_endless() {
-            true => Length::Camera,
-            false if views.is_some() => Length::Models,
-            false => Length::Set,
-        };
-        let life = Life::Job { threads, cpu_seconds, length };
+        let is_endless = views.is_some() || feed.is_endless();
+        let life = Life::Job { threads, cpu_seconds, is_endless };
         let mut process = self.process(&self.program, &limits, life)?;
         let options =
             JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };

@@ -41,9 +41,11 @@ const NOISE_MAX: i16 = NINE * 14 * LEVEL as i16;
 const CHANGE_MAX: i16 = 3600;
 /// The lightest cell, in 1/[`LEVEL`].
 const WHITE: i16 = 255 * LEVEL as i16;
-/// Least and most of a cell that none of its samples has lost to black or white.
+/// Black and white of video of limited range (ITU-R BT.709): what light takes or adds beyond is lost.
+const SHOWN: [i16; 2] = [16 * LEVEL as i16, 235 * LEVEL as i16];
+/// Least and most of a cell of which hardly any sample has been lost to black or white.
 const KNOWN: [u16; 2] = [24 * LEVEL as u16, 228 * LEVEL as u16];
-/// Least number of blocks within both that tells a line.
+/// Least number of blocks with both means in [`KNOWN`] that tells a line.
 const BLOCKS_LEAST: usize = BLOCKS / 4;
 /// Least difference of two medians of blocks that tells how light acts on dark and light ones.
 const APART_LEAST: i32 = 16 * LEVEL as i32;
@@ -198,6 +200,8 @@ struct Light {
     offset: i16,
     /// Darkest and lightest value of which it is known: beyond, a picture shows less than there was.
     known: [u16; 2],
+    /// Darkest and lightest value that a picture shows.
+    shown: [i16; 2],
 }
 
 impl Light {
@@ -208,7 +212,8 @@ impl Light {
             (u32::from(new[block]) << 14) / u32::from(old[block]).max(1)
         });
         let factor = *ratios.select_nth_unstable(BLOCKS / 2).1;
-        Light { factor: factor.min(u16::MAX.into()) as u16, offset: 0, known: [0, u16::MAX] }
+        let factor = factor.min(u16::MAX.into()) as u16;
+        Light { factor, offset: 0, known: [0, u16::MAX], shown: [0, WHITE] }
     }
 
     /// The line by which the median of the darker half of the blocks and that of the lighter half became what they are.
@@ -229,9 +234,11 @@ impl Light {
         });
         let (before, after) = (light[0] - dark[0], light[1] - dark[1]);
         let factor = (before > APART_LEAST).then(|| (after << 14) / before)?;
-        let factor = u16::try_from(factor).ok().filter(|factor| *factor <= 2 * SAME)?;
+        let factor =
+            u16::try_from(factor).ok().filter(|factor| factor.abs_diff(SAME) <= SAME / 4)?;
         let offset = dark[1] - ((dark[0] * i32::from(factor)) >> 14);
-        Some(Light { factor, offset: i16::try_from(offset).ok()?, known: KNOWN })
+        let offset = i16::try_from(offset).ok()?;
+        Some(Light { factor, offset, known: KNOWN, shown: SHOWN })
     }
 
     /// What the median block gained or lost.
@@ -239,10 +246,10 @@ impl Light {
         let mut gains: [i16; BLOCKS] =
             std::array::from_fn(|block| new[block] as i16 - old[block] as i16);
         let offset = *gains.select_nth_unstable(BLOCKS / 2).1;
-        Light { factor: SAME, offset, known: KNOWN }
+        Light { factor: SAME, offset, known: KNOWN, shown: SHOWN }
     }
 
-    /// A factor, or what explains less than three quarters of what that leaves of the cells.
+    /// The factor, or another light that leaves less than three quarters of what the factor leaves of the cells.
     #[inline(always)]
     fn between(old: &Luma, new: &Luma) -> Light {
         let left = |light: Light| -> u32 {
@@ -269,7 +276,8 @@ impl Light {
     fn change(self, old: u16, new: u16) -> i16 {
         let scaled = (u32::from(old << 2) * u32::from(self.factor)) >> 16;
         let scaled = (scaled as u16).min(i16::MAX as u16) as i16;
-        let change = new as i16 - scaled.saturating_add(self.offset).clamp(0, WHITE);
+        let shown = |value: i16| value.clamp(self.shown[0], self.shown[1]);
+        let change = shown(new as i16) - shown(scaled.saturating_add(self.offset));
         let change = if old < self.known[0] { change.max(0) } else { change };
         if old > self.known[1] { change.min(0) } else { change }
     }

@@ -18,14 +18,22 @@ fn with_mover(x: usize, y: usize, left: i64) -> i64 {
     if is_inside { 40 } else { texture(x, y) }
 }
 
-/// A dark and a light thing before a wall, all of which a light makes lighter by so many levels a second from the third on.
+/// A dark and a light thing before a wall, all of which a light makes lighter by so many levels a second from the third on, as
+/// far as video of limited range shows it.
 fn with_light(x: usize, y: usize, ms: i64, levels: i64) -> i64 {
     let thing = match (x / 6, y / 6) {
         (3, 3) => 20,
         (7, 3) => 225,
         _ => texture(x, y),
     };
-    (thing + levels * (ms - 2000).max(0) / 1000).clamp(0, 255)
+    (thing + levels * (ms - 2000).max(0) / 1000).clamp(16, 235)
+}
+
+/// The same before a wall with a dark half, in fog that comes from the third second on: lighter, with less contrast.
+fn with_fog(x: usize, y: usize, ms: i64) -> i64 {
+    let level = (with_light(x, y, 0, 0) - if y < 20 { 0 } else { 60 }).max(20);
+    let fog = (ms - 2000).clamp(0, 800);
+    level + (150 - level) * fog / 2500
 }
 
 /// Eight cells of each row swing, three times a second.
@@ -48,7 +56,7 @@ fn score(movement: &mut Movement, scene: Scene, at: i64) -> Score {
 fn only_what_moves_has_a_score() {
     /// A name, a scene, and the time of its first score.
     type Row = (&'static str, Scene, Option<i64>);
-    let rows: [Row; 10] = [
+    let rows: [Row; 12] = [
         ("rest", |x, y, _| texture(x, y), None),
         ("the light of all", |x, y, ms| texture(x, y) * (1000 + ms / 10) / 1000, None),
         ("light that is added", |x, y, ms| with_light(x, y, ms, 30), None),
@@ -58,6 +66,15 @@ fn only_what_moves_has_a_score() {
             |x, y, ms| match with_mover(x, y, (ms - 2000) / 50 - 6) {
                 40 => with_light(20, 20, ms, 30),
                 _ => with_light(x, y, ms, 30),
+            },
+            Some(2100),
+        ),
+        ("fog", with_fog, None),
+        (
+            "arrives in fog",
+            |x, y, ms| match with_mover(x, y, (ms - 2000) / 50 - 6) {
+                40 => with_fog(20, 20, ms),
+                _ => with_fog(x, y, ms),
             },
             Some(2100),
         ),
@@ -99,7 +116,7 @@ fn vectors_of_any_width_tell_the_same() {
     let scene: Scene =
         |x, y, ms| match with_mover(x, y, ms / 70) + (x as i64 * 31 + y as i64 * 17 + ms) % 23 {
             level if ms < 4000 => level,
-            level => with_light(x, y, ms - 2000, 50) / 2 + level / 2,
+            level => with_fog(x, y, ms - 2000) / 2 + level / 2,
         };
     let (mut wide, mut plain, zones) = (Movement::new(), Movement::new(), ZoneMask::default());
     let mut most = Score::ZERO;

@@ -297,7 +297,8 @@ impl Task {
                 }
                 happened = self.inlets.turns.next() => {
                     if let Some(end) = self.turn(happened, seat).await {
-                        return end;
+                        // A publisher that has ended the session is not lost, though both be found at once.
+                        return self.inlets.ends.try_recv().unwrap_or(end);
                     }
                 }
                 Some(said) = self.inlets.said.recv() => {

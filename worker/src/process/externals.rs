@@ -31,7 +31,7 @@ pub(super) struct Externals {
     threads: usize,
     memory_bytes: u64,
     cpu_seconds: u64,
-    is_live: bool,
+    niceness: i32,
 }
 
 struct External {
@@ -56,7 +56,7 @@ impl Externals {
             Life::Open => (1, limits.wall.as_secs() + 1),
         };
         let (running, memory_bytes) = (VecDeque::new(), limits.memory_bytes);
-        Externals { running, threads, memory_bytes, cpu_seconds, is_live: life.is_live() }
+        Externals { running, threads, memory_bytes, cpu_seconds, niceness: limits.niceness }
     }
 
     /// Starts what decodes `codec`; one that does not start says why, and ends its output at once.
@@ -94,9 +94,7 @@ impl Externals {
         let ends = ProgramEnds { socket, says: says.try_clone()?.into() };
         let child = program.start_external(&errand, ends)?;
         let external = External::new(child)?;
-        if !self.is_live {
-            external.child.give_way();
-        }
+        external.child.give_way(self.niceness);
         self.running.push_back(external);
         Ok(())
     }

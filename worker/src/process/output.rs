@@ -37,16 +37,16 @@ impl OutputBudget {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Length, *};
+    use super::*;
 
     #[test]
     fn a_job_has_one_output_budget_and_a_paced_life_one_for_every_span() {
-        let job = |length| Life::Job { threads: 1, cpu_seconds: 1, length };
+        let job = |is_endless| Life::Job { threads: 1, cpu_seconds: 1, is_endless };
         // (life, sent in each second) to the second in which it is over the budget of 600.
         for (name, life, rate, over) in [
-            ("job", job(Length::Set), 6, Some(101)),
-            ("modest job of models", job(Length::Models), 6, None),
-            ("flooding job of a camera", job(Length::Camera), 60, Some(11)),
+            ("job", job(false), 6, Some(101)),
+            ("modest endless job", job(true), 6, None),
+            ("flooding endless job", job(true), 60, Some(11)),
             ("modest live worker", Life::Open, 6, None),
             ("flooding live worker", Life::Open, 60, Some(11)),
         ] {

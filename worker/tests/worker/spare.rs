@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    ops::ControlFlow,
     sync::{Arc, Mutex},
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, getpriority_process, kill_process};
-use worker::{CancelToken, Limits, Start, WorkerError};
+use worker::{CancelToken, JobSpec, Limits, Start, WorkerError};
 
 use crate::{
     faults::children,
@@ -64,18 +65,39 @@ fn a_job_takes_the_worker_that_waits_and_another_follows() {
     until_there_are(0);
 }
 
+/// Niceness of a process, or of this one.
+fn niceness(pid: Option<i32>) -> i32 {
+    let pid = pid.map(|pid| Pid::from_raw(pid).expect("positive"));
+    getpriority_process(pid).expect("it runs")
+}
+
 #[test]
-fn work_of_files_gives_way_to_live_pictures_and_to_the_server() {
+fn a_file_gives_way_where_it_is_asked_to_and_what_is_live_does_not() {
     let _alone = alone();
-    let niceness = |pid: Option<i32>| {
-        getpriority_process(pid.map(|pid| Pid::from_raw(pid).expect("positive"))).expect("it runs")
-    };
+    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
     let own = niceness(None);
-    let files = supervisor().with_spare(|_, _| ()).expect("a thread");
+    let job = |supervisor: &worker::Supervisor, limits: Limits| {
+        let mut found = BTreeSet::new();
+        let spec = JobSpec { limits, ..spec(&path) };
+        supervisor
+            .run_job(spec, &CancelToken::new(), &mut |_| {
+                found.extend(children().into_iter().map(|pid| niceness(Some(pid))));
+                ControlFlow::Continue(())
+            })
+            .expect("a job");
+        found
+    };
+    let nice = (own + Limits::file().niceness).min(19);
+    assert!(nice > own || own == 19, "{nice}");
+    assert_eq!(job(&supervisor(), Limits::file()), [nice].into());
+    assert_eq!(job(&supervisor(), Limits::camera()), [own].into());
+    let with_spare = supervisor().with_spare(|_, _| ()).expect("a thread");
     let spare = until_there_are(1);
-    assert_eq!(niceness(spare.first().copied()), own.max(10));
+    assert_eq!(niceness(spare.first().copied()), own, "nobody knows what it will do");
+    assert!(job(&with_spare, Limits::file()).contains(&nice), "one that waited gives way too");
+    drop(with_spare);
+    until_there_are(0);
     let live = supervisor().start_live(Limits::default(), |_| Ok(())).expect("starts");
-    let both = until_there_are(2);
-    assert_eq!(niceness(both.difference(&spare).next().copied()), own);
-    drop((files, live));
+    assert_eq!(niceness(until_there_are(1).first().copied()), own);
+    drop(live);
 }

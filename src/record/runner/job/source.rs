@@ -163,7 +163,7 @@ impl Job {
 
     fn limits(&self) -> Limits {
         let limits = match &self.ingest.source {
-            Source::File(_) => Limits::default(),
+            Source::File(_) => Limits::file(),
             Source::Remote(source) => source.limits(self.is_growing),
         };
         let waits_for_models = self.chunks.is_some() && !self.is_live();
