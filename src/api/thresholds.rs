@@ -35,7 +35,7 @@ pub struct GateFields {
     scene_cut: Option<terms::Fraction>,
     /// Least `activity_score` that starts an episode.
     activity_on: Option<terms::Fraction>,
-    /// An episode ends where `activity_score` stays below this for a second.
+    /// An episode ends where `activity_score` stays below this, or below `activity_on` where that is less, for a second.
     activity_off: Option<terms::Fraction>,
     /// Least change of `luma_mean` against the frame before that is an exposure shift.
     luma_shift: Option<terms::Fraction>,

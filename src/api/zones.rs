@@ -3,7 +3,10 @@
 use media::{Label, Score, StreamId, Zone, Zones};
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, Type},
+};
 
 use super::{openapi::terms, wire::shown};
 use crate::base::json::{List, Object, Problem, Text, declared, parsed, score};
@@ -20,9 +23,22 @@ pub struct ZoneFields {
     name: String,
     /// Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
     /// last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
-    #[schema(inline, value_type = Vec<Vec<f64>>, min_items = 3, max_items = 32)]
+    #[schema(inline, value_type = Vec<Corner>, min_items = 3, max_items = 32)]
     polygon: Vec<(Score, Score)>,
 }
+
+/// Corner of a zone.
+struct Corner;
+
+impl PartialSchema for Corner {
+    fn schema() -> RefOr<Schema> {
+        let share = ObjectBuilder::new().schema_type(Type::Number);
+        let share = share.minimum(Some(0.0)).maximum(Some(1.0));
+        ArrayBuilder::new().items(share).min_items(Some(2)).max_items(Some(2)).into()
+    }
+}
+
+impl ToSchema for Corner {}
 
 declared!(ZoneFields { name: required name, polygon: required polygon }; closed |object| {
     if let (Some(name), Some(polygon)) = (&name, &polygon) {
@@ -38,7 +54,7 @@ pub type ZoneList = List<ZoneFields, 0, { Zone::MAX }>;
 
 /// Part of the picture that was watched.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Zone)]
+#[schema(as = WatchedZone)]
 pub struct ZoneRecord {
     name: String,
     /// Corners in order, as they were given; none where the recording is of an older server.

@@ -1153,7 +1153,7 @@ export interface components {
             /** Format: int32 */
             window_size: number;
             /** @description Zones in place of those of the recording; absent where it used these. */
-            zones?: components["schemas"]["Zone"][];
+            zones?: components["schemas"]["WatchedZone"][];
         };
         /** @description Id of an analysis of a stream. */
         AnalysisId: string;
@@ -2308,7 +2308,7 @@ export interface components {
             /** Format: int32 */
             width: number;
             /** @description Zones that were watched; absent where there are none. Older servers wrote their names alone. */
-            zones?: components["schemas"]["Zone"][];
+            zones?: components["schemas"]["WatchedZone"][];
         };
         /** @description Decision of a gate about a frame. */
         GateDecision: {
@@ -4204,12 +4204,18 @@ export interface components {
             media_type: string;
             sha256: components["schemas"]["Sha256"];
         };
+        /** @description Part of the picture that was watched. */
+        WatchedZone: {
+            name: string;
+            /** @description Corners in order, as they were given; none where the recording is of an older server. */
+            polygon: number[][];
+        };
         /** @description Zones of a recording. */
         WatchedZones: {
             /** @description True where movement outside of them does not count. */
             activity_zones_only: boolean;
             stream_id: components["schemas"]["Label"];
-            zones: components["schemas"]["Zone"][];
+            zones: components["schemas"]["WatchedZone"][];
         };
         /** @description A webhook. */
         Webhook: {
@@ -4270,10 +4276,14 @@ export interface components {
          * @enum {string}
          */
         WebhookStatus: "active" | "failing" | "disabled" | "finished";
-        /** @description Part of the picture that was watched. */
+        /** @description Part of the picture that is watched; other fields are refused. */
         Zone: {
+            /** @description Name in events, without control characters; no two zones share one. */
             name: string;
-            /** @description Corners in order, as they were given; none where the recording is of an older server. */
+            /**
+             * @description Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
+             *     last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
+             */
             polygon: number[][];
         };
     };
@@ -4618,6 +4628,7 @@ export type Timestamp = components['schemas']['Timestamp'];
 export type TokenBudgetLowPayload = components['schemas']['TokenBudgetLowPayload'];
 export type TokenUsage = components['schemas']['TokenUsage'];
 export type UploadResult = components['schemas']['UploadResult'];
+export type WatchedZone = components['schemas']['WatchedZone'];
 export type WatchedZones = components['schemas']['WatchedZones'];
 export type Webhook = components['schemas']['Webhook'];
 export type WebhookCreated = components['schemas']['WebhookCreated'];
