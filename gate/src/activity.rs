@@ -6,6 +6,7 @@
 //! Frames between two comparisons have the result of the last one.
 
 mod change;
+mod light;
 mod luma;
 mod tracker;
 mod zones;

@@ -2,6 +2,7 @@
 
 mod externals;
 mod output;
+mod usage;
 
 use std::{
     collections::VecDeque,
@@ -9,7 +10,7 @@ use std::{
     io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{fs::FileExt, process::ExitStatusExt},
+        unix::process::ExitStatusExt,
     },
     process::{Child, ChildStderr},
     sync::Arc,
@@ -35,6 +36,7 @@ use crate::{
 };
 use externals::{Externals, WorkerEnds};
 use output::OutputBudget;
+use usage::Usage;
 
 /// The end of stderr that is kept for an error.
 const STDERR_BYTES_MAX: usize = 4 << 10;
@@ -376,30 +378,4 @@ fn end(child: &mut Child) {
     // Both fail only where there is nothing left to kill or to reap.
     child.kill().ok();
     child.wait().ok();
-}
-
-/// Resources of a process at a moment.
-struct Usage {
-    /// Resident or swapped out.
-    memory_bytes: u64,
-    threads: u64,
-}
-
-impl Usage {
-    /// Of the process with this `/proc/<pid>/status`; `None` once it is gone.
-    fn of(status: &File) -> Option<Usage> {
-        let mut text = [0; 4096];
-        let len = status.read_at(&mut text, 0).ok()?;
-        let field = |name: &[u8]| status_field(&text[..len], name).unwrap_or(0);
-        let memory_bytes = (field(b"VmRSS:") + field(b"VmSwap:")) << 10;
-        Some(Usage { memory_bytes, threads: field(b"Threads:") })
-    }
-}
-
-/// The number behind `name` in a `/proc/<pid>/status`.
-fn status_field(status: &[u8], name: &[u8]) -> Option<u64> {
-    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
-    let digits = line.trim_ascii_start();
-    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
-    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }

@@ -1,0 +1,113 @@
+//! Light that all of a picture gained or lost: a factor, or a line where that explains more.
+//!
+//! What a picture cannot show, beyond black and white, is no change. Integers, the same bits everywhere.
+
+use super::luma::Luma;
+use crate::thumb::{BLOCKS, LEVEL};
+
+/// The lightest cell, in 1/[`LEVEL`].
+const WHITE: i16 = 255 * LEVEL as i16;
+/// Black and white of video of limited range (ITU-R BT.709): what light takes or adds beyond is lost.
+const SHOWN: [i16; 2] = [16 * LEVEL as i16, 235 * LEVEL as i16];
+/// Least and most of a cell of which hardly any sample has been lost to black or white.
+const KNOWN: [u16; 2] = [24 * LEVEL as u16, 228 * LEVEL as u16];
+/// Least number of blocks with both means in [`KNOWN`] that tells a line.
+const BLOCKS_LEAST: usize = BLOCKS / 4;
+/// Least difference of two medians of blocks that tells how light acts on dark and light ones.
+const APART_LEAST: i32 = 16 * LEVEL as i32;
+/// Most that counts of what light leaves of a cell: more is something that moves.
+const LEFT_MAX: u16 = 8 * LEVEL as u16;
+/// Factor of a light that stays.
+const SAME: u16 = 1 << 14;
+
+/// Light that all cells gained or lost: what it made of them.
+#[derive(Clone, Copy)]
+pub(super) struct Light {
+    /// In 1/[`SAME`].
+    factor: u16,
+    /// In 1/[`LEVEL`].
+    offset: i16,
+    /// Darkest and lightest value of which it is known: beyond, a picture shows less than there was.
+    known: [u16; 2],
+    /// Darkest and lightest value that a picture shows.
+    shown: [i16; 2],
+}
+
+impl Light {
+    /// The factor by which the median block became lighter.
+    #[inline(always)]
+    fn scaled(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Light {
+        let mut ratios: [u32; BLOCKS] = std::array::from_fn(|block| {
+            (u32::from(new[block]) << 14) / u32::from(old[block]).max(1)
+        });
+        let factor = *ratios.select_nth_unstable(BLOCKS / 2).1;
+        let factor = factor.min(u16::MAX.into()) as u16;
+        Light { factor, offset: 0, known: [0, u16::MAX], shown: [0, WHITE] }
+    }
+
+    /// The line by which the median of the darker half of the blocks and that of the lighter half became what they are.
+    fn shifted(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Option<Light> {
+        let is_known = |value: &u16| (KNOWN[0]..=KNOWN[1]).contains(value);
+        let (mut blocks, mut count) = ([[0; 2]; BLOCKS], 0);
+        for (old, new) in old.iter().zip(new).filter(|(old, new)| is_known(old) && is_known(new)) {
+            blocks[count] = [*old, *new];
+            count += 1;
+        }
+        let half = (count >= BLOCKS_LEAST).then_some(count / 2)?;
+        blocks[..count].select_nth_unstable(half);
+        let (darker, lighter) = blocks[..count].split_at_mut(half);
+        let [dark, light] = [darker, lighter].map(|blocks| {
+            [0, 1].map(|at| {
+                i32::from(blocks.select_nth_unstable_by_key(half / 2, |both| both[at]).1[at])
+            })
+        });
+        let (before, after) = (light[0] - dark[0], light[1] - dark[1]);
+        let factor = (before > APART_LEAST).then(|| (after << 14) / before)?;
+        let factor =
+            u16::try_from(factor).ok().filter(|factor| factor.abs_diff(SAME) <= SAME / 4)?;
+        let offset = dark[1] - ((dark[0] * i32::from(factor)) >> 14);
+        let offset = i16::try_from(offset).ok()?;
+        Some(Light { factor, offset, known: KNOWN, shown: SHOWN })
+    }
+
+    /// What the median block gained or lost.
+    fn added(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Light {
+        let mut gains: [i16; BLOCKS] =
+            std::array::from_fn(|block| new[block] as i16 - old[block] as i16);
+        let offset = *gains.select_nth_unstable(BLOCKS / 2).1;
+        Light { factor: SAME, offset, known: KNOWN, shown: SHOWN }
+    }
+
+    /// The factor, or another light that leaves less than three quarters of what the factor leaves of the cells.
+    #[inline(always)]
+    pub(super) fn between(old: &Luma, new: &Luma) -> Light {
+        let left = |light: Light| -> u32 {
+            let cells = old.cells.iter().zip(&new.cells);
+            let changes = cells.map(|(&old, &new)| light.change(old, new));
+            changes.map(|change| u32::from(change.unsigned_abs().min(LEFT_MAX))).sum()
+        };
+        let (old_blocks, new_blocks) = (&old.blocks, &new.blocks);
+        let scaled = Light::scaled(old_blocks, new_blocks);
+        if scaled.factor.abs_diff(SAME) <= SAME / 256 {
+            return scaled;
+        }
+        let unexplained = left(scaled);
+        let others =
+            [Some(Light::added(old_blocks, new_blocks)), Light::shifted(old_blocks, new_blocks)];
+        let others = others.into_iter().flatten();
+        let others =
+            others.map(|light| (left(light), light)).filter(|(left, _)| 4 * left < 3 * unexplained);
+        others.min_by_key(|(left, _)| *left).map_or(scaled, |(_, light)| light)
+    }
+
+    /// Change of a cell beyond what the light made of it.
+    #[inline(always)]
+    pub(super) fn change(self, old: u16, new: u16) -> i16 {
+        let scaled = (u32::from(old << 2) * u32::from(self.factor)) >> 16;
+        let scaled = (scaled as u16).min(i16::MAX as u16) as i16;
+        let shown = |value: i16| value.clamp(self.shown[0], self.shown[1]);
+        let change = shown(new as i16) - shown(scaled.saturating_add(self.offset));
+        let change = if old < self.known[0] { change.max(0) } else { change };
+        if old > self.known[1] { change.min(0) } else { change }
+    }
+}
