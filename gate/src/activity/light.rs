@@ -1,6 +1,6 @@
 //! Light that all of a picture gained or lost: a factor, or a line where that explains more.
 //!
-//! What a picture cannot show, beyond black and white, is no change. Integers, the same bits everywhere.
+//! Black and white end it: a value beyond them is no change. Integers, the same bits everywhere.
 
 use super::luma::Luma;
 use crate::thumb::{BLOCKS, LEVEL};
@@ -70,7 +70,7 @@ impl Light {
         Some(Light { factor, offset, known: KNOWN, shown: SHOWN })
     }
 
-    /// What the median block gained or lost.
+    /// The gain or loss of the median block.
     fn added(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Light {
         let mut gains: [i16; BLOCKS] =
             std::array::from_fn(|block| new[block] as i16 - old[block] as i16);
