@@ -14,7 +14,7 @@ mod reference_model;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -75,6 +75,15 @@ pub enum Priority {
     Live,
     /// A job.
     Offline,
+}
+
+impl Priority {
+    fn other(self) -> Priority {
+        match self {
+            Priority::Live => Priority::Offline,
+            Priority::Offline => Priority::Live,
+        }
+    }
 }
 
 /// A request for a permit.
@@ -270,13 +279,13 @@ impl Scheduler {
             return Some(refused);
         }
         let Some(id) = self.choose(now, day) else { return self.overfull() };
-        let request = self.leave(id)?.request;
         let preference = match self.load.waiting_offline {
             0 => LivePreference::None,
             _ if self.has_offline_slot() => LivePreference::One,
             _ => LivePreference::NotNow,
         };
-        self.order.served(&request, preference);
+        self.order.served(&self.waiting.get(&id)?.request, preference);
+        let request = self.leave(id)?.request;
         let (reserved, is_asking) = (request.tokens, false);
         self.budgets.reserve(&request.principal, 0, reserved);
         *self.of_principal.entry(Arc::clone(&request.principal)).or_default() += 1;
@@ -418,12 +427,16 @@ impl Scheduler {
     }
 
     /// The next of a priority in the order of principals and then of streams, the earliest deadline of
-    /// the stream first; those that wait for a retry-after, and principals at their limit, are passed
-    /// over.
+    /// the stream first; those that wait for a retry-after, and principals at their limit or that owe
+    /// their next slot to the other priority, are passed over.
     fn head(&self, priority: Priority, now: Instant, day: u64) -> Option<AdmissionId> {
+        let owing = self.owing(priority, now);
         let could = |queued: &&QueuedRequest| {
             let QueuedRequest { request, ready, .. } = queued;
-            request.priority == priority && *ready <= now && self.principal_can(request)
+            request.priority == priority
+                && *ready <= now
+                && self.principal_can(request)
+                && !owing.contains(&request.principal)
         };
         let order = |(id, queued): (&AdmissionId, &QueuedRequest)| {
             (self.order.position(&queued.request), queued.until, *id)
@@ -444,6 +457,21 @@ impl Scheduler {
             held.push(&request.principal);
         }
         None
+    }
+
+    /// Principals that owe their next slot to requests of the other priority, which can go.
+    fn owing(&self, priority: Priority, now: Instant) -> HashSet<&Arc<str>> {
+        let other = priority.other();
+        if other == Priority::Offline && !self.has_offline_slot() {
+            return HashSet::new();
+        }
+        let ready = self.waiting.values().filter(|queued| queued.ready <= now);
+        let requests = ready.map(|queued| &queued.request);
+        requests
+            .filter(|request| request.priority == other)
+            .map(|request| &request.principal)
+            .filter(|principal| self.order.is_owed(other, principal))
+            .collect()
     }
 
     fn principal_can(&self, request: &AdmissionRequest) -> bool {

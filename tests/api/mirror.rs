@@ -188,14 +188,16 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
     postgres.wait_for(COUNT, "300");
     server.kill();
     seed(dir.path(), many(200));
-    // Another server's events under the same seqs, and inserts that take their time.
+    // Another server's events under the same seqs, and inserts that wait for the test.
     postgres.sql(
         "INSERT INTO sightline_events (node_id, seq, run_id, kind, pts_ms, payload) \
          SELECT 'node-other', seq, run_id, kind, pts_ms, '{\"theirs\":1}' FROM sightline_events; \
-         CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-             PERFORM pg_sleep(2); RETURN NULL; END $$; \
-         CREATE TRIGGER slow BEFORE INSERT ON sightline_events \
-             FOR EACH STATEMENT EXECUTE FUNCTION slow()",
+         CREATE TABLE held (); INSERT INTO held DEFAULT VALUES; \
+         CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             WHILE EXISTS (SELECT FROM held) LOOP PERFORM pg_sleep(0.02); END LOOP; \
+             RETURN NULL; END $$; \
+         CREATE TRIGGER wait BEFORE INSERT ON sightline_events \
+             FOR EACH STATEMENT EXECUTE FUNCTION wait()",
     );
     let mut server = Setup::new(dir.path())
         .var("SERVICE_DB_URL", &url(proxy.port()))
@@ -207,12 +209,12 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
     postgres.wait_for(inserting, "1");
     // The insert is committed, and the server never learns of it.
     proxy.set(Weather::Mute);
+    postgres.sql("DELETE FROM held");
     let ours = "SELECT count(*), count(DISTINCT seq), max(seq) FROM sightline_events \
                 WHERE node_id <> 'node-other'";
     // Between them a start told that the session of their run was cut off.
     postgres.wait_for(ours, "500|500|503");
     server.kill();
-    postgres.sql("DROP TRIGGER slow ON sightline_events");
     seed(dir.path(), vec![described("the last")]);
     let server = start(dir.path(), &postgres.url());
     postgres.wait_for(ours, "501|501|504");

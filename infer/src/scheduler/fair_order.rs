@@ -1,7 +1,8 @@
 //! Fair order: principals take turns within a priority, streams within a principal.
 //!
 //! A turn is a number; the least goes first, and one that was served or is new gets the
-//! greatest. So none is served twice while another of the same kind waits that could be.
+//! greatest. So none is served twice while another of the same kind waits that could be. A
+//! principal at its limit is passed over: the kind of work that was has its next slot.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,6 +28,8 @@ pub(super) struct FairOrder {
     clock: u64,
     principals: HashMap<PrincipalKey, u64>,
     streams: HashMap<StreamKey, u64>,
+    /// Greatest turn of a principal that was served: one that waits with a lesser was passed over.
+    served: HashMap<Priority, u64>,
     /// Live requests served in a row while an offline one could have been.
     live_in_a_row: u32,
 }
@@ -67,11 +70,13 @@ impl FairOrder {
         }
     }
 
-    /// A request that has left goes to a model.
+    /// A waiting request goes to a model.
     pub(super) fn served(&mut self, request: &AdmissionRequest, preference: LivePreference) {
         self.clock += 1;
         let (principal, stream) = keys(request);
         if let Some(turn) = self.principals.get_mut(&principal) {
+            let served = self.served.entry(request.priority).or_default();
+            *served = (*turn).max(*served);
             *turn = self.clock;
         }
         if let Some(turn) = self.streams.get_mut(&stream) {
@@ -87,6 +92,17 @@ impl FairOrder {
     /// Offline work was passed over often enough.
     pub(super) fn is_offline_due(&self) -> bool {
         self.live_in_a_row >= LIVE_BEFORE_OFFLINE
+    }
+
+    /// Returns true if the next slot of a principal is for its requests of `priority`: others were
+    /// served before them, and not before its older ones of the other priority.
+    pub(super) fn is_owed(&self, priority: Priority, principal: &Arc<str>) -> bool {
+        let passed = |priority| {
+            let turn = self.principals.get(&(priority, Arc::clone(principal)))?;
+            Some(*turn).filter(|turn| Some(turn) < self.served.get(&priority))
+        };
+        let other = passed(priority.other());
+        passed(priority).is_some_and(|turn| other.is_none_or(|other| turn < other))
     }
 
     /// Position of a waiting request within its class.

@@ -319,9 +319,10 @@ proptest! {
         let seen = of(0, 9, seen_offline, seen_tokens);
         model.push(seen.clone());
         let id = *model.waiting.keys().next_back().expect("pushed last");
-        // Four principals of at most four streams each, and every fifth turn for offline work,
-        // besides those in flight when it came.
-        let bound = limits.in_flight + 4 * 4 * (LIVE_BEFORE_OFFLINE as usize + 1);
+        // Besides those in flight when it came: for each of at most four streams of its principal a
+        // turn of four principals, every fifth for offline work, and a slot of its principal.
+        let turn = 4 * (LIVE_BEFORE_OFFLINE as usize + 1) + limits.in_flight;
+        let bound = limits.in_flight + 4 * turn;
         let mut released = 0;
         let mut crowd = after.iter();
         while model.waiting.contains_key(&id) {

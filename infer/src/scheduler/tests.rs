@@ -174,6 +174,32 @@ fn a_principal_at_its_limit_holds_nobody_else() {
 }
 
 #[test]
+fn work_of_one_kind_does_not_keep_a_principal_from_the_other() {
+    use Priority::{Live, Offline};
+    // Of the principal at its limit the first kind could have every slot, and never the second: `b`
+    // takes what is left, and with it the turns of the second.
+    for (first, second) in [(Live, Offline), (Offline, Live)] {
+        let mut state = Desk::new(AdmissionLimits {
+            in_flight: 2,
+            in_flight_per_principal: 1,
+            waiters: 100,
+            ..LIMITS
+        });
+        for at in 0..20 {
+            state.push(&format!("a{at}"), request("a", "s", first));
+            state.push(&format!("b{at}"), request("b", "s", second));
+        }
+        let seen = state.push("seen", request("a", "s", second));
+        let mut order = state.poll();
+        while state.scheduler.waiting.contains_key(&seen) {
+            let oldest = *state.scheduler.in_flight.keys().min().expect("two in flight");
+            order.extend(state.release(oldest));
+        }
+        assert!(order.len() <= 6, "{second:?}: {order:?}");
+    }
+}
+
+#[test]
 fn a_large_ask_is_not_passed_by_small_ones() {
     for large in [
         AdmissionRequest { image_bytes: 900, ..request("a", "s", Priority::Live) },
