@@ -1,7 +1,7 @@
 //! The server binary: arguments, configuration, run, exit code.
 #![forbid(unsafe_code)]
 
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Parser;
 use sightline::{
@@ -26,6 +26,10 @@ struct Arguments {
 
 /// The exit status of a bad configuration.
 const BAD_CONFIG: u8 = 2;
+
+/// Longest wait of a thread for its next blocking call. Idle ones take turns, so that a few calls a
+/// second would keep as many as there are calls in this time, each with memory of its own.
+const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     // Before anything else: a media worker shares nothing with the server but the file.
@@ -95,11 +99,14 @@ fn check(config: &Config) -> ExitCode {
 
 type Failure = Box<dyn std::error::Error>;
 
-#[tokio::main]
-async fn serve(config: Config, metrics: Arc<Metrics>) -> Result<ExitCode, Failure> {
-    // A signal during the start ends the server in order once it stands.
-    let signals = Signals::catch()?;
-    let server = app::start(config, WorkerProgram::current(), metrics).await?;
-    let intact = server.run(signals).await;
-    Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+fn serve(config: Config, metrics: Arc<Metrics>) -> Result<ExitCode, Failure> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().thread_keep_alive(BLOCKING_IDLE_MAX).build()?;
+    runtime.block_on(async {
+        // A signal during the start ends the server in order once it stands.
+        let signals = Signals::catch()?;
+        let server = app::start(config, WorkerProgram::current(), metrics).await?;
+        let intact = server.run(signals).await;
+        Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
 }
