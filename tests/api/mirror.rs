@@ -212,11 +212,13 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
     postgres.sql("DELETE FROM held");
     let ours = "SELECT count(*), count(DISTINCT seq), max(seq) FROM sightline_events \
                 WHERE node_id <> 'node-other'";
-    // Between them a start told that the session of their run was cut off.
-    postgres.wait_for(ours, "500|500|503");
+    // A busy machine may have made the batch smaller than all.
+    let is_more = "SELECT count(*) > 300 FROM sightline_events WHERE node_id <> 'node-other'";
+    postgres.wait_for(is_more, "t");
     server.kill();
     seed(dir.path(), vec![described("the last")]);
     let server = start(dir.path(), &postgres.url());
+    // Between them a start told that the session of their run was cut off.
     postgres.wait_for(ours, "501|501|504");
     let theirs = "SELECT count(*), count(DISTINCT payload::text) FROM sightline_events \
                   WHERE node_id = 'node-other'";
