@@ -96,9 +96,8 @@ impl TwccRecorder {
         if !self.is_new || self.told_at.is_some_and(|at| at + EVERY > now) {
             return None;
         }
-        while let Some(first) = self.came.first_entry().filter(|first| *first.get() + KEPT < now) {
-            first.remove();
-        }
+        // By time, not by number: of numbers that fall, the lowest came last.
+        self.came.retain(|_, at| *at + KEPT >= now);
         let first = self.came.range(self.next..).next().map(|(number, _)| *number);
         let Some(first) = first else {
             self.is_new = false;
