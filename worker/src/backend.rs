@@ -245,8 +245,9 @@ fn try_backend(
         let (capabilities, report) = supervisor.capabilities()?;
         return Ok((supervisor, capabilities, report));
     }
-    // No worker is started in vain; only the loader knows what is on a path of its own.
-    if loader_path().is_none() {
+    // No worker is started in vain; only the loader knows what is on a path of its own, and a device
+    // that is named may be no device's name.
+    if loader_path().is_none() && wanted.device.is_none() {
         wanted.spec(backend).look_for().map_err(Fault::Backend)?;
     }
     let ffmpeg = match backend {
