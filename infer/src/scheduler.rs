@@ -465,13 +465,11 @@ impl Scheduler {
         if other == Priority::Offline && !self.has_offline_slot() {
             return HashSet::new();
         }
-        let ready = self.waiting.values().filter(|queued| queued.ready <= now);
-        let requests = ready.map(|queued| &queued.request);
-        requests
-            .filter(|request| request.priority == other)
-            .map(|request| &request.principal)
-            .filter(|principal| self.order.is_owed(other, principal))
-            .collect()
+        let ready =
+            |queued: &&QueuedRequest| queued.request.priority == other && queued.ready <= now;
+        let principals =
+            self.waiting.values().filter(ready).map(|queued| &queued.request.principal);
+        principals.filter(|principal| self.order.is_owed(other, principal)).collect()
     }
 
     fn principal_can(&self, request: &AdmissionRequest) -> bool {
