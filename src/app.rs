@@ -84,9 +84,6 @@ pub enum StartError {
     /// The operator's trusted certificates cannot be used.
     #[error("SERVICE_EGRESS_CA_PATH: {0}")]
     Trust(#[from] TrustError),
-    /// No thread can be started that keeps a media worker ready.
-    #[error("cannot start a thread: {0}")]
-    Spare(#[source] io::Error),
     /// A backend that is asked for by name does not do its work.
     #[error(transparent)]
     Workers(#[from] WorkersError),
@@ -229,17 +226,14 @@ pub fn open(
     let labels = CurrentLabels::open(config.label_maps_path.clone())?;
     let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
     let egress = Egress::new(&config.egress)?;
-    let (supervisor, workers) =
-        Workers::choose(worker.with_sandbox(config.sandbox), &config.decode)?;
     let counted = Arc::clone(&metrics);
-    let supervisor = supervisor
-        .with_spare(move |start, ailment| {
-            counted.worker_starts.of(start).inc();
-            if let Some(error) = ailment {
-                tracing::warn!(%error, "the worker that waited for a job was of no use");
-            }
-        })
-        .map_err(StartError::Spare)?;
+    let worker = worker.with_sandbox(config.sandbox).with_fork_server(move |start, failure| {
+        counted.worker_starts.of(start).inc();
+        if let Some(error) = failure {
+            tracing::warn!(%error, "a media worker is executed: it could not be forked");
+        }
+    });
+    let (supervisor, workers) = Workers::choose(worker, &config.decode)?;
     let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.api.disk_reserve));
     let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
     let log = registry.timeline();

@@ -45,14 +45,19 @@ pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
 
 /// This binary as a media worker in such a sandbox.
 pub fn worker_program() -> Result<WorkerProgram, CliError> {
-    Ok(WorkerProgram::current().with_sandbox(sandbox()?.unwrap_or_default()))
+    confined(WorkerProgram::current())
 }
 
 /// The server's binary as a media worker in such a sandbox, which has measurers that this one has not; this
 /// one where there is no server.
 pub fn server_as_worker() -> Result<WorkerProgram, CliError> {
     let program = server_program().map_or_else(WorkerProgram::current, WorkerProgram::at);
-    Ok(program.with_sandbox(sandbox()?.unwrap_or_default()))
+    confined(program)
+}
+
+fn confined(program: WorkerProgram) -> Result<WorkerProgram, CliError> {
+    let program = program.with_sandbox(sandbox()?.unwrap_or_default());
+    Ok(program.with_fork_server(|_, _| ()))
 }
 
 /// The data directory that is named, or else the one that a server started here would use.

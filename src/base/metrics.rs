@@ -17,7 +17,7 @@ use objects::Operation;
 use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
-use worker::Start as WorkerStart;
+use worker::WorkerStart;
 
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
@@ -68,7 +68,7 @@ series! {
     gate_seconds: Histogram = family::histogram, "service_pipeline_gate_seconds", LONG;
     /// Time from the start of a file job in its worker to its last event.
     job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
-    /// Media workers of file jobs, by whether one waited.
+    /// Media workers, by whether they were forked or had to load their program.
     worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
     /// Batches that a device was late with, and that the CPU measured.
     gate_batches_late: IntCounter = family::counter, "service_gate_batches_late_total";
@@ -338,12 +338,12 @@ pub enum StoredFile {
 }
 
 impl Label for WorkerStart {
-    const ALL: &'static [WorkerStart] = &[WorkerStart::Spare, WorkerStart::Fresh];
+    const ALL: &'static [WorkerStart] = &[WorkerStart::Forked, WorkerStart::Executed];
 
     fn value(self) -> &'static str {
         match self {
-            WorkerStart::Spare => "spare",
-            WorkerStart::Fresh => "fresh",
+            WorkerStart::Forked => "forked",
+            WorkerStart::Executed => "executed",
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::{
     WorkerProgram,
     measuring::GateDevice,
     process::{Life, Process},
-    program::loader_path,
 };
 
 /// Choice of the decoding backend.
@@ -244,11 +243,6 @@ fn try_backend(
         let supervisor = Supervisor::new(program.clone());
         let (capabilities, report) = supervisor.capabilities()?;
         return Ok((supervisor, capabilities, report));
-    }
-    // No worker is started in vain; only the loader knows what is on a path of its own, and a device
-    // that is named may be no device's name.
-    if loader_path().is_none() && wanted.device.is_none() {
-        wanted.spec(backend).look_for().map_err(Fault::Backend)?;
     }
     let ffmpeg = match backend {
         Backend::FfmpegCli => Some(usable(program, wanted.ffmpeg.as_ref())?),

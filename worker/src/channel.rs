@@ -13,8 +13,9 @@ use rustix::{
     buffer::spare_capacity,
     io::Errno,
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
+        socketpair,
     },
 };
 
@@ -28,6 +29,11 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// Descriptors that may wait for their message; more are closed.
 const DESCRIPTORS_MAX: usize = 2;
+
+/// Makes both ends of a socket between processes.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
 
 /// Bytes that arrived and are not parsed yet.
 #[derive(Default)]

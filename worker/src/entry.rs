@@ -12,7 +12,7 @@ use decode::{BackendError, Decoders, Device};
 use media::Codec;
 
 use crate::{
-    Fault, JobEvent, JobOptions, capabilities, descriptors, excerpt, job, launcher,
+    Fault, JobEvent, JobOptions, capabilities, descriptors, excerpt, fork_server, job, launcher,
     line::Line,
     measuring::Measuring,
     probe,
@@ -30,7 +30,7 @@ pub(crate) const ARGUMENT: &str = "media-worker";
 /// This process was started to be a worker, or what a worker decodes with; its `main` must call
 /// [`worker_main`] and nothing else.
 pub fn is_worker_invocation() -> bool {
-    let ours = [ARGUMENT, launcher::ARGUMENT, probe::ARGUMENT];
+    let ours = [ARGUMENT, fork_server::ARGUMENT, launcher::ARGUMENT, probe::ARGUMENT];
     first_argument().is_some_and(|argument| ours.iter().any(|ours| argument == *ours))
 }
 
@@ -43,6 +43,7 @@ pub fn worker_main() -> ExitCode {
     let served = match first_argument() {
         Some(argument) if argument == launcher::ARGUMENT => return launcher::launch(),
         Some(argument) if argument == probe::ARGUMENT => probe::say(),
+        Some(argument) if argument == fork_server::ARGUMENT => fork_server::serve(serve),
         _ => serve(),
     };
     match served {

@@ -95,7 +95,7 @@ impl Supervisor {
         }
         let cpu_seconds = limits.wall.as_secs();
         let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
-        let mut process = self.process(&self.program.plain(), &limits, life)?;
+        let mut process = Process::spawn(&self.program.plain(), &limits, life)?.0;
         let request =
             Request::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };
         process.send_with(&request, file.as_fd())?;

@@ -9,7 +9,7 @@ use std::{
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Command, ExitCode, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -20,7 +20,9 @@ use media::Codec;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::{
-    Attempt, Limits, descriptors, probe,
+    Attempt, Limits,
+    child::Child,
+    descriptors, probe,
     program::{library_directories, loader_path},
     sandbox::{ProgramConfinement, become_program},
 };
@@ -64,7 +66,7 @@ pub(crate) fn start(
     let mut command = confined(ours, program, errand.memory_bytes, errand.cpu_seconds);
     command.args(program_arguments(errand.codec, errand.threads));
     command.stdin(socket.try_clone()?).stdout(socket).stderr(says);
-    command.spawn()
+    Ok(command.spawn()?.into())
 }
 
 /// Makes the command that becomes `program` in its sandbox, with no arguments and no ends yet.

@@ -1,6 +1,6 @@
 //! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
 //!
-//! [`Supervisor`] re-executes a binary of ours whose `main` hands over to [`worker_main`], and
+//! [`Supervisor`] executes or forks a binary of ours whose `main` hands over to [`worker_main`], and
 //! speaks to it over one socket. Integers, stills, views and coded bytes cross it, and of selected
 //! frames the small pictures that an embedding model takes; other pixels never do.
 //! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
@@ -12,12 +12,15 @@ mod assemble;
 mod backend;
 mod capabilities;
 mod channel;
+mod child;
 mod descriptors;
 mod ending;
 mod entry;
 mod error;
 mod excerpt;
 mod feed;
+mod fork;
+mod fork_server;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod input;
@@ -38,7 +41,6 @@ mod said;
 mod sandbox;
 mod session;
 mod source;
-mod spare;
 mod still;
 mod supervisor;
 mod views;
@@ -52,6 +54,7 @@ pub use ending::LiveEnd;
 pub use entry::{is_worker_invocation, worker_main};
 pub use error::{Fault, WorkerError};
 pub use excerpt::{ExcerptEvent, ExcerptSpec};
+pub use fork_server::WorkerStart;
 pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
 pub use job::{JobEvent, JobOptions, Resume, Spent, analyze};
 pub use live::{LiveEvent, LiveWorker, SessionLoad};
@@ -66,7 +69,6 @@ pub use record::{EmbeddingInput, FrameRecord, FrameView, NoveltyInput, Picture, 
 pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
 pub use session::{ClipSpec, NoveltySpec, SessionEvent, SessionResume, SessionSpec, ViewSpec};
 pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
-pub use spare::Start;
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
 pub use views::{Chunk, Chunking, Crop, Region, View, ViewOptions};
 pub use wire::ProtocolError;

@@ -12,8 +12,6 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::ExitStatusExt,
     },
-    process::{Child, ChildStderr},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -21,17 +19,17 @@ use media::{Codec, escaped};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, socketpair},
-    process::{Pid, getpriority_process, setpriority_process},
+    pipe::{PipeFlags, pipe_with},
 };
 
 use crate::{
     Limits, SandboxReport, WorkerError, WorkerProgram,
-    channel::{Backlog, Incoming, send_with},
+    channel::{Backlog, Incoming, pair, send_with},
+    child::Child,
+    fork_server::Ends,
     protocol::{Reply, Request},
     sandbox::Confinement,
     session::SESSION_THREADS_MAX,
-    spare::{Spares, Start},
     wire::ProtocolError,
 };
 use externals::{Externals, WorkerEnds};
@@ -51,44 +49,16 @@ pub(crate) enum Line {
     Closed,
 }
 
-/// A worker that has loaded its program and was given nothing yet; dropping it kills and reaps it.
+/// A running worker; dropping it kills and reaps it.
 ///
-/// The thread that starts it must outlive it: the kernel kills a confined worker with that thread.
-pub(crate) struct Started {
-    child: Owned,
-    socket: OwnedFd,
-}
-
-/// A child that is killed and reaped when it is dropped.
-struct Owned(Child);
-
-impl Owned {
-    /// Lowers the priority of its first thread, and so of those that this one starts.
-    fn give_way(&self, niceness: i32) {
-        // Where whoever confines the server refuses it, the work is done all the same.
-        let lowered = getpriority_process(None).and_then(|own| {
-            setpriority_process(Some(Pid::from_child(&self.0)), (own + niceness).min(19))
-        });
-        lowered.ok();
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        end(&mut self.0);
-    }
-}
-
-/// A running worker; dropping it kills and reaps it, unless its thread has ended before.
+/// One that was executed, not forked, is killed by the kernel with the thread that started it.
 pub(crate) struct Process {
-    child: Owned,
+    child: Child,
     program: WorkerProgram,
     /// Decoding programs of the worker.
     externals: Externals,
-    /// Keeps the thread that started it.
-    _starter: Option<Arc<Spares>>,
     socket: OwnedFd,
-    stderr: Option<ChildStderr>,
+    stderr: Option<File>,
     stderr_tail: VecDeque<u8>,
     incoming: Incoming,
     backlog: Backlog,
@@ -126,15 +96,6 @@ impl Life {
     }
 }
 
-impl Started {
-    /// Starts a worker, and does not wait for it.
-    pub fn new(program: &WorkerProgram) -> Result<Started, WorkerError> {
-        let (socket, theirs) = pair()?;
-        let child = program.start(theirs).map_err(WorkerError::Spawn)?;
-        Ok(Started { child: Owned(child), socket })
-    }
-}
-
 impl Process {
     /// Starts a worker and waits until it is confined.
     pub fn spawn(
@@ -142,48 +103,22 @@ impl Process {
         limits: &Limits,
         life: Life,
     ) -> Result<(Process, SandboxReport), WorkerError> {
-        Process::confine(Started::new(program)?, program, limits, life)
-    }
-
-    /// The same with the one that waits in `spares`, where one does.
-    pub fn spawn_from(
-        spares: &Arc<Spares>,
-        program: &WorkerProgram,
-        limits: &Limits,
-        life: Life,
-    ) -> Result<Process, WorkerError> {
-        let ready = spares.take().map(|ready| Process::confine(ready, program, limits, life));
-        match ready.transpose() {
-            Ok(Some((process, _))) => {
-                spares.tell(Start::Spare, None);
-                return Ok(Process { _starter: Some(Arc::clone(spares)), ..process });
-            }
-            Ok(None) => spares.tell(Start::Fresh, None),
-            Err(error) => spares.tell(Start::Fresh, Some(&error)),
-        }
-        Ok(Process::spawn(program, limits, life)?.0)
-    }
-
-    /// Confines a worker, for one life.
-    fn confine(
-        started: Started,
-        program: &WorkerProgram,
-        limits: &Limits,
-        life: Life,
-    ) -> Result<(Process, SandboxReport), WorkerError> {
-        let Started { mut child, socket } = started;
-        // It has one thread yet, and goes on to load its program where it did not wait.
-        child.give_way(limits.niceness);
-        let stderr = child.0.stderr.take();
-        let status = File::open(format!("/proc/{}/status", child.0.id()));
-        let status = status.map_err(WorkerError::Spawn)?;
+        let start = || -> io::Result<(Child, OwnedFd, File, File)> {
+            let (socket, theirs) = pair()?;
+            let (stderr, says) = pipe_with(PipeFlags::CLOEXEC)?;
+            let child = program.start(Ends { socket: theirs, stderr: says })?;
+            // It has one thread yet.
+            child.give_way(limits.niceness);
+            let status = File::open(format!("/proc/{}/status", child.id()))?;
+            Ok((child, socket, stderr.into(), status))
+        };
+        let (child, socket, stderr, status) = start().map_err(WorkerError::Spawn)?;
         let mut process = Process {
             child,
             program: program.clone(),
             externals: Externals::new(limits, life),
-            _starter: None,
             socket,
-            stderr,
+            stderr: Some(stderr),
             stderr_tail: VecDeque::new(),
             incoming: Incoming::default(),
             backlog: Backlog::default(),
@@ -333,13 +268,13 @@ impl Process {
     /// Returns the reason that the worker closed its end; ends it if it has not.
     pub fn death(&mut self) -> WorkerError {
         // A process that is exiting keeps its status: only one that lives on is killed here.
-        end(&mut self.child.0);
+        let ended = self.child.end();
         while self.stderr.is_some() {
             self.keep_stderr();
         }
         let stderr = String::from_utf8_lossy(self.stderr_tail.make_contiguous());
         let stderr = escaped(stderr.trim()).into_owned();
-        let status = match self.child.0.wait() {
+        let status = match ended {
             Ok(status) => status,
             Err(error) => return WorkerError::Io(error),
         };
@@ -348,7 +283,10 @@ impl Process {
             Some(libc::SIGABRT) if stderr.contains("memory allocation of") => {
                 WorkerError::MemoryLimit { limit_bytes: self.limits.memory_bytes }
             }
-            Some(signal) => WorkerError::Killed { signal, stderr },
+            Some(signal) => {
+                self.program.forget_layout();
+                WorkerError::Killed { signal, stderr }
+            }
             None => WorkerError::Exited { code: status.code().unwrap_or(-1), stderr },
         }
     }
@@ -366,16 +304,4 @@ impl Process {
             }
         }
     }
-}
-
-fn pair() -> Result<(OwnedFd, OwnedFd), WorkerError> {
-    socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|error| WorkerError::Spawn(error.into()))
-}
-
-/// Kills and reaps; without effect on a process that has been reaped.
-fn end(child: &mut Child) {
-    // Both fail only where there is nothing left to kill or to reap.
-    child.kill().ok();
-    child.wait().ok();
 }

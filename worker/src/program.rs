@@ -4,9 +4,10 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io,
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
+    sync::Arc,
 };
 
 use decode::{BackendError, DeviceSpec};
@@ -14,7 +15,9 @@ use media::Codec;
 
 use crate::{
     Attempt, WorkerError,
+    child::Child,
     entry::ARGUMENT,
+    fork_server::{Ends, ForkServer, WorkerStart},
     launcher::{self, Errand, ProgramEnds},
     measuring::GateDevice,
     sandbox::{Asked, SandboxPolicy, SandboxReport},
@@ -27,7 +30,7 @@ const DRIVER_THREADS_MAX: u64 = 64;
 const PROGRAM_THREADS: u64 = 4;
 
 /// Binary that becomes a worker when it is started with the worker's argument.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct WorkerProgram {
     path: PathBuf,
     /// Least sandbox that it must have.
@@ -36,6 +39,8 @@ pub struct WorkerProgram {
     gate: Option<GateDevice>,
     /// A program to decode with, and what it is asked to decode.
     external: Option<(PathBuf, Vec<Codec>)>,
+    /// Executed for each worker where there is none.
+    fork_server: Option<Arc<ForkServer>>,
 }
 
 impl WorkerProgram {
@@ -47,7 +52,17 @@ impl WorkerProgram {
     /// Another binary whose `main` calls [`crate::worker_main`].
     pub fn at(path: impl Into<PathBuf>) -> WorkerProgram {
         let (path, policy) = (path.into(), SandboxPolicy::default());
-        WorkerProgram { path, policy, device: None, gate: None, external: None }
+        WorkerProgram { path, policy, device: None, gate: None, external: None, fork_server: None }
+    }
+
+    /// The same, its workers copies of a process that has loaded it, which all of its clones share.
+    /// `on_start` hears where each is from, and why one could not be forked; it must not wait.
+    pub fn with_fork_server(
+        self,
+        on_start: impl Fn(WorkerStart, Option<&io::Error>) + Send + Sync + 'static,
+    ) -> WorkerProgram {
+        let fork_server = Some(Arc::new(ForkServer::new(Box::new(on_start))));
+        WorkerProgram { fork_server, ..self }
     }
 
     /// The same, reading media in a sandbox of this policy.
@@ -65,7 +80,7 @@ impl WorkerProgram {
 
     /// The same binary, its workers using no device and no other program.
     pub(crate) fn plain(&self) -> WorkerProgram {
-        WorkerProgram::at(&self.path).with_sandbox(self.policy)
+        WorkerProgram { device: None, gate: None, external: None, ..self.clone() }
     }
 
     /// The same, its workers decoding these codecs with a device.
@@ -144,21 +159,33 @@ impl WorkerProgram {
         of_driver + if self.external.is_some() { PROGRAM_THREADS } else { 0 }
     }
 
-    /// Starts it with `theirs` as its only descriptor besides stderr.
-    pub(crate) fn start(&self, theirs: OwnedFd) -> io::Result<Child> {
+    /// Starts a worker that has these ends and no others.
+    pub(crate) fn start(&self, ends: Ends) -> io::Result<Child> {
+        match &self.fork_server {
+            Some(server) => server.start(ends, |argument, ends| self.execute(argument, ends)),
+            None => self.execute(ARGUMENT, ends),
+        }
+    }
+
+    /// Gives the next workers another layout of memory than those before.
+    pub(crate) fn forget_layout(&self) {
+        if let Some(server) = &self.fork_server {
+            server.renew();
+        }
+    }
+
+    fn execute(&self, argument: &str, ends: Ends) -> io::Result<Child> {
         let mut command = Command::new(&self.path);
-        command.arg(ARGUMENT).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.arg(argument).stdin(ends.socket).stdout(Stdio::null()).stderr(ends.stderr);
         // The server's environment holds secrets; the loader needs no more than its path.
         command.env_clear();
         command.envs(loader_path().map(|path| ("LD_LIBRARY_PATH", path)));
-        if self.has_driver() {
-            command.envs(driver_settings());
-            // A driver keeps compiled code in files, which a worker has none to keep it in.
-            command.env("MESA_SHADER_CACHE_DISABLE", "true").env("CUDA_CACHE_DISABLE", "1");
-        }
+        command.envs(driver_settings());
+        // A driver keeps compiled code in files, which a worker has none to keep it in.
+        command.env("MESA_SHADER_CACHE_DISABLE", "true").env("CUDA_CACHE_DISABLE", "1");
         // A terminal's Ctrl-C goes to the whole foreground group; ending a job is for the supervisor.
         command.process_group(0);
-        command.spawn()
+        Ok(command.spawn()?.into())
     }
 }
 

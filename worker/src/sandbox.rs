@@ -208,14 +208,14 @@ pub(crate) fn enter<T>(
 
 /// landlock binds the calling thread and those it starts: a library that started one while it was
 /// loaded would stay outside.
-fn be_alone() -> io::Result<()> {
+pub(crate) fn be_alone() -> io::Result<()> {
     match fs::read_dir("/proc/self/task")?.count() {
         1 => Ok(()),
         count => Err(io::Error::other(format!("{count} threads at start"))),
     }
 }
 
-/// Dies with the thread that started it, even when stopped; that thread must outlive the worker.
+/// Dies with its parent's thread, even when stopped: that which executed it, or the first of whoever adopted it.
 fn follow(parent: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that died before the call above sends no signal any more.

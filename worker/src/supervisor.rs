@@ -5,7 +5,6 @@
 
 use std::{
     fs::File,
-    io,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -26,7 +25,6 @@ use crate::{
     process::{Life, Line, Process},
     protocol::{Reply, Request},
     said::JobCheck,
-    spare::{Spares, Start},
     still::Cut,
     watchdog::Watchdog,
     wire::ProtocolError,
@@ -155,23 +153,12 @@ impl CancelToken {
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     pub(crate) program: WorkerProgram,
-    spares: Option<Arc<Spares>>,
 }
 
 impl Supervisor {
     /// Workers will be `program`.
     pub fn new(program: WorkerProgram) -> Supervisor {
-        Supervisor { program, spares: None }
-    }
-
-    /// The same with a worker kept ready for the next job; `on_start` hears where each job's worker
-    /// came from, and what ailed one that waited and was of no use; it must not wait.
-    pub fn with_spare(
-        self,
-        on_start: impl Fn(Start, Option<&WorkerError>) + Send + Sync + 'static,
-    ) -> io::Result<Supervisor> {
-        let spares = Spares::start(self.program.clone(), Box::new(on_start))?;
-        Ok(Supervisor { spares: Some(spares), ..self })
+        Supervisor { program }
     }
 
     /// Its workers decode or measure with a device.
@@ -267,19 +254,6 @@ impl Supervisor {
         }
     }
 
-    /// A worker of its own, the one that waits where one does.
-    pub(crate) fn process(
-        &self,
-        program: &WorkerProgram,
-        limits: &Limits,
-        life: Life,
-    ) -> Result<Process, WorkerError> {
-        match &self.spares {
-            Some(spares) => Process::spawn_from(spares, program, limits, life),
-            None => Ok(Process::spawn(program, limits, life)?.0),
-        }
-    }
-
     /// Runs a job in a worker of its own; returns when it is done, dead or ended.
     ///
     /// Time spent in `on_event` and in opening resources is not the worker's; `Break` means
@@ -298,7 +272,7 @@ impl Supervisor {
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let is_endless = views.is_some() || feed.is_endless();
         let life = Life::Job { threads, cpu_seconds, is_endless };
-        let mut process = self.process(&self.program, &limits, life)?;
+        let mut process = Process::spawn(&self.program, &limits, life)?.0;
         let options =
             JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };
         let mut check = JobCheck::new(&options, &limits);

@@ -12,6 +12,8 @@ mod cuda_shim;
 mod excerpts;
 #[path = "worker/faults.rs"]
 mod faults;
+#[path = "worker/fork_server.rs"]
+mod fork_server;
 #[path = "worker/gates.rs"]
 mod gates;
 #[path = "worker/hls.rs"]
@@ -50,8 +52,6 @@ mod shelf;
 mod shrink;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
-#[path = "worker/spare.rs"]
-mod spare;
 #[path = "worker/support.rs"]
 mod support;
 #[path = "worker/views.rs"]

@@ -30,18 +30,6 @@ pub struct DeviceSpec {
     pub capabilities: Option<String>,
 }
 
-impl DeviceSpec {
-    /// Checks, without loading a driver, for what opening it needs: the library of the driver where
-    /// the loader has no path of its own, or the render node.
-    pub fn look_for(&self) -> Result<(), BackendError> {
-        match self.backend {
-            Backend::Nvdec => driver::find_nvidia(),
-            Backend::Vaapi => render_node(self.device.as_deref()).map(drop),
-            Backend::Software | Backend::FfmpegCli => Ok(()),
-        }
-    }
-}
-
 /// An open device; decoders of many threads share it.
 pub struct Device {
     raw: NonNull<ffi::AVBufferRef>,

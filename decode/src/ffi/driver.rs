@@ -1,10 +1,8 @@
 //! Report of an NVIDIA driver about itself, asked before libav is: libav only says that it failed.
 
 use std::{
-    env::consts::ARCH,
     ffi::{CStr, c_int, c_uint, c_void},
-    fs, mem,
-    path::Path,
+    mem,
     ptr::NonNull,
 };
 
@@ -13,29 +11,8 @@ use crate::BackendError;
 const CUDA: &CStr = c"libcuda.so.1";
 const DECODER: &CStr = c"libnvcuvid.so.1";
 
-/// Cache of the dynamic loader, and the folders that it searches beside it (ld.so(8)).
-const LOADER_CACHE: &str = "/etc/ld.so.cache";
-const LOADER_FOLDERS: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
-
 type CuInit = unsafe extern "C" fn(c_uint) -> c_int;
 type CuDeviceGetCount = unsafe extern "C" fn(*mut c_int) -> c_int;
-
-/// Checks, without loading it, that the loader can find the driver where `LD_LIBRARY_PATH` is not set;
-/// where that cannot be told, it may.
-pub(super) fn find_nvidia() -> Result<(), BackendError> {
-    let Ok(cache) = fs::read(LOADER_CACHE) else { return Ok(()) };
-    let name = CUDA.to_bytes_with_nul();
-    let is_cached = cache.windows(name.len()).any(|part| part == name);
-    let name = &*CUDA.to_string_lossy();
-    let is_in = |folder: &str| {
-        let folder = Path::new(folder);
-        folder.join(name).exists() || folder.join(format!("{ARCH}-linux-gnu")).join(name).exists()
-    };
-    match is_cached || LOADER_FOLDERS.into_iter().any(is_in) {
-        true => Ok(()),
-        false => Err(missing(CUDA, "the loader knows no such file".to_owned())),
-    }
-}
 
 /// Checks that the driver is there, has device `index` and can decode.
 ///

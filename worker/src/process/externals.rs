@@ -8,15 +8,16 @@ use std::{
     fs::File,
     io::{self, Write},
     os::fd::OwnedFd,
-    process::Child,
 };
 
 use media::Codec;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use super::{Life, Owned, Usage, pair};
+use super::{Life, Usage};
 use crate::{
     Limits, WorkerError, WorkerProgram,
+    channel::pair,
+    child::Child,
     launcher::{Errand, ProgramEnds},
 };
 
@@ -35,7 +36,7 @@ pub(super) struct Externals {
 }
 
 struct External {
-    child: Owned,
+    child: Child,
     status: File,
 }
 
@@ -65,11 +66,11 @@ impl Externals {
         program: &WorkerProgram,
         codec: Codec,
     ) -> Result<WorkerEnds, WorkerError> {
-        self.running.retain_mut(|external| !external.has_ended());
+        self.running.retain_mut(|external| !external.child.has_ended());
         if self.running.len() >= EXTERNALS_MAX {
             self.running.pop_front();
         }
-        let (socket, theirs) = pair()?;
+        let (socket, theirs) = pair().map_err(WorkerError::Spawn)?;
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (said, says) = pipe_with(flags).map_err(|error| WorkerError::Spawn(error.into()))?;
         let mut reason = File::from(says);
@@ -112,13 +113,8 @@ impl Externals {
 
 impl External {
     fn new(child: Child) -> io::Result<External> {
-        let child = Owned(child);
-        let status = File::open(format!("/proc/{}/status", child.0.id()))?;
+        let status = File::open(format!("/proc/{}/status", child.id()))?;
         Ok(External { child, status })
-    }
-
-    fn has_ended(&mut self) -> bool {
-        matches!(self.child.0.try_wait(), Ok(Some(_)))
     }
 }
 
@@ -135,7 +131,7 @@ mod tests {
     fn with(command: &mut Command) -> Externals {
         let mut externals = Externals::new(&Limits::default(), Life::Open);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
-        externals.running.push_back(External::new(child).expect("has a status"));
+        externals.running.push_back(External::new(child.into()).expect("has a status"));
         externals
     }
 
@@ -184,14 +180,14 @@ mod tests {
     #[test]
     fn the_oldest_ends_where_there_are_too_many() {
         let mut externals = with(Command::new("sleep").arg("600"));
-        let first = externals.running[0].child.0.id();
+        let first = externals.running[0].child.id();
         for _ in 1..EXTERNALS_MAX {
             let child = Command::new("sleep").arg("600").spawn().expect("starts");
-            externals.running.push_back(External::new(child).expect("has a status"));
+            externals.running.push_back(External::new(child.into()).expect("has a status"));
         }
         let missing = WorkerProgram::at("/nonexistent/server");
         externals.start(&missing, Codec::H264).map(drop).expect("ends");
         assert_eq!(externals.running.len(), EXTERNALS_MAX - 1);
-        assert!(externals.running.iter().all(|external| external.child.0.id() != first));
+        assert!(externals.running.iter().all(|external| external.child.id() != first));
     }
 }

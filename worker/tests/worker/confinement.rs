@@ -1,15 +1,12 @@
 //! Confinement that a worker must have before it gets media, and the drop of its privileges.
 
-use std::{
-    fs,
-    sync::{Arc, Mutex},
-};
+use std::fs;
 
-use worker::{CancelToken, Limits, SandboxLevel, SandboxPolicy, Start, Supervisor, WorkerError};
+use worker::{CancelToken, Limits, SandboxLevel, SandboxPolicy, Supervisor, WorkerError};
 
 use crate::{
+    fork_server::until_there_are,
     no_landlock::without_landlock,
-    spare::until_there_are,
     support::{Heard, alone, program, rendered, spec, supervisor},
 };
 
@@ -28,22 +25,16 @@ fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
     let _alone = alone();
     let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
     without_landlock(|| {
-        let starts = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&starts);
-        let on_start = move |start, ailment: Option<&WorkerError>| {
-            told.lock().expect("whole").push((start, ailment.is_some()));
-        };
-        let strict = Supervisor::new(program().with_sandbox(SandboxPolicy::Require));
-        let strict = strict.with_spare(on_start).expect("a thread");
-        until_there_are(1);
-        refused(
-            strict.run_job(spec(&path), &CancelToken::new(), &mut |event| panic!("said {event:?}")),
-        );
-        let starts = std::mem::take(&mut *starts.lock().expect("whole"));
-        assert_eq!(starts, [(Start::Fresh, true)], "the one that waited was judged too");
-        refused(strict.start_live(Limits::default(), |event| panic!("said {event:?}")).map(drop));
-        refused(strict.capabilities());
-        refused(strict.sandbox());
+        for program in [program(), program().with_fork_server(|_, _| ())] {
+            let strict = Supervisor::new(program.with_sandbox(SandboxPolicy::Require));
+            let never = &mut |event| panic!("said {event:?}");
+            refused(strict.run_job(spec(&path), &CancelToken::new(), never));
+            refused(
+                strict.start_live(Limits::default(), |event| panic!("said {event:?}")).map(drop),
+            );
+            refused(strict.capabilities());
+            refused(strict.sandbox());
+        }
 
         let lenient = Supervisor::new(program().with_sandbox(SandboxPolicy::BestEffort));
         let report = lenient.sandbox().expect("a worker");

@@ -1,0 +1,214 @@
+//! Starts workers as copies of a process that has loaded its program, so that no job waits for the loader.
+//!
+//! Promises that a worker so started is the server's child, like one that was executed; that a fork
+//! server that fails costs no job; and that after a worker was killed the next have another layout of
+//! memory. The fork server is not confined, and reads nothing but what the server sends.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::{
+    cmsg_space,
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::retry_on_intr,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+    },
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, WaitOptions, getpid, set_child_subreaper, setpgid, waitpid},
+    stdio::{dup2_stderr, dup2_stdin, stdin},
+};
+
+use crate::{
+    channel::pair,
+    child::Child,
+    entry,
+    fork::{end_copy, fork},
+};
+
+/// First argument of a process that is to be the fork server.
+pub(crate) const ARGUMENT: &str = "media-fork-server";
+
+/// Longest wait for a worker to be forked.
+const FORKED_WITHIN: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+/// Origin of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerStart {
+    /// A copy of the fork server.
+    Forked,
+    /// It was executed, and loaded its program first.
+    Executed,
+}
+
+/// Hears where each worker came from, and why the fork server was of no use; called on the thread that
+/// starts one, and must not wait.
+pub(crate) type OnStart = Box<dyn Fn(WorkerStart, Option<&io::Error>) + Send + Sync>;
+
+/// Descriptors that a worker begins with.
+pub(crate) struct Ends {
+    pub socket: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+/// The server's side: started with the first worker, and again where it has failed.
+pub(crate) struct ForkServer {
+    running: Mutex<Option<Running>>,
+    on_start: OnStart,
+}
+
+struct Running {
+    socket: OwnedFd,
+    _child: Child,
+}
+
+impl fmt::Debug for ForkServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkServer").field("runs", &self.running().is_some()).finish()
+    }
+}
+
+impl ForkServer {
+    pub fn new(on_start: OnStart) -> ForkServer {
+        ForkServer { running: Mutex::default(), on_start }
+    }
+
+    /// Forks a worker, or executes one where that fails. `execute` starts our binary with an argument
+    /// and descriptors.
+    pub fn start(
+        &self,
+        ends: Ends,
+        execute: impl Fn(&str, Ends) -> io::Result<Child>,
+    ) -> io::Result<Child> {
+        let begin = |socket| {
+            let stderr = File::options().write(true).open("/dev/null")?.into();
+            execute(ARGUMENT, Ends { socket, stderr })
+        };
+        match self.fork(&ends, begin) {
+            Ok(child) => {
+                (self.on_start)(WorkerStart::Forked, None);
+                Ok(child)
+            }
+            Err(error) => {
+                (self.on_start)(WorkerStart::Executed, Some(&error));
+                execute(entry::ARGUMENT, ends)
+            }
+        }
+    }
+
+    /// Ends the fork server; the next worker begins another.
+    pub fn renew(&self) {
+        *self.running() = None;
+    }
+
+    fn fork(
+        &self,
+        ends: &Ends,
+        begin: impl FnOnce(OwnedFd) -> io::Result<Child>,
+    ) -> io::Result<Child> {
+        let mut running = self.running();
+        // One that fails is not put back, and so ended.
+        let server = running.take().map_or_else(|| Running::begin(begin), Ok)?;
+        let child = server.ask(ends)?;
+        *running = Some(server);
+        Ok(child)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        // Every change is one assignment.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn begin(begin: impl FnOnce(OwnedFd) -> io::Result<Child>) -> io::Result<Running> {
+        // Workers, whose own parent ends at once, become this process's children.
+        set_child_subreaper(Some(getpid()))?;
+        let (socket, theirs) = pair()?;
+        Ok(Running { socket, _child: begin(theirs)? })
+    }
+
+    fn ask(&self, ends: &Ends) -> io::Result<Child> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let both = [ends.socket.as_fd(), ends.stderr.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&both));
+        sendmsg(&self.socket, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)?;
+        let mut answers = [PollFd::new(&self.socket, PollFlags::IN)];
+        if retry_on_intr(|| poll(&mut answers, Some(&FORKED_WITHIN)))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut pid = [0; 4];
+        let (_, len) = recv(&self.socket, &mut pid, RecvFlags::WAITALL)?;
+        let pid = Pid::from_raw(i32::from_ne_bytes(pid)).filter(|_| len == pid.len());
+        pid.map(Child::of).ok_or_else(|| io::Error::other("the fork server has ended"))
+    }
+}
+
+/// The whole life of the fork server. A worker that it forks leaves it to be `worker`.
+pub(crate) fn serve(worker: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    while let Some(ends) = asked()? {
+        let Some(pid) = fork_worker()? else {
+            dup2_stdin(&ends.socket)?;
+            dup2_stderr(&ends.stderr)?;
+            setpgid(None, None)?;
+            drop(ends);
+            return worker();
+        };
+        send(stdin(), &pid.as_raw_pid().to_ne_bytes(), SendFlags::NOSIGNAL)?;
+    }
+    Ok(())
+}
+
+/// The ends of the next worker; `None` when the server has closed its own.
+fn asked() -> io::Result<Option<Ends>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received = recvmsg(
+        stdin(),
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut ends = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let mut ends = ends.next().into_iter().flatten();
+    match (ends.next(), ends.next()) {
+        (Some(socket), Some(stderr)) => Ok(Some(Ends { socket, stderr })),
+        _ => Err(io::Error::other("a worker without its ends is asked for")),
+    }
+}
+
+/// Forks a worker whose parent has ended, so that the server is its parent; `None` in the worker.
+fn fork_worker() -> io::Result<Option<Pid>> {
+    let (told, tells) = pipe_with(PipeFlags::CLOEXEC)?;
+    let Some(between) = fork()? else {
+        return match fork() {
+            Ok(None) => Ok(None),
+            Ok(Some(worker)) => {
+                let told = File::from(tells).write_all(&worker.as_raw_pid().to_ne_bytes());
+                end_copy(told.is_err().into())
+            }
+            Err(_) => end_copy(1),
+        };
+    };
+    drop(tells);
+    let mut worker = [0; 4];
+    let read = File::from(told).read_exact(&mut worker);
+    waitpid(Some(between), WaitOptions::empty())?;
+    read?;
+    Ok(Pid::from_raw(i32::from_ne_bytes(worker)))
+}
