@@ -239,13 +239,10 @@ const WORDS: [&str; 24] = [
 
 /// About a hundred bytes, different each time.
 fn description(number: u64) -> String {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = fastrand::Rng::with_seed(number);
     let mut text = String::new();
     while text.len() < 90 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        text.push_str(WORDS[state as usize % WORDS.len()]);
+        text.push_str(WORDS[random.usize(..WORDS.len())]);
         text.push(' ');
     }
     text + &number.to_string()

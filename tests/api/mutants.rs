@@ -13,13 +13,8 @@ fn clip(name: &str, codec: &str) -> Vec<u8> {
 
 /// The `n`th way to break `bytes`, the same each time.
 fn mutant(bytes: &[u8], n: u64) -> Vec<u8> {
-    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut below = |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % limit as u64) as usize
-    };
+    let mut random = fastrand::Rng::with_seed(n);
+    let mut below = |limit: usize| random.usize(..limit);
     let mut bytes = bytes.to_vec();
     let at = below(bytes.len());
     let end = (at + 1 + below(200)).min(bytes.len());

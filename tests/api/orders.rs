@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use media::Seq;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -29,22 +30,6 @@ const CALLERS: u64 = 3;
 const ACTS: usize = 5;
 /// Runs that may be active at once.
 const ACTIVE_MAX: usize = 24;
-
-/// splitmix64: the same choices for one seed; what comes of them is for the scheduler to say.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % sides
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
@@ -123,13 +108,13 @@ struct Story {
 
 impl Story {
     /// A run for files, one that an offer opened whose publisher never comes, or one with a publisher.
-    fn begin(server: &Server, sightline: &Path, dice: &mut Dice, publishes: bool) -> Story {
+    fn begin(server: &Server, sightline: &Path, dice: &mut Rng, publishes: bool) -> Story {
         let (mut session, mut publication) = (None, None);
         let run = if publishes {
             let publisher =
                 Publication::start(sightline, server, &clip::scenes("ABC", 0), &json!({}), &[]);
             publication.insert(publisher).run.clone()
-        } else if dice.below(4) == 0 {
+        } else if dice.u64(..4) == 0 {
             let offer =
                 server.call("POST", "/v1/stream/whip").header("content-type", "application/sdp");
             let reply = offer.body(OFFER).send();
@@ -149,7 +134,7 @@ impl Story {
         self.told = std::thread::scope(|scope| {
             let callers: Vec<_> = (0..CALLERS)
                 .map(|caller| {
-                    let (dice, last_job) = (Dice(seed << 8 | caller), &last_job);
+                    let (dice, last_job) = (Rng::with_seed(seed << 8 | caller), &last_job);
                     let ask = move |act| {
                         let job = last_job.lock().expect("no panic").clone();
                         let told = rounds.judge(act, &ask(server, run, session, &job, act)?);
@@ -162,7 +147,7 @@ impl Story {
                 })
                 .collect();
             if let Some(publication) = &self.publication {
-                sleep(Duration::from_millis(Dice(seed).below(300)));
+                sleep(Duration::from_millis(Rng::with_seed(seed).u64(..300)));
                 publication.signal(if seed.is_multiple_of(2) { Signal::KILL } else { Signal::INT });
             }
             callers.into_iter().flat_map(|caller| caller.join().expect("no panic")).collect()
@@ -171,10 +156,10 @@ impl Story {
 }
 
 /// The acts of a caller, each after a moment, until it is over.
-fn acts(mut dice: Dice, is_over: &AtomicBool) -> impl Iterator<Item = Act> {
+fn acts(mut dice: Rng, is_over: &AtomicBool) -> impl Iterator<Item = Act> {
     let next = move |_| {
-        sleep(Duration::from_millis(dice.below(60)));
-        (!is_over.load(Ordering::Relaxed)).then(|| dice.of(&Act::ALL))
+        sleep(Duration::from_millis(dice.u64(..60)));
+        (!is_over.load(Ordering::Relaxed)).then(|| dice.choice(Act::ALL).expect("one"))
     };
     (0..ACTS).map_while(next)
 }
@@ -354,7 +339,7 @@ fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
     let mut server = setup.start();
     let mut tally: BTreeMap<String, usize> = BTreeMap::new();
     for seed in first..first + clips::sized(4, 250) {
-        let mut dice = Dice(seed);
+        let mut dice = Rng::with_seed(seed);
         let fate = [Fate::Kill, Fate::Rest, Fate::Stop, Fate::Kill][seed as usize % 4];
         let round = Round { seed, fate };
         let mut stories: Vec<Story> = (0..RUNS)
@@ -368,7 +353,7 @@ fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
                 scope.spawn(move || story.play(server, seed, is_over, round));
             }
             if fate != Fate::Rest {
-                sleep(Duration::from_millis(20 + dice.below(250)));
+                sleep(Duration::from_millis(20 + dice.u64(..250)));
                 is_over.store(true, Ordering::Relaxed);
                 if fate == Fate::Kill { server.signal_kill() } else { server.terminate() }
             }

@@ -182,10 +182,7 @@ fn weather(number: u64) -> Step {
     if number % 150 >= 110 {
         return Step::html(503);
     }
-    // SplitMix64: as good as random, and the same each time.
-    let mut drawn = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    match (drawn ^ (drawn >> 27)) % 15 {
+    match fastrand::Rng::with_seed(number).u64(..15) {
         0..=3 => Step::chat(&good),
         4 => Step::html(500),
         5 => Step::rate_limited(Some("0")),

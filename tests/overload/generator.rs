@@ -15,16 +15,8 @@ pub const AT_ONCE: usize = 256;
 
 /// `rate` arrivals a second for `length`, with the gaps of a Poisson process; the same for the same seed.
 pub fn arrivals(rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
-    let mut state = seed;
-    let mut uniform = move || {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    };
-    let gaps = std::iter::repeat_with(move || -(1.0 - uniform()).ln() / rate);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let gaps = std::iter::repeat_with(move || -(1.0 - random.f64()).ln() / rate);
     let times = gaps.scan(0.0, |at, gap| {
         *at += gap;
         Some(Duration::from_secs_f64(*at))

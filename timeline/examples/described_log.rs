@@ -57,13 +57,10 @@ fn created(number: u64) -> NewEvent {
 
 /// About a hundred bytes, different each time.
 fn described(number: u64, runs: u64) -> NewEvent {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = fastrand::Rng::with_seed(number);
     let mut description = String::new();
     while description.len() < 90 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        description.push_str(WORDS[state as usize % WORDS.len()]);
+        description.push_str(WORDS[random.usize(..WORDS.len())]);
         description.push(' ');
     }
     description += &number.to_string();

@@ -19,7 +19,7 @@ type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
 pub struct NetworkSim {
     loss: f64,
     jitter: Duration,
-    state: u64,
+    random: fastrand::Rng,
     order: u64,
     delayed: BinaryHeap<Reverse<Delayed>>,
     lost: u64,
@@ -29,7 +29,14 @@ impl NetworkSim {
     /// Loses `loss` percent and delays by up to `jitter`.
     pub fn new(loss: f64, jitter: Duration, seed: u64) -> NetworkSim {
         let delayed = BinaryHeap::new();
-        NetworkSim { loss: loss / 100.0, jitter, state: seed, order: 0, delayed, lost: 0 }
+        NetworkSim {
+            loss: loss / 100.0,
+            jitter,
+            random: fastrand::Rng::with_seed(seed),
+            order: 0,
+            delayed,
+            lost: 0,
+        }
     }
 
     /// Takes a datagram for `to`; gives it back when it goes out at once.
@@ -37,7 +44,7 @@ impl NetworkSim {
         if !is_media(&datagram) {
             return Some(datagram);
         }
-        if self.chance() < self.loss {
+        if self.random.f64() < self.loss {
             self.lost += 1;
             return None;
         }
@@ -48,7 +55,7 @@ impl NetworkSim {
             self.lost += 1;
             return None;
         }
-        let at = now + self.jitter.mul_f64(self.chance());
+        let at = now + self.jitter.mul_f64(self.random.f64());
         self.order += 1;
         self.delayed.push(Reverse((at, self.order, to, datagram)));
         None
@@ -68,15 +75,6 @@ impl NetworkSim {
     /// Datagrams that did not go out.
     pub fn lost(&self) -> u64 {
         self.lost
-    }
-
-    /// Random number in [0, 1): splitmix64.
-    fn chance(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 

@@ -96,15 +96,8 @@ pub fn tls() -> rustls::ClientConfig {
 }
 
 pub fn content(seed: u32, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9).max(1);
-    (0..length)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state.to_le_bytes()[0]
-        })
-        .collect()
+    let mut random = fastrand::Rng::with_seed(seed.into());
+    std::iter::repeat_with(|| random.u8(..)).take(length).collect()
 }
 
 pub fn key(folder: &str, hash: &BlobHash) -> String {

@@ -74,10 +74,10 @@ fn ids(text: &str) -> Vec<u64> {
 
 /// Reads from stream after stream, each given up after a few pieces, until `last` was told.
 async fn read_with_breaks(log: &Log, scope: Scope, last: u64) -> Vec<u64> {
-    let (mut told, mut after, mut round) = (Vec::new(), 0, 1_u64);
+    let (mut told, mut after, mut random) = (Vec::new(), 0, fastrand::Rng::with_seed(1));
     while after < last {
         let mut body = log.feed(&scope, &Filter::default(), after).body();
-        for _ in 0..round % 4 {
+        for _ in 0..random.u8(..4) {
             let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
             let piece = piece.expect("it comes").expect("no end").expect("whole");
             let text = piece.into_data().expect("data");
@@ -87,7 +87,6 @@ async fn read_with_breaks(log: &Log, scope: Scope, last: u64) -> Vec<u64> {
                 break;
             }
         }
-        round = round.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040) >> 3;
     }
     told
 }

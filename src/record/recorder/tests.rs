@@ -27,13 +27,8 @@ fn recorder() -> Recorder {
 
 /// Frames with cuts, artifacts and pictures that repeat, by `seed`.
 fn signals(seed: u64) -> Vec<Signal> {
-    let mut state = seed;
-    let mut random = move || {
-        // Knuth, The Art of Computer Programming 2, 3.3.4: MMIX.
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut random = move || rng.u64(..1 << 31);
     let pictures = [0, 0xffff_ffff, 0xffff_0000_ffff, 0x00ff_00ff_00ff_00ff];
     let signal = |frame_index| {
         let scores = [(); 4].map(|()| Score::from_millionths((random() % 700_000) as u32));

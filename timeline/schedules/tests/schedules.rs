@@ -6,8 +6,6 @@ extern crate timeline_schedules as timeline;
 
 #[path = "../../tests/timeline/disk.rs"]
 mod disk;
-#[path = "../../tests/timeline/random.rs"]
-mod random;
 #[path = "../../tests/timeline/support.rs"]
 mod support;
 #[path = "../../tests/timeline/survivor.rs"]
@@ -19,8 +17,8 @@ use std::sync::{
 };
 
 use disk::{Fault, SimDisk};
+use fastrand::Rng;
 use media::Seq;
-use random::Random;
 use shuttle::{Config, Runner, scheduler::PctScheduler, thread};
 use support::{found, small, texts};
 use timeline::{Options, Timeline};
@@ -46,7 +44,7 @@ fn log(disk: &SimDisk) -> Timeline {
 
 /// Number of places at which `text` stands on `disk` after the power went now.
 fn durable(disk: &SimDisk, text: &str) -> usize {
-    let left = disk.after_power_cut(&mut Random::new(7));
+    let left = disk.after_power_cut(&mut Rng::with_seed(7));
     let count = |name: &String| {
         left.bytes(name).windows(text.len()).filter(|bytes| *bytes == text.as_bytes()).count()
     };

@@ -8,9 +8,9 @@ use timeline::{Backing, BlobStore, Signals, Standing, Timeline, TimelineError};
 
 use crate::{
     bucket::{Bucket, Conduct},
-    random::Random,
     support::{frames, signal, small},
 };
+use fastrand::Rng;
 
 fn backing(bucket: &Arc<Bucket>, place: &str, cache_bytes: u64) -> Option<Backing> {
     Some(Backing { remote: bucket.clone(), place: place.to_owned(), cache_bytes })
@@ -34,29 +34,29 @@ struct World {
     bucket: Arc<Bucket>,
     blobs: BlobStore,
     named: HashMap<BlobHash, Vec<u8>>,
-    random: Random,
+    random: Rng,
 }
 
 impl World {
     fn new(seed: u64) -> World {
         let (dir, bucket) = (TempDir::new().expect("a directory"), Arc::<Bucket>::default());
         let blobs = store(dir.path(), &bucket);
-        World { dir, bucket, blobs, named: HashMap::new(), random: Random::new(seed) }
+        World { dir, bucket, blobs, named: HashMap::new(), random: Rng::with_seed(seed) }
     }
 
     fn picture(&mut self) -> Vec<u8> {
         // Few enough that the same comes again, also while it is being removed.
-        let which = self.random.below(40);
+        let which = self.random.u64(..40);
         vec![which as u8; 100 + which as usize]
     }
 
     fn step(&mut self) {
-        match self.random.below(12) {
+        match self.random.u64(..12) {
             0..=3 => {
                 let picture = self.picture();
                 let mut lease = self.blobs.lease();
                 let hash = lease.put(&picture).expect("stored");
-                if self.random.chance(90) {
+                if self.random.u64(..100) < 90 {
                     lease.send();
                 }
                 self.named.insert(hash, picture);
@@ -72,16 +72,16 @@ impl World {
             }
             5 | 6 => drop(self.blobs.turn()),
             7 => {
-                let percent = self.random.below(50);
+                let percent = self.random.u64(..50);
                 let random = &mut self.random;
-                self.named.retain(|_, _| !random.chance(percent));
+                self.named.retain(|_, _| !random.u64(..100) < percent);
             }
             8 => self.sweep(),
             9 => self.blobs = store(self.dir.path(), &self.bucket),
             10 => self.bucket.set(Conduct::Good),
             _ => {
                 let conducts = [Conduct::Out, Conduct::Forgetful, Conduct::Mute];
-                self.bucket.set(conducts[self.random.below(3) as usize]);
+                self.bucket.set(conducts[self.random.u64(..3) as usize]);
             }
         }
     }

@@ -20,9 +20,9 @@ use timeline::{
 
 use crate::{
     disk::{Fault, SimDisk},
-    random::Random,
     support::{events, found, run, small},
 };
+use fastrand::Rng;
 
 pub fn open(disk: &SimDisk) -> Result<Timeline, TimelineError> {
     Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small())
@@ -260,7 +260,7 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
     for operations in 0.. {
         let mut finished = false;
         for seed in 0..seeds {
-            let mut random = Random::new(operations * 1000 + seed);
+            let mut random = Rng::with_seed(operations * 1000 + seed);
             let disk = SimDisk::default();
             let log = open(&disk).unwrap();
             fill(&log);
@@ -273,8 +273,8 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
             let killed = disk.after_kill();
             for mut disk in [disk.after_power_cut(&mut random), killed] {
                 // The power goes again while the log is opened.
-                if random.chance(30) {
-                    disk.cut_power_after(random.below(5));
+                if random.u64(..100) < 30 {
+                    disk.cut_power_after(random.u64(..5));
                     drop(open(&disk));
                     disk = disk.after_power_cut(&mut random);
                 }

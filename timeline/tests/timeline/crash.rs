@@ -14,9 +14,9 @@ use timeline::{Appended, Options, StoredEvent, Timeline, TimelineError};
 use crate::{
     compact::purge,
     disk::SimDisk,
-    random::Random,
     support::{description, events, found, run, small, texts},
 };
+use fastrand::Rng;
 
 fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
     Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
@@ -60,26 +60,26 @@ impl Witness {
     }
 
     /// Purges and appends batches until the power goes; keeps what was acknowledged.
-    fn live(&mut self, log: &Timeline, random: &mut Random) {
-        if random.chance(30)
+    fn live(&mut self, log: &Timeline, random: &mut Rng) {
+        if random.u64(..100) < 30
             && let Err(error) = purge(log, &[PURGED])
         {
             assert_ne!(error.kind(), ErrorKind::DataLoss, "{error}");
         }
-        let appends = 4 + random.below(12);
+        let appends = 4 + random.u64(..12);
         let (sender, receiver) = mpsc::sync_channel(appends as usize);
         for _ in 0..appends {
             self.batches += 1;
-            let length = 1 + random.below(4);
-            let run = if random.chance(25) { PURGED } else { random.below(3) as u8 };
+            let length = 1 + random.u64(..4);
+            let run = if random.u64(..100) < 25 { PURGED } else { random.u64(..3) as u8 };
             let batch = (0..length).map(|position| {
-                let padding = "x".repeat(random.below(2000) as usize);
+                let padding = "x".repeat(random.u64(..2000) as usize);
                 let text = format!("{} {position} {length} {padding}", self.batches);
                 found(run, &text)
             });
             let sender = sender.clone();
             log.append(batch.collect(), move |result| sender.send(result).unwrap());
-            if random.chance(70) {
+            if random.u64(..100) < 70 {
                 self.acknowledged.extend(read_back(log, receiver.recv().unwrap()));
             }
         }
@@ -108,13 +108,13 @@ const LIVES: u64 = 8;
 
 /// Lives through the power cuts of `seed`; returns the number of torn tails.
 fn live_through(seed: u64) -> u64 {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let (mut disk, mut witness, mut torn) = (SimDisk::default(), Witness::default(), 0);
-    let (file_bytes, grow_bytes) = (2048 + random.below(60_000), 512 + random.below(4096));
+    let (file_bytes, grow_bytes) = (2048 + random.u64(..60_000), 512 + random.u64(..4096));
     let options = Options { file_bytes, grow_bytes, ..small() };
     for life in 0..LIVES {
-        if random.chance(20) {
-            disk.cut_power_after(random.below(6));
+        if random.u64(..100) < 20 {
+            disk.cut_power_after(random.u64(..6));
         }
         let context = format!("seed {seed}, life {life}");
         let opened = || {
@@ -132,7 +132,7 @@ fn live_through(seed: u64) -> u64 {
             Ok((log, recovery)) => {
                 assert_eq!(recovery.torn, None, "{context}: a tail is cut once");
                 assert_eq!(kept(&events(&log)), witness.acknowledged, "{context}: opened twice");
-                disk.cut_power_after(random.below(30));
+                disk.cut_power_after(random.u64(..30));
                 witness.live(&log, &mut random);
             }
             Err(error) => assert_ne!(error.kind(), ErrorKind::DataLoss, "{context}: {error}"),

@@ -8,9 +8,9 @@ use timeline::{Options, StoredEvent, Timeline, TimelineError, verify};
 
 use crate::{
     disk::{Fault, SimDisk},
-    random::Random,
     support::{all, found, run, small, texts},
 };
+use fastrand::Rng;
 
 fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
     Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
@@ -91,11 +91,11 @@ fn flip_sealed_files(dir: &Path, original: &[StoredEvent], flips: u32) -> usize 
         fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let sealed = &files[..files.len() - 1];
-    let mut random = Random::new(1);
+    let mut random = Rng::with_seed(1);
     for _ in 0..flips {
-        let file = &sealed[random.below(sealed.len() as u64) as usize];
+        let file = &sealed[random.u64(..sealed.len() as u64) as usize];
         let mut bytes = fs::read(file).unwrap();
-        let bit = random.below(bytes.len() as u64 * 8) as usize;
+        let bit = random.u64(..bytes.len() as u64 * 8) as usize;
         bytes[bit / 8] ^= 1 << (bit % 8);
         fs::write(file, &bytes).unwrap();
         let context = format!("bit {bit} of {}", file.display());

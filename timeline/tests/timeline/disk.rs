@@ -11,10 +11,8 @@ use std::{
 
 use timeline::{Disk, DiskFile};
 
-use crate::{
-    random::Random,
-    survivor::{Change, Content, SECTOR, Sector, survivor},
-};
+use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
+use fastrand::Rng;
 
 /// Fault of every operation of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,13 +144,14 @@ impl SimDisk {
     }
 
     /// Returns the disk as it is when the power returns.
-    pub fn after_power_cut(&self, random: &mut Random) -> SimDisk {
+    pub fn after_power_cut(&self, random: &mut Rng) -> SimDisk {
         let state = self.state();
         let mut names = state.durable_names.clone();
         // All changes up to one of them reached the platter, or any of them, each name for itself.
-        let until = random.chance(50).then(|| random.below(state.passed.len() as u64 + 1) as usize);
+        let until =
+            (random.u64(..100) < 50).then(|| random.u64(..state.passed.len() as u64 + 1) as usize);
         for (name, content) in &state.passed[..until.unwrap_or(state.passed.len())] {
-            if until.is_none() && random.chance(50) {
+            if until.is_none() && random.u64(..100) < 50 {
                 continue;
             }
             match content {
@@ -160,8 +159,8 @@ impl SimDisk {
                 None => drop(names.remove(name)),
             }
         }
-        let freed = if random.chance(50) { state.freed.as_slice() } else { &[] };
-        let survive = |content: &Shared, random: &mut Random| {
+        let freed = if random.u64(..100) < 50 { state.freed.as_slice() } else { &[] };
+        let survive = |content: &Shared, random: &mut Rng| {
             Arc::new(Mutex::new(survivor(&lock(content), freed, random)))
         };
         let files: BTreeMap<String, Shared> =

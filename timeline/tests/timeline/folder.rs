@@ -27,11 +27,11 @@ use crate::{
     bucket::{Bucket, Conduct},
     compact::purge,
     disk_shim,
-    random::Random,
     replay::{Tree, note, steps},
     skip::skip,
     support::{description, found, frames, run, signal, small},
 };
+use fastrand::Rng;
 
 const PURGED: u8 = 9;
 const OPEN_RUN: RunId = RunId::from_bytes([2; 16]);
@@ -132,7 +132,7 @@ impl World {
 struct Life {
     world: Option<World>,
     notes: Notes,
-    random: Random,
+    random: Rng,
     next_row: u64,
     jobs: u8,
 }
@@ -143,15 +143,15 @@ impl Life {
     }
 
     fn keep_picture(&mut self) {
-        let (which, number) = (self.random.below(30), self.random.below(3) as u8);
-        let number = if self.random.chance(25) { PURGED } else { number };
+        let (which, number) = (self.random.u64(..30), self.random.u64(..3) as u8);
+        let number = if self.random.u64(..100) < 25 { PURGED } else { number };
         let mut lease = self.world().blobs.lease();
         let bytes = picture(which);
         let hash = lease.put(&bytes).expect("stored");
-        if self.random.chance(80) {
+        if self.random.u64(..100) < 80 {
             lease.send();
         }
-        if self.random.chance(15) {
+        if self.random.u64(..100) < 15 {
             return lease.discard().expect("taken back");
         }
         let text = format!("blob {hash} {which}");
@@ -165,7 +165,7 @@ impl Life {
         (first..first + ROWS).for_each(|index| writer.push(&signal(index)).expect("pushed"));
         let (signals, lease) = writer.finish().expect("finished");
         assert!(matches!(signals, Signals::Column { .. }), "too many for an event");
-        let number = if self.random.chance(30) { PURGED } else { 4 };
+        let number = if self.random.u64(..100) < 30 { PURGED } else { 4 };
         let appended =
             self.world().log.append_wait(vec![frames(number, signals)]).expect("appended");
         drop(lease);
@@ -179,10 +179,10 @@ impl Life {
         let head = [found(1, "head").event];
         let mut column = self.world().open.begin(OPEN_RUN, job, head).expect("begun");
         self.notes.tell(&format!("flushed {job} 0"), &[]);
-        let rows = 1 + self.random.below(120);
+        let rows = 1 + self.random.u64(..120);
         for index in 0..rows {
             column.push(&signal(index)).expect("pushed");
-            match self.random.below(20) {
+            match self.random.u64(..20) {
                 0 => column.write().expect("written"),
                 1 => {
                     column.flush().expect("flushed");
@@ -191,14 +191,14 @@ impl Life {
                 _ => {}
             }
         }
-        if self.random.chance(50) {
+        if self.random.u64(..100) < 50 {
             self.notes.tell(&format!("removing {job} 0"), &[]);
             self.world().open.remove(OPEN_RUN, job).expect("removed");
         }
     }
 
     fn step(&mut self) {
-        match self.random.below(14) {
+        match self.random.u64(..14) {
             0..=5 => self.keep_picture(),
             6 | 7 => self.keep_column(),
             8 => self.record(),
@@ -229,12 +229,12 @@ fn child() {
     let bucket = Arc::<Bucket>::default();
     let remote: Arc<dyn Remote> = Arc::new(Noted(bucket.clone(), notes.clone()));
     let open = || World::open(Path::new(&root), &remote);
-    let (world, random) = (open(), Random::new(seed));
+    let (world, random) = (open(), Rng::with_seed(seed));
     let mut life = Life { world: Some(world), notes, random, next_row: 0, jobs: 0 };
     for number in 0..40 {
         life.step();
         let conducts = [Conduct::Good, Conduct::Good, Conduct::Out, Conduct::Mute];
-        bucket.set(conducts[life.random.below(4) as usize]);
+        bucket.set(conducts[life.random.u64(..4) as usize]);
         if number == 25 {
             life.world = None;
             life.world = Some(open());
@@ -355,8 +355,8 @@ fn cut(shim: &Path, seed: u64, cuts: u64) -> u64 {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
     let steps = steps(&record(shim, dir.path(), seed));
-    let mut random = Random::new(seed);
-    let mut places: Vec<u64> = (0..cuts).map(|_| random.below(steps.len() as u64 + 1)).collect();
+    let mut random = Rng::with_seed(seed);
+    let mut places: Vec<u64> = (0..cuts).map(|_| random.u64(..steps.len() as u64 + 1)).collect();
     places.sort_unstable();
     let mut tree = Tree::new(dir.path().join("data").to_str().unwrap());
     let (mut expected, mut at, mut telling) = (Expected::default(), 0, 0);

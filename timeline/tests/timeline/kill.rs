@@ -11,10 +11,8 @@ use std::{
 use tempfile::TempDir;
 use timeline::{Options, Timeline};
 
-use crate::{
-    random::Random,
-    support::{all, description, found},
-};
+use crate::support::{all, description, found};
+use fastrand::Rng;
 
 fn options() -> Options {
     Options { file_bytes: 100_000, grow_bytes: 20_000, ..Options::default() }
@@ -75,12 +73,12 @@ fn live(dir: &Path, time: Duration) -> Vec<(u64, String)> {
 #[test]
 fn kills_lose_alter_and_renumber_nothing() {
     let dir = TempDir::new().unwrap();
-    let mut random = Random::new(7);
+    let mut random = Rng::with_seed(7);
     let mut acknowledged = Vec::new();
     let mut kept = Vec::new();
     let cycles: u64 = clips::sized(60, 200);
     for cycle in 0..cycles {
-        let time = Duration::from_millis(random.below(40));
+        let time = Duration::from_millis(random.u64(..40));
         acknowledged.extend(live(dir.path(), time));
         let (log, _) = Timeline::open(dir.path(), options()).unwrap();
         let events = all(&log);

@@ -19,7 +19,6 @@ mod full;
 mod kill;
 mod model;
 mod open_column;
-mod random;
 mod replay;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;

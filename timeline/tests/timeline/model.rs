@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use crate::{
     compact::{open, purge},
     disk::SimDisk,
-    random::Random,
     support::{description, events, found},
 };
+use fastrand::Rng;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -38,7 +38,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         seed in 0..u64::MAX / 2,
     ) {
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         let mut disk = SimDisk::default();
         let mut log = open(&disk).unwrap();
         let mut model: BTreeMap<u64, (u8, String)> = BTreeMap::new();

@@ -40,7 +40,9 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{random::Random, support::signal};
+    use fastrand::Rng;
+
+    use crate::support::signal;
 
     fn whole() -> Vec<u8> {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column");
@@ -108,10 +110,10 @@ mod tests {
 
     #[test]
     fn a_kill_keeps_every_row_that_was_flushed() {
-        let mut random = Random::new(11);
+        let mut random = Rng::with_seed(11);
         for cycle in 0..clips::sized(10, 40) {
             let dir = TempDir::new().unwrap();
-            let durable = kill_after(dir.path(), 1 + random.below(60));
+            let durable = kill_after(dir.path(), 1 + random.u64(..60));
             let columns = OpenColumns::open(dir.path()).unwrap();
             let mut rows = columns.read(RUN, JOB).unwrap().unwrap();
             let told = rows.by_ref().zip(0..);

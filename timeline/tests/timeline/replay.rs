@@ -10,10 +10,8 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    random::Random,
-    survivor::{Change, Content, SECTOR, Sector, survivor},
-};
+use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
+use fastrand::Rng;
 
 /// Freed sectors that are remembered.
 const FREED_MAX: usize = 256;
@@ -187,9 +185,9 @@ impl Tree {
     }
 
     /// Writes to `to` what a power cut now leaves.
-    pub fn cut(&self, to: &Path, random: &mut Random) {
-        let freed = if random.chance(50) { self.freed.as_slice() } else { &[] };
-        let until = random.chance(50).then(|| random.below(self.changes + 1));
+    pub fn cut(&self, to: &Path, random: &mut Rng) {
+        let freed = if random.u64(..100) < 50 { self.freed.as_slice() } else { &[] };
+        let until = (random.u64(..100) < 50).then(|| random.u64(..self.changes + 1));
         self.write(0, to, (until, freed), random);
     }
 
@@ -198,7 +196,7 @@ impl Tree {
         number: usize,
         to: &Path,
         (until, freed): (Option<u64>, &[Sector]),
-        random: &mut Random,
+        random: &mut Rng,
     ) {
         let names = match &self.nodes[number] {
             Node::File(content) => {
@@ -210,7 +208,7 @@ impl Tree {
         for (name, versions) in names {
             let last = match until {
                 Some(until) => versions.partition_point(|(change, _)| *change <= until).max(1) - 1,
-                None => random.below(versions.len() as u64) as usize,
+                None => random.u64(..versions.len() as u64) as usize,
             };
             if let Some(node) = versions[last].1 {
                 self.write(node, &to.join(name), (until, freed), random);

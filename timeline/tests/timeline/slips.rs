@@ -8,9 +8,9 @@ use timeline::{Recovery, Timeline, TimelineError};
 use crate::{
     compact::{open, purge},
     disk::{Done, SimDisk, Slip},
-    random::Random,
     support::{description, events, found, run, small},
 };
+use fastrand::Rng;
 
 /// EIO, ENOSPC and EINTR.
 const ERRORS: [i32; 3] = [5, 28, 4];
@@ -85,9 +85,9 @@ fn left_behind() -> (SimDisk, Told) {
         let purged = purge(&log, &[PURGED]);
         assert!(purged.is_err(), "no step of the compaction leaves files behind");
         drop(log);
-        let disk = disk.after_power_cut(&mut Random::new(operations));
+        let disk = disk.after_power_cut(&mut Rng::with_seed(operations));
         let has_temporary = disk.names().iter().any(|name| name.ends_with(".tmp"));
-        let copy = disk.after_power_cut(&mut Random::new(0));
+        let copy = disk.after_power_cut(&mut Rng::with_seed(0));
         if !has_temporary && leftovers(&copy) > 0 {
             return (disk, told);
         }
@@ -134,12 +134,12 @@ fn any_call_may_fail_and_nothing_acknowledged_is_lost_or_refused_shown() {
                 let (disk, mut told) = if starts_empty {
                     Default::default()
                 } else {
-                    (base.after_power_cut(&mut Random::new(0)), told.clone())
+                    (base.after_power_cut(&mut Rng::with_seed(0)), told.clone())
                 };
                 let context =
                     format!("empty {starts_empty}, call {after}, error {errno}, {done:?}");
                 let is_reached = live(&disk, &mut told, Slip { after, errno, done }, &context);
-                let cut = disk.after_power_cut(&mut Random::new(after));
+                let cut = disk.after_power_cut(&mut Rng::with_seed(after));
                 for disk in [cut, disk.after_kill()] {
                     let before = {
                         let log = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));

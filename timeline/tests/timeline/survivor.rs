@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::random::Random;
+use fastrand::Rng;
 
 pub const SECTOR: usize = 512;
 pub type Sector = [u8; SECTOR];
@@ -41,13 +41,13 @@ impl Content {
 
 /// Any part of the changes on top of what was synced: sectors of an older change without those of a newer one, and the other
 /// way round.
-pub fn survivor(content: &Content, freed: &[Sector], random: &mut Random) -> Content {
+pub fn survivor(content: &Content, freed: &[Sector], random: &mut Rng) -> Content {
     let mut bytes = content.durable.clone();
     // Disks tend to lose all or little: vary how much survives.
-    let percent = [0, 10, 50, 50, 90][random.below(5) as usize];
+    let percent = [0, 10, 50, 50, 90][random.u64(..5) as usize];
     for change in &content.unsynced {
         match change {
-            Change::Size(size) if random.chance(percent) => bytes.resize(*size, 0),
+            Change::Size(size) if random.u64(..100) < percent => bytes.resize(*size, 0),
             Change::Size(_) => {}
             Change::Write(offset, written) => {
                 write_some(&mut bytes, (*offset, written), percent, freed, random)
@@ -63,20 +63,21 @@ fn write_some(
     (offset, written): (usize, &[u8]),
     percent: u64,
     freed: &[Sector],
-    random: &mut Random,
+    random: &mut Rng,
 ) {
     // The size that it gives the file may survive without its data.
-    if random.chance(percent) {
+    if random.u64(..100) < percent {
         grow(bytes, offset + written.len(), freed, random);
     }
     let mut at = offset;
     while at < offset + written.len() {
         let sector_end = (at / SECTOR + 1) * SECTOR;
         let end = sector_end.min(offset + written.len());
-        if random.chance(percent) {
-            let torn = random.chance(10).then(|| at + random.below((end - at) as u64) as usize);
+        if random.u64(..100) < percent {
+            let torn =
+                (random.u64(..100) < 10).then(|| at + random.u64(..(end - at) as u64) as usize);
             let part: Range<usize> = match torn {
-                Some(cut) if random.chance(50) => cut..end,
+                Some(cut) if random.u64(..100) < 50 => cut..end,
                 Some(cut) => at..cut,
                 None => at..end,
             };
@@ -88,13 +89,13 @@ fn write_some(
 }
 
 /// Makes `bytes` as long as `size`, with zeros or freed sectors where nothing is written.
-fn grow(bytes: &mut Vec<u8>, size: usize, freed: &[Sector], random: &mut Random) {
+fn grow(bytes: &mut Vec<u8>, size: usize, freed: &[Sector], random: &mut Rng) {
     while bytes.len() < size {
         let at = bytes.len();
         let end = size.min((at / SECTOR + 1) * SECTOR);
         bytes.resize(end, 0);
-        if !freed.is_empty() && at.is_multiple_of(SECTOR) && random.chance(50) {
-            let stale = freed[random.below(freed.len() as u64) as usize];
+        if !freed.is_empty() && at.is_multiple_of(SECTOR) && random.u64(..100) < 50 {
+            let stale = freed[random.u64(..freed.len() as u64) as usize];
             bytes[at..end].copy_from_slice(&stale[..end - at]);
         }
     }

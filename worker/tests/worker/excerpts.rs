@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use worker::{CancelToken, ExcerptEvent, ExcerptSpec, Limits, WorkerError};
 
 use crate::{
-    mutants::{Dice, made, mutate, verdict},
+    mutants::{made, mutate, verdict},
     support::{alone, supervisor},
 };
 
@@ -31,7 +32,7 @@ fn cut(file: File) -> (usize, Result<(), WorkerError>) {
 #[test]
 fn mutants_are_copied_as_far_as_they_can_be() {
     let _alone = alone();
-    let (mut dice, mut copied) = (Dice(7), 0);
+    let (mut dice, mut copied) = (Rng::with_seed(7), 0);
     let mutants = clips::sized(4, 40);
     for path in made() {
         let whole = fs::read(&path).expect("readable");

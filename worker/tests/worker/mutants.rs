@@ -11,6 +11,7 @@ use std::{
 };
 
 use clips::{pick, rendered};
+use fastrand::Rng;
 use media::ErrorKind;
 use worker::{JobSpec, Limits, WorkerError};
 
@@ -21,18 +22,6 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Mutants that may need more memory than there is: a header can announce pictures of 8192x8192.
 const HUNGRY_MAX: usize = 5;
-
-/// xorshift64*: the same mutants everywhere for one seed.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % sides.max(1)
-    }
-}
 
 /// One small file of each container and codec.
 pub fn made() -> Vec<PathBuf> {
@@ -56,35 +45,35 @@ pub fn made() -> Vec<PathBuf> {
     KINDS.map(|(name, codec)| rendered(name, &format!("{source} {codec}"))).to_vec()
 }
 
-pub fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
+pub fn mutate(bytes: &mut Vec<u8>, dice: &mut Rng) {
     let len = bytes.len();
-    match dice.roll(6) {
-        0 => bytes.truncate(dice.roll(len)),
+    match dice.usize(..6) {
+        0 => bytes.truncate(dice.usize(..len.max(1))),
         1 => {
             // Headers are at the start of most containers.
-            for _ in 0..=dice.roll(8) {
-                let at = dice.roll(len.min(2048));
-                bytes[at] = dice.roll(256) as u8;
+            for _ in 0..=dice.usize(..8) {
+                let at = dice.usize(..len.min(2048).max(1));
+                bytes[at] = dice.usize(..256) as u8;
             }
         }
         2 => {
-            for _ in 0..=dice.roll(64) {
-                let at = dice.roll(len);
-                bytes[at] ^= 1 << dice.roll(8);
+            for _ in 0..=dice.usize(..64) {
+                let at = dice.usize(..len.max(1));
+                bytes[at] ^= 1 << dice.usize(..8);
             }
         }
         3 => {
-            let (from, to) = (dice.roll(len), dice.roll(len));
-            let piece = dice.roll(4096).min(len - from).min(len - to);
+            let (from, to) = (dice.usize(..len.max(1)), dice.usize(..len.max(1)));
+            let piece = dice.usize(..4096).min(len - from).min(len - to);
             bytes.copy_within(from..from + piece, to);
         }
         4 => {
-            let (at, piece) = (dice.roll(len), dice.roll(512));
+            let (at, piece) = (dice.usize(..len.max(1)), dice.usize(..512));
             bytes.drain(at..(at + piece).min(len));
         }
         _ => {
             // Sizes and counts that cannot be.
-            let at = dice.roll(len.saturating_sub(4));
+            let at = dice.usize(..len.saturating_sub(4).max(1));
             bytes[at..(at + 4).min(len)].fill(0xff);
         }
     }
@@ -123,10 +112,10 @@ fn mutants_end_in_a_result_or_a_clear_error() {
     let slowest = Mutex::new((Duration::ZERO, 0));
     let work = &|share: u64| {
         for number in (share..mutants).step_by(2) {
-            let mut dice = Dice((seed << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let mut dice = Rng::with_seed(seed << 32 | number);
             let source = number as usize % originals.len();
             let mut bytes = originals[source].clone();
-            for _ in 0..=dice.roll(3) {
+            for _ in 0..=dice.usize(..3) {
                 mutate(&mut bytes, &mut dice);
             }
             let path = folder.path().join(format!("mutant-{share}"));

@@ -11,6 +11,7 @@ use std::{
 
 use clips::pick;
 use decode::Backend;
+use fastrand::Rng;
 use media::Codec;
 use worker::{
     CancelToken, Choice, GateBackend, GateChoice, JobEvent, JobSpec, Limits, SandboxLevel,
@@ -18,7 +19,7 @@ use worker::{
 };
 
 use crate::{
-    mutants::{Dice, PATIENCE, mutate},
+    mutants::{PATIENCE, mutate},
     support::{Heard, alone, long_clip, program, rendered, run, skip, spec},
 };
 
@@ -221,7 +222,7 @@ fn damaged_files_end_as_they_do_without_it() {
     let mut decoded = 0;
     for seed in 1..=MUTANTS {
         let mut bytes = whole.clone();
-        mutate(&mut bytes, &mut Dice(seed));
+        mutate(&mut bytes, &mut Rng::with_seed(seed));
         fs::write(&path, &bytes).expect("written");
         let expected = run(spec(&path)).map(settled).map_err(|error| error.to_string());
         let started = Instant::now();

@@ -9,11 +9,12 @@ use std::{
     thread,
 };
 
+use fastrand::Rng;
 use worker::{JobSpec, Limits};
 
 use crate::{
     hls::{H264, segmented},
-    mutants::{Dice, PATIENCE, mutate, verdict},
+    mutants::{PATIENCE, mutate, verdict},
     rtsp::{Server, job, pipeline},
     support::{alone, rendered, run},
 };
@@ -28,10 +29,10 @@ fn patient(spec: JobSpec) -> JobSpec {
 }
 
 /// Runs every mutant that `make` gives and looks at how it ended.
-fn assert_all_end_well(make: impl Fn(u64, &mut Dice) -> JobSpec) {
+fn assert_all_end_well(make: impl Fn(u64, &mut Rng) -> JobSpec) {
     let mut tally = BTreeMap::<&str, u64>::new();
     for number in 0..clips::sized(60_u64, 200) {
-        let mut dice = Dice((1 << 40 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = Rng::with_seed(1 << 40 | number);
         let outcome = run(patient(make(number, &mut dice)));
         let verdict = match &outcome {
             Err(worker::WorkerError::Refused(_)) => "clear error",
@@ -49,17 +50,17 @@ fn assert_all_end_well(make: impl Fn(u64, &mut Dice) -> JobSpec) {
 }
 
 /// Changes lines: what is in them, how many there are, and their order.
-fn mutate_lines(text: &str, dice: &mut Dice) -> Vec<u8> {
+fn mutate_lines(text: &str, dice: &mut Rng) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
-    for _ in 0..=dice.roll(3) {
-        let (at, other) = (dice.roll(lines.len()), dice.roll(lines.len()));
-        match dice.roll(5) {
+    for _ in 0..=dice.usize(..3) {
+        let (at, other) = (dice.usize(..lines.len().max(1)), dice.usize(..lines.len().max(1)));
+        match dice.usize(..5) {
             0 => drop(lines.remove(at)),
             1 => lines.insert(at, lines[other].clone()),
             2 => lines.swap(at, other),
             3 => {
                 for byte in lines[at].iter_mut().filter(|byte| byte.is_ascii_digit()) {
-                    *byte = b'0' + dice.roll(10) as u8;
+                    *byte = b'0' + dice.usize(..10) as u8;
                 }
             }
             _ if lines[at].is_empty() => {}
@@ -162,14 +163,14 @@ fn damaged_rtsp_conversations_end_in_a_result_or_a_clear_error() {
     }
     assert_all_end_well(|number, dice| {
         let mut words = records[number as usize % 2].clone();
-        match dice.roll(2) {
+        match dice.usize(..2) {
             // The conversation comes first, and damage to it ends it.
             0 => {
                 let mut media = words.split_off(words.len().min(1500));
                 mutate(&mut words, dice);
                 words.append(&mut media);
             }
-            _ => (0..=dice.roll(3)).for_each(|_| mutate(&mut words, dice)),
+            _ => (0..=dice.usize(..3)).for_each(|_| mutate(&mut words, dice)),
         }
         replay(words)
     });

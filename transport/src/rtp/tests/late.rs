@@ -42,12 +42,9 @@ impl Driven {
     }
 }
 
-/// Chance of packet `n`, the same each time: the finaliser of splitmix64.
+/// Chance of a packet, the same each time.
 fn chance(packet: u64, of: u64) -> u64 {
-    let mut mixed = packet.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ mixed >> 31) % of
+    fastrand::Rng::with_seed(packet).u64(..of)
 }
 
 /// Ten seconds of pictures over `road`.
