@@ -1,6 +1,9 @@
 //! Memory and threads of a process, as the kernel tells them.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    io::{Read, Seek},
+};
 
 /// Resources of a process at a moment.
 pub(super) struct Usage {
@@ -11,10 +14,12 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Of the process with this `/proc/<pid>/status`; `None` once it is gone.
-    pub(super) fn of(status: &File) -> Option<Usage> {
-        let mut text = [0; 4096];
-        let len = status.read_at(&mut text, 0).ok()?;
-        let field = |name: &[u8]| status_field(&text[..len], name).unwrap_or(0);
+    pub(super) fn of(mut status: &File) -> Option<Usage> {
+        // Its user's groups stand before what is looked for, and may be many.
+        let mut text = Vec::with_capacity(4096);
+        status.rewind().ok()?;
+        status.read_to_end(&mut text).ok()?;
+        let field = |name: &[u8]| status_field(&text, name).unwrap_or(0);
         let memory_bytes = (field(b"VmRSS:") + field(b"VmSwap:")) << 10;
         Some(Usage { memory_bytes, threads: field(b"Threads:") })
     }
