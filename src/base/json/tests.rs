@@ -153,6 +153,8 @@ fn every_fault_of_a_declared_type_is_told() {
     ];
     assert_eq!(told(refused), expected);
     assert_eq!(told("[]"), ["body must be an object"]);
+    let long = r#"{"name": "four", "given": 1, "parts": [{"side": 1}]}"#;
+    assert_eq!(told(long), ["name must be a string of 1 to 3 bytes"]);
     let beside = ["parts[0] must be an object", "is_on tells of parts that are refused"];
     assert_eq!(told(r#"{"name": "a", "given": 1, "parts": [null]}"#), beside);
     let many = format!(r#"{{"name": "a", "given": 1, "parts": [{}1]}}"#, "1,".repeat(99));

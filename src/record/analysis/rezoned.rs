@@ -131,8 +131,8 @@ mod tests {
                 "the same alone",
                 zones(&[(0, 50)], true),
                 zones(&[(0, 50)], true),
-                (activity(7, 1280, (3, 9), 0), 1),
-                (activity(7, 1280, (3, 9), 0), 1),
+                (activity(1, 1280, (3, 9), 0), 1),
+                (activity(1, 1280, (3, 9), 0), 1),
             ),
             (
                 "no longer alone",
