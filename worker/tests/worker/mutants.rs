@@ -52,7 +52,7 @@ pub fn mutate(bytes: &mut Vec<u8>, dice: &mut Rng) {
         1 => {
             // Headers are at the start of most containers.
             for _ in 0..=dice.usize(..8) {
-                let at = dice.usize(..len.min(2048).max(1));
+                let at = dice.usize(..len.clamp(1, 2048));
                 bytes[at] = dice.usize(..256) as u8;
             }
         }
