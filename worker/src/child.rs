@@ -38,7 +38,7 @@ impl Child {
     /// Kills it where it has not ended, and returns its status.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
         if self.ended.is_none() {
-            // One that has ended is not reaped, and so the signal reaches no other.
+            // Its number is no other's before it is reaped; to fail here is to have ended.
             kill_process(self.pid, Signal::KILL).ok();
         }
         self.reap(WaitOptions::empty())?.ok_or_else(|| io::ErrorKind::WouldBlock.into())

@@ -43,7 +43,9 @@ pub fn worker_main() -> ExitCode {
     let served = match first_argument() {
         Some(argument) if argument == launcher::ARGUMENT => return launcher::launch(),
         Some(argument) if argument == probe::ARGUMENT => probe::say(),
-        Some(argument) if argument == fork_server::ARGUMENT => fork_server::serve(serve),
+        Some(argument) if argument == fork_server::ARGUMENT => {
+            descriptors::close_inherited().and_then(|()| fork_server::serve(serve))
+        }
         _ => serve(),
     };
     match served {
