@@ -4,6 +4,7 @@ use std::{io::Cursor, panic::catch_unwind, path::Path};
 
 use clips::{pick_with, rendered, sized};
 use decode::{DecodeError, Demuxer, Limits};
+use fastrand::Rng;
 use media::ErrorKind;
 
 use crate::support::*;
@@ -128,16 +129,12 @@ fn frames_before_a_cut_are_kept_on_any_number_of_threads() {
 
 /// `count` bits of `bytes` flipped, past the headers; the same ones for the same seed.
 pub fn with_flipped_bits(bytes: &[u8], count: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut random = Rng::with_seed(seed);
     let mut damaged = bytes.to_vec();
     let header = bytes.len() / 10;
     for _ in 0..count {
-        let at = header + random(bytes.len() - header);
-        damaged[at] ^= 1 << random(8);
+        let at = random.usize(header..bytes.len());
+        damaged[at] ^= 1 << random.u8(..8);
     }
     damaged
 }
@@ -200,16 +197,12 @@ fn parts_that_are_missing_without_a_word_are_the_same_on_any_thread_count() {
 #[test]
 fn flipped_bits_end_in_a_report_or_an_error() {
     each_clip(|path, whole| {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) as usize % below
-        };
+        let mut random = Rng::with_seed(1);
         for round in 0..24 {
             let mut bytes = whole.clone();
             for _ in 0..=round {
-                let at = random(bytes.len());
-                bytes[at] ^= 1 << random(8);
+                let at = random.usize(..bytes.len());
+                bytes[at] ^= 1 << random.u8(..8);
             }
             let name = format!("{path:?} round {round}");
             let options = if round % 2 == 0 { every(1 + round % 5) } else { fixed(3.0, true) };

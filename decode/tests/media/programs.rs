@@ -58,6 +58,8 @@ fn ffmpeg() -> Decoders {
         let (ours, theirs) = UnixStream::pair()?;
         let (said, says) = UnixStream::pair()?;
         said.set_nonblocking(true)?;
+        // A program that waits for room in its stderr would give no picture, and nobody would read.
+        says.set_nonblocking(true)?;
         let theirs = OwnedFd::from(theirs);
         let mut command = Command::new("ffmpeg");
         command.args(program_arguments(codec, 2));
