@@ -205,3 +205,19 @@ fn check_extent(plane: &'static str, got: Extent, expected: Extent) -> Result<()
         height: expected.height,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::Picture;
+
+    #[test]
+    fn a_plane_of_another_size_than_its_frame_is_refused() {
+        let mut frame = Picture::new(64, 40).frame().expect("has pixels");
+        assert!(CheckedPlanes::of(&frame).is_ok());
+        frame.extent.width = 62;
+        let refused = CheckedPlanes::of(&frame).err();
+        let plane = |plane| matches!(refused, Some(MeasureError::PlaneMismatch { plane: it, .. }) if it == plane);
+        assert!(plane("luma"), "{refused:?}");
+    }
+}

@@ -79,4 +79,11 @@ mod tests {
             assert_eq!(distance > 800, !near, "{name}: {distance}");
         }
     }
+
+    #[test]
+    fn flat_pictures_are_as_far_apart_as_their_levels() {
+        let (old, mut new) = (Thumb::blank(), Thumb::blank());
+        new.levels.fill(8);
+        assert_eq!([&old, &new].map(|new| moved_distance(&old, new)), [0, 2000]);
+    }
 }

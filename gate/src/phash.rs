@@ -40,6 +40,7 @@ mod tests {
             ("upper half", halves(|_, y| y < 20), 0xffff_ffff_0000_0000),
             ("right half", halves(|x, _| x >= 32), 0x0f0f_0f0f_0f0f_0f0f),
             ("one block", halves(|x, y| x < 8 && y < 5), 1 << 63),
+            ("most are the median", halves(|_, y| y < 25), 0),
         ];
         for (name, hash, expected) in cases {
             assert_eq!(hash, expected, "{name}");

@@ -207,6 +207,25 @@ mod tests {
                 let error = (spread - f64::from(thumb.spread[cell]) / f64::from(SPREAD)).abs();
                 assert!(error <= 0.1, "{width}x{height} spread of {cell}: off by {error}");
             }
+            let extent = measured.chroma_extent.expect("has chroma");
+            for (block, plane) in (0..BLOCKS).flat_map(|block| [(block, 0), (block, 1)]) {
+                let cells = (0..CHROMA_ROWS * CHROMA_COLUMNS).filter(|cell| {
+                    let (row, column) = (cell / CHROMA_COLUMNS, cell % CHROMA_COLUMNS);
+                    let rows = CHROMA_ROWS / (BLOCKS / BLOCK_COLUMNS);
+                    let columns = CHROMA_COLUMNS / BLOCK_COLUMNS;
+                    row / rows * BLOCK_COLUMNS + column / columns == block
+                });
+                let (sum, count) = cells.fold((0.0, 0.0), |(sum, count), cell| {
+                    let columns =
+                        cell_span(cell % CHROMA_COLUMNS, CHROMA_COLUMNS, extent.width).count();
+                    let rows = cell_span(cell / CHROMA_COLUMNS, CHROMA_ROWS, extent.height).count();
+                    let samples = f64::from(columns * rows);
+                    (sum + f64::from(measured.chroma_cells[plane][cell]), count + samples)
+                });
+                let mean = f64::from(thumb.chroma_blocks[plane][block]) / f64::from(LEVEL);
+                let error = (sum / count - mean).abs();
+                assert!(error <= 1.0 / f64::from(LEVEL), "{width}x{height} {plane} of {block}");
+            }
         }
     }
 

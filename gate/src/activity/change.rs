@@ -292,3 +292,39 @@ fn grow(mut seeds: Cells, cells: &Cells) -> Cells {
     }
     seeds
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thumb::block_means;
+
+    #[test]
+    fn a_cell_has_eight_neighbours() {
+        let mut cells = NO_CELLS;
+        (cells[0], cells[7]) = (1, 1 << 20);
+        let mut expected = NO_CELLS;
+        (expected[0], expected[1]) = (0b11, 0b11);
+        expected[6..9].fill(0b111 << 19);
+        assert_eq!(wider(&cells), expected);
+    }
+
+    #[test]
+    fn a_cell_moves_that_changed_by_a_small_part_of_what_is_around_it() {
+        let luma = |cells: [u16; CELLS]| Luma { cells, blocks: block_means(&cells) };
+        let grey = [100 * LEVEL as u16; CELLS];
+        let middle = 20 * LUMA_COLUMNS + 32;
+        let seen = |change: u16| {
+            let mut new = grey;
+            for row in [middle - LUMA_COLUMNS, middle, middle + LUMA_COLUMNS] {
+                new[row - 1..=row + 1].fill(150 * LEVEL as u16);
+            }
+            new[middle] = grey[middle] + change;
+            let (mut room, mut changes) = (Room::EMPTY, Changes::NONE);
+            let pictures = (&luma(grey), &luma(new));
+            let cells = compare(pictures, [&Changes::NONE].into_iter(), &mut room, &mut changes);
+            assert!(cells[20] >> 31 & 1 == 1, "what is around it moves");
+            cells[20] >> 32 & 1 == 1
+        };
+        assert_eq!((0..50 * LEVEL as u16).find(|&change| seen(change)), Some(146));
+    }
+}

@@ -111,3 +111,17 @@ impl Light {
         if old > self.known[1] { change.min(0) } else { change }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_that_of_the_median_block() {
+        let old = [100 * LEVEL as u16; BLOCKS];
+        let mut new = old;
+        new[..BLOCKS / 4].fill(50 * LEVEL as u16);
+        new[BLOCKS / 4..BLOCKS / 2].fill(200 * LEVEL as u16);
+        assert_eq!(Light::scaled(&old, &new).factor, SAME);
+    }
+}

@@ -71,3 +71,21 @@ impl Sums {
         self.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_equal_pictures_is_one_of_them() {
+        let mut picture = Luma::BLACK;
+        for (cell, value) in picture.cells.iter_mut().enumerate() {
+            *value = (cell * 16_320 / (CELLS - 1)) as u16;
+        }
+        for count in 1..=4 {
+            let mut mean = Luma::BLACK;
+            mean.be_mean(std::iter::repeat_n(&picture, count));
+            assert_eq!(mean.cells, picture.cells, "{count}");
+        }
+    }
+}

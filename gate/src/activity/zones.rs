@@ -96,6 +96,8 @@ mod tests {
         let zones = vec![
             zone(&[(0, 0), (50, 0), (50, 100), (0, 100)]),
             zone(&[(25, 0), (75, 0), (75, 100), (25, 100)]),
+            // In the first, and below what changed.
+            zone(&[(0, 50), (50, 50), (50, 100), (0, 100)]),
         ];
         let mut changed = [0u64; LUMA_ROWS];
         changed[3] = 1 << 20 | 1 << 63;

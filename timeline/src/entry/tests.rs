@@ -315,8 +315,13 @@ fn analysis() {
     let members = r#""request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3"#;
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members}}}"));
     generated.analysis_id = marker.analysis_id;
-    generated.gate = Some(GateConfig::default());
-    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":0,"keepalive_ms":2000,"scene_cut":0.5,"activity_on":0.0015,"activity_off":0.0011,"luma_shift":0.15,"flicker":0.55,"ghosting":0.55,"noise":0.55}"#;
+    let [scene_cut, luma_shift, activity_on, activity_off, flicker, ghosting, noise] =
+        [1, 2, 4, 3, 5, 6, 7].map(|percent| Score::from_ratio(percent, 100));
+    let (keepalive_frames, keepalive_ms) = (9, None);
+    #[rustfmt::skip]
+    let gate = GateConfig { keepalive_frames, keepalive_ms, scene_cut, luma_shift, activity_on, activity_off, flicker, ghosting, noise };
+    generated.gate = Some(gate);
+    let named = r#""analysis_id":"an-0000000000000002","gate":{"keepalive_frames":9,"scene_cut":0.01,"activity_on":0.04,"activity_off":0.03,"luma_shift":0.02,"flicker":0.05,"ghosting":0.06,"noise":0.07}"#;
     check(Event::AnalysisGenerated(generated.clone()), &format!("{{{members},{named}}}"));
     generated.zones = Some(Zones::default());
     check(Event::AnalysisGenerated(generated), &format!(r#"{{{members},{named},"zones":[]}}"#));
