@@ -37,4 +37,4 @@ pub use fallback::FallbackMeasurer;
 pub use loops::{LoopEntered, Loops};
 pub use measure::{MAX_SIDE, MeasureError, Measurements, Measurer};
 pub use media::GateConfig;
-pub use window::{AHEAD, FrameStamp, Past, SignalWindow};
+pub use window::{AHEAD, BACK, FrameStamp, Past, SignalWindow};

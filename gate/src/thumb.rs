@@ -1,6 +1,6 @@
 //! Values that every rule derives from the cells: means, spreads, blocks, hash. Integers only.
 
-use media::Score;
+use media::{Extent, Score};
 
 use crate::{
     Measurements,
@@ -47,6 +47,31 @@ pub(crate) struct Thumb {
     pub(crate) hash: u64,
 }
 
+/// Writes the mean of each cell as a [`Thumb`] has it.
+pub(crate) fn luma_means(measured: &Measurements, means: &mut [u16; CELLS]) {
+    each_cell(measured.extent, |cell, divisor| {
+        means[cell] = divisor.mean(measured.luma_cells[cell]);
+    });
+}
+
+/// Calls `of` with each cell of a picture and the divisor by its samples.
+#[inline(always)]
+fn each_cell(extent: Extent, mut of: impl FnMut(usize, &Reciprocal)) {
+    let columns: [u32; LUMA_COLUMNS] =
+        std::array::from_fn(|column| cell_span(column, LUMA_COLUMNS, extent.width).count());
+    // Sides of cells differ by one at most, so four divisors serve a picture.
+    let (short, narrow) = (cell_span(0, LUMA_ROWS, extent.height).count(), columns[0]);
+    let divisors = [short, short + 1]
+        .map(|rows| [narrow, narrow + 1].map(|columns| Reciprocal::new(rows * columns)));
+    for row in 0..LUMA_ROWS {
+        let tall = cell_span(row, LUMA_ROWS, extent.height).count() != short;
+        let divisors = &divisors[usize::from(tall)];
+        for (column, &width) in columns.iter().enumerate() {
+            of(row * LUMA_COLUMNS + column, &divisors[usize::from(width != narrow)]);
+        }
+    }
+}
+
 impl Thumb {
     /// A thumb to be written over by [`Thumb::derive`].
     pub(crate) fn blank() -> Thumb {
@@ -66,30 +91,16 @@ impl Thumb {
 
     /// Overwrites everything from `measured`.
     pub(crate) fn derive(&mut self, measured: &Measurements) {
-        let (width, height) = (measured.extent.width, measured.extent.height);
-        let columns: [u32; LUMA_COLUMNS] =
-            std::array::from_fn(|column| cell_span(column, LUMA_COLUMNS, width).count());
-        // Sides of cells differ by one at most, so four divisors serve a picture.
-        let (short, narrow) = (cell_span(0, LUMA_ROWS, height).count(), columns[0]);
-        let divisors = [short, short + 1]
-            .map(|rows| [narrow, narrow + 1].map(|columns| Reciprocal::new(rows * columns)));
-        let mut total = 0u64;
-        let mut samples = 0u64;
-        for row in 0..LUMA_ROWS {
-            let tall = cell_span(row, LUMA_ROWS, height).count() != short;
-            let divisors = &divisors[usize::from(tall)];
-            for (column, &width) in columns.iter().enumerate() {
-                let divisor = &divisors[usize::from(width != narrow)];
-                let cell = row * LUMA_COLUMNS + column;
-                let (sum, squares) = (measured.luma_cells[cell], measured.luma_squares[cell]);
-                let mean = divisor.mean(sum);
-                self.luma[cell] = mean;
-                self.levels[cell] = ((u32::from(mean) + LEVEL / 2) / LEVEL) as u8;
-                self.spread[cell] = divisor.variance(sum, squares);
-                total += u64::from(sum);
-                samples += u64::from(divisor.count);
-            }
-        }
+        let (mut total, mut samples) = (0u64, 0u64);
+        each_cell(measured.extent, |cell, divisor| {
+            let (sum, squares) = (measured.luma_cells[cell], measured.luma_squares[cell]);
+            let mean = divisor.mean(sum);
+            self.luma[cell] = mean;
+            self.levels[cell] = ((u32::from(mean) + LEVEL / 2) / LEVEL) as u8;
+            self.spread[cell] = divisor.variance(sum, squares);
+            total += u64::from(sum);
+            samples += u64::from(divisor.count);
+        });
         self.cell_samples = (samples / CELLS as u64) as u32;
         self.luma_mean = Score::from_ratio(total, samples * 255);
         self.blocks = block_means(&self.luma);

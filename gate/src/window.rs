@@ -2,7 +2,7 @@
 //!
 //! The signal of a frame depends on the [`BACK`] frames before it and the [`AHEAD`] after it, its activity on those
 //! of [`TENTHS_BACK`] tenths of a second, and on nothing else: windows started anywhere agree behind those.
-//! All memory is taken when a window is made.
+//! All memory is taken when a window is made, but for known signals.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use crate::{
     Measurements, ZoneMask,
     activity::{self, Movement, TENTHS_BACK},
     artifact, scene,
-    thumb::Thumb,
+    thumb::{CELLS, Thumb, luma_means},
 };
 
 /// Frames before a frame on which its signal may depend but for the activity.
-const BACK: usize = 8;
+pub const BACK: usize = 8;
 /// Frames after a frame on which its signal may depend.
 pub const AHEAD: usize = 2;
 
@@ -76,9 +76,13 @@ pub struct SignalWindow {
     first: FrameStamp,
     /// Frames whose signal is made.
     done: u64,
+    /// Frames whose signal has been told before.
+    told: u64,
     lookahead: u64,
     zones: ZoneMask,
     movement: Movement,
+    /// Luma of a frame whose signal is known.
+    luma: Box<[u16; CELLS]>,
     ready: VecDeque<Signal>,
 }
 
@@ -103,9 +107,11 @@ impl SignalWindow {
             pushed: 0,
             first: blank,
             done: 0,
+            told: 0,
             lookahead: lookahead.min(AHEAD) as u64,
             zones: ZoneMask::default(),
             movement: Movement::new(),
+            luma: Box::new([0; CELLS]),
             ready: VecDeque::with_capacity(RING),
         }
     }
@@ -117,7 +123,7 @@ impl SignalWindow {
 
     /// Forgets every frame.
     pub fn restart(&mut self) {
-        (self.pushed, self.done) = (0, 0);
+        (self.pushed, self.done, self.told) = (0, 0, 0);
         self.ready.clear();
         self.movement.restart();
     }
@@ -147,6 +153,42 @@ impl SignalWindow {
 
     /// Takes the next frame.
     pub fn push(&mut self, stamp: FrameStamp, measurements: &Measurements) {
+        self.push_picture(stamp, measurements, true);
+    }
+
+    /// Takes the next frames, at least [`BACK`], whose signals are known, but for the activity where it is `None`; they can
+    /// be polled with those of all frames before.
+    pub fn push_known(
+        &mut self,
+        signals: impl IntoIterator<Item = Signal>,
+        stamps: &[FrameStamp],
+        measurements: &[Measurements],
+    ) {
+        let frames = || stamps.iter().copied().zip(measurements);
+        // Those on which signals before them depend.
+        for (stamp, measurements) in frames().take(AHEAD) {
+            self.push_picture(stamp, measurements, false);
+        }
+        let needed = stamps.len() - SignalWindow::frames_back(stamps);
+        for (place, (mut signal, (stamp, measurements))) in
+            signals.into_iter().zip(frames()).enumerate()
+        {
+            if signal.activity.is_some() && place < needed {
+                self.movement.restart();
+            } else {
+                luma_means(measurements, &mut self.luma);
+                let activity = self.movement.push(stamp.pts_ms, &self.luma, &self.zones);
+                signal.activity.get_or_insert(activity);
+            }
+            self.ready.push_back(signal);
+        }
+        (self.pushed, self.done, self.told) = (0, 0, BACK as u64);
+        for (stamp, measurements) in frames().skip(stamps.len() - BACK) {
+            self.push_picture(stamp, measurements, false);
+        }
+    }
+
+    fn push_picture(&mut self, stamp: FrameStamp, measurements: &Measurements, moves: bool) {
         if self.pushed == 0 {
             self.first = stamp;
         }
@@ -162,8 +204,10 @@ impl SignalWindow {
         let slot = &mut self.ring[at];
         (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
         slot.noise = 0;
-        slot.activity = self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones);
-        slot.tenths = self.movement.tenths();
+        if moves {
+            slot.activity = self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones);
+            slot.tenths = self.movement.tenths();
+        }
         self.pushed += 1;
         if self.pushed - self.done > self.lookahead {
             self.finish_next();
@@ -199,7 +243,9 @@ impl SignalWindow {
             activity: Some(slot.activity),
         };
         self.ring[(self.done % RING as u64) as usize].noise = noise;
-        self.ready.push_back(signal);
+        if self.done >= self.told {
+            self.ready.push_back(signal);
+        }
         self.done += 1;
     }
 }

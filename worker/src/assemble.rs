@@ -48,22 +48,16 @@ impl Assembler {
         self.drain(album, say)
     }
 
-    /// Signals of the next frames, made elsewhere; `back` are the last of those frames, which the signals behind them
-    /// depend on.
-    pub fn push_known<'a>(
+    /// The next frames, at least [`gate::BACK`], whose signals were made elsewhere: those without an activity are given theirs.
+    pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
-        back: impl IntoIterator<Item = (&'a FrameStamp, &'a Measurements)>,
+        (stamps, measured): (&[FrameStamp], &[Measurements]),
         album: &mut impl Album,
         say: Say<'_>,
     ) -> Result<(), Fault> {
-        signals.into_iter().try_for_each(|signal| self.decide(signal, album, say))?;
-        self.window.restart();
-        for (stamp, measured) in back {
-            self.window.push(*stamp, measured);
-        }
-        while self.window.poll().is_some() {}
-        Ok(())
+        self.window.push_known(signals, stamps, measured);
+        self.drain(album, say)
     }
 
     /// No frame follows.

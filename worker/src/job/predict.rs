@@ -115,8 +115,9 @@ impl Predictor {
             let uncertain = decision.is_unsure || past == Past::ActivityUnknown;
             let view =
                 self.views.as_mut().is_some_and(|views| views.want(&signal, selected, uncertain));
-            if is_known {
-                self.signals.push(signal);
+            if past != Past::Unknown {
+                self.signals
+                    .push(Signal { activity: signal.activity.filter(|_| is_known), ..signal });
             }
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             let still = self.wanted.still && selected.is_some();

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use gate::{AHEAD, FrameStamp, SignalWindow};
+use gate::{AHEAD, BACK, FrameStamp};
 use media::{Signal, Timestamp};
 
 use super::{
@@ -56,19 +56,21 @@ impl<'a> Sequencer<'a> {
         let Segment { stamps, mut records, candidates: more, signals } = segment;
         candidates.waiting.extend(more);
         let known = known(&stamps, &signals);
-        let mut frames = stamps.iter().zip(&records);
-        // Frames that the window needs before the known signals, and again after them.
-        let before = known.start + AHEAD;
-        let after = known.end.saturating_sub(SignalWindow::frames_back(&stamps[..known.end]));
-        let is_known = before < after;
-        let pushed = if is_known { before } else { stamps.len() };
-        for (stamp, measured) in frames.by_ref().take(pushed) {
+        // Fewer would save nothing.
+        let is_known = known.len() > BACK + AHEAD;
+        let (before, after) =
+            if is_known { (known.start, known.end) } else { (stamps.len(), stamps.len()) };
+        for (stamp, measured) in stamps.iter().zip(&records).take(before) {
             assembler.push(*stamp, measured, candidates, say)?;
         }
         if is_known {
             let passed = signals.len() - known.len();
-            let back = frames.skip(after - before);
-            assembler.push_known(signals.into_iter().skip(passed), back, candidates, say)?;
+            let signals = signals.into_iter().skip(passed);
+            let frames = (&stamps[known.clone()], &records[known]);
+            assembler.push_known(signals, frames, candidates, say)?;
+        }
+        for (stamp, measured) in stamps.iter().zip(&records).skip(after) {
+            assembler.push(*stamp, measured, candidates, say)?;
         }
         records.clear();
         job.spare_records().push(records);
