@@ -14,8 +14,8 @@ use std::sync::{
 use decode::{FrameSink, SegmentInfo};
 use gate::Reason;
 use media::{
-    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
-    Timebase, Timestamp,
+    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Score,
+    Subsampling, Timebase, Timestamp,
 };
 
 use super::{sequence::Sequencer, sink::SegmentSink, *};
@@ -48,9 +48,12 @@ fn frame(index: u64) -> Frame {
     FILM[index as usize].clone()
 }
 
-/// Frame `index` of a made-up film: drifting patterns, a hard cut every 17 frames, flashes, noise.
+/// First frame of the last shot of the film, which is calm but for what crosses it.
+const CALM: u64 = 8 * 17;
+
+/// Frame `index` of a made-up film: drifting patterns, a hard cut every 17 frames, flashes, noise; then a calm shot.
 fn painted(index: u64) -> Frame {
-    let shot = index / 17;
+    let shot = index.min(CALM) / 17;
     let flash = if index % 23 == 11 { 70 } else { 0 };
     let mut state = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let luma = (0..160 * 96u64)
@@ -59,8 +62,14 @@ fn painted(index: u64) -> Frame {
             state ^= state >> 7;
             state ^= state << 17;
             let noise = if shot % 3 == 2 { state % 48 } else { state % 3 };
-            let (x, y) = (at % 160 + index % 17, at / 160);
-            let pattern = (x * (3 + shot * 5) + y * (7 + shot * 3)) % 160;
+            let (column, y) = (at % 160, at / 160);
+            let x = column + if index < CALM { index % 17 } else { 0 };
+            let moves = index > CALM + 20 && (20..60).contains(&y);
+            let crosses = moves && column / 24 == (index - CALM - 20) / 16;
+            let shade = if crosses { 80 } else { 0 };
+            let pattern = (x * (3 + shot * 5) + y * (7 + shot * 3)) % 160
+                / if index < CALM { 1 } else { 4 }
+                + shade;
             (pattern + noise + flash).min(255) as u8
         })
         .collect();
@@ -220,7 +229,7 @@ fn shown(chunks: Chunking, per_chunk: u8) -> Option<ViewOptions> {
 }
 
 /// Ways to cut 240 frames into segments.
-fn cuts() -> [(&'static str, Vec<u64>); 6] {
+fn cuts() -> [(&'static str, Vec<u64>); 7] {
     let cuts = [
         ("tens", vec![10; 24]),
         ("single frames", vec![1; 240]),
@@ -228,6 +237,7 @@ fn cuts() -> [(&'static str, Vec<u64>); 6] {
         ("one longer than what is held", vec![12; 20]),
         ("uneven, some empty", vec![1, 0, 60, 3, 40, 0, 0, 11, 25, 100]),
         ("long", vec![100, 140]),
+        ("long before short", vec![200, 20, 20]),
     ];
     for (name, lengths) in &cuts {
         assert_eq!(lengths.iter().sum::<u64>(), 240, "{name}");
@@ -240,6 +250,9 @@ fn how_a_file_is_cut_into_segments_changes_nothing() {
     let whole = analyse(&[240], ASKED);
     assert_eq!(whole.signals.len(), 240);
     assert!(whole.stills.len() > 14, "cuts, keepalives: {}", whole.stills.len());
+    let moving =
+        whole.signals.iter().filter(|it| it.activity.is_some_and(|it| it.score > Score::ZERO));
+    assert!(moving.count() > 20, "something crosses the calm shot");
     for (name, lengths) in cuts() {
         for continued in [false, true] {
             let cut = analyse(&lengths, Asked { continued, ..ASKED });
