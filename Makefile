@@ -13,11 +13,12 @@ endif
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# One by one: together, each would have the features that the other needs of what both use.
+# One by one: together, each would have the features that the other needs of what both use. All crates are optimised together, as
+# the program's own crate asks: at the level of its package, which is one for size, no loop would become one over vectors.
 build: console-where-possible ## Build the release binaries
 	@deploy/setup.sh build
-	$(CARGO) build --release --locked -p sightline --bins
-	$(CARGO) build --release --locked -p sightline-cli --bins
+	$(CARGO) rustc --release --locked -p sightline --bin sightline-server -- -C opt-level=3
+	$(CARGO) rustc --release --locked -p sightline-cli --bin sightline -- -C opt-level=3
 
 # Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
 demo-binaries: console-where-possible
@@ -120,7 +121,7 @@ bench-functions: ## Measuring, decoding, log, search, RTP and HTTP by criterion;
 PEERS := target/bench-peers
 bench-peers: ## CPU, memory and cuts beside ffmpeg, PySceneDetect, OpenCV and PyAV; TORCH=1 adds torchcodec, 5 GB from PyPI
 	@deploy/setup.sh demo && deploy/fetch-clips.sh
-	$(CARGO) build --release --locked -q -p sightline-cli --bins
+	$(CARGO) rustc --release --locked -q -p sightline-cli --bin sightline -- -C opt-level=3
 	python3 -m venv $(PEERS)/venv && $(PEERS)/venv/bin/pip install -q av opencv-python-headless scenedetect $(if $(TORCH),torch torchcodec)
 	$(PEERS)/venv/bin/python benches/peers.py target/release/sightline $(PEERS)/result.json docs/pictures/peers.svg $(if $(SIGHTLINE_MEDIA_DIR),--media "$(SIGHTLINE_MEDIA_DIR)")
 
@@ -139,8 +140,8 @@ bench-webrtc: ## What many sessions, a flood, and coming and going cost the WebR
 	$(CARGO) build --release --locked -q -p transport --example webrtc_receive
 	$(CARGO) test --release --locked -q -p transport --lib -- --ignored --nocapture --test-threads=1 figures_of
 
-bench-http: ## HTTP/3 beside HTTP/2 with TLS, on loopback
-	$(CARGO) build --release --locked -q --workspace --bins --example http_cost
+bench-http: build ## HTTP/3 beside HTTP/2 with TLS, on loopback
+	$(CARGO) build --release --locked -q --workspace --example http_cost
 	target/release/examples/http_cost target/release/sightline-server
 
 bench-reason: build ## What models add to decoding: good ones, then ten minutes of failing ones
