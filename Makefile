@@ -8,17 +8,21 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak overload test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
+.PHONY: help build release-server release-cli release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak overload test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# One by one: together, each would have the features that the other needs of what both use. All crates are optimised together, as
-# the program's own crate asks: at the level of its package, which is one for size, no loop would become one over vectors.
 build: console-where-possible ## Build the release binaries
 	@deploy/setup.sh build
-	$(CARGO) rustc --release --locked -p sightline --bin sightline-server -- -C opt-level=3
-	$(CARGO) rustc --release --locked -p sightline-cli --bin sightline -- -C opt-level=3
+	@$(MAKE) --no-print-directory release-server release-cli
+
+# One by one: together, each would have the features that the other needs of what both use. All crates are optimised together, as
+# the program's own crate asks: at the level of its package, which is one for size, no loop would become one over vectors.
+release-server: OF = sightline --bin sightline-server
+release-cli: OF = sightline-cli --bin sightline
+release-server release-cli:
+	$(CARGO) rustc --release --locked -p $(OF) -- -C opt-level=3
 
 # Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
 demo-binaries: console-where-possible
@@ -121,7 +125,7 @@ bench-functions: ## Measuring, decoding, log, search, RTP and HTTP by criterion;
 PEERS := target/bench-peers
 bench-peers: ## CPU, memory and cuts beside ffmpeg, PySceneDetect, OpenCV and PyAV; TORCH=1 adds torchcodec, 5 GB from PyPI
 	@deploy/setup.sh demo && deploy/fetch-clips.sh
-	$(CARGO) rustc --release --locked -q -p sightline-cli --bin sightline -- -C opt-level=3
+	@$(MAKE) --no-print-directory release-cli
 	python3 -m venv $(PEERS)/venv && $(PEERS)/venv/bin/pip install -q av opencv-python-headless scenedetect $(if $(TORCH),torch torchcodec)
 	$(PEERS)/venv/bin/python benches/peers.py target/release/sightline $(PEERS)/result.json docs/pictures/peers.svg $(if $(SIGHTLINE_MEDIA_DIR),--media "$(SIGHTLINE_MEDIA_DIR)")
 

@@ -56,14 +56,11 @@ impl<'a> Sequencer<'a> {
         let Segment { stamps, mut records, candidates: more, signals } = segment;
         candidates.waiting.extend(more);
         let known = known(&stamps, &signals);
-        // Fewer would save nothing.
-        let is_known = known.len() > BACK + AHEAD;
-        let (before, after) =
-            if is_known { (known.start, known.end) } else { (stamps.len(), stamps.len()) };
+        let (before, after) = (known.start, known.end);
         for (stamp, measured) in stamps.iter().zip(&records).take(before) {
             assembler.push(*stamp, measured, candidates, say)?;
         }
-        if is_known {
+        if !known.is_empty() {
             let passed = signals.len() - known.len();
             let signals = signals.into_iter().skip(passed);
             let frames = (&stamps[known.clone()], &records[known]);
@@ -84,14 +81,17 @@ impl<'a> Sequencer<'a> {
     }
 }
 
-/// The frames of a segment whose signals came with it; those of the segment before, which a
-/// continued one brings as well, have been made here.
+/// The frames of a segment whose signals came with it, none at its end where they are too few to save work; those of
+/// the segment before, which a continued one brings as well, have been made here.
 fn known(stamps: &[FrameStamp], signals: &[Signal]) -> Range<usize> {
-    let (Some(first), Some(last)) = (stamps.first(), signals.last()) else { return 0..0 };
+    let none = stamps.len()..stamps.len();
+    let (Some(first), Some(last)) = (stamps.first(), signals.last()) else { return none };
     let place = |signal: &Signal| signal.frame_index.checked_sub(first.frame_index);
     match (signals.iter().find_map(place), place(last)) {
-        (Some(start), Some(end)) => start as usize..end as usize + 1,
-        _ => 0..0,
+        (Some(start), Some(end)) if end - start >= (BACK + AHEAD) as u64 => {
+            start as usize..end as usize + 1
+        }
+        _ => none,
     }
 }
 
