@@ -22,7 +22,7 @@ build: console-where-possible ## Build the release binaries
 release-server: OF = sightline --bin sightline-server
 release-cli: OF = sightline-cli --bin sightline
 release-server release-cli:
-	$(CARGO) rustc --release --locked -p $(OF) -- -C opt-level=3
+	$(CARGO) rustc --release --locked -p $(OF) -- -C opt-level=2
 
 # Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
 demo-binaries: console-where-possible
