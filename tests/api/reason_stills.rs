@@ -75,9 +75,9 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
     let run = server.create_run();
     let answer = std::thread::scope(|scope| {
         let path = format!("/v1/runs/{run}/reason");
-        // Two chunks, one asked about and one waiting, hold the rest of the film back.
+        // Two chunks, one asked about and one waiting, hold the rest back, which no pipe holds.
         let body = json!({
-            "source_uri": "film.mp4", "model": MODEL, "max_frames": 600, "chunk_size": 60,
+            "source_uri": "street.mp4", "model": MODEL, "max_frames": 1000, "chunk_size": 60,
             "vlm_concurrency": 1, "semantic_prompt": "p", "semantic_timeout_ms": 120_000,
         });
         let call = server.call("POST", &path).json(&body);

@@ -1,7 +1,19 @@
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+
+/** A port that the system gives nobody who asks for any, so that it is free until it is used. */
+async function freePort(): Promise<number> {
+  for (let number = process.pid; ; number++) {
+    const port = 10_000 + (number % 20_000);
+    const server = createServer();
+    const isFree = await new Promise((resolve) => server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
+    await new Promise((resolve) => server.close(resolve));
+    if (isFree) return port;
+  }
+}
 
 /** A PostgreSQL cluster of the tests' own on this machine. */
 export async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
@@ -15,7 +27,7 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
   const [program = "", ...before] = as;
   const options = { cwd: folder, stdio: "ignore" as const };
   execFileSync(program, [...before, join(programs, "initdb"), "-D", join(folder, "data"), "-U", "sightline", "-A", "trust", "-E", "UTF8", "--no-sync"], options);
-  const port = 20_000 + (process.pid % 20_000);
+  const port = await freePort();
   const settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-p", String(port)];
   const child = spawn(program, [...before, join(programs, "postgres"), "-D", join(folder, "data"), ...settings], options);
   const ended = new Promise((resolve) => child.once("exit", resolve));
@@ -24,7 +36,7 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
       execFileSync(join(programs, "pg_isready"), ["-q", "-h", "127.0.0.1", "-p", String(port)]);
       break;
     } catch (error) {
-      if (attempt === 200 || child.exitCode !== null) throw error;
+      if (attempt === 1200 || child.exitCode !== null) throw error;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
