@@ -72,9 +72,11 @@ others)
     [ -n "${SIGHTLINE_TEST_LONG-}" ] || exit 0
     # Too heavy for every change: a cluster of three nodes, and each access of libav's to memory on damaged files.
     deploy/ray/test || failed ray
-    checked="valgrind -q --error-exitcode=99 --exit-on-first-error=yes --undef-value-errors=no"
-    cargo test --config "target.'cfg(unix)'.runner = '$checked'" --locked --workspace --test media -q -- \
-        damage::a_file_cut_short damage::flipped_bits || failed "libav under valgrind"
+    checked="$PWD/target/ffmpeg-asan"
+    [ -d "$checked/lib" ] || SANITIZER=address deploy/minimal-ffmpeg "$checked" || failed "libav with AddressSanitizer"
+    with="env ASAN_OPTIONS=detect_leaks=0 LD_LIBRARY_PATH=$checked/lib LD_PRELOAD=$(gcc -print-file-name=libasan.so)"
+    cargo test --config "target.'cfg(unix)'.runner = '$with'" --locked --workspace --test media -q -- damage:: ||
+        failed "damaged files under AddressSanitizer"
     exit
     ;;
 esac
