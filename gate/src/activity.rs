@@ -114,9 +114,7 @@ impl Movement {
             self.forget_pictures();
         }
         self.sums.add(frame);
-        if self.tenth != Some(now) {
-            self.tenth = Some(now);
-            self.tenths = self.tenths.saturating_add(1);
+        if self.begins(now) {
             #[cfg(target_arch = "x86_64")]
             let activity = simd::next_picture(self, now, zones);
             #[cfg(not(target_arch = "x86_64"))]
@@ -124,6 +122,19 @@ impl Movement {
             self.activity = activity;
         }
         self.activity
+    }
+
+    /// Passes over the next frame, which counts for [`Movement::tenths`] alone.
+    pub(crate) fn pass(&mut self, pts_ms: i64) -> Activity {
+        self.begins(tenth(pts_ms));
+        Activity::default()
+    }
+
+    /// Returns true where a frame of this tenth is its first, and counts it.
+    fn begins(&mut self, now: i64) -> bool {
+        let is_first = self.tenth.replace(now) != Some(now);
+        self.tenths = self.tenths.saturating_add(u32::from(is_first));
+        is_first
     }
 
     /// Takes the mean of the frames so far for the next picture. It is inlined as a whole, into AVX2 code too.

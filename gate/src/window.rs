@@ -81,6 +81,8 @@ pub struct SignalWindow {
     lookahead: u64,
     zones: ZoneMask,
     movement: Movement,
+    /// The activity is made: see [`SignalWindow::restart`].
+    moves: bool,
     /// Luma of a frame whose signal is known.
     luma: Box<[u16; CELLS]>,
     ready: VecDeque<Signal>,
@@ -111,6 +113,7 @@ impl SignalWindow {
             lookahead: lookahead.min(AHEAD) as u64,
             zones: ZoneMask::default(),
             movement: Movement::new(),
+            moves: true,
             luma: Box::new([0; CELLS]),
             ready: VecDeque::with_capacity(RING),
         }
@@ -121,8 +124,10 @@ impl SignalWindow {
         SignalWindow { zones, ..self }
     }
 
-    /// Forgets every frame.
+    /// Forgets every frame. Where they were too few for their activity to be known, none is made of those that follow
+    /// up to the next restart: segments of a file are alike, and it costs more than all else.
     pub fn restart(&mut self) {
+        self.moves = self.pushed == 0 || self.movement.tenths() > TENTHS_BACK;
         (self.pushed, self.done, self.told) = (0, 0, 0);
         self.ready.clear();
         self.movement.restart();
@@ -133,9 +138,9 @@ impl SignalWindow {
         let place = signal.frame_index.saturating_sub(self.first.frame_index);
         let tenths_at = |place: u64| self.ring[(place % RING as u64) as usize].tenths;
         match tenths_at(place) {
-            _ if self.first.frame_index == 0 => Past::Known,
+            _ if self.moves && self.first.frame_index == 0 => Past::Known,
             _ if place < BACK as u64 => Past::Unknown,
-            tenths if tenths > TENTHS_BACK => Past::Known,
+            tenths if self.moves && tenths > TENTHS_BACK => Past::Known,
             tenths if tenths != tenths_at(place - 1) => Past::ActivityUnknown,
             _ => Past::ActivityAsBefore,
         }
@@ -205,7 +210,11 @@ impl SignalWindow {
         (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
         slot.noise = 0;
         if moves {
-            slot.activity = self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones);
+            slot.activity = if self.moves {
+                self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones)
+            } else {
+                self.movement.pass(stamp.pts_ms)
+            };
             slot.tenths = self.movement.tenths();
         }
         self.pushed += 1;

@@ -58,18 +58,21 @@ fn measure(video: &[Shown]) -> Vec<(FrameStamp, Measurements)> {
 }
 
 fn signals(frames: &[(FrameStamp, Measurements)], lookahead: usize) -> Vec<Signal> {
-    with_pasts(frames, lookahead).into_iter().map(|(signal, _)| signal).collect()
+    let mut window = SignalWindow::new(lookahead);
+    with_pasts(&mut window, frames).into_iter().map(|(signal, _)| signal).collect()
 }
 
-fn with_pasts(frames: &[(FrameStamp, Measurements)], lookahead: usize) -> Vec<(Signal, Past)> {
-    let mut window = SignalWindow::new(lookahead);
+fn with_pasts(
+    window: &mut SignalWindow,
+    frames: &[(FrameStamp, Measurements)],
+) -> Vec<(Signal, Past)> {
     let mut signals = Vec::new();
     for (stamp, measurements) in frames {
         window.push(*stamp, measurements);
-        poll_all(&mut window, &mut signals);
+        poll_all(window, &mut signals);
     }
     window.flush();
-    poll_all(&mut window, &mut signals);
+    poll_all(window, &mut signals);
     signals
 }
 
@@ -83,12 +86,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_window_started_anywhere_says_what_it_knows(video in any_video(), start in 0usize..120) {
+    fn a_window_started_anywhere_says_what_it_knows(
+        video in any_video(),
+        start in 0usize..120,
+        before in 0usize..120,
+    ) {
         let frames = measure(&video);
         let whole = signals(&frames, AHEAD);
         prop_assert_eq!(whole.len(), frames.len());
         let start = start.min(frames.len());
-        for (at, (signal, past)) in (start..).zip(with_pasts(&frames[start..], AHEAD)) {
+        let mut window = SignalWindow::new(AHEAD);
+        with_pasts(&mut window, &frames[..before.min(frames.len())]);
+        window.restart();
+        for (at, (signal, past)) in (start..).zip(with_pasts(&mut window, &frames[start..])) {
             let but_for_activity = Signal { activity: whole[at].activity, ..signal };
             match past {
                 Past::Unknown => {}
