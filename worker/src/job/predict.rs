@@ -2,8 +2,8 @@
 //!
 //! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 1.4 seconds, and a decision on one
 //! more signal and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
-//! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: they
-//! are kept as they are, and sequenced later.
+//! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: where they may
+//! not be selected, they are kept as they are, and sequenced later.
 
 use std::{collections::VecDeque, mem};
 
@@ -121,8 +121,12 @@ impl Predictor {
             }
             let Some((frame_index, Some(frame))) = self.undecided.pop_front() else { continue };
             let still = self.wanted.still && selected.is_some();
-            let wanted = PictureKinds { still, view, clip: false };
-            if uncertain {
+            let wanted = match uncertain {
+                true => self.wanted,
+                false => PictureKinds { still, view, clip: false },
+            };
+            let is_kept_anyway = still && past != Past::Unknown && stands(decision.reason);
+            if uncertain && !is_kept_anyway {
                 out.push(Candidate { frame_index, form: self.hold(frame)? });
             } else if wanted.is_any() {
                 let form = Form::Encoded(self.maker.make(&frame, &self.spec, wanted)?);
@@ -172,6 +176,11 @@ impl ForeseenViews {
         }
         wanted
     }
+}
+
+/// Returns true where a frame with this reason is selected whatever the gate knows of its past, if maybe for another one.
+fn stands(reason: Reason) -> bool {
+    matches!(reason, Reason::SceneCut | Reason::PeriodicKeepalive | Reason::ExposureShift)
 }
 
 /// Bytes of a frame's samples that measuring it on a device takes beside them: none where they are there.

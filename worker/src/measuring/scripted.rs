@@ -57,7 +57,7 @@ pub(crate) fn late_once() -> (Measuring, Given) {
     let late = Duration::from_millis(200);
     let slow = move |batch| {
         if batch == 1 {
-            thread::sleep(2 * late);
+            thread::sleep(5 * late);
         }
         Ok(())
     };
