@@ -18,11 +18,11 @@ build: console-where-possible ## Build the release binaries
 	@$(MAKE) --no-print-directory release-server release-cli
 
 # One by one: together, each would have the features that the other needs of what both use. All crates are optimised together, as
-# the program's own crate asks: at the level of its package, which is one for size, no loop would become one over vectors.
-release-server: OF = sightline --bin sightline-server
-release-cli: OF = sightline-cli --bin sightline
+# the program's own crate asks: at the level of its package, which is one for size, LLVM vectorises no loop.
+release-server: PROGRAM = sightline --bin sightline-server
+release-cli: PROGRAM = sightline-cli --bin sightline
 release-server release-cli:
-	$(CARGO) rustc --release --locked -p $(OF) -- -C opt-level=2
+	$(CARGO) rustc --release --locked -p $(PROGRAM) -- -C opt-level=2
 
 # Unoptimised where that does not matter (`profile.dev` in Cargo.toml): built in a third of the time.
 demo-binaries: console-where-possible
@@ -84,9 +84,9 @@ overload: ## Minutes of more than the server can do: refusals, latencies, memory
 	$(CARGO) build --locked -q --workspace --bins
 	SIGHTLINE_TEST_LONG=1 SIGHTLINE_OVERLOAD_OUT=target/overload $(CARGO) test --locked -q --workspace --test system -- --nocapture --test-threads=1 overload::
 
-fuzz: ## Fuzz every parser of bytes from outside, or TARGET, under AddressSanitizer, SECONDS=60 each; finds lie in fuzz/artifacts
+fuzz: ## Fuzz every parser of bytes from outside, or ONLY one, under AddressSanitizer, SECONDS=60 each; finds lie in fuzz/artifacts
 	@deploy/setup.sh build
-	fuzz/run $(or $(SECONDS),60) $(TARGET)
+	fuzz/run $(or $(SECONDS),60) $(ONLY)
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::

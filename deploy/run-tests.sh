@@ -72,11 +72,11 @@ others)
     [ -n "${SIGHTLINE_TEST_LONG-}" ] || exit 0
     # Too heavy for every change: a cluster of three nodes, and each access of libav's to memory on damaged files.
     deploy/ray/test || failed ray
-    checked="$PWD/target/ffmpeg-asan"
-    [ -d "$checked/lib" ] || SANITIZER=address deploy/minimal-ffmpeg "$checked" || failed "libav with AddressSanitizer"
+    checked="$PWD/target/ffmpeg-asan-$(pkg-config --modversion libavcodec)"
     with="env ASAN_OPTIONS=detect_leaks=0 LD_LIBRARY_PATH=$checked/lib LD_PRELOAD=$(gcc -print-file-name=libasan.so)"
-    cargo test --config "target.'cfg(unix)'.runner = '$with'" --locked --workspace --test media -q -- damage:: --skip what_is_no_video ||
-        failed "damaged files under AddressSanitizer"
+    [ -d "$checked" ] || { SANITIZER=address deploy/minimal-ffmpeg "$checked.part" && mv "$checked.part" "$checked"; }
+    cargo test --config "target.'cfg(unix)'.runner = '$with'" --locked --workspace --test media -q -- \
+        damage:: --skip what_is_no_video || failed "damaged files under AddressSanitizer"
     exit
     ;;
 esac

@@ -7,7 +7,7 @@ set -eu
 build="build-essential cmake libavcodec-dev libavformat-dev libavutil-dev libclang-dev nasm pkg-config python3"
 demo="ffmpeg"
 test="chromium coturn curl gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-bad gstreamer1.0-plugins-base gstreamer1.0-plugins-good haproxy libffmpeg-nvenc-dev mesa-vulkan-drivers nginx-light postgresql prometheus python3-gi python3-venv shellcheck systemd valgrind"
-# Its decoder of AV1 is built into libav there.
+# For the libav with AddressSanitizer (deploy/minimal-ffmpeg).
 [ -z "${SIGHTLINE_TEST_LONG-}" ] || test="$test libdav1d-dev"
 # Wherever it is from.
 command -v npm >/dev/null 2>&1 || test="$test nodejs npm"

@@ -114,7 +114,7 @@ impl Movement {
             self.forget_pictures();
         }
         self.sums.add(frame);
-        if self.begins(now) {
+        if self.count_tenth(now) {
             #[cfg(target_arch = "x86_64")]
             let activity = simd::next_picture(self, now, zones);
             #[cfg(not(target_arch = "x86_64"))]
@@ -124,14 +124,14 @@ impl Movement {
         self.activity
     }
 
-    /// Passes over the next frame, which counts for [`Movement::tenths`] alone.
-    pub(crate) fn pass(&mut self, pts_ms: i64) -> Activity {
-        self.begins(tenth(pts_ms));
+    /// Skips the next frame, which counts for [`Movement::tenths`] alone.
+    pub(crate) fn skip(&mut self, pts_ms: i64) -> Activity {
+        self.count_tenth(tenth(pts_ms));
         Activity::default()
     }
 
     /// Returns true where a frame of this tenth is its first, and counts it.
-    fn begins(&mut self, now: i64) -> bool {
+    fn count_tenth(&mut self, now: i64) -> bool {
         let is_first = self.tenth.replace(now) != Some(now);
         self.tenths = self.tenths.saturating_add(u32::from(is_first));
         is_first

@@ -4,7 +4,7 @@
 //! of [`TENTHS_BACK`] tenths of a second, and on nothing else: windows started anywhere agree behind those.
 //! All memory is taken when a window is made, but for known signals.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 use media::{Activity, Signal};
 
@@ -76,13 +76,13 @@ pub struct SignalWindow {
     first: FrameStamp,
     /// Frames whose signal is made.
     done: u64,
-    /// Frames whose signal has been told before.
+    /// Frames whose signal was ready before.
     told: u64,
     lookahead: u64,
     zones: ZoneMask,
     movement: Movement,
-    /// The activity is made: see [`SignalWindow::restart`].
-    moves: bool,
+    /// Tenths of a second that were passed over before activity is made; `None` where none is yet.
+    unmade: Option<u32>,
     /// Luma of a frame whose signal is known.
     luma: Box<[u16; CELLS]>,
     ready: VecDeque<Signal>,
@@ -113,7 +113,7 @@ impl SignalWindow {
             lookahead: lookahead.min(AHEAD) as u64,
             zones: ZoneMask::default(),
             movement: Movement::new(),
-            moves: true,
+            unmade: Some(0),
             luma: Box::new([0; CELLS]),
             ready: VecDeque::with_capacity(RING),
         }
@@ -124,10 +124,12 @@ impl SignalWindow {
         SignalWindow { zones, ..self }
     }
 
-    /// Forgets every frame. Where they were too few for their activity to be known, none is made of those that follow
-    /// up to the next restart: segments of a file are alike, and it costs more than all else.
+    /// Forgets every frame. Where they were too few for their activity to be known, that of the next is made once they are
+    /// more: segments of a file are alike, and activity costs more than all else.
     pub fn restart(&mut self) {
-        self.moves = self.pushed == 0 || self.movement.tenths() > TENTHS_BACK;
+        if self.pushed > 0 {
+            self.unmade = (self.movement.tenths() > TENTHS_BACK).then_some(0);
+        }
         (self.pushed, self.done, self.told) = (0, 0, 0);
         self.ready.clear();
         self.movement.restart();
@@ -138,22 +140,14 @@ impl SignalWindow {
         let place = signal.frame_index.saturating_sub(self.first.frame_index);
         let tenths_at = |place: u64| self.ring[(place % RING as u64) as usize].tenths;
         match tenths_at(place) {
-            _ if self.moves && self.first.frame_index == 0 => Past::Known,
+            _ if self.first.frame_index == 0 => Past::Known,
             _ if place < BACK as u64 => Past::Unknown,
-            tenths if self.moves && tenths > TENTHS_BACK => Past::Known,
+            tenths if self.unmade.is_some_and(|unmade| tenths > unmade + TENTHS_BACK) => {
+                Past::Known
+            }
             tenths if tenths != tenths_at(place - 1) => Past::ActivityUnknown,
             _ => Past::ActivityAsBefore,
         }
-    }
-
-    /// Number of the last of these frames, in their order, on which a signal behind them depends.
-    pub fn frames_back(frames: &[FrameStamp]) -> usize {
-        let tenth = |frame: &FrameStamp| activity::tenth(frame.pts_ms);
-        let firsts = frames.windows(2).rev().scan(0, |tenths, pair| {
-            *tenths += u32::from(tenth(&pair[0]) != tenth(&pair[1]));
-            Some(*tenths)
-        });
-        (firsts.take_while(|&tenths| tenths <= TENTHS_BACK).count() + 1).max(BACK)
     }
 
     /// Takes the next frame.
@@ -161,8 +155,8 @@ impl SignalWindow {
         self.push_picture(stamp, measurements, true);
     }
 
-    /// Takes the next frames, at least [`BACK`], whose signals are known, but for the activity where it is `None`; they can
-    /// be polled with those of all frames before.
+    /// Takes the next frames, at least [`BACK`], whose signals are known, but for the activity of the first of them where it
+    /// is `None`; they can be polled with those of all frames before. There is no [`SignalWindow::past_of`] behind them.
     pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
@@ -171,16 +165,20 @@ impl SignalWindow {
     ) {
         let frames = || stamps.iter().copied().zip(measurements);
         // Those on which signals before them depend.
-        for (stamp, measurements) in frames().take(AHEAD) {
+        for (stamp, measurements) in frames().take(self.lookahead as usize) {
             self.push_picture(stamp, measurements, false);
         }
-        let needed = stamps.len() - SignalWindow::frames_back(stamps);
+        let needed = stamps.len() - frames_back(stamps);
+        let mut is_ahead = false;
         for (place, (mut signal, (stamp, measurements))) in
             signals.into_iter().zip(frames()).enumerate()
         {
             if signal.activity.is_some() && place < needed {
-                self.movement.restart();
+                is_ahead = true;
             } else {
+                if mem::take(&mut is_ahead) {
+                    self.movement.restart();
+                }
                 luma_means(measurements, &mut self.luma);
                 let activity = self.movement.push(stamp.pts_ms, &self.luma, &self.zones);
                 signal.activity.get_or_insert(activity);
@@ -193,9 +191,15 @@ impl SignalWindow {
         }
     }
 
-    fn push_picture(&mut self, stamp: FrameStamp, measurements: &Measurements, moves: bool) {
+    fn push_picture(
+        &mut self,
+        stamp: FrameStamp,
+        measurements: &Measurements,
+        with_activity: bool,
+    ) {
         if self.pushed == 0 {
             self.first = stamp;
+            self.unmade = self.unmade.or((stamp.frame_index == 0).then_some(0));
         }
         let at = (self.pushed % RING as u64) as usize;
         let previous = (at + RING - 1) % RING;
@@ -209,13 +213,13 @@ impl SignalWindow {
         let slot = &mut self.ring[at];
         (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
         slot.noise = 0;
-        if moves {
-            slot.activity = if self.moves {
-                self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones)
-            } else {
-                self.movement.pass(stamp.pts_ms)
+        if with_activity {
+            slot.activity = match self.unmade {
+                Some(_) => self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones),
+                None => self.movement.skip(stamp.pts_ms),
             };
             slot.tenths = self.movement.tenths();
+            self.unmade = self.unmade.or((slot.tenths > TENTHS_BACK).then_some(slot.tenths));
         }
         self.pushed += 1;
         if self.pushed - self.done > self.lookahead {
@@ -257,6 +261,16 @@ impl SignalWindow {
         }
         self.done += 1;
     }
+}
+
+/// Number of the last of these frames, in their order, on which a signal behind them depends.
+fn frames_back(frames: &[FrameStamp]) -> usize {
+    let tenth = |frame: &FrameStamp| activity::tenth(frame.pts_ms);
+    let firsts = frames.windows(2).rev().scan(0, |tenths, pair| {
+        *tenths += u32::from(tenth(&pair[0]) != tenth(&pair[1]));
+        Some(*tenths)
+    });
+    (firsts.take_while(|&tenths| tenths <= TENTHS_BACK).count() + 1).max(BACK)
 }
 
 /// A frame and those around it that its signal may depend on.

@@ -82,6 +82,7 @@ fn each_clip(check: impl Fn(&Path, Vec<u8>)) {
         let source = "-f lavfi -i testsrc2=size=160x120:rate=30:duration=4 -pix_fmt yuv420p";
         let path = rendered(name, &format!("{source} {line}"));
         let bytes = std::fs::read(&path).expect("made");
+        assert!(decode_bytes(bytes.clone(), &every(1)).is_ok(), "{name}, undamaged");
         check(&path, bytes);
     }
 }

@@ -1,6 +1,6 @@
 //! Foresees, inside a segment, which frames the file's one gate will select and which are shown.
 //!
-//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 1.4 seconds, and a decision on one
+//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 2.5 seconds, and a decision on one
 //! more signal and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
 //! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: where they may
 //! not be selected, they are kept as they are, and sequenced later.
@@ -45,7 +45,7 @@ pub(super) struct Predictor {
     undecided: VecDeque<(u64, Option<Frame>)>,
     /// Past of the signal that the gate was offered last.
     past: Past,
-    /// Signals made that are the file's, for the sequencer.
+    /// Signals made that are the file's, without the activity where it is not known, for the sequencer.
     signals: Vec<Signal>,
     held_bytes: u64,
 }

@@ -1,7 +1,7 @@
 //! Segments in order to records: one assembler, one thread.
 //!
 //! Its window joins the segments: it makes the signals around each cut that depend on both sides.
-//! Signals from the middle of a segment that come with it are taken as they are.
+//! Signals from the middle of a segment that come with it are taken as they are; those without an activity are given it.
 
 use std::{collections::VecDeque, ops::Range};
 

@@ -25,7 +25,7 @@ pub(super) struct Segment {
     pub stamps: Vec<FrameStamp>,
     pub records: Vec<Measurements>,
     pub candidates: Vec<Candidate>,
-    /// Consecutive signals that need no other segment; none where no pictures are wanted.
+    /// Consecutive signals that need no other segment, but for an activity that they lack; none where no pictures are wanted.
     pub signals: Vec<Signal>,
 }
 

@@ -89,11 +89,23 @@ fn painted(index: u64) -> Frame {
     }
 }
 
+/// Sinks that decode the segments of the film.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sinks {
+    OneEach,
+    /// One, for which nothing joins a segment to the one before.
+    OneRestarted,
+    OneContinued,
+}
+
+impl Sinks {
+    const ALL: [Sinks; 3] = [Sinks::OneEach, Sinks::OneRestarted, Sinks::OneContinued];
+}
+
 /// Job that is run on the film.
 #[derive(Clone, Copy)]
 struct Asked {
-    /// A segment is decoded by the sink that had the one before.
-    continued: bool,
+    sinks: Sinks,
     stills: bool,
     views: Option<ViewOptions>,
     /// Presentation time of a frame.
@@ -101,7 +113,7 @@ struct Asked {
 }
 
 const ASKED: Asked =
-    Asked { continued: false, stills: true, views: None, at_ms: |index| 40 * index as i64 };
+    Asked { sinks: Sinks::OneEach, stills: true, views: None, at_ms: |index| 40 * index as i64 };
 
 /// Output of a job.
 #[derive(Debug, Default, PartialEq)]
@@ -204,13 +216,13 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
     let mut sink = SegmentSink::new(&job);
     let mut index = 0;
     for (ordinal, length) in lengths.iter().enumerate() {
-        if !asked.continued {
+        if asked.sinks == Sinks::OneEach {
             sink = SegmentSink::new(&job);
         }
         sink.begin(SegmentInfo {
             ordinal: ordinal as u64,
             first_frame_index: index,
-            continues_previous: asked.continued && ordinal > 0,
+            continues_previous: asked.sinks == Sinks::OneContinued && ordinal > 0,
         });
         for _ in 0..*length {
             let pts = Timestamp::from_millis((asked.at_ms)(index));
@@ -229,7 +241,7 @@ fn shown(chunks: Chunking, per_chunk: u8) -> Option<ViewOptions> {
 }
 
 /// Ways to cut 240 frames into segments.
-fn cuts() -> [(&'static str, Vec<u64>); 7] {
+fn cuts() -> [(&'static str, Vec<u64>); 8] {
     let cuts = [
         ("tens", vec![10; 24]),
         ("single frames", vec![1; 240]),
@@ -238,6 +250,7 @@ fn cuts() -> [(&'static str, Vec<u64>); 7] {
         ("uneven, some empty", vec![1, 0, 60, 3, 40, 0, 0, 11, 25, 100]),
         ("long", vec![100, 140]),
         ("long before short", vec![200, 20, 20]),
+        ("short before long", vec![20, 20, 200]),
     ];
     for (name, lengths) in &cuts {
         assert_eq!(lengths.iter().sum::<u64>(), 240, "{name}");
@@ -254,12 +267,12 @@ fn how_a_file_is_cut_into_segments_changes_nothing() {
         whole.signals.iter().filter(|it| it.activity.is_some_and(|it| it.score > Score::ZERO));
     assert!(moving.count() > 20, "something crosses the calm shot");
     for (name, lengths) in cuts() {
-        for continued in [false, true] {
-            let cut = analyse(&lengths, Asked { continued, ..ASKED });
-            assert!(cut == whole, "{name}, continued: {continued}");
+        for sinks in Sinks::ALL {
+            let cut = analyse(&lengths, Asked { sinks, ..ASKED });
+            assert!(cut == whole, "{name}, {sinks:?}");
             // Without stills every signal comes from the one window of the file.
-            let bare = analyse(&lengths, Asked { continued, stills: false, ..ASKED });
-            assert!(bare.signals == whole.signals, "{name}, continued: {continued}, no stills");
+            let bare = analyse(&lengths, Asked { sinks, stills: false, ..ASKED });
+            assert!(bare.signals == whole.signals, "{name}, {sinks:?}, no stills");
         }
     }
 }
@@ -287,11 +300,11 @@ fn how_a_file_is_cut_into_segments_changes_no_chunk() {
         let whole = analyse(&[240], asked);
         let without = analyse(&[240], Asked { views: None, ..asked });
         assert!(whole.signals == without.signals && whole.stills == without.stills, "{name}");
-        for ((cut, lengths), continued) in cuts().into_iter().zip([true, false].repeat(3)) {
-            // Each cut has both in the course of the cases.
-            let continued = continued == (case % 2 == 0);
-            let got = analyse(&lengths, Asked { continued, ..asked });
-            assert!(got == whole, "{name}, {cut}, continued: {continued}");
+        // Each cut has each in the course of the cases.
+        let sinks = Sinks::ALL.into_iter().cycle().skip(case % 3);
+        for ((cut, lengths), sinks) in cuts().into_iter().zip(sinks) {
+            let got = analyse(&lengths, Asked { sinks, ..asked });
+            assert!(got == whole, "{name}, {cut}, {sinks:?}");
         }
     }
 }

@@ -4,15 +4,16 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A port that the system gives nobody who asks for any, so that it is free until it is used. */
+/** A port that the system gives nobody who asks for any, so that only another test may take it first. */
 async function freePort(): Promise<number> {
-  for (let number = process.pid; ; number++) {
+  for (let number = process.pid; number < process.pid + 100; number++) {
     const port = 10_000 + (number % 20_000);
     const server = createServer();
     const isFree = await new Promise((resolve) => server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
     await new Promise((resolve) => server.close(resolve));
     if (isFree) return port;
   }
+  throw new Error("no port is free");
 }
 
 /** A PostgreSQL cluster of the tests' own on this machine. */
