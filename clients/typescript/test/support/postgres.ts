@@ -37,7 +37,7 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
       execFileSync(join(programs, "pg_isready"), ["-q", "-h", "127.0.0.1", "-p", String(port)]);
       break;
     } catch (error) {
-      if (attempt === 1200 || child.exitCode !== null) throw error;
+      if (attempt === 300 || child.exitCode !== null) throw error;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
