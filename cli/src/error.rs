@@ -49,6 +49,9 @@ pub enum CliError {
     /// A file of the user's could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
+    /// A log, or what it has of a run, is not there.
+    #[error("{0}")]
+    NotFound(String),
     /// A result could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
@@ -140,6 +143,7 @@ impl CliError {
             CliError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Exit::NotFound
             }
+            CliError::NotFound(_) => Exit::NotFound,
             CliError::Read { .. }
             | CliError::Write { .. }
             | CliError::Stdout(_)

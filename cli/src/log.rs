@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -87,8 +86,8 @@ pub fn run(args: &LogArgs) -> Result<(), CliError> {
 pub fn locate(dir: &Path) -> Result<PathBuf, CliError> {
     let candidates = [dir.to_owned(), dir.join("log")];
     candidates.into_iter().find(|candidate| candidate.join("journal").is_dir()).ok_or_else(|| {
-        let source = io::Error::new(io::ErrorKind::NotFound, "no run log in this directory");
-        CliError::Read { path: dir.to_owned(), source }
+        let dir = dir.display();
+        CliError::NotFound(format!("{dir}: no log of a server: name the data directory of one"))
     })
 }
 

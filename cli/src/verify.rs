@@ -194,9 +194,12 @@ fn zones(pass: &RecordedPass, given: Zones) -> Result<Zones, CliError> {
 /// The file that a source names, where it names one.
 fn local_path(uri: &str) -> Result<PathBuf, CliError> {
     let path = uri.strip_prefix("file://").unwrap_or(uri);
+    let told = || format!("{uri} is not a file here: name a copy of it with --source");
     if path.contains("://") {
-        let told = format!("{uri} is not a file here: name a copy of it with --source");
-        return Err(CliError::Usage(told));
+        return Err(CliError::Usage(told()));
+    }
+    if !Path::new(path).exists() {
+        return Err(CliError::NotFound(told()));
     }
     Ok(Path::new(path).to_owned())
 }

@@ -35,7 +35,7 @@ pub enum DecodeError {
         detail: String,
     },
     /// No stream of the container is video.
-    #[error("no video stream among {streams} streams")]
+    #[error("no video stream (streams: {streams})")]
     NoVideoStream {
         /// Streams of any kind.
         streams: usize,

@@ -103,7 +103,7 @@ pub enum ApiError {
     #[error("the server is shutting down")]
     Draining,
     /// The disk is almost full.
-    #[error("no new work is taken: {0}")]
+    #[error("nothing more is recorded: {0}")]
     DiskLow(Low),
     /// The bytes would pass a quota.
     #[error("{0}")]

@@ -35,7 +35,7 @@ pub struct LedgerError(#[from] redb::Error);
 fn told(error: &redb::Error) -> String {
     match error {
         redb::Error::DatabaseAlreadyOpen => {
-            "another process has this ledger open: each server needs a data directory of its own"
+            "another server has this data directory open: each needs one of its own (SERVICE_DATA_DIR)"
                 .to_owned()
         }
         error => format!("the ledger failed: {error}"),

@@ -50,8 +50,8 @@ pub fn prove(
     (gate, zones): (GateConfig, Zones),
     cancel: &CancelToken,
 ) -> Result<VerifyResult, CliError> {
-    // Where the pass ended at its limit, what comes after has no say in its last signals; where its server ended, it has.
-    let ahead = if pass.is_interrupted { AHEAD as u64 } else { 0 };
+    // Where the pass ended at its limit, what comes after has no say in its last signals; where it was cut off, it has.
+    let ahead = if pass.is_cut { AHEAD as u64 } else { 0 };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let job = AnalyzeJob {
         path: path.to_owned(),
@@ -77,7 +77,7 @@ pub fn prove(
         made.retain(|(frame, ..)| selected.get(frame) != Some(&false));
     }
     let (mut found, mut decided) = (&analysis.signals[..], &pass.signals[..]);
-    if pass.is_interrupted {
+    if pass.is_cut {
         let last = pass.stills.last().map_or(0, |still| still.frame_index);
         made.retain(|(frame, ..)| *frame <= last);
         decided = &decided[..decided.partition_point(|signal| signal.frame_index <= last)];

@@ -1,9 +1,9 @@
 //! Decode passes of a run, as its timeline records them.
 
-use std::{io, path::Path};
+use std::path::Path;
 
 use media::{GateConfig, Rate, RunId, Seq, Signal, Zones};
-use timeline::{Event, EventKind, INTERRUPTED, KeyframeStored, Timeline};
+use timeline::{Event, EventKind, KeyframeStored, Timeline};
 
 use crate::{error::CliError, log::locate};
 
@@ -22,8 +22,8 @@ pub struct RecordedPass {
     pub signals: Vec<Signal>,
     /// In order; none where stills are not stored.
     pub stills: Vec<KeyframeStored>,
-    /// The server ended meanwhile: the last stills may not have been told.
-    pub is_interrupted: bool,
+    /// Something cut it off: the last stills may not have been told.
+    pub is_cut: bool,
 }
 
 /// Every decode pass of `run`, in order.
@@ -50,7 +50,7 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError
                     sample_fps: decoded.sample_fps,
                     gate: decoded.gate,
                     zones: decoded.zones,
-                    is_interrupted: decoded.reason.as_deref() == Some(INTERRUPTED),
+                    is_cut: decoded.reason.is_some(),
                     signals: log.signals(&decoded.signals).map_err(failed)?,
                     stills: std::mem::take(&mut stills),
                 }),
@@ -60,9 +60,10 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError
         from = Seq(last.0 + 1);
     }
     if passes.is_empty() {
-        let told = format!("nothing was decoded for run {run} in this log");
-        let source = io::Error::new(io::ErrorKind::NotFound, told);
-        return Err(CliError::Read { path: dir, source });
+        return Err(CliError::NotFound(format!(
+            "{}: nothing was decoded for run {run}",
+            dir.display()
+        )));
     }
     Ok(passes)
 }

@@ -238,7 +238,7 @@ fn what_was_changed_is_found_at_the_first_frame_that_differs() {
 
 /// Its stills are told behind its signals.
 #[test]
-fn a_recording_whose_server_ended_is_judged_as_far_as_its_stills_were_told() {
+fn a_recording_that_was_cut_off_is_judged_as_far_as_its_stills_were_told() {
     let whole = analysed(&["--keepalive-frames", "10"]);
     let cut = |stills: std::ops::Range<usize>, reason| Pass {
         signals: whole.signals[..75].to_vec(),
@@ -249,7 +249,8 @@ fn a_recording_whose_server_ended_is_judged_as_far_as_its_stills_were_told() {
     let rows = [
         ("the last stills are not told", cut(0..4, Some("interrupted")), 0),
         ("one before is not told", cut(1..4, Some("interrupted")), 7),
-        ("it ended for another reason", cut(0..4, Some("max_frames")), 7),
+        ("no room was left for them", cut(0..4, Some("1 MiB is free on disk")), 0),
+        ("it was not cut off", cut(0..4, None), 7),
     ];
     for (name, pass, code) in rows {
         let outcome = verify(recorded(&pass, CLIP).path(), &[]);

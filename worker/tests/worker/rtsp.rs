@@ -316,7 +316,7 @@ fn a_server_without_the_video_says_why() {
     );
     for (path, told) in [
         ("/nothing", "the RTSP server answers DESCRIBE with status 404 Not Found"),
-        ("/sound", "no video stream among 1 streams"),
+        ("/sound", "no video stream (streams: 1)"),
         ("/theora", "unsupported video codec: THEORA"),
     ] {
         let error = run(server.job(path, None)).expect_err(path);

@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn what_cannot_be_decoded_is_named() {
         for (text, told) in [
-            ("", "no video stream among 0 streams"),
-            ("m=audio 0 RTP/AVP 0\r\n", "no video stream among 1 streams"),
-            ("m=video 0 UDP 33\r\n", "no video stream among 1 streams"),
+            ("", "no video stream (streams: 0)"),
+            ("m=audio 0 RTP/AVP 0\r\n", "no video stream (streams: 1)"),
+            ("m=video 0 UDP 33\r\n", "no video stream (streams: 1)"),
             ("m=video 0 RTP/AVP 96\r\na=rtpmap:96 AV1/90000", "unsupported video codec: AV1"),
         ] {
             assert_eq!(read(text.as_bytes()).expect_err(text).to_string(), told, "{text}");

@@ -165,7 +165,7 @@ fn what_goes_wrong_is_told_apart() {
             "the RTSP server redirects to rtsp://elsewhere/: redirects are not followed, \
              use that address",
         ),
-        ("200 OK", "", "m=audio 0 RTP/AVP 0\r\n", "no video stream among 1 streams"),
+        ("200 OK", "", "m=audio 0 RTP/AVP 0\r\n", "no video stream (streams: 1)"),
         ("200 OK", "", "m=video 0 RTP/AVP 31\r\n", "unsupported video codec: "),
     ] {
         assert_eq!(after_options(status, headers, body), told);
