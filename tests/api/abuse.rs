@@ -345,6 +345,7 @@ fn answers_that_nobody_takes_have_a_bound_after_which_their_owner_is_refused() {
     let refused = wait_for(429);
     assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("rate_limited", "1"));
     assert_eq!(server.get("/v1/health").status, 200);
+    assert_eq!(server.get("/v1/ready").status, 200, "a probe must hear");
     let others = server.call("GET", "/v1/runs").key(Some(BOB)).send();
     assert_eq!(others.status, 200, "another principal is not held up: {}", others.text);
     let grown = (resident(&server) - before) / 1e6;

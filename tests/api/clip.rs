@@ -88,6 +88,9 @@ fn a_clip_has_the_pictures_and_the_sound_of_its_source() {
         let pictures = frames(&source, &PICTURES);
         let zero = pictures[0].0 - offset;
         let sounds = frames(&source, &PACKETS);
+        if offset > 0 {
+            assert_eq!(server.get(&path(&run, 0, offset)).fields(), ["to_ms"], "{name}");
+        }
         for (from, to) in [(0, 2500), (2500, 4000), (5000, 9000)] {
             let name = format!("{name} {from}..{to}");
             let reply = server.get(&path(&run, from, to));

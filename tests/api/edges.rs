@@ -45,6 +45,22 @@ fn every_answer_of_every_layer_names_its_request() {
             ),
             413,
         ),
+        (
+            "an upload past the limit, before its body",
+            format!(
+                "POST /v1/upload HTTP/1.1\r\nhost: a\r\n{key}{close}content-type: multipart/form-data; \
+                 boundary=b\r\ncontent-length: 99999999999999\r\n\r\n"
+            ),
+            413,
+        ),
+        (
+            "an offer in broken chunks",
+            format!(
+                "POST /v1/stream/whip HTTP/1.1\r\nhost: a\r\n{key}{close}content-type: application/sdp\r\n\
+                 transfer-encoding: chunked\r\n\r\nzz\r\n"
+            ),
+            400,
+        ),
         ("a huge head", format!("GET / HTTP/1.1\r\nx-pad: {long}\r\n{close}\r\n"), 431),
         ("no HTTP", "nonsense\r\n\r\n".to_owned(), 400),
         ("health", format!("GET /v1/health HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 200),

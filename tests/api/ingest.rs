@@ -350,3 +350,14 @@ fn jobs_past_the_queue_are_told_to_come_back() {
     let count = |status| statuses.iter().filter(|found| **found == status).count();
     assert_eq!((count(503), count(409)), (1, 65), "{statuses:?}");
 }
+
+#[test]
+fn a_body_is_as_long_as_an_event_repeats_and_no_longer() {
+    let server = shared().with_clips();
+    for (len, fields) in [(524_288, vec![]), (524_289, vec!["body"])] {
+        let body = format!("{:<1$}}}", r#"{"source_uri":"motion.mp4","max_frames":1"#, len - 1);
+        let call = server.call("POST", &format!("/v1/runs/{}/ingest", server.create_run()));
+        let reply = call.header("content-type", "application/json").body(body).send();
+        assert_eq!(reply.fields(), fields, "{len}: {}", reply.text);
+    }
+}

@@ -166,6 +166,8 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     });
     let listed = server.get("/v1/runs").json();
     assert_eq!(listed[0]["active_job"]["status"], "running", "{listed}");
+    let jobs = server.get(&format!("/v1/runs/{run}/jobs")).json()["jobs"].clone();
+    assert_eq!((&jobs[0]["job_id"], &jobs[1]), (&job, &Value::Null), "told once: {jobs}");
     // The same again is the same job; another one has to wait for it.
     assert_eq!(asked(&server, &run, "ingest", &body).json()["job_id"], job);
     for what in ["ingest", "reason"] {

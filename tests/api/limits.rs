@@ -345,6 +345,7 @@ fn the_bounds_are_those_of_the_contract() {
         ("infer.timeout_ms", Some(1.0), Some(120_000.0), None),
         ("search.query", Some(1.0), Some(1024.0), None),
         ("search.limit", Some(1.0), Some(500.0), Some(50.0)),
+        ("reason.chunk_size", Some(5.0), Some(500.0), Some(30.0)),
     ];
     for (name, min, max, default) in rows {
         let limit = &limits[name];

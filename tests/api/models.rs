@@ -32,6 +32,7 @@ fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
         let decoder = codec["decoder"].as_str().unwrap_or_default();
         assert!(decoder.starts_with("software:"), "Debian's FFmpeg has every decoder: {codec}");
     }
+    assert_eq!(codecs[0]["decoder"], "software:h264", "its own");
     let passed_over = answer["decode"]["passed_over"].as_array().expect("an array");
     for over in passed_over {
         assert!(over["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{over}");

@@ -281,6 +281,8 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
     let mut pictures: Vec<usize> = compared.iter().map(|seen| shown(seen).1).collect();
     pictures.sort_unstable();
     assert_eq!(pictures, [1, 2, 2]);
+    let (both, _) = asked(json!({"visual_diff": true, "video_clip_mode": true}));
+    assert!(both.iter().any(|seen| shown(seen).0 == ["At 0.000 s:"]), "what the gate selected");
     let (clips, versions) = asked(json!({"video_clip_mode": true, "video_clip_duration_s": 1.5}));
     assert!(
         versions.len() > 1 && versions.iter().all(|version| version == "clip-2"),

@@ -106,3 +106,13 @@ fn a_configured_name_that_a_backend_does_not_list_is_said() {
     assert_eq!((asked.status, &asked.json()["model"]), (200, &json!(STOCK)), "{}", asked.text);
     assert_eq!(shown(&server, CURATED)["availability"], "ready");
 }
+
+#[test]
+fn a_name_that_no_backend_had_is_looked_for() {
+    let model = stock(&[STOCK], "a van".to_owned());
+    let server = model.behind(Setup::temporary()).start();
+    assert_eq!(shown(&server, CURATED)["availability"], "ready");
+    model.server.answer_probes(list(&[OWN]));
+    let is_known = || server.post("/v1/runs", &json!({ "model": OWN })).status == 200;
+    wait_until("what the backend has now is known", is_known);
+}
