@@ -105,7 +105,7 @@ fn where_there_is_no_log_it_says_so() {
     for command in ["verify", "cat", "repair"] {
         let outcome = sightline(&["log", command, text(dir.path())]);
         assert_eq!(outcome.code, 3, "{command}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("no run log"), "{command}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("no log of a server"), "{command}: {}", outcome.stderr);
     }
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0, "nothing was made");
 }
