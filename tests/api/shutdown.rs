@@ -278,7 +278,7 @@ fn a_second_server_does_not_share_the_log() {
     let _first = setup.start();
     let output = setup.command().output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("another process"), "{said}");
+    assert!(!output.status.success() && said.contains("another server"), "{said}");
 }
 
 #[test]
