@@ -92,14 +92,16 @@ fn painted(index: u64) -> Frame {
 /// Sinks that decode the segments of the film.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sinks {
-    OneEach,
+    /// One each.
+    Separate,
     /// One, for which nothing joins a segment to the one before.
-    OneRestarted,
-    OneContinued,
+    Restarted,
+    /// One, which goes on.
+    Continued,
 }
 
 impl Sinks {
-    const ALL: [Sinks; 3] = [Sinks::OneEach, Sinks::OneRestarted, Sinks::OneContinued];
+    const ALL: [Sinks; 3] = [Sinks::Separate, Sinks::Restarted, Sinks::Continued];
 }
 
 /// Job that is run on the film.
@@ -113,7 +115,7 @@ struct Asked {
 }
 
 const ASKED: Asked =
-    Asked { sinks: Sinks::OneEach, stills: true, views: None, at_ms: |index| 40 * index as i64 };
+    Asked { sinks: Sinks::Separate, stills: true, views: None, at_ms: |index| 40 * index as i64 };
 
 /// Output of a job.
 #[derive(Debug, Default, PartialEq)]
@@ -216,13 +218,13 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
     let mut sink = SegmentSink::new(&job);
     let mut index = 0;
     for (ordinal, length) in lengths.iter().enumerate() {
-        if asked.sinks == Sinks::OneEach {
+        if asked.sinks == Sinks::Separate {
             sink = SegmentSink::new(&job);
         }
         sink.begin(SegmentInfo {
             ordinal: ordinal as u64,
             first_frame_index: index,
-            continues_previous: asked.sinks == Sinks::OneContinued && ordinal > 0,
+            continues_previous: asked.sinks == Sinks::Continued && ordinal > 0,
         });
         for _ in 0..*length {
             let pts = Timestamp::from_millis((asked.at_ms)(index));
