@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, renameSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -116,6 +116,9 @@ export function clipPath(): string {
 
 /** Data of a server with a run of many events, made once. */
 function crowdPath(): string {
+  const old = join(FOLDER, "crowd");
+  // Its run expires an hour after it was made.
+  if (existsSync(old) && Date.now() - statSync(old).birthtimeMs > 1_800_000) rmSync(old, { recursive: true });
   return once("crowd", (path) => {
     execFileSync(join(ROOT, "target/debug/examples/described_log"), [join(path, "log"), "1"]);
   });
