@@ -52,7 +52,7 @@ nextest)
             ${tests:+-- --exact $tests} ||
             failed "nextest ($(names))"
     else
-        tried_again "--bins --lib --tests --examples" "${tests:+--exact $tests}" || failed "tests ($(names))"
+        tried_again "--tests --examples" "${tests:+--exact $tests}" || failed "tests ($(names))"
     fi
     exit
     ;;

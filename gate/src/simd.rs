@@ -5,8 +5,8 @@
 //! into AVX2 code are unsafe.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_add_epi32, _mm_cvtsi32_si128, _mm_cvtsi128_si32, _mm_loadu_si128,
-    _mm_shuffle_epi32, _mm_unpackhi_epi64, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
+    __m128i, __m256i, _MM_HINT_T0, _mm_add_epi32, _mm_cvtsi32_si128, _mm_cvtsi128_si32,
+    _mm_loadu_si128, _mm_prefetch, _mm_shuffle_epi32, _mm_unpackhi_epi64, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
     _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu8_epi16, _mm256_cvtepu16_epi32,
     _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_packus_epi32,
     _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32,
@@ -25,6 +25,11 @@ use crate::{
 
 /// Samples of one vector.
 const LANES: usize = 16;
+/// Rows between those that are summed and those that memory is asked for: the CPU looks ahead by itself within
+/// a page only, of which a row of a large picture takes half.
+const ROWS_AHEAD: u32 = 8;
+/// Bytes that memory gives at once.
+const LINE_BYTES: usize = 64;
 /// Reading a cell eight columns at a time may look past the last column.
 const SLACK: usize = 8;
 
@@ -113,18 +118,20 @@ impl Avx2 {
         self.squares[..width].fill(0);
         let mut y = band.start;
         while y + 4 <= band.end {
-            let rows = [plane.row(y), plane.row(y + 1), plane.row(y + 2), plane.row(y + 3)];
-            self.add_rows::<4, SQUARES, WIDE, INTERLEAVED>(rows, vectored, shift_count);
+            let rows = four_rows(plane, y);
+            let ahead = four_rows(plane, y + ROWS_AHEAD);
+            self.add_rows::<4, SQUARES, WIDE, INTERLEAVED>(rows, ahead, vectored, shift_count);
             y += 4;
         }
         while y < band.end {
-            self.add_rows::<1, SQUARES, WIDE, INTERLEAVED>([plane.row(y)], vectored, shift_count);
+            let row = [plane.row(y)];
+            self.add_rows::<1, SQUARES, WIDE, INTERLEAVED>(row, row, vectored, shift_count);
             y += 1;
         }
         self.add_last_columns(plane, band, vectored);
     }
 
-    /// Adds the columns before `vectored` of some neighbouring rows.
+    /// Adds the columns before `vectored` of some neighbouring rows, and asks memory for as many `ahead`.
     #[target_feature(enable = "avx2")]
     fn add_rows<
         const ROWS: usize,
@@ -134,12 +141,17 @@ impl Avx2 {
     >(
         &mut self,
         rows: [&[u8]; ROWS],
+        ahead: [&[u8]; ROWS],
         vectored: usize,
         shift: __m128i,
     ) {
         let sums = self.sums[..vectored].chunks_exact_mut(LANES);
         let squares = self.squares[..vectored].chunks_exact_mut(LANES);
+        let bytes = LANES << (u8::from(WIDE) + u8::from(INTERLEAVED));
         for (at, (sums, squares)) in sums.zip(squares).enumerate() {
+            if (at * bytes).is_multiple_of(LINE_BYTES) {
+                ahead.into_iter().for_each(|row| prefetch(row, at * bytes));
+            }
             let values = rows.map(|row| load::<WIDE, INTERLEAVED>(row, at * LANES, shift));
             let total = values.into_iter().reduce(|a, b| _mm256_add_epi16(a, b)).expect("a row");
             store_256(sums, _mm256_add_epi16(load_256(sums), total));
@@ -176,6 +188,18 @@ impl Avx2 {
             }
         }
     }
+}
+
+/// The rows from `y` on; past the end of the plane its last one.
+fn four_rows<'a>(plane: &Plane<'a>, y: u32) -> [&'a [u8]; 4] {
+    let last = plane.extent().height - 1;
+    [y, y + 1, y + 2, y + 3].map(|y| plane.row(y.min(last)))
+}
+
+/// Asks memory for the line with byte `at` of `row`, without waiting for it.
+fn prefetch(row: &[u8], at: usize) {
+    // SAFETY: a prefetch has no effect but on caches, and takes any address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().wrapping_add(at).cast()) }
 }
 
 /// Sixteen samples from column `x` as eight-bit values in lanes of 16 bits.
