@@ -6,12 +6,12 @@
 
 use std::arch::x86_64::{
     __m128i, __m256i, _MM_HINT_T0, _mm_add_epi32, _mm_cvtsi32_si128, _mm_cvtsi128_si32,
-    _mm_loadu_si128, _mm_prefetch, _mm_shuffle_epi32, _mm_unpackhi_epi64, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
-    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu8_epi16, _mm256_cvtepu16_epi32,
-    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_packus_epi32,
-    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32,
-    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_srl_epi16, _mm256_storeu_si256,
-    _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
+    _mm_loadu_si128, _mm_prefetch, _mm_shuffle_epi32, _mm_unpackhi_epi64, _mm256_add_epi16,
+    _mm256_add_epi32, _mm256_and_si256, _mm256_castsi256_si128, _mm256_cmpgt_epi32,
+    _mm256_cvtepu8_epi16, _mm256_cvtepu16_epi32, _mm256_extracti128_si256, _mm256_loadu_si256,
+    _mm256_madd_epi16, _mm256_packus_epi32, _mm256_permute2x128_si256, _mm256_permute4x64_epi64,
+    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setr_epi32, _mm256_setzero_si256,
+    _mm256_srl_epi16, _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
 };
 
 use media::{Activity, Plane, Sample};
