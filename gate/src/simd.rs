@@ -25,9 +25,8 @@ use crate::{
 
 /// Samples of one vector.
 const LANES: usize = 16;
-/// Rows between those that are summed and those that memory is asked for: the CPU looks ahead by itself within
-/// a page only, of which a row of a large picture takes half.
-const ROWS_AHEAD: u32 = 8;
+/// Rows that are added up at once.
+const ROWS: u32 = 6;
 /// Bytes that memory gives at once.
 const LINE_BYTES: usize = 64;
 /// Reading a cell eight columns at a time may look past the last column.
@@ -96,15 +95,25 @@ impl Avx2 {
     #[target_feature(enable = "avx2")]
     fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: Span) {
         match (plane.sample(), plane.step()) {
-            (Sample::U8, 1) => self.sum_rows::<SQUARES, false, false>(plane, band, 0),
-            (Sample::U8, _) => self.sum_rows::<SQUARES, false, true>(plane, band, 0),
-            (Sample::U16 { shift }, 1) => self.sum_rows::<SQUARES, true, false>(plane, band, shift),
-            (Sample::U16 { shift }, _) => self.sum_rows::<SQUARES, true, true>(plane, band, shift),
+            (Sample::U8, 1) => self.sum_rows::<SQUARES, false, false, 16>(plane, band, 0),
+            (Sample::U8, _) => self.sum_rows::<SQUARES, false, true, 32>(plane, band, 0),
+            (Sample::U16 { shift }, 1) => {
+                self.sum_rows::<SQUARES, true, false, 32>(plane, band, shift);
+            }
+            (Sample::U16 { shift }, _) => {
+                self.sum_rows::<SQUARES, true, true, 64>(plane, band, shift);
+            }
         }
     }
 
+    /// `BYTES` are those of a vector's samples and of what lies between them.
     #[target_feature(enable = "avx2")]
-    fn sum_rows<const SQUARES: bool, const WIDE: bool, const INTERLEAVED: bool>(
+    fn sum_rows<
+        const SQUARES: bool,
+        const WIDE: bool,
+        const INTERLEAVED: bool,
+        const BYTES: usize,
+    >(
         &mut self,
         plane: &Plane<'_>,
         band: Span,
@@ -112,49 +121,57 @@ impl Avx2 {
     ) {
         let width = plane.extent().width as usize;
         // The vector behind the last sample of an interleaved row would read a byte too much.
-        let vectored = (width - usize::from(INTERLEAVED)) / LANES * LANES;
-        let shift_count = _mm_cvtsi32_si128(i32::from(shift));
+        let vectors = (width - usize::from(INTERLEAVED)) / LANES;
+        let shift = _mm_cvtsi32_si128(i32::from(shift));
         self.sums[..width].fill(0);
         self.squares[..width].fill(0);
         let mut y = band.start;
-        while y + 4 <= band.end {
-            let rows = four_rows(plane, y);
-            let ahead = four_rows(plane, y + ROWS_AHEAD);
-            self.add_rows::<4, SQUARES, WIDE, INTERLEAVED>(rows, ahead, vectored, shift_count);
-            y += 4;
+        while y + ROWS <= band.end {
+            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + ROWS));
+            self.add_rows::<{ ROWS as usize }, SQUARES, WIDE, INTERLEAVED, BYTES>(
+                rows, ahead, vectors, shift,
+            );
+            y += ROWS;
+        }
+        while y + 3 <= band.end {
+            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + ROWS));
+            self.add_rows::<3, SQUARES, WIDE, INTERLEAVED, BYTES>(rows, ahead, vectors, shift);
+            y += 3;
         }
         while y < band.end {
-            let row = [plane.row(y)];
-            self.add_rows::<1, SQUARES, WIDE, INTERLEAVED>(row, row, vectored, shift_count);
+            let (row, ahead) = (rows_from(plane, y), rows_from(plane, y + ROWS));
+            self.add_rows::<1, SQUARES, WIDE, INTERLEAVED, BYTES>(row, ahead, vectors, shift);
             y += 1;
         }
-        self.add_last_columns(plane, band, vectored);
+        self.add_last_columns(plane, band, vectors * LANES);
     }
 
-    /// Adds the columns before `vectored` of some neighbouring rows, and asks memory for as many `ahead`.
+    /// Adds the first `vectors` of some neighbouring rows, and asks memory for as many `ahead`.
     #[target_feature(enable = "avx2")]
     fn add_rows<
         const ROWS: usize,
         const SQUARES: bool,
         const WIDE: bool,
         const INTERLEAVED: bool,
+        const BYTES: usize,
     >(
         &mut self,
         rows: [&[u8]; ROWS],
         ahead: [&[u8]; ROWS],
-        vectored: usize,
+        vectors: usize,
         shift: __m128i,
     ) {
-        let sums = self.sums[..vectored].chunks_exact_mut(LANES);
-        let squares = self.squares[..vectored].chunks_exact_mut(LANES);
-        let bytes = LANES << (u8::from(WIDE) + u8::from(INTERLEAVED));
-        for (at, (sums, squares)) in sums.zip(squares).enumerate() {
-            if (at * bytes).is_multiple_of(LINE_BYTES) {
-                ahead.into_iter().for_each(|row| prefetch(row, at * bytes));
+        let rows = rows.map(|row| &row.as_chunks::<BYTES>().0[..vectors]);
+        let sums = &mut self.sums.as_chunks_mut::<LANES>().0[..vectors];
+        let squares = &mut self.squares.as_chunks_mut::<LANES>().0[..vectors];
+        for at in 0..vectors {
+            if (at * BYTES).is_multiple_of(LINE_BYTES) {
+                ahead.into_iter().for_each(|row| prefetch(row, at * BYTES));
             }
-            let values = rows.map(|row| load::<WIDE, INTERLEAVED>(row, at * LANES, shift));
+            let values = rows.map(|row| load::<WIDE, INTERLEAVED>(&row[at], shift));
             let total = values.into_iter().reduce(|a, b| _mm256_add_epi16(a, b)).expect("a row");
-            store_256(sums, _mm256_add_epi16(load_256(sums), total));
+            let total = _mm256_add_epi16(load_256(&sums[at]), total);
+            store_256(&mut sums[at], total);
             if SQUARES {
                 let mut low = _mm256_setzero_si256();
                 let mut high = _mm256_setzero_si256();
@@ -169,7 +186,7 @@ impl Avx2 {
                 // Unpacking works within halves; this puts the columns back in order.
                 let first = _mm256_permute2x128_si256::<0x20>(low, high);
                 let second = _mm256_permute2x128_si256::<0x31>(low, high);
-                let (left, right) = squares.split_at_mut(LANES / 2);
+                let (left, right) = squares[at].split_at_mut(LANES / 2);
                 store_256(left, _mm256_add_epi32(load_256(left), first));
                 store_256(right, _mm256_add_epi32(load_256(right), second));
             }
@@ -190,10 +207,10 @@ impl Avx2 {
     }
 }
 
-/// The rows from `y` on; past the end of the plane its last one.
-fn four_rows<'a>(plane: &Plane<'a>, y: u32) -> [&'a [u8]; 4] {
+/// Rows from `y` on; past the end of the plane its last one.
+fn rows_from<'a, const COUNT: usize>(plane: &Plane<'a>, y: u32) -> [&'a [u8]; COUNT] {
     let last = plane.extent().height - 1;
-    [y, y + 1, y + 2, y + 3].map(|y| plane.row(y.min(last)))
+    std::array::from_fn(|row| plane.row(last.min(y + row as u32)))
 }
 
 /// Asks memory for the line with byte `at` of `row`, without waiting for it.
@@ -202,25 +219,19 @@ fn prefetch(row: &[u8], at: usize) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().wrapping_add(at).cast()) }
 }
 
-/// Sixteen samples from column `x` as eight-bit values in lanes of 16 bits.
+/// Sixteen samples of a row as eight-bit values in lanes of 16 bits.
 #[target_feature(enable = "avx2")]
-fn load<const WIDE: bool, const INTERLEAVED: bool>(
-    row: &[u8],
-    x: usize,
-    shift: __m128i,
-) -> __m256i {
+fn load<const WIDE: bool, const INTERLEAVED: bool>(samples: &[u8], shift: __m128i) -> __m256i {
     let byte = _mm256_set1_epi16(0xff);
     match (WIDE, INTERLEAVED) {
-        (false, false) => _mm256_cvtepu8_epi16(load_128(&row[x..x + 16])),
-        (false, true) => _mm256_and_si256(load_256(&row[2 * x..2 * x + 32]), byte),
-        (true, false) => {
-            let samples = load_256(&row[2 * x..2 * x + 32]);
-            _mm256_and_si256(_mm256_srl_epi16(samples, shift), byte)
-        }
+        (false, false) => _mm256_cvtepu8_epi16(load_128(samples)),
+        (false, true) => _mm256_and_si256(load_256(samples), byte),
+        (true, false) => _mm256_and_si256(_mm256_srl_epi16(load_256(samples), shift), byte),
         (true, true) => {
             let even = _mm256_set1_epi32(0xffff);
-            let first = _mm256_and_si256(load_256(&row[4 * x..4 * x + 32]), even);
-            let second = _mm256_and_si256(load_256(&row[4 * x + 32..4 * x + 64]), even);
+            let (first, second) = samples.split_at(32);
+            let first = _mm256_and_si256(load_256(first), even);
+            let second = _mm256_and_si256(load_256(second), even);
             // Packing works within halves; the permutation puts the columns back in order.
             let samples = _mm256_packus_epi32(first, second);
             let samples = _mm256_permute4x64_epi64::<0b11_01_10_00>(samples);
