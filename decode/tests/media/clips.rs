@@ -155,7 +155,7 @@ fn real_clips_decode_to_ffprobes_frames_and_times() {
     const LONG: [&str; 4] =
         ["long.mp4", "phone_adx-1080p-av1.mp4", "screen.mp4", "screen_elm-sourcemaps.mp4"];
     const AUDIO: [&str; 2] = ["audio.mp4", "x_bbb-audio.mp4"];
-    const FRAMES: u32 = 150;
+    const FRAMES: u32 = 90;
     let clips = clips::all();
     assert!(clips.len() >= 20, "only {} clips", clips.len());
     for path in clips {
