@@ -26,7 +26,7 @@ use crate::{
 /// Samples of one vector.
 const LANES: usize = 16;
 /// Rows that are added up at once.
-const ROWS: u32 = 6;
+const GROUP_ROWS: u32 = 6;
 /// Bytes that memory gives at once.
 const LINE_BYTES: usize = 64;
 /// Reading a cell eight columns at a time may look past the last column.
@@ -126,20 +126,20 @@ impl Avx2 {
         self.sums[..width].fill(0);
         self.squares[..width].fill(0);
         let mut y = band.start;
-        while y + ROWS <= band.end {
-            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + ROWS));
-            self.add_rows::<{ ROWS as usize }, SQUARES, WIDE, INTERLEAVED, BYTES>(
+        while y + GROUP_ROWS <= band.end {
+            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + GROUP_ROWS));
+            self.add_rows::<{ GROUP_ROWS as usize }, SQUARES, WIDE, INTERLEAVED, BYTES>(
                 rows, ahead, vectors, shift,
             );
-            y += ROWS;
+            y += GROUP_ROWS;
         }
         while y + 3 <= band.end {
-            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + ROWS));
+            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + GROUP_ROWS));
             self.add_rows::<3, SQUARES, WIDE, INTERLEAVED, BYTES>(rows, ahead, vectors, shift);
             y += 3;
         }
         while y < band.end {
-            let (row, ahead) = (rows_from(plane, y), rows_from(plane, y + ROWS));
+            let (row, ahead) = (rows_from(plane, y), rows_from(plane, y + GROUP_ROWS));
             self.add_rows::<1, SQUARES, WIDE, INTERLEAVED, BYTES>(row, ahead, vectors, shift);
             y += 1;
         }
