@@ -25,8 +25,8 @@ use crate::{
 
 /// Samples of one vector.
 const LANES: usize = 16;
-/// Rows that are added up at once.
-const GROUP_ROWS: u32 = 6;
+/// Rows between those that are summed and those that memory is asked for: as many as are summed at once.
+const ROWS_AHEAD: u32 = 6;
 /// Bytes that memory gives at once.
 const LINE_BYTES: usize = 64;
 /// Reading a cell eight columns at a time may look past the last column.
@@ -95,80 +95,57 @@ impl Avx2 {
     #[target_feature(enable = "avx2")]
     fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: Span) {
         match (plane.sample(), plane.step()) {
-            (Sample::U8, 1) => self.sum_rows::<SQUARES, false, false, 16>(plane, band, 0),
-            (Sample::U8, _) => self.sum_rows::<SQUARES, false, true, 32>(plane, band, 0),
-            (Sample::U16 { shift }, 1) => {
-                self.sum_rows::<SQUARES, true, false, 32>(plane, band, shift);
-            }
-            (Sample::U16 { shift }, _) => {
-                self.sum_rows::<SQUARES, true, true, 64>(plane, band, shift);
-            }
+            (Sample::U8, 1) => self.sum_rows::<SQUARES, 16>(plane, band, 0),
+            (Sample::U8, _) => self.sum_rows::<SQUARES, 32>(plane, band, 0),
+            (Sample::U16 { shift }, 1) => self.sum_rows::<SQUARES, 32>(plane, band, shift),
+            (Sample::U16 { shift }, _) => self.sum_rows::<SQUARES, 64>(plane, band, shift),
         }
     }
 
     /// `BYTES` are those of a vector's samples and of what lies between them.
     #[target_feature(enable = "avx2")]
-    fn sum_rows<
-        const SQUARES: bool,
-        const WIDE: bool,
-        const INTERLEAVED: bool,
-        const BYTES: usize,
-    >(
+    fn sum_rows<const SQUARES: bool, const BYTES: usize>(
         &mut self,
         plane: &Plane<'_>,
         band: Span,
         shift: u8,
     ) {
         let width = plane.extent().width as usize;
-        // The vector behind the last sample of an interleaved row would read a byte too much.
-        let vectors = (width - usize::from(INTERLEAVED)) / LANES;
         let shift = _mm_cvtsi32_si128(i32::from(shift));
         self.sums[..width].fill(0);
         self.squares[..width].fill(0);
         let mut y = band.start;
-        while y + GROUP_ROWS <= band.end {
-            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + GROUP_ROWS));
-            self.add_rows::<{ GROUP_ROWS as usize }, SQUARES, WIDE, INTERLEAVED, BYTES>(
-                rows, ahead, vectors, shift,
-            );
-            y += GROUP_ROWS;
-        }
-        while y + 3 <= band.end {
-            let (rows, ahead) = (rows_from(plane, y), rows_from(plane, y + GROUP_ROWS));
-            self.add_rows::<3, SQUARES, WIDE, INTERLEAVED, BYTES>(rows, ahead, vectors, shift);
-            y += 3;
-        }
         while y < band.end {
-            let (row, ahead) = (rows_from(plane, y), rows_from(plane, y + GROUP_ROWS));
-            self.add_rows::<1, SQUARES, WIDE, INTERLEAVED, BYTES>(row, ahead, vectors, shift);
-            y += 1;
+            y += match band.end - y {
+                6.. => self.add_rows::<6, SQUARES, BYTES>(plane, y, shift),
+                3.. => self.add_rows::<3, SQUARES, BYTES>(plane, y, shift),
+                _ => self.add_rows::<1, SQUARES, BYTES>(plane, y, shift),
+            };
         }
-        self.add_last_columns(plane, band, vectors * LANES);
+        self.add_last_columns(plane, band, plane.row(band.start).len() / BYTES * LANES);
     }
 
-    /// Adds the first `vectors` of some neighbouring rows, and asks memory for as many `ahead`.
+    /// Adds the whole vectors of the rows from `y` on, and asks memory for later rows; returns `ROWS`.
     #[target_feature(enable = "avx2")]
-    fn add_rows<
-        const ROWS: usize,
-        const SQUARES: bool,
-        const WIDE: bool,
-        const INTERLEAVED: bool,
-        const BYTES: usize,
-    >(
+    fn add_rows<const ROWS: usize, const SQUARES: bool, const BYTES: usize>(
         &mut self,
-        rows: [&[u8]; ROWS],
-        ahead: [&[u8]; ROWS],
-        vectors: usize,
+        plane: &Plane<'_>,
+        y: u32,
         shift: __m128i,
-    ) {
-        let rows = rows.map(|row| &row.as_chunks::<BYTES>().0[..vectors]);
+    ) -> u32 {
+        let last = plane.extent().height - 1;
+        let row = |ahead: u32, row: usize| plane.row(last.min(y + ahead + row as u32));
+        let ahead: [_; ROWS] = std::array::from_fn(|at| row(ROWS_AHEAD, at));
+        let vectors = row(0, 0).len() / BYTES;
+        let rows: [_; ROWS] =
+            std::array::from_fn(|at| &row(0, at).as_chunks::<BYTES>().0[..vectors]);
         let sums = &mut self.sums.as_chunks_mut::<LANES>().0[..vectors];
         let squares = &mut self.squares.as_chunks_mut::<LANES>().0[..vectors];
         for at in 0..vectors {
             if (at * BYTES).is_multiple_of(LINE_BYTES) {
                 ahead.into_iter().for_each(|row| prefetch(row, at * BYTES));
             }
-            let values = rows.map(|row| load::<WIDE, INTERLEAVED>(&row[at], shift));
+            let values = rows.map(|row| load(&row[at], shift));
             let total = values.into_iter().reduce(|a, b| _mm256_add_epi16(a, b)).expect("a row");
             let total = _mm256_add_epi16(load_256(&sums[at]), total);
             store_256(&mut sums[at], total);
@@ -191,6 +168,7 @@ impl Avx2 {
                 store_256(right, _mm256_add_epi32(load_256(right), second));
             }
         }
+        ROWS as u32
     }
 
     /// Adds the columns from `first` on, fewer than two vectors, one sample at a time.
@@ -207,37 +185,29 @@ impl Avx2 {
     }
 }
 
-/// Rows from `y` on; past the end of the plane its last one.
-fn rows_from<'a, const COUNT: usize>(plane: &Plane<'a>, y: u32) -> [&'a [u8]; COUNT] {
-    let last = plane.extent().height - 1;
-    std::array::from_fn(|row| plane.row(last.min(y + row as u32)))
-}
-
 /// Asks memory for the line with byte `at` of `row`, without waiting for it.
 fn prefetch(row: &[u8], at: usize) {
     // SAFETY: a prefetch has no effect but on caches, and takes any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().wrapping_add(at).cast()) }
 }
 
-/// Sixteen samples of a row as eight-bit values in lanes of 16 bits.
+/// Sixteen samples as eight-bit values in lanes of 16 bits. They lie in as many bytes, in twice as many (words, or every
+/// other byte) or in four times as many (every other word).
 #[target_feature(enable = "avx2")]
-fn load<const WIDE: bool, const INTERLEAVED: bool>(samples: &[u8], shift: __m128i) -> __m256i {
-    let byte = _mm256_set1_epi16(0xff);
-    match (WIDE, INTERLEAVED) {
-        (false, false) => _mm256_cvtepu8_epi16(load_128(samples)),
-        (false, true) => _mm256_and_si256(load_256(samples), byte),
-        (true, false) => _mm256_and_si256(_mm256_srl_epi16(load_256(samples), shift), byte),
-        (true, true) => {
+fn load<const BYTES: usize>(samples: &[u8; BYTES], shift: __m128i) -> __m256i {
+    let words = match BYTES {
+        16 => return _mm256_cvtepu8_epi16(load_128(samples)),
+        32 => load_256(samples),
+        _ => {
             let even = _mm256_set1_epi32(0xffff);
             let (first, second) = samples.split_at(32);
             let first = _mm256_and_si256(load_256(first), even);
             let second = _mm256_and_si256(load_256(second), even);
             // Packing works within halves; the permutation puts the columns back in order.
-            let samples = _mm256_packus_epi32(first, second);
-            let samples = _mm256_permute4x64_epi64::<0b11_01_10_00>(samples);
-            _mm256_and_si256(_mm256_srl_epi16(samples, shift), byte)
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(first, second))
         }
-    }
+    };
+    _mm256_and_si256(_mm256_srl_epi16(words, shift), _mm256_set1_epi16(0xff))
 }
 
 /// Adds to each cell what `sum` says of its columns.

@@ -148,6 +148,7 @@ fn cuts_between_disturbed_clips_are_found() {
         ("gray", "hue=s=0"),
         ("dark", "lutyuv=y='16+(val-16)*0.2'"),
         ("dark and noisy", "lutyuv=y='16+(val-16)*0.25',noise=alls=15:allf=t"),
+        ("darker", "lutyuv=y='16+(val-16)/6',noise=alls=12:allf=t"),
         ("low contrast", "lutyuv=y='110+(val-110)*0.2'"),
         ("noisy", "noise=alls=30:allf=t"),
         ("shaking", "scale=688:408,crop=640:360:x='24+24*sin(n*7.3)':y='24+24*cos(n*5.9)'"),
