@@ -33,7 +33,7 @@ pub struct GateArgs {
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
     activity_off: Option<f64>,
-    /// Least change of mean luma that is an exposure shift, 0 to 1 [default: 0.15]
+    /// Least step of mean luma that is an exposure shift once it has stayed for a second, 0 to 1 [default: 0.15]
     #[arg(long, value_name = "SCORE", value_parser = score)]
     #[serde(skip_serializing_if = "Option::is_none")]
     luma_shift: Option<f64>,

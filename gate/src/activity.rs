@@ -22,7 +22,7 @@ use crate::simd;
 use crate::thumb::CELLS;
 
 pub use tracker::{ActivityState, Change};
-pub(crate) use tracker::{Outcome, Tracker};
+pub(crate) use tracker::{Outcome, Tracker, is_on_grid};
 pub use zones::ZoneMask;
 
 /// Tenths of a second that two pictures which are compared lie apart, at least.

@@ -1,15 +1,18 @@
 //! Decision of the gate about a frame, from its signal and the signals before it.
 //!
-//! A decision depends on the frame's own signal, the one before it, the distance from the first
-//! frame's index and the episode that is open: a gate resumed anywhere agrees with one that saw
+//! A decision depends on the frame's own signal, those of the second before it, the distance from the
+//! first frame's index and the episode that is open: a gate resumed anywhere agrees with one that saw
 //! everything, or says that it is unsure.
+
+mod light;
 
 use media::{EventType, Score, Signal};
 
 use crate::{
     GateConfig,
-    activity::{ActivityState, Change, Outcome, Tracker},
+    activity::{ActivityState, Change, Outcome, Tracker, is_on_grid},
 };
+use light::{Last, Steps};
 
 /// Reason that a frame is remarkable; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +30,7 @@ pub enum Reason {
     /// The distance from the first frame's index is a multiple of the keepalive interval, or the frame is
     /// the first at or after a multiple of its time.
     PeriodicKeepalive,
-    /// `luma_mean` moved against the previous frame.
+    /// `luma_mean` stepped, and has been another for a second.
     ExposureShift,
     /// `flicker_score` at or above its threshold.
     FlickerSuspected,
@@ -95,7 +98,7 @@ impl Reason {
 pub struct Decision {
     /// The highest reason that holds.
     pub reason: Reason,
-    /// The frame is kept as a still. Of a run of frames with the same artifact only the first is.
+    /// The frame is kept as a still. Of frames with the same artifact that lie less than a second apart only the first is.
     pub selected: bool,
     /// Event type of the frame's marker.
     pub event_type: EventType,
@@ -114,12 +117,37 @@ pub struct Gate {
     first_index: Option<u64>,
     previous: Option<Signal>,
     activity: Option<Tracker>,
+    steps: Option<Steps>,
+    /// Last frame of each of [`ARTIFACTS`].
+    artifacts: [Last; ARTIFACTS.len()],
 }
+
+/// State of a gate behind a frame, of one that saw all before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GateState {
+    /// State of the episodes.
+    pub activity: ActivityState,
+    /// Brightness before the steps of it that wait, and time of the last one.
+    pub steps: Option<(Score, i64)>,
+    /// Time of the last frame with flicker, ghosting and noise.
+    pub artifacts_ms: [Option<i64>; ARTIFACTS.len()],
+}
+
+/// Reasons that are artifacts, highest priority first.
+const ARTIFACTS: [Reason; 3] =
+    [Reason::FlickerSuspected, Reason::GhostingSuspected, Reason::NoiseVarianceSpike];
 
 impl Gate {
     /// A gate whose next frame is the first.
     pub fn new(config: GateConfig) -> Gate {
-        Gate { config, first_index: None, previous: None, activity: Some(Tracker::new()) }
+        Gate {
+            config,
+            first_index: None,
+            previous: None,
+            activity: Some(Tracker::new()),
+            steps: None,
+            artifacts: [Last::known(None); ARTIFACTS.len()],
+        }
     }
 
     /// A gate in the middle of a sequence that began at `first_index`.
@@ -130,90 +158,125 @@ impl Gate {
         Gate { first_index: Some(first_index), activity: None, ..Gate::new(config) }
     }
 
-    /// A gate that goes on behind `last`, at which the episodes stood so.
-    pub fn after(config: GateConfig, first_index: u64, last: Signal, state: ActivityState) -> Gate {
-        let activity = Some(Tracker::resume(state, last.pts_ms));
-        Gate { config, first_index: Some(first_index), previous: Some(last), activity }
+    /// A gate that goes on behind `last`, where its state was this.
+    pub fn after(config: GateConfig, first_index: u64, last: Signal, state: GateState) -> Gate {
+        Gate {
+            config,
+            first_index: Some(first_index),
+            previous: Some(last),
+            activity: Some(Tracker::resume(state.activity, last.pts_ms)),
+            steps: state.steps.map(|(from, ms)| Steps::with(None, from, ms)),
+            artifacts: state.artifacts_ms.map(Last::known),
+        }
     }
 
-    /// State of the episodes behind the last frame.
-    pub fn activity(&self) -> ActivityState {
-        self.activity.as_ref().map(Tracker::state).unwrap_or_default()
+    /// State behind the last frame.
+    pub fn state(&self) -> GateState {
+        GateState {
+            activity: self.activity.as_ref().map(Tracker::state).unwrap_or_default(),
+            steps: self.steps.and_then(|steps| steps.from.zip(steps.last.earliest())),
+            artifacts_ms: self.artifacts.map(Last::earliest),
+        }
     }
 
     /// Decides about the next frame.
     pub fn offer(&mut self, signal: &Signal) -> Decision {
         let first_index = *self.first_index.get_or_insert(signal.frame_index);
         let scene_score = signal.scene_score.unwrap_or_else(|| self.scene_from_hash(signal));
-        let outcome = self.track(signal, scene_score);
-        let reason = self.reason(signal, scene_score, first_index, outcome.change);
-        let artifact = artifact_score(reason, signal);
-        let selected = match artifact {
-            Some(_) => !self.previous.is_some_and(|previous| self.holds(reason, &previous)),
-            None => reason != Reason::NoTrigger,
+        let is_cut = scene_score >= self.config.scene_cut;
+        let Outcome { change: activity, mut is_unsure } = self.track(signal, is_cut);
+        let reason = match self.scheduled(signal, is_cut, first_index, activity) {
+            Some(reason) => reason,
+            None => {
+                let light = self.tell_light(signal, is_unsure);
+                is_unsure |= light.is_none();
+                if light == Some(true) { Reason::ExposureShift } else { self.artifact(signal) }
+            }
         };
-        let confidence = match artifact {
+        let artifact = ARTIFACTS.iter().position(|&one| one == reason);
+        // Frames that lie less than a second apart show the same one.
+        let is_new = artifact.map(|place| self.artifacts[place].is_over(signal.pts_ms));
+        let selected = reason != Reason::NoTrigger && is_new != Some(Some(false));
+        let confidence = match artifact_score(reason, signal) {
             _ if reason == Reason::SceneCut => scene_score,
             Some(score) => score,
             None if selected => Score::ONE,
             None => highest(signal, scene_score).complement(),
         };
+        for (place, reason) in ARTIFACTS.into_iter().enumerate() {
+            if self.holds(reason, signal) {
+                self.artifacts[place] = Last::known(Some(signal.pts_ms));
+            }
+        }
         self.previous = Some(*signal);
-        let Outcome { change: activity, is_unsure } = outcome;
-        Decision {
-            reason,
-            selected,
-            event_type: reason.event_type(),
-            confidence,
-            activity,
-            is_unsure,
-        }
+        let (event_type, is_unsure) = (reason.event_type(), is_unsure || is_new == Some(None));
+        Decision { reason, selected, event_type, confidence, activity, is_unsure }
     }
 
-    fn track(&mut self, signal: &Signal, scene_score: Score) -> Outcome {
-        match &mut self.activity {
-            Some(tracker) => {
-                tracker.offer(&self.config, signal, scene_score >= self.config.scene_cut)
-            }
-            None => {
-                self.activity = Some(Tracker::after(signal.pts_ms));
-                Outcome { change: None, is_unsure: true }
-            }
+    fn track(&mut self, signal: &Signal, is_cut: bool) -> Outcome {
+        let now = signal.pts_ms;
+        let Some(tracker) = &mut self.activity else {
+            self.activity = Some(Tracker::after(now));
+            self.steps = Some(Steps { from: None, last: Last::until(now) });
+            self.artifacts = ARTIFACTS.map(|_| Last::until(now));
+            return Outcome { change: None, is_unsure: true };
+        };
+        if is_cut {
+            self.steps = None;
+        } else if let Some(previous) = &self.previous
+            && previous.luma_mean.abs_diff(signal.luma_mean) >= self.config.luma_shift
+        {
+            self.steps = Some(Steps::with(self.steps, previous.luma_mean, now));
         }
+        tracker.offer(&self.config, signal, is_cut)
     }
 
-    fn reason(
+    /// The highest reason that holds, of those that go before a change of light.
+    fn scheduled(
         &self,
         signal: &Signal,
-        scene_score: Score,
+        is_cut: bool,
         first_index: u64,
         activity: Option<Change>,
-    ) -> Reason {
+    ) -> Option<Reason> {
         if signal.frame_index == first_index && self.previous.is_none() {
-            return Reason::InitialFrame;
+            return Some(Reason::InitialFrame);
         }
-        if scene_score >= self.config.scene_cut {
-            return Reason::SceneCut;
+        if is_cut {
+            return Some(Reason::SceneCut);
         }
         match activity {
-            Some(Change::Started) => return Reason::ActivityStarted,
-            Some(Change::Peaked) => return Reason::ActivityPeak,
-            Some(Change::Settled) => return Reason::ActivitySettled,
+            Some(Change::Started) => return Some(Reason::ActivityStarted),
+            Some(Change::Peaked) => return Some(Reason::ActivityPeak),
+            Some(Change::Settled) => return Some(Reason::ActivitySettled),
             None => {}
         }
         let distance = signal.frame_index.saturating_sub(first_index);
         let is_due = distance.checked_rem(u64::from(self.config.keepalive_frames)) == Some(0);
-        if is_due || self.passes_keepalive(signal) {
-            return Reason::PeriodicKeepalive;
+        (is_due || self.passes_keepalive(signal)).then_some(Reason::PeriodicKeepalive)
+    }
+
+    /// Returns true where the light has stayed changed for a second; `None` where that depends on the past. It is told
+    /// once, unless an episode may have taken the frame.
+    fn tell_light(&mut self, signal: &Signal, episodes_are_unsure: bool) -> Option<bool> {
+        let (Some(steps), Some(previous)) = (self.steps, &self.previous) else {
+            return Some(false);
+        };
+        if !is_on_grid(previous.pts_ms, signal.pts_ms) {
+            return Some(false);
         }
-        let shift = self.previous.map(|previous| previous.luma_mean.abs_diff(signal.luma_mean));
-        if shift.is_some_and(|shift| shift >= self.config.luma_shift) {
-            return Reason::ExposureShift;
+        let is_over = steps.last.is_over(signal.pts_ms);
+        if is_over != Some(true) {
+            return is_over;
         }
-        [Reason::FlickerSuspected, Reason::GhostingSuspected, Reason::NoiseVarianceSpike]
-            .into_iter()
-            .find(|&reason| self.holds(reason, signal))
-            .unwrap_or(Reason::NoTrigger)
+        self.steps = episodes_are_unsure.then_some(Steps { from: None, ..steps });
+        steps.from.map(|from| from.abs_diff(signal.luma_mean) >= self.config.luma_shift)
+    }
+
+    /// The artifact whose threshold the signal reaches.
+    fn artifact(&self, signal: &Signal) -> Reason {
+        let held = ARTIFACTS.into_iter().find(|&reason| self.holds(reason, signal));
+        held.unwrap_or(Reason::NoTrigger)
     }
 
     /// The frame is the first at or after a multiple of the keepalive's time.

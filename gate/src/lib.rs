@@ -31,7 +31,7 @@ mod window;
 pub use activity::{ActivityState, Change, ZoneMask};
 pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span};
 pub use cpu::{CpuMeasurer, ReferenceMeasurer};
-pub use decision::{Decision, Gate, Reason};
+pub use decision::{Decision, Gate, GateState, Reason};
 pub use episodes::{Episode, EpisodeChange, Episodes};
 pub use fallback::FallbackMeasurer;
 pub use loops::{LoopEntered, Loops};

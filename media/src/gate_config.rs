@@ -11,7 +11,7 @@ pub struct GateConfig {
     pub keepalive_ms: Option<u32>,
     /// Least `scene_score` of a scene cut.
     pub scene_cut: Score,
-    /// Least change of `luma_mean` against the previous frame that is an exposure shift.
+    /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
     pub luma_shift: Score,
     /// Least `activity_score` that starts an episode.
     pub activity_on: Score,

@@ -37,7 +37,7 @@ pub struct GateFields {
     activity_on: Option<terms::Fraction>,
     /// An episode ends where `activity_score` stays below this, or below `activity_on` where that is less, for a second.
     activity_off: Option<terms::Fraction>,
-    /// Least change of `luma_mean` against the frame before that is an exposure shift.
+    /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
     luma_shift: Option<terms::Fraction>,
     /// Least `flicker_score` of suspected flicker.
     flicker: Option<terms::Fraction>,
@@ -111,7 +111,7 @@ pub struct GateRecord {
     #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
     activity_off: Score,
-    /// Least change of `luma_mean` against the frame before that is an exposure shift.
+    /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
     #[serde(serialize_with = "fraction")]
     #[schema(value_type = terms::Fraction)]
     luma_shift: Score,

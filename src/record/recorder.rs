@@ -7,7 +7,7 @@ use std::mem;
 
 use bytes::Bytes;
 use gate::{
-    ActivityState, Decision, Episode, EpisodeChange, Episodes, Gate, GateConfig, Loops, Reason,
+    Decision, Episode, EpisodeChange, Episodes, Gate, GateConfig, GateState, Loops, Reason,
 };
 use media::{BlobHash, EventType, MarkerOrigin, RequestId, RunId, Score, Signal, StreamId};
 use timeline::{
@@ -224,9 +224,9 @@ impl Recorder {
         self.batch.events.push((frame_index, event));
     }
 
-    /// Last signal, and the state of the episodes of activity behind it.
-    pub fn last(&self) -> Option<(Signal, ActivityState)> {
-        Some((self.last?, self.gate.activity()))
+    /// Last signal, and the state of the gate behind it.
+    pub fn last(&self) -> Option<(Signal, GateState)> {
+        Some((self.last?, self.gate.state()))
     }
 
     /// Frames so far.

@@ -20,7 +20,7 @@ use std::{
 use decode::{
     Decoders, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
 };
-use gate::{AHEAD, ActivityState, Gate, GateConfig, Measurements, SignalWindow, ZoneMask};
+use gate::{AHEAD, Gate, GateConfig, GateState, Measurements, SignalWindow, ZoneMask};
 use media::{Rotation, Signal, Timestamp, Zones};
 
 use crate::{
@@ -58,8 +58,8 @@ pub struct JobOptions {
 pub struct Resume {
     /// Signal that was said last.
     pub last: Signal,
-    /// State of the episodes of activity behind it.
-    pub activity: ActivityState,
+    /// State of the gate behind it.
+    pub gate: GateState,
     /// Presentation time of the first picture, in milliseconds: that of the last signal, and the time
     /// in which nothing came.
     pub begins_at_ms: i64,
@@ -239,7 +239,7 @@ impl<'a> Job<'a> {
     fn first_gate(&self) -> Gate {
         let JobOptions { gate, resume, .. } = self.options;
         let Some(resume) = resume else { return Gate::new(*gate) };
-        Gate::after(*gate, 0, resume.last, resume.activity)
+        Gate::after(*gate, 0, resume.last, resume.gate)
     }
 
     /// The plan before the job's first frame.

@@ -124,7 +124,7 @@ impl Session {
     fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, Fault> {
         let window = SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones));
         let gate = match &spec.resume {
-            Some(resume) => Gate::after(spec.gate, 0, resume.last, resume.activity),
+            Some(resume) => Gate::after(spec.gate, 0, resume.last, resume.gate),
             None => Gate::new(spec.gate),
         };
         Ok(Session {

@@ -2415,7 +2415,7 @@ export interface components {
              *     none is for that.
              */
             keepalive_ms?: number | null;
-            /** @description Least change of `luma_mean` against the frame before that is an exposure shift. */
+            /** @description Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second. */
             luma_shift: components["schemas"]["Fraction"];
             /** @description Least `noise_variance_score` of a noise spike. */
             noise: components["schemas"]["Fraction"];

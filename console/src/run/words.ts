@@ -110,6 +110,7 @@ export function why(frame: FrameAnswer, first: number, name: (signal: Bar['signa
       return over('why.exposure_shift', bar('luma_step'), 'art');
     case 'no_trigger': {
       if (isOver(frame)) return plain('why.activity_goes_on', { v: share(frame.activity_score!) });
+      if (shareOf(bar('luma_step')) >= 1) return over('why.light_steps', bar('luma_step'), 'art');
       const nearest = bars.reduce((best, one) => (shareOf(one) > shareOf(best) ? one : best));
       const numbers = { signal: name(nearest.signal), v: score(nearest.value), l: score(nearest.limit) };
       if (ms) return plain('why.no_trigger_ms', { ...numbers, every: span(ms) });

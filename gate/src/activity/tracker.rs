@@ -121,7 +121,7 @@ impl Tracker {
             level: (score >= config.activity_on).then(|| level(score, config.activity_on)),
             is_quiet: score < config.quiet_below(),
             now,
-            on_grid: self.last_ms.is_some_and(|last| grid(now) > grid(last)),
+            on_grid: self.last_ms.is_some_and(|last| is_on_grid(last, now)),
         };
         let pasts = self.pasts;
         let heard = || pasts.after(frame(score));
@@ -227,8 +227,9 @@ impl Change {
     }
 }
 
-fn grid(pts_ms: i64) -> i64 {
-    pts_ms.div_euclid(GRID_MS)
+/// The frame at `now` is the first at or after a multiple of half a second, that before it being at `last`.
+pub(crate) fn is_on_grid(last: i64, now: i64) -> bool {
+    now.div_euclid(GRID_MS) > last.div_euclid(GRID_MS)
 }
 
 /// Number of times that `on` can be raised by a half until it passes `score`.

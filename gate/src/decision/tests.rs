@@ -50,18 +50,21 @@ fn the_highest_reason_that_holds_wins() {
         (Reason::SceneCut, 30, |_| {}),
         (Reason::ActivityStarted, 30, |signal| signal.scene_score = Some(Score::ZERO)),
         (Reason::PeriodicKeepalive, 30, |signal| signal.activity = None),
-        (Reason::ExposureShift, 31, |_| {}),
-        (Reason::FlickerSuspected, 31, |signal| signal.luma_mean = calm(0).luma_mean),
-        (Reason::GhostingSuspected, 31, |signal| signal.flicker_score = Score::ZERO),
-        (Reason::NoiseVarianceSpike, 31, |signal| signal.ghosting_score = Score::ZERO),
+        (Reason::ExposureShift, 38, |_| {}),
+        (Reason::FlickerSuspected, 38, |signal| signal.luma_mean = calm(0).luma_mean),
+        (Reason::GhostingSuspected, 38, |signal| signal.flicker_score = Score::ZERO),
+        (Reason::NoiseVarianceSpike, 38, |signal| signal.ghosting_score = Score::ZERO),
     ];
     for row in 0..take.len() {
         let (expected, at, _) = take[row];
         let decisions = decide(at + 1, |signal| {
+            // The light has stayed changed since a second before.
             if signal.frame_index == at {
                 all(signal);
-                take[..=row].iter().for_each(|(_, _, change)| change(signal));
+            } else if (10..at).contains(&signal.frame_index) {
+                signal.luma_mean = Score::ONE;
             }
+            take[..=row].iter().for_each(|(_, _, change)| change(signal));
         });
         assert_eq!(decisions[at as usize].reason, expected);
         assert!(decisions[at as usize].selected, "{expected:?}");
@@ -107,37 +110,72 @@ fn keepalives_lie_on_a_grid_from_the_first_index() {
 }
 
 #[test]
-fn an_artifact_is_reported_on_every_frame_and_selected_on_the_first() {
-    let decisions = decide(12, |signal| {
-        if (3..=6).contains(&signal.frame_index) || signal.frame_index == 9 {
+fn an_artifact_is_reported_on_every_frame_and_selected_once_until_it_is_gone_for_a_second() {
+    let shown = [3, 4, 5, 6, 9, 20, 44, 69];
+    let decisions = decide(80, |signal| {
+        if shown.contains(&signal.frame_index) {
             signal.ghosting_score = score(700_000);
         }
     });
-    let at = |wanted: fn(&Decision) -> bool| -> Vec<usize> {
-        (1..12).filter(|&index| wanted(&decisions[index])).collect()
+    let at = |wanted: fn(&Decision) -> bool| -> Vec<u64> {
+        (1..80).filter(|&index| wanted(&decisions[index as usize])).collect()
     };
-    assert_eq!(at(|d| d.reason == Reason::GhostingSuspected), [3, 4, 5, 6, 9]);
-    assert_eq!(at(|d| d.selected), [3, 9]);
+    assert_eq!(at(|d| d.reason == Reason::GhostingSuspected), shown);
+    assert_eq!(at(|d| d.selected), [3, 30, 60, 69]);
     assert_eq!(decisions[4].event_type, EventType::ArtifactSuspected);
     assert_eq!(decisions[4].confidence, score(700_000));
 }
 
 #[test]
 fn thresholds_belong_to_the_reason() {
-    let cases = [(149_999, Reason::NoTrigger), (150_000, Reason::ExposureShift)];
-    for (shift, expected) in cases {
+    for (shift, expected) in [(149_999, vec![]), (150_000, vec![38])] {
         for luma in [500_000 - shift, 500_000 + shift] {
-            let decisions = decide(2, |signal| {
-                if signal.frame_index == 1 {
-                    signal.luma_mean = score(luma);
-                }
-            });
-            assert_eq!(decisions[1].reason, expected, "luma {luma}");
+            let shifts = shifts(60, |at| if at < 10 { 500_000 } else { luma });
+            assert_eq!(shifts, expected, "luma {luma}");
         }
     }
     for (value, expected) in [(499_999, Reason::NoTrigger), (500_000, Reason::SceneCut)] {
         let decisions = decide(2, |signal| signal.scene_score = Some(score(value)));
         assert_eq!(decisions[1].reason, expected, "scene {value}");
+    }
+}
+
+/// Frames of 40 ms, of this brightness in millionths, that are told as a change of it.
+fn shifts(count: u64, luma: impl Fn(u64) -> u32) -> Vec<usize> {
+    let decisions = decide(count, |signal| signal.luma_mean = score(luma(signal.frame_index)));
+    let told = |at: &usize| decisions[*at].reason == Reason::ExposureShift;
+    (0..decisions.len()).filter(told).collect()
+}
+
+#[test]
+fn a_change_of_light_is_one_that_stays_for_a_second() {
+    type Luma = fn(u64) -> u32;
+    let cases: [(&str, Luma, &[usize]); 10] = [
+        ("on at 0.4 s: told at 1.5 s", |at| 400_000 + 200_000 * u32::from(at >= 10), &[38]),
+        ("told later where a keepalive is due", |at| 400_000 + 200_000 * u32::from(at >= 2), &[38]),
+        ("a flash", |at| 400_000 + 400_000 * u32::from(at == 10 || at == 11), &[]),
+        ("on for 0.9 s", |at| 400_000 + 200_000 * u32::from((10..33).contains(&at)), &[]),
+        (
+            "on, and off after three seconds",
+            |at| 400_000 + 200_000 * u32::from((10..85).contains(&at)),
+            &[38, 113],
+        ),
+        (
+            "in two steps",
+            |at| 200_000 + 200_000 * (u32::from(at >= 10) + u32::from(at >= 20)),
+            &[50],
+        ),
+        (
+            "there and half way back",
+            |at| 200_000 + 400_000 * u32::from(at >= 10) - 160_000 * u32::from(at >= 20),
+            &[50],
+        ),
+        ("blinking once a second", |at| 400_000 + 200_000 * u32::from(at / 12 % 2 == 1), &[]),
+        ("blinking twelve times a second", |at| 400_000 + 200_000 * (at % 2) as u32, &[]),
+        ("a slow change", |at| 300_000 + 5_000 * at as u32, &[]),
+    ];
+    for (name, luma, expected) in cases {
+        assert_eq!(shifts(120, luma), expected, "{name}");
     }
 }
 
@@ -168,21 +206,48 @@ fn without_a_scene_score_the_hash_decides() {
 }
 
 #[test]
-fn a_gate_resumed_anywhere_agrees() {
+fn a_gate_resumed_anywhere_agrees_or_is_unsure() {
+    // Light that stays changed and flashes of it, flicker and quiet, episodes, and a cut.
+    let luma = |index: u64| match index {
+        _ if index.is_multiple_of(97) => 900_000,
+        _ if index % 130 < 60 => 300_000,
+        _ => 600_000 - 200 * (index % 7) as u32,
+    };
     let signal = |index: u64| Signal {
-        luma_mean: score((index * 7919 % 1000) as u32 * 400),
-        flicker_score: score((index * 104_729 % 1000) as u32 * 700),
-        scene_score: Some(score((index * 1_299_709 % 1000) as u32 * 510)),
+        luma_mean: score(luma(index)),
+        flicker_score: score(if index % 70 < 20 { (index * 7919 % 1000) as u32 * 700 } else { 0 }),
+        scene_score: Some(score(if index == 163 { 600_000 } else { 1000 })),
+        activity: Some(Activity {
+            score: score(if index % 80 < 20 { 1600 + 40 * (index % 20) as u32 } else { 0 }),
+            ..Activity::default()
+        }),
         ..calm(index)
     };
     let mut whole = Gate::new(every_30_frames());
-    let expected: Vec<Decision> = (10..200).map(|index| whole.offer(&signal(index))).collect();
-    for start in 11..100 {
+    let (mut expected, mut states) = (Vec::new(), Vec::new());
+    for index in 10..400 {
+        expected.push(whole.offer(&signal(index)));
+        states.push(whole.state());
+    }
+    for reason in [Reason::ExposureShift, Reason::FlickerSuspected, Reason::ActivitySettled] {
+        let told = expected.iter().filter(|one: &&Decision| one.reason == reason && one.selected);
+        assert!(told.count() >= 2, "{reason:?}");
+    }
+    let mut unsure = 0;
+    for start in 11..200 {
         let mut resumed = Gate::resume(every_30_frames(), 10);
         resumed.offer(&signal(start - 1));
-        for index in start..200 {
-            let decision = Decision { is_unsure: false, ..resumed.offer(&signal(index)) };
-            assert_eq!(decision, expected[index as usize - 10], "{index}");
+        let place = start as usize - 11;
+        let mut after = Gate::after(every_30_frames(), 10, signal(start - 1), states[place]);
+        for (index, expected) in (start..400).zip(&expected[place + 1..]) {
+            assert_eq!(after.offer(&signal(index)), *expected, "{index} behind {start}");
+            let decision = resumed.offer(&signal(index));
+            unsure += u32::from(decision.is_unsure);
+            assert!(
+                decision.is_unsure || decision == *expected,
+                "{index} from {start}: {decision:?} for {expected:?}"
+            );
         }
     }
+    assert!(unsure < 189 * 12, "{unsure} frames of 189 gates");
 }

@@ -206,3 +206,80 @@ fn artifacts_are_told_apart_and_calm_video_has_none() {
         assert_eq!(suspected(&signals(&inputs, &graph, fps)), expected, "{name}");
     }
 }
+
+/// What passes near before a camera in somebody's hand, as wide and high as the graph is told: it keeps one of its pictures.
+const NEAR: [(&str, &str); 3] = [
+    ("lorry", "format=yuva420p"),
+    ("dark lorry", "lutyuv=y='30+val/4',format=yuva420p"),
+    (
+        "hand",
+        "lutyuv=y='150+(val-128)/6':u=110:v=150,gblur=8,format=yuva420p,\
+         geq=lum='p(X,Y)':cb='p(X,Y)':cr='p(X,Y)':a='255*lt(hypot(2*X/W-1,2*Y/H-1),1)'",
+    ),
+];
+const IN_HAND: &str = "fps=30,scale=688:408,crop=640:360:x='24+10*sin(n*0.9)':y='24+10*cos(n*1.3)',setsar=1,format=yuv420p,trim=end_frame=84";
+
+/// Cuts where what is `made` of the second clip passes before the first, so many columns a frame.
+fn passed(
+    shots: [&(PathBuf, &str); 2],
+    made: &str,
+    (width, height): (u32, u32),
+    speed: u32,
+) -> Vec<u64> {
+    let mut inputs = Vec::new();
+    for (clip, start) in shots {
+        let clip = clip.display().to_string();
+        inputs.extend(["-ss", start, "-t", "3.3", "-i", &clip].map(str::to_owned));
+    }
+    let graph = format!(
+        "[0]{IN_HAND}[b];[1]fps=30,scale={width}:{height},setsar=1,trim=end_frame=1,format=yuv420p,{made},loop=-1:1:0,trim=end_frame=84[f];\
+         [b][f]overlay=x='{speed}*max(0,n-30)-{width}':y=(360-{height})/2:eval=frame,format=yuv420p"
+    );
+    cuts(&signals(&inputs, &graph, 30.0))
+}
+
+#[test]
+fn what_passes_near_is_no_cut() {
+    let shots = shots(3);
+    for (row, (name, made)) in NEAR.into_iter().enumerate() {
+        for (size, speed) in
+            [((500, 300), 200), ((760, 350), 120), ((1000, 400), 120), ((1400, 500), 120)]
+        {
+            let fronts: Vec<usize> = (0..3).collect();
+            for &back in in_turn(row, 1, &fronts) {
+                let cuts = passed([&shots[back], &shots[(back + 1) % 3]], made, size, speed);
+                // The last picture of the shot behind lies in the next one.
+                let within: Vec<u64> = cuts.into_iter().filter(|at| *at < 60).collect();
+                assert_eq!(within, [0; 0], "{name} {size:?} {speed} before {:?}", shots[back].0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_light_that_pulses_is_flicker_and_no_change_of_light() {
+    let clip = pick_one("street.mp4", "surv_traffic-camera.mp4").display().to_string();
+    let inputs = ["-ss", "2", "-t", "5", "-i", &clip].map(str::to_owned);
+    // Pulses a second, and whether frames are told as flicker.
+    for (wave, flickers) in [
+        ("gte(sin(2*PI*5*t),0)", true),
+        ("gte(sin(2*PI*4*t),0)", true),
+        ("gte(sin(2*PI*t),0)", false),
+        ("gte(t,1)", false),
+    ] {
+        let graph = format!(
+            "[0]fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=150,setpts=PTS-STARTPTS,\
+             eq=eval=frame:brightness='0.25*{wave}'"
+        );
+        let gate = Gate::new(GateConfig { keepalive_ms: None, ..GateConfig::default() });
+        let signals = signals(&inputs, &graph, 30.0);
+        let kept = |reason| {
+            let mut gate = gate.clone();
+            let decisions = signals.iter().map(move |signal| gate.offer(signal));
+            decisions.filter(|one| one.selected && one.reason == reason).count()
+        };
+        let stays = usize::from(wave.starts_with("gte(t"));
+        assert_eq!(kept(Reason::ExposureShift), stays, "{wave}");
+        assert_eq!(kept(Reason::FlickerSuspected), usize::from(flickers), "{wave}");
+    }
+}

@@ -157,7 +157,7 @@ impl Inbox {
         let mut state = self.shared.state();
         (state.place, state.clipper) = (state.place + 1, None);
         let last = recorder.and_then(|recorder| recorder.last());
-        let resume = last.map(|(last, activity)| SessionResume { last, activity });
+        let resume = last.map(|(last, gate)| SessionResume { last, gate });
         (Inbox { place: state.place, ..self.clone() }, resume)
     }
 
@@ -225,7 +225,8 @@ impl Inbox {
         }
         self.decided(&signal, &decision);
         self.clip(clip, before);
-        if still.is_some() && !has_room {
+        // A still is asked for of every selected frame: there is none where a device was lost with it.
+        if decision.selected && !has_room {
             self.shed(Shed::Stills);
         }
         let jpeg = match view {

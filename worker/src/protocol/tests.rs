@@ -8,7 +8,7 @@ use decode::{
     Backend, BackendError, CodecProbeResult, DecodeError, DeviceSpec, ExcerptContainer,
     ExcerptStart, FileReport, Sampling, StreamInfo,
 };
-use gate::{ActivityState, GateConfig};
+use gate::{ActivityState, GateConfig, GateState};
 use media::{
     Activity, CellBox, ErrorKind, Extent, PixelLayout, PixelsLost, Rate, Rotation, Sample,
     SampleRange, Score, Signal, Subsampling, Timebase, WallTime, Zone, Zones,
@@ -102,8 +102,12 @@ fn views(per_chunk: u8) -> ViewOptions {
 }
 
 fn options(sampling: Sampling) -> JobOptions {
-    let activity = ActivityState { level: Some(7), loud_ms: -3, cut_ms: Some(4) };
-    let resume = Resume { last: signal(1), activity, begins_at_ms: 9, segment: Some(2) };
+    let gate = GateState {
+        activity: ActivityState { level: Some(7), loud_ms: -3, cut_ms: Some(4) },
+        steps: Some((score(8), -5)),
+        artifacts_ms: [Some(6), None, Some(-7)],
+    };
+    let resume = Resume { last: signal(1), gate, begins_at_ms: 9, segment: Some(2) };
     JobOptions {
         sampling,
         max_frames: 9,
@@ -132,7 +136,7 @@ fn spec(number: u32) -> SessionSpec {
         view: Some(ViewSpec { max_edge: Some(number) }),
         clip: Some(clip),
         novelty: Some(NoveltySpec { side: number }),
-        resume: Some(SessionResume { last: signal(1), activity: ActivityState::default() }),
+        resume: Some(SessionResume { last: signal(1), gate: GateState::default() }),
         ..SessionSpec::new(Codec::Av1, GateConfig::default())
     }
 }

@@ -1,6 +1,6 @@
 //! Options of a live session, every number within its bounds.
 
-use gate::{ActivityState, GateConfig};
+use gate::{GateConfig, GateState};
 use media::{Codec, Signal, Zones};
 
 use crate::{Crop, ViewOptions};
@@ -37,8 +37,8 @@ media::serde_checked!(SessionSpec, |spec| spec.clone().within_bounds() == spec);
 pub struct SessionResume {
     /// Signal that was said last.
     pub last: Signal,
-    /// State of the episodes of activity behind it.
-    pub activity: ActivityState,
+    /// State of the gate behind it.
+    pub gate: GateState,
 }
 
 /// View options of a selected frame.

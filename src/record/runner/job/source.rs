@@ -101,11 +101,11 @@ impl Job {
     /// The way on behind the last frame, where one came.
     fn resume(&self) -> Option<Resume> {
         let opened = self.opened.as_ref()?;
-        let (last, activity) = opened.recorder.last()?;
+        let (last, gate) = opened.recorder.last()?;
         let came = opened.came?;
         let gap_ms = i64::try_from(came.elapsed().as_millis()).unwrap_or(i64::MAX);
         let begins_at_ms = last.pts_ms.saturating_add(gap_ms.max(1));
-        Some(Resume { last, activity, begins_at_ms, segment: self.segment })
+        Some(Resume { last, gate, begins_at_ms, segment: self.segment })
     }
 
     /// Makes one worker decode the source, from where it was lost.

@@ -54,8 +54,8 @@ fn a_job_goes_on_where_another_ended() {
         let mut hearer = Hearer::new(&begin);
         heard(part(0..seam, piece, &begin), &begin, &mut hearer).expect("a beginning");
         let last = *hearer.said.signals.last().expect("signals");
-        let (activity, begins_at_ms) = (hearer.gate.activity(), 0);
-        let resume = Resume { last, activity, begins_at_ms, segment: None };
+        let (gate, begins_at_ms) = (hearer.gate.state(), 0);
+        let resume = Resume { last, gate, begins_at_ms, segment: None };
         let rest = JobOptions { resume: Some(resume), ..begin.clone() };
         let events = part(seam..240, piece, &rest);
         let told = heard(events.clone(), &begin, &mut Hearer::new(&begin));
