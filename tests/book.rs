@@ -6,6 +6,7 @@
 //! commands, with anything in place of `...`.
 
 mod pages;
+mod staged;
 mod tables;
 
 use std::{
