@@ -232,34 +232,36 @@ def tables(result, worst):
 
 
 def draw(result, out):
-    """Bars of what was found, of false episodes and of calm covered, a line a detector; colours follow the reader's theme."""
-    names = {"sightline": "Sightline", "frigate": "Frigate's motion", "dvr-scan": "DVR-Scan 1.8", "every 2 s": "a frame every 2 s",
+    """Bars of what was found, of false episodes and of calm covered below the name of each detector, as wide as a telephone; colours
+    follow the reader's theme."""
+    names = {"sightline": "Sightline", "frigate": "Frigate's motion detector", "dvr-scan": "DVR-Scan 1.8", "every 2 s": "a frame every 2 s",
              "every 30 frames": "every 30th frame"}
     rows = [(label, result["total"][name]) for name, label in names.items() if name in result["total"]]
     calm, starts = rows[0][1]["calm_hours"], rows[0][1]["starts"]
     most_false = max(row.get("false_per_hour", 0) for _, row in rows) or 1
-    panels = [(140, "recall", "Starts found within 0.5 s", f"of {starts}; more is better", "{:.0%}", 1),
-              (345, "false_per_hour", "False episodes an hour", f"in {calm:.1f} h of calm; less is better", "{:.1f}", most_false),
-              (550, "calm_busy", "Calm time in episodes", "less is better", "{:.0%}", 1)]
-    height = 66 + len(rows) * 28
-    parts = [f'<text class="ink" x="{x}" y="28" font-weight="600">{title}</text><text class="ink2" x="{x}" y="45" font-size="11">{note}</text>'
+    panels = [(12, "recall", "Starts found", f"of {starts}, within 0.5 s", "{:.0%}", 1),
+              (175, "false_per_hour", "False an hour", f"in {calm:.1f} h of calm", "{:.1f}", most_false),
+              (335, "calm_busy", "Calm in episodes", "less is better", "{:.0%}", 1)]
+    height = 56 + len(rows) * 44
+    parts = [f'<text class="ink" x="{x}" y="24" font-weight="600">{title}</text><text class="ink2" x="{x}" y="41" font-size="12">{note}</text>'
              for x, _, title, note, _, _ in panels]
     for index, (label, row) in enumerate(rows):
-        y = 58 + index * 28
-        parts.append(f'<text class="ink" x="130" y="{y + 13}" text-anchor="end">{label}</text>')
+        y = 66 + index * 44
+        weight = "" if index else ' font-weight="600"'
+        parts.append(f'<text class="ink" x="12" y="{y}"{weight}>{label}</text>')
         for x, key, _, _, form, most in panels:
-            wide = max(1.0, row.get(key, 0) / most * 130)
+            wide = max(1.0, row.get(key, 0) / most * 95)
             if key in row:
-                parts.append(f'<rect class="{"other" if index else "own"}" x="{x}" y="{y}" width="{wide:.1f}" height="16" rx="2"/>'
-                             f'<text class="ink" x="{x + 6 + wide:.1f}" y="{y + 13}">{form.format(row[key])}</text>')
+                parts.append(f'<rect class="{"other" if index else "own"}" x="{x}" y="{y + 7}" width="{wide:.1f}" height="14" rx="2"/>'
+                             f'<text class="ink" x="{x + 6 + wide:.1f}" y="{y + 19}">{form.format(row[key])}</text>')
             else:
-                parts.append(f'<text class="ink2" x="{x}" y="{y + 13}">no episodes</text>')
+                parts.append(f'<text class="ink2" x="{x}" y="{y + 19}">no episodes</text>')
     themes = [".paper{fill:%s}.ink{fill:%s}.ink2{fill:%s}.own{fill:%s}.other{fill:%s}" % colours
               for colours in (("#fff", "#141a21", "#5f6c7b", "#1a5fd0", "#808c9a"), ("#13171d", "#e9edf2", "#8a96a6", "#82b4ff", "#5d6b7d"))]
-    out.write_text(f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 750 {height}" role="img" aria-label="Starts found and false episodes of detectors"
- font-family="Inter, system-ui, sans-serif" font-size="13">
+    out.write_text(f"""<svg xmlns="http://www.w3.org/2000/svg" width="480" height="{height}" viewBox="0 0 480 {height}" role="img" aria-label="Starts found and false episodes of detectors"
+ font-family="Inter, system-ui, sans-serif" font-size="14">
 <style>{themes[0]}@media (prefers-color-scheme: dark){{{themes[1]}}}</style>
-<rect class="paper" width="750" height="{height}" rx="6"/>
+<rect class="paper" width="480" height="{height}" rx="6"/>
 {chr(10).join(parts)}
 </svg>
 """)
