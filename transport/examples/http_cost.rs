@@ -267,8 +267,8 @@ enum Task {
 async fn compare(server: &Server, task: Task, form: &Bytes, pairs: usize) -> Result<(), Failure> {
     let (mut figures, mut cpu) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let mut ratios = Vec::new();
-    for _ in 0..pairs {
-        for version in 0..2 {
+    for pair in 0..pairs {
+        for version in [pair % 2, 1 - pair % 2] {
             let client = if version == 0 { server.http2().await? } else { server.http3().await? };
             let before = server.cpu()?;
             let figure = match task {
