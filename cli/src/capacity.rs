@@ -40,8 +40,8 @@ pub struct FleetArgs {
     /// Milliseconds of a core for a frame: ms_per_frame of `sightline bench capacity` [default: as measured]
     #[arg(long, value_name = "MS", value_parser = positive)]
     frame_ms: Option<f64>,
-    /// Stills that the gate keeps of an hour: 1974 with mode balanced, 557 with efficiency
-    #[arg(long, value_name = "N", default_value_t = 557.0, value_parser = positive)]
+    /// Stills that the gate keeps of an hour: 2036 with mode balanced, 636 with efficiency
+    #[arg(long, value_name = "N", default_value_t = 636.0, value_parser = positive)]
     stills: f64,
     /// Kilobytes of a still [default: as measured]
     #[arg(long, value_name = "KB", value_parser = positive)]

@@ -2,7 +2,8 @@
 
 use crate::{ParseError, Score};
 
-/// Movement in a picture against those of the last half second.
+/// Movement in a picture: the mean of a tenth of a second against that of four tenths before, and, against noise,
+/// that of three tenths against the four before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Activity {
     /// Share of the cells that changed.

@@ -68,7 +68,7 @@ struct FrameRecord {
     #[serde(serialize_with = "fraction_or_null")]
     #[schema(value_type = Option<terms::Fraction>, required = true)]
     scene_score: Option<Score>,
-    /// Share of the picture's cells that changed within half a second; null of recordings of older servers.
+    /// Share of the picture's cells that changed from four tenths of a second before; null of recordings of older servers.
     #[serde(serialize_with = "fraction_or_null")]
     #[schema(value_type = Option<terms::Fraction>, required = true)]
     activity_score: Option<Score>,

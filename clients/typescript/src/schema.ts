@@ -4083,7 +4083,7 @@ export interface components {
         SignalSample: {
             /** @description Box around them; absent where none changed. */
             activity_region?: components["schemas"]["Region"];
-            /** @description Share of the picture's cells that changed within half a second; absent from older recordings. */
+            /** @description Share of the picture's cells that changed from four tenths of a second before; absent from older recordings. */
             activity_score?: components["schemas"]["Fraction"];
             /** @description Zones that they lie in, by their position in `zones`; absent where there are none. */
             activity_zones?: number[];

@@ -256,7 +256,7 @@ payloads! {
         noise_variance_score: terms::Fraction,
         #[schema(required = false)]
         scene_score: terms::Fraction,
-        /// Share of the picture's cells that changed within half a second; absent from older recordings.
+        /// Share of the picture's cells that changed from four tenths of a second before; absent from older recordings.
         #[schema(required = false)]
         activity_score: terms::Fraction,
         /// Box around them; absent where none changed.
