@@ -2,7 +2,6 @@
 //!
 //! Whole processes, memory and loss are measured by the scripts beside this and by the examples that they run.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "criterion's macros")]
 
 use std::{
     cell::LazyCell, fs::File, hint::black_box, ops::ControlFlow, path::Path, sync::mpsc, thread,
