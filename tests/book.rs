@@ -174,13 +174,49 @@ fn the_commands_of_the_book_work_as_they_stand() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// Commands that `make` would run of a line such as `make demo KEEP=1   # and the console`.
+fn dry(line: &str) -> Result<String, String> {
+    let words = line.split('#').next().unwrap_or_default().split_whitespace().skip(1);
+    let mut make = Command::new("make");
+    // Nothing of a `make` that these tests may run beneath.
+    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
+        make.env_remove(name);
+    }
+    let made = make.arg("-n").args(words).current_dir(root()).output().expect("make");
+    if made.status.success() { Ok(text(&made.stdout)) } else { Err(text(&made.stderr)) }
+}
+
+/// Returns what is wrong with a line of `make` or of `cargo test`.
+fn unmade(line: &str) -> Option<String> {
+    if line.starts_with("make ") {
+        return dry(line).err();
+    }
+    let module = line.strip_prefix("cargo test ")?.split_whitespace().next_back()?;
+    let file = format!("tests/{}.rs", module.trim_end_matches("::").replace("::", "/"));
+    (!root().join(&file).is_file()).then(|| format!("no {file}"))
+}
+
+#[test]
+fn the_two_commands_of_the_readme_build_the_demo_and_run_it() {
+    let readme = pages::all().swap_remove(0);
+    let fence = readme.fences.iter().find(|fence| fence.mark == "needs-make").expect("a fence");
+    let commands: Vec<String> =
+        fence.text.lines().map(|line| dry(line).unwrap_or_else(|why| panic!("{why}"))).collect();
+    let [once, kept] = &commands[..] else { panic!("{commands:?}") };
+    for commands in [once, kept] {
+        let build = commands.find("cargo build --locked --bins --workspace").expect("a build");
+        let demo = commands.find("target/debug/sightline demo --server-binary").expect("the demo");
+        assert!(build < demo, "{commands}");
+    }
+    assert!(kept.contains(" --keep") && !once.contains(" --keep"), "{kept}");
+}
+
 #[test]
 fn commands_that_do_not_run_say_why() {
     let reasons = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("there");
     for mark in MARKS {
         assert!(reasons.contains(&format!("| `{mark}` |")), "CONTRIBUTING.md does not tell {mark}");
     }
-    let makefile = fs::read_to_string(root().join("Makefile")).expect("there");
     let mut wrong = Vec::new();
     for page in pages::all() {
         for (line, why) in &page.faults {
@@ -197,11 +233,8 @@ fn commands_that_do_not_run_say_why() {
             if !known {
                 wrong.push(format!("{at}: no such fence: {language},{mark}"));
             }
-            let targets = text.lines().filter_map(|line| line.strip_prefix("make "));
-            for target in targets.filter_map(|rest| rest.split_whitespace().next()) {
-                if !makefile.contains(&format!("\n{target}:")) {
-                    wrong.push(format!("{at}: the Makefile has no {target}"));
-                }
+            for line in text.lines() {
+                wrong.extend(unmade(line).map(|why| format!("{at}: {line}: {why}")));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use sightline::config::Config;
 
-use crate::book::root;
+use crate::book::{pages, root};
 
 /// Words of the table for a default that the code leaves empty.
 const EMPTY: [&str; 3] = ["none", "the first", "those of"];
@@ -54,6 +54,67 @@ fn settings_and_their_defaults_are_those_of_the_code() {
     }
     wrong.extend(documented.keys().map(|name| format!("the code has no {name}")));
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// All code of the folder `name` as one text, strings over several lines joined.
+fn code(name: &str) -> String {
+    let mut folders = vec![root().join(name)];
+    let mut code = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                code += &fs::read_to_string(path).expect("UTF-8");
+            }
+        }
+    }
+    let parts: Vec<&str> = code.split("\\\n").collect();
+    parts.iter().map(|part| part.trim_start()).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn messages_that_troubleshooting_quotes_are_those_of_the_code() {
+    let page = fs::read_to_string(root().join("docs/operate/troubleshooting.md")).expect("there");
+    let code = ["src", "timeline/src", "transport/src", "worker/src"].map(code).concat();
+    let tables = page.split("| It says | Do |\n|---|---|\n").skip(1);
+    let rows = tables.flat_map(|table| table.lines().take_while(|line| line.starts_with('|')));
+    let cells = rows.map(|row| row.split(" | ").next().expect("a cell"));
+    let quoted: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    // A refused setting is told by its name and what is wrong with it, which stand apart in the code.
+    let parts = quoted.iter().flat_map(|words| words.split("..."));
+    let parts = parts.map(|part| match part.split_once(' ') {
+        Some((name, is)) if name.starts_with("SERVICE_") && !code.contains(part.trim()) => is,
+        _ => part,
+    });
+    let lost: Vec<&str> =
+        parts.map(|part| part.trim()).filter(|part| !code.contains(part)).collect();
+    assert!(quoted.len() > 9 && lost.is_empty(), "{lost:?} of {quoted:?}");
+}
+
+#[test]
+fn the_files_of_settings_in_the_book_can_be_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut files = 0;
+    for page in pages::all() {
+        for fence in page.fences.iter().filter(|fence| fence.language == "toml") {
+            let at = format!("{}:{}", page.name, fence.line);
+            let file = dir.path().join("sightline.toml");
+            fs::write(&file, &fence.text).expect("written");
+            let config = Config::resolve([
+                ("SERVICE_API_KEYS".to_owned(), "a-key-of-sixteen-bytes".to_owned()),
+                ("SERVICE_CONFIG".to_owned(), file.display().to_string()),
+                ("GEMINI_API_KEY".to_owned(), "a-key".to_owned()),
+            ]);
+            let config = config.unwrap_or_else(|errors| panic!("{at}: {errors:?}"));
+            assert_eq!(config.warnings, Vec::<String>::new(), "{at}");
+            let named = fence.text.matches("[[backends]]").count();
+            assert_eq!(config.api.inference.backends.len(), named, "{at}");
+            files += 1;
+        }
+    }
+    assert!(files > 0, "no page has a file of settings");
 }
 
 #[test]
