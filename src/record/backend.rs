@@ -44,6 +44,8 @@ pub struct Workers {
     pub sandbox: Isolation,
     /// Parts that their isolation lacks, or the reason that none starts; `None` where it is full.
     pub sandbox_detail: Option<String>,
+    /// Forbidden actions that a worker attempted in vain when the server started.
+    pub refused: usize,
 }
 
 /// Isolation of media workers.
@@ -106,6 +108,7 @@ impl Workers {
             capabilities: None,
             sandbox: Isolation::Unavailable,
             sandbox_detail: Some(error.to_string()),
+            refused: 0,
         };
         Ok((Supervisor::new(program), workers))
     }
@@ -125,6 +128,7 @@ impl Workers {
         let gate_passed_over = told(gate.passed_over);
         let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
         tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
+        let refused = sandbox.refused;
         let (sandbox, sandbox_detail) = Isolation::of(&sandbox);
         let capabilities = Some(capabilities);
         Workers {
@@ -135,6 +139,7 @@ impl Workers {
             capabilities,
             sandbox,
             sandbox_detail,
+            refused,
         }
     }
 

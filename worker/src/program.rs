@@ -111,6 +111,11 @@ impl WorkerProgram {
         self.device.is_some() || self.gate.is_some()
     }
 
+    /// A worker has nothing but its socket, its stderr and what it is given.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.has_driver() && self.external.is_none()
+    }
+
     /// Paths besides the system's at which a driver and its libraries are looked for.
     pub(crate) fn libraries(&self) -> Vec<String> {
         match self.has_driver() {

@@ -130,5 +130,12 @@ pub struct Attempt {
     pub errno: Option<i32>,
 }
 
+impl Attempt {
+    /// The sandbox refused it: any other error is of what lies beyond.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.errno, Some(libc::EPERM | libc::EACCES))
+    }
+}
+
 #[cfg(test)]
 mod tests;

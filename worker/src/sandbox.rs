@@ -28,7 +28,7 @@ use rustix::process::{
 };
 
 use crate::{
-    Fault,
+    Attempt, Fault,
     measuring::GateDevice,
     wire::{LIST_MAX, list},
 };
@@ -105,12 +105,31 @@ pub struct SandboxReport {
     pub rlimits: bool,
     /// The sum of it.
     pub level: SandboxLevel,
+    /// Forbidden actions that it attempted in vain; 0 where it attempted none.
+    #[serde(skip)]
+    pub refused: usize,
 }
 
 impl SandboxReport {
     /// Nothing is missing.
     pub fn is_full(&self) -> bool {
         self.level == SandboxLevel::Full
+    }
+
+    /// The same of a worker that made these attempts: its filter is in force where all were refused.
+    pub(crate) fn tried(mut self, attempts: &[Attempt]) -> SandboxReport {
+        let allowed = attempts.iter().filter(|attempt| !attempt.is_refused());
+        let allowed: Vec<String> = allowed.map(|it| format!("refusal to {}", it.what)).collect();
+        self.refused = attempts.len() - allowed.len();
+        self.seccomp &= allowed.is_empty();
+        self.level = match self.level {
+            SandboxLevel::Full if allowed.is_empty() => SandboxLevel::Full,
+            SandboxLevel::Full => SandboxLevel::Partial { missing: allowed },
+            SandboxLevel::Partial { missing } => {
+                SandboxLevel::Partial { missing: [missing, allowed].concat() }
+            }
+        };
+        self
     }
 }
 
@@ -203,7 +222,7 @@ pub(crate) fn enter<T>(
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
     let landlock_abi = if closed { landlock_abi } else { 0 };
-    Ok((SandboxReport { landlock_abi, seccomp, rlimits, level }, opened))
+    Ok((SandboxReport { landlock_abi, seccomp, rlimits, level, refused: 0 }, opened))
 }
 
 /// landlock binds the calling thread and those it starts: a library that started one while it was
@@ -314,6 +333,33 @@ mod tests {
         ] {
             let (reported, outcome) = landlock_outcome(landlock, RulesetStatus::NotEnforced);
             assert_eq!((reported, outcome.is_ok()), (0, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_is_not_refused_is_told_and_reads_no_media() {
+        let full = || SandboxReport {
+            landlock_abi: 7,
+            seccomp: true,
+            rlimits: true,
+            level: SandboxLevel::Full,
+            refused: 0,
+        };
+        // Nobody listens, a path that is not there, and an error that a library made up.
+        let others = [None, Some(libc::ECONNREFUSED), Some(libc::ENOENT), Some(0)];
+        for (errno, is_refused) in [Some(libc::EPERM), Some(libc::EACCES)]
+            .map(|errno| (errno, true))
+            .into_iter()
+            .chain(others.map(|errno| (errno, false)))
+        {
+            let attempts = [Some(libc::EPERM), errno];
+            let attempts = attempts.map(|errno| Attempt { what: "connect".to_owned(), errno });
+            let report = full().tried(&attempts);
+            assert_eq!(report.is_full(), is_refused, "{errno:?}");
+            assert_eq!(SandboxPolicy::Require.accepts(&report), is_refused, "{errno:?}");
+            assert_eq!(report.refused, 1 + usize::from(is_refused), "{errno:?}");
+            let said = "partial: no refusal to connect";
+            assert_eq!(report.to_string() == said, !is_refused, "{report}");
         }
     }
 

@@ -166,14 +166,20 @@ impl Supervisor {
         self.program.has_driver()
     }
 
-    /// Returns the capabilities and the confinement of a worker that was really started.
+    /// Returns the capabilities and the confinement of a worker that was really started. One that uses no device and no other
+    /// program has attempted what it must not do as well.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
         let (mut process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
         process.backlog().push(&Request::Look)?;
-        match process.answer()? {
-            Reply::Able(capabilities) => Ok((capabilities, report)),
-            _ => Err(ProtocolError::Unexpected("look").into()),
+        let Reply::Able(capabilities) = process.answer()? else {
+            return Err(ProtocolError::Unexpected("look").into());
+        };
+        // Where nothing refuses it would become another program.
+        if !self.program.is_plain() || !report.seccomp {
+            return Ok((capabilities, report));
         }
+        let report = report.tried(&attempts(process)?);
+        Ok((capabilities, self.program.judge(report)?))
     }
 
     /// Returns the confinement of a worker that was really started.
@@ -183,12 +189,7 @@ impl Supervisor {
 
     /// Has a real worker attempt what it must not do.
     pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
-        let (mut process, _) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
-        process.backlog().push(&Request::Probe)?;
-        match process.answer()? {
-            Reply::Probed(attempts) => Ok(attempts),
-            _ => Err(ProtocolError::Unexpected("probe").into()),
-        }
+        attempts(Process::spawn(&self.program, &Limits::default(), Life::Open)?.0)
     }
 
     /// The same of a program that decodes beside a worker; it may stat any path.
@@ -319,5 +320,14 @@ impl Supervisor {
             }
             watchdog.check()?;
         }
+    }
+}
+
+/// Has a worker attempt what it must not do, as the last that is asked of it.
+fn attempts(mut worker: Process) -> Result<Vec<Attempt>, WorkerError> {
+    worker.backlog().push(&Request::Probe)?;
+    match worker.answer()? {
+        Reply::Probed(attempts) => Ok(attempts),
+        _ => Err(ProtocolError::Unexpected("probe").into()),
     }
 }

@@ -38,7 +38,7 @@ fn attempts(supervisor: &Supervisor) -> Check {
         Err(error) => return Check::new("worker", "refusals", CheckState::Fail, error.to_string()),
     };
     let allowed: Vec<&str> =
-        attempts.iter().filter(|a| a.errno.is_none()).map(|a| a.what.as_str()).collect();
+        attempts.iter().filter(|a| !a.is_refused()).map(|a| a.what.as_str()).collect();
     match allowed.is_empty() {
         true => Check::new(
             "worker",
@@ -47,7 +47,7 @@ fn attempts(supervisor: &Supervisor) -> Check {
             format!("{} of {} forbidden actions refused", attempts.len(), attempts.len()),
         ),
         false => {
-            let detail = format!("a worker can: {}", allowed.join(", "));
+            let detail = format!("a worker is not refused to: {}", allowed.join(", "));
             Check::new("worker", "refusals", CheckState::Warn, detail)
         }
     }

@@ -68,7 +68,7 @@ fn every_shell_gets_completions() {
 }
 
 #[test]
-fn doctor_tries_every_codec_in_a_worker() {
+fn doctor_tries_every_codec_and_what_is_forbidden_in_a_worker() {
     let outcome = sightline(&["doctor", "--json"]);
     let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
     let checks = findings["checks"].as_array().expect("a list");
@@ -77,6 +77,11 @@ fn doctor_tries_every_codec_in_a_worker() {
         let check = check.unwrap_or_else(|| panic!("no check of {codec}"));
         assert_eq!(check["state"], "ok", "{check}");
     }
+    let refusals = checks.iter().find(|check| check["name"] == "refusals").expect("tried");
+    let (refused, of) =
+        refusals["detail"].as_str().expect("text").split_once(" of ").expect("N of N");
+    assert!(refused.parse::<u32>().expect("a number") >= 12, "{refusals}");
+    assert_eq!(of, format!("{refused} forbidden actions refused"));
     let states = checks.iter().filter(|check| check["state"] == "fail").count();
     assert_eq!(findings["healthy"], states == 0);
     assert_eq!(outcome.code, i32::from(states > 0), "{}", outcome.stderr);

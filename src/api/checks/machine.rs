@@ -23,7 +23,10 @@ pub fn checks(app: &App) -> Vec<Check> {
 fn sandbox(workers: &Workers) -> Check {
     let (name, lacks) = ("sandbox", workers.sandbox_detail.as_deref());
     match workers.sandbox {
-        Isolation::Full => Check::ok(name, "media workers read no file and reach no network"),
+        Isolation::Full => {
+            let tried = format!("{} attempts at the start were refused", workers.refused);
+            Check::ok(name, format!("media workers read no file and reach no network: {tried}"))
+        }
         Isolation::Partial => Check::advice(
             name,
             format!("in part: {}", lacks.unwrap_or_default()),

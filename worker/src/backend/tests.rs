@@ -30,8 +30,13 @@ fn a_device_is_asked_for_what_it_decoded_alone() {
 
 fn found() -> Found {
     let codecs = vec![tried(Codec::H264, 8, "software:h264", None)];
-    let report =
-        SandboxReport { landlock_abi: 7, seccomp: true, rlimits: true, level: SandboxLevel::Full };
+    let report = SandboxReport {
+        landlock_abi: 7,
+        seccomp: true,
+        rlimits: true,
+        level: SandboxLevel::Full,
+        refused: 0,
+    };
     let capabilities = Capabilities { codecs, measurer: "cpu".to_owned() };
     (Supervisor::new(WorkerProgram::at("/none")), capabilities, report)
 }

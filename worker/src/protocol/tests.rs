@@ -212,6 +212,7 @@ fn replies() -> Vec<Reply> {
         seccomp: true,
         rlimits: false,
         level: SandboxLevel::Partial { missing: vec![text(), text()] },
+        refused: 0,
     };
     let layout = PixelLayout {
         subsampling: Subsampling::Yuv420,

@@ -1,25 +1,36 @@
-//! Rights that a confined worker lacks.
+//! Rights that a confined worker lacks, however it was started.
 
-use worker::SandboxLevel;
+use worker::{SandboxLevel, Supervisor, WorkerStart};
 
-use crate::support::{alone, has_landlock, supervisor};
+use crate::support::{alone, has_landlock, program, supervisor};
+
+/// Supervisors whose workers are executed, and whose workers are forked.
+fn both() -> [Supervisor; 2] {
+    let forked = program().with_fork_server(|start, failure| {
+        assert_eq!(start, WorkerStart::Forked, "{failure:?}");
+    });
+    [supervisor(), Supervisor::new(forked)]
+}
 
 #[test]
 fn the_sandbox_is_full() {
     let _alone = alone();
-    let (_, report) = supervisor().capabilities().expect("a worker starts");
-    assert_eq!(report.level == SandboxLevel::Full, has_landlock(), "{report}");
-    assert_eq!(report.landlock_abi >= 1, has_landlock(), "{report:?}");
-    assert!(report.seccomp && report.rlimits, "{report:?}");
+    for supervisor in both() {
+        let (_, report) = supervisor.capabilities().expect("a worker starts");
+        assert_eq!(report.level == SandboxLevel::Full, has_landlock(), "{report}");
+        assert_eq!(report.landlock_abi >= 1, has_landlock(), "{report:?}");
+        assert!(report.seccomp && report.rlimits && report.refused >= 12, "{report:?}");
+    }
 }
 
 #[test]
 fn a_confined_worker_is_refused_everything_it_tries() {
     let _alone = alone();
-    let attempts = supervisor().probe_sandbox().expect("the worker survives being refused");
-    assert!(attempts.len() >= 12, "{attempts:?}");
-    for attempt in attempts {
-        let refused = matches!(attempt.errno, Some(libc::EPERM | libc::EACCES));
-        assert!(refused, "{}: {:?}", attempt.what, attempt.errno);
+    for supervisor in both() {
+        let attempts = supervisor.probe_sandbox().expect("the worker survives being refused");
+        assert!(attempts.len() >= 12, "{attempts:?}");
+        for attempt in attempts {
+            assert!(attempt.is_refused(), "{attempt:?} {supervisor:?}");
+        }
     }
 }
