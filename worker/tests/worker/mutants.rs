@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::Write,
+    ops::ControlFlow,
     path::PathBuf,
     sync::Mutex,
     thread,
@@ -13,13 +14,14 @@ use std::{
 use clips::{pick, rendered};
 use fastrand::Rng;
 use media::ErrorKind;
-use worker::{JobSpec, Limits, WorkerError};
+use worker::{CancelToken, JobSpec, Limits, Supervisor, WorkerError};
 
-use crate::support::{alone, run, spec};
+use crate::support::{alone, program, spec};
 
 /// Far beyond what forty frames of 176x144 take on the busiest machine: only a hang comes so far.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
+const MUTANTS: u64 = 1000;
 /// Mutants that may need more memory than there is: a header can announce pictures of 8192x8192.
 const HUNGRY_MAX: usize = 5;
 
@@ -94,8 +96,8 @@ pub fn verdict(error: &WorkerError) -> &'static str {
 
 #[test]
 fn mutants_end_in_a_result_or_a_clear_error() {
-    let mutants = clips::sized(200, 1000);
     let _alone = alone();
+    let supervisor = Supervisor::new(program().with_fork_server(|_, _| ()));
     let folder = tempfile::tempdir().expect("a folder");
     let mut sources = made();
     sources.extend(pick(
@@ -111,7 +113,7 @@ fn mutants_end_in_a_result_or_a_clear_error() {
     let tally = Mutex::new(BTreeMap::<&str, usize>::new());
     let slowest = Mutex::new((Duration::ZERO, 0));
     let work = &|share: u64| {
-        for number in (share..mutants).step_by(2) {
+        for number in (share..MUTANTS).step_by(2) {
             let mut dice = Rng::with_seed(seed << 32 | number);
             let source = number as usize % originals.len();
             let mut bytes = originals[source].clone();
@@ -127,7 +129,9 @@ fn mutants_end_in_a_result_or_a_clear_error() {
                 wall: PATIENCE,
                 ..Limits::default()
             };
-            let outcome = run(JobSpec { max_frames: 40, threads: 1, limits, ..spec(&path) });
+            let spec = JobSpec { max_frames: 40, threads: 1, limits, ..spec(&path) };
+            let heard = &mut |_| ControlFlow::Continue(());
+            let outcome = supervisor.run_job(spec, &CancelToken::new(), heard);
             let took = started.elapsed();
             let name = sources[source].display();
             let verdict = outcome.as_ref().map_or_else(verdict, |_| "result");
@@ -152,7 +156,7 @@ fn mutants_end_in_a_result_or_a_clear_error() {
     let (took, number) = slowest.into_inner().expect("no panic");
     let source = sources[number as usize % sources.len()].display();
     eprintln!("seed {seed}: {tally:?}, slowest {number} of {source} in {took:?}");
-    assert_eq!(tally.values().sum::<usize>() as u64, mutants);
+    assert_eq!(tally.values().sum::<usize>() as u64, MUTANTS);
     assert_eq!(tally.get("internal"), None, "damage is the file's fault, not ours");
     assert_eq!(tally.get("watchdog"), None, "something hangs: contained, and worth a report");
     let hungry = tally.get("memory limit").copied().unwrap_or(0);
