@@ -1,9 +1,10 @@
-//! Addresses that nobody outside may reach (SSRF), in every spelling and by every way that leads there: sockets on this
-//! machine that must hear nothing.
+//! Addresses that nobody outside may reach (SSRF), in every spelling, behind names, and by every way that leads there: sockets
+//! on this machine that must hear nothing.
 
 use std::{
     fmt::Write as _,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -13,10 +14,14 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    api::remote::{ingest, setup},
+    api::{
+        remote::{ingest, setup},
+        webhooks,
+    },
     support::{
-        Reply,
+        Reply, can_mount, clips,
         host::{Answer, Certificate, Host},
+        resolver, skip,
     },
 };
 
@@ -98,8 +103,9 @@ struct Traps {
 }
 
 impl Traps {
-    fn set() -> Traps {
-        let (first, sprung) = (TcpListener::bind((TRAP, 0)).expect("a port"), Arc::default());
+    /// On a port of this number, or on any where that is 0.
+    fn set(port: u16) -> Traps {
+        let (first, sprung) = (TcpListener::bind((TRAP, port)).expect("a port"), Arc::default());
         let port = first.local_addr().expect("an address").port();
         let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
         // Without IPv6 nothing can come that way.
@@ -128,7 +134,7 @@ fn is_refusal(reply: &Reply) -> bool {
 #[test]
 fn no_spelling_of_an_address_and_no_way_to_it_reaches_what_is_not_public() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (certificate, traps) = (Certificate::new(dir.path()), Traps::set());
+    let (certificate, traps) = (Certificate::new(dir.path()), Traps::set(0));
     let port = traps.port;
     let spellings = spellings();
     assert!(spellings.len() >= 150, "{}", spellings.len());
@@ -182,5 +188,94 @@ fn no_spelling_of_an_address_and_no_way_to_it_reaches_what_is_not_public() {
         }
     }
     assert_eq!(reached, Vec::<String>::new(), "of {} spellings", spellings.len());
+    assert_eq!(traps.sprung.load(Relaxed), 0, "something came to a trap");
+}
+
+/// Addresses of a name by its first word, at the query after so many others.
+fn led_to(name: &str, before: usize) -> Vec<IpAddr> {
+    let (allowed, trap) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(TRAP));
+    match name.split(['.', '-']).next() {
+        Some("steady") => vec![allowed],
+        Some("turning") => vec![if before == 0 { allowed } else { trap }],
+        Some("both") => vec![allowed, trap],
+        Some("private") => vec![trap],
+        Some("mapped") => vec![TRAP.to_ipv6_mapped().into()],
+        Some("loopback") => vec![Ipv6Addr::LOCALHOST.into()],
+        Some("metadata") => vec![Ipv4Addr::new(169, 254, 169, 254).into()],
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn no_name_leads_to_what_is_not_public_also_where_its_addresses_change() {
+    let test = "no_name_leads_to_what_is_not_public_also_where_its_addresses_change";
+    if !can_mount(test) {
+        return;
+    }
+    let resolver = match resolver::serve(led_to) {
+        Ok(address) => address,
+        Err(error) => return skip(test, format!("no port 53: {error}")),
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let clip = std::fs::read(clips().join("motion.mp4")).expect("readable");
+    let host = Host::start(&certificate, move |asked, out| {
+        let port = asked.header("host").rsplit(':').next().unwrap_or_default().to_owned();
+        match asked.path[1..].split_once('/') {
+            Some(("to", name)) => {
+                out.redirect(&format!("https://{name}.example.com:{port}/a.mp4"))?;
+            }
+            Some((_, name)) => {
+                let name = name.trim_end_matches(".m3u8");
+                let url = format!("https://{name}.example.com:{port}/a.ts");
+                let head = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,";
+                out.whole(format!("{head}\n{url}\n#EXT-X-ENDLIST\n").as_bytes())?;
+            }
+            None => out.whole(&clip)?,
+        }
+        // The next request of this name needs its address again.
+        Err(io::ErrorKind::ConnectionReset.into())
+    });
+    let traps = Traps::set(host.port());
+    let server = setup(dir.path(), &certificate)
+        .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.1/32")
+        .var("SERVICE_ALLOW_REMOTE_HLS", "true")
+        .resolving_at(resolver)
+        .start();
+    let run = server.create_run();
+    let port = host.port();
+    let url = |name: &str, path: &str| format!("https://{name}.example.com:{port}/{path}");
+    let reply = ingest(&server, &run, &url("steady", "motion.mp4"));
+    assert_eq!(reply.status, 200, "{}", reply.text);
+
+    let refused = |way: &str, name: &str, reply: &Reply| {
+        assert!(is_refusal(reply), "{way} {name}: {} {}", reply.status, reply.text);
+    };
+    for name in ["private", "both", "mapped", "loopback", "metadata"] {
+        refused("https", name, &ingest(&server, &run, &url(name, "a.mp4")));
+        let rtsps = url(name, "a").replace("https", "rtsps");
+        refused("rtsps", name, &ingest(&server, &run, &rtsps));
+        let hook = json!({ "url": url(name, "hook") });
+        refused("webhook", name, &webhooks::create(&server, &run, &hook));
+        let to = url("steady", &format!("to/{name}"));
+        refused("to", name, &ingest(&server, &run, &to));
+        let segment = url("steady", &format!("segment/{name}.m3u8"));
+        refused("segment", name, &ingest(&server, &run, &segment));
+    }
+    // Asked twice for one connection, the second answer would be connected to.
+    let before = host.connections();
+    let reply = ingest(&server, &run, &url("turning-file", "motion.mp4"));
+    assert!(reply.status == 200 || is_refusal(&reply), "{} {}", reply.status, reply.text);
+    for (way, name) in [("to", "turning-to"), ("segment", "turning-segment.m3u8")] {
+        let first = url(name.trim_end_matches(".m3u8"), &format!("{way}/{name}"));
+        refused(way, name, &ingest(&server, &run, &first));
+    }
+    assert!(host.connections() >= before + 3, "each was let in by its first address");
+    let run = server.create_run();
+    let hook = webhooks::hook(&server, &run, &url("turning-hook", "hook"));
+    webhooks::events(&server, &run, 1);
+    let found = webhooks::wait_for_status(&server, &run, &hook["webhook_id"], "failing");
+    let told = found["last_error"]["message"].as_str().expect("a text");
+    assert!(told.contains("blocked address"), "{told}");
     assert_eq!(traps.sprung.load(Relaxed), 0, "something came to a trap");
 }

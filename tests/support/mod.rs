@@ -6,12 +6,14 @@ pub mod files;
 pub mod host;
 pub mod model;
 pub mod model_server;
+mod mounts;
 pub mod no_landlock;
 pub mod onnx_runtime;
 pub mod postgres;
 pub mod python;
 pub mod receiver;
 pub mod reply;
+pub mod resolver;
 pub mod sandbox;
 pub mod shared;
 pub mod skip;
@@ -19,6 +21,7 @@ pub mod whip;
 
 use std::{
     io::{BufRead, BufReader},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, mpsc},
@@ -33,6 +36,7 @@ use worker::SandboxPolicy;
 
 pub use call::Call;
 pub use files::files;
+pub use mounts::can_mount;
 pub use reply::Reply;
 pub use shared::shared;
 pub use skip::skip;
@@ -47,8 +51,8 @@ pub const BOB: &str = "bob-key-for-tests";
 pub struct Setup {
     data: PathBuf,
     vars: Vec<(String, String)>,
-    /// Size of the file system of its own that holds the data, in MiB.
-    disk_mib: Option<u32>,
+    /// Command of mounts that it alone sees; `$1` is the folder of its data.
+    mounts: Option<String>,
     /// File of its stderr.
     log: Option<PathBuf>,
     /// Directory of its data, where it is its own.
@@ -58,7 +62,7 @@ pub struct Setup {
 impl Setup {
     /// A server that keeps its data in `data`, knows Alice and Bob, and starts no worker for a device.
     pub fn new(data: &Path) -> Setup {
-        Setup { data: data.join("data"), vars: Vec::new(), disk_mib: None, log: None, dir: None }
+        Setup { data: data.join("data"), vars: Vec::new(), mounts: None, log: None, dir: None }
             .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
             .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
             .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
@@ -117,8 +121,18 @@ impl Setup {
     }
 
     /// Its data are on a small file system of its own, seen by it alone: see [`Server::sees`].
-    pub fn on_disk(mut self, mib: u32) -> Setup {
-        self.disk_mib = Some(mib);
+    pub fn on_disk(self, mib: u32) -> Setup {
+        self.mounting(format!("mount -t tmpfs -o size={mib}m tmpfs \"$1\""))
+    }
+
+    /// Its names are resolved by the DNS server at `address` alone.
+    pub fn resolving_at(self, address: Ipv4Addr) -> Setup {
+        let mounts = resolver::mounts(self.data.parent().expect("a folder"), address);
+        self.mounting(mounts)
+    }
+
+    fn mounting(mut self, mounts: String) -> Setup {
+        self.mounts = Some(mounts);
         self
     }
 
@@ -131,13 +145,13 @@ impl Setup {
     /// The command that starts it.
     pub fn command(&self) -> Command {
         let server = env!("CARGO_BIN_EXE_sightline-server");
-        let mut command = match self.disk_mib {
+        let mut command = match &self.mounts {
             None => Command::new(server),
-            Some(mib) => {
+            Some(mounts) => {
                 std::fs::create_dir_all(&self.data).expect("made");
-                let mount = format!("mount -t tmpfs -o size={mib}m tmpfs \"$1\" && exec \"$2\"");
-                let mut command = namespace();
-                command.args(["sh", "-c", &mount, "sh"]).arg(&self.data).arg(server);
+                let script = format!("{mounts} && exec \"$2\"");
+                let mut command = mounts::namespace();
+                command.args(["sh", "-c", &script, "sh"]).arg(&self.data).arg(server);
                 command
             }
         };
@@ -180,28 +194,6 @@ fn listen(command: &mut Command) -> (Child, String) {
         })
         .expect("a thread");
     (child, told.recv_timeout(Duration::from_secs(30)).expect("the server listens"))
-}
-
-/// Runs what follows as root of mounts that nobody else sees.
-fn namespace() -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--mount"]);
-    command
-}
-
-/// Returns true if servers can have a disk of their own here; see [`skip`].
-pub fn can_mount(test: &str) -> bool {
-    match namespace().args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output() {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            skip(test, format!("cannot mount: {}", String::from_utf8_lossy(&output.stderr)));
-            false
-        }
-        Err(error) => {
-            skip(test, format!("no unshare: {error}"));
-            false
-        }
-    }
 }
 
 /// A running server; killed when dropped, unless others share it.
