@@ -284,8 +284,8 @@ fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
         ("page.m3u8", Some(2), 0..0, LiveEnd::Lost),
     ];
     for (path, segment, frames, end) in rows {
-        let (activity, begins_at_ms) = (Default::default(), 10_000);
-        let resume = Some(Resume { last, activity, begins_at_ms, segment });
+        let (gate, begins_at_ms) = (Default::default(), 10_000);
+        let resume = Some(Resume { last, gate, begins_at_ms, segment });
         let (mut heard, mut next) = (Heard::default(), None);
         let job = JobSpec { resume, ..shelf.spec(path) };
         let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {

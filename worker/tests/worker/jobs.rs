@@ -167,8 +167,8 @@ fn a_job_numbers_and_times_on_from_an_earlier_one() {
         ("few", Sampling::Fixed(second), 1000, 64, |at| 10_000 + 1000 * at as i64, LiveEnd::Over),
     ];
     for (name, sampling, max_frames, frames, at_ms, end) in rows {
-        let (activity, begins_at_ms) = (Default::default(), 10_000);
-        let resume = Some(Resume { last, activity, begins_at_ms, segment: None });
+        let (gate, begins_at_ms) = (Default::default(), 10_000);
+        let resume = Some(Resume { last, gate, begins_at_ms, segment: None });
         let mut heard = Heard::default();
         let job = JobSpec { sampling, max_frames, resume, ..spec(&path) };
         let outcome =
