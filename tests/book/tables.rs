@@ -80,8 +80,13 @@ fn messages_that_troubleshooting_quotes_are_those_of_the_code() {
     let code = ["src", "timeline/src", "transport/src", "worker/src"].map(code).concat();
     let tables = page.split("| It says | Do |\n|---|---|\n").skip(1);
     let rows = tables.flat_map(|table| table.lines().take_while(|line| line.starts_with('|')));
-    let cells = rows.map(|row| row.split(" | ").next().expect("a cell"));
-    let quoted: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let cells: Vec<&str> = rows.map(|row| row.split(" | ").next().expect("a cell")).collect();
+    assert!(
+        cells.iter().all(|cell| cell.contains('`')),
+        "a row without a quoted message: {cells:?}"
+    );
+    let quoted = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let quoted: Vec<&str> = quoted.collect();
     // A refused setting is told by its name and what is wrong with it, which stand apart in the code.
     let parts = quoted.iter().flat_map(|words| words.split("..."));
     let parts = parts.map(|part| match part.split_once(' ') {
