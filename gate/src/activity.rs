@@ -1,4 +1,4 @@
-//! Movement in the picture: cells that changed within the last half second.
+//! Movement in the picture: cells that changed within the last four tenths of a second.
 //!
 //! The mean of the frames of each tenth of a second is compared with that of four tenths before, and, against noise,
 //! that of three tenths with that of the four which end there. What all cells gained or lost together is light, and
