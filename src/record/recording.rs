@@ -1,16 +1,17 @@
 //! The one writer of recordings: stills beside the log, rows in the open column, then the events that name them.
 //!
 //! In this order, each part durable before the next, so that no event speaks of a frame that the column lacks. Every
-//! byte is charged to the owner of the run. Waits for the disk: call it where that holds nobody up.
+//! byte is charged to the owner of the run. Waits for the disk: call it where that holds nobody up. Long
+//! because what begins a recording, what grows it and what closes it share its order.
 
 use std::{iter, sync::Arc, time::Duration};
 
 use gate::GateConfig;
-use media::{ErrorKind, JobId, RunId, SessionId, Signal};
+use media::{ErrorKind, JobId, Label, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
-    AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, FramesDecoded, IngestReceived,
-    Lease, OpenColumn, OpenColumns, Signals, TimelineError,
+    AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, Finding, FindingKind,
+    FramesDecoded, IngestReceived, Lease, OpenColumn, OpenColumns, Signals, TimelineError,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -131,21 +132,34 @@ pub struct Head {
     pub decoded: FramesDecoded,
     /// Of the analysis that its own markers are, where they are told as it grows.
     pub analysis: Option<AnalysisGenerated>,
+    /// Index of its loops.
+    pub index_name: Option<Label>,
 }
 
 impl Head {
     /// Head of the events of an open column; `None` where they are not whole.
     pub fn read(events: Vec<Event>) -> Option<Head> {
-        let (mut received, mut decoded, mut analysis) = (None, None, None);
+        let (mut received, mut decoded, mut analysis, mut index_name) = (None, None, None, None);
         for event in events {
             match event {
+                Event::Found(_, finding) => index_name = finding.index_name,
                 Event::IngestReceived(event) => received = Some(event),
                 Event::FramesDecoded(event) => decoded = Some(event),
                 Event::AnalysisGenerated(event) => analysis = Some(event),
                 _ => {}
             }
         }
-        Some(Head { received, decoded: decoded?, analysis })
+        Some(Head { received, decoded: decoded?, analysis, index_name })
+    }
+
+    /// Events of an open column, from which it is read again.
+    fn written(self) -> impl Iterator<Item = Event> {
+        let index_name = self.index_name.clone();
+        let found = index_name.map(|name| {
+            let finding = Finding { index_name: Some(name), ..Finding::default() };
+            Event::Found(FindingKind::LoopDetected, finding)
+        });
+        self.events(0, 0).chain(found)
     }
 
     /// The live session that it is of, where it is of one.
@@ -189,7 +203,7 @@ impl Recording {
         let mut hold = log.registry.quota().hold(&log.run.origin().principal);
         let since = timeline.head();
         let Head { decoded, analysis, .. } = head.clone();
-        let column = stores.columns.begin(log.run.id(), job, head.events(0, 0))?;
+        let column = stores.columns.begin(log.run.id(), job, head.written())?;
         hold.record(column.bytes());
         log.run.begin_recording(Growing { job, since, decoded, analysis });
         Ok(Recording { log, stores, job, column, hold })

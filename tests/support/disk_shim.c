@@ -2,7 +2,9 @@
 //
 // DISK_ROOT names the folder. DISK_TRACE names a file that gets a record of each change that took effect: a kind, three
 // numbers, two strings. DISK_FAIL is "KIND EVERY ERRNO" with the kind of such a record: of these changes every so many
-// fails with ERRNO, or does half of a write where that is 0. They begin to count when the file DISK_ARMED is there.
+// fails with ERRNO, or does half of a write where that is 0. DISK_KILL is "KIND COUNT PART WORDS": before the change of
+// that kind that is so many of those whose path has PART, and whose bytes have WORDS where any are given, the process
+// kills itself. Both begin to count when the file DISK_ARMED is there.
 // Calls that bypass libc are not seen.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,6 +30,8 @@ static int trace = -1, ready, armed;
 static char fail_kind;
 static int fail_errno;
 static unsigned every, counted;
+static char kill_kind, kill_part[64], kill_words[64];
+static unsigned kill_at, passed;
 static char root[PATH_MAX];
 
 static void *real(const char *name) { return dlsym(RTLD_NEXT, name); }
@@ -35,9 +40,11 @@ static void begin(void) {
     if (ready) return;
     ready = 1;
     const char *at = getenv("DISK_ROOT"), *to = getenv("DISK_TRACE"), *fail = getenv("DISK_FAIL");
+    const char *last = getenv("DISK_KILL");
     if (at) snprintf(root, sizeof root, "%s", at);
     if (to) trace = REAL(open64)(to, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fail && sscanf(fail, "%c %u %d", &fail_kind, &every, &fail_errno) != 3) abort();
+    if (last && sscanf(last, "%c %u %63s %63[^\n]", &kill_kind, &kill_at, kill_part, kill_words) < 3) abort();
 }
 
 static int beneath(const char *path) {
@@ -69,13 +76,16 @@ static void record(char kind, uint64_t node, uint64_t at, const char *name, cons
     if (REAL(writev)(trace, parts, 4) != (ssize_t)total) abort();
 }
 
-// Fate of the next change.
-static int fate(char kind) {
-    if (kind != fail_kind) return PASS;
+// Fate of the next change, to `path`, with so many bytes.
+static int fate(char kind, const char *path, const void *bytes, size_t length) {
+    if (kind != fail_kind && kind != kill_kind) return PASS;
     const char *arm = getenv("DISK_ARMED");
     if (!armed && arm && access(arm, F_OK)) return PASS;
     armed = 1;
-    if (++counted % every) return PASS;
+    size_t words = strlen(kill_words);
+    if (kind == kill_kind && strstr(path, kill_part) && (!words || memmem(bytes, length, kill_words, words)))
+        if (++passed == kill_at) kill(getpid(), SIGKILL), pause();
+    if (kind != fail_kind || ++counted % every) return PASS;
     return fail_errno ? FAIL : HALF;
 }
 
@@ -85,7 +95,7 @@ static ssize_t put(int fd, const void *bytes, size_t length, int64_t at) {
     if (!ours(fd, path))
         return positioned ? REAL(pwrite64)(fd, bytes, length, at) : REAL(write)(fd, bytes, length);
     pthread_mutex_lock(&turn);
-    int what = fate('w');
+    int what = fate('w', path, bytes, length);
     if (!positioned) at = fcntl(fd, F_GETFL) & O_APPEND ? lseek64(fd, 0, SEEK_END) : lseek64(fd, 0, SEEK_CUR);
     size_t part = what == FAIL ? 0 : what == HALF ? (length + 1) / 2 : length;
     ssize_t done = 0;
@@ -107,7 +117,7 @@ static int change(int fd, uint64_t at, char kind, int (*act)(int, uint64_t)) {
     char path[PATH_MAX];
     if (!ours(fd, path)) return act(fd, at);
     pthread_mutex_lock(&turn);
-    int what = fate(kind), done = 0, failure = 0;
+    int what = fate(kind, path, "", 0), done = 0, failure = 0;
     if (what != FAIL) {
         done = act(fd, at);
         failure = errno;
@@ -131,7 +141,7 @@ static int named(const char *from, const char *to, char kind, int (*act)(const c
     if (!beneath(from)) return act(from, to);
     pthread_mutex_lock(&turn);
     // It is made in memory or not at all.
-    int what = fate(kind), done = 0, failure = 0;
+    int what = fate(kind, from, "", 0), done = 0, failure = 0;
     if (what != FAIL) {
         uint64_t node = inode(0, from);
         done = act(from, to);
@@ -159,7 +169,7 @@ static int open_any(const char *path, int flags, mode_t mode) {
     if (!(flags & (O_CREAT | O_TRUNC)) || !beneath(path)) return REAL(open64)(path, flags, mode);
     pthread_mutex_lock(&turn);
     int is_new = access(path, F_OK) != 0;
-    int what = is_new || flags & O_TRUNC ? fate('c') : PASS;
+    int what = is_new || flags & O_TRUNC ? fate('c', path, "", 0) : PASS;
     int fd = what != FAIL ? REAL(open64)(path, flags, mode) : -1, failure = errno;
     if (fd >= 0 && is_new) record('c', inode(fd, NULL), 0, path, "", 0);
     else if (fd >= 0 && flags & O_TRUNC) record('t', inode(fd, NULL), 0, path, "", 0);

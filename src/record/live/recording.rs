@@ -105,7 +105,8 @@ impl LiveRecordingSpec {
             signals: Signals::Inline(Vec::new()),
         };
         let analysis = recording::analysis(&key, &decoded, self.gate, &self.log.run);
-        Head { received: None, decoded, analysis: Some(analysis) }
+        let index_name = self.index_name.clone();
+        Head { received: None, decoded, analysis: Some(analysis), index_name }
     }
 }
 

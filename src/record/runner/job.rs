@@ -286,7 +286,7 @@ impl Job {
         });
         let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));
         let received = Some(self.ingest.received(decoded.sample_fps));
-        let head = Head { received, decoded, analysis: analysis.clone() };
+        let head = Head { received, decoded, analysis: analysis.clone(), index_name: None };
         let stores = self.runner.parts.stores.clone();
         let recording = Recording::begin(self.log.clone(), stores, job, head)?;
         Ok(Opened { stream, recorder, recording, analysis, written_at: None, came: None })

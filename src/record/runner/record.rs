@@ -116,7 +116,7 @@ impl Decoded {
         };
         let received = Some(ingest.received(sample_fps));
         let (analysis, markers) = self.analysis.unzip();
-        let head = Head { received, decoded, analysis };
+        let head = Head { received, decoded, analysis, index_name: None };
         let frames = sealed.frames();
         let events = head.events(frames, markers.unwrap_or(0)).chain(tail.events);
         let is_whole = sealed.close(events, tail.last)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use media::{JobId, RequestId, RunId, Seq};
 use timeline::{
-    AnalysisKey, Event, EventKind, Finding, FramesDecoded, INTERRUPTED, MarkerConfig,
+    AnalysisKey, Event, EventKind, Finding, FindingKind, FramesDecoded, INTERRUPTED, MarkerConfig,
     MarkerDeriver, RunFailed, Timeline, TimelineError,
 };
 use tokio::runtime::Handle;
@@ -69,8 +69,8 @@ impl Runner {
         Ok(frames)
     }
 
-    /// Markers and episodes of a recording that the log has not got: they are a function of its rows, and those of
-    /// each kind that were told are the first of it.
+    /// Markers, loops and episodes of a recording that the log has not got: they are a function of its rows, and those
+    /// of each kind that were told are the first of it.
     fn left(
         &self,
         run: &Run,
@@ -81,7 +81,7 @@ impl Runner {
         let timeline = self.parts.registry.timeline();
         let mut recorder = self.replay(run, head, labels)?;
         let (mut events, mut markers) = (Vec::new(), 0);
-        let mut told = told(timeline, run.id(), head)?;
+        let mut told = told(timeline, (run.id(), job), head)?;
         let mut keep = |recorder: &mut Recorder| {
             for (_, event) in recorder.take().events {
                 let kind = event.kind();
@@ -129,7 +129,11 @@ impl Runner {
             gate: analysed.or(*gate).unwrap_or(self.parts.gate),
             words: Words { maps: Arc::clone(labels), tenant: run.origin().tenant.clone() },
             markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: Finding { session_id: head.session(), ..Finding::default() },
+            finding: Finding {
+                session_id: head.session(),
+                index_name: head.index_name.clone(),
+                ..Finding::default()
+            },
             watch: Watch {
                 request_id: *request_id,
                 stream_id: stream_id.clone(),
@@ -146,36 +150,58 @@ struct Left {
 }
 
 /// Kinds of events that follow from the rows of a recording.
-const REPLAYED: [EventKind; 3] =
-    [EventKind::MarkerEmitted, EventKind::ActivityStarted, EventKind::ActivityEnded];
+const REPLAYED: [EventKind; 4] = [
+    EventKind::MarkerEmitted,
+    EventKind::LoopDetected,
+    EventKind::ActivityStarted,
+    EventKind::ActivityEnded,
+];
 
-/// Number of events of each of these kinds that the log has of a recording.
+/// Number of events of each of these kinds that the log has of the recording of a job.
 fn told(
     timeline: &Timeline,
-    run: RunId,
+    (run, job): (RunId, JobId),
     head: &Head,
 ) -> Result<[u64; REPLAYED.len()], TimelineError> {
     let analysis = head.analysis.as_ref().and_then(|analysis| analysis.analysis_id);
     let is_own = |event: &Event| match event {
         Event::MarkerEmitted(marker) => marker.analysis_id == analysis,
+        // Nothing else records beside it.
+        Event::Found(FindingKind::LoopDetected, _) => true,
         Event::ActivityStarted(episode) | Event::ActivityEnded(episode) => {
             episode.request_id == head.decoded.request_id
         }
         _ => false,
     };
+    // A session has none, nor any recording before.
+    let mut started = Seq(0);
+    each(timeline, run, (EventKind::IngestStarted, Seq(0)), |seq, event| {
+        if matches!(event, Event::IngestStarted(of) if of.job_id == job) {
+            started = seq;
+        }
+    })?;
     let mut counts = [0; REPLAYED.len()];
     for (kind, count) in REPLAYED.into_iter().zip(&mut counts) {
-        let mut from = Seq(0);
-        loop {
-            let page = timeline.read_parts(run, from, PAGE, Some(kind))?;
-            let Some(last) = page.last() else { break };
-            from = Seq(last.head.seq.0 + 1);
-            for parts in page {
-                *count += u64::from(is_own(&parts.decode()?));
-            }
-        }
+        each(timeline, run, (kind, started), |_, event| *count += u64::from(is_own(&event)))?;
     }
     Ok(counts)
+}
+
+/// Shows `look` every event of a kind that `run` has from a place on.
+fn each(
+    timeline: &Timeline,
+    run: RunId,
+    (kind, mut from): (EventKind, Seq),
+    mut look: impl FnMut(Seq, Event),
+) -> Result<(), TimelineError> {
+    loop {
+        let page = timeline.read_parts(run, from, PAGE, Some(kind))?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = Seq(last.head.seq.0 + 1);
+        for parts in page {
+            look(parts.head.seq, parts.decode()?);
+        }
+    }
 }
 
 /// Event that a job of a run was cut off.
