@@ -1,4 +1,4 @@
-//! Recorded frames of a run: of a recording in progress as far as it has come, else those that an event names.
+//! Recorded frames of a run: of a recording in progress as far as it is durable, else those that an event names.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Frames {
         let growing = run.growing();
         let growing = growing.filter(|it| stream.is_none_or(|id| it.decoded.stream_id == *id));
         if let Some(growing) = growing
-            && let Some(column) = columns.snapshot(run.id(), growing.job)?
+            && let Some(column) = columns.snapshot(run.id(), growing.job, &growing.synced)?
         {
             return Ok(Some(frames(growing.decoded.clone(), Some(column))));
         }

@@ -1,4 +1,4 @@
-//! The one writer of recordings: stills beside the log, rows in the open column, then the events that name them.
+//! The one writer of recordings: rows in the open column, stills beside the log, then the events that name both.
 //!
 //! In this order, each part durable before the next, so that no event speaks of a frame that the column lacks. Every
 //! byte is charged to the owner of the run. Waits for the disk: call it where that holds nobody up. Long
@@ -205,7 +205,8 @@ impl Recording {
         let Head { decoded, analysis, .. } = head.clone();
         let column = stores.columns.begin(log.run.id(), job, head.written())?;
         hold.record(column.bytes());
-        log.run.begin_recording(Growing { job, since, decoded, analysis });
+        let synced = column.synced();
+        log.run.begin_recording(Growing { job, synced, since, decoded, analysis });
         Ok(Recording { log, stores, job, column, hold })
     }
 
@@ -217,6 +218,7 @@ impl Recording {
             Err(error @ RecordError::Quota(_)) => Some(error),
             pushed => pushed.map(|()| None)?,
         };
+        self.column.flush()?;
         let mut lease = self.stores.blobs.lease();
         let mut hold = self.hold.beside();
         let mut stored = Vec::with_capacity(stills.len());
@@ -236,7 +238,6 @@ impl Recording {
         }
         lease.send();
         if tells {
-            self.column.flush()?;
             match self.log.append_all(in_order(stored, events), None) {
                 Ok(_) => self.log.run.keep(hold, 0),
                 Err(error) if error.may_be_written() => {
@@ -254,7 +255,7 @@ impl Recording {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Adds rows, which readers find and a kill leaves; past a quota they are there all the same.
+    /// Adds rows, which a kill leaves and the next write shows to readers; past a quota they are there all the same.
     pub fn push(&mut self, signals: Vec<Signal>) -> Result<(), RecordError> {
         let before = self.column.bytes();
         signals.iter().try_for_each(|signal| self.column.push(signal))?;

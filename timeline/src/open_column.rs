@@ -1,6 +1,6 @@
 //! Open columns: the signals of recordings in progress, each with the events that will close it.
 //!
-//! A file each, appended in checked blocks and read beside its writer as far as it is whole. A process that is killed
+//! A file each, appended in checked blocks and read beside its writer as far as it is durable. A process that is killed
 //! loses what was not written, a power cut what was not flushed. Sealing is a copy into a content-addressed column:
 //! an open column stays until an event names the copy. Long because writer and reader share the format.
 
@@ -9,7 +9,10 @@ use std::{
     io::{self, BufReader, Read, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use media::{JobId, RunId, Seq, Signal, WallTime};
@@ -72,8 +75,8 @@ impl OpenColumns {
         file.write_all(&bytes).map_err(TimelineError::io("write an open column", &path))?;
         temporary.publish(&file, &path)?;
         let block = Block::new(&[SIGNALS, 0, 0]);
-        let state = State::default();
-        Ok(OpenColumn { path, file, bytes: bytes.len() as u64, block, state })
+        let (bytes, state) = (bytes.len() as u64, State::default());
+        Ok(OpenColumn { path, file, bytes, synced: Arc::new(bytes.into()), block, state })
     }
 
     /// Run and job of each, in no order.
@@ -85,21 +88,32 @@ impl OpenColumns {
         Ok(names.filter_map(|name| parsed(name.to_str()?)).collect())
     }
 
-    /// Reads one as far as it is whole; `None` where there is none.
+    /// Reads one as far as it is whole, whether it is durable or not; `None` where there is none. It has no writer, or
+    /// its own reads it.
     pub fn read(&self, run: RunId, job: JobId) -> Result<Option<OpenRows>> {
-        self.snapshot(run, job)?.map(|column| column.rows()).transpose()
+        let Some((file, path)) = self.file(run, job)? else { return Ok(None) };
+        let metadata = file.metadata().map_err(TimelineError::io("read an open column", &path))?;
+        OpenRows::new(Part { file: Arc::new(file), at: 0, end: metadata.len() }, path).map(Some)
     }
 
-    /// One as it stands now; `None` where there is none.
-    pub fn snapshot(&self, run: RunId, job: JobId) -> Result<Option<OpenSnapshot>> {
+    /// One as it stands now beside its writer, which says how much is `synced`; `None` where there is none.
+    pub fn snapshot(
+        &self,
+        run: RunId,
+        job: JobId,
+        synced: &AtomicU64,
+    ) -> Result<Option<OpenSnapshot>> {
+        let Some((file, path)) = self.file(run, job)? else { return Ok(None) };
+        let end = synced.load(Ordering::Acquire);
+        Ok(Some(OpenSnapshot { part: Part { file: Arc::new(file), at: 0, end }, path }))
+    }
+
+    fn file(&self, run: RunId, job: JobId) -> Result<Option<(File, PathBuf)>> {
         let path = self.path(run, job);
-        let file = match self.0.file(Path::new(&name(run, job)), Links::Never) {
-            Err(FileError::NotFound) => return Ok(None),
-            opened => opened.map_err(unread("read an open column", &path))?,
-        };
-        let metadata = file.metadata().map_err(TimelineError::io("read an open column", &path))?;
-        let part = Part { file: Arc::new(file), at: 0, end: metadata.len() };
-        Ok(Some(OpenSnapshot { part, path }))
+        match self.0.file(Path::new(&name(run, job)), Links::Never) {
+            Err(FileError::NotFound) => Ok(None),
+            opened => Ok(Some((opened.map_err(unread("read an open column", &path))?, path))),
+        }
     }
 
     /// Removes one: events name its rows, or never will.
@@ -129,6 +143,8 @@ pub struct OpenColumn {
     file: File,
     /// Bytes in the file, all of them of whole blocks.
     bytes: u64,
+    /// Those that are durable.
+    synced: Arc<AtomicU64>,
     block: Block,
     state: State,
 }
@@ -150,6 +166,11 @@ impl OpenColumn {
         self.bytes + if self.block.rows() > 0 { pending } else { 0 }
     }
 
+    /// Number of its bytes that are durable, as it grows: readers see no more.
+    pub fn synced(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.synced)
+    }
+
     /// Takes the next row; none any more after one that it could not take.
     pub fn push(&mut self, signal: &Signal) -> Result<()> {
         if self.state.has_gap {
@@ -164,9 +185,9 @@ impl OpenColumn {
         Ok(())
     }
 
-    /// Shows readers every row so far. Where this fails, a later call may write them all the same.
+    /// Writes every row so far: a kill leaves them. Where this fails, a later call may write them all the same.
     pub fn write(&mut self) -> Result<()> {
-        let OpenColumn { path, file, bytes, block, state } = self;
+        let OpenColumn { path, file, bytes, block, state, .. } = self;
         block.write(|block| {
             // In the place of what an attempt before left behind.
             let written = file.write_all_at(block, *bytes);
@@ -177,7 +198,7 @@ impl OpenColumn {
         })
     }
 
-    /// Makes every row so far durable; never again after the disk failed to sync.
+    /// Makes every row so far durable and shows them to readers; never again after the disk failed to sync.
     pub fn flush(&mut self) -> Result<()> {
         if self.state.is_unsure {
             return Err(self.failed_before());
@@ -188,6 +209,7 @@ impl OpenColumn {
             self.state.is_unsure = synced.is_err();
             synced.map_err(TimelineError::io("sync an open column", &self.path))?;
             self.state.is_unsynced = false;
+            self.synced.store(self.bytes, Ordering::Release);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The recording of a run that grows: readers find its rows before an event names them.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use media::{AnalysisId, JobId, Seq};
 use timeline::{AnalysisGenerated, FramesDecoded};
@@ -8,10 +8,12 @@ use timeline::{AnalysisGenerated, FramesDecoded};
 use super::run::{Run, lock};
 
 /// A recording in progress.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Growing {
     /// Job that records it, which its column is called by.
     pub job: JobId,
+    /// Bytes of its column that readers see.
+    pub synced: Arc<AtomicU64>,
     /// Last event of the log when it began.
     pub since: Seq,
     /// Event of its frames, without any.

@@ -93,6 +93,33 @@ fn rows_are_read_beside_the_writer_as_they_are_written() {
 }
 
 #[test]
+fn readers_see_what_is_durable_and_no_more() {
+    let (_dir, columns, _) = columns();
+    let mut column = begin(&columns);
+    let synced = column.synced();
+    let shown = || {
+        let snapshot = columns.snapshot(RUN, JOB, &synced).expect("readable").expect("there");
+        let rows = snapshot.rows().expect("readable");
+        rows.zip(0..).inspect(|(row, at)| assert_eq!(*row, signal(*at))).count()
+    };
+    assert_eq!(shown(), 0);
+    push(&mut column, 0..1100);
+    column.write().expect("written");
+    assert_eq!((shown(), whole(&columns).0), (0, 1100), "a kill leaves them, a power cut may not");
+    column.flush().expect("durable");
+    push(&mut column, 1100..1200);
+    column.write().expect("written");
+    assert_eq!((shown(), whole(&columns).0), (1100, 1200));
+    let file = mem::replace(
+        &mut column.file,
+        File::options().write(true).open("/dev/null").expect("there"),
+    );
+    column.flush().expect_err("not synced");
+    column.file = file;
+    assert_eq!(shown(), 1100, "nor what a sync failed for");
+}
+
+#[test]
 fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
     let (_dir, columns, path) = columns();
     let mut column = begin(&columns);
