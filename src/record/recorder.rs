@@ -17,6 +17,13 @@ use worker::ProtocolError;
 
 use crate::base::labels::Words;
 
+/// Signals of live media that wait to be recorded: five minutes of them.
+pub const SIGNALS_MAX: usize = 8192;
+/// Stills among them.
+const STILLS_MAX: usize = 32;
+/// Bytes of these: 32 of 1080p. One of any size is always taken.
+pub const STILLS_BYTES_MAX: usize = 8 << 20;
+
 /// Picture of a selected frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
@@ -73,6 +80,12 @@ impl Batch {
     /// Bytes of its pictures.
     pub fn picture_bytes(&self) -> usize {
         self.stills.iter().map(|still| still.jpeg.len()).sum()
+    }
+
+    /// Returns true if another still of live media may wait with those in it.
+    pub fn has_room(&self, still: &[u8]) -> bool {
+        let bytes = self.picture_bytes();
+        self.stills.len() < STILLS_MAX && (bytes == 0 || bytes + still.len() <= STILLS_BYTES_MAX)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Cameras whose server is started again: the recording goes on, and only a stop ends it.
 
-use serde_json::json;
+use scripted_model::Step;
+use serde_json::{Value, json};
 
 use crate::{
     api::{
@@ -12,13 +13,13 @@ use crate::{
     support::{
         Server,
         host::Certificate,
-        model,
-        whip::{eventually, payloads},
+        model::{self, Model},
+        whip::{eventually, metric, payloads},
     },
 };
 
 /// A live picture of 25 a second, with `more` properties of its source.
-fn ball(more: &str) -> String {
+pub fn ball(more: &str) -> String {
     format!(
         "/live=( videotestsrc is-live=true pattern=ball {more} ! \
          video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! \
@@ -27,7 +28,7 @@ fn ball(more: &str) -> String {
 }
 
 /// Begins the recording of the camera at `port`; returns its run.
-fn record(server: &Server, port: u16) -> String {
+pub fn record(server: &Server, port: u16) -> String {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{port}/live");
     let body = json!({"source_uri": source, "max_frames": 500_000});
@@ -104,6 +105,33 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let expected = [gap % 30, 30 - gap % 30].into_iter().filter(|_| gap % 30 != 0);
     assert_eq!(short, expected.collect::<Vec<_>>(), "those around the gap alone");
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+}
+
+#[test]
+fn a_model_that_never_answers_holds_no_camera_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let model = Model::start(|_| Step::hang());
+    model.server.answer_probes(model::list(&[MODEL]));
+    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = model.behind(server).start();
+    let camera = Camera::start("none", &[ball("")]);
+    let run = server.create_run();
+    let source = format!("rtsp://localhost:{}/live", camera.port);
+    let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL,
+        "semantic_prompt": "?", "chunk_size": 5});
+    let call = server.call("POST", &format!("/v1/runs/{run}/reason"));
+    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    eventually("frames go on", || (recorded(&server, &run).0 > 250).then_some(()));
+    assert!(metric(&server, "service_live_shed_total{what=\"clips\"}") > 0.0);
+    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    eventually("its end", || payloads(&server, &run, "frames_decoded").pop());
+    assert!(payloads(&server, &run, "source_reconnected").is_empty());
+    let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
+    let times = signals["signals"].as_array().expect("an array").iter().map(|row| &row["pts_ms"]);
+    let times: Vec<i64> = times.filter_map(Value::as_i64).collect();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(longest < Some(1500), "no picture is missing for long: {longest:?} ms");
 }
 
 #[test]

@@ -55,16 +55,16 @@ impl Label for SessionEnd {
     }
 }
 
-/// Item that a live session dropped.
+/// Item that a live session, or the recording of a camera, dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shed {
     /// Coded pictures that a worker had no room for, and those that refer to them.
     Pictures,
-    /// Stills that the session's task had no room for.
+    /// Stills that their writer had no room for.
     Stills,
     /// Selected frames that waited for a model when newer ones came.
     Keyframes,
-    /// Clips, likewise.
+    /// Clips, likewise, and chunks of a camera.
     Clips,
     /// Descriptions that the session's token rate did not allow.
     TokenRate,

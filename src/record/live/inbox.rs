@@ -31,18 +31,16 @@ pub use said::{Said, Shot, View};
 use super::turns::Turns;
 use crate::{
     base::metrics::{Metrics, Shed, Work},
-    record::recorder::Recorder,
+    record::recorder::{Recorder, SIGNALS_MAX, STILLS_BYTES_MAX},
     runs::{registry::JobToken, summary::Shape},
 };
 
-/// Stills, views and clips that wait for a session's task.
+/// Views and clips that wait for a session's task.
 const WAITING: usize = 32;
 /// Slots among them that are left to what ends a session.
 const KEPT_FREE: usize = 4;
-/// Signals that wait to be recorded: five minutes of them. A log that is slower ends the session.
-const SIGNALS_MAX: usize = 8192;
-/// Bytes of their pictures: 32 of 1080p. One of any size is always taken.
-const WAITING_BYTES: usize = 8 << 20;
+/// Bytes of their pictures. One of any size is always taken.
+const WAITING_BYTES: usize = STILLS_BYTES_MAX;
 /// Pictures between their last packet and their decision.
 const UNDECIDED_MAX: usize = 512;
 
@@ -210,7 +208,7 @@ impl Inbox {
         state.extent = state.extent.or(extent);
         drop(state);
         let before = recorder.is_looping();
-        let has_room = still.as_ref().is_some_and(|still| has_room(&recorder, still));
+        let has_room = still.as_ref().is_some_and(|still| recorder.pending().has_room(still));
         let decision = recorder.frame(signal, still.clone().filter(|_| has_room))?;
         let (is_looping, behind) = (recorder.is_looping(), recorder.pending().signals.len());
         if recorder.pending().tells() || behind >= SIGNALS_MAX / 8 {
@@ -218,6 +216,7 @@ impl Inbox {
         }
         drop(recorder);
         if behind > SIGNALS_MAX {
+            // A log that is slower ends the session.
             self.end(Said::Behind);
         }
         if !decision.selected && (still.is_some() || view.is_some() || novelty.is_some()) {
@@ -322,13 +321,6 @@ impl Inbox {
     fn end(&self, said: Said) {
         self.said.try_send((said, 0)).ok();
     }
-}
-
-/// The still may wait with those that do.
-fn has_room(recorder: &Recorder, still: &Bytes) -> bool {
-    let waiting = recorder.pending();
-    let bytes = waiting.picture_bytes();
-    waiting.stills.len() < WAITING && (bytes == 0 || bytes + still.len() <= WAITING_BYTES)
 }
 
 impl Shared {

@@ -5,6 +5,7 @@
 
 mod opened;
 mod source;
+mod writer;
 
 use std::{sync::Arc, time::Instant};
 
@@ -33,8 +34,9 @@ use crate::{
     },
 };
 
-use opened::Opened;
+use opened::{Opened, To};
 use source::Gap;
+use writer::Writer;
 
 pub use source::RECONNECT_WITHIN;
 
@@ -122,9 +124,8 @@ impl Job {
         }
     }
 
-    /// Returns true if something of the source is told: of one whose first picture is refused nothing is.
     fn has_recorded(&self) -> bool {
-        self.opened.as_ref().is_some_and(|opened| opened.written_at.is_some())
+        self.opened.as_ref().is_some_and(|opened| opened.to.has_written())
     }
 
     fn frames(&self) -> u64 {
@@ -172,8 +173,9 @@ impl Job {
     fn undone(self, error: IngestError) -> Undone {
         let Job { log, ingest, opened, .. } = self;
         let is_opened = opened.is_some();
-        if let Some(opened) = opened {
-            opened.recording.discard();
+        // A thread that has died leaves it to the next start.
+        if let Some(Ok((recording, _))) = opened.map(|opened| opened.to.finish()) {
+            recording.discard();
         }
         let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));
         let error = told.and_then(Result::err).map_or(error, IngestError::from);
@@ -191,8 +193,11 @@ impl Job {
             return Err(Undone { error: IngestError::Lost, is_opened: false });
         };
         opened.recorder.end();
-        let rest = opened.write();
-        let Opened { stream, recorder, recording, analysis, .. } = opened;
+        let given = opened.write();
+        let Opened { stream, recorder, to, analysis, .. } = opened;
+        let lost = |error| Undone { error, is_opened: true };
+        let (recording, rest) = to.finish().map_err(lost)?;
+        let rest = given.and(rest);
         let sealed = match rest {
             // Nobody reads it any more.
             Err(error @ RecordError::Run(RunError::NotFound | RunError::Terminal(_))) => {
@@ -206,7 +211,7 @@ impl Job {
                 recording.seal()
             }
         };
-        let sealed = sealed.map_err(|error| Undone { error: error.into(), is_opened: true })?;
+        let sealed = sealed.map_err(|error| lost(error.into()))?;
         let analysis = analysis.map(|analysis| (analysis, recorder.markers()));
         Ok(Decoded { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
     }
@@ -289,7 +294,14 @@ impl Job {
         let head = Head { received, decoded, analysis: analysis.clone(), index_name: None };
         let stores = self.runner.parts.stores.clone();
         let recording = Recording::begin(self.log.clone(), stores, job, head)?;
-        Ok(Opened { stream, recorder, recording, analysis, written_at: None, came: None })
+        let to = if self.is_live() {
+            let chunks = self.chunks.as_ref().map(|chunks| chunks.to().clone());
+            let metrics = Arc::clone(&self.runner.parts.metrics);
+            To::Beside(Writer::start(recording, metrics, chunks)?)
+        } else {
+            To::Here(recording, None)
+        };
+        Ok(Opened { stream, recorder, to, analysis, came: None })
     }
 
     /// Closes the chunk that has begun.
@@ -301,7 +313,6 @@ impl Job {
     }
 
     fn push(&mut self, records: Vec<FrameRecord>) -> Result<(), IngestError> {
-        let is_live = self.is_live();
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
         let (first, last) = (first.signal, last.signal);
         let mut came_back = self.gap.take().map(|gap| self.came_back(&first, gap));
@@ -309,7 +320,7 @@ impl Job {
         let Job { opened, chunks, .. } = self;
         let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
         let opened = opened.as_mut().ok_or_else(unexpected)?;
-        // Before models are waited for: a gap is counted from here.
+        // A gap is counted from here.
         opened.came = Some(Instant::now());
         let before = opened.recorder.frames();
         let taken = records.into_iter().try_for_each(|record| {
@@ -318,7 +329,7 @@ impl Job {
             Ok::<_, IngestError>(())
         });
         let frames = opened.recorder.frames();
-        let written = taken.and_then(|()| Ok(opened.write_due(is_live)?));
+        let written = taken.and_then(|()| Ok(opened.write_due()?));
         let metrics = &self.runner.parts.metrics;
         let count = frames - before;
         metrics.decided(count, selected);

@@ -28,6 +28,8 @@ use crate::record::{
 /// Chunks between the one that is handed over and those that are asked about: with these two, a
 /// job has two chunks in memory more than it asks about.
 const CHUNKS_WAITING: usize = 1;
+/// The same of what may be live, of which more come at once: those of a playlist's segment.
+const LIVE_CHUNKS_WAITING: usize = 8;
 /// Least side of a picture that models take: two patches of Qwen's, whose processors refuse less.
 pub(super) const SIDE_MIN: u32 = 28;
 /// Time for the worker of a job whose models hold it back: a slow model takes seconds a chunk.
@@ -89,6 +91,11 @@ impl Chunks {
         self.chunker.finish()
     }
 
+    /// Way of chunks whose frames are recorded.
+    pub fn to(&self) -> &mpsc::Sender<Chunk> {
+        &self.to
+    }
+
     /// Hands a chunk over, all of whose frames are recorded; waits until there is room.
     pub fn send(&self, chunk: Chunk) -> Result<(), IngestError> {
         // The job is cancelled, or its asks have failed.
@@ -109,10 +116,10 @@ impl Asks {
         runner: &Runner,
         guard: &JobGuard,
         subject: Subject,
-        description: Description,
+        (description, waiting): (Description, usize),
         runtime: &Handle,
     ) -> (Asks, Chunks) {
-        let (to, taken) = mpsc::channel(CHUNKS_WAITING);
+        let (to, taken) = mpsc::channel(waiting);
         let cancel = guard.token().waiting.child_token();
         let Description { views, inquiry, describer, novelty } = description;
         let judge = novelty.map(|novelty| Judge::new(novelty, guard.run().id().seed()));
@@ -153,7 +160,10 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         Semantics::Off => (None, None),
         Semantics::Missing(why) => (Some(why), None),
         Semantics::Chunks(description) => {
-            (None, Some(Asks::begin(&runner, &guard, subject, description, &runtime)))
+            let waiting =
+                if ingest.source.is_remote() { LIVE_CHUNKS_WAITING } else { CHUNKS_WAITING };
+            let asks = Asks::begin(&runner, &guard, subject, (description, waiting), &runtime);
+            (None, Some(asks))
         }
     };
     let (asks, chunks) = begun.unzip();

@@ -1,0 +1,228 @@
+//! Writer of the recording of live media, on a thread of its own: what is slow sheds pictures, never a signal.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use tokio::sync::mpsc::{Sender, error::TrySendError};
+use worker::Chunk;
+
+use super::{super::IngestError, opened::WRITE_EVERY};
+use crate::{
+    base::metrics::{Metrics, Shed},
+    record::{
+        recorder::{Batch, SIGNALS_MAX},
+        recording::{RecordError, Recording},
+    },
+};
+
+/// The job's end of the thread, which ends with it.
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<Recording>>,
+}
+
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Rings with every change.
+    changed: Condvar,
+    metrics: Arc<Metrics>,
+    chunks: Option<Sender<Chunk>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    batch: Batch,
+    /// Chunks whose frames are in the batch, or were in one before.
+    chunks: Vec<Chunk>,
+    is_writing: bool,
+    /// Nothing follows.
+    is_over: bool,
+    /// What was given is there, and not only its rows.
+    has_written: bool,
+    /// First error that the job has not heard of.
+    error: Option<RecordError>,
+}
+
+impl Writer {
+    /// Writes `recording`, and hands the chunks of its frames over behind them.
+    pub fn start(
+        recording: Recording,
+        metrics: Arc<Metrics>,
+        chunks: Option<Sender<Chunk>>,
+    ) -> Result<Writer, IngestError> {
+        let queue = Queue { waiting: Mutex::default(), changed: Condvar::new(), metrics, chunks };
+        let queue = Arc::new(queue);
+        let own = Arc::clone(&queue);
+        let thread = thread::Builder::new().name("recording".to_owned());
+        let thread = thread.spawn(move || own.write(recording)).map_err(IngestError::Thread)?;
+        Ok(Writer { queue, thread: Some(thread) })
+    }
+
+    /// Has `batch` written soon, with those of its stills that there is room for; returns what became of those before.
+    pub fn give(&self, batch: Batch) -> Result<(), RecordError> {
+        let mut waiting = self.queue.until(|waiting| waiting.batch.signals.len() < SIGNALS_MAX);
+        let shed = waiting.add(batch);
+        self.queue.metrics.live_shed.of(Shed::Stills).inc_by(shed);
+        self.queue.changed.notify_all();
+        waiting.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Has a chunk handed over once what was given is written; one that there is no room for is left out.
+    pub fn hand_over(&self, chunk: Chunk) {
+        let Some(to) = &self.queue.chunks else { return };
+        let mut waiting = self.queue.waiting();
+        if waiting.chunks.len() < to.max_capacity() {
+            waiting.chunks.push(chunk);
+            self.queue.changed.notify_all();
+        } else {
+            self.queue.metrics.live_shed.of(Shed::Clips).inc();
+        }
+    }
+
+    /// Waits until all that was given is written; returns true if more than rows ever was.
+    pub fn has_written(&self) -> bool {
+        self.queue.until(Waiting::is_idle).has_written
+    }
+
+    /// Writes the rest; returns the recording, and what became of the last of it.
+    pub fn finish(mut self) -> Result<(Recording, Result<(), RecordError>), IngestError> {
+        self.queue.end();
+        let thread = self.thread.take().ok_or(IngestError::Lost)?;
+        let recording = thread.join().map_err(|_| IngestError::Lost)?;
+        let error = self.queue.waiting().error.take();
+        Ok((recording, error.map_or(Ok(()), Err)))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.end();
+    }
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // A panic leaves a batch more or less.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `holds`, or until the thread is gone.
+    fn until(&self, holds: impl Fn(&Waiting) -> bool) -> MutexGuard<'_, Waiting> {
+        let waits = |waiting: &mut Waiting| !waiting.is_over && !holds(waiting);
+        let waited = self.changed.wait_while(self.waiting(), waits);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        self.waiting().is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Writes what is given until nothing follows.
+    fn write(&self, mut recording: Recording) -> Recording {
+        let _end = End(self);
+        let (mut written_at, mut is_refused) = (None::<Instant>, false);
+        loop {
+            let mut waiting = self.until(|waiting| !waiting.is_idle());
+            if waiting.is_idle() {
+                return recording;
+            }
+            let (batch, chunks) =
+                (std::mem::take(&mut waiting.batch), std::mem::take(&mut waiting.chunks));
+            waiting.is_writing = true;
+            drop(waiting);
+            let is_due = written_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY);
+            let is_written = !is_refused && (is_due || batch.tells() || !chunks.is_empty());
+            let outcome = if is_refused {
+                Ok(())
+            } else if is_written {
+                written_at = Some(Instant::now());
+                recording.write(batch)
+            } else {
+                recording.push(batch.signals)
+            };
+            chunks.into_iter().for_each(|chunk| self.hand_over(chunk));
+            let mut waiting = self.waiting();
+            waiting.is_writing = false;
+            waiting.has_written |= is_written && outcome.is_ok();
+            // Of a source whose first picture is refused nothing is told: all of it is taken back.
+            is_refused |= outcome.is_err() && !waiting.has_written;
+            if let Err(error) = outcome {
+                waiting.error.get_or_insert(error);
+            }
+            drop(waiting);
+            self.changed.notify_all();
+        }
+    }
+
+    fn hand_over(&self, chunk: Chunk) {
+        let sent = self.chunks.as_ref().map(|to| to.try_send(chunk));
+        // Where nobody takes them any more the job hears of it with its next.
+        if let Some(Err(TrySendError::Full(_))) = sent {
+            self.metrics.live_shed.of(Shed::Clips).inc();
+        }
+    }
+}
+
+/// Frees those who wait for a thread that has panicked.
+struct End<'a>(&'a Queue);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Waiting {
+    fn is_idle(&self) -> bool {
+        self.batch.is_empty() && self.chunks.is_empty() && !self.is_writing
+    }
+
+    /// Adds `batch` but for the stills that there is no room for, whose number it returns.
+    fn add(&mut self, batch: Batch) -> u64 {
+        let Batch { signals, stills, events } = batch;
+        let before = stills.len() + self.batch.stills.len();
+        self.batch.signals.extend(signals);
+        self.batch.events.extend(events);
+        for still in stills {
+            if self.batch.has_room(&still.jpeg) {
+                self.batch.stills.push(still);
+            }
+        }
+        (before - self.batch.stills.len()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gate::Reason;
+    use media::{EventType, Signal};
+
+    use super::*;
+    use crate::record::recorder::{Kept, STILLS_BYTES_MAX};
+
+    #[test]
+    fn load_sheds_pictures_and_never_a_signal() {
+        // Bytes of each still, and how many of forty wait.
+        for (bytes, kept) in [(2 * STILLS_BYTES_MAX, 1), (STILLS_BYTES_MAX / 4, 4), (10, 32)] {
+            let mut waiting = Waiting::default();
+            let shed = (0..40).map(|frame_index| {
+                let still = Kept {
+                    frame_index,
+                    pts_ms: 0,
+                    event_type: EventType::SceneCut,
+                    reason: Reason::SceneCut,
+                    jpeg: vec![0; bytes].into(),
+                };
+                let signals = vec![Signal::plain(frame_index, 0)];
+                waiting.add(Batch { signals, stills: vec![still], events: Vec::new() })
+            });
+            assert_eq!(shed.sum::<u64>(), 40 - kept, "{bytes}");
+            let Batch { signals, stills, .. } = waiting.batch;
+            assert_eq!((signals.len(), stills.len() as u64), (40, kept), "{bytes}");
+        }
+    }
+}
