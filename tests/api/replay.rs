@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::support::{Setup, setting};
 
 /// Ids and their lengths in hexadecimal digits.
-const IDS: [(&str, usize); 5] =
-    [("run-", 32), ("req-", 16), ("mk-", 16), ("an-", 16), ("job-", 32)];
+const IDS: [(&str, usize); 6] =
+    [("run-", 32), ("req-", 16), ("mk-", 16), ("an-", 16), ("job-", 32), ("sess-", 32)];
 
 /// Replaces every id by its prefix, which leaves what must not differ.
 pub fn without_ids(text: &str) -> String {
