@@ -3,7 +3,7 @@
 # the client and deploy. Where nextest is not installed, cargo's own runner takes its place.
 # Where SIGHTLINE_MEDIA_DIR names a folder of clips, the tests that can run on its clips do so, and where SIGHTLINE_TEST_LONG is
 # set they then run on built-in ones as well. Says at the end how many cases ran on which clips, and which tests failed. A test that
-# fails runs once more, and is named if it passes then.
+# fails runs once more, and is named if it passes then; those of crashes, faults and orders of events do not.
 set -eu
 
 # A lane is this script again, in a process group that can be ended: `lane FOLDER [TESTS]` with the folder of its notes.
@@ -33,6 +33,8 @@ cargo_test() {
 tried_again() {
     cargo_test "$1" "$2" && return
     again=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$work/$lane.log" | sort -u)
+    once=$(sed -n "s|^filter = 'test(/\(.*\)/) or binary(schedules)'\$|\1|p" .config/nextest.toml)
+    echo "$again" | grep -Eq "$once" && return 1
     [ -n "$again" ] && [ "$(echo "$again" | wc -l)" -le 10 ] && cargo_test "$1" "--exact $again" || return 1
     echo "$again" >>"$work/unsteady"
 }

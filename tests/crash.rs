@@ -66,7 +66,9 @@ fn kills_lose_nothing() {
     let (mut acknowledged, mut seen) = (Acknowledged::new(), BTreeMap::new());
     let mut events = 0;
     let started = Instant::now();
-    for cycle in 0..cycles {
+    let mut cycle = 0;
+    // As many more as a slow machine needs for events.
+    while cycle < cycles || events <= cycles * WRITERS {
         let mut server = setup.start();
         for (run, ids) in &acknowledged {
             verify(&server, run, ids, &mut seen);
@@ -85,11 +87,11 @@ fn kills_lose_nothing() {
         server.kill();
         acknowledged = fresh.into_iter().flatten().collect();
         events += acknowledged.values().map(Vec::len).sum::<usize>();
+        cycle += 1;
     }
     let server = setup.start();
     for (run, ids) in &acknowledged {
         verify(&server, run, ids, &mut seen);
     }
-    println!("{cycles} kills, {events} acknowledged events, {:?}", started.elapsed());
-    assert!(events > cycles * WRITERS, "the load was no load: {events}");
+    println!("{cycle} kills, {events} acknowledged events, {:?}", started.elapsed());
 }

@@ -193,7 +193,7 @@ fn listen(command: &mut Command) -> (Child, String) {
             }
         })
         .expect("a thread");
-    (child, told.recv_timeout(Duration::from_secs(30)).expect("the server listens"))
+    (child, told.recv_timeout(Duration::from_secs(120)).expect("the server listens"))
 }
 
 /// A running server; killed when dropped, unless others share it.

@@ -77,7 +77,9 @@ fn kills_lose_alter_and_renumber_nothing() {
     let mut acknowledged = Vec::new();
     let mut kept = Vec::new();
     let cycles: u64 = clips::sized(60, 200);
-    for cycle in 0..cycles {
+    let mut cycle = 0;
+    // As many more as a slow machine needs for events.
+    while cycle < cycles || kept.len() as u64 <= 5 * cycles {
         let time = Duration::from_millis(random.u64(..40));
         acknowledged.extend(live(dir.path(), time));
         let (log, _) = Timeline::open(dir.path(), options()).unwrap();
@@ -94,6 +96,6 @@ fn kills_lose_alter_and_renumber_nothing() {
             assert_eq!(texts[0][1..], texts[1][1..], "cycle {cycle}: half a batch");
         }
         kept = events;
+        cycle += 1;
     }
-    assert!(kept.len() as u64 > 5 * cycles, "only {} events in {cycles} cycles", kept.len());
 }
