@@ -2,6 +2,7 @@
 //! broken in every way. The media worker's parsers have the same in `worker/src/fuzz.rs`.
 
 mod body;
+mod column;
 mod journal;
 
 use std::path::Path;
@@ -53,6 +54,7 @@ fn the_corpus_is_digested() {
         let head = journal::journal(bytes);
         assert!(head > Some(media::Seq(0)), "journal {place}: {head:?}");
     }
+    assert!(corpus("column").iter().all(|bytes| column::column(bytes) > Some(0)));
 }
 
 proptest! {

@@ -8,6 +8,8 @@ mod skip;
 
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/fuzzing.rs"]
+mod fuzzing;
 #[path = "tidy/layers.rs"]
 mod layers;
 
