@@ -16,13 +16,13 @@ const AAAA: u8 = 28;
 /// Answers until the test ends by `answer`, which is given a name and the number of earlier queries of its type; returns its
 /// address.
 pub fn serve(answer: impl Fn(&str, usize) -> Vec<IpAddr> + Send + 'static) -> io::Result<Ipv4Addr> {
-    let bound = (1..255).map(|last| {
+    let mut bound = (1..255).map(|last| {
         let address = Ipv4Addr::new(127, 66, 53, last);
         UdpSocket::bind((address, PORT)).map(|socket| (address, socket))
     });
     // Others may test on this machine.
-    let taken = |bound: &io::Result<_>| matches!(bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
-    let (address, socket) = bound.skip_while(taken).next().expect("253 others")?;
+    let is_free = |bound: &io::Result<_>| !matches!(bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+    let (address, socket) = bound.find(is_free).expect("253 others")?;
     let serve = move || {
         let (mut query, mut asked) = ([0; 512], HashMap::new());
         while let Ok((_, client)) = socket.recv_from(&mut query) {
