@@ -166,8 +166,8 @@ fn the_thresholds_of_a_recording_are_those_it_is_proven_by() {
             GateConfig { keepalive_frames: 9, keepalive_ms: Some(700), ..base },
         ),
         (
-            &["--scene-cut", "1", "--ghosting", "0"],
-            GateConfig { scene_cut: Score::ONE, ghosting: Score::ZERO, ..base },
+            &["--scene-cut", "0", "--ghosting", "0"],
+            GateConfig { scene_cut: Score::ZERO, ghosting: Score::ZERO, ..base },
         ),
     ];
     for (chosen, gate) in rows {
