@@ -321,7 +321,7 @@ struct FrameExplanation {
     #[serde(serialize_with = "fraction_or_null")]
     #[schema(value_type = Option<terms::Fraction>, required = true)]
     luma_shift: Option<Score>,
-    /// The reason of the frame before, which decides where an artifact begins; null of the first one.
+    /// The reason of the frame before; null of the first one.
     #[schema(value_type = Option<terms::GateReason>, required = true)]
     previous_reason: Option<&'static str>,
     thresholds: GateRecord,

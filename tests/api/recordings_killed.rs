@@ -133,7 +133,7 @@ const STEPS: [(&str, &str); 9] = [
 /// Sources of a recording.
 const SOURCES: [&str; 4] = ["file", "upload", "camera", "publisher"];
 
-/// What a source needs to begin, and lasts as long as it.
+/// Parts that sources need to begin, and that last as long as they do.
 struct Sources {
     clip: PathBuf,
     camera: Camera,

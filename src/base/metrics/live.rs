@@ -60,7 +60,7 @@ impl Label for SessionEnd {
 pub enum Shed {
     /// Coded pictures that a worker had no room for, and those that refer to them.
     Pictures,
-    /// Stills that their writer had no room for.
+    /// Stills that their writer had no room for, or that were lost with a device.
     Stills,
     /// Selected frames that waited for a model when newer ones came.
     Keyframes,

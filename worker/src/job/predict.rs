@@ -1,7 +1,7 @@
 //! Foresees, inside a segment, which frames the file's one gate will select and which are shown.
 //!
-//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 2.5 seconds, and a decision on one
-//! more signal and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
+//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 2.5 seconds, and a decision on
+//! the signals of a second and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
 //! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: where they may
 //! not be selected, they are kept as they are, and sequenced later.
 

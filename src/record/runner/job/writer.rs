@@ -40,7 +40,7 @@ struct Waiting {
     is_writing: bool,
     /// Nothing follows.
     is_over: bool,
-    /// What was given is there, and not only its rows.
+    /// More than rows is there of something that was given.
     has_written: bool,
     /// First error that the job has not heard of.
     error: Option<RecordError>,
