@@ -47,7 +47,7 @@ impl Server {
         let listening = Listening::bind(app.settings.bind_addr, serving)?;
         if let Err(error) = app.runner.tell_interrupted(app.labels()).await {
             // Their runs expire, or the next start tells.
-            tracing::error!(%error, "jobs that were cut off cannot be told");
+            tracing::error!(%error, "could not record interrupted jobs");
         }
         app.live.tell_interrupted().await;
         tracing::info!(udp = %app.live.local_addr(), "live video is received");

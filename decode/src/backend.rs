@@ -121,7 +121,7 @@ pub enum BackendError {
         expected: String,
     },
     /// It is there and decodes none of the clips of the probe.
-    #[error("it decodes none of the clips that are tried: {reason}")]
+    #[error("it failed to decode every probe clip: {reason}")]
     DecodesNothing {
         /// Fault of the first of them.
         reason: String,

@@ -76,7 +76,7 @@ pub enum DecodeError {
     },
     /// A picture whose samples take more bytes than are allowed, though it has not too many pixels.
     #[error(
-        "a picture of {width}x{height} takes {bytes} bytes, and one of this stream may take {max}"
+        "a picture of {width}x{height} needs {bytes} bytes; the limit for this stream is {max}"
     )]
     TooManyBytes {
         /// Columns.

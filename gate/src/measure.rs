@@ -99,7 +99,7 @@ pub enum MeasureError {
         reason: String,
     },
     /// The device is still at a batch, and nobody waits for it any longer.
-    #[error("{backend} has not measured within {after_ms} ms")]
+    #[error("{backend} timed out after {after_ms} ms")]
     Late {
         /// The measurer's name.
         backend: &'static str,

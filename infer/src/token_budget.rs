@@ -7,11 +7,11 @@ pub trait TokenBudget: Send + Sync {
     /// The principal that is charged.
     fn principal(&self) -> Arc<str>;
 
-    /// Sets aside what the next request is expected to take; `false` where there is not as much, and
-    /// then it is not sent.
+    /// Reserves `tokens`, an estimate, for the next request. Returns `false` if the budget is too
+    /// small; the request must then not be sent.
     fn reserve(&self, tokens: u64) -> bool;
 
-    /// Charges what the request took that was reserved for.
+    /// Charges the `tokens` that the request took, in place of what was reserved for it.
     fn commit(&self, tokens: u64);
 }
 

@@ -53,7 +53,7 @@ pub enum CudaError {
         reason: String,
     },
     /// It measures other integers than the reference.
-    #[error("device {name} does not measure as the reference does: {fault}")]
+    #[error("device {name} failed the conformance test: {fault}")]
     Nonconforming {
         /// Its name.
         name: String,

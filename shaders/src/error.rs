@@ -15,7 +15,7 @@ pub enum WgpuError {
         found: Vec<String>,
     },
     /// The adapter has less than the measurer needs.
-    #[error("adapter {adapter} gives {what} of {got}, and {needed} are needed")]
+    #[error("adapter {adapter} supports {what} of {got}; {needed} required")]
     TooSmall {
         /// Its name.
         adapter: String,
@@ -49,7 +49,7 @@ pub enum WgpuError {
         reason: String,
     },
     /// It measures other integers than the reference.
-    #[error("adapter {adapter} does not measure as the reference does: {fault}")]
+    #[error("adapter {adapter} failed the conformance test: {fault}")]
     Nonconforming {
         /// Its name.
         adapter: String,

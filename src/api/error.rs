@@ -76,10 +76,10 @@ pub enum ApiError {
     #[error("{0}")]
     Log(#[from] TimelineError),
     /// Limit of waiting analyses.
-    #[error("as many analyses as may are waiting already: send this one again later")]
+    #[error("the analysis queue is full: retry later")]
     AnalysesFull,
     /// Limit of long answers that wait to be made.
-    #[error("as many long answers as may are waiting to be made: ask again later")]
+    #[error("too many large responses are being prepared: retry later")]
     ReadersFull,
     /// The database that the request needs is not configured.
     #[error("the database client is not configured: set SERVICE_DB_URL and restart the server")]
@@ -115,12 +115,12 @@ pub enum ApiError {
     )]
     MetricsUnavailable,
     /// A request with the same key is under way.
-    #[error("a request with this Idempotency-Key is under way: ask again when it is answered")]
+    #[error("a request with this Idempotency-Key is in progress: retry when it has completed")]
     UnderWay,
     /// A request with the same key was begun, did something, and has no answer that was kept.
     #[error(
-        "a request with this Idempotency-Key was begun as {request_id}, and its answer \
-         was not kept: read the events of {run}"
+        "a request with this Idempotency-Key was begun as {request_id}, and its response \
+         was not stored: check the events of {run}"
     )]
     AnswerLost {
         /// The request.
@@ -130,8 +130,8 @@ pub enum ApiError {
     },
     /// A request with the same key was begun, and what came of it cannot be found out.
     #[error(
-        "a request with this Idempotency-Key was begun as {request_id}, and too much happened \
-         since to tell what came of it: look, and use a new key"
+        "a request with this Idempotency-Key was begun as {request_id}, and its outcome is \
+         unknown: check the resource, and use a new key"
     )]
     AnswerUnknown {
         /// The request.
@@ -145,8 +145,8 @@ pub enum ApiError {
     AnswerLong(JobId),
     /// The caller has as many answers kept as may be.
     #[error(
-        "as many answers are kept for your Idempotency-Keys and jobs as may be: send this one \
-         without a key and without Prefer, or later"
+        "the storage of responses for your Idempotency-Keys and jobs is full: retry later, or \
+         without a key and without Prefer"
     )]
     KeysFull {
         /// Time until the first of them is forgotten.
@@ -192,7 +192,7 @@ impl ApiError {
 
     /// Another version than the one there is was asked for.
     pub fn precondition_failed() -> ApiError {
-        let text = "the condition does not hold for what is there".to_owned();
+        let text = "precondition failed: the condition does not match the current state".to_owned();
         ApiError::Plain(StatusCode::PRECONDITION_FAILED, text)
     }
 
@@ -363,13 +363,15 @@ impl ApiError {
 fn tickets_full(whose: Whose) -> &'static str {
     match whose {
         Whose::Own => "as many of your media tickets are open as may be: use one of those, or wait",
-        Whose::All => "as many media tickets are open as may be: ask again later",
+        Whose::All => "the limit of open media tickets is reached: retry later",
     }
 }
 
 fn unsent(whose: Whose) -> &'static str {
     match whose {
-        Whose::Own => "too many bytes of your answers wait to be read: read them first",
-        Whose::All => "too many bytes of answers wait to be read by others: ask again later",
+        Whose::Own => {
+            "your unread responses fill the send buffer: read them before sending more requests"
+        }
+        Whose::All => "the server's send buffers are full: retry later",
     }
 }

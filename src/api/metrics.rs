@@ -65,7 +65,7 @@ impl App {
         metrics.stored_bytes.set(i64::try_from(self.quota.total()).unwrap_or(i64::MAX));
         metrics.head.set(timeline.head().0 as i64);
         if let Err(error) = metrics.process.look() {
-            tracing::warn!(%error, "the system does not tell what the process uses");
+            tracing::warn!(%error, "cannot read process statistics");
         }
     }
 }

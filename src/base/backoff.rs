@@ -1,4 +1,4 @@
-//! Back-off as a value: how long to wait after so many failures. Reads no clock.
+//! Exponential back-off with jitter. Pure: returns the delay for a failure count.
 
 use std::time::Duration;
 

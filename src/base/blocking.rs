@@ -4,7 +4,7 @@ use tracing::Span;
 
 /// The work ended in a panic: our bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("work that waits for the disk died")]
+#[error("a disk task panicked")]
 pub struct Died;
 
 /// Begins `work` at once, on a thread that may wait and in the caller's span.

@@ -185,7 +185,7 @@ impl Database {
                     let reason = error.to_string();
                     // Said once for each reason: an outage may be long.
                     if self.set_missing(&reason) {
-                        tracing::error!(reason, "the database is not ready; trying on");
+                        tracing::error!(reason, "database not ready; retrying");
                     }
                 }
             }

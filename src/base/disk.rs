@@ -15,7 +15,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// Less is free than is kept in reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} MiB are free on disk, and {} are kept in reserve", .free >> 20, .reserve >> 20)]
+#[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]
 pub struct Low {
     /// Free bytes.
     pub free: u64,

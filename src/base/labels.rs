@@ -78,7 +78,9 @@ impl CurrentLabels {
                 *self.maps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(maps);
                 tracing::info!("label maps read again");
             }
-            Err(error) => tracing::error!(%error, "label maps kept as they are"),
+            Err(error) => {
+                tracing::error!(%error, "could not reload label maps; keeping the previous ones")
+            }
         }
     }
 }

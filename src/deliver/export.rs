@@ -191,7 +191,7 @@ impl Export {
                     self.metrics.export_failures.inc();
                     // Said once for each outage; the counter has the rest.
                     if failures == 0 {
-                        tracing::warn!(%error, "the export is delayed; trying on");
+                        tracing::warn!(%error, "export failed; retrying");
                     }
                     failures += 1;
                     RETRY.delay(failures, jitter())

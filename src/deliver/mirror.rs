@@ -377,7 +377,7 @@ impl Consumer for Mirror {
                 *self.place() = None;
                 // Said once for each outage; the counter has the rest.
                 if turn.failures == 0 {
-                    tracing::warn!(%error, "the mirror is delayed; trying on");
+                    tracing::warn!(%error, "database mirror failed; retrying");
                 }
                 Outcome::Failed { at_least: Duration::ZERO, progressed: false }
             }

@@ -131,7 +131,7 @@ impl Sender {
                     }
                     // Said once for each kind of failure in an outage; the counters have the rest.
                     if told != Some(error.fault()) {
-                        tracing::warn!(%error, "files wait here for the object store; trying on");
+                        tracing::warn!(%error, "upload to the object store failed; retrying");
                     }
                     told = Some(error.fault());
                     failures += 1;

@@ -146,7 +146,7 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<
 
 /// A turn that panics is our bug; it must not end the others, nor come again at once.
 fn panicked(error: &JoinError) -> Outcome {
-    tracing::error!(%error, "a turn of an outbox died");
+    tracing::error!(%error, "delivery task panicked");
     Outcome::Failed { at_least: Duration::ZERO, progressed: false }
 }
 

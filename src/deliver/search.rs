@@ -53,7 +53,7 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum SearchFailure {
     /// The queue is full.
-    #[error("{0} searches are waiting already: send this one again later")]
+    #[error("the search queue is full ({0} waiting): retry later")]
     Full(usize),
     /// The index has not read the whole log yet.
     #[error(
@@ -70,7 +70,7 @@ pub enum SearchFailure {
     #[error("the search index failed and will be built again; search again later")]
     Failed,
     /// The indexer's thread has ended: our own bug.
-    #[error("the search index died: nothing is found until the server is started again")]
+    #[error("the search indexer stopped: restart the server to search again")]
     Died,
     /// The cache file failed.
     #[error(transparent)]

@@ -270,7 +270,7 @@ impl Webhooks {
             for done in webhooks.table.done(&owner, |run| webhooks.has_ended(run), DONE_MAX) {
                 // The new one is made, whatever becomes of the old.
                 if let Err(error) = webhooks.remove(done).await {
-                    tracing::warn!(webhook = %done, %error, "a webhook that is done is kept longer");
+                    tracing::warn!(webhook = %done, %error, "could not remove a finished webhook");
                 }
             }
             Ok(shown)

@@ -118,7 +118,7 @@ impl Workers {
         let passed_over: Vec<(Backend, String)> =
             passed_over.into_iter().map(|(backend, error)| (backend, error.to_string())).collect();
         for (backend, reason) in &passed_over {
-            tracing::info!(backend = backend.as_str(), reason, "a decode backend is passed over");
+            tracing::info!(backend = backend.as_str(), reason, "decode backend not used");
         }
         for tried in capabilities.codecs.iter().filter(|tried| tried.reason.is_some()) {
             let (codec, bits, reason) = (tried.codec.name(), tried.bits, tried.reason.as_deref());
@@ -156,7 +156,7 @@ impl Workers {
 fn told(passed_over: Vec<(GateBackend, WorkerError)>) -> Vec<(GateBackend, String)> {
     let told = |(backend, error): (GateBackend, WorkerError)| {
         let reason = error.to_string();
-        tracing::info!(backend = backend.as_str(), reason, "a gate backend is passed over");
+        tracing::info!(backend = backend.as_str(), reason, "gate backend not used");
         (backend, reason)
     };
     passed_over.into_iter().map(told).collect()

@@ -321,7 +321,7 @@ impl Inference {
         });
         if let Err(error) = self.registry.commit(&run, vec![low]).await {
             self.days.untell(principal, found.day);
-            tracing::warn!(run = %run.id(), %error, "low tokens are not on the run's timeline");
+            tracing::warn!(run = %run.id(), %error, "could not record a token_budget_low event");
         }
     }
 
@@ -339,7 +339,7 @@ fn note(days: &TokenDays, metrics: &Metrics, found: &DailyUsage) {
     if days.note(found) {
         metrics.token_budgets_low.inc();
         let DailyUsage { principal, used, reserved, limit, .. } = found;
-        tracing::warn!(%principal, used, reserved, limit, "the tokens of the day run low");
+        tracing::warn!(%principal, used, reserved, limit, "daily token budget is low");
     }
 }
 

@@ -399,7 +399,7 @@ impl Live {
         self.tasks.close();
         tokio::select! {
             () = self.tasks.wait() => {}
-            () = deadline => tracing::warn!("live sessions were cut off by the end of the drain"),
+            () = deadline => tracing::warn!("live sessions interrupted: the drain timed out"),
         }
     }
 
@@ -411,7 +411,7 @@ impl Live {
             let failed = Event::RunFailed(RunFailed { request_id: None, reason });
             match registry.commit(&run, vec![failed]).await {
                 Ok(_) => {
-                    tracing::warn!(run = %run.id(), "a live session was cut off by the server's end")
+                    tracing::warn!(run = %run.id(), "live session interrupted by a server restart")
                 }
                 Err(error) => {
                     tracing::error!(run = %run.id(), %error, "cannot tell that it was cut off")

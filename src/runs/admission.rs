@@ -52,18 +52,18 @@ struct Waiter {
     tell: oneshot::Sender<()>,
 }
 
-/// Length of stay, by who decides about it.
+/// Expected length of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// It does.
+    /// Bounded by the server's own work.
     Short,
-    /// Others, for hours maybe: it never holds the last place.
+    /// Bounded by an external source such as live RTSP, possibly for hours. Never takes the last permit.
     Long,
 }
 
 /// Error of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{queue_max} file jobs are waiting already")]
+#[error("the queue of file jobs is full ({queue_max} waiting)")]
 pub struct QueueFull {
     /// The limit.
     pub queue_max: usize,

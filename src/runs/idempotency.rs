@@ -184,8 +184,12 @@ impl Idempotency {
             let keys = Arc::clone(&self);
             match blocking(move || keys.expire(keys.clock.now())).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "records of keys stay longer"),
-                Err(died) => tracing::error!(%died, "records of keys stay longer"),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "could not expire idempotency records; retrying on the next sweep")
+                }
+                Err(died) => {
+                    tracing::error!(%died, "could not expire idempotency records; retrying on the next sweep")
+                }
             }
         }
     }

@@ -66,7 +66,7 @@ pub enum RetentionError {
     #[error(transparent)]
     Store(#[from] TimelineError),
     /// It is not known what readers of the log have been given.
-    #[error("cannot tell what readers of the log were given: {0}")]
+    #[error("cannot read the cursors of the log's consumers: {0}")]
     Behind(#[from] LedgerError),
     /// Our own bug.
     #[error(transparent)]
@@ -134,7 +134,10 @@ impl Retention {
             },
         );
         if unreadable > 0 {
-            tracing::error!(unreadable, "what these events name is charged to nobody");
+            tracing::error!(
+                unreadable,
+                "unreadable events: the files that they reference are charged to no quota"
+            );
         }
         Ok(())
     }
@@ -387,7 +390,7 @@ impl Retention {
                     Err(error) => {
                         unreadable += 1;
                         self.metrics.retention_unreadable.inc();
-                        tracing::error!(%seq, %error, "retention passes over an event");
+                        tracing::error!(%seq, %error, "retention skipped an unreadable event");
                     }
                 }
             }

@@ -63,7 +63,7 @@ pub enum UploadError {
         max: u64,
     },
     /// The limit of uploads in progress is reached.
-    #[error("{limit} uploads {} are under way already: send this one again later", told(*whose))]
+    #[error("the limit of uploads {} is reached ({limit}): retry later", told(*whose))]
     Busy {
         /// The limit.
         limit: usize,

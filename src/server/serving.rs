@@ -54,7 +54,7 @@ pub enum ListenError {
         source: CertificateError,
     },
     /// The socket has no address.
-    #[error("cannot tell the listening address: {0}")]
+    #[error("cannot read the local listening address: {0}")]
     Address(#[source] io::Error),
 }
 

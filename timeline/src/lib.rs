@@ -115,7 +115,7 @@ pub struct StoredEvent {
 /// State of the log: ready for events, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// Accepts appends.
     Writable,
     /// A write to disk failed; reading goes on.
     Poisoned {

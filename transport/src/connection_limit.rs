@@ -1,4 +1,5 @@
-//! The open connections: how many there may be, and which of them give way to a newcomer.
+//! Connection limiter: caps open connections in total and per address, and evicts idle or stalled
+//! ones when full.
 //!
 //! Promises that a server full of connections that wait for their peers takes new ones: the
 //! longest-unused without a request go first, then those whose peers owe bytes. What the server
@@ -87,7 +88,7 @@ impl Drop for ConnectionPermit {
 }
 
 impl ConnectionLimiter {
-    /// Nobody yet.
+    /// Creates a limiter with no connections.
     pub fn new(limits: ConnectionLimits) -> Arc<ConnectionLimiter> {
         let (epoch, members, counts) = (Instant::now(), Mutex::default(), Counts::default());
         let refusing = Arc::new(Semaphore::new(REFUSING_MAX));
@@ -119,7 +120,8 @@ impl ConnectionLimiter {
         self.counts.refused.load(Relaxed)
     }
 
-    /// Room for a connection from `address`; `None` when nothing gives way.
+    /// Tries to admit a connection from `address`, evicting the least useful one if a limit is
+    /// reached. Returns `None` if no connection can be evicted.
     pub(crate) fn enter(
         self: &Arc<ConnectionLimiter>,
         address: IpAddr,

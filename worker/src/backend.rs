@@ -78,7 +78,7 @@ pub struct GateSelection {
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// The backend that is to measure does not.
-    #[error("the gate's backend {} does not measure: {source}", .backend.as_str())]
+    #[error("the gate backend {} failed its self-test: {source}", .backend.as_str())]
     Gate {
         /// Its name.
         backend: GateBackend,

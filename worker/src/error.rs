@@ -40,7 +40,9 @@ pub enum Fault {
     #[error(transparent)]
     PixelsLost(#[from] PixelsLost),
     /// The gate selected a frame whose pixels are gone: a bug in the prediction.
-    #[error("selected frame {frame_index} was not foreseen")]
+    #[error(
+        "internal error: selected frame {frame_index} has no image (the predictor did not foresee it)"
+    )]
     Unforeseen {
         /// The selected frame.
         frame_index: u64,
@@ -174,7 +176,7 @@ pub enum WorkerError {
         after: Duration,
     },
     /// The worker sent more than it was allowed to.
-    #[error("signals and pictures exceed {} MiB", .limit_bytes >> 20)]
+    #[error("the worker's output exceeds {} MiB", .limit_bytes >> 20)]
     OutputBudget {
         /// The limit.
         limit_bytes: u64,
@@ -205,7 +207,7 @@ pub enum WorkerError {
         session: u32,
     },
     /// The listener to a live worker's messages panicked, so no message arrives any more.
-    #[error("what the media worker said could not be taken")]
+    #[error("the handler of media worker events failed")]
     Listener,
     /// The live worker has ended; its last event said why.
     #[error("the media worker has ended")]

@@ -98,7 +98,7 @@ fn refusal(error: &MultipartError, idle_bytes: &AtomicU64) -> ApiError {
 
 /// Excess of bytes that are not of the file.
 #[derive(Debug, thiserror::Error)]
-#[error("too many bytes beside the file")]
+#[error("the fields other than the file exceed the form's size limit")]
 struct TooMuch;
 
 /// The body of a form; counts the bytes that came since the file's last ones.

@@ -67,7 +67,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.progress.send_replace(Progress::Died);
-            tracing::error!("the search index's thread panicked: the server needs a new start");
+            tracing::error!("the search indexer panicked: restart the server");
         }
     }
 }

@@ -157,7 +157,7 @@ impl TokenDays {
             Ok(())
         });
         if let Err(error) = &written {
-            tracing::error!(%error, "the use of tokens is not written");
+            tracing::error!(%error, "could not persist token usage");
             self.book().dirty = true;
         }
         written.is_ok()

@@ -44,7 +44,7 @@ pub enum PromptError {
     #[error("the session has ended")]
     Closed,
     /// No worker took it up in time.
-    #[error("no worker of the session took the prompt up in time: send it again")]
+    #[error("the prompt update timed out: retry")]
     Unacknowledged,
 }
 

@@ -77,7 +77,7 @@ pub enum PatchError {
     #[error("an ICE restart needs If-Match: the ETag of the session, or *")]
     TagMissing,
     /// It is of another ICE session.
-    #[error("the condition does not hold for what is there")]
+    #[error("precondition failed: the condition does not match the current state")]
     TagOther,
     /// It cannot be used.
     #[error(transparent)]
@@ -274,7 +274,7 @@ impl Task {
         let Task { intake, guard, over, memory, .. } = self;
         // Leaving a place waits for a worker that ends with it.
         if blocking(move || drop((seat, intake))).await.is_err() {
-            tracing::error!("leaving a media worker died");
+            tracing::error!("task that closes a worker session panicked");
         }
         drop((guard, memory));
         over.send_replace(true);
@@ -423,7 +423,7 @@ impl Task {
             }
         }
         self.metrics.live_shed.of(Shed::LastWords).inc();
-        tracing::warn!(session = %self.session.id, "the last of a live session is left out");
+        tracing::warn!(session = %self.session.id, "worker output incomplete after the session's end; the remaining events are dropped");
     }
 
     /// Lets the describing workers finish, for so long and no longer.

@@ -1,5 +1,5 @@
-//! A short queue from which the newest are taken late rather than lost: when it is full the oldest
-//! makes room, and that is counted.
+//! Bounded queue that drops its oldest item when full. `put` returns the dropped item so that
+//! callers can count it.
 
 use std::{
     collections::VecDeque,
@@ -17,12 +17,12 @@ pub struct Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// An empty one.
+    /// Creates an empty queue of at most `places` items.
     pub fn new(places: usize) -> Shelf<T> {
         Shelf { places, waiting: Mutex::default(), put: Notify::new() }
     }
 
-    /// Adds `item`; returns the one that had to go for it.
+    /// Appends `item`. Returns the item dropped to make room, if any.
     pub fn put(&self, item: T) -> Option<T> {
         let mut waiting = self.waiting();
         let shed = if waiting.len() >= self.places { waiting.pop_front() } else { None };

@@ -162,7 +162,7 @@ impl Hosted {
                 }
                 LiveEvent::GateLost(reason) => {
                     counted.gate_devices_lost.inc();
-                    tracing::warn!(reason, "the gate's device was given up: the CPU measures");
+                    tracing::warn!(reason, "gate device disabled; using the CPU");
                 }
                 LiveEvent::GateLate => {
                     counted.gate_batches_late.inc();
@@ -170,7 +170,7 @@ impl Hosted {
                 }
                 LiveEvent::DecoderLost(reason) => {
                     counted.decode_fallbacks.inc();
-                    tracing::warn!(reason, "the device that decodes opens no more: software does");
+                    tracing::warn!(reason, "decode device unavailable; using software decoding");
                 }
                 LiveEvent::Ended(error) => {
                     ended.store(true, Relaxed);

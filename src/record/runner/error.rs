@@ -30,7 +30,7 @@ pub enum IngestError {
     Remote(RemoteError),
     /// The crop of its pictures, or the size they are scaled to, is too small for models.
     #[error(
-        "leaves pictures of {}x{} pixels; models take {SIDE_MIN} a side or more",
+        "crops to {}x{} pixels; the minimum is {SIDE_MIN} per side",
         .shown.width,
         .shown.height
     )]

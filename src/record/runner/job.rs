@@ -187,7 +187,7 @@ impl Job {
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             self.runner.parts.metrics.decode_fallbacks.inc();
-            tracing::warn!(%run, decoder, reason, "not all was decoded by the backend asked for");
+            tracing::warn!(%run, decoder, reason, "software decoding was used for part of the file");
         }
         let Some(mut opened) = self.opened else {
             return Err(Undone { error: IngestError::Lost, is_opened: false });

@@ -224,7 +224,7 @@ impl Runner {
                 let (jobs, now) = (self.records.clone(), self.parts.clock.now());
                 let expired = in_background(move || jobs.expire(idempotency::oldest_kept(now)));
                 if let Err(error) = expired.await.and_then(|expired| Ok(expired?)) {
-                    tracing::error!(%error, "records of jobs stay longer");
+                    tracing::error!(%error, "could not remove records of finished jobs; retrying");
                 }
             }
             looks += 1;
@@ -269,7 +269,7 @@ impl Runner {
                 if run.lifecycle().is_active() {
                     registry.commit(&run, vec![interrupted(request)]).await?;
                 }
-                tracing::warn!(request_id = %request, run = %run.id(), "a job was cut off by the server's end");
+                tracing::warn!(request_id = %request, run = %run.id(), "job interrupted by a server restart");
             }
             let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
             let frames_done = recorded.unwrap_or(job.frames_done);

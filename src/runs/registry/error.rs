@@ -33,7 +33,7 @@ pub enum RunError {
     #[error(transparent)]
     Log(#[from] TimelineError),
     /// The change was given up on before the log answered.
-    #[error("the change of the run was not finished")]
+    #[error("the update of the run was interrupted")]
     Unfinished,
 }
 

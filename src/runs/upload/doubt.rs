@@ -23,7 +23,7 @@ impl Uploads {
             // start.
             Err(unread) => {
                 let charged = hold.keep();
-                tracing::error!(%unread, path = %path.display(), charged, "an upload is in doubt");
+                tracing::error!(%unread, path = %path.display(), charged, "upload state unknown after a failed write");
             }
         }
         Err(error.into())

@@ -39,9 +39,9 @@ pub(super) enum PayloadKind {
     Unknown,
     /// Video.
     Video(Codec),
-    /// Retransmissions of the video of another payload type.
+    /// RTX stream (RFC 4588) of the given video payload type.
     Rtx(u8),
-    /// Sound, which nobody wants.
+    /// Audio: rejected.
     Audio,
 }
 

@@ -341,7 +341,7 @@ impl Session {
         if let Some(told) = told
             && self.sink.call(|sink| sink.told(told)).is_err()
         {
-            tracing::debug!(?told, "the end of a WebRTC session is not told");
+            tracing::debug!(?told, "could not send close_notify");
         }
     }
 

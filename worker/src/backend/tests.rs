@@ -24,7 +24,7 @@ fn a_device_is_asked_for_what_it_decoded_alone() {
     ];
     assert_eq!(nvdec(&all), Ok(vec![Codec::H264, Codec::Vp9]));
     let error = nvdec(&all[5..]).expect_err("nothing of it");
-    assert_eq!(error.to_string(), "it decodes none of the clips that are tried: other pictures");
+    assert_eq!(error.to_string(), "it failed to decode every probe clip: other pictures");
     assert!(nvdec(&[]).is_err());
 }
 

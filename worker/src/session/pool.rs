@@ -303,7 +303,7 @@ fn settled(
     events
 }
 
-/// A thread that panics takes the worker with it: its unit would never be worked off.
+/// Exits the process if the current thread is panicking: its unit would never be worked off.
 pub(super) struct Mourner;
 
 impl Drop for Mourner {
