@@ -72,7 +72,7 @@ pub use envelope::refusal_headers;
 pub use error::ApiError;
 pub use health::reasons;
 pub use jobs::Desk;
-pub use rate::{FAILURES_MAX, Rates};
+pub use rate::{FAILURES_MAX, RateLimits};
 pub use settings::{Settings, Tool};
 pub use state::{ANALYSES_WAITING, App, DRAIN, FETCHERS, READERS_WAITING};
 pub use thresholds::KEEPALIVE_FRAMES_MAX;

@@ -14,15 +14,17 @@ use transport::{
 use worker::WorkerProgram;
 
 use crate::{
-    api::{ANALYSES_WAITING, App, Desk, FETCHERS, Growth, READERS_WAITING, Rates, unsent_accounts},
+    api::{
+        ANALYSES_WAITING, App, Desk, FETCHERS, Growth, READERS_WAITING, RateLimits, unsent_accounts,
+    },
     base::{
-        clock::{AgeClock, wall_now},
+        clock::{RetentionClock, wall_now},
         database::Database,
         descriptors,
         disk::Reserve,
-        keys::KeyRing,
+        keys::ApiKeys,
         labels::{CurrentLabels, LabelError},
-        ledger::{Ledger, LedgerError},
+        ledger::{MetaStore, MetaStoreError},
         metrics::{Metrics, StoredFile},
         quota::Quota,
         secret,
@@ -31,28 +33,28 @@ use crate::{
     config::Config,
     deliver::{
         export::{Export, Place, Target},
-        mirror::Mirror,
+        mirror::EventMirror,
         node,
         objects::{self, Access, Backings, Sender},
         search::Search,
-        sse::Streams,
+        sse::EventStreams,
         webhook::Webhooks,
     },
     record::{
-        backend::{Workers, WorkersError},
-        eyes::{Eyes, EyesError},
+        backend::{WorkerCapabilities, WorkersError},
+        eyes::{EmbedderError, ImageEmbedder},
         inference::{Inference, InferenceStartError},
-        live::{Live, LiveParts},
+        live::{LiveDependencies, LiveService},
         recording,
         remote::RemoteSources,
         runner::{Answers, Runner, RunnerParts},
         small_stills::SmallStills,
     },
     runs::{
-        admission::Admission,
+        admission::JobQueue,
         idempotency::Idempotency,
         registry::{Registry, RunLimits},
-        retention::{Behind, Retention},
+        retention::{ReaderLag, Retention},
         source::Roots,
         summary::Summaries,
         tickets::Tickets,
@@ -95,7 +97,7 @@ pub enum StartError {
     Search(#[from] SearchError),
     /// The ledger does not open.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     /// The object store cannot be used as it is set up.
     #[error("the object store: {0}")]
     Objects(#[from] SetupError),
@@ -107,10 +109,10 @@ pub enum StartError {
     Uploads(#[from] UploadError),
     /// The system gives too few descriptors.
     #[error(transparent)]
-    Descriptors(#[from] descriptors::TooFew),
+    Descriptors(#[from] descriptors::TooFewDescriptors),
     /// Pictures cannot be embedded.
     #[error(transparent)]
-    Eyes(#[from] EyesError),
+    Eyes(#[from] EmbedderError),
     /// Live video cannot be received.
     #[error("SERVICE_WEBRTC_UDP_PORT: {0}")]
     Port(#[from] EndpointError),
@@ -123,7 +125,7 @@ pub enum StartError {
 struct Stores {
     registry: Arc<Registry>,
     blobs: BlobStore,
-    ledger: Ledger,
+    ledger: MetaStore,
     quota: Arc<Quota>,
 }
 
@@ -133,8 +135,8 @@ impl Stores {
         metrics: &Arc<Metrics>,
         reserve: &Arc<Reserve>,
     ) -> Result<Stores, StartError> {
-        let former = config.api.keys.as_ref().map(KeyRing::former).unwrap_or_default();
-        let ledger = Ledger::open(&config.data_dir.join("ledger"))?;
+        let former = config.api.keys.as_ref().map(ApiKeys::former).unwrap_or_default();
+        let ledger = MetaStore::open(&config.data_dir.join("ledger"))?;
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
         // Before the log: where stills are only in another store, a refused start changes nothing.
@@ -149,7 +151,7 @@ impl Stores {
         }));
         let limits =
             RunLimits { active: config.active_limit, ttl: config.run_ttl, tag: config.node_tag };
-        let is_shared = config.api.keys.as_ref().is_some_and(KeyRing::is_shared);
+        let is_shared = config.api.keys.as_ref().is_some_and(ApiKeys::is_shared);
         let quota = if is_shared {
             Quota::shared(config.api.quotas, Arc::clone(reserve))
         } else {
@@ -165,7 +167,7 @@ impl Stores {
 /// Object store behind the directories of stills and columns, where one is configured.
 fn backings(
     config: &Config,
-    ledger: &Ledger,
+    ledger: &MetaStore,
     metrics: &Arc<Metrics>,
 ) -> Result<Option<Backings>, StartError> {
     let Some(settings) = &config.objects else { return Ok(None) };
@@ -178,7 +180,7 @@ fn backings(
 fn store(
     access: &Access,
     config: &Config,
-    ledger: &Ledger,
+    ledger: &MetaStore,
     metrics: &Arc<Metrics>,
 ) -> Result<Objects, StartError> {
     let owner = node::name(ledger)?;
@@ -192,7 +194,7 @@ fn store(
 fn export_place(
     target: &Target,
     config: &Config,
-    ledger: &Ledger,
+    ledger: &MetaStore,
     metrics: &Arc<Metrics>,
 ) -> Result<Place, StartError> {
     Ok(match target {
@@ -233,12 +235,12 @@ pub fn open(
             tracing::warn!(%error, "a media worker is executed: it could not be forked");
         }
     });
-    let (supervisor, workers) = Workers::choose(worker, &config.decode)?;
+    let (supervisor, workers) = WorkerCapabilities::choose(worker, &config.decode)?;
     let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.api.disk_reserve));
     let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
     let log = registry.timeline();
     let last = log.heads(log.head(), 1).first().map(|head| head.at);
-    let clock = AgeClock::starting(wall_now(), last);
+    let clock = RetentionClock::starting(wall_now(), last);
     let webhooks = Webhooks::open(
         Arc::clone(&registry),
         egress.clone(),
@@ -249,7 +251,7 @@ pub fn open(
     let database = config.database.as_ref().map(Database::new);
     let mirror = database.clone().map(|database| {
         let timeline = registry.timeline().clone();
-        Mirror::new(config.mirror, database, timeline, ledger.clone(), Arc::clone(&metrics))
+        EventMirror::new(config.mirror, database, timeline, ledger.clone(), Arc::clone(&metrics))
     });
     let mirror = mirror.transpose()?;
     let export = config.export.clone().map(|settings| {
@@ -273,11 +275,11 @@ pub fn open(
         ledger.clone(),
         counted,
     )?);
-    let streams = Streams::new(Arc::clone(&registry), config.streams);
+    let streams = EventStreams::new(Arc::clone(&registry), config.streams);
     let cache = config.data_dir.join("search-cache");
     let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let places = recording::Stores {
+    let places = recording::JobStorage {
         blobs: blobs.clone(),
         columns: OpenColumns::open(&config.data_dir.join("open-columns"))?,
         reserve: Arc::clone(&reserve),
@@ -297,7 +299,7 @@ pub fn open(
         metrics: Arc::clone(&metrics),
     });
     let limiter = descriptors::limiter(config.connections_max, config.api.connections_per_address)?;
-    let rates = Rates::new(config.api.rate_global, config.api.rate_principal);
+    let rates = RateLimits::new(config.api.rate_global, config.api.rate_principal);
     let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");
     let uploads = Uploads::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
@@ -308,7 +310,7 @@ pub fn open(
     };
     let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
     let draining = CancellationToken::new();
-    let live = Live::open(LiveParts {
+    let live = LiveService::open(LiveDependencies {
         registry: Arc::clone(&registry),
         stores: places,
         supervisor: supervisor.clone(),
@@ -316,7 +318,7 @@ pub fn open(
         metrics: Arc::clone(&metrics),
         config: config.api.live.clone(),
         draining: draining.clone(),
-        eyes: Eyes::open(&config.api.novelty, &metrics)?,
+        eyes: ImageEmbedder::open(&config.api.novelty, &metrics)?,
         reuse: config.api.novelty.rule,
     })?;
     Ok(Arc::new(App {
@@ -347,13 +349,13 @@ pub fn open(
         stats: Stats::default(),
         tickets: Tickets::default(),
         unsent: unsent_accounts(),
-        readers: Admission::new(jobs, READERS_WAITING),
-        fetchers: Admission::new(FETCHERS, READERS_WAITING),
+        readers: JobQueue::new(jobs, READERS_WAITING),
+        fetchers: JobQueue::new(FETCHERS, READERS_WAITING),
         draining,
         workers,
         jobs,
         desk: Desk::default(),
-        analyses: Admission::new(jobs, ANALYSES_WAITING),
+        analyses: JobQueue::new(jobs, ANALYSES_WAITING),
         inference,
         live,
         streams,
@@ -365,11 +367,11 @@ pub fn open(
 /// Readers that must be given an event before retention may remove it.
 fn readers(
     webhooks: &Arc<Webhooks>,
-    mirror: Option<&Arc<Mirror>>,
+    mirror: Option<&Arc<EventMirror>>,
     export: Option<&Arc<Export>>,
-) -> Vec<Behind> {
+) -> Vec<ReaderLag> {
     let webhooks = Arc::clone(webhooks);
-    let mut readers: Vec<Behind> = vec![Box::new(move || Ok(webhooks.behind()))];
+    let mut readers: Vec<ReaderLag> = vec![Box::new(move || Ok(webhooks.behind()))];
     if let Some(mirror) = mirror.map(Arc::clone) {
         readers.push(Box::new(move || mirror.behind()));
     }

@@ -31,15 +31,15 @@ use transport::egress::EgressConfig;
 
 use crate::{
     api::{KEEPALIVE_FRAMES_MAX, Origins, Settings},
-    base::{database, json::Problem, keys::KeyRing, labels::FILE_BYTES_MAX, quota::QuotaLimits},
+    base::{database, json::Problem, keys::ApiKeys, labels::FILE_BYTES_MAX, quota::QuotaLimits},
     deliver::{export, mirror, objects, sse::StreamLimits},
     runs::retention::Ages,
-    server::Serving,
+    server::ServingConfig,
 };
-use vars::Vars;
+use vars::EnvReader;
 
-pub use collector::Collector;
-pub use vars::{Shown, VarError};
+pub use collector::TraceEndpoint;
+pub use vars::{ResolvedVar, VarError};
 
 /// Every setting of the server.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Config {
     /// Settings that handlers look at.
     pub api: Settings,
     /// Certificate of the address of HTTP, and HTTP/3.
-    pub serving: Serving,
+    pub serving: ServingConfig,
     /// Log, blobs and columns; absolute.
     pub data_dir: PathBuf,
     /// Directories beneath which sources are opened.
@@ -61,7 +61,7 @@ pub struct Config {
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
     /// Backends that decode and measure.
-    pub decode: worker::Wanted,
+    pub decode: worker::BackendRequest,
     /// Isolation that media workers must have.
     pub sandbox: worker::SandboxPolicy,
     /// Ingest stores the stills of selected frames.
@@ -85,13 +85,13 @@ pub struct Config {
     /// Access to other hosts.
     pub egress: EgressConfig,
     /// Endpoint to which spans are exported.
-    pub traces_endpoint: Option<Collector>,
+    pub traces_endpoint: Option<TraceEndpoint>,
     /// Filter of the log.
     pub log_filter: String,
     /// Copies of the log that are written.
     pub log_format: crate::base::telemetry::LogFormat,
     /// Every setting as resolved.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ResolvedVar>,
     /// Variables with the prefix that nothing reads, and settings that open the server.
     pub warnings: Vec<String>,
 }
@@ -119,7 +119,7 @@ impl Config {
     pub fn resolve(
         values: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, Vec<VarError>> {
-        let mut vars = Vars::new(values);
+        let mut vars = EnvReader::new(values);
         let tools = tools::tools(&mut vars);
         let decode = decoding::decoding(&mut vars, tools[0].path.clone());
         let names_device = decode.names_device();
@@ -255,8 +255,8 @@ impl Config {
     }
 }
 
-fn key_ring(vars: &mut Vars) -> KeyRing {
-    let mut ring = KeyRing::default();
+fn key_ring(vars: &mut EnvReader) -> ApiKeys {
+    let mut ring = ApiKeys::default();
     add_listed(vars, &mut ring, "SERVICE_API_KEYS");
     let Some(file) = vars.read("SERVICE_API_KEYS_FILE", "", optional_path) else { return ring };
     match text_of(&file) {
@@ -270,12 +270,12 @@ fn key_ring(vars: &mut Vars) -> KeyRing {
 }
 
 /// Adds the keys of a variable.
-fn add_listed(vars: &mut Vars, ring: &mut KeyRing, variable: &'static str) {
+fn add_listed(vars: &mut EnvReader, ring: &mut ApiKeys, variable: &'static str) {
     let listed = vars.secret(variable).unwrap_or_default();
     add(vars, ring, variable, &listed);
 }
 
-fn add(vars: &mut Vars, ring: &mut KeyRing, variable: &'static str, listed: &str) {
+fn add(vars: &mut EnvReader, ring: &mut ApiKeys, variable: &'static str, listed: &str) {
     for entry in listed.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
         if let Err(problem) = ring.add(entry) {
             vars.refuse(variable, problem);
@@ -290,7 +290,7 @@ fn text_of(path: &Path) -> Result<String, FileError> {
     text.map_err(|error| FileError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-fn gate(vars: &mut Vars) -> GateConfig {
+fn gate(vars: &mut EnvReader) -> GateConfig {
     let frames = |text: &str| match text {
         "" => Ok(None),
         text => whole(0, KEEPALIVE_FRAMES_MAX)(text).map(|frames| Some(frames as u32)),

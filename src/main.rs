@@ -7,7 +7,7 @@ use clap::Parser;
 use sightline::{
     app,
     base::{metrics::Metrics, telemetry},
-    config::{Collector, Config},
+    config::{Config, TraceEndpoint},
     server::Signals,
 };
 use worker::WorkerProgram;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         return check(&config);
     }
     let metrics = Arc::new(Metrics::new());
-    let collector = config.traces_endpoint.as_ref().map(Collector::as_str);
+    let collector = config.traces_endpoint.as_ref().map(TraceEndpoint::as_str);
     let _flush = match telemetry::start(&config.log_filter, config.log_format, collector, &metrics)
     {
         Ok(flush) => flush,

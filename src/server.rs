@@ -21,9 +21,9 @@ use crate::{
     api::{App, DRAIN},
     base::{blocking::blocking, stats},
 };
-use listening::Listening;
+use listening::BoundSockets;
 
-pub use serving::{H3, ListenError, Serving, certificates};
+pub use serving::{Http3Config, ListenError, ServingConfig, certificates};
 pub use signals::Signals;
 
 /// After that, how long the answers of cancelled jobs may take.
@@ -43,8 +43,8 @@ pub struct Server {
 
 impl Server {
     /// Listens, and serves from then on.
-    pub async fn start(app: Arc<App>, serving: &Serving) -> Result<Server, ListenError> {
-        let listening = Listening::bind(app.settings.bind_addr, serving)?;
+    pub async fn start(app: Arc<App>, serving: &ServingConfig) -> Result<Server, ListenError> {
+        let listening = BoundSockets::bind(app.settings.bind_addr, serving)?;
         if let Err(error) = app.runner.tell_interrupted(app.labels()).await {
             // Their runs expire, or the next start tells.
             tracing::error!(%error, "could not record interrupted jobs");

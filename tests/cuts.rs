@@ -6,7 +6,7 @@ use std::{fs::File, ops::ControlFlow, path::Path};
 
 use clips::{pick, pick_with, rendered_from, with_known_cuts};
 use decode::Sampling;
-use gate::{Gate, GateConfig, Reason};
+use gate::{Gate, GateConfig, SelectionReason};
 use media::Zones;
 use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
 
@@ -37,7 +37,8 @@ fn cuts(path: &Path) -> Vec<u64> {
         .run_job(spec, &CancelToken::new(), &mut |event| {
             if let JobEvent::Frames(records) = event {
                 found.extend(records.iter().map(|record| record.signal).filter_map(|signal| {
-                    (gate.offer(&signal).reason == Reason::SceneCut).then_some(signal.frame_index)
+                    (gate.offer(&signal).reason == SelectionReason::SceneCut)
+                        .then_some(signal.frame_index)
                 }));
             }
             ControlFlow::Continue(())

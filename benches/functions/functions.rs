@@ -13,10 +13,10 @@ use decode::{
     Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, SinkStop, decode_file,
 };
 use gate::{
-    AHEAD, CpuMeasurer, FrameStamp, Measurer, ReferenceMeasurer, SignalWindow,
-    conformance::{Fill, Picture},
+    AHEAD, CpuBackend, FrameStamp, MeasureBackend, ReferenceBackend, SignalWindow,
+    conformance::{Fill, TestPicture},
 };
-use media::{Codec, Frame, PixelsLost, Rate, RunId, Sample, Score, Seq, Signal};
+use media::{Codec, DeviceMemoryLost, Frame, Rate, RunId, Sample, Score, Seq, Signal};
 use search::{FoldedPattern, IndexLimits, SearchIndex};
 use timeline::{Event, Finding, FindingKind, NewEvent, Options, Timeline};
 use transport::rtp::{Output, Packet, Receiver, Settings};
@@ -38,11 +38,13 @@ fn measuring(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH));
     for (width, height) in [(1280, 720), (1920, 1080), (3840, 2160)] {
         for (bits, sample) in [(8, Sample::U8), (10, Sample::U16 { shift: 2 })] {
-            let picture = Picture { sample, padding: 64, ..Picture::new(width, height) };
+            let picture = TestPicture { sample, padding: 64, ..TestPicture::new(width, height) };
             let frames: Vec<Frame> = (0..BATCH)
-                .filter_map(|seed| Picture { fill: Fill::Random(seed), ..picture }.frame())
+                .filter_map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
                 .collect();
-            for measurer in [&mut CpuMeasurer::new() as &mut dyn Measurer, &mut ReferenceMeasurer] {
+            for measurer in
+                [&mut CpuBackend::new() as &mut dyn MeasureBackend, &mut ReferenceBackend]
+            {
                 let id = BenchmarkId::new(measurer.name(), format!("{height}p, {bits} bits"));
                 let mut out = Vec::new();
                 group.bench_function(id, |bench| {
@@ -64,11 +66,11 @@ fn signals(criterion: &mut Criterion) {
     for (name, shot) in [("calm", 32), ("every picture a cut", 1)] {
         let frames: Vec<Frame> = (0..PICTURES)
             .filter_map(|n| {
-                Picture { fill: Fill::Random(n / shot), ..Picture::new(640, 360) }.frame()
+                TestPicture { fill: Fill::Random(n / shot), ..TestPicture::new(640, 360) }.frame()
             })
             .collect();
         let mut measured = Vec::new();
-        CpuMeasurer::new().measure(&frames, &mut measured).expect("measurable");
+        CpuBackend::new().measure(&frames, &mut measured).expect("measurable");
         let (mut window, mut index) = (SignalWindow::new(AHEAD), 0);
         group.bench_function(name, |bench| {
             bench.iter(|| {
@@ -103,7 +105,7 @@ impl FrameSink for Count {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<u64, PixelsLost> {
+    fn end(&mut self) -> Result<u64, DeviceMemoryLost> {
         Ok(self.0)
     }
 }

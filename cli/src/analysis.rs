@@ -8,11 +8,11 @@ use std::{
 };
 
 use decode::{FileReport, Sampling, StreamInfo};
-use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, Reason};
+use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason};
 use media::{MarkerOrigin, Rotation, RunId, Signal, Zones};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 use worker::{
-    CancelToken, FrameRecord, JobEvent, JobSpec, Limits, Picture, Supervisor, WorkerError,
+    CancelToken, EncodedImage, FrameRecord, JobEvent, JobSpec, Limits, Supervisor, WorkerError,
 };
 
 use crate::{
@@ -56,8 +56,8 @@ pub struct Analysis {
 pub struct Still {
     pub frame_index: u64,
     pub pts_ms: i64,
-    pub reason: Reason,
-    pub picture: Picture,
+    pub reason: SelectionReason,
+    pub picture: EncodedImage,
 }
 
 /// Results that the signals alone determine.
@@ -171,7 +171,7 @@ pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signa
         frame_index: signal.frame_index,
         pts_ms: signal.pts_ms,
         event_type: decision.event_type.clone(),
-        is_scene_cut: decision.reason == Reason::SceneCut,
+        is_scene_cut: decision.reason == SelectionReason::SceneCut,
         confidence: decision.confidence,
         origin: MarkerOrigin::Gate,
     });

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use decode::Backend;
 use embed::{ExecutionProvider, OnnxConfig};
 use serde::Serialize;
-use worker::{CancelToken, Choice, GateBackend, GateChoice, Supervisor, Wanted};
+use worker::{BackendRequest, CancelToken, Choice, GateBackend, GateChoice, Supervisor};
 
 use crate::{
     client::ServerArgs,
@@ -85,8 +85,8 @@ impl DecodeArgs {
         self.backend != Choice::Auto || self.gate != GateChoice::Auto || self.device.is_some()
     }
 
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
+    pub fn wanted(&self) -> BackendRequest {
+        BackendRequest {
             choice: self.backend,
             device: self.device.clone().filter(|device| !device.is_empty()),
             gate: self.gate,

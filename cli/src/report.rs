@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use gate::{Gate, GateConfig, Reason};
+use gate::{Gate, GateConfig, SelectionReason};
 use media::{EventType, Signal};
 
 pub use still_sampler::{ReportStill, StillSampler};
@@ -53,7 +53,7 @@ impl Report<'_> {
     }
 
     /// The gate's reason for each frame, which its signal alone decides.
-    fn reasons(&self) -> impl Iterator<Item = Reason> {
+    fn reasons(&self) -> impl Iterator<Item = SelectionReason> {
         let mut gate = Gate::new(self.gate);
         self.signals.iter().map(move |signal| gate.offer(signal).reason)
     }

@@ -89,10 +89,10 @@ impl DecoderFactory for Gone {
 /// Decoders: libav's own, and a device that is asked first.
 #[derive(Default)]
 pub struct Decoders {
-    first: Option<First>,
+    first: Option<PreferredDecoderState>,
 }
 
-struct First {
+struct PreferredDecoderState {
     engines: Box<dyn DecoderFactory>,
     codecs: Vec<Codec>,
 }
@@ -120,7 +120,7 @@ impl Decoders {
     }
 
     pub(crate) fn with_engines(engines: Box<dyn DecoderFactory>, codecs: Vec<Codec>) -> Decoders {
-        Decoders { first: Some(First { engines, codecs }) }
+        Decoders { first: Some(PreferredDecoderState { engines, codecs }) }
     }
 
     /// Returns the reason that the device that was to decode `codec` opens no more.

@@ -13,7 +13,7 @@ mod worker;
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
-use media::{Extent, Frame, PixelsLost, Rate};
+use media::{DeviceMemoryLost, Extent, Frame, Rate};
 
 use crate::{
     DecodeError, Decoders, Demuxer, Sampling, decoder::DecoderFactory, sampling::Position,
@@ -66,7 +66,7 @@ pub trait FrameSink: Send {
 
     /// The segment is complete. What it amounts to must hold no frame whose pixels are on a device
     /// alone: those that are lost from here on cannot be had again.
-    fn end(&mut self) -> Result<Self::Output, PixelsLost>;
+    fn end(&mut self) -> Result<Self::Output, DeviceMemoryLost>;
 }
 
 /// Reason that a sink takes no more frames.
@@ -76,7 +76,7 @@ pub enum SinkStop {
     Ended,
     /// A frame that it was given has lost its pixels with the device: the segment starts over, decoded
     /// without it.
-    PixelsLost(PixelsLost),
+    PixelsLost(DeviceMemoryLost),
 }
 
 /// Report on the decoding of a file.

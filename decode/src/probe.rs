@@ -5,7 +5,7 @@
 
 use std::{io::Cursor, ops::ControlFlow};
 
-use media::{Codec, Frame, PixelsLost, Plane, Sample};
+use media::{Codec, DeviceMemoryLost, Frame, Plane, Sample};
 
 use crate::{
     Decoders, Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, SinkStop,
@@ -177,7 +177,7 @@ impl FrameSink for Digests {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<Vec<u64>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<u64>, DeviceMemoryLost> {
         Ok(std::mem::take(&mut self.0))
     }
 }

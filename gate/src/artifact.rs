@@ -6,14 +6,14 @@
 use media::Score;
 
 use crate::{
-    thumb::{BLOCKS, CELLS, LEVEL, SPREAD, Thumb},
+    thumb::{BLOCKS, CELLS, CellThumbnail, LEVEL, SPREAD},
     window::Neighbours,
 };
 
 /// Change of brightness that three quarters of the blocks share, in 1/[`LEVEL`].
 ///
 /// 0 where more than a quarter goes the other way, as in motion, shake and most pop-ups.
-pub(crate) fn brightness_change(old: &Thumb, new: &Thumb) -> i32 {
+pub(crate) fn brightness_change(old: &CellThumbnail, new: &CellThumbnail) -> i32 {
     let mut changes: [i32; BLOCKS] =
         std::array::from_fn(|block| i32::from(new.blocks[block]) - i32::from(old.blocks[block]));
     changes.sort_unstable();

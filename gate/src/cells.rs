@@ -16,14 +16,14 @@ pub const CHROMA_ROWS: usize = 20;
 
 /// The samples `start..end` of one side of a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct CellRange {
     /// First sample.
     pub start: u32,
     /// One past the last sample.
     pub end: u32,
 }
 
-impl Span {
+impl CellRange {
     /// Number of samples, at least 1.
     pub fn count(self) -> u32 {
         self.end - self.start
@@ -32,10 +32,10 @@ impl Span {
 
 /// The samples of a side of `length` (1..=8192) that cell `index` of `cells` covers:
 /// from `index * length / cells` up to `(index + 1) * length / cells`, but at least one.
-pub fn cell_span(index: usize, cells: usize, length: u32) -> Span {
+pub fn cell_span(index: usize, cells: usize, length: u32) -> CellRange {
     let (index, cells) = (index as u32, cells as u32);
     let start = index * length / cells;
-    Span { start, end: ((index + 1) * length / cells).max(start + 1) }
+    CellRange { start, end: ((index + 1) * length / cells).max(start + 1) }
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn cells_partition_long_sides_and_repeat_samples_of_short_ones() {
         for length in (1..=200).chain([1079, 1080, 1920, 4095, 8191, 8192]) {
-            let spans: Vec<Span> = (0..64).map(|cell| cell_span(cell, 64, length)).collect();
+            let spans: Vec<CellRange> = (0..64).map(|cell| cell_span(cell, 64, length)).collect();
             assert_eq!(spans[0].start, 0, "{length}");
             assert_eq!(spans[63].end, length, "{length}");
             for pair in spans.windows(2) {

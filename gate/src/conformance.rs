@@ -1,4 +1,4 @@
-//! The table of pictures that every [`Measurer`] must measure exactly as the reference does.
+//! The table of pictures that every [`MeasureBackend`] must measure exactly as the reference does.
 //!
 //! Backends run [`check`] in their tests; the pictures are the same on every machine. Padding
 //! between rows is filled with noise, so that reading it shows.
@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use media::{
-    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
+    Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
     Timestamp,
 };
 
-use crate::{MeasureError, Measurements, Measurer, ReferenceMeasurer};
+use crate::{FrameMeasurements, MeasureBackend, MeasureError, ReferenceBackend};
 
 /// Pattern of a picture's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Fill {
 
 /// A picture to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct TestPicture {
     /// Columns.
     pub width: u32,
     /// Rows.
@@ -46,10 +46,10 @@ pub struct Picture {
     pub fill: Fill,
 }
 
-impl Picture {
+impl TestPicture {
     /// An eight-bit 4:2:0 picture of random samples without padding.
-    pub fn new(width: u32, height: u32) -> Picture {
-        Picture {
+    pub fn new(width: u32, height: u32) -> TestPicture {
+        TestPicture {
             width,
             height,
             subsampling: Subsampling::Yuv420,
@@ -131,7 +131,7 @@ impl Picture {
 }
 
 struct Painted {
-    picture: Picture,
+    picture: TestPicture,
     extent: Extent,
     luma: Vec<u8>,
     chroma: Option<Chroma>,
@@ -152,7 +152,7 @@ impl Painted {
     }
 }
 
-impl HostPicture for Painted {
+impl HostFrameBuffer for Painted {
     fn luma(&self) -> Plane<'_> {
         self.view(&self.luma, self.extent, 1)
     }
@@ -203,7 +203,7 @@ const SIZES: [(u32, u32); 22] = [
 ];
 
 /// Every way samples are stored, with every chroma arrangement, on sizes that leave remainders.
-fn storages() -> impl Iterator<Item = Picture> {
+fn storages() -> impl Iterator<Item = TestPicture> {
     let subsamplings = [
         Subsampling::Gray,
         Subsampling::Yuv420,
@@ -224,13 +224,13 @@ fn storages() -> impl Iterator<Item = Picture> {
         subsamplings.into_iter().flat_map(move |subsampling| {
             samples.into_iter().flat_map(move |sample| {
                 [(false, 0), (false, 6), (true, 0), (true, 26)].into_iter().map(
-                    move |(interleaved, padding)| Picture {
+                    move |(interleaved, padding)| TestPicture {
                         subsampling,
                         sample,
                         interleaved,
                         padding,
                         fill: Fill::Random(u64::from(width)),
-                        ..Picture::new(width, height)
+                        ..TestPicture::new(width, height)
                     },
                 )
             })
@@ -239,7 +239,7 @@ fn storages() -> impl Iterator<Item = Picture> {
 }
 
 /// 1080p as hardware decoders give it, ten bits a sample.
-const P010: Picture = Picture {
+const P010: TestPicture = TestPicture {
     width: 1920,
     height: 1080,
     subsampling: Subsampling::Yuv420,
@@ -250,35 +250,39 @@ const P010: Picture = Picture {
 };
 
 /// An odd size as hardware decoders give it.
-const NV12: Picture =
-    Picture { width: 1279, height: 719, sample: Sample::U8, padding: 128, ..P010 };
+const NV12: TestPicture =
+    TestPicture { width: 1279, height: 719, sample: Sample::U8, padding: 128, ..P010 };
 
 /// Sizes, storages and fills side by side, the largest between small ones.
-fn mixed() -> Vec<Picture> {
-    vec![Picture::new(640, 360), P010, Picture::new(1, 1), NV12, Picture::new(65, 3)]
+fn mixed() -> Vec<TestPicture> {
+    vec![TestPicture::new(640, 360), P010, TestPicture::new(1, 1), NV12, TestPicture::new(65, 3)]
 }
 
 /// More pictures than a device takes at once, of sizes in no order.
-fn many() -> Vec<Picture> {
+fn many() -> Vec<TestPicture> {
     let sizes = (0..150u32).map(|n| (1 + 37 * n % 203, 1 + 53 * n % 131));
-    let picture = |(n, (width, height))| Picture {
+    let picture = |(n, (width, height))| TestPicture {
         fill: Fill::Random(n as u64),
         interleaved: n % 3 == 0,
         padding: n % 5,
-        ..Picture::new(width, height)
+        ..TestPicture::new(width, height)
     };
     sizes.enumerate().map(picture).collect()
 }
 
 /// The batches of the table, made one at a time: they would not fit in memory comfortably at once.
-pub fn batches() -> impl Iterator<Item = Vec<Picture>> {
-    let sizes = SIZES.into_iter().map(|(width, height)| vec![Picture::new(width, height)]);
+pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
+    let sizes = SIZES.into_iter().map(|(width, height)| vec![TestPicture::new(width, height)]);
     let fills =
         [Fill::Flat(0), Fill::Flat(1), Fill::Flat(255), Fill::Checker, Fill::Ramp, Fill::Gradient];
     let extremes = fills.into_iter().flat_map(|fill| {
         [Sample::U8, Sample::U16 { shift: 2 }].map(|sample| {
             [(1280, 720), (701, 8192), (8192, 41)]
-                .map(|(width, height)| Picture { fill, sample, ..Picture::new(width, height) })
+                .map(|(width, height)| TestPicture {
+                    fill,
+                    sample,
+                    ..TestPicture::new(width, height)
+                })
                 .to_vec()
         })
     });
@@ -293,7 +297,7 @@ pub enum Nonconformance {
     #[error("refused {picture:?}: {error}")]
     Refused {
         /// The first picture of the batch.
-        picture: Option<Picture>,
+        picture: Option<TestPicture>,
         /// Its reason.
         error: MeasureError,
     },
@@ -301,29 +305,32 @@ pub enum Nonconformance {
     #[error("measured {picture:?} differently")]
     Different {
         /// The first picture that differs; `None` when only the count does.
-        picture: Option<Picture>,
+        picture: Option<TestPicture>,
     },
 }
 
 /// Measures the whole table with `measurer`; the number of pictures when all are equal.
-pub fn check(measurer: &mut dyn Measurer) -> Result<usize, Nonconformance> {
+pub fn check(measurer: &mut dyn MeasureBackend) -> Result<usize, Nonconformance> {
     batches()
         .try_fold(0, |count, batch| check_batch(measurer, &batch).map(|()| count + batch.len()))
 }
 
 /// Measures a few pictures that show most faults, for a backend's start: some milliseconds.
-pub fn smoke(measurer: &mut dyn Measurer) -> Result<(), Nonconformance> {
-    let odd = Picture { sample: Sample::U16 { shift: 2 }, ..Picture::new(333, 217) };
-    let overfull = Picture { sample: Sample::U16 { shift: 0 }, ..Picture::new(65, 41) };
-    let small = Picture { width: 130, height: 83, ..P010 };
-    let smaller = Picture { width: 37, height: 19, ..NV12 };
-    let bright = Picture { fill: Fill::Flat(255), ..Picture::new(701, 512) };
-    let batch = [NV12, odd, overfull, small, smaller, Picture::new(1, 1), bright];
+pub fn smoke(measurer: &mut dyn MeasureBackend) -> Result<(), Nonconformance> {
+    let odd = TestPicture { sample: Sample::U16 { shift: 2 }, ..TestPicture::new(333, 217) };
+    let overfull = TestPicture { sample: Sample::U16 { shift: 0 }, ..TestPicture::new(65, 41) };
+    let small = TestPicture { width: 130, height: 83, ..P010 };
+    let smaller = TestPicture { width: 37, height: 19, ..NV12 };
+    let bright = TestPicture { fill: Fill::Flat(255), ..TestPicture::new(701, 512) };
+    let batch = [NV12, odd, overfull, small, smaller, TestPicture::new(1, 1), bright];
     check_batch(measurer, &batch)
 }
 
 /// Measures one batch of any pictures with `measurer` and with the reference.
-pub fn check_batch(measurer: &mut dyn Measurer, batch: &[Picture]) -> Result<(), Nonconformance> {
+pub fn check_batch(
+    measurer: &mut dyn MeasureBackend,
+    batch: &[TestPicture],
+) -> Result<(), Nonconformance> {
     let frames: Vec<Frame> = batch.iter().filter_map(|picture| picture.frame()).collect();
     match first_difference(measurer, &frames) {
         Ok(None) => Ok(()),
@@ -335,11 +342,12 @@ pub fn check_batch(measurer: &mut dyn Measurer, batch: &[Picture]) -> Result<(),
 /// Measures any frames with `measurer` and with the reference: the first that differs, or how
 /// many both measured where one measured fewer.
 pub fn first_difference(
-    measurer: &mut dyn Measurer,
+    measurer: &mut dyn MeasureBackend,
     frames: &[Frame],
 ) -> Result<Option<usize>, MeasureError> {
-    let (mut expected, mut measured): (Vec<Measurements>, Vec<Measurements>) = Default::default();
-    ReferenceMeasurer.measure(frames, &mut expected)?;
+    let (mut expected, mut measured): (Vec<FrameMeasurements>, Vec<FrameMeasurements>) =
+        Default::default();
+    ReferenceBackend.measure(frames, &mut expected)?;
     measurer.measure(frames, &mut measured)?;
     let different = expected.iter().zip(&measured).position(|(a, b)| a != b);
     let counts = (expected.len() != measured.len()).then(|| expected.len().min(measured.len()));

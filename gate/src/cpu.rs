@@ -4,14 +4,14 @@ use media::{Frame, Plane};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
-    measure::{CheckedPlanes, MeasureError, Measurements, Measurer},
+    measure::{CheckedPlanes, FrameMeasurements, MeasureBackend, MeasureError},
 };
 
 /// The definition of correct: every sample, one at a time, in safe code.
 #[derive(Debug, Default)]
-pub struct ReferenceMeasurer;
+pub struct ReferenceBackend;
 
-impl Measurer for ReferenceMeasurer {
+impl MeasureBackend for ReferenceBackend {
     fn name(&self) -> &'static str {
         "cpu-reference"
     }
@@ -19,7 +19,7 @@ impl Measurer for ReferenceMeasurer {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         measure_each(frames, out, |planes, measured| {
             let luma = (&mut measured.luma_cells[..], Some(&mut measured.luma_squares[..]));
@@ -61,15 +61,15 @@ fn sum_cells(
 /// Measures each frame into a fresh record; leaves `out` as it was on an error.
 pub(crate) fn measure_each(
     frames: &[Frame],
-    out: &mut Vec<Measurements>,
-    mut measure: impl FnMut(&CheckedPlanes<'_>, &mut Measurements),
+    out: &mut Vec<FrameMeasurements>,
+    mut measure: impl FnMut(&CheckedPlanes<'_>, &mut FrameMeasurements),
 ) -> Result<(), MeasureError> {
     let before = out.len();
     for frame in frames {
         match CheckedPlanes::of(frame) {
             Ok(planes) => {
                 let chroma_extent = planes.chroma.map(|[u, _]| u.extent());
-                out.push(Measurements::zeroed(frame.extent, chroma_extent));
+                out.push(FrameMeasurements::zeroed(frame.extent, chroma_extent));
                 let measured = out.last_mut().expect("just pushed");
                 measure(&planes, measured);
             }
@@ -84,45 +84,45 @@ pub(crate) fn measure_each(
 
 /// The fastest measurer this CPU has, chosen at run time.
 #[derive(Debug)]
-pub struct CpuMeasurer {
+pub struct CpuBackend {
     #[cfg(target_arch = "x86_64")]
     avx2: Option<crate::simd::Avx2>,
 }
 
-impl CpuMeasurer {
+impl CpuBackend {
     /// Looks at the CPU once and allocates all that measuring needs.
-    pub fn new() -> CpuMeasurer {
-        CpuMeasurer {
+    pub fn new() -> CpuBackend {
+        CpuBackend {
             #[cfg(target_arch = "x86_64")]
             avx2: crate::simd::Avx2::detect(),
         }
     }
 }
 
-impl Default for CpuMeasurer {
-    fn default() -> CpuMeasurer {
-        CpuMeasurer::new()
+impl Default for CpuBackend {
+    fn default() -> CpuBackend {
+        CpuBackend::new()
     }
 }
 
-impl Measurer for CpuMeasurer {
+impl MeasureBackend for CpuBackend {
     fn name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
         if self.avx2.is_some() {
             return "cpu-avx2";
         }
-        ReferenceMeasurer.name()
+        ReferenceBackend.name()
     }
 
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         #[cfg(target_arch = "x86_64")]
         if let Some(avx2) = &mut self.avx2 {
             return measure_each(frames, out, |planes, measured| avx2.measure(planes, measured));
         }
-        ReferenceMeasurer.measure(frames, out)
+        ReferenceBackend.measure(frames, out)
     }
 }

@@ -16,7 +16,7 @@ use light::{Last, Steps};
 
 /// Reason that a frame is remarkable; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum SelectionReason {
     /// The first frame.
     InitialFrame,
     /// `scene_score` at or above its threshold.
@@ -42,53 +42,53 @@ pub enum Reason {
     NoTrigger,
 }
 
-impl Reason {
+impl SelectionReason {
     /// Every reason, highest priority first.
-    pub const ALL: [Reason; 11] = [
-        Reason::InitialFrame,
-        Reason::SceneCut,
-        Reason::ActivityStarted,
-        Reason::ActivityPeak,
-        Reason::ActivitySettled,
-        Reason::PeriodicKeepalive,
-        Reason::ExposureShift,
-        Reason::FlickerSuspected,
-        Reason::GhostingSuspected,
-        Reason::NoiseVarianceSpike,
-        Reason::NoTrigger,
+    pub const ALL: [SelectionReason; 11] = [
+        SelectionReason::InitialFrame,
+        SelectionReason::SceneCut,
+        SelectionReason::ActivityStarted,
+        SelectionReason::ActivityPeak,
+        SelectionReason::ActivitySettled,
+        SelectionReason::PeriodicKeepalive,
+        SelectionReason::ExposureShift,
+        SelectionReason::FlickerSuspected,
+        SelectionReason::GhostingSuspected,
+        SelectionReason::NoiseVarianceSpike,
+        SelectionReason::NoTrigger,
     ];
 
     /// Name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Reason::InitialFrame => "initial_frame",
-            Reason::SceneCut => "scene_cut",
-            Reason::ActivityStarted => "activity_started",
-            Reason::ActivityPeak => "activity_peak",
-            Reason::ActivitySettled => "activity_settled",
-            Reason::PeriodicKeepalive => "periodic_keepalive",
-            Reason::ExposureShift => "exposure_shift",
-            Reason::FlickerSuspected => "flicker_suspected",
-            Reason::GhostingSuspected => "ghosting_suspected",
-            Reason::NoiseVarianceSpike => "noise_variance_spike",
-            Reason::NoTrigger => "no_trigger",
+            SelectionReason::InitialFrame => "initial_frame",
+            SelectionReason::SceneCut => "scene_cut",
+            SelectionReason::ActivityStarted => "activity_started",
+            SelectionReason::ActivityPeak => "activity_peak",
+            SelectionReason::ActivitySettled => "activity_settled",
+            SelectionReason::PeriodicKeepalive => "periodic_keepalive",
+            SelectionReason::ExposureShift => "exposure_shift",
+            SelectionReason::FlickerSuspected => "flicker_suspected",
+            SelectionReason::GhostingSuspected => "ghosting_suspected",
+            SelectionReason::NoiseVarianceSpike => "noise_variance_spike",
+            SelectionReason::NoTrigger => "no_trigger",
         }
     }
 
     /// Returns the event type of a frame selected for this reason.
     pub fn event_type(self) -> EventType {
         match self {
-            Reason::SceneCut => EventType::SceneCut,
-            Reason::FlickerSuspected | Reason::GhostingSuspected | Reason::NoiseVarianceSpike => {
-                EventType::ArtifactSuspected
-            }
-            Reason::InitialFrame
-            | Reason::ActivityStarted
-            | Reason::ActivityPeak
-            | Reason::ActivitySettled
-            | Reason::PeriodicKeepalive
-            | Reason::ExposureShift => EventType::KeyframeKeep,
-            Reason::NoTrigger => EventType::ContextObservation,
+            SelectionReason::SceneCut => EventType::SceneCut,
+            SelectionReason::FlickerSuspected
+            | SelectionReason::GhostingSuspected
+            | SelectionReason::NoiseVarianceSpike => EventType::ArtifactSuspected,
+            SelectionReason::InitialFrame
+            | SelectionReason::ActivityStarted
+            | SelectionReason::ActivityPeak
+            | SelectionReason::ActivitySettled
+            | SelectionReason::PeriodicKeepalive
+            | SelectionReason::ExposureShift => EventType::KeyframeKeep,
+            SelectionReason::NoTrigger => EventType::ContextObservation,
         }
     }
 }
@@ -97,7 +97,7 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The highest reason that holds.
-    pub reason: Reason,
+    pub reason: SelectionReason,
     /// The frame is kept as a still. Of frames with the same artifact that lie less than a second apart only the first is.
     pub selected: bool,
     /// Event type of the frame's marker.
@@ -134,8 +134,11 @@ pub struct GateState {
 }
 
 /// Reasons that are artifacts, highest priority first.
-const ARTIFACTS: [Reason; 3] =
-    [Reason::FlickerSuspected, Reason::GhostingSuspected, Reason::NoiseVarianceSpike];
+const ARTIFACTS: [SelectionReason; 3] = [
+    SelectionReason::FlickerSuspected,
+    SelectionReason::GhostingSuspected,
+    SelectionReason::NoiseVarianceSpike,
+];
 
 impl Gate {
     /// A gate whose next frame is the first.
@@ -190,15 +193,19 @@ impl Gate {
             None => {
                 let light = self.tell_light(signal, is_unsure);
                 is_unsure |= light.is_none();
-                if light == Some(true) { Reason::ExposureShift } else { self.artifact(signal) }
+                if light == Some(true) {
+                    SelectionReason::ExposureShift
+                } else {
+                    self.artifact(signal)
+                }
             }
         };
         let artifact = ARTIFACTS.iter().position(|&one| one == reason);
         // Frames that lie less than a second apart show the same one.
         let is_new = artifact.map(|place| self.artifacts[place].is_over(signal.pts_ms));
-        let selected = reason != Reason::NoTrigger && is_new != Some(Some(false));
+        let selected = reason != SelectionReason::NoTrigger && is_new != Some(Some(false));
         let confidence = match artifact_score(reason, signal) {
-            _ if reason == Reason::SceneCut => scene_score,
+            _ if reason == SelectionReason::SceneCut => scene_score,
             Some(score) => score,
             None if selected => Score::ONE,
             None => highest(signal, scene_score).complement(),
@@ -238,22 +245,22 @@ impl Gate {
         is_cut: bool,
         first_index: u64,
         activity: Option<Change>,
-    ) -> Option<Reason> {
+    ) -> Option<SelectionReason> {
         if signal.frame_index == first_index && self.previous.is_none() {
-            return Some(Reason::InitialFrame);
+            return Some(SelectionReason::InitialFrame);
         }
         if is_cut {
-            return Some(Reason::SceneCut);
+            return Some(SelectionReason::SceneCut);
         }
         match activity {
-            Some(Change::Started) => return Some(Reason::ActivityStarted),
-            Some(Change::Peaked) => return Some(Reason::ActivityPeak),
-            Some(Change::Settled) => return Some(Reason::ActivitySettled),
+            Some(Change::Started) => return Some(SelectionReason::ActivityStarted),
+            Some(Change::Peaked) => return Some(SelectionReason::ActivityPeak),
+            Some(Change::Settled) => return Some(SelectionReason::ActivitySettled),
             None => {}
         }
         let distance = signal.frame_index.saturating_sub(first_index);
         let is_due = distance.checked_rem(u64::from(self.config.keepalive_frames)) == Some(0);
-        (is_due || self.passes_keepalive(signal)).then_some(Reason::PeriodicKeepalive)
+        (is_due || self.passes_keepalive(signal)).then_some(SelectionReason::PeriodicKeepalive)
     }
 
     /// Returns true where the light has stayed changed for a second; `None` where that depends on the past. It is told
@@ -274,9 +281,9 @@ impl Gate {
     }
 
     /// The artifact whose threshold the signal reaches.
-    fn artifact(&self, signal: &Signal) -> Reason {
+    fn artifact(&self, signal: &Signal) -> SelectionReason {
         let held = ARTIFACTS.into_iter().find(|&reason| self.holds(reason, signal));
-        held.unwrap_or(Reason::NoTrigger)
+        held.unwrap_or(SelectionReason::NoTrigger)
     }
 
     /// The frame is the first at or after a multiple of the keepalive's time.
@@ -289,11 +296,11 @@ impl Gate {
     }
 
     /// Returns true where the signal alone reaches the threshold of an artifact reason.
-    fn holds(&self, reason: Reason, signal: &Signal) -> bool {
+    fn holds(&self, reason: SelectionReason, signal: &Signal) -> bool {
         let threshold = match reason {
-            Reason::FlickerSuspected => self.config.flicker,
-            Reason::GhostingSuspected => self.config.ghosting,
-            Reason::NoiseVarianceSpike => self.config.noise,
+            SelectionReason::FlickerSuspected => self.config.flicker,
+            SelectionReason::GhostingSuspected => self.config.ghosting,
+            SelectionReason::NoiseVarianceSpike => self.config.noise,
             _ => return false,
         };
         artifact_score(reason, signal).is_some_and(|score| score >= threshold)
@@ -312,11 +319,11 @@ impl Gate {
 /// differ in as many bits, and so do 79 other frames of the same clips.
 const HASH_BITS_OF_ONE: u64 = 36;
 
-fn artifact_score(reason: Reason, signal: &Signal) -> Option<Score> {
+fn artifact_score(reason: SelectionReason, signal: &Signal) -> Option<Score> {
     match reason {
-        Reason::FlickerSuspected => Some(signal.flicker_score),
-        Reason::GhostingSuspected => Some(signal.ghosting_score),
-        Reason::NoiseVarianceSpike => Some(signal.noise_variance_score),
+        SelectionReason::FlickerSuspected => Some(signal.flicker_score),
+        SelectionReason::GhostingSuspected => Some(signal.ghosting_score),
+        SelectionReason::NoiseVarianceSpike => Some(signal.noise_variance_score),
         _ => None,
     }
 }

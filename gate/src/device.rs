@@ -10,7 +10,7 @@ use media::{Extent, Frame, Plane, Sample};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS},
-    measure::{CheckedPlanes, MeasureError, Measurements},
+    measure::{CheckedPlanes, FrameMeasurements, MeasureError},
 };
 
 /// Surfaces of a picture: luma, then U (or U and V in turn), then V; absent ones are all 0.
@@ -206,9 +206,9 @@ pub fn batches(
 /// The measurements of a picture of these sizes from its [`SUMS`] little-endian words.
 ///
 /// Panics when there are fewer.
-pub fn unpack(extent: Extent, chroma_extent: Option<Extent>, sums: &[u8]) -> Measurements {
-    let mut measured = Measurements::zeroed(extent, chroma_extent);
-    let Measurements { luma_cells, luma_squares, chroma_cells: [u, v], .. } = &mut measured;
+pub fn unpack(extent: Extent, chroma_extent: Option<Extent>, sums: &[u8]) -> FrameMeasurements {
+    let mut measured = FrameMeasurements::zeroed(extent, chroma_extent);
+    let FrameMeasurements { luma_cells, luma_squares, chroma_cells: [u, v], .. } = &mut measured;
     let mut rest = sums;
     for target in [&mut luma_cells[..], &mut luma_squares[..], &mut u[..], &mut v[..]] {
         let (own, after) = rest.split_at(4 * target.len());
@@ -232,10 +232,10 @@ mod tests {
     use media::Subsampling;
 
     use super::*;
-    use crate::conformance::Picture;
+    use crate::conformance::TestPicture;
 
     /// The picture packed behind `base` bytes, and its surfaces.
-    fn packed(picture: Picture, base: u64) -> (Vec<u8>, [Surface; SURFACES]) {
+    fn packed(picture: TestPicture, base: u64) -> (Vec<u8>, [Surface; SURFACES]) {
         let frame = picture.frame().expect("has pixels");
         let planes = HostPlanes::new(&frame).expect("measurable");
         let mut bytes = vec![0xa5; (base + planes.packed_bytes()) as usize];
@@ -253,12 +253,12 @@ mod tests {
             samples.into_iter().flat_map(|sample| subsamplings.map(|chroma| (sample, chroma)))
         {
             for interleaved in [false, true] {
-                let picture = Picture {
+                let picture = TestPicture {
                     sample,
                     subsampling,
                     interleaved,
                     padding: 6,
-                    ..Picture::new(37, 19)
+                    ..TestPicture::new(37, 19)
                 };
                 let frame = picture.frame().expect("has pixels");
                 let host = frame.pixels.host().expect("in host memory");
@@ -299,10 +299,13 @@ mod tests {
     #[test]
     fn rows_and_surfaces_are_aligned_and_counted() {
         let cases = [
-            (Picture { subsampling: Subsampling::Gray, ..Picture::new(17, 3) }, 3 * 32),
-            (Picture::new(17, 3), 3 * 32 + 2 * 2 * 16),
-            (Picture { interleaved: true, ..Picture::new(17, 3) }, 3 * 32 + 2 * 32),
-            (Picture { sample: Sample::U16 { shift: 2 }, ..Picture::new(16, 2) }, 2 * 32 + 2 * 16),
+            (TestPicture { subsampling: Subsampling::Gray, ..TestPicture::new(17, 3) }, 3 * 32),
+            (TestPicture::new(17, 3), 3 * 32 + 2 * 2 * 16),
+            (TestPicture { interleaved: true, ..TestPicture::new(17, 3) }, 3 * 32 + 2 * 32),
+            (
+                TestPicture { sample: Sample::U16 { shift: 2 }, ..TestPicture::new(16, 2) },
+                2 * 32 + 2 * 16,
+            ),
         ];
         for (picture, expected) in cases {
             let (bytes, surfaces) = packed(picture, 0);
@@ -325,7 +328,8 @@ mod tests {
 
     #[test]
     fn batches_hold_every_frame_once_within_the_limits() {
-        let gray = |width| Picture { subsampling: Subsampling::Gray, ..Picture::new(width, 1) };
+        let gray =
+            |width| TestPicture { subsampling: Subsampling::Gray, ..TestPicture::new(width, 1) };
         let frames = |widths: &[u32]| -> Vec<Frame> {
             widths.iter().filter_map(|width| gray(*width).frame()).collect()
         };

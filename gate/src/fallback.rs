@@ -1,23 +1,23 @@
 //! A device's measurer that the CPU replaces when the device fails: the integers stay the same.
 //!
 //! Promises that a batch is told once, as measured by one of the two, and that a failed device is not
-//! asked again. Does not log: [`FallbackMeasurer::failure`] says what happened.
+//! asked again. Does not log: [`FallbackBackend::failure`] says what happened.
 
 use media::Frame;
 
-use crate::{CpuMeasurer, MeasureError, Measurements, Measurer};
+use crate::{CpuBackend, FrameMeasurements, MeasureBackend, MeasureError};
 
 /// Measures on a device for as long as it works, then on the CPU.
-pub struct FallbackMeasurer {
-    device: Option<Box<dyn Measurer>>,
-    cpu: CpuMeasurer,
+pub struct FallbackBackend {
+    device: Option<Box<dyn MeasureBackend>>,
+    cpu: CpuBackend,
     failure: Option<MeasureError>,
 }
 
-impl FallbackMeasurer {
+impl FallbackBackend {
     /// Starts with `device`.
-    pub fn new(device: Box<dyn Measurer>) -> FallbackMeasurer {
-        FallbackMeasurer { device: Some(device), cpu: CpuMeasurer::new(), failure: None }
+    pub fn new(device: Box<dyn MeasureBackend>) -> FallbackBackend {
+        FallbackBackend { device: Some(device), cpu: CpuBackend::new(), failure: None }
     }
 
     /// Returns the reason that the device is not asked any more; `None` while it is.
@@ -26,7 +26,7 @@ impl FallbackMeasurer {
     }
 }
 
-impl Measurer for FallbackMeasurer {
+impl MeasureBackend for FallbackBackend {
     fn name(&self) -> &'static str {
         self.device.as_ref().map_or_else(|| self.cpu.name(), |device| device.name())
     }
@@ -34,7 +34,7 @@ impl Measurer for FallbackMeasurer {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         if let Some(device) = &mut self.device {
             match device.measure(frames, out) {
@@ -55,12 +55,12 @@ impl Measurer for FallbackMeasurer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ReferenceMeasurer, conformance::Picture};
+    use crate::{ReferenceBackend, conformance::TestPicture};
 
     /// Measures with the reference, until its answers run out of `None`.
     struct Scripted(Vec<Option<MeasureError>>);
 
-    impl Measurer for Scripted {
+    impl MeasureBackend for Scripted {
         fn name(&self) -> &'static str {
             "scripted"
         }
@@ -68,11 +68,11 @@ mod tests {
         fn measure(
             &mut self,
             frames: &[Frame],
-            out: &mut Vec<Measurements>,
+            out: &mut Vec<FrameMeasurements>,
         ) -> Result<(), MeasureError> {
             match self.0.remove(0) {
                 Some(error) => Err(error),
-                None => ReferenceMeasurer.measure(frames, out),
+                None => ReferenceBackend.measure(frames, out),
             }
         }
     }
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn a_lost_device_is_replaced_once_and_the_integers_stay() {
-        let frames = [Picture::new(70, 50), Picture::new(3, 4)]
+        let frames = [TestPicture::new(70, 50), TestPicture::new(3, 4)]
             .map(|picture| picture.frame().expect("has pixels"));
         let mut expected = Vec::new();
-        ReferenceMeasurer.measure(&frames, &mut expected).expect("measurable");
+        ReferenceBackend.measure(&frames, &mut expected).expect("measurable");
         let beyond = MeasureError::BeyondDevice { backend: "scripted", bytes: 9, bytes_max: 8 };
         let full = MeasureError::NoRoom { backend: "scripted", reason: "in use".into() };
         let late = MeasureError::Late { backend: "scripted", after_ms: 9 };
@@ -99,7 +99,7 @@ mod tests {
             ("lost at the second batch", vec![None, Some(lost())], Some(lost())),
         ];
         for (name, script, failure) in cases {
-            let mut measurer = FallbackMeasurer::new(Box::new(Scripted(script)));
+            let mut measurer = FallbackBackend::new(Box::new(Scripted(script)));
             for _ in 0..3 {
                 let mut measured = Vec::new();
                 assert_eq!(measurer.measure(&frames, &mut measured), Ok(()), "{name}");
@@ -114,8 +114,8 @@ mod tests {
     fn a_picture_that_nothing_measures_is_refused_and_the_device_kept() {
         let refused = MeasureError::TooLarge { width: 9000, height: 2 };
         let script = vec![Some(refused.clone()), None];
-        let mut measurer = FallbackMeasurer::new(Box::new(Scripted(script)));
-        let frames = [Picture::new(8, 8).frame().expect("has pixels")];
+        let mut measurer = FallbackBackend::new(Box::new(Scripted(script)));
+        let frames = [TestPicture::new(8, 8).frame().expect("has pixels")];
         let mut measured = Vec::new();
         assert_eq!(measurer.measure(&frames, &mut measured), Err(refused));
         assert_eq!(measurer.measure(&frames, &mut measured), Ok(()));

@@ -29,12 +29,12 @@ mod thumb;
 mod window;
 
 pub use activity::{ActivityState, Change, ZoneMask};
-pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span};
-pub use cpu::{CpuMeasurer, ReferenceMeasurer};
-pub use decision::{Decision, Gate, GateState, Reason};
+pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, CellRange, LUMA_COLUMNS, LUMA_ROWS, cell_span};
+pub use cpu::{CpuBackend, ReferenceBackend};
+pub use decision::{Decision, Gate, GateState, SelectionReason};
 pub use episodes::{Episode, EpisodeChange, Episodes};
-pub use fallback::FallbackMeasurer;
+pub use fallback::FallbackBackend;
 pub use loops::{LoopEntered, Loops};
-pub use measure::{MAX_SIDE, MeasureError, Measurements, Measurer};
+pub use measure::{FrameMeasurements, MAX_SIDE, MeasureBackend, MeasureError};
 pub use media::GateConfig;
 pub use window::{AHEAD, BACK, FrameStamp, Past, SignalWindow};

@@ -1,6 +1,6 @@
 //! Measurements of pixels: exact integer sums, and the trait that every backend implements.
 
-use media::{ErrorKind, Extent, Frame, PixelsLost, Plane};
+use media::{DeviceMemoryLost, ErrorKind, Extent, Frame, Plane};
 
 use crate::cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS};
 
@@ -11,7 +11,7 @@ pub const MAX_SIDE: u32 = 8192;
 ///
 /// Cells are stored row by row; [`crate::cell_span`] says which samples each covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measurements {
+pub struct FrameMeasurements {
     /// Size of the luma plane.
     pub extent: Extent,
     /// Size of each chroma plane; `None` for luma-only pictures, whose chroma sums are 0.
@@ -24,10 +24,10 @@ pub struct Measurements {
     pub chroma_cells: [[u32; CHROMA_COLUMNS * CHROMA_ROWS]; 2],
 }
 
-impl Measurements {
+impl FrameMeasurements {
     /// All sums 0, for a picture of this size.
-    pub fn zeroed(extent: Extent, chroma_extent: Option<Extent>) -> Measurements {
-        Measurements {
+    pub fn zeroed(extent: Extent, chroma_extent: Option<Extent>) -> FrameMeasurements {
+        FrameMeasurements {
             extent,
             chroma_extent,
             luma_cells: [0; LUMA_COLUMNS * LUMA_ROWS],
@@ -38,7 +38,7 @@ impl Measurements {
 }
 
 /// Reads measurements from pixels; one call per batch, every backend gives equal integers.
-pub trait Measurer: Send {
+pub trait MeasureBackend: Send {
     /// Short name for logs and `/v1/models`.
     fn name(&self) -> &'static str;
 
@@ -48,7 +48,7 @@ pub trait Measurer: Send {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError>;
 }
 
@@ -116,7 +116,7 @@ pub enum MeasureError {
     },
     /// The picture was in the memory of a device that is gone: nothing measures it any more.
     #[error(transparent)]
-    PixelsLost(#[from] PixelsLost),
+    PixelsLost(#[from] DeviceMemoryLost),
     /// The device refused what it was asked.
     #[error("{backend} failed: {reason}")]
     DeviceFault {
@@ -209,11 +209,11 @@ fn check_extent(plane: &'static str, got: Extent, expected: Extent) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::Picture;
+    use crate::conformance::TestPicture;
 
     #[test]
     fn a_plane_of_another_size_than_its_frame_is_refused() {
-        let mut frame = Picture::new(64, 40).frame().expect("has pixels");
+        let mut frame = TestPicture::new(64, 40).frame().expect("has pixels");
         assert!(CheckedPlanes::of(&frame).is_ok());
         frame.extent.width = 62;
         let refused = CheckedPlanes::of(&frame).err();

@@ -5,7 +5,7 @@
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    thumb::{LEVEL, Thumb},
+    thumb::{CellThumbnail, LEVEL},
 };
 
 /// Largest shift in cells: what remains in view is more than half of the picture.
@@ -16,7 +16,7 @@ const COARSE: usize = 2;
 
 /// Mean difference of the pictures where they overlap after the best shift, in thousandths of the
 /// picture's deviation.
-pub(crate) fn moved_distance(old: &Thumb, new: &Thumb) -> u64 {
+pub(crate) fn moved_distance(old: &CellThumbnail, new: &CellThumbnail) -> u64 {
     let shifts = (-DOWN..=DOWN).flat_map(|dy| (-ACROSS..=ACROSS).map(move |dx| (dx, dy)));
     let best = shifts.min_by_key(|&(dx, dy)| mean_difference(old, new, dx, dy, COARSE));
     let (dx, dy) = best.unwrap_or((0, 0));
@@ -28,7 +28,13 @@ pub(crate) fn moved_distance(old: &Thumb, new: &Thumb) -> u64 {
 }
 
 /// Mean absolute difference in 1/[`LEVEL`] of every `every`th cell that both pictures show.
-fn mean_difference(old: &Thumb, new: &Thumb, dx: isize, dy: isize, every: usize) -> u32 {
+fn mean_difference(
+    old: &CellThumbnail,
+    new: &CellThumbnail,
+    dx: isize,
+    dy: isize,
+    every: usize,
+) -> u32 {
     let (mut sum, mut count) = (0, 0);
     for y in (0..LUMA_ROWS).step_by(every) {
         let Some(from) = y.checked_add_signed(dy).filter(|&y| y < LUMA_ROWS) else { continue };
@@ -47,14 +53,14 @@ fn mean_difference(old: &Thumb, new: &Thumb, dx: isize, dy: isize, every: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::{Fill, Picture};
+    use crate::conformance::{Fill, TestPicture};
 
     /// The view of 64x40 cells whose corner is at (x, y) of a larger random scene.
-    fn view(x: usize, y: usize, seed: u64) -> Thumb {
+    fn view(x: usize, y: usize, seed: u64) -> CellThumbnail {
         let fill = Fill::Random(seed);
-        let scene = Picture { fill, ..Picture::new(128, 80) }.frame().expect("has pixels");
+        let scene = TestPicture { fill, ..TestPicture::new(128, 80) }.frame().expect("has pixels");
         let picture = scene.pixels.host().expect("in host memory");
-        let (luma, mut thumb) = (picture.luma(), Thumb::blank());
+        let (luma, mut thumb) = (picture.luma(), CellThumbnail::blank());
         for (cell, level) in thumb.levels.iter_mut().enumerate() {
             let row = luma.row((y + cell / LUMA_COLUMNS) as u32);
             *level = luma.value8(row, (x + cell % LUMA_COLUMNS) as u32);
@@ -82,7 +88,7 @@ mod tests {
 
     #[test]
     fn flat_pictures_are_as_far_apart_as_their_levels() {
-        let (old, mut new) = (Thumb::blank(), Thumb::blank());
+        let (old, mut new) = (CellThumbnail::blank(), CellThumbnail::blank());
         new.levels.fill(8);
         assert_eq!([&old, &new].map(|new| moved_distance(&old, new)), [0, 2000]);
     }

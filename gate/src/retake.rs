@@ -10,7 +10,7 @@ use crate::{
     artifact::brightness_change,
     cells::LUMA_COLUMNS,
     scene::HALF,
-    thumb::{BLOCK, BLOCK_COLUMNS, BLOCKS, LEVEL, Thumb},
+    thumb::{BLOCK, BLOCK_COLUMNS, BLOCKS, CellThumbnail, LEVEL},
     window::Neighbours,
 };
 
@@ -36,7 +36,7 @@ const JUMP_HALF: u64 = 150;
 const EXPOSURE: i32 = 8 * LEVEL as i32;
 
 /// Strength of a retake between `old` and `new`, two frames across the cut; 0.5 is a cut.
-pub(crate) fn score(frames: &Neighbours<'_>, old: &Thumb, new: &Thumb) -> Score {
+pub(crate) fn score(frames: &Neighbours<'_>, old: &CellThumbnail, new: &CellThumbnail) -> Score {
     if brightness_change(old, new).abs() > EXPOSURE {
         return Score::ZERO;
     }
@@ -64,7 +64,9 @@ pub(crate) fn score(frames: &Neighbours<'_>, old: &Thumb, new: &Thumb) -> Score 
 }
 
 /// Each two neighbours around the frame, but the frame and the one before it.
-fn around<'a>(frames: &Neighbours<'a>) -> impl Iterator<Item = (&'a Thumb, &'a Thumb)> {
+fn around<'a>(
+    frames: &Neighbours<'a>,
+) -> impl Iterator<Item = (&'a CellThumbnail, &'a CellThumbnail)> {
     AROUND
         .filter(|&at| at != 0)
         .filter_map(|at| Some((&frames.at(at - 1)?.thumb, &frames.at(at)?.thumb)))
@@ -75,7 +77,7 @@ fn ranked(mut values: [u32; BLOCKS], rank: usize) -> u32 {
 }
 
 /// Computes the changes of the mean luma, U and V of each block, summed, in 1/[`LEVEL`].
-fn colour_changes(old: &Thumb, new: &Thumb) -> [u32; BLOCKS] {
+fn colour_changes(old: &CellThumbnail, new: &CellThumbnail) -> [u32; BLOCKS] {
     let change = |old: &[u16; BLOCKS], new: &[u16; BLOCKS], block: usize| {
         u32::from(old[block].abs_diff(new[block]))
     };
@@ -88,15 +90,16 @@ fn colour_changes(old: &Thumb, new: &Thumb) -> [u32; BLOCKS] {
 
 /// Computes the change of the middle block that no brightness and contrast of its own explains: the
 /// mean over its cells, in 1/[`LEVEL`].
-fn structure_change(old: &Thumb, new: &Thumb) -> u32 {
+fn structure_change(old: &CellThumbnail, new: &CellThumbnail) -> u32 {
     ranked(std::array::from_fn(|block| block_structure_change(old, new, block)), BLOCKS / 2)
 }
 
-fn block_structure_change(old: &Thumb, new: &Thumb, block: usize) -> u32 {
+fn block_structure_change(old: &CellThumbnail, new: &CellThumbnail, block: usize) -> u32 {
     let corner = block / BLOCK_COLUMNS * BLOCK * LUMA_COLUMNS + block % BLOCK_COLUMNS * BLOCK;
     let cells = || (0..BLOCK * BLOCK).map(|i| corner + i / BLOCK * LUMA_COLUMNS + i % BLOCK);
-    let pattern =
-        |thumb: &Thumb, cell: usize| i64::from(thumb.luma[cell]) - i64::from(thumb.blocks[block]);
+    let pattern = |thumb: &CellThumbnail, cell: usize| {
+        i64::from(thumb.luma[cell]) - i64::from(thumb.blocks[block])
+    };
     let (mut both, mut square) = (0, 0);
     for cell in cells() {
         let old = pattern(old, cell);

@@ -11,7 +11,7 @@ use media::Score;
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
     pan, retake,
-    thumb::{CELLS, LEVEL, SPREAD, Thumb},
+    thumb::{CELLS, CellThumbnail, LEVEL, SPREAD},
     window::{Neighbours, Slot},
 };
 
@@ -71,7 +71,7 @@ const PAIRS: [(isize, isize); 9] =
 const CONTEXT_BACK: isize = 7;
 
 /// Mean over the cells of the smallest change within the reach, in 1/[`LEVEL`].
-pub(crate) fn step(old: &Thumb, new: &Thumb) -> u32 {
+pub(crate) fn step(old: &CellThumbnail, new: &CellThumbnail) -> u32 {
     nearest_difference(&old.levels, &new.levels) * LEVEL / CELLS as u32
 }
 
@@ -130,7 +130,7 @@ fn noise_of_cells(slot: &Slot) -> u32 {
     (slot.noise * (LEVEL * LEVEL / SPREAD) / slot.thumb.cell_samples.max(1)).isqrt()
 }
 
-fn strength(old: &Thumb, new: &Thumb, prominence: u64, noise: u32) -> Score {
+fn strength(old: &CellThumbnail, new: &CellThumbnail, prominence: u64, noise: u32) -> Score {
     let distance = distance(old, new);
     let alone = Score::from_ratio(distance, 2 * DISTANCE_HALF);
     let prominent = Score::from_ratio(distance * prominence, 2000 * PROMINENT_HALF);
@@ -149,12 +149,12 @@ fn area_score(area: u64) -> Score {
 
 /// Mean nearest difference of the pictures without their brightness and contrast, in thousandths
 /// of a deviation.
-fn distance(old: &Thumb, new: &Thumb) -> u64 {
+fn distance(old: &CellThumbnail, new: &CellThumbnail) -> u64 {
     let difference = nearest_difference(&normalised(old), &normalised(new));
     u64::from(difference) * 1000 / u64::from(DEVIATION * CELLS as u32)
 }
 
-fn normalised(thumb: &Thumb) -> [u8; CELLS] {
+fn normalised(thumb: &CellThumbnail) -> [u8; CELLS] {
     let factor = ((DEVIATION << 16) / (thumb.deviation + DEVIATION_FLOOR)) as i32;
     thumb.luma.map(|cell| {
         let difference = i32::from(cell) - thumb.mean as i32;
@@ -167,7 +167,7 @@ fn normalised(thumb: &Thumb) -> [u8; CELLS] {
 ///
 /// By tiles, since some cells of unrelated pictures are alike by chance, but hardly a whole tile;
 /// what a pop-up or a page leaves alone is alike in whole tiles.
-fn changed_area(old: &Thumb, new: &Thumb, noise: u32) -> u64 {
+fn changed_area(old: &CellThumbnail, new: &CellThumbnail, noise: u32) -> u64 {
     let threshold = (CHANGE_FLOOR + noise + old.deviation.max(new.deviation) / CHANGE_PART) as u16;
     let mut changed = [0u32; TILES];
     let mut counted = [0u32; TILES];

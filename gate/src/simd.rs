@@ -19,8 +19,8 @@ use media::{Activity, Plane, Sample};
 use crate::{
     ZoneMask,
     activity::Movement,
-    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, Span, cell_span},
-    measure::{CheckedPlanes, MAX_SIDE, Measurements},
+    cells::{CHROMA_COLUMNS, CHROMA_ROWS, CellRange, LUMA_COLUMNS, LUMA_ROWS, cell_span},
+    measure::{CheckedPlanes, FrameMeasurements, MAX_SIDE},
 };
 
 /// Samples of one vector.
@@ -64,14 +64,14 @@ impl Avx2 {
     }
 
     /// Adds the sums of one picture to `measured`, which is all zero.
-    pub(crate) fn measure(&mut self, planes: &CheckedPlanes<'_>, measured: &mut Measurements) {
+    pub(crate) fn measure(&mut self, planes: &CheckedPlanes<'_>, measured: &mut FrameMeasurements) {
         // SAFETY: an `Avx2` exists only where `detect` found the feature.
         unsafe { self.measure_planes(planes, measured) }
     }
 
     #[target_feature(enable = "avx2")]
-    fn measure_planes(&mut self, planes: &CheckedPlanes<'_>, measured: &mut Measurements) {
-        let Measurements { luma_cells, luma_squares, chroma_cells, .. } = measured;
+    fn measure_planes(&mut self, planes: &CheckedPlanes<'_>, measured: &mut FrameMeasurements) {
+        let FrameMeasurements { luma_cells, luma_squares, chroma_cells, .. } = measured;
         for row in 0..LUMA_ROWS {
             let cells = row * LUMA_COLUMNS..(row + 1) * LUMA_COLUMNS;
             self.sum_band::<true>(
@@ -93,7 +93,7 @@ impl Avx2 {
 
     /// Overwrites the column sums with those of the rows of `band`.
     #[target_feature(enable = "avx2")]
-    fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: Span) {
+    fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: CellRange) {
         match (plane.sample(), plane.step()) {
             (Sample::U8, 1) => self.sum_rows::<SQUARES, 16>(plane, band, 0),
             (Sample::U8, _) => self.sum_rows::<SQUARES, 32>(plane, band, 0),
@@ -107,7 +107,7 @@ impl Avx2 {
     fn sum_rows<const SQUARES: bool, const BYTES: usize>(
         &mut self,
         plane: &Plane<'_>,
-        band: Span,
+        band: CellRange,
         shift: u8,
     ) {
         let width = plane.extent().width as usize;
@@ -172,7 +172,7 @@ impl Avx2 {
     }
 
     /// Adds the columns from `first` on, fewer than two vectors, one sample at a time.
-    fn add_last_columns(&mut self, plane: &Plane<'_>, band: Span, first: usize) {
+    fn add_last_columns(&mut self, plane: &Plane<'_>, band: CellRange, first: usize) {
         let width = plane.extent().width as usize;
         for y in band.start..band.end {
             let row = plane.row(y);
@@ -212,7 +212,7 @@ fn load<const BYTES: usize>(samples: &[u8; BYTES], shift: __m128i) -> __m256i {
 
 /// Adds to each cell what `sum` says of its columns.
 #[target_feature(enable = "avx2")]
-fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(Span) -> u32) {
+fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(CellRange) -> u32) {
     let columns = cells.len();
     for (column, cell) in cells.iter_mut().enumerate() {
         *cell = sum(cell_span(column, columns, width));
@@ -220,18 +220,18 @@ fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(Span) -> u32) {
 }
 
 #[target_feature(enable = "avx2")]
-fn sum_u16(columns: &[u16], span: Span) -> u32 {
+fn sum_u16(columns: &[u16], span: CellRange) -> u32 {
     sum_eights(span, |at| _mm256_cvtepu16_epi32(load_128(&columns[at..at + 8])))
 }
 
 #[target_feature(enable = "avx2")]
-fn sum_u32(columns: &[u32], span: Span) -> u32 {
+fn sum_u32(columns: &[u32], span: CellRange) -> u32 {
     sum_eights(span, |at| load_256(&columns[at..at + 8]))
 }
 
 /// Sum of the columns of `span`, eight at a time; lanes past its end are masked off.
 #[target_feature(enable = "avx2")]
-fn sum_eights(span: Span, eight: impl Fn(usize) -> __m256i) -> u32 {
+fn sum_eights(span: CellRange, eight: impl Fn(usize) -> __m256i) -> u32 {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let mut total = _mm256_setzero_si256();
     let mut at = span.start;

@@ -3,7 +3,7 @@
 use media::{Extent, Score};
 
 use crate::{
-    Measurements,
+    FrameMeasurements,
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
     phash::perceptual_hash,
 };
@@ -24,7 +24,7 @@ pub(crate) const SPREAD: u32 = 16;
 
 /// One picture reduced to its cells.
 #[derive(Clone, Debug)]
-pub(crate) struct Thumb {
+pub(crate) struct CellThumbnail {
     /// Mean of each cell in 1/[`LEVEL`].
     pub(crate) luma: [u16; CELLS],
     /// Mean of each cell in whole levels.
@@ -47,8 +47,8 @@ pub(crate) struct Thumb {
     pub(crate) hash: u64,
 }
 
-/// Writes the mean of each cell as a [`Thumb`] has it.
-pub(crate) fn luma_means(measured: &Measurements, means: &mut [u16; CELLS]) {
+/// Writes the mean of each cell as a [`CellThumbnail`] has it.
+pub(crate) fn luma_means(measured: &FrameMeasurements, means: &mut [u16; CELLS]) {
     each_cell(measured.extent, |cell, divisor| {
         means[cell] = divisor.mean(measured.luma_cells[cell]);
     });
@@ -72,10 +72,10 @@ fn each_cell(extent: Extent, mut of: impl FnMut(usize, &Reciprocal)) {
     }
 }
 
-impl Thumb {
-    /// A thumb to be written over by [`Thumb::derive`].
-    pub(crate) fn blank() -> Thumb {
-        Thumb {
+impl CellThumbnail {
+    /// A thumb to be written over by [`CellThumbnail::derive`].
+    pub(crate) fn blank() -> CellThumbnail {
+        CellThumbnail {
             luma: [0; CELLS],
             levels: [0; CELLS],
             spread: [0; CELLS],
@@ -90,7 +90,7 @@ impl Thumb {
     }
 
     /// Overwrites everything from `measured`.
-    pub(crate) fn derive(&mut self, measured: &Measurements) {
+    pub(crate) fn derive(&mut self, measured: &FrameMeasurements) {
         let (mut total, mut samples) = (0u64, 0u64);
         each_cell(measured.extent, |cell, divisor| {
             let (sum, squares) = (measured.luma_cells[cell], measured.luma_squares[cell]);
@@ -109,7 +109,7 @@ impl Thumb {
         self.hash = perceptual_hash(&self.luma);
     }
 
-    fn derive_chroma(&mut self, measured: &Measurements) {
+    fn derive_chroma(&mut self, measured: &FrameMeasurements) {
         self.chroma_blocks = [[0; BLOCKS]; 2];
         let Some(extent) = measured.chroma_extent else { return };
         let across = CHROMA_COLUMNS / BLOCK_COLUMNS;
@@ -190,15 +190,15 @@ impl Reciprocal {
 mod tests {
     use super::*;
     use crate::{
-        Measurer, ReferenceMeasurer,
-        conformance::{Fill, Picture},
+        MeasureBackend, ReferenceBackend,
+        conformance::{Fill, TestPicture},
     };
 
-    fn thumb(picture: Picture) -> (Thumb, Measurements) {
+    fn thumb(picture: TestPicture) -> (CellThumbnail, FrameMeasurements) {
         let mut measured = Vec::new();
         let frame = picture.frame().expect("has pixels");
-        ReferenceMeasurer.measure(&[frame], &mut measured).expect("measurable");
-        let mut thumb = Thumb::blank();
+        ReferenceBackend.measure(&[frame], &mut measured).expect("measurable");
+        let mut thumb = CellThumbnail::blank();
         thumb.derive(&measured[0]);
         (thumb, measured.remove(0))
     }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn means_and_spreads_are_those_of_the_division() {
         for (width, height) in [(1, 1), (7, 300), (64, 40), (333, 217), (1920, 1080)] {
-            let (thumb, measured) = thumb(Picture::new(width, height));
+            let (thumb, measured) = thumb(TestPicture::new(width, height));
             for cell in 0..CELLS {
                 let columns = cell_span(cell % LUMA_COLUMNS, LUMA_COLUMNS, width).count();
                 let rows = cell_span(cell / LUMA_COLUMNS, LUMA_ROWS, height).count();
@@ -243,7 +243,8 @@ mod tests {
     #[test]
     fn a_flat_picture_has_its_level_everywhere() {
         for level in [0, 1, 16, 235, 255] {
-            let (thumb, _) = thumb(Picture { fill: Fill::Flat(level), ..Picture::new(641, 361) });
+            let (thumb, _) =
+                thumb(TestPicture { fill: Fill::Flat(level), ..TestPicture::new(641, 361) });
             assert!(thumb.levels.iter().all(|&cell| cell == level), "level {level}");
             assert_eq!((thumb.deviation, thumb.hash), (0, 0), "level {level}");
             assert_eq!(thumb.luma_mean, Score::from_ratio(u64::from(level), 255));

@@ -9,10 +9,10 @@ use std::{collections::VecDeque, mem};
 use media::{Activity, Signal};
 
 use crate::{
-    Measurements, ZoneMask,
+    FrameMeasurements, ZoneMask,
     activity::{self, Movement, TENTHS_BACK},
     artifact, scene,
-    thumb::{CELLS, Thumb, luma_means},
+    thumb::{CELLS, CellThumbnail, luma_means},
 };
 
 /// Frames before a frame on which its signal may depend but for the activity.
@@ -41,7 +41,7 @@ pub struct FrameStamp {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) stamp: FrameStamp,
-    pub(crate) thumb: Thumb,
+    pub(crate) thumb: CellThumbnail,
     /// [`scene::step`] from the frame before; 0 for the first.
     pub(crate) step: u32,
     /// [`artifact::brightness_change`] from the frame before; 0 for the first.
@@ -97,7 +97,7 @@ impl SignalWindow {
         let blank = FrameStamp { frame_index: 0, source_frame_index: 0, pts_ms: 0 };
         let slot = || Slot {
             stamp: blank,
-            thumb: Thumb::blank(),
+            thumb: CellThumbnail::blank(),
             step: 0,
             brightness_change: 0,
             noise: 0,
@@ -151,7 +151,7 @@ impl SignalWindow {
     }
 
     /// Takes the next frame.
-    pub fn push(&mut self, stamp: FrameStamp, measurements: &Measurements) {
+    pub fn push(&mut self, stamp: FrameStamp, measurements: &FrameMeasurements) {
         self.push_picture(stamp, measurements, true);
     }
 
@@ -161,7 +161,7 @@ impl SignalWindow {
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
         stamps: &[FrameStamp],
-        measurements: &[Measurements],
+        measurements: &[FrameMeasurements],
     ) {
         let frames = || stamps.iter().copied().zip(measurements);
         // Those on which signals before them depend.
@@ -194,7 +194,7 @@ impl SignalWindow {
     fn push_picture(
         &mut self,
         stamp: FrameStamp,
-        measurements: &Measurements,
+        measurements: &FrameMeasurements,
         with_activity: bool,
     ) {
         if self.pushed == 0 {

@@ -28,7 +28,7 @@ use crate::{
     observe::{BackendAttempt, Observer},
     request_retries::{EvaluatedResponse, NextStep, RequestRetries},
     retry_after::RetryAfterState,
-    validation_pool::Judges,
+    validation_pool::ValidationPool,
 };
 use breaker_permit::{BreakerPermit, signal};
 
@@ -100,7 +100,7 @@ struct State {
 pub(crate) struct CallOptions<'a> {
     pub http: &'a Arc<HttpClient>,
     pub observer: &'a dyn Observer,
-    pub validation: &'a Judges,
+    pub validation: &'a ValidationPool,
     /// Budget that each request is paid from.
     pub budget: &'a dyn TokenBudget,
     /// Time for all of it.

@@ -24,7 +24,7 @@ use crate::{
     names::Names,
     observe::Observer,
     probe::ProbeCache,
-    validation_pool::Judges,
+    validation_pool::ValidationPool,
 };
 
 /// The backends, in the order of their priorities.
@@ -32,7 +32,7 @@ pub struct BackendChain {
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) http: Arc<HttpClient>,
     pub(crate) probed: Mutex<Option<ProbeCache>>,
-    validation: Judges,
+    validation: ValidationPool,
     observer: Arc<dyn Observer>,
     /// Counts the probe requests that ended.
     probes_ended: Arc<watch::Sender<u64>>,
@@ -61,7 +61,7 @@ impl BackendChain {
             backends: configs.into_iter().map(backend).collect(),
             http: Arc::new(HttpClient::new(tls)?),
             probed: Mutex::new(None),
-            validation: Judges::default(),
+            validation: ValidationPool::default(),
             observer: Arc::new(()),
             probes_ended: trials,
         })

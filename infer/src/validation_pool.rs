@@ -23,15 +23,15 @@ const QUICK_SCHEMA_BYTES: usize = 4 * 1024;
 
 /// Permits for concurrent validations.
 #[derive(Debug)]
-pub(crate) struct Judges(Arc<Semaphore>);
+pub(crate) struct ValidationPool(Arc<Semaphore>);
 
-impl Default for Judges {
-    fn default() -> Judges {
-        Judges(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
+impl Default for ValidationPool {
+    fn default() -> ValidationPool {
+        ValidationPool(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
     }
 }
 
-impl Judges {
+impl ValidationPool {
     /// Evaluates `received` with `retries`; `None` where that is not done by `deadline`.
     pub async fn validate(
         &self,
@@ -89,7 +89,7 @@ mod tests {
     async fn what_is_large_waits_for_a_seat_until_the_deadline() {
         let soon = || Instant::now() + Duration::from_millis(20);
         let long = Instant::now() + Duration::from_secs(60);
-        let full = Judges(Arc::new(Semaphore::new(0)));
+        let full = ValidationPool(Arc::new(Semaphore::new(0)));
         let evaluated = |found: Option<(RequestRetries, EvaluatedResponse)>| {
             found.map(|(_, evaluated)| evaluated.next)
         };
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(evaluated(full.validate(asked, received, Duration::ZERO, soon()).await), None);
         let quick = evaluated(full.validate(retries(), reply(1), Duration::ZERO, soon()).await);
         assert!(matches!(quick, Some(NextStep::Done { .. })), "{quick:?}");
-        let ((asked, received), free) = (large(), Judges::default());
+        let ((asked, received), free) = (large(), ValidationPool::default());
         let seats = free.0.available_permits();
         let found = evaluated(free.validate(asked, received, Duration::ZERO, long).await);
         assert!(matches!(found, Some(NextStep::Done { .. })), "{found:?}");

@@ -7,18 +7,18 @@ mod cost;
 use std::{sync::Arc, time::Instant};
 
 use cudarc::driver::{CudaContext, DevicePtr};
-use gate::Measurer;
-use kernels::{CudaError, CudaMeasurer};
+use gate::MeasureBackend;
+use kernels::{CudaBackend, CudaError};
 use media::{
-    DevicePicture, DeviceSurface, Extent, Frame, HostPicture, PixelLayout, Pixels, PixelsLost,
-    Sample, SampleRange, Subsampling, Timestamp,
+    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Extent, Frame, HostFrameBuffer,
+    PixelLayout, Pixels, Sample, SampleRange, Subsampling, Timestamp,
 };
 
 const EXTENT: Extent = Extent { width: 1920, height: 1080 };
 const PITCH: usize = 2048;
 
 fn main() {
-    match CudaMeasurer::open(0) {
+    match CudaBackend::open(0) {
         Ok(mut measurer) => {
             println!("{}", measurer.device());
             cost::rows(&mut measurer, 25);
@@ -39,23 +39,23 @@ fn main() {
 /// A picture that is in the device's memory and nowhere else.
 struct There(DeviceSurface);
 
-impl DevicePicture for There {
+impl DeviceFrameBuffer for There {
     fn surface(&self) -> DeviceSurface {
         self.0
     }
 
-    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
-        Err(PixelsLost { reason: "it is to be measured where it is".to_owned() })
+    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+        Err(DeviceMemoryLost { reason: "it is to be measured where it is".to_owned() })
     }
 
-    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         unreachable!("no measurer keeps it")
     }
 }
 
 /// Least nanoseconds a frame for batches of different pictures in device memory.
 #[expect(unsafe_code, reason = "names pictures by their addresses")]
-fn in_memory(measurer: &mut CudaMeasurer, pictures: usize) -> u128 {
+fn in_memory(measurer: &mut CudaBackend, pictures: usize) -> u128 {
     let stream = CudaContext::new(0).expect("a device").default_stream();
     let bytes = PITCH * (EXTENT.height as usize * 3).div_ceil(2);
     let memory = stream.alloc_zeros::<u8>(bytes * pictures).expect("room");

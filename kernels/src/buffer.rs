@@ -6,7 +6,7 @@
 use cudarc::driver::{CudaSlice, DevicePtr, DriverError, PinnedHostSlice, sys};
 use gate::device::{SUMS, SURFACE_WORDS, SURFACES, Surface};
 
-use crate::device::{Device, Unfinished};
+use crate::device::{Device, WaitError};
 
 /// Most pictures of one launch: 6.6 MB of sums.
 pub(crate) const PICTURES_MAX: usize = 256;
@@ -56,7 +56,7 @@ impl Buffers {
     }
 
     /// Waits for the launch; the sums of its pictures.
-    pub fn fetch(&mut self, device: &Device, pictures: usize) -> Result<&[u8], Unfinished> {
+    pub fn fetch(&mut self, device: &Device, pictures: usize) -> Result<&[u8], WaitError> {
         let bytes = pictures * SUM_BYTES;
         let back = self.back.as_mut_slice()?;
         device.stream.memcpy_dtoh(&self.sums.slice(..bytes), &mut back[..bytes])?;
@@ -66,16 +66,16 @@ impl Buffers {
 }
 
 /// Samples of host pictures, on both sides.
-pub(crate) struct Samples {
+pub(crate) struct SampleBuffer {
     host: PinnedHostSlice<u8>,
     device: CudaSlice<u8>,
 }
 
-impl Samples {
+impl SampleBuffer {
     /// Room for a launch of `bytes`, and for somewhat larger ones.
-    pub fn new(device: &Device, bytes: usize) -> Result<Samples, DriverError> {
+    pub fn new(device: &Device, bytes: usize) -> Result<SampleBuffer, DriverError> {
         let capacity = bytes.max(FIRST_BYTES).next_power_of_two();
-        Ok(Samples {
+        Ok(SampleBuffer {
             host: pinned(device, capacity, sys::CU_MEMHOSTALLOC_WRITECOMBINED)?,
             device: device.stream.alloc_zeros(capacity)?,
         })

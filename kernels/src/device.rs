@@ -46,25 +46,25 @@ pub(crate) struct Device {
 }
 
 /// Reason that work on the device is not done.
-pub(crate) enum Unfinished {
+pub(crate) enum WaitError {
     /// The driver says so.
     Refused(DriverError),
     /// The device says nothing.
     Silent,
 }
 
-impl Unfinished {
+impl WaitError {
     pub fn reason(&self) -> String {
         match self {
-            Unfinished::Refused(error) => error.to_string(),
-            Unfinished::Silent => format!("it has not answered for {} s", WAIT_MAX.as_secs()),
+            WaitError::Refused(error) => error.to_string(),
+            WaitError::Silent => format!("it has not answered for {} s", WAIT_MAX.as_secs()),
         }
     }
 }
 
-impl From<DriverError> for Unfinished {
-    fn from(error: DriverError) -> Unfinished {
-        Unfinished::Refused(error)
+impl From<DriverError> for WaitError {
+    fn from(error: DriverError) -> WaitError {
+        WaitError::Refused(error)
     }
 }
 
@@ -113,13 +113,13 @@ impl Device {
     }
 
     /// Waits until all that was sent is done, but not for ever, as the driver would.
-    pub fn wait(&self) -> Result<(), Unfinished> {
+    pub fn wait(&self) -> Result<(), WaitError> {
         let began = Instant::now();
         self.reached.record(&self.stream)?;
         while !self.reached.try_is_complete()? {
             let waited = began.elapsed();
             if waited > WAIT_MAX {
-                return Err(Unfinished::Silent);
+                return Err(WaitError::Silent);
             }
             if waited < SPIN_MAX {
                 thread::yield_now();

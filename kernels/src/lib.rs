@@ -15,5 +15,5 @@ mod module;
 mod picture;
 
 pub use error::{CudaError, Version};
-pub use measurer::CudaMeasurer;
+pub use measurer::CudaBackend;
 pub use module::PTX;

@@ -4,15 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::{DriverError, sys::CUresult};
 use gate::{
-    MeasureError, Measurements, Measurer, conformance,
+    FrameMeasurements, MeasureBackend, MeasureError, conformance,
     device::{Batch, HostPlanes, SURFACES, Surface, batches, said, unpack},
 };
 use media::Frame;
 
 use crate::{
     CudaError,
-    buffer::{Buffers, FILL_BYTES, PICTURES_MAX, SUM_BYTES, Samples},
-    device::{Device, Unfinished, refused},
+    buffer::{Buffers, FILL_BYTES, PICTURES_MAX, SUM_BYTES, SampleBuffer},
+    device::{Device, WaitError, refused},
     launch,
     picture::surfaces,
 };
@@ -20,24 +20,24 @@ use crate::{
 const NAME: &str = "cuda";
 
 /// Measures on one CUDA device.
-pub struct CudaMeasurer {
+pub struct CudaBackend {
     device: Device,
     buffers: Buffers,
     /// `None` until the first host picture.
-    samples: Option<Samples>,
+    samples: Option<SampleBuffer>,
     /// The surfaces of a launch while it is put together.
     surfaces: Vec<[Surface; SURFACES]>,
     /// Reason that the device is not asked any more: an error of CUDA stays with its context.
     loss: Option<String>,
 }
 
-impl CudaMeasurer {
+impl CudaBackend {
     /// Opens device `index`, counted from 0, and measures the smoke of the conformance table.
-    pub fn open(index: usize) -> Result<CudaMeasurer, CudaError> {
+    pub fn open(index: usize) -> Result<CudaBackend, CudaError> {
         let device = Device::open(index)?;
         let buffers = Buffers::new(&device).map_err(refused("taking memory"))?;
         let surfaces = Vec::with_capacity(PICTURES_MAX);
-        let mut measurer = CudaMeasurer { device, buffers, samples: None, surfaces, loss: None };
+        let mut measurer = CudaBackend { device, buffers, samples: None, surfaces, loss: None };
         conformance::smoke(&mut measurer).map_err(|fault| CudaError::Nonconforming {
             name: measurer.device.name.clone(),
             fault,
@@ -54,7 +54,7 @@ impl CudaMeasurer {
     fn measure_there(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), Failure> {
         self.device.follow_decoders()?;
         for batch in frames.chunks(PICTURES_MAX) {
@@ -70,7 +70,7 @@ impl CudaMeasurer {
     fn measure_here(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), Failure> {
         for batch in batches(frames, PICTURES_MAX, FILL_BYTES) {
             let batch = batch?;
@@ -88,7 +88,7 @@ impl CudaMeasurer {
             None => {
                 // The smaller one goes first: both need not fit.
                 self.samples = None;
-                self.samples.insert(Samples::new(&self.device, bytes)?)
+                self.samples.insert(SampleBuffer::new(&self.device, bytes)?)
             }
         };
         let address = samples.address(&self.device);
@@ -108,7 +108,7 @@ impl CudaMeasurer {
     }
 
     /// Measures `frames`, whose surfaces were put together.
-    fn sum(&mut self, frames: &[Frame], out: &mut Vec<Measurements>) -> Result<(), Failure> {
+    fn sum(&mut self, frames: &[Frame], out: &mut Vec<FrameMeasurements>) -> Result<(), Failure> {
         let pictures = self.surfaces.len();
         self.buffers.send(&self.device, self.surfaces.iter())?;
         launch::cell_sums(&self.device, &mut self.buffers, pictures)?;
@@ -122,8 +122,8 @@ impl CudaMeasurer {
     /// Runs `measure`; what it appended is taken back when it fails, and a lost device stays so.
     fn guarded(
         &mut self,
-        out: &mut Vec<Measurements>,
-        measure: impl FnOnce(&mut CudaMeasurer, &mut Vec<Measurements>) -> Result<(), Failure>,
+        out: &mut Vec<FrameMeasurements>,
+        measure: impl FnOnce(&mut CudaBackend, &mut Vec<FrameMeasurements>) -> Result<(), Failure>,
     ) -> Result<(), MeasureError> {
         if let Some(reason) = self.loss.clone() {
             return Err(MeasureError::DeviceLost { backend: NAME, reason });
@@ -152,7 +152,7 @@ impl CudaMeasurer {
     }
 }
 
-impl CudaMeasurer {
+impl CudaBackend {
     /// Waits for what was sent before memory ran out: it may still read what the next batch writes.
     fn settled(&self, reason: String) -> Failure {
         match self.device.wait() {
@@ -162,7 +162,7 @@ impl CudaMeasurer {
     }
 }
 
-impl Measurer for CudaMeasurer {
+impl MeasureBackend for CudaBackend {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -170,7 +170,7 @@ impl Measurer for CudaMeasurer {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         self.guarded(out, |measurer, out| {
             let number = measurer.device.number;
@@ -210,11 +210,11 @@ impl From<DriverError> for Failure {
     }
 }
 
-impl From<Unfinished> for Failure {
-    fn from(unfinished: Unfinished) -> Failure {
+impl From<WaitError> for Failure {
+    fn from(unfinished: WaitError) -> Failure {
         match unfinished {
-            Unfinished::Refused(error) => error.into(),
-            Unfinished::Silent => Failure::Lost(unfinished.reason()),
+            WaitError::Refused(error) => error.into(),
+            WaitError::Silent => Failure::Lost(unfinished.reason()),
         }
     }
 }

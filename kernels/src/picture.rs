@@ -38,7 +38,7 @@ fn readable(frame: &Frame, there: DeviceSurface, number: u32) -> Option<[Surface
 
 #[cfg(test)]
 mod tests {
-    use gate::conformance::Picture;
+    use gate::conformance::TestPicture;
     use media::PixelLayout;
 
     use super::*;
@@ -60,7 +60,8 @@ mod tests {
             ("as wide as can be said", (u32::MAX, 64), Sample::U8, 256, 512, u32::MAX, false),
             ("no such samples", (64, 64), Sample::U16 { shift: 9 }, 256, 512, 128, false),
         ];
-        let mut frame = Picture { interleaved: true, ..Picture::new(8, 8) }.frame().expect("small");
+        let mut frame =
+            TestPicture { interleaved: true, ..TestPicture::new(8, 8) }.frame().expect("small");
         for (name, (width, height), sample, luma, chroma, pitch, taken) in cases {
             frame.extent = media::Extent { width, height };
             frame.layout.sample = sample;
@@ -75,7 +76,7 @@ mod tests {
     #[expect(unsafe_code, reason = "makes surfaces of addresses")]
     fn a_picture_that_is_not_semi_planar_is_uploaded() {
         let mut frame =
-            Picture { interleaved: true, ..Picture::new(64, 48) }.frame().expect("small");
+            TestPicture { interleaved: true, ..TestPicture::new(64, 48) }.frame().expect("small");
         // SAFETY: no device is given it.
         let there = unsafe { DeviceSurface::new(0, 256, 8192, 64) };
         assert!(readable(&frame, there, 0).is_some());

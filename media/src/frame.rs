@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{DeviceSurface, Extent, PixelLayout, Plane, Timestamp};
 
 /// A decoded picture in host memory, kept alive by whoever decoded it.
-pub trait HostPicture: Send + Sync {
+pub trait HostFrameBuffer: Send + Sync {
     /// The luma plane, `extent` of the frame.
     fn luma(&self) -> Plane<'_>;
 
@@ -14,21 +14,21 @@ pub trait HostPicture: Send + Sync {
 }
 
 /// A decoded picture in a device's memory, kept there by whoever decoded it.
-pub trait DevicePicture: Send + Sync {
+pub trait DeviceFrameBuffer: Send + Sync {
     /// Returns the position of its planes, for as long as the picture lives.
     fn surface(&self) -> DeviceSurface;
 
     /// The same samples in host memory; copied when first asked for, and kept.
-    fn host(&self) -> Result<&dyn HostPicture, PixelsLost>;
+    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost>;
 
-    /// As [`DevicePicture::host`], to outlive the picture in the device's memory.
-    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost>;
+    /// As [`DeviceFrameBuffer::host`], to outlive the picture in the device's memory.
+    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost>;
 }
 
 /// Pixels that were in a device's memory and cannot be had any more: the device was lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("a picture could not be fetched from the device: {reason}")]
-pub struct PixelsLost {
+pub struct DeviceMemoryLost {
     /// Message of its driver.
     pub reason: String,
 }
@@ -37,14 +37,14 @@ pub struct PixelsLost {
 #[derive(Clone)]
 pub enum Pixels {
     /// In host memory.
-    Host(Arc<dyn HostPicture>),
+    Host(Arc<dyn HostFrameBuffer>),
     /// In a device's memory.
-    Device(Arc<dyn DevicePicture>),
+    Device(Arc<dyn DeviceFrameBuffer>),
 }
 
 impl Pixels {
     /// The picture in host memory; fetched once where a device has it.
-    pub fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+    pub fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
         match self {
             Pixels::Host(picture) => Ok(picture.as_ref()),
             Pixels::Device(picture) => picture.host(),
@@ -52,7 +52,7 @@ impl Pixels {
     }
 
     /// The same picture in host memory alone.
-    pub fn fetched(&self) -> Result<Pixels, PixelsLost> {
+    pub fn fetched(&self) -> Result<Pixels, DeviceMemoryLost> {
         match self {
             Pixels::Host(picture) => Ok(Pixels::Host(Arc::clone(picture))),
             Pixels::Device(picture) => picture.fetched().map(Pixels::Host),

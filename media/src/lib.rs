@@ -27,7 +27,7 @@ pub use activity::{Activity, CellBox, Cells, Zone, Zones};
 pub use bits::{Bits, Obu, leb128, to_leb128};
 pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};
-pub use frame::{DevicePicture, Frame, HostPicture, Pixels, PixelsLost};
+pub use frame::{DeviceFrameBuffer, DeviceMemoryLost, Frame, HostFrameBuffer, Pixels};
 pub use gate_config::GateConfig;
 pub use geometry::{Extent, Rotation};
 pub use id::{

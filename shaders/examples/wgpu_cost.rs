@@ -6,12 +6,12 @@
 #[path = "../../benches/functions/cost.rs"]
 mod cost;
 
-use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
+use shaders::{AdapterChoice, WgpuBackend, WgpuError};
 
 fn main() {
     let name = std::env::args().nth(1);
     let choice = name.as_deref().map_or(AdapterChoice::Hardware, AdapterChoice::Named);
-    match WgpuMeasurer::open(choice) {
+    match WgpuBackend::open(choice) {
         Ok(mut measurer) => {
             println!("{}", measurer.adapter());
             cost::rows(&mut measurer, 5);

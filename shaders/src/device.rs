@@ -37,7 +37,7 @@ pub(crate) struct Device {
     pub limits: Limits,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
-    pub faults: Arc<Faults>,
+    pub faults: Arc<DeviceErrors>,
     /// The adapter is a CPU.
     pub is_cpu: bool,
 }
@@ -74,7 +74,7 @@ impl Device {
             pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
                 WgpuError::Refused { adapter: name.clone(), reason: error.to_string() }
             })?;
-        let faults = Arc::new(Faults::default());
+        let faults = Arc::new(DeviceErrors::default());
         let (fault, loss) = (faults.clone(), faults.clone());
         device.on_uncaptured_error(Arc::new(move |error| fault.note(&error)));
         device.set_device_lost_callback(move |reason, message| {
@@ -113,39 +113,39 @@ fn first_of(infos: &[AdapterInfo], kinds: &[DeviceType]) -> Option<usize> {
 
 /// Errors of the driver, until they are asked for.
 #[derive(Default)]
-pub(crate) struct Faults(Mutex<Noted>);
+pub(crate) struct DeviceErrors(Mutex<Noted>);
 
 #[derive(Default)]
 struct Noted {
     /// The first since it was last taken: later ones follow from it.
-    fault: Option<Refusal>,
+    fault: Option<DriverRefusal>,
     loss: Option<String>,
 }
 
 /// Request that the driver refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum DriverRefusal {
     /// Memory, now.
     Memory(String),
     /// Another request.
     Other(String),
 }
 
-impl Refusal {
+impl DriverRefusal {
     /// Returns the driver's message.
     pub fn reason(self) -> String {
-        let (Refusal::Memory(reason) | Refusal::Other(reason)) = self;
+        let (DriverRefusal::Memory(reason) | DriverRefusal::Other(reason)) = self;
         reason
     }
 }
 
-impl Faults {
+impl DeviceErrors {
     /// Notes what the driver refused.
     pub fn note(&self, error: &wgpu::Error) {
         let reason = error.to_string();
         let refusal = match error {
-            wgpu::Error::OutOfMemory { .. } => Refusal::Memory(reason),
-            _ => Refusal::Other(reason),
+            wgpu::Error::OutOfMemory { .. } => DriverRefusal::Memory(reason),
+            _ => DriverRefusal::Other(reason),
         };
         self.lock().fault.get_or_insert(refusal);
     }
@@ -161,7 +161,7 @@ impl Faults {
     }
 
     /// The first fault since the last call.
-    pub fn take(&self) -> Option<Refusal> {
+    pub fn take(&self) -> Option<DriverRefusal> {
         self.lock().fault.take()
     }
 
@@ -209,12 +209,12 @@ mod tests {
 
     #[test]
     fn the_first_fault_is_kept_and_a_loss_is_for_good() {
-        let faults = Faults::default();
+        let faults = DeviceErrors::default();
         let error = |text: &str| wgpu::Error::OutOfMemory { source: text.to_owned().into() };
         faults.note(&error("first"));
         faults.note(&error("second"));
         let first = faults.take().expect("noted");
-        assert!(matches!(&first, Refusal::Memory(reason) if !reason.is_empty()), "{first:?}");
+        assert!(matches!(&first, DriverRefusal::Memory(reason) if !reason.is_empty()), "{first:?}");
         assert_eq!(faults.take(), None);
         faults.note_loss("unplugged".into());
         faults.note_loss("again".into());

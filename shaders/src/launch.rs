@@ -9,7 +9,7 @@ use std::{
 };
 
 use gate::{
-    MeasureError, Measurements,
+    FrameMeasurements, MeasureError,
     device::{CELLS, HostPlanes, said, unpack},
 };
 use media::Frame;
@@ -18,7 +18,7 @@ use wgpu::MapMode;
 use crate::{
     NAME,
     buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
-    device::{Device, Faults, Refusal},
+    device::{Device, DeviceErrors, DriverRefusal},
 };
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
@@ -29,7 +29,7 @@ pub(crate) fn run(
     pipeline: &wgpu::ComputePipeline,
     buffers: &Buffers,
     frames: &[Frame],
-    out: &mut Vec<Measurements>,
+    out: &mut Vec<FrameMeasurements>,
 ) -> Result<(), MeasureError> {
     let ran = contained(|| {
         let bytes = write(buffers, frames)?;
@@ -70,14 +70,16 @@ pub(crate) fn make_buffers(
 }
 
 /// The device's own word comes before what followed from it.
-fn verdict(faults: &Faults, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
+fn verdict(faults: &DeviceErrors, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
     if let Some(reason) = faults.loss() {
         return Err(MeasureError::DeviceLost { backend: NAME, reason });
     }
     match (faults.take(), ran) {
         // All objects made of it go with the batch: a smaller one, or a later one, may find room.
-        (Some(Refusal::Memory(reason)), _) => Err(MeasureError::NoRoom { backend: NAME, reason }),
-        (Some(Refusal::Other(reason)), _) => {
+        (Some(DriverRefusal::Memory(reason)), _) => {
+            Err(MeasureError::NoRoom { backend: NAME, reason })
+        }
+        (Some(DriverRefusal::Other(reason)), _) => {
             Err(MeasureError::DeviceFault { backend: NAME, reason })
         }
         (None, Err(Stopped(reason))) => {
@@ -151,7 +153,11 @@ fn wait(device: &Device, buffers: &Buffers, pictures: usize) -> Result<(), Stopp
     }
 }
 
-fn read(buffers: &Buffers, frames: &[Frame], out: &mut Vec<Measurements>) -> Result<(), Stopped> {
+fn read(
+    buffers: &Buffers,
+    frames: &[Frame],
+    out: &mut Vec<FrameMeasurements>,
+) -> Result<(), Stopped> {
     let bytes = ..frames.len() as u64 * SUM_BYTES;
     let view =
         buffers.readback.get_mapped_range(bytes).map_err(|error| Stopped(error.to_string()))?;
@@ -174,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_driver_is_a_lost_device_for_good() {
-        let faults = Faults::default();
+        let faults = DeviceErrors::default();
         let stopped = contained(|| panic!("Error in Device::poll:\n  {}", "device lost"));
         assert_eq!(stopped, Err(Stopped("Error in Device::poll: device lost".to_owned())));
         assert_eq!(verdict(&faults, stopped), lost("Error in Device::poll: device lost"));
@@ -184,7 +190,7 @@ mod tests {
     #[test]
     fn the_driver_s_own_word_comes_first() {
         let late = || Err(Stopped("buffers could not be mapped".to_owned()));
-        let faults = Faults::default();
+        let faults = DeviceErrors::default();
         let (source, description) = ("refused".into(), "refused".to_owned());
         let memory = wgpu::Error::OutOfMemory { source: "no room".into() };
         let other = wgpu::Error::Validation { source, description };

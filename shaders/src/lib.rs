@@ -15,7 +15,7 @@ mod module;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gate::{
-    MeasureError, Measurements, Measurer, conformance,
+    FrameMeasurements, MeasureBackend, MeasureError, conformance,
     device::{Batch, batches, said},
 };
 use media::Frame;
@@ -31,7 +31,7 @@ use crate::{
 const NAME: &str = "wgpu";
 
 /// Measures on one Vulkan adapter.
-pub struct WgpuMeasurer {
+pub struct WgpuBackend {
     device: Device,
     pipeline: wgpu::ComputePipeline,
     /// `None` until the first batch.
@@ -39,18 +39,18 @@ pub struct WgpuMeasurer {
     buffers_made: u64,
 }
 
-impl WgpuMeasurer {
+impl WgpuBackend {
     /// Opens an adapter, compiles the shader and measures the smoke of the conformance table.
-    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
-        let opened = catch_unwind(AssertUnwindSafe(|| WgpuMeasurer::open_any(choice)));
+    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
+        let opened = catch_unwind(AssertUnwindSafe(|| WgpuBackend::open_any(choice)));
         opened.unwrap_or_else(|panic| Err(WgpuError::Driver { reason: said(panic.as_ref()) }))
     }
 
-    fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
+    fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
         let device = Device::open(choice)?;
         module::check_limits(&device)?;
         let pipeline = module::compile(&device)?;
-        let mut measurer = WgpuMeasurer { device, pipeline, buffers: None, buffers_made: 0 };
+        let mut measurer = WgpuBackend { device, pipeline, buffers: None, buffers_made: 0 };
         conformance::smoke(&mut measurer).map_err(|fault| WgpuError::Nonconforming {
             adapter: measurer.device.name.clone(),
             fault,
@@ -81,7 +81,7 @@ impl WgpuMeasurer {
     fn measure_batch(
         &mut self,
         batch: &Batch<'_>,
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         let fits = |kept: &mut Buffers| kept.capacity >= batch.bytes;
         let buffers = match self.buffers.take_if(fits) {
@@ -101,7 +101,7 @@ impl WgpuMeasurer {
     fn measure_all(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         if let Some(reason) = self.device.faults.loss() {
             return Err(MeasureError::DeviceLost { backend: NAME, reason });
@@ -114,7 +114,7 @@ impl WgpuMeasurer {
     }
 }
 
-impl Measurer for WgpuMeasurer {
+impl MeasureBackend for WgpuBackend {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -122,7 +122,7 @@ impl Measurer for WgpuMeasurer {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         let before = out.len();
         let measured = self.measure_all(frames, out);

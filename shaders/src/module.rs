@@ -3,7 +3,7 @@
 use crate::{
     WgpuError,
     buffer::FILL_BYTES,
-    device::{Device, Refusal},
+    device::{Device, DriverRefusal},
 };
 
 use gate::device::CELLS;
@@ -43,7 +43,7 @@ pub(crate) fn compile(device: &Device) -> Result<wgpu::ComputePipeline, WgpuErro
         compilation_options: Default::default(),
         cache: None,
     });
-    match device.faults.take().map(Refusal::reason).or_else(|| device.faults.loss()) {
+    match device.faults.take().map(DriverRefusal::reason).or_else(|| device.faults.loss()) {
         None => Ok(pipeline),
         Some(reason) => Err(WgpuError::Shader { adapter: device.name.clone(), reason }),
     }

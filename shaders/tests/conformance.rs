@@ -16,30 +16,30 @@ mod skip;
 use std::sync::Arc;
 
 use gate::{
-    CpuMeasurer, FallbackMeasurer, MeasureError, Measurer,
-    conformance::{Picture, check, check_batch, first_difference},
+    CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
+    conformance::{TestPicture, check, check_batch, first_difference},
 };
 use media::{
-    ErrorKind, Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, Subsampling,
+    ErrorKind, Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, Subsampling,
     Timestamp,
 };
-use shaders::{AdapterChoice, WgpuError, WgpuMeasurer};
+use shaders::{AdapterChoice, WgpuBackend, WgpuError};
 
 use any::check_any_batches;
 
 /// Opens the adapter that somebody names and no other; where nobody does, what `unnamed` says, if any.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration to read it from")]
-fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuMeasurer, WgpuError> {
+fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
     let named = std::env::var("SIGHTLINE_VULKAN_ADAPTER").ok();
     let choice = named.as_deref().map_or(unnamed, AdapterChoice::Named);
-    match WgpuMeasurer::open(choice) {
+    match WgpuBackend::open(choice) {
         Err(error @ WgpuError::NoAdapter { .. }) if named.is_none() => Err(error),
         opened => Ok(opened.unwrap_or_else(|error| panic!("{error}"))),
     }
 }
 
 /// The adapter that every test examines: a GPU's before a CPU's.
-fn open(test: &str) -> Option<WgpuMeasurer> {
+fn open(test: &str) -> Option<WgpuBackend> {
     open_named_or(AdapterChoice::Any).map_err(|error| skip::skip(test, error)).ok()
 }
 
@@ -53,7 +53,7 @@ fn what_is_examined_is_no_cpu() {
     println!("the shader is examined on {adapter}");
 }
 
-fn frames(pictures: &[Picture]) -> Vec<Frame> {
+fn frames(pictures: &[TestPicture]) -> Vec<Frame> {
     pictures.iter().filter_map(|picture| picture.frame()).collect()
 }
 
@@ -81,7 +81,8 @@ fn any_batch_is_measured_as_the_reference_does() {
 #[test]
 fn no_buffer_is_made_after_warm_up() {
     let Some(mut measurer) = open("buffers of the shader") else { return };
-    let batch = [Picture::new(1920, 1080), Picture::new(64, 64), Picture::new(1280, 720)];
+    let batch =
+        [TestPicture::new(1920, 1080), TestPicture::new(64, 64), TestPicture::new(1280, 720)];
     assert_eq!(check_batch(&mut measurer, &batch), Ok(()));
     let made = measurer.buffers_made();
     for _ in 0..5 {
@@ -93,7 +94,7 @@ fn no_buffer_is_made_after_warm_up() {
 #[test]
 fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers() {
     let Some(mut measurer) = open("loss of the device") else { return };
-    let frames = frames(&[Picture::new(320, 180), Picture::new(33, 41)]);
+    let frames = frames(&[TestPicture::new(320, 180), TestPicture::new(33, 41)]);
     let mut expected = Vec::new();
     measurer.measure(&frames, &mut expected).expect("measurable");
     measurer.destroy();
@@ -103,12 +104,12 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(measured, expected, "what was there stays, and nothing is added");
     }
-    let mut steady = FallbackMeasurer::new(Box::new(measurer));
+    let mut steady = FallbackBackend::new(Box::new(measurer));
     let mut again = Vec::new();
     steady.measure(&frames, &mut again).expect("the CPU measures");
     assert_eq!(again, expected);
     assert!(matches!(steady.failure(), Some(MeasureError::DeviceLost { .. })));
-    assert_eq!(steady.name(), CpuMeasurer::new().name());
+    assert_eq!(steady.name(), CpuBackend::new().name());
 }
 
 /// Black samples of ten bits, which every plane shows.
@@ -123,7 +124,7 @@ impl Black {
     }
 }
 
-impl HostPicture for Black {
+impl HostFrameBuffer for Black {
     fn luma(&self) -> Plane<'_> {
         self.plane(VAST)
     }
@@ -148,8 +149,8 @@ fn vast() -> Frame {
 #[test]
 fn a_picture_that_is_too_large_leaves_the_measurer_sound() {
     let Some(mut measurer) = open("limits of the shader") else { return };
-    let small = Picture::new(40, 30);
-    let long = Picture { subsampling: Subsampling::Gray, ..Picture::new(8193, 2) };
+    let small = TestPicture::new(40, 30);
+    let long = TestPicture { subsampling: Subsampling::Gray, ..TestPicture::new(8193, 2) };
     let mut measured = Vec::new();
     let refused = measurer.measure(&frames(&[small, long]), &mut measured);
     assert_eq!(refused, Err(MeasureError::TooLarge { width: 8193, height: 2 }));
@@ -166,7 +167,7 @@ fn a_picture_that_is_too_large_leaves_the_measurer_sound() {
 #[test]
 fn an_adapter_that_is_not_there_is_named_with_those_that_are() {
     let choice = AdapterChoice::Named("no adapter has this name");
-    let error = WgpuMeasurer::open(choice).err().expect("there is none");
+    let error = WgpuBackend::open(choice).err().expect("there is none");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("no adapter has this name"), "{error}");
 }

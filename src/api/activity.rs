@@ -14,8 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, Owned, Params},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params},
+    openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
     pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     wire::{Region, fraction},
@@ -225,7 +225,7 @@ fn next_before(
     until: Seq,
 ) -> Result<Option<(Seq, Event)>, ApiError> {
     let is_before = |event: &Result<_, ApiError>| match event {
-        Ok(timeline::EventParts { head, .. }) => head.seq < until,
+        Ok(timeline::StreamedEvent { head, .. }) => head.seq < until,
         Err(_) => true,
     };
     while let Some(event) = events.next_if(is_before) {
@@ -274,12 +274,12 @@ impl Wanted {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/activity", operation_id = "getActivity", tag = "timeline",
     params(ActivityQuery, PageQuery),
-    responses((status = 200, description = "The episodes", body = RunActivity), Fails<503>),
+    responses((status = 200, description = "The episodes", body = RunActivity), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params((query, page)): Params<(ActivityQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use dry_run::GateDryRun;
-use gate::{GateConfig, Reason};
+use gate::{GateConfig, SelectionReason};
 use media::{Activity, Marker, Rate, RequestId, Signal, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
@@ -21,11 +21,11 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, Owned},
+    extract::{Body, Caller, OwnedRun},
     ingest::{check_rate, default_stream, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context},
-    openapi::{Fails, terms},
+    openapi::{FailureResponse, terms},
     reason::ModelName,
     thresholds::{self, GateFields},
     wire::MarkerRecord,
@@ -43,7 +43,7 @@ use crate::{
         runner::IngestError,
     },
     runs::{
-        admission::Stay,
+        admission::JobLength,
         registry::{Run, RunError},
     },
 };
@@ -375,7 +375,8 @@ fn analysis(
     let shown = input.signals.iter().map(|signal| wanted.signal(signal));
     let frames = analysis::replay(shown, gate, rename);
     if !is_dry {
-        let selected = frames.iter().filter(|frame| frame.reason != Reason::NoTrigger).count();
+        let selected =
+            frames.iter().filter(|frame| frame.reason != SelectionReason::NoTrigger).count();
         app.metrics.decided(frames.len() as u64, selected as u64);
         let work = app.metrics.owners.of(&run.origin().principal);
         work.decided(frames.len() as u64, selected as u64);
@@ -462,13 +463,13 @@ fn too_many(markers: usize) -> ApiError {
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
         )),
-        Fails<409>, Fails<503>,
+        FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn analyze(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     job: Working,
     body: Body,
 ) -> ApiResult {
@@ -485,7 +486,7 @@ pub async fn analyze(
         return Err(RunError::Terminal(state).into());
     }
     let guard = run.begin_job(job.token.clone())?;
-    app.analyses.check(&caller.principal, Stay::Short).map_err(|_| ApiError::AnalysesFull)?;
+    app.analyses.check(&caller.principal, JobLength::Short).map_err(|_| ApiError::AnalysesFull)?;
     let record = job.token.view().filter(|_| job.is_left);
     // Before it is accepted: whoever was told of a job finds it after a crash.
     if let Some(view) = record {

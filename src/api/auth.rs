@@ -19,7 +19,7 @@ use super::{
     tickets::Shown,
     unsent,
 };
-use crate::base::keys::{KeyRing, Principal};
+use crate::base::keys::{ApiKeys, Principal};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const READY: &str = "/v1/ready";
@@ -93,7 +93,7 @@ const UNKNOWN: ApiError = ApiError::Unauthorized("missing or invalid API key");
 /// The owner of the credential.
 fn principal(
     app: &App,
-    keys: &KeyRing,
+    keys: &ApiKeys,
     extensions: &Extensions,
     headers: &HeaderMap,
 ) -> Result<Principal, ApiError> {

@@ -12,17 +12,17 @@ use decode::{DecodeError, ExcerptContainer, ExcerptStart};
 use http::header;
 use http_body::{Body as HttpBody, Frame};
 use utoipa::IntoParams;
-use worker::{ExcerptEvent, Fault, WorkerError};
+use worker::{ExcerptEvent, JobFault, WorkerError};
 
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, Owned, Params},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params},
+    openapi::{FailureResponse, terms},
     pieces::READING_BYTES,
     source::find,
     tickets::TicketQuery,
-    unsent::{self, Holds},
+    unsent::{self, BufferedBytes},
 };
 use crate::{
     base::json::{Int, declared},
@@ -63,7 +63,7 @@ declared!(
 /// Blames the bound of the range that lies outside the source.
 fn told(error: IngestError) -> ApiError {
     match &error {
-        IngestError::Worker(WorkerError::Fault(Fault::Decode(fault))) => match fault {
+        IngestError::Worker(WorkerError::Fault(JobFault::Decode(fault))) => match fault {
             DecodeError::PastEnd { .. } => ApiError::field("from_ms", fault.to_string()),
             DecodeError::BeforeStart { .. } => ApiError::field("to_ms", fault.to_string()),
             _ => error.into(),
@@ -87,13 +87,13 @@ fn told(error: IngestError) -> ApiError {
         ), headers(
             ("x-clip-starts-at-ms" = i64, description = "Media time in the source of the first picture"),
         )),
-        Fails<503>,
+        FailureResponse<503>,
     ),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params(ClipQuery { from_ms: Int(from), to_ms: Int(to) }): Params<ClipQuery>,
 ) -> ApiResult {
     let finder = Arc::clone(&app);
@@ -111,7 +111,7 @@ pub async fn fetch(
     };
     let about = [(header::CONTENT_TYPE, kind)];
     let body = Body::new(ClipBody { first: Some(first.into()), rest: Some(rest) });
-    let holds = Extension(Holds(READING_BYTES as u64));
+    let holds = Extension(BufferedBytes(READING_BYTES as u64));
     Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
 }
 

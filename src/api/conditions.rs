@@ -18,7 +18,7 @@ pub struct Version {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `evaluate` reads")]
-pub struct Conditions {
+pub struct Preconditions {
     /// Versions that the caller wants; with another one 412.
     #[param(rename = "if-match")]
     if_match: Option<String>,

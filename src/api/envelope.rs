@@ -20,7 +20,7 @@ use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     App, cors,
-    error::{ApiError, Carried},
+    error::{ApiError, ErrorExtension},
     extract::Prefix,
     keyless, whip,
 };
@@ -69,7 +69,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         Some(response) => response,
         None => run(next, request).instrument(span.clone()).await,
     };
-    if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
+    if let Some(ErrorExtension(error)) = response.extensions_mut().remove::<ErrorExtension>() {
         if let Some(refusal) = error.refusal() {
             app.metrics.refusals.of(refusal).inc();
             app.rates.give_back(refusal);

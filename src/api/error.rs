@@ -17,8 +17,8 @@ use worker::WorkerError;
 use super::infer;
 use crate::{
     base::{
-        database::DatabaseError, disk::Low, json::Detail, ledger::LedgerError, metrics::Refusal,
-        per_owner::Whose, quota::QuotaError,
+        database::DatabaseError, disk::DiskLow, json::Detail, ledger::MetaStoreError,
+        metrics::RefusalReason, per_owner::LimitScope, quota::QuotaError,
     },
     deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},
     record::{
@@ -29,7 +29,7 @@ use crate::{
     runs::{registry::RunError, source::SourceError, upload::UploadError},
 };
 
-pub use answer::{Carried, Envelope, ErrorBody, is_refused};
+pub use answer::{Envelope, ErrorBody, ErrorExtension, is_refused};
 
 /// Reason of a failed request.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +59,13 @@ pub enum ApiError {
     #[error("rate limit exceeded")]
     RateLimited {
         /// The limit that the request met.
-        of: Refusal,
+        of: RefusalReason,
         /// Time until a request will be accepted.
         retry_after: Duration,
     },
     /// Limit of unsent bytes of answers, of the caller or of all.
     #[error("{}", unsent(*.0))]
-    Unsent(Whose),
+    Unsent(LimitScope),
     /// A source that is not opened.
     #[error("{0}")]
     Source(#[from] SourceError),
@@ -92,7 +92,7 @@ pub enum ApiError {
     Webhook(WebhookError),
     /// Limit of open media tickets.
     #[error("{}", tickets_full(*.0))]
-    TicketsFull(Whose),
+    TicketsFull(LimitScope),
     /// Limit of open event streams.
     #[error("{0}")]
     Stream(StreamRefusal),
@@ -104,7 +104,7 @@ pub enum ApiError {
     Draining,
     /// The disk is almost full.
     #[error("nothing more is recorded: {0}")]
-    DiskLow(Low),
+    DiskLow(DiskLow),
     /// The bytes would pass a quota.
     #[error("{0}")]
     Quota(#[from] QuotaError),
@@ -154,7 +154,7 @@ pub enum ApiError {
     },
     /// The ledger refused.
     #[error("{0}")]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     /// A file that is not stored or found.
     #[error("{0}")]
     Upload(UploadError),
@@ -249,32 +249,36 @@ impl ApiError {
     }
 
     /// The limit that the request met, if it met one.
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<RefusalReason> {
         match self {
             ApiError::RateLimited { of, .. } => Some(*of),
-            ApiError::Unsent(_) => Some(Refusal::Unsent),
-            ApiError::AnalysesFull => Some(Refusal::Analyses),
-            ApiError::ReadersFull => Some(Refusal::Readers),
-            ApiError::TicketsFull(_) => Some(Refusal::Tickets),
-            ApiError::Run(RunError::ActiveLimit { .. }) => Some(Refusal::ActiveRuns),
-            ApiError::Ingest(IngestError::QueueFull(_)) => Some(Refusal::FileJobs),
-            ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => Some(Refusal::Draining),
-            ApiError::DiskLow(_) => Some(Refusal::Disk),
-            ApiError::KeysFull { .. } => Some(Refusal::Keys),
-            ApiError::Log(_) => Some(Refusal::Log),
-            ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => Some(Refusal::Disk),
-            ApiError::Upload(UploadError::Busy { .. }) => Some(Refusal::Uploads),
-            ApiError::Upload(UploadError::DiskFull) => Some(Refusal::Disk),
-            ApiError::Webhook(WebhookError::TooMany { .. }) => Some(Refusal::Webhooks),
-            ApiError::Search(SearchFailure::Full(_)) => Some(Refusal::Searches),
-            ApiError::Stream(_) => Some(Refusal::Streams),
+            ApiError::Unsent(_) => Some(RefusalReason::Unsent),
+            ApiError::AnalysesFull => Some(RefusalReason::Analyses),
+            ApiError::ReadersFull => Some(RefusalReason::Readers),
+            ApiError::TicketsFull(_) => Some(RefusalReason::Tickets),
+            ApiError::Run(RunError::ActiveLimit { .. }) => Some(RefusalReason::ActiveRuns),
+            ApiError::Ingest(IngestError::QueueFull(_)) => Some(RefusalReason::FileJobs),
+            ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => {
+                Some(RefusalReason::Draining)
+            }
+            ApiError::DiskLow(_) => Some(RefusalReason::Disk),
+            ApiError::KeysFull { .. } => Some(RefusalReason::Keys),
+            ApiError::Log(_) => Some(RefusalReason::Log),
+            ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => {
+                Some(RefusalReason::Disk)
+            }
+            ApiError::Upload(UploadError::Busy { .. }) => Some(RefusalReason::Uploads),
+            ApiError::Upload(UploadError::DiskFull) => Some(RefusalReason::Disk),
+            ApiError::Webhook(WebhookError::TooMany { .. }) => Some(RefusalReason::Webhooks),
+            ApiError::Search(SearchFailure::Full(_)) => Some(RefusalReason::Searches),
+            ApiError::Stream(_) => Some(RefusalReason::Streams),
             ApiError::Inference(error) => match error {
                 InferenceError::Refused(AdmissionError::DaySpent { .. }) => {
-                    Some(Refusal::DayTokens)
+                    Some(RefusalReason::DayTokens)
                 }
                 InferenceError::Refused(
                     AdmissionError::QueueFull { .. } | AdmissionError::TimedOut { .. },
-                ) => Some(Refusal::Inferences),
+                ) => Some(RefusalReason::Inferences),
                 _ => None,
             },
             _ => None,
@@ -286,7 +290,7 @@ impl ApiError {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
             ApiError::RateLimited { .. }
             | ApiError::Unsent(_)
-            | ApiError::TicketsFull(Whose::Own)
+            | ApiError::TicketsFull(LimitScope::Own)
             | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }
@@ -360,18 +364,20 @@ impl ApiError {
     }
 }
 
-fn tickets_full(whose: Whose) -> &'static str {
+fn tickets_full(whose: LimitScope) -> &'static str {
     match whose {
-        Whose::Own => "as many of your media tickets are open as may be: use one of those, or wait",
-        Whose::All => "the limit of open media tickets is reached: retry later",
+        LimitScope::Own => {
+            "as many of your media tickets are open as may be: use one of those, or wait"
+        }
+        LimitScope::All => "the limit of open media tickets is reached: retry later",
     }
 }
 
-fn unsent(whose: Whose) -> &'static str {
+fn unsent(whose: LimitScope) -> &'static str {
     match whose {
-        Whose::Own => {
+        LimitScope::Own => {
             "your unread responses fill the send buffer: read them before sending more requests"
         }
-        Whose::All => "the server's send buffers are full: retry later",
+        LimitScope::All => "the server's send buffers are full: retry later",
     }
 }

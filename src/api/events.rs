@@ -6,15 +6,15 @@ use axum::extract::State;
 use http::Uri;
 use media::{Label, Seq};
 use serde_json::Value;
-use timeline::{Event, EventKind, EventParts, Timeline};
+use timeline::{Event, EventKind, StreamedEvent, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, Owned, Params},
+    extract::{Body, Caller, OwnedRun, Params},
     openapi::{
-        Fails,
+        FailureResponse,
         events::{EventRecord, QueryMatch},
         terms,
     },
@@ -60,14 +60,14 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn has(&self, event: &EventParts) -> bool {
+    fn has(&self, event: &StreamedEvent) -> bool {
         (self.index.is_none() || index_of(event) == self.index)
             && self.zone.as_ref().is_none_or(|zone| touches(event, zone))
     }
 }
 
 /// Returns true of an episode that touches the zone of this name.
-fn touches(event: &EventParts, zone: &str) -> bool {
+fn touches(event: &StreamedEvent, zone: &str) -> bool {
     use EventKind::{ActivityEnded, ActivityStarted};
     if !matches!(event.head.kind, ActivityStarted | ActivityEnded) {
         return false;
@@ -86,7 +86,7 @@ fn touches(event: &EventParts, zone: &str) -> bool {
 
 /// Events, and where the next page starts.
 struct Page {
-    events: Vec<EventParts>,
+    events: Vec<StreamedEvent>,
     next: Seq,
     more: bool,
 }
@@ -94,7 +94,7 @@ struct Page {
 impl Page {
     /// Bytes of memory that its events hold.
     fn held_bytes(&self) -> usize {
-        self.events.iter().map(EventParts::held_bytes).sum()
+        self.events.iter().map(StreamedEvent::held_bytes).sum()
     }
 }
 
@@ -151,12 +151,12 @@ struct RunEvents {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", operation_id = "getEvents", tag = "timeline",
     params(EventsQuery, PageQuery),
-    responses((status = 200, description = "Its events as they are now", body = RunEvents), Fails<503>),
+    responses((status = 200, description = "Its events as they are now", body = RunEvents), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params((query, page)): Params<(EventsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
@@ -239,7 +239,7 @@ struct AppliedQuery {
 #[utoipa::path(
     post, path = "/v1/query", operation_id = "query", tag = "timeline",
     request_body = QueryRequest,
-    responses((status = 200, description = "What was found", body = QueryResult), Fails<404>, Fails<503>),
+    responses((status = 200, description = "What was found", body = QueryResult), FailureResponse<404>, FailureResponse<503>),
 )]
 pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
     let QueryRequest { run_id: terms::RunId(id), kind, from_seq, limit, wait_ms } = body.read()?;

@@ -102,15 +102,15 @@ fn is_prefix(text: &str) -> bool {
 }
 
 /// The run that the path names, when it is visible and the caller's.
-pub struct Owned(pub Arc<Run>);
+pub struct OwnedRun(pub Arc<Run>);
 
-impl FromRequestParts<Arc<App>> for Owned {
+impl FromRequestParts<Arc<App>> for OwnedRun {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Owned, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<OwnedRun, ApiError> {
         let caller = Caller::from_request_parts(parts, app).await?;
         let id = path_id(parts, app, "id", "run_id").await?;
-        app.registry.find(id, &caller.principal).map(Owned).ok_or(ApiError::RUN_NOT_FOUND)
+        app.registry.find(id, &caller.principal).map(OwnedRun).ok_or(ApiError::RUN_NOT_FOUND)
     }
 }
 

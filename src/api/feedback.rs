@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, Owned, Params},
+    extract::{Body, Caller, OwnedRun, Params},
     openapi::terms,
     page::{PageQuery, linked},
     pieces::{READING_BYTES, list as listed, record_texts},
@@ -52,7 +52,7 @@ pub type Rating = Int<0, 10>;
 /// Subject of the feedback, in the caller's own word.
 pub type Category = Text<1, 128>;
 /// Text of a piece of feedback.
-pub type Words = Text<0, 8192>;
+pub type FeedbackText = Text<0, 8192>;
 
 /// Feedback of a caller on a run.
 #[derive(ToSchema)]
@@ -71,7 +71,7 @@ struct FeedbackRequest {
 declared!(FeedbackRequest {
     rating,
     category: required storable(Category::BYTES),
-    feedback: optional storable(Words::BYTES),
+    feedback: optional storable(FeedbackText::BYTES),
 });
 
 /// Feedback that was kept.
@@ -100,7 +100,7 @@ struct Submitted {
 pub async fn submit(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     body: Body,
 ) -> ApiResult {
     let FeedbackRequest { rating: Int(rating), category, feedback } = body.read()?;

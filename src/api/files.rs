@@ -25,10 +25,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditions::{Conditions, Version},
+    conditions::{Preconditions, Version},
     error::ApiError,
     extract::{Caller, Params},
-    openapi::{Fails, terms},
+    openapi::{FailureResponse, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
     pieces::{READING_BYTES, list as listed, record_texts},
     unsent,
@@ -91,7 +91,7 @@ fn told(error: SourceError) -> ApiError {
 /// One range of bytes is served; a set of several is answered with the whole file.
 #[utoipa::path(
     get, path = "/v1/files/{*name}", operation_id = "getFile", tag = "files",
-    params(FileHeaders, Conditions),
+    params(FileHeaders, Preconditions),
     responses(
         (status = 200, description = "The bytes", content_type = "*/*", body = terms::Bytes, headers(
             ("etag" = String, description = "The version"),
@@ -105,7 +105,7 @@ fn told(error: SourceError) -> ApiError {
         (status = 304, description = "The caller has it"),
         (status = 404, description = "No such file", content_type = "text/plain", body = String),
         (status = 503, description = "Records cannot be read now", content_type = "text/plain", body = String),
-        Fails<412>, Fails<416>,
+        FailureResponse<412>, FailureResponse<416>,
     ),
 )]
 pub async fn fetch(
@@ -210,7 +210,7 @@ fn cursor(value: &Value) -> Result<StoredName, Problem> {
 #[utoipa::path(
     get, path = "/v1/files", operation_id = "listFiles", tag = "files",
     params(FilesQuery),
-    responses((status = 200, description = "The uploads", body = FilePage), Fails<503>),
+    responses((status = 200, description = "The uploads", body = FilePage), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,

@@ -2,7 +2,7 @@
 //!
 //! The request is carried out in a task of its own: a caller that goes away does not undo it,
 //! and finds its answer later. Answers of the server's failures and of requests that did nothing
-//! are not kept, and leave the key free where the log shows nothing of the request. A route that knows its body only at the end asks the [`Ticket`] itself.
+//! are not kept, and leave the key free where the log shows nothing of the request. A route that knows its body only at the end asks the [`DeferredKey`] itself.
 
 mod answer;
 
@@ -28,9 +28,10 @@ use super::{
     jobs,
 };
 use crate::runs::idempotency::{
-    Answer, Attempt, Begun, Fingerprint, Interrupted, KeysError, Scope, TRACED_MAX, Trace,
+    Fingerprint, Interrupted, KeyLookup, KeyScope, KeyedRequest, KeysError, RecoveredOutcome,
+    StoredResponse, TRACED_MAX,
 };
-use answer::{Asked, kept, replay};
+use answer::{KeyedRequestContext, kept, replay};
 
 pub use answer::{Taken, response, taken};
 
@@ -52,21 +53,21 @@ pub struct IdempotencyKey {
 
 /// The use of a key by a route that learns only at its end what was asked.
 #[derive(Clone)]
-pub enum Ticket {
+pub enum DeferredKey {
     /// Act, and say what was answered.
-    Act(Arc<Attempt>),
+    Act(Arc<KeyedRequest>),
     /// Answer that was given to a request with this body.
-    Answered(Fingerprint, Arc<Answer>),
+    Answered(Fingerprint, Arc<StoredResponse>),
 }
 
-impl Ticket {
+impl DeferredKey {
     /// The answer to a request with this body, where it was given before.
     pub fn check(&self, fingerprint: Fingerprint) -> Result<Option<Response>, ApiError> {
         match self {
-            Ticket::Act(_) => Ok(None),
-            Ticket::Answered(known, answer) => {
+            DeferredKey::Act(_) => Ok(None),
+            DeferredKey::Answered(known, answer) => {
                 check_body(*known, fingerprint)?;
-                Ok(Some(replay(Answer::clone(answer))))
+                Ok(Some(replay(StoredResponse::clone(answer))))
             }
         }
     }
@@ -76,11 +77,11 @@ impl Ticket {
         &self,
         change: &WriteTransaction,
         fingerprint: Fingerprint,
-        answer: Answer,
+        answer: StoredResponse,
     ) -> Result<(), redb::Error> {
         match self {
-            Ticket::Act(attempt) => attempt.answered_with(change, fingerprint, answer),
-            Ticket::Answered(..) => Ok(()),
+            DeferredKey::Act(attempt) => attempt.answered_with(change, fingerprint, answer),
+            DeferredKey::Answered(..) => Ok(()),
         }
     }
 }
@@ -95,16 +96,16 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     let tenant = caller.tenant.as_deref().unwrap_or_default();
     let fingerprint = Fingerprint::of(&[tenant.as_bytes(), &body]);
     let attempt = match begin(&app, scope, Some(fingerprint), &caller).await? {
-        Begun::Fresh(attempt) => attempt,
-        Begun::Answered(known, answer) => {
+        KeyLookup::Fresh(attempt) => attempt,
+        KeyLookup::Answered(known, answer) => {
             check_body(known, fingerprint)?;
             app.metrics.replays.inc();
             return Ok(replay(answer));
         }
-        Begun::Interrupted(attempt, past) => {
+        KeyLookup::Interrupted(attempt, past) => {
             resume(&app, attempt, past, Some(fingerprint), run).await?
         }
-        Begun::UnderWay => {
+        KeyLookup::UnderWay => {
             let mut request = Request::from_parts(parts, Body::from(body));
             // The same job is waited for.
             return match jobs::kind_in(request.uri().path()) {
@@ -115,10 +116,10 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
                 None => Err(ApiError::UnderWay),
             };
         }
-        Begun::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
+        KeyLookup::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
     };
     let request = Request::from_parts(parts, Body::from(body));
-    let asked = Asked { attempt, fingerprint, run, log_failed };
+    let asked = KeyedRequestContext { attempt, fingerprint, run, log_failed };
     let carried_out = async move {
         let response = next.run(request).await;
         kept(&app, &caller, asked, response).await
@@ -127,7 +128,7 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
 }
 
-/// Hands a request with a key to its handler together with the key's [`Ticket`].
+/// Hands a request with a key to its handler together with the key's [`DeferredKey`].
 pub async fn once_at_its_end(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -136,17 +137,17 @@ pub async fn once_at_its_end(
     let Some(scope) = scope(&request)? else { return Ok(next.run(request).await) };
     let caller = caller(&request)?;
     let ticket = match begin(&app, scope, None, &caller).await? {
-        Begun::Fresh(attempt) => Ticket::Act(Arc::new(attempt)),
-        Begun::Answered(known, answer) => Ticket::Answered(known, Arc::new(answer)),
+        KeyLookup::Fresh(attempt) => DeferredKey::Act(Arc::new(attempt)),
+        KeyLookup::Answered(known, answer) => DeferredKey::Answered(known, Arc::new(answer)),
         // Its answer is kept in one step with what it does: nothing came of it.
-        Begun::Interrupted(attempt, _) => Ticket::Act(Arc::new(attempt)),
-        Begun::UnderWay => return Err(ApiError::UnderWay),
-        Begun::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
+        KeyLookup::Interrupted(attempt, _) => DeferredKey::Act(Arc::new(attempt)),
+        KeyLookup::UnderWay => return Err(ApiError::UnderWay),
+        KeyLookup::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
     };
     request.extensions_mut().insert(ticket.clone());
     let carried_out = async move {
         let response = next.run(request).await;
-        if let Ticket::Act(attempt) = ticket {
+        if let DeferredKey::Act(attempt) = ticket {
             let is_kept = response.status().is_success();
             let settled = move || if is_kept { attempt.settle() } else { attempt.refused() };
             app.blocking(settled).await??;
@@ -163,24 +164,24 @@ pub struct JoinsOnly;
 
 async fn begin(
     app: &Arc<App>,
-    scope: Scope,
+    scope: KeyScope,
     fingerprint: Option<Fingerprint>,
     caller: &Caller,
-) -> Result<Begun, ApiError> {
+) -> Result<KeyLookup, ApiError> {
     let (keys, id, head) =
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
     let timeline = app.registry.timeline().clone();
     // An answer would be kept, whatever else the request stores.
     let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
-    let begin = move || -> Result<Begun, ApiError> {
+    let begin = move || -> Result<KeyLookup, ApiError> {
         let owner = scope.owner().clone();
         let begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
-        if let (Begun::Fresh(attempt), Err(error)) = (&begun, room) {
+        if let (KeyLookup::Fresh(attempt), Err(error)) = (&begun, room) {
             attempt.refused()?;
             return Err(error);
         }
         // Records without an answer make room before a request is refused.
-        if matches!(begun, Begun::Full { .. })
+        if matches!(begun, KeyLookup::Full { .. })
             && keys.make_room(&owner, &timeline).map_err(|error| match error {
                 KeysError::Ledger(error) => ApiError::from(error),
                 KeysError::Log(error) => ApiError::from(error),
@@ -196,15 +197,15 @@ async fn begin(
 /// Begins anew what was interrupted before it did anything; refuses what did.
 async fn resume(
     app: &Arc<App>,
-    mut attempt: Attempt,
+    mut attempt: KeyedRequest,
     past: Interrupted,
     fingerprint: Option<Fingerprint>,
     run: Option<RunId>,
-) -> Result<Attempt, ApiError> {
+) -> Result<KeyedRequest, ApiError> {
     let timeline = app.registry.timeline().clone();
-    let resumed = move || -> Result<Attempt, ApiError> {
+    let resumed = move || -> Result<KeyedRequest, ApiError> {
         let trace = past.trace(&timeline, run, TRACED_MAX)?;
-        if trace == Trace::Nothing {
+        if trace == RecoveredOutcome::Nothing {
             attempt.write(fingerprint, timeline.head())?;
             return Ok(attempt);
         }
@@ -213,8 +214,10 @@ async fn resume(
         }
         let request_id = past.request_id;
         Err(match trace {
-            Trace::Run(run) => ApiError::AnswerLost { request_id, run },
-            Trace::Nothing | Trace::Unknown => ApiError::AnswerUnknown { request_id },
+            RecoveredOutcome::Run(run) => ApiError::AnswerLost { request_id, run },
+            RecoveredOutcome::Nothing | RecoveredOutcome::Unknown => {
+                ApiError::AnswerUnknown { request_id }
+            }
         })
     };
     app.blocking(resumed).await?
@@ -229,10 +232,10 @@ fn check_body(known: Fingerprint, asked: Fingerprint) -> Result<(), ApiError> {
 }
 
 /// Scope of the request's key; `None` without one.
-fn scope(request: &Request) -> Result<Option<Scope>, ApiError> {
+fn scope(request: &Request) -> Result<Option<KeyScope>, ApiError> {
     let Some(key) = key(request.headers())? else { return Ok(None) };
     let route = format!("{} {}", request.method(), request.uri().path());
-    Ok(Some(Scope::new(&caller(request)?.principal, &route, key)))
+    Ok(Some(KeyScope::new(&caller(request)?.principal, &route, key)))
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {

@@ -27,7 +27,7 @@ use super::{
     App,
     error::ApiError,
     extract::{Body, Caller},
-    openapi::{Fails, terms},
+    openapi::{FailureResponse, terms},
     wire::shown,
 };
 use crate::{
@@ -36,13 +36,13 @@ use crate::{
         patience::patiently,
     },
     record::{
-        inference::{Asker, InferenceError, Waiting},
-        reason::{Outage, Try},
+        inference::{InferenceError, Requester, WaitBudget},
+        reason::{ChunkAttempt, RetryPolicy},
     },
     runs::registry::{Run, RunError},
 };
 use asked::InferRequest;
-use question::Question;
+use question::PreparedInference;
 
 pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS, infer_batch};
@@ -146,7 +146,7 @@ fn millis(time: Duration) -> u64 {
     request_body = InferRequest,
     responses(
         (status = 200, description = "The answer", body = InferAnswer),
-        Fails<404>, Fails<409>, Fails<503>,
+        FailureResponse<404>, FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn infer(
@@ -160,7 +160,7 @@ pub async fn infer(
     let asked =
         app.blocking(move || body.read_as::<InferRequest>(Form::Naming(&catalog))).await??;
     app.check_open()?;
-    let question = Question::accept(&app, &caller, asked).await?;
+    let question = PreparedInference::accept(&app, &caller, asked).await?;
     let manner =
         Manner { class: Priority::Live, since, patience: app.inference.wait(), outage: None };
     ask(&app, &caller, question, 0, manner).await.map(Json)
@@ -175,13 +175,13 @@ struct Manner {
     /// Longest wait for a permit.
     patience: Duration,
     /// Backends that are left alone are waited for, as far as this goes; `None` for a single question.
-    outage: Option<Arc<Outage>>,
+    outage: Option<Arc<RetryPolicy>>,
 }
 
 impl Manner {
     /// Time until `question` is asked again, where `error` is that its backends' breakers are open:
     /// without a pause, what is left of a batch would fail within a moment.
-    fn pause(&self, error: &InferenceError, question: Try) -> Option<Duration> {
+    fn pause(&self, error: &InferenceError, question: ChunkAttempt) -> Option<Duration> {
         let InferenceError::Infer(error) = error else { return None };
         let is_open = |one: &BackendError| matches!(one.failure, FailureKind::Open { .. });
         let is_left_alone = error.failed().iter().all(is_open);
@@ -194,19 +194,19 @@ impl Manner {
 async fn ask(
     app: &Arc<App>,
     caller: &Caller,
-    question: Question,
+    question: PreparedInference,
     index: u64,
     manner: Manner,
 ) -> Result<InferAnswer, ApiError> {
-    let Question { mut request, run, pictures, tokens } = question;
+    let PreparedInference { mut request, run, pictures, tokens } = question;
     // A caller's time is for all that it waits for; in a batch the wait is for the others.
     let is_awaited = manner.class == Priority::Live;
     let whole = request.timeout.filter(|_| is_awaited);
     let deadline = whole.map(|whole| manner.since + whole);
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let patience = left.map_or(manner.patience, |left| left.min(manner.patience));
-    let mut waiting = Waiting::new(patience, true);
-    let asker = Asker {
+    let mut waiting = WaitBudget::new(patience, true);
+    let asker = Requester {
         request_id: caller.request_id,
         principal: caller.principal.clone(),
         run,
@@ -214,7 +214,7 @@ async fn ask(
         patience: Some(patience),
         waits_out: true,
     };
-    let mut attempt = Try { chunk: index, again: 0, since: Instant::now() };
+    let mut attempt = ChunkAttempt { chunk: index, again: 0, since: Instant::now() };
     let answer = loop {
         let model = &request.model;
         let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);

@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Body, Caller, Owned},
+    extract::{Body, Caller, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
-    openapi::{Closed, Fails, terms},
+    openapi::{DenyUnknownFields, FailureResponse, terms},
     thresholds::{self, GateFields},
     wire::{fps, shown},
     zones::{self, ZoneFields, ZoneList},
@@ -23,11 +23,11 @@ use crate::{
         catalog::Mode,
         json::{Int, Object, Problem, Text, declared, number, parsed},
         keys::Principal,
-        labels::Words,
+        labels::TenantLabels,
     },
     record::runner::Ingest,
     runs::{
-        lifecycle::Lifecycle,
+        lifecycle::RunState,
         source::{self, Source},
     },
 };
@@ -116,7 +116,7 @@ declared!(IngestRequest {
     zones::check(object, &zones, &activity_zones_only);
 });
 
-type IngestBody = Closed<IngestRequest>;
+type IngestBody = DenyUnknownFields<IngestRequest>;
 
 /// Result of an ingest.
 #[derive(Serialize, ToSchema)]
@@ -167,13 +167,13 @@ pub struct IngestResult {
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
         )),
-        Fails<409>, Fails<503>,
+        FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn ingest(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     job: Working,
     body: Body,
 ) -> Result<Json<IngestResult>, ApiError> {
@@ -190,7 +190,7 @@ pub async fn ingest(
         max_frames: request.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
         gate: thresholds::chosen(request.gate, mode, app.settings.gate),
         zones: zones::zones(request.zones, request.activity_zones_only),
-        words: Words { maps: app.labels(), tenant: run.origin().tenant.clone() },
+        words: TenantLabels { maps: app.labels(), tenant: run.origin().tenant.clone() },
         ..opened(&app, &caller, &body, &request.source_uri.0).await?
     };
     let source_uri = ingest.source_uri.clone();
@@ -198,7 +198,7 @@ pub async fn ingest(
     Ok(Json(IngestResult {
         request_id: caller.request_id,
         run_id: run.id(),
-        status: Lifecycle::Processing.as_str(),
+        status: RunState::Processing.as_str(),
         decoded_frames: ingested.decoded_frames,
         source_uri,
         sampling_policy: policy.as_str(),
@@ -237,7 +237,7 @@ pub async fn opened(
         gate: app.settings.gate,
         zones: Zones::default(),
         model: None,
-        words: Words::default(),
+        words: TenantLabels::default(),
         echo,
     })
 }

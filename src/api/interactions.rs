@@ -15,8 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiError, ApiResult, App,
-    extract::{Caller, Owned, Params},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params},
+    openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
     pieces::{READING_BYTES, list as list_answer, record_texts},
     wire::fraction_or_null,
@@ -171,12 +171,12 @@ struct RunInteractions {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/interactions", operation_id = "getInteractions", tag = "timeline",
     params(InteractionsQuery, PageQuery),
-    responses((status = 200, description = "What they said", body = RunInteractions), Fails<503>),
+    responses((status = 200, description = "What they said", body = RunInteractions), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params((query, page)): Params<(InteractionsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {

@@ -20,8 +20,8 @@ use super::{
     ApiResult, App,
     error::ApiError,
     events::WaitMs,
-    extract::{Caller, Owned, Params},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params},
+    openapi::{FailureResponse, terms},
     wire::shown,
 };
 use crate::{
@@ -48,7 +48,7 @@ impl FromRequestParts<Arc<App>> for Named {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
-        let Owned(run) = Owned::from_request_parts(parts, app).await?;
+        let OwnedRun(run) = OwnedRun::from_request_parts(parts, app).await?;
         let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
             .await
             .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
@@ -108,7 +108,7 @@ declared!(JobQuery { wait_ms });
 #[utoipa::path(
     get, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "getJob", tag = "work",
     params(JobQuery),
-    responses((status = 200, description = "The job", body = JobAnswer), Fails<503>),
+    responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
@@ -126,7 +126,7 @@ pub async fn fetch(
 /// Answers when its worker has stopped. A job that is over stays as it is.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "cancelJob", tag = "work",
-    responses((status = 200, description = "The job", body = JobAnswer), Fails<503>),
+    responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
 )]
 pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -> ApiResult {
     if let Some(entry) = named.entry(&app) {
@@ -154,12 +154,12 @@ pub struct JobList {
 /// An analysis is listed after its end where it was asked for with `Prefer: respond-async`.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/jobs", operation_id = "listJobs", tag = "work",
-    responses((status = 200, description = "The jobs", body = JobList), Fails<503>),
+    responses((status = 200, description = "The jobs", body = JobList), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<JobList>, ApiError> {
     let (runner, id) = (Arc::clone(&app.runner), run.id());
     let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();

@@ -27,7 +27,7 @@ use super::{
     analyze::{self, SegmentMs, WindowSize},
     events::{self, QueryLimit, WaitMs},
     extract::{BODY_BYTES_MAX, Caller},
-    feedback::{Category, Rating, Words},
+    feedback::{Category, FeedbackText, Rating},
     idempotency,
     infer::{
         IMAGES, MAX_PARALLEL_DEFAULT, MaxParallel, MaxTokens, PromptText, REQUESTS, TEMPERATURE,
@@ -40,7 +40,7 @@ use super::{
     search::{self, SearchLimit},
     unsent,
     upload::FORM_BYTES_MAX,
-    webhooks::{Description, WebhookUrl},
+    webhooks::{WebhookDescription, WebhookUrl},
     wire::shown,
 };
 use crate::record::recording::WINDOWING_DEFAULT;
@@ -182,9 +182,9 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ("label", Limit::within(media::LABEL_BYTES, "bytes")),
         ("feedback.rating", Limit::within(Rating::RANGE, "points")),
         ("feedback.category", Limit::within(Category::BYTES, "bytes")),
-        ("feedback.feedback", Limit::within(Words::BYTES, "bytes")),
+        ("feedback.feedback", Limit::within(FeedbackText::BYTES, "bytes")),
         ("webhooks.url", Limit::within(WebhookUrl::BYTES, "bytes")),
-        ("webhooks.description", Limit::within(Description::BYTES, "bytes")),
+        ("webhooks.description", Limit::within(WebhookDescription::BYTES, "bytes")),
         ("infer.prompt", Limit::within(PromptText::BYTES, "bytes")),
         ("infer.max_tokens", Limit::within(MaxTokens::RANGE, "tokens")),
         ("infer.temperature", Limit::within(numbers(TEMPERATURE), "")),

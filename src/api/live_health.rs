@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Caller, Owned},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun},
+    openapi::{FailureResponse, terms},
     wire::shown,
 };
 
@@ -72,12 +72,12 @@ fn millis(time: Duration) -> u64 {
 /// Tell the health of the live session of a run: 409 where none is live.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/health", operation_id = "getSessionHealth", tag = "live",
-    responses((status = 200, description = "Its figures", body = SessionHealth), Fails<409>),
+    responses((status = 200, description = "Its figures", body = SessionHealth), FailureResponse<409>),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<SessionHealth>, ApiError> {
     let session = app.live.of(&run).ok_or(ApiError::NotLive)?;
     let health = session.health();

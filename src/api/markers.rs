@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, Owned, Params},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params},
+    openapi::{FailureResponse, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
     pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     wire::MarkerRecord,
@@ -217,12 +217,12 @@ struct RunMarkers {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/markers", operation_id = "getMarkers", tag = "timeline",
     params(MarkersQuery),
-    responses((status = 200, description = "The markers", body = RunMarkers), Fails<503>),
+    responses((status = 200, description = "The markers", body = RunMarkers), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params(query): Params<MarkersQuery>,
     uri: Uri,
 ) -> ApiResult {

@@ -14,10 +14,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditions::{Conditions, Outcome, Version, evaluate},
+    conditions::{Outcome, Preconditions, Version, evaluate},
     error::ApiError,
-    extract::{Caller, Owned, Params, RawParams},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params, RawParams},
+    openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
     pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     tickets::TicketQuery,
@@ -61,12 +61,12 @@ struct RunKeyframes {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes", operation_id = "getKeyframes", tag = "timeline",
     params(PageQuery),
-    responses((status = 200, description = "The stills", body = RunKeyframes), Fails<503>),
+    responses((status = 200, description = "The stills", body = RunKeyframes), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params(page): Params<PageQuery>,
     uri: Uri,
 ) -> ApiResult {
@@ -105,20 +105,20 @@ declared!(StillQuery { max_edge });
 /// Fetch a still, scaled down where asked.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
-    params(StillQuery, TicketQuery, Conditions),
+    params(StillQuery, TicketQuery, Preconditions),
     responses(
         (status = 200, description = "The bytes", content_type = "image/jpeg", body = terms::Bytes, headers(
             ("etag" = String, description = "The hash of the still, and the edge, in quotes"),
             ("cache-control" = String, description = "Private and immutable"),
         )),
         (status = 304, description = "The caller has it"),
-        Fails<412>, Fails<503>,
+        FailureResponse<412>, FailureResponse<503>,
     ),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Path((_run, sha256)): Path<(String, String)>,
     params: RawParams,
     headers: HeaderMap,

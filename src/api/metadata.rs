@@ -27,7 +27,7 @@ pub use coordinates::Coordinates;
 
 use super::openapi::terms;
 use super::wire::MarkerRecord;
-use crate::record::analysis::{FrameResult, Insight, Window, Windowing, windows};
+use crate::record::analysis::{FrameResult, ModelOutcome, Window, Windowing, windows};
 
 /// Values that all metadata objects of an analysis share.
 pub struct Context {
@@ -263,7 +263,7 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
     let request_id = context.request_id.to_string();
     let (pts_ms, frame_index) = (frame.pts_ms, frame.frame_index);
     let reason = match frame.insight.as_deref() {
-        Some(Insight::Unsaid(reason)) => Some(reason.as_str()),
+        Some(ModelOutcome::Unsaid(reason)) => Some(reason.as_str()),
         _ => None,
     };
     Metadata {
@@ -299,9 +299,9 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
         sampling_policy: context.policy.as_str(),
         sample_fps: context.sample_fps.as_f64(),
         finish_reason: match frame.insight.as_deref() {
-            Some(Insight::Said(_)) => "stop",
+            Some(ModelOutcome::Said(_)) => "stop",
             // A model that gave no answer did not come to its end.
-            Some(Insight::Unsaid(_)) if context.is_asked => "other",
+            Some(ModelOutcome::Unsaid(_)) if context.is_asked => "other",
             _ => "gate",
         },
         coordinates: context.coordinates,

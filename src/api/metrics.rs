@@ -7,8 +7,8 @@ use http::{Extensions, HeaderMap, header};
 use infer::scheduler::Priority;
 use prometheus::IntCounter;
 
-use super::{ApiResult, App, auth, error::ApiError, openapi::Fails};
-use crate::base::metrics::{Admitted, CONTENT_TYPE, Queue, RunState};
+use super::{ApiResult, App, auth, error::ApiError, openapi::FailureResponse};
+use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, Queue, RunState};
 
 /// Tell every series, for a scraper.
 ///
@@ -18,9 +18,9 @@ use crate::base::metrics::{Admitted, CONTENT_TYPE, Queue, RunState};
     security(("api_key" = []), ("bearer" = [])),
     responses(
         (status = 200, description = "Every series", content_type = "text/plain", body = String),
-        Fails<401>,
-        Fails<429>,
-        Fails<503>,
+        FailureResponse<401>,
+        FailureResponse<429>,
+        FailureResponse<503>,
     ),
 )]
 pub async fn scrape(
@@ -52,9 +52,9 @@ impl App {
         metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
         metrics.connections.set(self.limiter.open() as i64);
         for (outcome, count) in [
-            (Admitted::Accepted, self.limiter.accepted()),
-            (Admitted::GaveWay, self.limiter.gave_way()),
-            (Admitted::Refused, self.limiter.refused()),
+            (ConnectionOutcome::Accepted, self.limiter.accepted()),
+            (ConnectionOutcome::GaveWay, self.limiter.gave_way()),
+            (ConnectionOutcome::Refused, self.limiter.refused()),
         ] {
             raise(metrics.admitted.of(outcome), count);
         }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{App, extract::Caller, openapi::terms, wire::shown};
 use crate::{
     base::catalog::{self, Listed},
-    record::{eyes::Eyes, inference::Inference},
+    record::{eyes::ImageEmbedder, inference::Inference},
 };
 
 /// The models and what runs them.
@@ -135,9 +135,9 @@ struct EmbeddingRecord {
 const NOT_CONFIGURED: &str = "not_configured";
 
 impl EmbeddingRecord {
-    fn of(eyes: Option<&Eyes>) -> EmbeddingRecord {
+    fn of(eyes: Option<&ImageEmbedder>) -> EmbeddingRecord {
         let availability = if eyes.is_some() { "ready" } else { NOT_CONFIGURED };
-        EmbeddingRecord { availability, provider: eyes.map(Eyes::provider) }
+        EmbeddingRecord { availability, provider: eyes.map(ImageEmbedder::provider) }
     }
 }
 

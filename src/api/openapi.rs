@@ -26,7 +26,7 @@ use utoipa::{
 
 use super::{
     embedded::Packed, envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX,
-    signals::FrameNumber, unsent::Holds, whip,
+    signals::FrameNumber, unsent::BufferedBytes, whip,
 };
 
 #[derive(OpenApi)]
@@ -45,18 +45,18 @@ struct Document;
 pub const PUBLISHED: Packed = Packed(include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz")));
 
 /// A failure that a handler can answer with, as the document's response of that status.
-pub struct Fails<const STATUS: u16>;
+pub struct FailureResponse<const STATUS: u16>;
 
-impl<const STATUS: u16> IntoResponses for Fails<STATUS> {
+impl<const STATUS: u16> IntoResponses for FailureResponse<STATUS> {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         BTreeMap::from([(STATUS.to_string(), failure(STATUS))])
     }
 }
 
 /// A body of which fields that are not known are refused.
-pub struct Closed<T>(PhantomData<T>);
+pub struct DenyUnknownFields<T>(PhantomData<T>);
 
-impl<T: ToSchema> PartialSchema for Closed<T> {
+impl<T: ToSchema> PartialSchema for DenyUnknownFields<T> {
     fn schema() -> RefOr<Schema> {
         let RefOr::T(Schema::Object(mut object)) = T::schema() else { return T::schema() };
         object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
@@ -64,7 +64,7 @@ impl<T: ToSchema> PartialSchema for Closed<T> {
     }
 }
 
-impl<T: ToSchema> ToSchema for Closed<T> {
+impl<T: ToSchema> ToSchema for DenyUnknownFields<T> {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         T::schemas(schemas);
     }
@@ -118,7 +118,7 @@ pub async fn document(headers: HeaderMap) -> impl IntoResponse {
     static WHOLE: LazyLock<Bytes> = LazyLock::new(|| PUBLISHED.whole());
     let kind = [(header::CONTENT_TYPE, "application/json")];
     // Every answer is the same bytes.
-    (Extension(Holds(0)), kind, PUBLISHED.answer(&headers, || WHOLE.clone()))
+    (Extension(BufferedBytes(0)), kind, PUBLISHED.answer(&headers, || WHOLE.clone()))
 }
 
 /// The document before any route is in it.

@@ -19,11 +19,11 @@ use http::header;
 use http_body::{Body as HttpBody, Frame};
 use media::Seq;
 use serde::Serialize;
-use timeline::{EventHead, EventKind, EventParts, PayloadText, Timeline};
+use timeline::{EventKind, EventMeta, PayloadText, StreamedEvent, Timeline};
 
-use super::{error::ApiError, unsent::Holds};
+use super::{error::ApiError, unsent::BufferedBytes};
 use crate::{
-    base::blocking::{Died, blocking},
+    base::blocking::{TaskPanicked, blocking},
     runs::registry::Run,
 };
 
@@ -46,7 +46,7 @@ pub struct Snapshot {
     kind: Option<EventKind>,
     next: Seq,
     last: Seq,
-    read: std::vec::IntoIter<EventParts>,
+    read: std::vec::IntoIter<StreamedEvent>,
 }
 
 impl Snapshot {
@@ -74,9 +74,9 @@ impl Snapshot {
 }
 
 impl Iterator for Snapshot {
-    type Item = Result<EventParts, ApiError>;
+    type Item = Result<StreamedEvent, ApiError>;
 
-    fn next(&mut self) -> Option<Result<EventParts, ApiError>> {
+    fn next(&mut self) -> Option<Result<StreamedEvent, ApiError>> {
         if self.read.len() == 0
             && self.next <= self.last
             && let Err(error) = self.read_on()
@@ -90,14 +90,14 @@ impl Iterator for Snapshot {
 
 /// Returns true for an event that can be read; one that cannot is logged, and is in no list of what
 /// it would say.
-pub fn intact(event: &Result<EventParts, ApiError>) -> bool {
-    let damage = event.as_ref().ok().and_then(EventParts::damage);
+pub fn intact(event: &Result<StreamedEvent, ApiError>) -> bool {
+    let damage = event.as_ref().ok().and_then(StreamedEvent::damage);
     damage.inspect(|error| tracing::error!(%error, "an event cannot be read")).is_none()
 }
 
 /// The text of `events` as the items of a JSON array, each with its run where asked.
 pub fn event_texts(
-    events: impl Iterator<Item = Result<EventParts, ApiError>> + Send + 'static,
+    events: impl Iterator<Item = Result<StreamedEvent, ApiError>> + Send + 'static,
     with_run: bool,
 ) -> impl Iterator<Item = Text> + Send + 'static {
     EventTexts { events, payload: None, with_run, comma: "" }
@@ -111,7 +111,7 @@ struct EventTexts<I> {
     comma: &'static str,
 }
 
-impl<I: Iterator<Item = Result<EventParts, ApiError>>> Iterator for EventTexts<I> {
+impl<I: Iterator<Item = Result<StreamedEvent, ApiError>>> Iterator for EventTexts<I> {
     type Item = Text;
 
     fn next(&mut self) -> Option<Text> {
@@ -146,7 +146,7 @@ impl<I: Iterator<Item = Result<EventParts, ApiError>>> Iterator for EventTexts<I
 
 impl<I> EventTexts<I> {
     /// The event up to its payload; only digits and fixed names, so nothing to escape.
-    fn open(&mut self, head: EventHead) -> String {
+    fn open(&mut self, head: EventMeta) -> String {
         let (comma, seq, at_ms, kind) =
             (self.comma, head.seq, head.at.epoch_ms, head.kind.as_str());
         let run =
@@ -198,7 +198,7 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Respons
         }
     };
     let kind = [(header::CONTENT_TYPE, kind)];
-    Ok((Extension(Holds(holds as u64)), kind, body).into_response())
+    Ok((Extension(BufferedBytes(holds as u64)), kind, body).into_response())
 }
 
 /// The next piece of `parts`, if there is more of them.
@@ -224,7 +224,7 @@ type Step = (Parts, Result<Option<Vec<u8>>, ApiError>);
 
 enum State {
     Ready(Parts),
-    Reading(Pin<Box<dyn Future<Output = Result<Step, Died>> + Send>>),
+    Reading(Pin<Box<dyn Future<Output = Result<Step, TaskPanicked>> + Send>>),
     Ended,
 }
 

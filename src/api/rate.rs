@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::error::ApiError;
-use crate::base::{keys::Principal, metrics::Refusal};
+use crate::base::{keys::Principal, metrics::RefusalReason};
 
 /// Failed authentications of one address at once; then one a second.
 pub const FAILURES_MAX: u32 = 20;
@@ -18,7 +18,7 @@ const ADDRESSES_MAX: usize = 4096;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The limits of the server; a limit that is `None` is off.
-pub struct Rates {
+pub struct RateLimits {
     global: Option<Mutex<Bucket>>,
     per_second: Option<NonZeroU32>,
     principals: Mutex<HashMap<Principal, Bucket>>,
@@ -29,11 +29,11 @@ pub struct Rates {
 #[derive(Debug, Default)]
 struct Failures(HashMap<IpAddr, Bucket>);
 
-impl Rates {
+impl RateLimits {
     /// Limits on all requests and on those of each principal, a second.
-    pub fn new(global: Option<NonZeroU32>, principal: Option<NonZeroU32>) -> Rates {
+    pub fn new(global: Option<NonZeroU32>, principal: Option<NonZeroU32>) -> RateLimits {
         let now = Instant::now();
-        Rates {
+        RateLimits {
             global: global.map(|rate| Mutex::new(Bucket::full(rate, now))),
             per_second: principal,
             principals: Mutex::default(),
@@ -44,19 +44,20 @@ impl Rates {
     /// Counts a failed authentication of `address`.
     pub(super) fn of_failure(&self, address: IpAddr) -> Result<(), ApiError> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        limited(Refusal::FailedAuthentications, failures.take(address, Instant::now()))
+        limited(RefusalReason::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
     /// Counts a request of any caller.
     pub(super) fn of_all(&self) -> Result<(), ApiError> {
         let Some(bucket) = &self.global else { return Ok(()) };
         let taken = bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-        limited(Refusal::GlobalRate, taken)
+        limited(RefusalReason::GlobalRate, taken)
     }
 
     /// Takes a request back that the limit of its own caller refused: its flood takes nothing of what all share.
-    pub(super) fn give_back(&self, refusal: Refusal) {
-        let is_own = matches!(refusal, Refusal::PrincipalRate | Refusal::FailedAuthentications);
+    pub(super) fn give_back(&self, refusal: RefusalReason) {
+        let is_own =
+            matches!(refusal, RefusalReason::PrincipalRate | RefusalReason::FailedAuthentications);
         if let Some(bucket) = self.global.as_ref().filter(|_| is_own) {
             bucket.lock().unwrap_or_else(PoisonError::into_inner).give_back();
         }
@@ -68,7 +69,7 @@ impl Rates {
         let now = Instant::now();
         let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = principals.entry(principal.clone()).or_insert(Bucket::full(rate, now));
-        limited(Refusal::PrincipalRate, bucket.take(now))
+        limited(RefusalReason::PrincipalRate, bucket.take(now))
     }
 }
 
@@ -86,7 +87,7 @@ impl Failures {
 }
 
 /// Result for a request of taking from a bucket: an error is the time until there is more.
-fn limited(of: Refusal, taken: Result<(), Duration>) -> Result<(), ApiError> {
+fn limited(of: RefusalReason, taken: Result<(), Duration>) -> Result<(), ApiError> {
     taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }
 

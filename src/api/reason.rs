@@ -14,21 +14,24 @@ use worker::{Chunking, NoveltySpec};
 use super::{
     ApiError, ApiResult, App,
     analyze::{marker_rules, windowing},
-    extract::{Body, Caller, Owned},
+    extract::{Body, Caller, OwnedRun},
     ingest::{MAX_FRAMES_DEFAULT, default_stream, opened, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context, Coordinates},
-    openapi::{Fails, terms},
+    openapi::{FailureResponse, terms},
     thresholds,
     wire::{MarkerRecord, SemanticRecord, fps},
     zones::zones,
 };
 use crate::{
-    base::{catalog::Mode, json::Form, labels::Words},
+    base::{catalog::Mode, json::Form, labels::TenantLabels},
     record::{
         analysis::rate_of,
-        inference::Asker,
-        reason::{Description, Models, Novelty, Outage, Reason, Reasoned, Semantics, Terms},
+        inference::Requester,
+        reason::{
+            ChunkNovelty, DescriptionOptions, LabelOptions, ModelStage, Models, ReasonJob,
+            Reasoned, RetryPolicy,
+        },
         runner::{Ingest, Ingested},
     },
     runs::registry::Run,
@@ -108,17 +111,19 @@ fn asked(
     app: &App,
     caller: &Caller,
     run: &Arc<Run>,
-    wanted: Option<Wanted>,
+    wanted: Option<ModelOptions>,
     rate: Option<Rate>,
-) -> Result<Semantics, ApiError> {
-    let Some(Wanted { mut views, mut inquiry, ask }) = wanted else { return Ok(Semantics::Off) };
+) -> Result<ModelStage, ApiError> {
+    let Some(ModelOptions { mut views, mut inquiry, ask }) = wanted else {
+        return Ok(ModelStage::Off);
+    };
     let inference = Arc::clone(&app.inference);
     if !inference.is_configured() {
-        return Ok(Semantics::Missing("no inference backend is configured".to_owned()));
+        return Ok(ModelStage::Missing("no inference backend is configured".to_owned()));
     }
     if inference.providers(&ask.first).is_empty() {
         let why = format!("no configured backend serves the model {}", ask.first);
-        return Ok(Semantics::Missing(why));
+        return Ok(ModelStage::Missing(why));
     }
     let unserved = ask.second.as_ref().filter(|model| inference.providers(model).is_empty());
     if let Some(model) = unserved {
@@ -128,7 +133,7 @@ fn asked(
     // More could not be under way, and would hold pictures and places in the queue.
     let most = app.settings.inference.limits.in_flight_per_principal;
     inquiry.concurrency = inquiry.concurrency.min(most).max(1);
-    let asker = Asker {
+    let asker = Requester {
         request_id: caller.request_id,
         principal: run.origin().principal.clone(),
         run: Some(Arc::clone(run)),
@@ -137,16 +142,19 @@ fn asked(
         // By the outage, and without a place.
         waits_out: false,
     };
-    let outage = Arc::new(Outage::new(app.settings.inference.outage));
+    let outage = Arc::new(RetryPolicy::new(app.settings.inference.outage));
     let describer = Arc::new(Models { inference, asker, ask, outage });
     // A comparison with the picture before makes each chunk another question: none is repeated.
     let rule = app.settings.novelty.rule;
     let repeats = !inquiry.compares && !outlasts(views.chunks, rate, rule.elapsed_ms_max);
     let eyes = app.live.eyes().filter(|_| repeats);
-    let novelty =
-        eyes.map(|eyes| Novelty { eyes: eyes.clone(), rule, metrics: Arc::clone(&app.metrics) });
+    let novelty = eyes.map(|eyes| ChunkNovelty {
+        eyes: eyes.clone(),
+        rule,
+        metrics: Arc::clone(&app.metrics),
+    });
     views.novelty = novelty.as_ref().map(|novelty| NoveltySpec { side: novelty.eyes.side() });
-    Ok(Semantics::Chunks(Description { views, inquiry, describer, novelty }))
+    Ok(ModelStage::Chunks(DescriptionOptions { views, inquiry, describer, novelty }))
 }
 
 /// A chunk lasts longer than an answer may be repeated: hardly any would be, and every picture
@@ -176,13 +184,13 @@ fn outlasts(chunks: Chunking, rate: Option<Rate>, longest_ms: u64) -> bool {
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
         )),
-        Fails<409>, Fails<503>,
+        FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn reason(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     job: Working,
     body: Body,
 ) -> ApiResult {
@@ -203,10 +211,10 @@ pub async fn reason(
     let (policy, rate) = sampling(request.sampling_policy, request.fixed_fps);
     let semantics = asked(&app, &caller, &run, wanted, rate)?;
     let views = match &semantics {
-        Semantics::Chunks(description) => Some(description.views),
-        Semantics::Off | Semantics::Missing(_) => None,
+        ModelStage::Chunks(description) => Some(description.views),
+        ModelStage::Off | ModelStage::Missing(_) => None,
     };
-    let is_asked = matches!(semantics, Semantics::Chunks(_));
+    let is_asked = matches!(semantics, ModelStage::Chunks(_));
     let origin = run.origin();
     let stream_id = request.stream_id.unwrap_or_else(default_stream);
     let mode = request.mode.map(|it| it.0);
@@ -220,12 +228,12 @@ pub async fn reason(
         gate: thresholds::chosen(request.gate, own, app.settings.gate),
         zones: zones(request.zones, request.activity_zones_only),
         model: Some(model.clone()),
-        words: Words { maps: app.labels(), tenant: origin.tenant.clone() },
+        words: TenantLabels { maps: app.labels(), tenant: origin.tenant.clone() },
         ..opened(&app, &caller, &body, &request.source_uri.0).await?
     };
     let mode = mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
     let windowing = windowing(request.window_size, request.segment_ms);
-    let terms = Terms {
+    let terms = LabelOptions {
         mode: mode.clone(),
         model: model.clone(),
         windowing,
@@ -233,7 +241,8 @@ pub async fn reason(
         index_name: request.index_name.map(|it| it.0),
         keeps_output,
     };
-    let reasoned = app.runner.reason(&run, Reason { ingest, semantics, terms }, job.token).await?;
+    let reasoned =
+        app.runner.reason(&run, ReasonJob { ingest, semantics, terms }, job.token).await?;
     let sample_fps = reasoned.ingested.sample_fps;
     let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
     let is_included = request.include_frame_metadata.unwrap_or(true);

@@ -13,8 +13,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, Owned, Params},
-    openapi::{Fails, terms},
+    extract::{Body, Caller, OwnedRun, Params},
+    openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
     pieces::{READING_BYTES, list as listed, record_texts},
     reason::ModelName,
@@ -26,8 +26,8 @@ use crate::{
         json::{Form, Nullable, declared},
     },
     runs::{
-        lifecycle::Lifecycle,
-        registry::{Origin, Run},
+        lifecycle::RunState,
+        registry::{Run, RunOrigin},
     },
 };
 pub use summary::SummaryRecord;
@@ -71,7 +71,7 @@ pub struct RunCreated {
     post, path = "/v1/runs", operation_id = "createRun", tag = "runs",
     params(super::idempotency::IdempotencyKey),
     request_body = RunRequest,
-    responses((status = 200, description = "The run", body = RunCreated), Fails<409>, Fails<503>),
+    responses((status = 200, description = "The run", body = RunCreated), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn create(
     State(app): State<Arc<App>>,
@@ -85,7 +85,7 @@ pub async fn create(
     let label = label.map(|terms::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;
-    let origin = Origin {
+    let origin = RunOrigin {
         principal: caller.principal,
         tenant: caller.tenant,
         mode: mode.as_str().to_owned(),
@@ -96,7 +96,7 @@ pub async fn create(
     Ok(Json(RunCreated {
         request_id: caller.request_id,
         run_id: run.id(),
-        status: Lifecycle::Pending.as_str(),
+        status: RunState::Pending.as_str(),
         mode: mode.as_str(),
         model,
     }))
@@ -120,7 +120,7 @@ declared!(RunsQuery { status, include });
 #[utoipa::path(
     get, path = "/v1/runs", operation_id = "listRuns", tag = "runs",
     params(RunsQuery, PageQuery),
-    responses((status = 200, description = "The runs", body = Vec<RunRecord>), Fails<503>),
+    responses((status = 200, description = "The runs", body = Vec<RunRecord>), FailureResponse<503>),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -163,7 +163,7 @@ pub async fn list(
 pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunRecord>, ApiError> {
     record(&app, run, caller.request_id).await
 }
@@ -192,12 +192,12 @@ declared!(RunUpdate { label });
 #[utoipa::path(
     patch, path = "/v1/runs/{id}", operation_id = "updateRun", tag = "runs",
     request_body = RunUpdate,
-    responses((status = 200, description = "The run", body = RunRecord), Fails<409>, Fails<503>),
+    responses((status = 200, description = "The run", body = RunRecord), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn update(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     body: Body,
 ) -> Result<Json<RunRecord>, ApiError> {
     let RunUpdate { label: Nullable(label) } = body.read()?;
@@ -222,12 +222,12 @@ pub struct RunDeleted {
 /// Delete a run: it answers as unknown from then on, also to a second deletion.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
-    responses((status = 200, description = "Deleted", body = RunDeleted), Fails<503>),
+    responses((status = 200, description = "Deleted", body = RunDeleted), FailureResponse<503>),
 )]
 pub async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunDeleted>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
     Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
@@ -249,30 +249,30 @@ pub struct RunEnded {
 /// Stop a run, and the work that is under way for it.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
-    responses((status = 200, description = "Stopped", body = RunEnded), Fails<409>, Fails<503>),
+    responses((status = 200, description = "Stopped", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn stop(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunEnded>, ApiError> {
     app.registry.stop(&run, caller.request_id).await?;
-    let status = Lifecycle::Cancelled.as_str();
+    let status = RunState::Cancelled.as_str();
     Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
 }
 
 /// End a run well, and the work that is under way for it: it is completed.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/finish", operation_id = "finishRun", tag = "runs",
-    responses((status = 200, description = "Completed", body = RunEnded), Fails<409>, Fails<503>),
+    responses((status = 200, description = "Completed", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn finish(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunEnded>, ApiError> {
     app.registry.finish(&run, caller.request_id).await?;
-    let status = Lifecycle::Completed.as_str();
+    let status = RunState::Completed.as_str();
     Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
 }
 
@@ -296,12 +296,12 @@ pub struct RunStatus {
 /// Refresh a run's idle time.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/keepalive", operation_id = "keepaliveRun", tag = "runs",
-    responses((status = 200, description = "Refreshed", body = RunStatus), Fails<409>, Fails<503>),
+    responses((status = 200, description = "Refreshed", body = RunStatus), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn keepalive(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunStatus>, ApiError> {
     run.check_active()?;
     app.check_open()?;
@@ -310,7 +310,7 @@ pub async fn keepalive(
     Ok(Json(RunStatus {
         request_id: caller.request_id,
         run_id: run.id(),
-        state: Lifecycle::Processing.as_str(),
+        state: RunState::Processing.as_str(),
         progress: None,
     }))
 }
@@ -320,7 +320,7 @@ pub async fn keepalive(
     get, path = "/v1/runs/{id}/state", operation_id = "getRunState", tag = "runs",
     responses((status = 200, description = "Its state", body = RunStatus)),
 )]
-pub async fn state(caller: Caller, Owned(run): Owned) -> Json<RunStatus> {
+pub async fn state(caller: Caller, OwnedRun(run): OwnedRun) -> Json<RunStatus> {
     Json(RunStatus {
         request_id: caller.request_id,
         run_id: run.id(),

@@ -13,13 +13,13 @@ use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Body, Caller},
-    openapi::{Fails, terms},
+    openapi::{FailureResponse, terms},
     unsent,
     wire::shown,
 };
 use crate::{
     base::json::{Int, Problem, declared},
-    deliver::search::{Answer, Hit, Wanted},
+    deliver::search::{Hit, SearchQuery, SearchResult},
 };
 
 /// Longest query once trimmed, bytes.
@@ -64,7 +64,7 @@ declared!(SearchRequest { query, limit, run_id });
     request_body = SearchRequest,
     responses(
         (status = 200, description = "What was found", body = SearchResult),
-        Fails<404>, Fails<503>,
+        FailureResponse<404>, FailureResponse<503>,
     ),
 )]
 pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
@@ -76,9 +76,9 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
     };
     unsent::check(&app, &caller.principal)?;
     let limit = limit.map_or(SEARCH_DEFAULT, |Int(limit)| limit) as usize;
-    let wanted = Wanted { owner: caller.principal, run, needle: query.0, limit };
+    let wanted = SearchQuery { owner: caller.principal, run, needle: query.0, limit };
     let _timer = app.metrics.search_seconds.start_timer();
-    let Answer { scanned, total_hits, hits } = app.search.find(wanted).await?;
+    let SearchResult { scanned, total_hits, hits } = app.search.find(wanted).await?;
     let hits = hits.into_iter().map(SearchHit::from).collect();
     Ok(Json(SearchResult { request_id: caller.request_id, scanned, total_hits, hits })
         .into_response())

@@ -6,7 +6,7 @@ use gate::GateConfig;
 
 use super::cors::Origins;
 use crate::{
-    base::{keys::KeyRing, quota::QuotaLimits},
+    base::{keys::ApiKeys, quota::QuotaLimits},
     deliver::webhook,
     record::{eyes::NoveltyConfig, inference::InferenceConfig, live::LiveConfig},
     runs::source::remote::RemoteConfig,
@@ -22,9 +22,9 @@ pub struct Settings {
     /// Address of HTTP/3, where it is served.
     pub h3: Option<SocketAddr>,
     /// Accepted keys; `None` lets every caller act as one principal.
-    pub keys: Option<KeyRing>,
+    pub keys: Option<ApiKeys>,
     /// Keys accepted for the metrics; `None` shows them to every caller.
-    pub metrics_keys: Option<KeyRing>,
+    pub metrics_keys: Option<ApiKeys>,
     /// Requests must say a tenant.
     pub require_tenant_id: bool,
     /// Thresholds of the gate.

@@ -13,7 +13,7 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use gate::{Decision, Gate, GateConfig, Reason};
+use gate::{Decision, Gate, GateConfig, SelectionReason};
 use http::HeaderMap;
 use media::{RequestId, RunId, Score, Signal, StreamId};
 use serde::Serialize;
@@ -23,8 +23,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, Owned, Params, RawParams},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, Params, RawParams},
+    openapi::{FailureResponse, terms},
     pieces::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
     wire::{Region, fraction, fraction_or_null, shown},
@@ -211,13 +211,13 @@ struct RunSignals {
             (RunSignals = "application/json"),
             (terms::Bytes = "application/vnd.apache.arrow.stream"),
         )),
-        Fails<503>,
+        FailureResponse<503>,
     ),
 )]
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Params(query): Params<SignalsQuery>,
     headers: HeaderMap,
 ) -> ApiResult {
@@ -331,12 +331,12 @@ struct FrameExplanation {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/frames/{frame_index}", operation_id = "getFrame", tag = "timeline",
     params(FrameQuery),
-    responses((status = 200, description = "The frame", body = FrameExplanation), Fails<503>),
+    responses((status = 200, description = "The frame", body = FrameExplanation), FailureResponse<503>),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     Path((_run, frame_index)): Path<(String, String)>,
     params: RawParams,
 ) -> ApiResult {
@@ -356,7 +356,8 @@ pub async fn fetch(
                 continue;
             }
             let shift = before.as_ref().map(|(it, _)| it.luma_mean.abs_diff(signal.luma_mean));
-            let previous_reason = before.map(|(_, decision)| Reason::as_str(decision.reason));
+            let previous_reason =
+                before.map(|(_, decision)| SelectionReason::as_str(decision.reason));
             return Ok::<Response, ApiError>(
                 Json(FrameExplanation {
                     request_id: caller.request_id,

@@ -16,11 +16,11 @@ use http::{HeaderMap, Method};
 
 use super::{
     ApiResult, App,
-    conditions::{Conditions, Version},
+    conditions::{Preconditions, Version},
     error::ApiError,
-    extract::{Caller, Owned},
+    extract::{Caller, OwnedRun},
     files::{self, FileHeaders, Found},
-    openapi::{Fails, terms},
+    openapi::{FailureResponse, terms},
     tickets::TicketQuery,
     unsent,
 };
@@ -77,7 +77,7 @@ fn told(error: SourceError) -> ApiError {
 /// Nothing is kept of remote sources and live sessions: they have none. The file is served as it is now.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/source", operation_id = "getSource", tag = "timeline",
-    params(TicketQuery, FileHeaders, Conditions),
+    params(TicketQuery, FileHeaders, Preconditions),
     responses(
         (status = 200, description = "The bytes", content_type = "*/*", body = terms::Bytes, headers(
             ("etag" = String, description = "The version"),
@@ -89,13 +89,13 @@ fn told(error: SourceError) -> ApiError {
             ("content-range" = String, description = "Which bytes, and of how many"),
         )),
         (status = 304, description = "The caller has it"),
-        Fails<412>, Fails<416>, Fails<503>,
+        FailureResponse<412>, FailureResponse<416>, FailureResponse<503>,
     ),
 )]
 pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     method: Method,
     headers: HeaderMap,
 ) -> ApiResult {

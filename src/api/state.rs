@@ -7,29 +7,29 @@ use tokio_util::sync::CancellationToken;
 use transport::{ConnectionLimiter, egress::Egress};
 use worker::Supervisor;
 
-use super::{ApiError, Desk, Growth, Rates, Settings, unsent};
+use super::{ApiError, Desk, Growth, RateLimits, Settings, unsent};
 use crate::{
     base::{
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         database::Database,
         disk::Reserve,
         keys::Principal,
         labels::{CurrentLabels, LabelMaps},
-        ledger::Ledger,
+        ledger::MetaStore,
         metrics::Metrics,
         quota::Quota,
         stats::Stats,
     },
     deliver::{
-        export::Export, mirror::Mirror, objects::Sender, search::Search, sse::Streams,
+        export::Export, mirror::EventMirror, objects::Sender, search::Search, sse::EventStreams,
         webhook::Webhooks,
     },
     record::{
-        backend::Workers, inference::Inference, live::Live, runner::Runner,
+        backend::WorkerCapabilities, inference::Inference, live::LiveService, runner::Runner,
         small_stills::SmallStills,
     },
     runs::{
-        admission::Admission,
+        admission::JobQueue,
         idempotency::Idempotency,
         registry::Registry,
         retention::Retention,
@@ -60,7 +60,7 @@ pub struct App {
     /// Stored stills.
     pub blobs: BlobStore,
     /// Small durable records.
-    pub ledger: Ledger,
+    pub ledger: MetaStore,
     /// Database in PostgreSQL, where one is configured.
     pub database: Option<Database>,
     /// The way to other hosts.
@@ -68,7 +68,7 @@ pub struct App {
     /// Delivery of events to their owners.
     pub webhooks: Arc<Webhooks>,
     /// Copying of descriptions to the database.
-    pub mirror: Option<Arc<Mirror>>,
+    pub mirror: Option<Arc<EventMirror>>,
     /// Writing of the log as Parquet files.
     pub export: Option<Arc<Export>>,
     /// Sending of stills and columns to the object store.
@@ -94,7 +94,7 @@ pub struct App {
     /// Counters and timings.
     pub metrics: Arc<Metrics>,
     /// Rate limits.
-    pub rates: Rates,
+    pub rates: RateLimits,
     /// Stills scaled down.
     pub small_stills: SmallStills,
     /// Runs in short.
@@ -106,25 +106,25 @@ pub struct App {
     /// Bytes of answers that were made and are not yet sent.
     pub unsent: Arc<Quota>,
     /// Permits to read and write out long answers.
-    pub readers: Admission,
+    pub readers: JobQueue,
     /// Readers of what only the object store has.
-    pub fetchers: Admission,
+    pub fetchers: JobQueue,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
     /// Capabilities and isolation of media workers.
-    pub workers: Workers,
+    pub workers: WorkerCapabilities,
     /// File jobs at once.
     pub jobs: usize,
     /// The jobs under way, and who waits for them.
     pub desk: Desk,
     /// Permits of analyses; each may take the memory of half a million frames.
-    pub analyses: Admission,
+    pub analyses: JobQueue,
     /// The way to the models.
     pub inference: Arc<Inference>,
     /// Live sessions.
-    pub live: Arc<Live>,
+    pub live: Arc<LiveService>,
     /// Open event streams.
-    pub streams: Arc<Streams>,
+    pub streams: Arc<EventStreams>,
     /// Search over descriptions.
     pub search: Search,
     /// Names that tenants give event types and objects.
@@ -175,7 +175,7 @@ impl App {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        blocking(work).await.map_err(|Died| ApiError::Bug("blocking work panicked"))
+        blocking(work).await.map_err(|TaskPanicked| ApiError::Bug("blocking work panicked"))
     }
 
     /// Makes a long answer for `owner`, as many at a time as there are processors: however many
@@ -191,7 +191,7 @@ impl App {
     /// As [`App::reading`], in a turn of `places`: those of `fetchers` may wait for the object store.
     pub(super) async fn in_turn<T: Send + 'static>(
         &self,
-        places: &Admission,
+        places: &JobQueue,
         owner: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {

@@ -15,15 +15,15 @@ use super::{
     ApiResult, App,
     error::ApiError,
     events::FromSeq,
-    extract::{Caller, Owned, RawParams},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun, RawParams},
+    openapi::{FailureResponse, terms},
 };
 use crate::{
     base::{
         json::{Faults, Int, Problem, declared},
         keys::Principal,
     },
-    deliver::sse::{Feed, Filter, Scope},
+    deliver::sse::{EventStreamCursor, Filter, StreamScope},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -81,18 +81,18 @@ fn asked(headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiEr
     responses(
         (status = 200, description = "The events", content_type = "text/event-stream", body = String),
         (status = 204, description = "The run has ended, and the caller knows of everything"),
-        Fails<429>, Fails<503>,
+        FailureResponse<429>, FailureResponse<503>,
     ),
 )]
 pub async fn of_run(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     headers: HeaderMap,
     params: RawParams,
 ) -> ApiResult {
     let (after, filter) = asked(&headers, &params)?;
-    stream(&app, caller.principal, Scope::Run(run), after, filter).await
+    stream(&app, caller.principal, StreamScope::Run(run), after, filter).await
 }
 
 /// Follow the events of every run of the caller, of those that are created later too.
@@ -104,7 +104,7 @@ pub async fn of_run(
     params(StreamQuery, Resume),
     responses(
         (status = 200, description = "The events", content_type = "text/event-stream", body = String),
-        Fails<429>, Fails<503>,
+        FailureResponse<429>, FailureResponse<503>,
     ),
 )]
 pub async fn of_all(
@@ -114,26 +114,26 @@ pub async fn of_all(
     params: RawParams,
 ) -> ApiResult {
     let (after, filter) = asked(&headers, &params)?;
-    let scope = Scope::Owner(caller.principal.clone());
+    let scope = StreamScope::Owner(caller.principal.clone());
     stream(&app, caller.principal, scope, after, filter).await
 }
 
 async fn stream(
     app: &App,
     principal: Principal,
-    scope: Scope,
+    scope: StreamScope,
     after: Seq,
     filter: Filter,
 ) -> ApiResult {
     let subscription = app.streams.subscribe(principal, scope).map_err(ApiError::Stream)?;
-    let mut feed = Feed::new(subscription, filter, after);
+    let mut feed = EventStreamCursor::new(subscription, filter, after);
     if feed.is_over().await {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(event_stream(feed))
 }
 
-fn event_stream(feed: Feed) -> Response {
+fn event_stream(feed: EventStreamCursor) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         // A proxy that collects an answer before it sends it on would send nothing.

@@ -15,8 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, Owned},
-    openapi::{Fails, terms},
+    extract::{Caller, OwnedRun},
+    openapi::{FailureResponse, terms},
     wire::shown,
 };
 use crate::{
@@ -87,9 +87,13 @@ struct MediaTicket {
 /// It ends with the run, and with the server's process.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/media-ticket", operation_id = "createMediaTicket", tag = "runs",
-    responses((status = 200, description = "The ticket", body = MediaTicket), Fails<503>),
+    responses((status = 200, description = "The ticket", body = MediaTicket), FailureResponse<503>),
 )]
-pub async fn create(State(app): State<Arc<App>>, caller: Caller, Owned(run): Owned) -> ApiResult {
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    OwnedRun(run): OwnedRun,
+) -> ApiResult {
     let Caller { request_id, principal, .. } = caller;
     let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
     let ticket = ticket.map_err(ApiError::TicketsFull)?;

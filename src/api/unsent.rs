@@ -17,8 +17,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::{App, error::ApiError};
 use crate::base::{
     keys::Principal,
-    per_owner::Whose,
-    quota::{Hold, Quota, QuotaError, QuotaLimits},
+    per_owner::LimitScope,
+    quota::{Quota, QuotaError, QuotaLimits, QuotaReservation},
 };
 
 /// Most bytes of the answers of all principals.
@@ -30,7 +30,7 @@ const SMALL_BYTES: u64 = 4 << 10;
 
 /// The bytes that a body holds while it is sent, where that is not all of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Holds(pub u64);
+pub struct BufferedBytes(pub u64);
 
 /// Accounts without anything in them.
 pub fn accounts() -> Arc<Quota> {
@@ -41,14 +41,15 @@ pub fn accounts() -> Arc<Quota> {
 /// Refuses to read for `owner` while its answers, or all, wait to be taken.
 pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
     app.unsent.check(owner).map_err(|error| match error {
-        QuotaError::Principal { .. } => ApiError::Unsent(Whose::Own),
-        QuotaError::Global { .. } => ApiError::Unsent(Whose::All),
+        QuotaError::Principal { .. } => ApiError::Unsent(LimitScope::Own),
+        QuotaError::Global { .. } => ApiError::Unsent(LimitScope::All),
     })
 }
 
 /// Counts what `response` holds as `owner`'s until the last byte of it has gone.
 pub fn count(app: &App, owner: &Principal, mut response: Response) -> Response {
-    let holds = response.extensions_mut().remove::<Holds>().map(|Holds(bytes)| bytes);
+    let holds =
+        response.extensions_mut().remove::<BufferedBytes>().map(|BufferedBytes(bytes)| bytes);
     let bytes = holds.or(response.body().size_hint().exact()).unwrap_or(0);
     if bytes < SMALL_BYTES {
         return response;
@@ -61,13 +62,13 @@ pub fn count(app: &App, owner: &Principal, mut response: Response) -> Response {
 /// A body whose parts are counted also when they have left it.
 struct Counted {
     body: Body,
-    hold: Arc<Hold>,
+    hold: Arc<QuotaReservation>,
 }
 
 /// Bytes that wait in a connection.
 struct Part {
     bytes: Bytes,
-    _hold: Arc<Hold>,
+    _hold: Arc<QuotaReservation>,
 }
 
 impl AsRef<[u8]> for Part {

@@ -19,19 +19,19 @@ use super::{
     envelope::REQUEST_ID,
     error::ApiError,
     extract::{Caller, check_body},
-    idempotency::{Ticket, response},
-    openapi::{Fails, terms},
+    idempotency::{DeferredKey, response},
+    openapi::{FailureResponse, terms},
     wire::shown,
 };
 use crate::{
     base::{clock::wall_now, keys::Principal},
     record::runner::IngestError,
     runs::{
-        idempotency::{Answer, Fingerprint},
-        upload::{Incoming, New, Upload, UploadError, extension, media_type},
+        idempotency::{Fingerprint, StoredResponse},
+        upload::{Incoming, NewUpload, Upload, UploadError, extension, media_type},
     },
 };
-use form::{Form, Part};
+use form::{MultipartForm, Part};
 
 /// The field that holds the file.
 const FIELD: &str = "file";
@@ -76,7 +76,7 @@ impl UploadAnswer {
         }
     }
 
-    fn answer(&self, request_id: RequestId) -> Answer {
+    fn answer(&self, request_id: RequestId) -> StoredResponse {
         let id_name = REQUEST_ID;
         let (location, request_id) =
             (format!("/v1/files/{}", self.file_name), request_id.to_string());
@@ -87,7 +87,7 @@ impl UploadAnswer {
         ];
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let body = serde_json::to_vec(self).expect("our own types are writable");
-        Answer { status: 200, headers: headers.map(owned).into(), body }
+        StoredResponse { status: 200, headers: headers.map(owned).into(), body }
     }
 }
 
@@ -102,7 +102,7 @@ impl UploadAnswer {
         (status = 200, description = "Kept", body = UploadAnswer, headers(
             ("location" = String, description = "Where it is served"),
         )),
-        Fails<409>, Fails<503>,
+        FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn upload(
@@ -110,7 +110,7 @@ pub async fn upload(
     caller: Caller,
     mut request: Request,
 ) -> ApiResult {
-    let ticket = request.extensions_mut().remove::<Ticket>();
+    let ticket = request.extensions_mut().remove::<DeferredKey>();
     check_head(request.headers(), app.settings.upload_bytes_max)?;
     app.check_open()?;
     // An upload that has begun may end within the drain.
@@ -128,12 +128,16 @@ pub async fn upload(
     }
     let container = probe(&app, &caller.principal, &incoming).await?;
     let server = Arc::clone(&app);
-    let kept = move || -> Result<Answer, ApiError> {
+    let kept = move || -> Result<StoredResponse, ApiError> {
         // Also when the caller goes away, the place is taken until the work is over.
         let _place = place;
         let extension = extension(&container, &file_name);
-        let new =
-            New { owner: &caller.principal, extension, file_name: &file_name, at: wall_now() };
+        let new = NewUpload {
+            owner: &caller.principal,
+            extension,
+            file_name: &file_name,
+            at: wall_now(),
+        };
         let mut given = None;
         app.uploads.keep(incoming, new, |change, upload| {
             let answer = given.insert(UploadAnswer::new(&app, upload).answer(caller.request_id));
@@ -169,7 +173,7 @@ async fn receive(
     owner: &Principal,
     request: Request,
 ) -> Result<Received, ApiError> {
-    let mut form = Form::open(request, app).await?;
+    let mut form = MultipartForm::open(request, app).await?;
     let mut received = None;
     while let Some(mut part) = form.next().await? {
         if part.name() != Some(FIELD) {

@@ -18,18 +18,18 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Body, Caller, Owned, path_id},
-    openapi::{Fails, terms},
+    extract::{Body, Caller, OwnedRun, path_id},
+    openapi::{FailureResponse, terms},
     wire::shown,
 };
 use crate::{
     base::json::Form,
-    deliver::webhook::{DeadLetter, Secret, Shown, Webhook},
+    deliver::webhook::{DeadLetter, Secret, Webhook, WebhookSummary},
     runs::registry::{Run, RunError},
 };
 
 use asked::WebhookRequest;
-pub use asked::{Description, WebhookUrl};
+pub use asked::{WebhookDescription, WebhookUrl};
 
 /// A webhook.
 #[derive(Serialize, ToSchema)]
@@ -63,8 +63,8 @@ struct DeliveryError {
     message: String,
 }
 
-impl From<(Shown, usize)> for WebhookRecord {
-    fn from((shown, dead_letters): (Shown, usize)) -> WebhookRecord {
+impl From<(WebhookSummary, usize)> for WebhookRecord {
+    fn from((shown, dead_letters): (WebhookSummary, usize)) -> WebhookRecord {
         let webhook = &shown.webhook;
         WebhookRecord {
             webhook_id: webhook.id,
@@ -119,13 +119,13 @@ fn names(kinds: &[EventKind]) -> Vec<&'static str> {
     request_body = WebhookRequest,
     responses(
         (status = 200, description = "The webhook", body = WebhookCreated),
-        Fails<409>, Fails<503>,
+        FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
     body: Body,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     made(&app, caller, Some(&run), &body).await
@@ -190,7 +190,7 @@ pub struct WebhookList {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Owned(run): Owned,
+    OwnedRun(run): OwnedRun,
 ) -> Result<Json<WebhookList>, ApiError> {
     listed(&app, &caller, Some(run.id())).await
 }
@@ -210,20 +210,23 @@ async fn listed(
 }
 
 /// The webhook that the path names, of the run that it names or of all.
-pub struct Named(Arc<Webhook>);
+pub struct OwnedWebhook(Arc<Webhook>);
 
-impl FromRequestParts<Arc<App>> for Named {
+impl FromRequestParts<Arc<App>> for OwnedWebhook {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<App>,
+    ) -> Result<OwnedWebhook, ApiError> {
         let caller = Caller::from_request_parts(parts, app).await?;
         let run = match parts.uri.path().starts_with("/v1/runs/") {
-            true => Some(Owned::from_request_parts(parts, app).await?.0.id()),
+            true => Some(OwnedRun::from_request_parts(parts, app).await?.0.id()),
             false => None,
         };
         let id = path_id(parts, app, "webhook_id", "webhook_id").await?;
         let webhook = app.webhooks.find(&caller.principal, run, id);
-        webhook.map(Named).ok_or(ApiError::NotFound("webhook"))
+        webhook.map(OwnedWebhook).ok_or(ApiError::NotFound("webhook"))
     }
 }
 
@@ -245,12 +248,12 @@ pub struct WebhookDeleted {
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/webhooks/{webhook_id}", operation_id = "deleteWebhook",
     tag = "webhooks",
-    responses((status = 200, description = "Removed", body = WebhookDeleted), Fails<503>),
+    responses((status = 200, description = "Removed", body = WebhookDeleted), FailureResponse<503>),
 )]
 pub async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Named(webhook): Named,
+    OwnedWebhook(webhook): OwnedWebhook,
 ) -> Result<Json<WebhookDeleted>, ApiError> {
     app.webhooks.remove(webhook.id).await?;
     Ok(Json(WebhookDeleted {
@@ -307,12 +310,12 @@ pub struct DeadLetterList {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/webhooks/{webhook_id}/dead-letters",
     operation_id = "listDeadLetters", tag = "webhooks",
-    responses((status = 200, description = "The dead letters", body = DeadLetterList), Fails<503>),
+    responses((status = 200, description = "The dead letters", body = DeadLetterList), FailureResponse<503>),
 )]
 pub async fn dead_letters(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Named(webhook): Named,
+    OwnedWebhook(webhook): OwnedWebhook,
 ) -> Result<Json<DeadLetterList>, ApiError> {
     let letters = app.webhooks.dead_letters(webhook.id).await?;
     Ok(Json(DeadLetterList {
@@ -352,13 +355,13 @@ pub struct RedeliverResult {
     operation_id = "redeliverDeadLetters", tag = "webhooks",
     responses(
         (status = 200, description = "They are sent again", body = RedeliverResult),
-        Fails<503>,
+        FailureResponse<503>,
     ),
 )]
 pub async fn redeliver(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Named(webhook): Named,
+    OwnedWebhook(webhook): OwnedWebhook,
 ) -> Result<Json<RedeliverResult>, ApiError> {
     let queued = app.webhooks.redeliver(webhook.id).await?;
     Ok(Json(RedeliverResult {

@@ -27,8 +27,11 @@ use super::{
     openapi::terms,
 };
 use crate::{
-    base::{keys::Principal, labels::Words},
-    record::live::{End, Found, IceServer, Instruction, LiveError, PromptError, Session, Who},
+    base::{keys::Principal, labels::TenantLabels},
+    record::live::{
+        EndReason, IceServer, Instruction, LiveError, PromptError, PublisherIdentity, Session,
+        SessionLookup,
+    },
 };
 
 use attach::PromptUpdate;
@@ -105,7 +108,11 @@ pub async fn offer(
     }
     let Caller { request_id, principal, tenant } = caller;
     app.quota.check(&principal)?;
-    let who = Who { request_id, principal, words: Words { maps: app.labels(), tenant } };
+    let who = PublisherIdentity {
+        request_id,
+        principal,
+        words: TenantLabels { maps: app.labels(), tenant },
+    };
     let (session, answer) = app.live.publish(who, offer, wishes).await.map_err(refused)?;
     let mut response = (StatusCode::CREATED, answer.sdp).into_response();
     let headers = response.headers_mut();
@@ -173,8 +180,8 @@ pub async fn terminate(
     caller: Caller,
     Path(session): Path<String>,
 ) -> ApiResult {
-    if let Found::Live(session) = find(&app, &caller.principal, &session)? {
-        session.end(End::Deleted(caller.request_id)).await;
+    if let SessionLookup::Live(session) = find(&app, &caller.principal, &session)? {
+        session.end(EndReason::Deleted(caller.request_id)).await;
     }
     Ok(StatusCode::OK.into_response())
 }
@@ -212,23 +219,23 @@ pub async fn prompt(
     let found = find(&app, &caller.principal, &session)?;
     let (instruction, output_schema) = app.blocking(move || attach::instruction(&body)).await??;
     let applied = match found {
-        Found::Live(session) => session.instruct(instruction.clone()).await,
-        Found::Ended => Err(PromptError::Closed),
+        SessionLookup::Live(session) => session.instruct(instruction.clone()).await,
+        SessionLookup::Ended => Err(PromptError::Closed),
     };
     let applied_from_frame = applied.map_err(ApiError::Prompt)?;
     let Instruction { prompt, .. } = instruction;
     Ok(Json(PromptApplied { prompt, output_schema, applied_from_frame }).into_response())
 }
 
-fn find(app: &App, owner: &Principal, session: &str) -> Result<Found, ApiError> {
+fn find(app: &App, owner: &Principal, session: &str) -> Result<SessionLookup, ApiError> {
     let id: Option<SessionId> = session.parse().ok();
     id.and_then(|id| app.live.find(owner, id)).ok_or(ApiError::NotFound("session"))
 }
 
 fn live(app: &App, owner: &Principal, session: &str) -> Result<Arc<Session>, ApiError> {
     match find(app, owner, session)? {
-        Found::Live(session) => Ok(session),
-        Found::Ended => Err(ApiError::NotFound("session")),
+        SessionLookup::Live(session) => Ok(session),
+        SessionLookup::Ended => Err(ApiError::NotFound("session")),
     }
 }
 

@@ -40,7 +40,7 @@ impl Mode {
 
 /// Hardware that a model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
+pub enum ModelTier {
     /// Fewer than ten thousand million parameters: one consumer GPU.
     Small,
     /// More than that: a data-centre GPU, or several.
@@ -49,16 +49,16 @@ pub enum Tier {
     Cloud,
 }
 
-impl Tier {
+impl ModelTier {
     /// Every tier.
-    pub const ALL: [Tier; 3] = [Tier::Small, Tier::Medium, Tier::Cloud];
+    pub const ALL: [ModelTier; 3] = [ModelTier::Small, ModelTier::Medium, ModelTier::Cloud];
 
     /// Name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Tier::Small => "small",
-            Tier::Medium => "medium",
-            Tier::Cloud => "cloud",
+            ModelTier::Small => "small",
+            ModelTier::Medium => "medium",
+            ModelTier::Cloud => "cloud",
         }
     }
 }
@@ -71,7 +71,7 @@ pub struct Model {
     /// Name under which its makers publish it, which stock servers list.
     pub upstream: &'static str,
     /// Hardware that it needs.
-    pub tier: Tier,
+    pub tier: ModelTier,
     family: Family,
 }
 
@@ -85,14 +85,19 @@ enum Family {
     Gemini,
 }
 
-const fn model_of(family: Family, tier: Tier, id: &'static str, upstream: &'static str) -> Model {
+const fn model_of(
+    family: Family,
+    tier: ModelTier,
+    id: &'static str,
+    upstream: &'static str,
+) -> Model {
     Model { id, upstream, tier, family }
 }
 
 /// The curated models: families together, within a family from the least to the most able.
 pub const MODELS: [Model; 27] = {
     use Family::{Gemini, Gemma3, InternVl3, Qwen3Vl, Qwen25Vl, SmolVlm2};
-    use Tier::{Cloud, Medium, Small};
+    use ModelTier::{Cloud, Medium, Small};
     [
         model_of(Qwen3Vl, Small, "qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct"),
         model_of(Qwen3Vl, Small, "qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct"),
@@ -143,7 +148,7 @@ pub fn model(name: &str) -> Option<Model> {
 /// those that backends list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
-    others: Vec<(String, Tier)>,
+    others: Vec<(String, ModelTier)>,
 }
 
 /// A model of a [`Catalog`].
@@ -152,7 +157,7 @@ pub struct Listed<'a> {
     /// Id on the wire.
     pub id: &'a str,
     /// Hardware that it needs.
-    pub tier: Tier,
+    pub tier: ModelTier,
 }
 
 impl Catalog {
@@ -163,7 +168,7 @@ impl Catalog {
         for (id, is_cloud) in others {
             let is_new = model(&id).is_none() && !known.contains(&id);
             if is_new && id.parse::<Label>().is_ok() {
-                let tier = if is_cloud { Tier::Cloud } else { tier_of(&id) };
+                let tier = if is_cloud { ModelTier::Cloud } else { tier_of(&id) };
                 known.insert(id.clone());
                 catalog.others.push((id, tier));
             }
@@ -190,7 +195,7 @@ impl Catalog {
 }
 
 /// Tier by the size in a model's id, such as `7b`; medium where it has none.
-fn tier_of(id: &str) -> Tier {
+fn tier_of(id: &str) -> ModelTier {
     let id = id.to_ascii_lowercase();
     let mut sizes = id.split(['-', '_', ':', '/', ' ']).filter_map(|part| {
         let (number, unit) = part.split_at_checked(part.len().checked_sub(1)?)?;
@@ -201,7 +206,7 @@ fn tier_of(id: &str) -> Tier {
             _ => None,
         }
     });
-    if sizes.next().is_some_and(|size| size < 10.0) { Tier::Small } else { Tier::Medium }
+    if sizes.next().is_some_and(|size| size < 10.0) { ModelTier::Small } else { ModelTier::Medium }
 }
 
 #[cfg(test)]
@@ -211,11 +216,11 @@ mod tests {
     #[test]
     fn configured_models_join_the_curated_ones_once() {
         let configured = [
-            ("house-7b", false, Tier::Small),
-            ("org/House-VL-500M", false, Tier::Small),
-            ("house-32b-it", false, Tier::Medium),
-            ("house", false, Tier::Medium),
-            ("far-1b", true, Tier::Cloud),
+            ("house-7b", false, ModelTier::Small),
+            ("org/House-VL-500M", false, ModelTier::Small),
+            ("house-32b-it", false, ModelTier::Medium),
+            ("house", false, ModelTier::Medium),
+            ("far-1b", true, ModelTier::Cloud),
         ];
         let listed = configured.iter().map(|(id, is_cloud, _)| ((*id).to_owned(), *is_cloud));
         let again = [("house".to_owned(), false), ("google/gemma-3-4b-it".to_owned(), false)];

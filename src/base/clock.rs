@@ -15,7 +15,7 @@ const DOWN_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// Wall time as far as the log's last event at the start, and the time since then, bear it out.
 #[derive(Clone, Copy, Debug)]
-pub struct AgeClock {
+pub struct RetentionClock {
     /// Reading of the system's clock at the start.
     started: WallTime,
     /// The same, at most [`DOWN_MAX`] after the log's last event.
@@ -25,7 +25,7 @@ pub struct AgeClock {
 
 /// A moment, as what comes of it is dated and as ages are counted to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct DatedInstant {
     /// The date. Ahead of `counted` while a long silence before the start is not believed, so that
     /// what is dated now is not old at the next start, which believes it.
     pub dated: WallTime,
@@ -33,11 +33,11 @@ pub struct Moment {
     pub counted: WallTime,
 }
 
-impl AgeClock {
+impl RetentionClock {
     /// The clock of a server that starts `now`, whose log ends with an event at `last`.
-    pub fn starting(now: WallTime, last: Option<WallTime>) -> AgeClock {
+    pub fn starting(now: WallTime, last: Option<WallTime>) -> RetentionClock {
         let at_start = last.map_or(now, |last| now.min(after(last, DOWN_MAX)));
-        AgeClock { started: now, at_start, since: Instant::now() }
+        RetentionClock { started: now, at_start, since: Instant::now() }
     }
 
     /// The time that ages are counted to.
@@ -46,14 +46,14 @@ impl AgeClock {
     }
 
     /// The same, with the date of what comes of it.
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> DatedInstant {
         self.at(wall_now(), self.since.elapsed())
     }
 
     /// The moment at which the system's clock says `now`, this long after the start.
-    fn at(&self, now: WallTime, uptime: Duration) -> Moment {
+    fn at(&self, now: WallTime, uptime: Duration) -> DatedInstant {
         let as_started = |start| now.min(after(start, uptime));
-        Moment { dated: as_started(self.started), counted: as_started(self.at_start) }
+        DatedInstant { dated: as_started(self.started), counted: as_started(self.at_start) }
     }
 }
 
@@ -83,9 +83,13 @@ mod tests {
             ("long down", Some(now - 30 * DAY), now, now + DAY, now - 22 * DAY, now + DAY),
         ];
         for (name, last, start, later, counted, dated) in rows {
-            let clock = AgeClock::starting(wall(start), last.map(wall));
+            let clock = RetentionClock::starting(wall(start), last.map(wall));
             let found = clock.at(wall(later), Duration::from_secs(86_400));
-            assert_eq!(found, Moment { dated: wall(dated), counted: wall(counted) }, "{name}");
+            assert_eq!(
+                found,
+                DatedInstant { dated: wall(dated), counted: wall(counted) },
+                "{name}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ const CONNECTIONS_MIN: u64 = 16;
      (ulimit -n, LimitNOFILE=)",
     RESERVED + CONNECTIONS_MIN
 )]
-pub struct TooFew {
+pub struct TooFewDescriptors {
     /// The hard limit of the process.
     given: u64,
 }
@@ -26,7 +26,7 @@ pub struct TooFew {
 pub fn limiter(
     asked: usize,
     per_address: Option<NonZeroU32>,
-) -> Result<Arc<ConnectionLimiter>, TooFew> {
+) -> Result<Arc<ConnectionLimiter>, TooFewDescriptors> {
     let total = match raise() {
         Ok(most) => connections(asked, most)?,
         Err(error) => {
@@ -56,10 +56,10 @@ fn raise() -> io::Result<u64> {
 }
 
 /// Number of connections, of those `asked`, for which the `given` descriptors have room.
-fn connections(asked: usize, given: u64) -> Result<usize, TooFew> {
+fn connections(asked: usize, given: u64) -> Result<usize, TooFewDescriptors> {
     let room = given.saturating_sub(RESERVED);
     if room < CONNECTIONS_MIN {
-        return Err(TooFew { given });
+        return Err(TooFewDescriptors { given });
     }
     Ok(asked.min(usize::try_from(room).unwrap_or(usize::MAX)))
 }

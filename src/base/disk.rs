@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Less is free than is kept in reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]
-pub struct Low {
+pub struct DiskLow {
     /// Free bytes.
     pub free: u64,
     /// Bytes kept free.
@@ -38,9 +38,9 @@ impl Reserve {
     }
 
     /// Shortage of free bytes, if any, as of the last second.
-    pub fn check(&self) -> io::Result<Option<Low>> {
+    pub fn check(&self) -> io::Result<Option<DiskLow>> {
         let (_, free) = self.free()?;
-        Ok((free < self.bytes).then_some(Low { free, reserve: self.bytes }))
+        Ok((free < self.bytes).then_some(DiskLow { free, reserve: self.bytes }))
     }
 
     /// Bytes that were free above the reserve, and when that was: in the last second.

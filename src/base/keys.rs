@@ -33,7 +33,7 @@ const ANONYMOUS: &str = "anonymous";
 
 /// The keys that are accepted.
 #[derive(Clone, Default)]
-pub struct KeyRing(Vec<Key>);
+pub struct ApiKeys(Vec<Key>);
 
 #[derive(Clone)]
 struct Key {
@@ -45,14 +45,14 @@ struct Key {
 /// Characters that a key has at least: fewer can be guessed.
 pub const KEY_BYTES_MIN: usize = 16;
 
-impl fmt::Debug for KeyRing {
+impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|key| key.principal.as_str())).finish()
     }
 }
 
-impl KeyRing {
-    /// Adds `name:key` or a bare key, whose principal [`KeyRing::seal`] makes.
+impl ApiKeys {
+    /// Adds `name:key` or a bare key, whose principal [`ApiKeys::seal`] makes.
     pub fn add(&mut self, entry: &str) -> Result<(), Problem> {
         let (name, key) = match entry.split_once(':') {
             Some((name, key)) => (Some(name), key),
@@ -147,13 +147,13 @@ mod tests {
 
     #[test]
     fn a_key_names_its_principal_and_nothing_else_does() {
-        let mut ring = KeyRing::default();
+        let mut ring = ApiKeys::default();
         ring.add("alice:the-secret-of-alice").expect("named");
         ring.add("a-secret-without-name").expect("bare");
         let mut other = ring.clone();
         ring.seal(&[1; 32]);
         other.seal(&[2; 32]);
-        let name = |ring: &KeyRing, key: &str| {
+        let name = |ring: &ApiKeys, key: &str| {
             ring.principal(key.as_bytes()).map(|owner| owner.as_str().to_owned())
         };
         assert_eq!(name(&ring, "the-secret-of-alice").as_deref(), Some("alice"));
@@ -184,7 +184,7 @@ mod tests {
             ("fifteen-bytes-k".to_owned(), "fewer than 16 characters, which"),
         ];
         for (entry, told) in rows {
-            let mut ring = KeyRing::default();
+            let mut ring = ApiKeys::default();
             ring.add(&format!("one:{key}")).expect("valid");
             let Problem(problem) = ring.add(&entry).expect_err(&entry);
             assert!(problem.contains(told) && !problem.contains("fifteen"), "{entry}: {problem}");

@@ -137,14 +137,14 @@ impl LabelMaps {
 
 /// Labels of one tenant.
 #[derive(Clone, Debug, Default)]
-pub struct Words {
+pub struct TenantLabels {
     /// Every tenant's.
     pub maps: Arc<LabelMaps>,
     /// The tenant; labels of `*` hold for `None` and for tenants without any.
     pub tenant: Option<String>,
 }
 
-impl Words {
+impl TenantLabels {
     /// Name that the tenant gives an event type.
     pub fn event_type(&self, event_type: EventType) -> EventType {
         self.maps.event_type(self.tenant.as_deref(), event_type)

@@ -24,13 +24,13 @@ use timeline::held::HeldDir;
 
 /// Memory that pages may stay in; the system's page cache is behind it.
 const CACHE_BYTES: usize = 8 << 20;
-/// Table that [`Ledger::check`] writes, to see whether it can.
+/// Table that [`MetaStore::check`] writes, to see whether it can.
 const PROBE: TableDefinition<'_, &str, u64> = TableDefinition::new("probe");
 
 /// Failure to read or write records.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", told(.0))]
-pub struct LedgerError(#[from] redb::Error);
+pub struct MetaStoreError(#[from] redb::Error);
 
 fn told(error: &redb::Error) -> String {
     match error {
@@ -42,7 +42,7 @@ fn told(error: &redb::Error) -> String {
     }
 }
 
-impl LedgerError {
+impl MetaStoreError {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -64,7 +64,7 @@ fn is_the_disks(error: &redb::Error) -> bool {
 
 /// The records; clones share one file. Every call waits for the disk.
 #[derive(Clone)]
-pub struct Ledger(Arc<Shared>);
+pub struct MetaStore(Arc<Shared>);
 
 struct Shared {
     path: PathBuf,
@@ -74,27 +74,27 @@ struct Shared {
     failing: AtomicBool,
     /// Faults of the next writes.
     #[cfg(test)]
-    faults: std::sync::Mutex<std::collections::VecDeque<Fault>>,
+    faults: std::sync::Mutex<std::collections::VecDeque<InjectedFault>>,
 }
 
 /// Failure of the disk that a test injects.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// Nothing of it is on disk.
     Lost,
     /// All of it is on disk, and the write fails all the same.
     Unclear,
 }
 
-impl Ledger {
+impl MetaStore {
     /// Opens the file at `path`, made when there is none; its name is durable on return.
-    pub fn open(path: &Path) -> Result<Ledger, LedgerError> {
+    pub fn open(path: &Path) -> Result<MetaStore, MetaStoreError> {
         let database = open(path)?;
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
         synced.map_err(redb::Error::Io)?;
-        Ok(Ledger(Arc::new(Shared {
+        Ok(MetaStore(Arc::new(Shared {
             path: path.to_owned(),
             database: RwLock::new(Some(database)),
             failing: AtomicBool::new(false),
@@ -107,7 +107,7 @@ impl Ledger {
     pub fn read<T>(
         &self,
         look: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>,
-    ) -> Result<T, LedgerError> {
+    ) -> Result<T, MetaStoreError> {
         self.using(|database| Ok(database.begin_read()?), |view| look(&view))
     }
 
@@ -117,7 +117,7 @@ impl Ledger {
     pub fn write<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
-    ) -> Result<T, LedgerError> {
+    ) -> Result<T, MetaStoreError> {
         let act = |transaction: WriteTransaction| {
             let changed = change(&transaction)?;
             #[cfg(test)]
@@ -132,7 +132,7 @@ impl Ledger {
 
     /// Has the next writes fail, one each.
     #[cfg(test)]
-    pub(crate) fn fail_next(&self, faults: &[Fault]) {
+    pub(crate) fn fail_next(&self, faults: &[InjectedFault]) {
         self.0.faults.lock().expect("no panic").extend(faults);
     }
 
@@ -141,14 +141,14 @@ impl Ledger {
         let fault = self.0.faults.lock().expect("no panic").pop_front();
         match fault {
             None => return Ok(transaction),
-            Some(Fault::Lost) => drop(transaction),
-            Some(Fault::Unclear) => transaction.commit()?,
+            Some(InjectedFault::Lost) => drop(transaction),
+            Some(InjectedFault::Unclear) => transaction.commit()?,
         }
         Err(redb::Error::Io(io::Error::other("a fault")))
     }
 
     /// Fails while records cannot be written; tries it out where the disk failed lately.
-    pub fn check(&self) -> Result<(), LedgerError> {
+    pub fn check(&self) -> Result<(), MetaStoreError> {
         if !self.0.failing.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Ledger {
         &self,
         begin: impl Fn(&Database) -> Result<B, redb::Error>,
         act: A,
-    ) -> Result<T, LedgerError>
+    ) -> Result<T, MetaStoreError>
     where
         A: FnOnce(B) -> Result<T, redb::Error>,
     {
@@ -182,12 +182,12 @@ impl Ledger {
                 tracing::error!(%error, "the ledger is closed until its next use");
                 self.close();
             }
-            LedgerError(error)
+            MetaStoreError(error)
         })
     }
 
     /// Calls `act` with the open file, opened where it is not.
-    fn opened<T>(&self, act: impl FnOnce(&Database) -> T) -> Result<T, LedgerError> {
+    fn opened<T>(&self, act: impl FnOnce(&Database) -> T) -> Result<T, MetaStoreError> {
         let Shared { path, database, .. } = &*self.0;
         loop {
             if let Some(database) = &*database.read().unwrap_or_else(PoisonError::into_inner) {
@@ -249,7 +249,7 @@ mod tests {
 
     const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-    fn get(ledger: &Ledger, key: &str) -> Option<u64> {
+    fn get(ledger: &MetaStore, key: &str) -> Option<u64> {
         let look = |view: &ReadTransaction| match table(view, NUMBERS)? {
             Some(table) => Ok(table.get(key)?.map(|found| found.value())),
             None => Ok(None),
@@ -261,7 +261,7 @@ mod tests {
     fn a_change_is_there_whole_or_not_at_all() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("ledger");
-        let ledger = Ledger::open(&path).expect("made");
+        let ledger = MetaStore::open(&path).expect("made");
         assert_eq!(get(&ledger, "a"), None);
         let put = |key: &'static str, fails: bool| {
             ledger.write(|change| {
@@ -277,7 +277,7 @@ mod tests {
         put("b", true).expect_err("refused");
         assert_eq!((get(&ledger, "a"), get(&ledger, "b")), (Some(1), None));
         drop(ledger);
-        let again = Ledger::open(&path).expect("opens");
+        let again = MetaStore::open(&path).expect("opens");
         assert_eq!((get(&again, "a"), get(&again, "b")), (Some(1), None));
         let listed = again.read(|view| Ok(view.open_table(NUMBERS)?.iter()?.count()));
         assert_eq!(listed.expect("readable"), 1);

@@ -21,7 +21,7 @@ use worker::WorkerStart;
 
 pub use family::{Counters, Gauges, Label};
 pub use http::Http;
-pub use inference::{ChunkEnd, Inference, RefusedAsk};
+pub use inference::{ChunkEnd, Inference, RefusalLabel};
 pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, Shed};
 pub use owners::{Owners, Tally, Work};
 pub use remote::RemoteFailure;
@@ -99,11 +99,11 @@ series! {
     /// Responses that were replayed for their idempotency key.
     replays: IntCounter = family::counter, "service_idempotent_replays_total";
     /// Requests that were refused to keep a limit.
-    refusals: Counters<Refusal> = Counters::new, "service_refusals_total", "reason";
+    refusals: Counters<RefusalReason> = Counters::new, "service_refusals_total", "reason";
     /// Connections that are open.
     connections: IntGauge = family::gauge, "service_connections";
     /// Connections by what the server did with them.
-    admitted: Counters<Admitted> = Counters::new, "service_connections_total", "outcome";
+    admitted: Counters<ConnectionOutcome> = Counters::new, "service_connections_total", "outcome";
     /// Work that waits for a slot, by queue.
     waiting: Gauges<Queue> = Gauges::new, "service_queue_waiting", "queue";
     /// Spans of traces that were finished.
@@ -175,7 +175,7 @@ series! {
     /// Time that an inference waited for its slot.
     inference_wait_seconds: Histogram = family::histogram, "service_inference_wait_seconds", SHORT;
     /// Inferences that were refused before they got a slot, by reason.
-    inference_refusals: Counters<RefusedAsk> = Counters::new, "service_inference_refusals_total", "reason";
+    inference_refusals: Counters<RefusalLabel> = Counters::new, "service_inference_refusals_total", "reason";
     /// Inferences that wait for a slot.
     inference_waiting: Gauges<Priority> = Gauges::new, "service_inference_waiting", "class";
     /// Inferences that hold a slot.
@@ -238,7 +238,7 @@ series! {
 
 /// Outcome of a connection at the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admitted {
+pub enum ConnectionOutcome {
     /// It had room.
     Accepted,
     /// It had room, and was closed to make room for another.
@@ -247,14 +247,15 @@ pub enum Admitted {
     Refused,
 }
 
-impl Label for Admitted {
-    const ALL: &'static [Admitted] = &[Admitted::Accepted, Admitted::GaveWay, Admitted::Refused];
+impl Label for ConnectionOutcome {
+    const ALL: &'static [ConnectionOutcome] =
+        &[ConnectionOutcome::Accepted, ConnectionOutcome::GaveWay, ConnectionOutcome::Refused];
 
     fn value(self) -> &'static str {
         match self {
-            Admitted::Accepted => "accepted",
-            Admitted::GaveWay => "gave_way",
-            Admitted::Refused => "refused",
+            ConnectionOutcome::Accepted => "accepted",
+            ConnectionOutcome::GaveWay => "gave_way",
+            ConnectionOutcome::Refused => "refused",
         }
     }
 }
@@ -379,7 +380,7 @@ impl Label for StoredFile {
 
 /// A limit that a request met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// All requests together.
     GlobalRate,
     /// The requests of one principal.
@@ -420,50 +421,50 @@ pub enum Refusal {
     Draining,
 }
 
-impl Label for Refusal {
-    const ALL: &'static [Refusal] = &[
-        Refusal::GlobalRate,
-        Refusal::PrincipalRate,
-        Refusal::FailedAuthentications,
-        Refusal::FileJobs,
-        Refusal::Unsent,
-        Refusal::Readers,
-        Refusal::Analyses,
-        Refusal::Searches,
-        Refusal::Streams,
-        Refusal::Tickets,
-        Refusal::ActiveRuns,
-        Refusal::Webhooks,
-        Refusal::Uploads,
-        Refusal::Keys,
-        Refusal::Disk,
-        Refusal::Log,
-        Refusal::Inferences,
-        Refusal::DayTokens,
-        Refusal::Draining,
+impl Label for RefusalReason {
+    const ALL: &'static [RefusalReason] = &[
+        RefusalReason::GlobalRate,
+        RefusalReason::PrincipalRate,
+        RefusalReason::FailedAuthentications,
+        RefusalReason::FileJobs,
+        RefusalReason::Unsent,
+        RefusalReason::Readers,
+        RefusalReason::Analyses,
+        RefusalReason::Searches,
+        RefusalReason::Streams,
+        RefusalReason::Tickets,
+        RefusalReason::ActiveRuns,
+        RefusalReason::Webhooks,
+        RefusalReason::Uploads,
+        RefusalReason::Keys,
+        RefusalReason::Disk,
+        RefusalReason::Log,
+        RefusalReason::Inferences,
+        RefusalReason::DayTokens,
+        RefusalReason::Draining,
     ];
 
     fn value(self) -> &'static str {
         match self {
-            Refusal::GlobalRate => "global_rate",
-            Refusal::FailedAuthentications => "failed_authentications",
-            Refusal::PrincipalRate => "principal_rate",
-            Refusal::FileJobs => "file_jobs",
-            Refusal::Unsent => "unsent",
-            Refusal::Readers => "readers",
-            Refusal::Analyses => "analyses",
-            Refusal::Searches => "searches",
-            Refusal::Tickets => "media_tickets",
-            Refusal::Streams => "event_streams",
-            Refusal::ActiveRuns => "active_runs",
-            Refusal::Webhooks => "webhooks",
-            Refusal::Uploads => "uploads",
-            Refusal::Keys => "idempotency_keys",
-            Refusal::Disk => "disk",
-            Refusal::Log => "log",
-            Refusal::Inferences => "inferences",
-            Refusal::DayTokens => "day_tokens",
-            Refusal::Draining => "draining",
+            RefusalReason::GlobalRate => "global_rate",
+            RefusalReason::FailedAuthentications => "failed_authentications",
+            RefusalReason::PrincipalRate => "principal_rate",
+            RefusalReason::FileJobs => "file_jobs",
+            RefusalReason::Unsent => "unsent",
+            RefusalReason::Readers => "readers",
+            RefusalReason::Analyses => "analyses",
+            RefusalReason::Searches => "searches",
+            RefusalReason::Tickets => "media_tickets",
+            RefusalReason::Streams => "event_streams",
+            RefusalReason::ActiveRuns => "active_runs",
+            RefusalReason::Webhooks => "webhooks",
+            RefusalReason::Uploads => "uploads",
+            RefusalReason::Keys => "idempotency_keys",
+            RefusalReason::Disk => "disk",
+            RefusalReason::Log => "log",
+            RefusalReason::Inferences => "inferences",
+            RefusalReason::DayTokens => "day_tokens",
+            RefusalReason::Draining => "draining",
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::base::keys::Principal;
 
 /// Scope of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum LimitScope {
     /// Items of all callers together.
     All,
     /// Items of the caller.
@@ -15,24 +15,24 @@ pub enum Whose {
 
 /// Counts of open items, in all and by owner.
 #[derive(Debug, Default)]
-pub struct PerOwner {
+pub struct OwnerLimiter {
     all: usize,
     own: HashMap<Principal, usize>,
 }
 
-impl PerOwner {
+impl OwnerLimiter {
     /// Counts one more of `owner`, unless there are as many as may be.
     pub fn enter(
         &mut self,
         owner: &Principal,
         all_max: usize,
         own_max: usize,
-    ) -> Result<(), Whose> {
+    ) -> Result<(), LimitScope> {
         if self.all >= all_max {
-            return Err(Whose::All);
+            return Err(LimitScope::All);
         }
         if self.own.get(owner).is_some_and(|open| *open >= own_max) {
-            return Err(Whose::Own);
+            return Err(LimitScope::Own);
         }
         self.all += 1;
         *self.own.entry(owner.clone()).or_default() += 1;
@@ -62,13 +62,13 @@ mod tests {
     #[test]
     fn each_owner_and_all_together_are_bounded_and_nothing_is_left_behind() {
         let [alice, bob] = ["alice", "bob"].map(Principal::named);
-        let mut open = PerOwner::default();
+        let mut open = OwnerLimiter::default();
         let rows = [
             (&alice, Ok(()), 1),
             (&alice, Ok(()), 2),
-            (&alice, Err(Whose::Own), 2),
+            (&alice, Err(LimitScope::Own), 2),
             (&bob, Ok(()), 3),
-            (&bob, Err(Whose::All), 3),
+            (&bob, Err(LimitScope::All), 3),
         ];
         for (owner, expected, all) in rows {
             assert_eq!((open.enter(owner, 3, 2), open.all()), (expected, all), "{owner:?}");

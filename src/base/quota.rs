@@ -158,8 +158,8 @@ impl Quota {
     }
 
     /// A charge that grows while something is written, and is given back unless it is kept.
-    pub fn hold(self: &Arc<Quota>, owner: &Principal) -> Hold {
-        Hold { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
+    pub fn hold(self: &Arc<Quota>, owner: &Principal) -> QuotaReservation {
+        QuotaReservation { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
     }
 
     /// Bytes used by `owner`.
@@ -245,13 +245,13 @@ impl Accounts {
 
 /// Bytes charged for something unfinished; dropping it gives them back.
 #[derive(Debug)]
-pub struct Hold {
+pub struct QuotaReservation {
     quota: Arc<Quota>,
     owner: Principal,
     bytes: u64,
 }
 
-impl Hold {
+impl QuotaReservation {
     /// Charges for `bytes` more.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaError> {
         self.quota.charge_beside(&self.owner, bytes, self.bytes)?;
@@ -260,7 +260,7 @@ impl Hold {
     }
 
     /// An empty one of the same owner.
-    pub fn beside(&self) -> Hold {
+    pub fn beside(&self) -> QuotaReservation {
         self.quota.hold(&self.owner)
     }
 
@@ -285,7 +285,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         self.quota.release(&self.owner, self.bytes);
     }

@@ -13,7 +13,7 @@ use media::WallTime;
 
 use crate::base::{
     keys::Principal,
-    metrics::{Label, Metrics, Refusal, Tally},
+    metrics::{Label, Metrics, RefusalReason, Tally},
 };
 
 /// Minutes that are kept.
@@ -53,7 +53,7 @@ impl Machine {
         let live_sessions = u64::try_from(metrics.live_sessions.get()).unwrap_or_default();
         let waits = &metrics.inference_wait_seconds;
         let syncs = &metrics.fsync_seconds;
-        let refused = Refusal::ALL.iter().map(|refusal| metrics.refusals.of(*refusal).get());
+        let refused = RefusalReason::ALL.iter().map(|refusal| metrics.refusals.of(*refusal).get());
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Machine {
             frames: metrics.frames_analyzed.get(),

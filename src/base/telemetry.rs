@@ -61,7 +61,7 @@ pub enum TelemetryError {
 pub struct Flush {
     lines: Vec<Arc<Queued>>,
     /// Ends after the lines are written, which it may add to.
-    _spans: Option<otlp::Exporting>,
+    _spans: Option<otlp::OtlpExporter>,
 }
 
 impl Drop for Flush {

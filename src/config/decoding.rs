@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use decode::Backend;
-use worker::{Choice, GateBackend, GateChoice, SandboxPolicy, Wanted};
+use worker::{BackendRequest, Choice, GateBackend, GateChoice, SandboxPolicy};
 
-use super::Vars;
+use super::EnvReader;
 use crate::base::json::Problem;
 
 /// Longest name of a device: a path.
 const DEVICE_BYTES_MAX: usize = 4096;
 
 /// `ffmpeg` is where the program is, if anywhere.
-pub(super) fn decoding(vars: &mut Vars, ffmpeg: Option<PathBuf>) -> Wanted {
-    Wanted {
+pub(super) fn decoding(vars: &mut EnvReader, ffmpeg: Option<PathBuf>) -> BackendRequest {
+    BackendRequest {
         choice: vars.read("SERVICE_DECODE_BACKEND", "auto", choice),
         device: vars.read("SERVICE_DECODE_DEVICE", "", device),
         gate: vars.read("SERVICE_GATE_BACKEND", "auto", gate),

@@ -5,14 +5,14 @@ use std::{path::PathBuf, time::Duration};
 use ::objects::{Credentials, Place, Url};
 use media::NodeTag;
 
-use super::{Vars, whole};
+use super::{EnvReader, whole};
 use crate::{
     base::{database, json::Problem},
     deliver::{export, mirror, objects, webhook},
 };
 
 /// The database that is configured, if one is.
-pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
+pub(super) fn database(vars: &mut EnvReader) -> Option<database::Settings> {
     let url = vars.secret("SERVICE_DB_URL");
     let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
     let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
@@ -24,7 +24,7 @@ pub(super) fn database(vars: &mut Vars) -> Option<database::Settings> {
 }
 
 /// Events that the mirror copies.
-pub(super) fn mirror(vars: &mut Vars) -> mirror::Scope {
+pub(super) fn mirror(vars: &mut EnvReader) -> mirror::Scope {
     vars.read("SERVICE_DB_MIRROR", "descriptions", |text| match text {
         "descriptions" => Ok(mirror::Scope::Descriptions),
         "all" => Ok(mirror::Scope::All),
@@ -34,7 +34,7 @@ pub(super) fn mirror(vars: &mut Vars) -> mirror::Scope {
 
 /// Place and pace of the export, if there is one.
 pub(super) fn export(
-    vars: &mut Vars,
+    vars: &mut EnvReader,
     tag: Option<NodeTag>,
     endpoint: Option<&Url>,
 ) -> Option<export::Settings> {
@@ -71,7 +71,7 @@ fn place(text: &str) -> Result<Place, Problem> {
 }
 
 /// Object store of stills and columns, if there is one.
-pub(super) fn objects(vars: &mut Vars, endpoint: Option<&Url>) -> Option<objects::Settings> {
+pub(super) fn objects(vars: &mut EnvReader, endpoint: Option<&Url>) -> Option<objects::Settings> {
     let url = vars.read_url("SERVICE_BLOB_URL", "file:", |text| match text {
         "file:" => Ok(None),
         _ => Place::parse(text).map(Some).map_err(|error| {
@@ -84,7 +84,7 @@ pub(super) fn objects(vars: &mut Vars, endpoint: Option<&Url>) -> Option<objects
 }
 
 /// Address of object stores that are not those of AWS.
-pub(super) fn endpoint(vars: &mut Vars) -> Option<Url> {
+pub(super) fn endpoint(vars: &mut EnvReader) -> Option<Url> {
     vars.read_url("SERVICE_BLOB_ENDPOINT", "", |text| match text {
         "" => Ok(None),
         _ => Place::endpoint(text).map(Some).map_err(|error| error.to_string().into()),
@@ -93,7 +93,7 @@ pub(super) fn endpoint(vars: &mut Vars) -> Option<Url> {
 
 /// The way to `place`, which the variable `name` names; `None` where it is refused.
 fn access(
-    vars: &mut Vars,
+    vars: &mut EnvReader,
     name: &'static str,
     place: Place,
     endpoint: Option<&Url>,
@@ -105,7 +105,7 @@ fn access(
 }
 
 /// Attempts and timeout of webhook deliveries.
-pub(super) fn webhooks(vars: &mut Vars) -> webhook::Settings {
+pub(super) fn webhooks(vars: &mut EnvReader) -> webhook::Settings {
     let attempts = vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32;
     let retry_ms = vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", whole(10, 3_600_000));
     let timeout_ms = vars.read("SERVICE_WEBHOOK_TIMEOUT_MS", "15000", whole(100, 60_000));

@@ -5,19 +5,19 @@ use std::{path::Path, time::Duration};
 use infer::{BackendConfig, BackendConfigs, BaseUrl, scheduler::AdmissionLimits};
 use timeline::held::FileError;
 
-use super::{Vars, text_of, whole};
+use super::{EnvReader, text_of, whole};
 use crate::{base::json::Problem, record::inference::InferenceConfig};
 
 /// The file that is read where none is named; it need not be there.
 const FILE_DEFAULT: &str = "sightline.toml";
 
-pub(super) fn inference(vars: &mut Vars) -> InferenceConfig {
+pub(super) fn inference(vars: &mut EnvReader) -> InferenceConfig {
     let outage = vars.read("SERVICE_REASON_OUTAGE_MS", "60000", whole(0, 3_600_000));
     let outage = Duration::from_millis(outage);
     InferenceConfig { backends: backends(vars), limits: limits(vars), outage }
 }
 
-fn limits(vars: &mut Vars) -> AdmissionLimits {
+fn limits(vars: &mut EnvReader) -> AdmissionLimits {
     let places = whole(1, 1024);
     let wait = vars.read("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "5000", whole(1, 120_000));
     let mib = vars.read("SERVICE_INFERENCE_IMAGE_MIB", "256", whole(16, 65_536));
@@ -34,7 +34,7 @@ fn limits(vars: &mut Vars) -> AdmissionLimits {
 }
 
 /// Backends of the two explicit URLs or, where neither is set, those of the file.
-fn backends(vars: &mut Vars) -> Vec<BackendConfig> {
+fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
     let vllm = vars.read("SERVICE_VLLM_BASE_URL", "", url);
     let sglang = vars.read("SERVICE_SGLANG_BASE_URL", "", url);
     let is_named = vars.raw("SERVICE_CONFIG").is_some();

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Vars, fraction, whole};
+use super::{EnvReader, fraction, whole};
 use crate::{
     base::json::Problem,
     record::live::{IceServer, LiveConfig, SESSION_BYTES},
@@ -11,7 +11,7 @@ use crate::{
 /// Principals share a media worker, where no setting says so, if the operator has named a device
 /// for all. Of several principals each may have half of the memory, so that none takes it all.
 pub(super) fn live(
-    vars: &mut Vars,
+    vars: &mut EnvReader,
     http: SocketAddr,
     names_device: bool,
     principals: usize,
@@ -73,7 +73,7 @@ fn stun_servers(text: &str) -> Result<Vec<IceServer>, Problem> {
     listed.map(server).collect()
 }
 
-fn turn_server(vars: &mut Vars) -> Option<IceServer> {
+fn turn_server(vars: &mut EnvReader) -> Option<IceServer> {
     let url = vars.read("SERVICE_WEBRTC_TURN_URL", "", |text| {
         let is_one = text.is_empty() || is_ice_url(text, &["turn:", "turns:"]);
         is_one
@@ -123,7 +123,7 @@ mod tests {
 
     fn read(values: &[(&str, &str)]) -> (LiveConfig, Vec<String>) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let mut vars = Vars::new(values);
+        let mut vars = EnvReader::new(values);
         let config = live(&mut vars, SocketAddr::from(([127, 0, 0, 1], 8080)), false, 1);
         (config, vars.errors.iter().map(ToString::to_string).collect())
     }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use embed::{ExecutionProvider, ReuseRule};
 
-use super::{Vars, fraction, optional_path, whole};
+use super::{EnvReader, fraction, optional_path, whole};
 use crate::{
     base::json::Problem,
-    record::eyes::{EyesConfig, NoveltyConfig},
+    record::eyes::{EmbedderConfig, NoveltyConfig},
 };
 
 /// Name of the model that comes with the server.
 const BUILT_IN: &str = "built-in";
 
-pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
+pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {
     let rule = ReuseRule {
         distance_max: vars.read("SERVICE_NOVELTY_REUSE_THRESHOLD", "0.01", fraction),
         elapsed_ms_max: vars.read("SERVICE_NOVELTY_MAX_REUSE_MS", "2000", whole(0, 3_600_000)),
@@ -26,18 +26,18 @@ pub(super) fn novelty(vars: &mut Vars) -> NoveltyConfig {
     let runtime = vars.read("SERVICE_ONNXRUNTIME_PATH", "", optional_path);
     let provider = vars.read("SERVICE_NOVELTY_EMBEDDING_PROVIDER", "auto", provider);
     let eyes = match (sidecar, model) {
-        (None, None) => EyesConfig::Off,
+        (None, None) => EmbedderConfig::Off,
         (Some(_), Some(_)) => {
             vars.refuse(
                 "SERVICE_NOVELTY_MODEL_PATH",
                 "cannot be used beside SERVICE_NOVELTY_EMBEDDING_ADDR: unset one",
             );
-            EyesConfig::Off
+            EmbedderConfig::Off
         }
-        (Some(sidecar), None) => EyesConfig::Sidecar(sidecar),
+        (Some(sidecar), None) => EmbedderConfig::Sidecar(sidecar),
         (None, Some(model)) => {
             let model = Some(model).filter(|path| path.as_os_str() != BUILT_IN);
-            EyesConfig::Model { model, runtime, provider }
+            EmbedderConfig::Model { model, runtime, provider }
         }
     };
     NoveltyConfig { eyes, timeout: Duration::from_millis(timeout), rule }
@@ -63,9 +63,9 @@ fn sidecar(text: &str) -> Result<Option<String>, Problem> {
 mod tests {
     use super::*;
 
-    fn eyes(values: &[(&str, &str)]) -> Result<EyesConfig, String> {
+    fn eyes(values: &[(&str, &str)]) -> Result<EmbedderConfig, String> {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let mut vars = Vars::new(values);
+        let mut vars = EnvReader::new(values);
         let config = novelty(&mut vars);
         vars.errors.first().map_or(Ok(config.eyes), |error| Err(error.to_string()))
     }
@@ -76,13 +76,13 @@ mod tests {
         let runtime = ("SERVICE_ONNXRUNTIME_PATH", "/lib/onnx.so");
         let on = ("SERVICE_NOVELTY_EMBEDDING_PROVIDER", "tensorrt");
         let (provider, runtime_path) = (ExecutionProvider::Auto, Some("/lib/onnx.so".into()));
-        let built_in = EyesConfig::Model { model: None, runtime: runtime_path, provider };
+        let built_in = EmbedderConfig::Model { model: None, runtime: runtime_path, provider };
         let provider = ExecutionProvider::TensorRt;
-        let own = EyesConfig::Model { model: Some("a.onnx".into()), runtime: None, provider };
-        assert_eq!(eyes(&[]), Ok(EyesConfig::Off));
+        let own = EmbedderConfig::Model { model: Some("a.onnx".into()), runtime: None, provider };
+        assert_eq!(eyes(&[]), Ok(EmbedderConfig::Off));
         assert_eq!(eyes(&[(model, "built-in"), runtime]), Ok(built_in));
         assert_eq!(eyes(&[(model, "a.onnx"), on]), Ok(own));
-        assert_eq!(eyes(&[(addr, "[::1]:70")]), Ok(EyesConfig::Sidecar("[::1]:70".to_owned())));
+        assert_eq!(eyes(&[(addr, "[::1]:70")]), Ok(EmbedderConfig::Sidecar("[::1]:70".to_owned())));
         for bad in ["localhost", ":70", "a:0", "a:65536"] {
             assert!(eyes(&[(addr, bad)]).is_err(), "{bad}");
         }

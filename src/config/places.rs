@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use timeline::{default_data_dir, overlap};
 
-use super::{Problem, vars::Vars};
+use super::{Problem, vars::EnvReader};
 
 const DATA_DIR: &str = "SERVICE_DATA_DIR";
 
 /// The data directory, absolute, and the ingest roots: neither lies in the other.
-pub(super) fn places(vars: &mut Vars) -> (PathBuf, Vec<PathBuf>) {
+pub(super) fn places(vars: &mut EnvReader) -> (PathBuf, Vec<PathBuf>) {
     let roots = vars.read("SERVICE_INGEST_FILE_ROOTS", "", directories);
     let is_set = vars.raw(DATA_DIR).is_some();
     let default = default_data_dir(&roots, |name| vars.raw(name).map(str::to_owned));
@@ -51,7 +51,7 @@ mod tests {
 
     fn resolve(pairs: &[(&str, &Path)]) -> Result<PathBuf, String> {
         let pairs = pairs.iter().map(|(name, path)| (name.to_string(), path.display().to_string()));
-        let mut vars = Vars::new(pairs);
+        let mut vars = EnvReader::new(pairs);
         let (dir, _) = places(&mut vars);
         vars.errors.pop().map_or(Ok(dir), |error| Err(error.to_string()))
     }

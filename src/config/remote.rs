@@ -2,11 +2,11 @@
 
 use transport::egress::{AllowedNetworks, EgressConfig};
 
-use super::{flag, optional_path, vars::Vars, whole};
+use super::{flag, optional_path, vars::EnvReader, whole};
 use crate::{base::json::Problem, runs::source::remote::RemoteConfig};
 
 /// Remote sources; the way to them is that of `egress`.
-pub(super) fn remote(vars: &mut Vars, egress: &EgressConfig) -> RemoteConfig {
+pub(super) fn remote(vars: &mut EnvReader, egress: &EgressConfig) -> RemoteConfig {
     RemoteConfig {
         hls: vars.read("SERVICE_ALLOW_REMOTE_HLS", "false", flag),
         plain_http: egress.insecure_http,
@@ -15,7 +15,7 @@ pub(super) fn remote(vars: &mut Vars, egress: &EgressConfig) -> RemoteConfig {
     }
 }
 
-pub(super) fn egress(vars: &mut Vars) -> EgressConfig {
+pub(super) fn egress(vars: &mut EnvReader) -> EgressConfig {
     EgressConfig {
         networks: vars.read("SERVICE_EGRESS_ALLOWED_NETWORKS", "", networks),
         ca_path: vars.read("SERVICE_EGRESS_CA_PATH", "", optional_path),

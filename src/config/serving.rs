@@ -2,14 +2,14 @@
 
 use transport::CertificateFiles;
 
-use super::{address, optional_path, vars::Vars};
+use super::{address, optional_path, vars::EnvReader};
 use crate::{
     base::json::Problem,
-    server::{H3, Serving},
+    server::{Http3Config, ServingConfig},
 };
 
 /// Reads the settings; `has_h3` says that this build serves HTTP/3.
-pub(super) fn serving(vars: &mut Vars, has_h3: bool) -> Serving {
+pub(super) fn serving(vars: &mut EnvReader, has_h3: bool) -> ServingConfig {
     let wants_h3 = vars.read("SERVICE_TRANSPORT", "h1h2", |text| transport(text, has_h3));
     let bind_addr = vars.read("SERVICE_H3_BIND_ADDR", "127.0.0.1:8443", address);
     let refused = vars.errors.len();
@@ -24,10 +24,10 @@ pub(super) fn serving(vars: &mut Vars, has_h3: bool) -> Serving {
              SERVICE_H3_TLS_KEY_PATH (`sightline certs dev` makes a pair to try with)",
         );
     }
-    Serving { tls, h3: certificate.map(|certificate| H3 { bind_addr, certificate }) }
+    ServingConfig { tls, h3: certificate.map(|certificate| Http3Config { bind_addr, certificate }) }
 }
 
-fn pair(vars: &mut Vars, chain: &'static str, key: &'static str) -> Option<CertificateFiles> {
+fn pair(vars: &mut EnvReader, chain: &'static str, key: &'static str) -> Option<CertificateFiles> {
     let found = (vars.read(chain, "", optional_path), vars.read(key, "", optional_path));
     match found {
         (Some(chain), Some(key)) => Some(CertificateFiles { chain, key }),
@@ -65,9 +65,9 @@ mod tests {
     const HTTP3: (&str, &str) = ("SERVICE_TRANSPORT", "h3");
 
     /// Resolves the settings, or gives the problems with them.
-    fn resolve(pairs: &[(&str, &str)], has_h3: bool) -> Result<Serving, String> {
+    fn resolve(pairs: &[(&str, &str)], has_h3: bool) -> Result<ServingConfig, String> {
         let pairs = pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
-        let mut vars = Vars::new(pairs);
+        let mut vars = EnvReader::new(pairs);
         let serving = serving(&mut vars, has_h3);
         let errors: Vec<String> = vars.errors.iter().map(ToString::to_string).collect();
         if errors.is_empty() { Ok(serving) } else { Err(errors.join("\n")) }

@@ -186,7 +186,7 @@ fn the_credentials_of_a_collector_are_masked() {
         };
         let shown = config.shown.iter().find(|shown| shown.name == "SERVICE_TRACES_ENDPOINT");
         assert_eq!(shown.map(|shown| shown.value.as_str()), Some(masked));
-        assert_eq!(config.traces_endpoint.as_ref().map(Collector::as_str), Some(url));
+        assert_eq!(config.traces_endpoint.as_ref().map(TraceEndpoint::as_str), Some(url));
         assert!(!format!("{config:?}").contains("hush"), "{url}");
     }
 }

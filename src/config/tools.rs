@@ -2,11 +2,11 @@
 
 use std::{env, path::PathBuf};
 
-use super::Vars;
+use super::EnvReader;
 use crate::api::Tool;
 
 /// Looks for every program.
-pub(super) fn tools(vars: &mut Vars) -> [Tool; 2] {
+pub(super) fn tools(vars: &mut EnvReader) -> [Tool; 2] {
     let search = vars.raw("PATH").unwrap_or_default().to_owned();
     let mut tool = |name: &'static str, variable| {
         let text = vars.read(variable, name, |text| Ok(text.to_owned()));

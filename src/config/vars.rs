@@ -24,7 +24,7 @@ pub struct VarError {
 
 /// A variable as it was resolved, secrets masked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ResolvedVar {
     /// The variable.
     pub name: &'static str,
     /// Its value as the environment would hold it.
@@ -33,7 +33,7 @@ pub struct Shown {
     pub is_set: bool,
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for ResolvedVar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = if self.is_set { "environment" } else { "default" };
         write!(f, "{}={}  # {origin}", self.name, self.value)
@@ -41,17 +41,17 @@ impl fmt::Display for Shown {
 }
 
 /// Reads variables one by one.
-pub(super) struct Vars {
+pub(super) struct EnvReader {
     values: BTreeMap<String, String>,
     /// Variables that a file refers to.
     mentioned: RefCell<BTreeSet<String>>,
     pub(super) errors: Vec<VarError>,
-    pub(super) shown: Vec<Shown>,
+    pub(super) shown: Vec<ResolvedVar>,
 }
 
-impl Vars {
-    pub(super) fn new(values: impl IntoIterator<Item = (String, String)>) -> Vars {
-        Vars {
+impl EnvReader {
+    pub(super) fn new(values: impl IntoIterator<Item = (String, String)>) -> EnvReader {
+        EnvReader {
             values: values.into_iter().collect(),
             mentioned: RefCell::default(),
             errors: Vec::new(),
@@ -90,14 +90,14 @@ impl Vars {
         let is_set = set.is_some();
         let value = set.unwrap_or_else(|| default.to_owned());
         let parsed = parse(&value);
-        self.shown.push(Shown { name, value, is_set });
+        self.shown.push(ResolvedVar { name, value, is_set });
         parsed.unwrap_or_else(|problem| {
             self.refuse(name, problem);
             parse(default).expect("a default is acceptable")
         })
     }
 
-    /// Like [`Vars::read`] for a URL: who is named before its host is not shown.
+    /// Like [`EnvReader::read`] for a URL: who is named before its host is not shown.
     pub(super) fn read_url<T>(
         &mut self,
         name: &'static str,
@@ -111,11 +111,11 @@ impl Vars {
         parsed
     }
 
-    /// Like [`Vars::read`] for a secret: only whether it is set is shown.
+    /// Like [`EnvReader::read`] for a secret: only whether it is set is shown.
     pub(super) fn secret(&mut self, name: &'static str) -> Option<String> {
         let value = self.raw(name).map(str::to_owned);
         let shown = if value.is_some() { "(set, hidden)" } else { "" };
-        self.shown.push(Shown { name, value: shown.to_owned(), is_set: value.is_some() });
+        self.shown.push(ResolvedVar { name, value: shown.to_owned(), is_set: value.is_some() });
         value
     }
 

@@ -12,15 +12,15 @@ use std::{collections::HashSet, io, path::PathBuf, sync::Arc, time::Duration};
 use gate::GateConfig;
 use media::{RunId, Seq, WallTime};
 use tables::TableError;
-use timeline::{EventHead, Timeline, TimelineError};
+use timeline::{EventMeta, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     base::{
         backoff::{Backoff, jitter},
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         clock::wall_now,
-        ledger::{Ledger, LedgerError},
+        ledger::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
     deliver::{node, objects::Access, outbox::Cursors},
@@ -67,7 +67,7 @@ pub enum ExportError {
     Log(#[from] TimelineError),
     /// A cursor cannot be read or moved.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     /// A file cannot be made beside the log.
     #[error(transparent)]
     File(#[from] TableError),
@@ -90,7 +90,7 @@ pub enum ExportError {
     },
     /// Our own bug.
     #[error(transparent)]
-    Died(#[from] Died),
+    Died(#[from] TaskPanicked),
 }
 
 /// Writes the log to its place.
@@ -119,11 +119,11 @@ impl Export {
         settings: Settings,
         place: Place,
         timeline: Timeline,
-        ledger: Ledger,
+        ledger: MetaStore,
         metrics: Arc<Metrics>,
         gate: GateConfig,
         scratch: PathBuf,
-    ) -> Result<Arc<Export>, LedgerError> {
+    ) -> Result<Arc<Export>, MetaStoreError> {
         let Settings { age, tag, .. } = settings;
         let name = node::name(&ledger)?;
         let tag = tag.unwrap_or_else(|| name.clone());
@@ -148,7 +148,7 @@ impl Export {
     }
 
     /// The runs with events that the place does not have yet.
-    pub fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+    pub fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let from = self.next()?;
         let mut runs = HashSet::new();
         self.timeline.scan(|head| {
@@ -159,7 +159,7 @@ impl Export {
         Ok(runs)
     }
 
-    fn next(&self) -> Result<Seq, LedgerError> {
+    fn next(&self) -> Result<Seq, MetaStoreError> {
         Ok(self.cursors.of(&self.next)?.unwrap_or(Seq(1)))
     }
 
@@ -212,7 +212,7 @@ impl Export {
     }
 
     /// The first event that is not exported; sets the gauge to its age.
-    fn first(&self) -> Result<Option<EventHead>, LedgerError> {
+    fn first(&self) -> Result<Option<EventMeta>, MetaStoreError> {
         let first = self.heads(self.next()?).next();
         let waited = first.map_or(Duration::ZERO, waited);
         self.metrics.export_lag.set(waited.as_secs_f64().ceil() as i64);
@@ -222,7 +222,7 @@ impl Export {
     /// Writes the part that begins with `first`, if it is due; false when it is not.
     async fn turn(
         self: &Arc<Self>,
-        first: EventHead,
+        first: EventMeta,
         stop: &CancellationToken,
     ) -> Result<bool, ExportError> {
         let (export, stop) = (Arc::clone(self), stop.clone());
@@ -244,7 +244,7 @@ impl Export {
     /// Makes the files of the part, if it is due, and notes where it ends; none once it is to stop.
     fn make(
         &self,
-        first: EventHead,
+        first: EventMeta,
         stop: &CancellationToken,
     ) -> Result<Option<Part>, ExportError> {
         let from = first.seq;
@@ -279,14 +279,14 @@ impl Export {
     }
 
     /// The events from `from` on, of which the log has no more than its head as it is now.
-    fn heads(&self, from: Seq) -> impl Iterator<Item = EventHead> + '_ {
+    fn heads(&self, from: Seq) -> impl Iterator<Item = EventMeta> + '_ {
         let spans = (from.0..=self.timeline.head().0).step_by(STEP);
         spans.flat_map(|first| self.timeline.heads(Seq(first), STEP))
     }
 }
 
 /// Time since an event was appended, by a clock that may have been set back.
-fn waited(event: EventHead) -> Duration {
+fn waited(event: EventMeta) -> Duration {
     let ms = wall_now().epoch_ms.saturating_sub(event.at.epoch_ms);
     Duration::from_millis(ms.max(0).unsigned_abs())
 }

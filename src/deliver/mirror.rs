@@ -26,22 +26,22 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     base::{
         backoff::Backoff,
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         clock::wall_now,
         database::{Database, DatabaseError},
-        ledger::{Ledger, LedgerError},
+        ledger::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
     deliver::{
         node,
-        outbox::{Consumer, Cursors, Outbox, Outcome, Places, Turn},
+        outbox::{Consumer, Cursors, DeliveryQueue, DeliverySlot, Outcome, ScheduleLimits},
     },
 };
 use log::Told;
-use rows::{Batch, Known, Row, Skipped};
+use rows::{Batch, DatabaseState, Row, SkippedEvent};
 
 /// One copy at a time, tried again within seconds of the database's return.
-const PLACES: Places = Places {
+const PLACES: ScheduleLimits = ScheduleLimits {
     turns: 1,
     retries: 1,
     backoff: Backoff {
@@ -99,17 +99,17 @@ enum MirrorError {
     #[error(transparent)]
     Log(#[from] TimelineError),
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     #[error(transparent)]
-    Died(#[from] Died),
+    Died(#[from] TaskPanicked),
 }
 
 /// Copies events to the database.
-pub struct Mirror {
+pub struct EventMirror {
     scope: Scope,
     database: Database,
     timeline: Timeline,
-    ledger: Ledger,
+    ledger: MetaStore,
     metrics: Arc<Metrics>,
     node: String,
     place: Mutex<Option<Place>>,
@@ -132,20 +132,20 @@ struct Place {
     written: Seq,
 }
 
-impl Mirror {
+impl EventMirror {
     /// A mirror that copies nothing yet; the server's name is in `ledger`, made when missing.
     pub fn new(
         scope: Scope,
         database: Database,
         timeline: Timeline,
-        ledger: Ledger,
+        ledger: MetaStore,
         metrics: Arc<Metrics>,
-    ) -> Result<Arc<Mirror>, LedgerError> {
+    ) -> Result<Arc<EventMirror>, MetaStoreError> {
         let node = node::name(&ledger)?;
         let (place, refused) = (Mutex::default(), Mutex::default());
         let next = Cursors::new(ledger.clone()).lowest(scope.cursor())?.unwrap_or(Seq(1));
         let next = AtomicU64::new(next.0);
-        Ok(Arc::new(Mirror {
+        Ok(Arc::new(EventMirror {
             scope,
             database,
             timeline,
@@ -160,7 +160,7 @@ impl Mirror {
 
     /// Follows the log from now on until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
-        let outbox = Outbox::new(PLACES);
+        let outbox = DeliveryQueue::new(PLACES);
         outbox.add((), 0);
         let (follower, scope) = (Arc::downgrade(&outbox), self.scope);
         self.timeline.on_publish(Box::new(move |heads| {
@@ -174,7 +174,7 @@ impl Mirror {
     }
 
     /// The runs with descriptions that the database was not given yet.
-    pub fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+    pub fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let known = self.place().as_ref().map(|place| place.next);
         // Until the database says which one it is, whatever any of them may lack is kept.
         let from = match known {
@@ -246,7 +246,7 @@ impl Mirror {
             match insert(std::slice::from_ref(row)).await {
                 Ok(copied) => self.metrics.mirrored.inc_by(copied),
                 Err(error) if error.is_about_rows() && self.is_hopeless(row.head.seq) => {
-                    self.skip(&Skipped::new(&row.head, error.to_string())).await?;
+                    self.skip(&SkippedEvent::new(&row.head, error.to_string())).await?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -269,17 +269,17 @@ impl Mirror {
         *times >= REFUSALS_MAX
     }
 
-    async fn skip(&self, skipped: &Skipped) -> Result<(), MirrorError> {
+    async fn skip(&self, skipped: &SkippedEvent) -> Result<(), MirrorError> {
         if self.database.insert_skipped(&self.node, skipped).await? {
             self.metrics.mirror_skipped.inc();
-            let Skipped { seq, reason, .. } = skipped;
+            let SkippedEvent { seq, reason, .. } = skipped;
             tracing::error!(%seq, reason, "an event is not mirrored: see sightline_skipped");
         }
         Ok(())
     }
 
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
-        let Known { database, last } = self.database.known(self.scope, &self.node).await?;
+        let DatabaseState { database, last } = self.database.known(self.scope, &self.node).await?;
         let cursor = format!("{}{database}", self.scope.cursor());
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
@@ -304,7 +304,7 @@ impl Mirror {
                 Ok(None) => continue,
                 // It will not be read the next time either.
                 Err(error) if error.kind() == ErrorKind::DataLoss => {
-                    batch.unreadable.push(Skipped::new(&head, error.to_string()));
+                    batch.unreadable.push(SkippedEvent::new(&head, error.to_string()));
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -352,10 +352,10 @@ impl Mirror {
     }
 }
 
-impl Consumer for Mirror {
+impl Consumer for EventMirror {
     type Key = ();
 
-    async fn turn(self: Arc<Self>, turn: Turn<()>) -> Outcome {
+    async fn turn(self: Arc<Self>, turn: DeliverySlot<()>) -> Outcome {
         // A database that is too slow for a batch may be fast enough for less of it.
         let limit = (self.scope.batch().0 >> turn.failures.min(12)).max(1);
         let outcome = self.copy(limit).await;

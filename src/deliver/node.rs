@@ -2,10 +2,10 @@
 
 use redb::TableDefinition;
 
-use crate::base::ledger::{self, Ledger, LedgerError};
+use crate::base::ledger::{self, MetaStore, MetaStoreError};
 
 /// The name of the server whose data directory has `ledger`, made when it has none.
-pub fn name(ledger: &Ledger) -> Result<String, LedgerError> {
+pub fn name(ledger: &MetaStore) -> Result<String, MetaStoreError> {
     const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
     let known = ledger.read(|view| match ledger::table(view, NODE)? {
         Some(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::{
     backoff::{Backoff, jitter},
-    blocking::{Died, blocking},
+    blocking::{TaskPanicked, blocking},
     metrics::Metrics,
 };
 
@@ -84,7 +84,7 @@ enum TurnError {
     #[error(transparent)]
     Store(#[from] TimelineError),
     #[error(transparent)]
-    Died(#[from] Died),
+    Died(#[from] TaskPanicked),
 }
 
 impl TurnError {

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use cursors::{Cursors, forget, move_to};
-pub use schedule::{Outcome, Places, Schedule, Turn};
+pub use schedule::{DeliverySlot, Outcome, Schedule, ScheduleLimits};
 
 /// Receiver of what follows the cursors of its readers of the log.
 pub trait Consumer: Send + Sync + 'static {
@@ -33,21 +33,21 @@ pub trait Consumer: Send + Sync + 'static {
     /// A turn that is dropped halfway is taken again from the cursor.
     fn turn(
         self: Arc<Self>,
-        turn: Turn<Self::Key>,
+        turn: DeliverySlot<Self::Key>,
     ) -> impl Future<Output = Outcome> + Send + 'static;
 }
 
 /// A schedule that publishers share with the task that takes the turns.
-pub struct Outbox<K> {
+pub struct DeliveryQueue<K> {
     schedule: Mutex<Schedule<K>>,
     changed: Notify,
 }
 
-impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> Outbox<K> {
+impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
     /// An outbox without readers.
-    pub fn new(places: Places) -> Arc<Outbox<K>> {
+    pub fn new(places: ScheduleLimits) -> Arc<DeliveryQueue<K>> {
         let schedule = Mutex::new(Schedule::new(places));
-        Arc::new(Outbox { schedule, changed: Notify::new() })
+        Arc::new(DeliveryQueue { schedule, changed: Notify::new() })
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
@@ -128,7 +128,7 @@ struct Turns<K> {
 }
 
 impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<K> {
-    fn start<C: Consumer<Key = K>>(&mut self, consumer: &Arc<C>, turn: Turn<K>) {
+    fn start<C: Consumer<Key = K>>(&mut self, consumer: &Arc<C>, turn: DeliverySlot<K>) {
         let key = turn.key;
         let task = self.running.spawn(Arc::clone(consumer).turn(turn));
         self.keys.insert(task.id(), key);

@@ -26,17 +26,17 @@ use tokio::{
 
 use crate::{
     base::{
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         keys::Principal,
     },
     runs::{
-        admission::{Admission, Place, QueueFull},
+        admission::{JobPermit, JobQueue, QueueFull},
         registry::Registry,
     },
 };
-use describe::Described;
+use describe::SearchableText;
 pub use describe::description;
-use follower::Follower;
+use follower::IndexerThread;
 
 /// Bytes of folded text in a chunk.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -80,7 +80,7 @@ pub enum SearchFailure {
     Log(#[from] TimelineError),
     /// Our own bug.
     #[error(transparent)]
-    Work(#[from] Died),
+    Work(#[from] TaskPanicked),
 }
 
 impl SearchFailure {
@@ -99,7 +99,7 @@ impl SearchFailure {
 }
 
 /// Search request.
-pub struct Wanted {
+pub struct SearchQuery {
     /// Owner of the descriptions that are searched.
     pub owner: Principal,
     /// Run to search, which is the owner's and visible; all of them when `None`.
@@ -133,7 +133,7 @@ pub struct Hit {
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct SearchResult {
     /// Descriptions examined.
     pub scanned: u64,
     /// Number of descriptions among them with the needle.
@@ -178,10 +178,10 @@ impl Shared {
 /// The searches of one server.
 pub struct Search {
     shared: Arc<Shared>,
-    admission: Admission,
+    admission: JobQueue,
     threads: usize,
     catch_up: Duration,
-    _follower: Follower,
+    _follower: IndexerThread,
 }
 
 impl Search {
@@ -211,10 +211,10 @@ impl Search {
             progress: watch::Sender::new(Progress::Through(Seq(0))),
             examined: AtomicU64::new(0),
         });
-        let follower = Follower::start(Arc::clone(&shared));
+        let follower = IndexerThread::start(Arc::clone(&shared));
         let follower =
             follower.map_err(|source| SearchError::Cache { what: "start to fill", source })?;
-        let admission = Admission::new(RUNNING_MAX, WAITING_MAX);
+        let admission = JobQueue::new(RUNNING_MAX, WAITING_MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let catch_up = CATCH_UP;
         Ok(Search { shared, admission, threads, catch_up, _follower: follower })
@@ -237,7 +237,7 @@ impl Search {
     }
 
     /// Finds the descriptions of `wanted`; dropping the future stops the search.
-    pub async fn find(&self, wanted: Wanted) -> Result<Answer, SearchFailure> {
+    pub async fn find(&self, wanted: SearchQuery) -> Result<SearchResult, SearchFailure> {
         // Before the wait for a place: what counts is what was readable when the search was asked.
         let head = self.shared.timeline().head();
         // Likewise: those that waited for a place behind others have waited for the index too.
@@ -290,7 +290,7 @@ struct Running {
     shared: Arc<Shared>,
     scan: Scan,
     needle: FoldedPattern,
-    _place: Place,
+    _place: JobPermit,
 }
 
 /// Stops a search whose caller has left.
@@ -304,8 +304,12 @@ impl Drop for StopOnDrop {
 
 impl Shared {
     /// The search as of now: later changes of runs and index do not reach it.
-    fn begin(self: Arc<Shared>, wanted: Wanted, place: Place) -> Result<Running, SearchFailure> {
-        let Wanted { owner, run, needle, limit } = wanted;
+    fn begin(
+        self: Arc<Shared>,
+        wanted: SearchQuery,
+        place: JobPermit,
+    ) -> Result<Running, SearchFailure> {
+        let SearchQuery { owner, run, needle, limit } = wanted;
         let runs = match run {
             Some(run) => HashSet::from([run]),
             None => self.registry.visible(&owner),
@@ -326,13 +330,13 @@ impl Running {
     }
 
     /// Hits, with the log's fields of each.
-    fn answer(&self) -> Result<Answer, SearchFailure> {
+    fn answer(&self) -> Result<SearchResult, SearchFailure> {
         let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
         let mut hits = Vec::with_capacity(found.len());
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
             // Only a run that is deleted meanwhile takes its events with it.
             let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
-            let Some(described) = Described::of(&stored.payload) else { continue };
+            let Some(described) = SearchableText::of(&stored.payload) else { continue };
             let text = described.text();
             let snippet = excerpt(&text, &self.needle).to_owned();
             let description = text[..text.floor_char_boundary(DESCRIPTION_BYTES_MAX)].to_owned();
@@ -350,7 +354,7 @@ impl Running {
                 snippet,
             });
         }
-        Ok(Answer { scanned, total_hits, hits })
+        Ok(SearchResult { scanned, total_hits, hits })
     }
 }
 

@@ -21,13 +21,13 @@ use crate::{
     base::{
         blocking::blocking,
         keys::Principal,
-        per_owner::{PerOwner, Whose},
+        per_owner::{LimitScope, OwnerLimiter},
     },
     runs::registry::{Registry, Run},
 };
-use page::{Key, Page};
+use page::{Key, SsePage};
 
-pub use feed::{Feed, HEARTBEAT};
+pub use feed::{EventStreamCursor, HEARTBEAT};
 pub use page::{Filter, index_of};
 
 /// Events looked at in one step of waking.
@@ -64,7 +64,7 @@ impl StreamRefusal {
 
 /// Runs that a stream is about.
 #[derive(Clone)]
-pub enum Scope {
+pub enum StreamScope {
     /// One run.
     Run(Arc<Run>),
     /// Every run of an owner.
@@ -82,14 +82,14 @@ struct Topic {
 struct Topics {
     runs: HashMap<RunId, Topic>,
     owners: HashMap<Principal, Topic>,
-    open: PerOwner,
+    open: OwnerLimiter,
 }
 
 /// A read that several streams wait for; `None` when the log fails.
-type Reading = OnceCell<Option<Arc<Page>>>;
+type Reading = OnceCell<Option<Arc<SsePage>>>;
 
 /// Every open stream.
-pub struct Streams {
+pub struct EventStreams {
     registry: Arc<Registry>,
     limits: StreamLimits,
     topics: Mutex<Topics>,
@@ -99,13 +99,13 @@ pub struct Streams {
     closed: CancellationToken,
 }
 
-impl Streams {
+impl EventStreams {
     /// No streams, on the log of `registry`.
-    pub fn new(registry: Arc<Registry>, limits: StreamLimits) -> Arc<Streams> {
+    pub fn new(registry: Arc<Registry>, limits: StreamLimits) -> Arc<EventStreams> {
         let published = Arc::new(Notify::new());
         let wake = Arc::clone(&published);
         registry.timeline().on_publish(Box::new(move |_| wake.notify_one()));
-        let streams = Arc::new(Streams {
+        let streams = Arc::new(EventStreams {
             registry,
             limits,
             topics: Mutex::default(),
@@ -138,7 +138,7 @@ impl Streams {
     }
 
     /// Wakes streams as events become readable, until they are closed.
-    pub async fn run(self: Arc<Streams>) {
+    pub async fn run(self: Arc<EventStreams>) {
         let timeline = self.registry.timeline().clone();
         let mut next = timeline.head().0 + 1;
         while self.closed.run_until_cancelled(self.published.notified()).await.is_some() {
@@ -184,19 +184,19 @@ impl Streams {
 
     /// Counts a stream of `principal` about `scope` until it is dropped.
     pub fn subscribe(
-        self: &Arc<Streams>,
+        self: &Arc<EventStreams>,
         principal: Principal,
-        scope: Scope,
+        scope: StreamScope,
     ) -> Result<Subscription, StreamRefusal> {
         let StreamLimits { all, principal: own } = self.limits;
         let mut topics = self.topics();
         topics.open.enter(&principal, all, own).map_err(|whose| match whose {
-            Whose::All => StreamRefusal::All(all),
-            Whose::Own => StreamRefusal::Principal(own),
+            LimitScope::All => StreamRefusal::All(all),
+            LimitScope::Own => StreamRefusal::Principal(own),
         })?;
         let topic = match &scope {
-            Scope::Run(run) => topics.runs.entry(run.id()).or_default(),
-            Scope::Owner(owner) => topics.owners.entry(owner.clone()).or_default(),
+            StreamScope::Run(run) => topics.runs.entry(run.id()).or_default(),
+            StreamScope::Owner(owner) => topics.owners.entry(owner.clone()).or_default(),
         };
         topic.streams += 1;
         let wake = Arc::clone(&topic.wake);
@@ -205,7 +205,7 @@ impl Streams {
     }
 
     /// Next page at `key`, read once for all who ask; `None` when the log fails.
-    async fn page(&self, key: Key, scope: &Scope) -> Option<Arc<Page>> {
+    async fn page(&self, key: Key, scope: &StreamScope) -> Option<Arc<SsePage>> {
         let cell = {
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             match pages.get(&key).and_then(Weak::upgrade) {
@@ -244,9 +244,9 @@ impl Streams {
 
 /// An open stream, counted and woken with the others of its scope until dropped.
 pub struct Subscription {
-    streams: Arc<Streams>,
+    streams: Arc<EventStreams>,
     principal: Principal,
-    scope: Scope,
+    scope: StreamScope,
     wake: Arc<Notify>,
 }
 
@@ -263,8 +263,8 @@ impl Drop for Subscription {
         let mut topics = self.streams.topics();
         topics.open.leave(&self.principal);
         match &self.scope {
-            Scope::Run(run) => leave(&mut topics.runs, &run.id()),
-            Scope::Owner(owner) => leave(&mut topics.owners, owner),
+            StreamScope::Run(run) => leave(&mut topics.runs, &run.id()),
+            StreamScope::Owner(owner) => leave(&mut topics.owners, owner),
         }
     }
 }

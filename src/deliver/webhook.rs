@@ -23,14 +23,14 @@ use transport::egress::{Egress, EgressError, Target};
 
 use super::{
     node,
-    outbox::{Outbox, Places},
+    outbox::{DeliveryQueue, ScheduleLimits},
 };
 use crate::{
     base::{
         backoff::Backoff,
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         keys::Principal,
-        ledger::{Ledger, LedgerError},
+        ledger::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
     runs::registry::Registry,
@@ -38,11 +38,11 @@ use crate::{
 
 use message::Message;
 use store::Store;
-use table::{Live, Table};
+use table::{Table, WebhookState};
 
 pub use secret::{Secret, SecretError};
 pub use store::DeadLetter;
-pub use table::{Shown, Status};
+pub use table::{Status, WebhookSummary};
 
 /// Webhooks of one run.
 pub const PER_RUN_MAX: usize = 8;
@@ -69,10 +69,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn places(self) -> Places {
+    fn places(self) -> ScheduleLimits {
         let longest = Duration::from_secs(86_400);
         let backoff = Backoff { first: self.retry, factor: 4, longest };
-        Places { turns: TURNS, retries: RETRIES, backoff }
+        ScheduleLimits { turns: TURNS, retries: RETRIES, backoff }
     }
 }
 
@@ -99,18 +99,18 @@ pub struct Webhook {
 
 /// Scope of a limit on the number of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum WebhookLimitScope {
     /// Webhooks of one run.
     Run,
     /// Webhooks of a principal, all runs together.
     Principal,
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for WebhookLimitScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Bound::Run => "run",
-            Bound::Principal => "principal",
+            WebhookLimitScope::Run => "run",
+            WebhookLimitScope::Principal => "principal",
         })
     }
 }
@@ -128,7 +128,7 @@ pub enum WebhookError {
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
     TooMany {
         /// Scope of the limit.
-        of: Bound,
+        of: WebhookLimitScope,
         /// The limit.
         limit: usize,
         /// Webhooks that there are.
@@ -136,13 +136,13 @@ pub enum WebhookError {
     },
     /// The ledger failed.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
     /// Our own bug.
     #[error(transparent)]
-    Died(#[from] Died),
+    Died(#[from] TaskPanicked),
 }
 
 impl WebhookError {
@@ -168,7 +168,7 @@ pub struct Webhooks {
     /// The `source` of every message: this server.
     source: String,
     table: Table,
-    outbox: Arc<Outbox<WebhookId>>,
+    outbox: Arc<DeliveryQueue<WebhookId>>,
     /// One creation at a time, so that limits hold.
     creating: tokio::sync::Mutex<()>,
 }
@@ -178,13 +178,13 @@ impl Webhooks {
     pub fn open(
         registry: Arc<Registry>,
         egress: Egress,
-        ledger: Ledger,
+        ledger: MetaStore,
         metrics: Arc<Metrics>,
         settings: Settings,
-    ) -> Result<Arc<Webhooks>, LedgerError> {
+    ) -> Result<Arc<Webhooks>, MetaStoreError> {
         let source = format!("urn:sightline:{}", node::name(&ledger)?);
         let store = Store::new(ledger);
-        let (table, outbox) = (Table::default(), Outbox::new(settings.places()));
+        let (table, outbox) = (Table::default(), DeliveryQueue::new(settings.places()));
         for live in store.load()? {
             outbox.add(live.webhook.id, live.attempts);
             table.insert(live);
@@ -255,15 +255,18 @@ impl Webhooks {
     }
 
     /// Makes a webhook for the events that its run gets from now on.
-    pub async fn create(self: &Arc<Self>, webhook: Webhook) -> Result<Shown, WebhookError> {
+    pub async fn create(
+        self: &Arc<Self>,
+        webhook: Webhook,
+    ) -> Result<WebhookSummary, WebhookError> {
         let webhooks = Arc::clone(self);
         whole(async move {
             let _order = webhooks.creating.lock().await;
             webhooks.check_room(&webhook)?;
-            let live = Live::new(webhook, Seq(webhooks.timeline().head().0 + 1));
+            let live = WebhookState::new(webhook, Seq(webhooks.timeline().head().0 + 1));
             let (keeper, kept) = (Arc::clone(&webhooks), live.clone());
             blocking(move || keeper.store.create(&kept)).await??;
-            let (shown, id) = (Shown::from(&live), live.webhook.id);
+            let (shown, id) = (WebhookSummary::from(&live), live.webhook.id);
             let owner = live.webhook.owner.clone();
             webhooks.table.insert(live);
             webhooks.outbox.add(id, 0);
@@ -282,10 +285,10 @@ impl Webhooks {
         let too_many = |of, limit, count| Err(WebhookError::TooMany { of, limit, count });
         match self.table.count(webhook.run, &webhook.owner, |run| self.has_ended(run)) {
             (count, _) if webhook.run.is_some() && count >= PER_RUN_MAX => {
-                too_many(Bound::Run, PER_RUN_MAX, count)
+                too_many(WebhookLimitScope::Run, PER_RUN_MAX, count)
             }
             (_, count) if count >= PER_PRINCIPAL_MAX => {
-                too_many(Bound::Principal, PER_PRINCIPAL_MAX, count)
+                too_many(WebhookLimitScope::Principal, PER_PRINCIPAL_MAX, count)
             }
             _ => Ok(()),
         }
@@ -297,12 +300,12 @@ impl Webhooks {
         self: &Arc<Self>,
         owner: &Principal,
         run: Option<RunId>,
-    ) -> Result<Vec<(Shown, usize)>, WebhookError> {
+    ) -> Result<Vec<(WebhookSummary, usize)>, WebhookError> {
         let shown = self.table.of(owner, run);
         let ids: Vec<WebhookId> = shown.iter().map(|shown| shown.webhook.id).collect();
         let webhooks = Arc::clone(self);
         let counts = blocking(move || webhooks.store.count_letters(&ids)).await??;
-        let counted = |shown: Shown| {
+        let counted = |shown: WebhookSummary| {
             let count = counts.get(&shown.webhook.id).copied().unwrap_or_default();
             (shown, count)
         };
@@ -341,12 +344,13 @@ impl Webhooks {
     pub async fn redeliver(self: &Arc<Self>, id: WebhookId) -> Result<usize, WebhookError> {
         let webhooks = Arc::clone(self);
         whole(async move {
-            let Some(Live { order, .. }) = webhooks.table.get(id) else { return Ok(0) };
+            let Some(WebhookState { order, .. }) = webhooks.table.get(id) else { return Ok(0) };
             let _order = order.lock().await;
             let keeper = Arc::clone(&webhooks);
             let count = blocking(move || keeper.store.queue(id)).await??;
             // After the disk: a turn that looked before found nothing.
-            let queued = |live: &mut Live| (live.has_queued, live.is_disabled) = (true, false);
+            let queued =
+                |live: &mut WebhookState| (live.has_queued, live.is_disabled) = (true, false);
             if webhooks.table.change(id, queued).is_some() {
                 webhooks.outbox.urge([id]);
             }
@@ -370,7 +374,7 @@ impl Webhooks {
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = Result<T, WebhookError>> + Send + 'static,
 ) -> Result<T, WebhookError> {
-    tokio::spawn(work.in_current_span()).await.map_err(|_| Died)?
+    tokio::spawn(work.in_current_span()).await.map_err(|_| TaskPanicked)?
 }
 
 #[cfg(test)]

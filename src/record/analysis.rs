@@ -8,7 +8,7 @@ pub mod trial;
 
 use std::{collections::HashSet, sync::Arc};
 
-use gate::{Gate, GateConfig, Reason};
+use gate::{Gate, GateConfig, SelectionReason};
 use media::{EventType, Marker, MarkerId, MarkerOrigin, Rate, Score, Signal};
 use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
 
@@ -20,27 +20,27 @@ pub struct FrameResult {
     /// Presentation time.
     pub pts_ms: i64,
     /// Reason of the gate's decision.
-    pub reason: Reason,
+    pub reason: SelectionReason,
     /// Event type by the gate, in the tenant's words.
     pub event_type: EventType,
     /// Confidence of the gate.
     pub confidence: Score,
     /// Outcome of asking a model; `None` where none was to be asked.
-    pub insight: Option<Arc<Insight>>,
+    pub insight: Option<Arc<ModelOutcome>>,
 }
 
 /// Outcome of asking a model about frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Insight {
+pub enum ModelOutcome {
     /// An answer.
-    Said(Said),
+    Said(ModelFinding),
     /// Reason that there is none, in words for the owner.
     Unsaid(String),
 }
 
 /// Finding of a model about frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ModelFinding {
     /// Event type, in the tenant's words; `None` where the model named none.
     pub event_type: Option<EventType>,
     /// The model called it a scene cut, whatever the tenant does.
@@ -57,9 +57,9 @@ pub struct Said {
 
 impl FrameResult {
     /// Finding of a model, if one answered.
-    pub fn said(&self) -> Option<&Said> {
+    pub fn said(&self) -> Option<&ModelFinding> {
         match self.insight.as_deref() {
-            Some(Insight::Said(said)) => Some(said),
+            Some(ModelOutcome::Said(said)) => Some(said),
             _ => None,
         }
     }
@@ -84,7 +84,7 @@ impl FrameResult {
             frame_index: self.frame_index,
             pts_ms: self.pts_ms,
             event_type: self.event_type.clone(),
-            is_scene_cut: self.reason == Reason::SceneCut,
+            is_scene_cut: self.reason == SelectionReason::SceneCut,
             confidence: self.confidence,
             origin: MarkerOrigin::Gate,
         }
@@ -92,7 +92,7 @@ impl FrameResult {
 
     fn is_scene_cut(&self) -> bool {
         let said = self.said().filter(|said| said.event_type.is_some());
-        said.map_or(self.reason == Reason::SceneCut, |said| said.is_scene_cut)
+        said.map_or(self.reason == SelectionReason::SceneCut, |said| said.is_scene_cut)
     }
 }
 
@@ -225,7 +225,11 @@ mod tests {
 
     use super::*;
 
-    fn frame(frame_index: u64, reason: Reason, insight: Option<Insight>) -> FrameResult {
+    fn frame(
+        frame_index: u64,
+        reason: SelectionReason,
+        insight: Option<ModelOutcome>,
+    ) -> FrameResult {
         let insight = insight.map(Arc::new);
         let (event_type, confidence) = (EventType::ContextObservation, Score::ONE);
         FrameResult { frame_index, pts_ms: 0, reason, event_type, confidence, insight }
@@ -236,22 +240,22 @@ mod tests {
         let half = Score::from_millionths(500_000);
         let said = |name: Option<&str>, is_scene_cut| {
             let event_type = name.map(EventType::from_name);
-            Some(Insight::Said(Said {
+            Some(ModelOutcome::Said(ModelFinding {
                 event_type,
                 is_scene_cut,
                 confidence: Some(half),
-                ..Said::default()
+                ..ModelFinding::default()
             }))
         };
         // The gate calls every frame an observation, and the third one a cut.
         let frames = [
-            frame(0, Reason::NoTrigger, said(Some("van_turns"), false)),
-            frame(1, Reason::NoTrigger, said(Some("van_turns"), false)),
-            frame(2, Reason::SceneCut, said(Some("van_leaves"), false)),
-            frame(3, Reason::NoTrigger, said(Some("cut"), true)),
-            frame(4, Reason::NoTrigger, said(None, false)),
-            frame(5, Reason::NoTrigger, Some(Insight::Unsaid("timeout".to_owned()))),
-            frame(6, Reason::NoTrigger, None),
+            frame(0, SelectionReason::NoTrigger, said(Some("van_turns"), false)),
+            frame(1, SelectionReason::NoTrigger, said(Some("van_turns"), false)),
+            frame(2, SelectionReason::SceneCut, said(Some("van_leaves"), false)),
+            frame(3, SelectionReason::NoTrigger, said(Some("cut"), true)),
+            frame(4, SelectionReason::NoTrigger, said(None, false)),
+            frame(5, SelectionReason::NoTrigger, Some(ModelOutcome::Unsaid("timeout".to_owned()))),
+            frame(6, SelectionReason::NoTrigger, None),
         ];
         let stream = "main".parse().expect("an id");
         let analysis = AnalysisKey { run: RunId::from_bytes([1; 16]), stream, ordinal: 0 };
@@ -281,9 +285,10 @@ mod tests {
             (&[i64::MIN, i64::MAX], 0.2),
         ];
         for (times, expected) in rows {
-            let frames = times
-                .iter()
-                .map(|pts_ms| FrameResult { pts_ms: *pts_ms, ..frame(0, Reason::NoTrigger, None) });
+            let frames = times.iter().map(|pts_ms| FrameResult {
+                pts_ms: *pts_ms,
+                ..frame(0, SelectionReason::NoTrigger, None)
+            });
             let found = rate_of(&frames.collect::<Vec<_>>());
             assert_eq!(found.as_f64(), expected, "{times:?}");
         }
@@ -294,7 +299,10 @@ mod tests {
         let frames: Vec<FrameResult> = [0, 40, 80, 120, 1000, 1040, 1300]
             .into_iter()
             .enumerate()
-            .map(|(at, pts_ms)| FrameResult { pts_ms, ..frame(at as u64, Reason::NoTrigger, None) })
+            .map(|(at, pts_ms)| FrameResult {
+                pts_ms,
+                ..frame(at as u64, SelectionReason::NoTrigger, None)
+            })
             .collect();
         let shape = |frames_max, span_ms| -> Vec<(i64, i64, usize)> {
             let windowing = Windowing { frames: frames_max, span_ms };

@@ -2,8 +2,8 @@
 
 use decode::Backend;
 use worker::{
-    Capabilities, Choice, GateBackend, SandboxReport, SelectError, Selection, Supervisor, Wanted,
-    WorkerError, WorkerProgram,
+    BackendRequest, Capabilities, Choice, GateBackend, SandboxReport, SelectError, Selection,
+    Supervisor, WorkerError, WorkerProgram,
 };
 
 /// Reason that media workers are not as the settings ask.
@@ -29,7 +29,7 @@ pub enum WorkersError {
 
 /// Capabilities and isolation of media workers.
 #[derive(Debug)]
-pub struct Workers {
+pub struct WorkerCapabilities {
     /// Backend that decodes first.
     pub backend: Backend,
     /// Backends that were tried before it, and why they were passed over.
@@ -41,7 +41,7 @@ pub struct Workers {
     /// Capabilities; `None` when no worker starts.
     pub capabilities: Option<Capabilities>,
     /// Isolation of the workers.
-    pub sandbox: Isolation,
+    pub sandbox: SandboxStatus,
     /// Parts that their isolation lacks, or the reason that none starts; `None` where it is full.
     pub sandbox_detail: Option<String>,
     /// Forbidden actions that a worker attempted in vain when the server started.
@@ -50,7 +50,7 @@ pub struct Workers {
 
 /// Isolation of media workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
+pub enum SandboxStatus {
     /// Isolated in every way that there is.
     Full,
     /// Isolated in some: the system lacks the others, or a device needs its driver's files.
@@ -59,36 +59,38 @@ pub enum Isolation {
     Unavailable,
 }
 
-impl Isolation {
+impl SandboxStatus {
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Isolation::Full => "full",
-            Isolation::Partial => "partial",
-            Isolation::Unavailable => "unavailable",
+            SandboxStatus::Full => "full",
+            SandboxStatus::Partial => "partial",
+            SandboxStatus::Unavailable => "unavailable",
         }
     }
 
     /// Isolation of workers that give `report`, and the parts that it lacks.
-    fn of(report: &SandboxReport) -> (Isolation, Option<String>) {
+    fn of(report: &SandboxReport) -> (SandboxStatus, Option<String>) {
         if report.is_full() {
             tracing::info!(%report, "media workers are sandboxed");
-            (Isolation::Full, None)
+            (SandboxStatus::Full, None)
         } else {
             tracing::warn!(%report, "media workers are sandboxed in part only");
-            (Isolation::Partial, Some(report.to_string()))
+            (SandboxStatus::Partial, Some(report.to_string()))
         }
     }
 }
 
-impl Workers {
+impl WorkerCapabilities {
     /// Starts workers until one decodes; a device that is asked for by name and missing is an error.
     pub(crate) fn choose(
         program: WorkerProgram,
-        wanted: &Wanted,
-    ) -> Result<(Supervisor, Workers), WorkersError> {
+        wanted: &BackendRequest,
+    ) -> Result<(Supervisor, WorkerCapabilities), WorkersError> {
         let error = match Supervisor::select(&program, wanted) {
-            Ok((supervisor, selection)) => return Ok((supervisor, Workers::of(selection))),
+            Ok((supervisor, selection)) => {
+                return Ok((supervisor, WorkerCapabilities::of(selection)));
+            }
             Err(SelectError::Gate { backend, source }) => {
                 return Err(WorkersError::Gate { backend: backend.as_str(), source });
             }
@@ -100,20 +102,20 @@ impl Workers {
             return Err(WorkersError::Decode { backend: backend.as_str(), source: error });
         }
         tracing::error!(%error, "no media worker starts: no media is read");
-        let workers = Workers {
+        let workers = WorkerCapabilities {
             backend: Backend::Software,
             passed_over: Vec::new(),
             gate: GateBackend::Cpu,
             gate_passed_over: Vec::new(),
             capabilities: None,
-            sandbox: Isolation::Unavailable,
+            sandbox: SandboxStatus::Unavailable,
             sandbox_detail: Some(error.to_string()),
             refused: 0,
         };
         Ok((Supervisor::new(program), workers))
     }
 
-    fn of(selection: Selection) -> Workers {
+    fn of(selection: Selection) -> WorkerCapabilities {
         let Selection { backend, capabilities, sandbox, passed_over, gate } = selection;
         let passed_over: Vec<(Backend, String)> =
             passed_over.into_iter().map(|(backend, error)| (backend, error.to_string())).collect();
@@ -129,9 +131,9 @@ impl Workers {
         let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
         tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
         let refused = sandbox.refused;
-        let (sandbox, sandbox_detail) = Isolation::of(&sandbox);
+        let (sandbox, sandbox_detail) = SandboxStatus::of(&sandbox);
         let capabilities = Some(capabilities);
-        Workers {
+        WorkerCapabilities {
             backend,
             passed_over,
             gate,
@@ -146,8 +148,8 @@ impl Workers {
     /// Reason that no media is read; `None` where some is.
     pub fn refusal(&self) -> Option<&str> {
         match self.sandbox {
-            Isolation::Unavailable => self.sandbox_detail.as_deref(),
-            Isolation::Full | Isolation::Partial => None,
+            SandboxStatus::Unavailable => self.sandbox_detail.as_deref(),
+            SandboxStatus::Full | SandboxStatus::Partial => None,
         }
     }
 }

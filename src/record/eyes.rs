@@ -22,7 +22,7 @@ use crate::base::metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision};
 
 /// Setting of what embeds pictures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EyesConfig {
+pub enum EmbedderConfig {
     /// Nothing: every selected frame is described.
     Off,
     /// A model in this process.
@@ -42,7 +42,7 @@ pub enum EyesConfig {
 #[derive(Clone, Debug)]
 pub struct NoveltyConfig {
     /// Embedder of pictures.
-    pub eyes: EyesConfig,
+    pub eyes: EmbedderConfig,
     /// Most time that an embedding may take.
     pub timeout: Duration,
     /// Rule by which a description is used again.
@@ -51,7 +51,7 @@ pub struct NoveltyConfig {
 
 /// Reason that pictures cannot be embedded.
 #[derive(Debug, thiserror::Error)]
-pub enum EyesError {
+pub enum EmbedderError {
     /// The model does not run.
     #[error("SERVICE_NOVELTY_MODEL_PATH: {0}")]
     Model(#[from] OnnxError),
@@ -71,18 +71,21 @@ enum Unseen {
 
 /// Embedder of pictures.
 #[derive(Clone)]
-pub enum Eyes {
+pub enum ImageEmbedder {
     /// A model in this process.
     Model(Arc<Embedder>),
     /// A sidecar.
     Sidecar(Arc<SidecarClient>),
 }
 
-impl Eyes {
+impl ImageEmbedder {
     /// Starts the embedder of `config`, tries a model out, and sets the gauge of its provider.
-    pub fn open(config: &NoveltyConfig, metrics: &Metrics) -> Result<Option<Eyes>, EyesError> {
-        let eyes = Eyes::of(config)?;
-        let provider = eyes.as_ref().map(Eyes::provider);
+    pub fn open(
+        config: &NoveltyConfig,
+        metrics: &Metrics,
+    ) -> Result<Option<ImageEmbedder>, EmbedderError> {
+        let eyes = ImageEmbedder::of(config)?;
+        let provider = eyes.as_ref().map(ImageEmbedder::provider);
         for known in EmbeddingProvider::ALL {
             let is_used = provider == Some(known.value());
             metrics.embedding_provider.of(*known).set(i64::from(is_used));
@@ -90,18 +93,18 @@ impl Eyes {
         Ok(eyes)
     }
 
-    fn of(config: &NoveltyConfig) -> Result<Option<Eyes>, EyesError> {
+    fn of(config: &NoveltyConfig) -> Result<Option<ImageEmbedder>, EmbedderError> {
         Ok(match &config.eyes {
-            EyesConfig::Off => None,
-            EyesConfig::Sidecar(address) => {
-                Some(Eyes::Sidecar(Arc::new(SidecarClient::new(address.clone(), config.timeout))))
-            }
-            EyesConfig::Model { model, runtime, provider } => {
+            EmbedderConfig::Off => None,
+            EmbedderConfig::Sidecar(address) => Some(ImageEmbedder::Sidecar(Arc::new(
+                SidecarClient::new(address.clone(), config.timeout),
+            ))),
+            EmbedderConfig::Model { model, runtime, provider } => {
                 let (runtime, model, provider) = (runtime.clone(), model.clone(), *provider);
                 let asked = OnnxConfig { runtime, model, provider, ..OnnxConfig::default() };
                 let model = OnnxModel::load(&asked)?;
                 let started = Embedder::start(model, BatchLimits::default(), config.timeout)?;
-                Some(Eyes::Model(Arc::new(started)))
+                Some(ImageEmbedder::Model(Arc::new(started)))
             }
         })
     }
@@ -109,16 +112,16 @@ impl Eyes {
     /// Execution provider, or `sidecar`.
     pub fn provider(&self) -> &'static str {
         match self {
-            Eyes::Model(model) => model.provider(),
-            Eyes::Sidecar(_) => "sidecar",
+            ImageEmbedder::Model(model) => model.provider(),
+            ImageEmbedder::Sidecar(_) => "sidecar",
         }
     }
 
     /// Side of the picture that is wanted of a worker.
     pub fn side(&self) -> u32 {
         match self {
-            Eyes::Model(model) => model.side(),
-            Eyes::Sidecar(_) => worker::NoveltySpec::SIDE_MIN,
+            ImageEmbedder::Model(model) => model.side(),
+            ImageEmbedder::Sidecar(_) => worker::NoveltySpec::SIDE_MIN,
         }
     }
 
@@ -168,8 +171,8 @@ impl Eyes {
         picture: ModelInputImage,
     ) -> Result<Embedding, Unseen> {
         Ok(match self {
-            Eyes::Model(model) => model.embed(stream, picture).await?,
-            Eyes::Sidecar(sidecar) => sidecar.embed(jpeg.clone()).await?,
+            ImageEmbedder::Model(model) => model.embed(stream, picture).await?,
+            ImageEmbedder::Sidecar(sidecar) => sidecar.embed(jpeg.clone()).await?,
         })
     }
 }

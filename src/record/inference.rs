@@ -35,18 +35,18 @@ use crate::{
         catalog::{self, Catalog},
         clock::wall_now,
         keys::Principal,
-        ledger::Ledger,
-        metrics::{Metrics, RefusedAsk},
+        ledger::MetaStore,
+        metrics::{Metrics, RefusalLabel},
         telemetry::SPANS,
     },
     runs::{
-        lifecycle::Lifecycle,
+        lifecycle::RunState,
         registry::{Registry, Run},
     },
 };
-use days::TokenDays;
+use days::DailyUsageStore;
 pub use error::{InferenceError, InferenceStartError};
-pub use waiting::Waiting;
+pub use waiting::WaitBudget;
 
 /// The model backends and admission to them.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ const DAY_MS: i64 = 86_400_000;
 
 /// Requester of an inference, and its terms.
 #[derive(Clone)]
-pub struct Asker {
+pub struct Requester {
     /// The request.
     pub request_id: RequestId,
     /// Principal that pays.
@@ -79,7 +79,7 @@ pub struct Asker {
     pub waits_out: bool,
 }
 
-impl Asker {
+impl Requester {
     fn ask(
         &self,
         image_bytes: u64,
@@ -105,7 +105,7 @@ pub struct Inference {
     chain: BackendChain,
     catalog: RwLock<Arc<Catalog>>,
     admission: InferenceAdmission,
-    days: Arc<TokenDays>,
+    days: Arc<DailyUsageStore>,
     limits: AdmissionLimits,
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
@@ -117,7 +117,7 @@ impl Inference {
         config: &InferenceConfig,
         ca_path: Option<&Path>,
         registry: Arc<Registry>,
-        ledger: Ledger,
+        ledger: MetaStore,
         metrics: Arc<Metrics>,
     ) -> Result<Inference, InferenceStartError> {
         let (backends, limits) = (&config.backends, config.limits);
@@ -126,7 +126,7 @@ impl Inference {
         let curated = |name: &str| catalog::model(name).map(|model| model.id);
         let chain = BackendChain::new(backends.clone(), (*tls).clone(), curated)?
             .observed_by(Arc::new(metrics.inference.clone()));
-        let days = Arc::new(TokenDays::open(ledger, today())?);
+        let days = Arc::new(DailyUsageStore::open(ledger, today())?);
         let (heard, counted) = (Arc::clone(&days), Arc::clone(&metrics));
         let on_use = move |found| note(&heard, &counted, &found);
         let admission = InferenceAdmission::new(limits, Box::new(today), Box::new(on_use));
@@ -185,13 +185,14 @@ impl Inference {
     /// where a backend gives a retry-after meanwhile.
     pub async fn describe(
         &self,
-        asker: &Asker,
+        asker: &Requester,
         tiered: &TwoPassRequest,
     ) -> Result<TwoPassAnswer, InferenceError> {
         let first = &tiered.first;
         let (bytes, tokens) = (first.image_bytes(), first.tokens_estimate());
         self.check(first, bytes, tokens)?;
-        let mut waiting = Waiting::new(asker.patience.unwrap_or(self.limits.wait), asker.waits_out);
+        let mut waiting =
+            WaitBudget::new(asker.patience.unwrap_or(self.limits.wait), asker.waits_out);
         loop {
             let entered = self.enter(asker, &first.model, bytes, tokens, &waiting).await;
             let permit = entered.map_err(|error| waiting.without_place(error))?;
@@ -222,18 +223,18 @@ impl Inference {
     }
 
     fn count(&self, refused: AdmissionError) -> AdmissionError {
-        self.metrics.inference_refusals.of(RefusedAsk::of(&refused)).inc();
+        self.metrics.inference_refusals.of(RefusalLabel::of(&refused)).inc();
         refused
     }
 
     /// Waits for a permit of this size, for a request that has passed [`Inference::check`].
     pub async fn enter(
         &self,
-        asker: &Asker,
+        asker: &Requester,
         model: &str,
         image_bytes: u64,
         tokens: u64,
-        waiting: &Waiting,
+        waiting: &WaitBudget,
     ) -> Result<InferencePermit, InferenceError> {
         if waiting.is_on_trial() {
             let ended = self.chain.wait_for_half_open(model, asker.principal.as_str());
@@ -257,7 +258,7 @@ impl Inference {
     /// Asks a model with a permit.
     pub async fn answer(
         &self,
-        asker: &Asker,
+        asker: &Requester,
         permit: InferencePermit,
         request: &InferenceRequest,
     ) -> Result<Completion, InferenceError> {
@@ -270,7 +271,7 @@ impl Inference {
     /// Gives a permit back.
     async fn end(
         &self,
-        asker: &Asker,
+        asker: &Requester,
         permit: InferencePermit,
         answer: Result<&Completion, &InferError>,
         span: &Span,
@@ -286,7 +287,7 @@ impl Inference {
 
     /// Failure that the caller gets for `error`: too few tokens left when it was about to be asked
     /// is the same as before.
-    fn failed(&self, asker: &Asker, error: InferError, asked: u64) -> InferenceError {
+    fn failed(&self, asker: &Requester, error: InferError, asked: u64) -> InferenceError {
         let spent = match self.admission.used(&asker.principal.as_str().into()) {
             Some(DailyUsage { used, limit, .. }) if error == InferError::NoBudget => {
                 AdmissionError::DaySpent { used, asked, limit }
@@ -299,7 +300,7 @@ impl Inference {
     /// Records on a timeline that its owner's tokens of the day run low, once a day: on that of the
     /// run that is asked for or, without one, of the owner's youngest that goes on. The event is
     /// owed while there is none.
-    async fn tell_if_low(&self, asker: &Asker) {
+    async fn tell_if_low(&self, asker: &Requester) {
         let principal = &asker.principal;
         let used = self.admission.used(&principal.as_str().into());
         let Some(found) = used.filter(DailyUsage::is_low) else { return };
@@ -327,7 +328,7 @@ impl Inference {
 
     /// The youngest run of `owner` that goes on.
     fn active_run(&self, owner: &Principal) -> Option<Arc<Run>> {
-        let states = [Lifecycle::Processing, Lifecycle::Pending];
+        let states = [RunState::Processing, RunState::Pending];
         states.into_iter().find_map(|state| {
             self.registry.list(owner, Some(state), Seq(u64::MAX), 1).0.into_iter().next()
         })
@@ -335,7 +336,7 @@ impl Inference {
 }
 
 /// Counts and logs that the tokens of a day run low, when they begin to.
-fn note(days: &TokenDays, metrics: &Metrics, found: &DailyUsage) {
+fn note(days: &DailyUsageStore, metrics: &Metrics, found: &DailyUsage) {
     if days.note(found) {
         metrics.token_budgets_low.inc();
         let DailyUsage { principal, used, reserved, limit, .. } = found;

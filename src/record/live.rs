@@ -40,35 +40,35 @@ use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 use transport::webrtc::{EndpointConfig, EndpointError, OfferError, SdpAnswer};
-use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor, ViewSpec};
+use worker::{ClipSpec, Crop, ModelImageSpec, NoveltySpec, SessionSpec, Supervisor};
 
 use crate::{
-    base::{catalog::Mode, keys::Principal, labels::Words, metrics::Metrics},
+    base::{catalog::Mode, keys::Principal, labels::TenantLabels, metrics::Metrics},
     record::{
-        eyes::Eyes,
-        inference::{Asker, Inference},
-        recording::{RunLog, Stores},
+        eyes::ImageEmbedder,
+        inference::{Inference, Requester},
+        recording::{JobStorage, RunLog},
     },
-    runs::registry::{JobGuard, JobToken, Origin, Registry, Run, RunError},
+    runs::registry::{JobGuard, JobToken, Registry, Run, RunError, RunOrigin},
 };
-use allowance::Allowance;
-use describe::{Describer, Models, Subject};
+use allowance::TokenRateLimit;
+use describe::{DescriptionTarget, DescriptionWorker, Models};
 use inbox::inbox;
-use intake::{Intake, Publisher};
-use journal::Journal;
-use novelty::Novelty;
-use orders::Orders;
+use intake::{FrameRouter, RouterSink};
+use journal::SessionLog;
+use novelty::SessionNovelty;
+use orders::PromptUpdater;
 use port::LivePort;
 use recording::{LiveRecording, LiveRecordingSpec};
-use session::{Describers, Inlets, Task};
-use turns::Turns;
-use workers::Workers;
+use session::{DescriptionWorkers, Task, TaskInputs};
+use turns::PublisherSignals;
+use workers::LiveWorkerPool;
 
-pub use budget::{Budget, NoRoom, Reservation, SESSION_BYTES};
+pub use budget::{Budget, MemoryExhausted, Reservation, SESSION_BYTES};
 pub use describe::Instruction;
 pub use health::{Health, Word};
 pub use orders::PromptError;
-pub use session::{End, PatchError, Session};
+pub use session::{EndReason, PatchError, Session};
 pub use settings::{IceServer, LiveConfig};
 
 /// Sessions on the port, offers that have not connected included.
@@ -89,7 +89,7 @@ const VIEW_EDGE: u32 = 1280;
 pub enum LiveError {
     /// The memory of sessions is reserved.
     #[error(transparent)]
-    NoRoom(#[from] NoRoom),
+    NoRoom(#[from] MemoryExhausted),
     /// The offer cannot be answered.
     #[error(transparent)]
     Offer(#[from] OfferError),
@@ -111,7 +111,7 @@ impl LiveError {
 
 /// Options that a publisher sends with its offer.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct SessionOptions {
     /// Prompt and schema for models.
     pub instruction: Instruction,
     /// Output tokens that descriptions may take in a second.
@@ -136,21 +136,21 @@ pub struct Wishes {
 
 /// Identity of a publisher and its request.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct PublisherIdentity {
     /// The request.
     pub request_id: RequestId,
     /// Owner of the run.
     pub principal: Principal,
     /// Its tenant, metadata only, and the names that it gives.
-    pub words: Words,
+    pub words: TenantLabels,
 }
 
 /// Dependencies of live sessions.
-pub struct LiveParts {
+pub struct LiveDependencies {
     /// Every run.
     pub registry: Arc<Registry>,
     /// Places of recordings.
-    pub stores: Stores,
+    pub stores: JobStorage,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// The way to the models.
@@ -160,7 +160,7 @@ pub struct LiveParts {
     /// The settings.
     pub config: LiveConfig,
     /// Image embedder; `None` has every selected frame described.
-    pub eyes: Option<Eyes>,
+    pub eyes: Option<ImageEmbedder>,
     /// Rule for reusing a description.
     pub reuse: ReuseRule,
     /// Cancelled when the server begins to shut down.
@@ -168,11 +168,11 @@ pub struct LiveParts {
 }
 
 /// Every live session.
-pub struct Live {
-    parts: LiveParts,
+pub struct LiveService {
+    parts: LiveDependencies,
     port: Arc<LivePort>,
     budget: Arc<Budget>,
-    workers: Arc<Workers>,
+    workers: Arc<LiveWorkerPool>,
     schema: Arc<OutputSchema>,
     tables: Mutex<Tables>,
     tasks: TaskTracker,
@@ -186,16 +186,16 @@ struct Tables {
 }
 
 /// A session as its owner finds it.
-pub enum Found {
+pub enum SessionLookup {
     /// It is live.
     Live(Arc<Session>),
     /// It has ended, not long ago.
     Ended,
 }
 
-impl Live {
+impl LiveService {
     /// Opens the port, which is opened anew where its thread ends; no session yet.
-    pub fn open(parts: LiveParts) -> Result<Arc<Live>, EndpointError> {
+    pub fn open(parts: LiveDependencies) -> Result<Arc<LiveService>, EndpointError> {
         let LiveConfig { udp, public_ips, shares_workers, .. } = &parts.config;
         let settings = EndpointConfig {
             bind: *udp,
@@ -207,13 +207,13 @@ impl Live {
         let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
         let budget = Budget::new(parts.config.memory_budget, parts.config.memory_share);
         let counted = Arc::clone(&parts.metrics);
-        let workers = Workers::new(parts.supervisor.clone(), *shares_workers, counted);
+        let workers = LiveWorkerPool::new(parts.supervisor.clone(), *shares_workers, counted);
         let schema = default_answer();
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
         let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
         tasks.spawn(async move { kept.keep(draining).await });
         let draining = parts.draining.clone();
-        let live = Arc::new(Live { parts, port, budget, workers, schema, tables, tasks });
+        let live = Arc::new(LiveService { parts, port, budget, workers, schema, tables, tasks });
         let sampled = Arc::downgrade(&live);
         live.tasks.spawn(async move {
             let mut tick = tokio::time::interval(health::EVERY);
@@ -228,7 +228,7 @@ impl Live {
     }
 
     /// Image embedder of selected frames.
-    pub fn eyes(&self) -> Option<&Eyes> {
+    pub fn eyes(&self) -> Option<&ImageEmbedder> {
         self.parts.eyes.as_ref()
     }
 
@@ -252,9 +252,9 @@ impl Live {
     /// A caller that goes away leaves a session whose publisher never comes, which ends by itself.
     pub async fn publish(
         self: &Arc<Self>,
-        who: Who,
+        who: PublisherIdentity,
         offer: String,
-        wishes: Wishes,
+        wishes: SessionOptions,
     ) -> Result<(Arc<Session>, SdpAnswer), LiveError> {
         let live = Arc::clone(self);
         let beginning = async move { live.begin(who, &offer, wishes).await };
@@ -264,25 +264,25 @@ impl Live {
 
     async fn begin(
         self: &Arc<Self>,
-        who: Who,
+        who: PublisherIdentity,
         offer: &str,
-        wishes: Wishes,
+        wishes: SessionOptions,
     ) -> Result<(Arc<Session>, SdpAnswer), LiveError> {
-        let LiveParts { registry, metrics, .. } = &self.parts;
+        let LiveDependencies { registry, metrics, .. } = &self.parts;
         let memory = self.budget.reserve(&who.principal)?;
-        let turns = Arc::<Turns>::default();
+        let turns = Arc::<PublisherSignals>::default();
         let (inbox, said) =
             inbox(Arc::clone(metrics), metrics.owners.of(&who.principal), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
-        let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
-        let (link, answer) = self.port.answer(offer, Box::new(Publisher(Arc::clone(&intake))))?;
+        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
+        let (link, answer) = self.port.answer(offer, Box::new(RouterSink(Arc::clone(&intake))))?;
         if let Some(&codec) = answer.codecs.first() {
             intake.expect(codec);
         }
         let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits().tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(guard.token());
-        let journal = Journal {
+        let journal = SessionLog {
             registry: Arc::clone(registry),
             run: Arc::clone(&run),
             session: id,
@@ -293,7 +293,7 @@ impl Live {
         let describers = self.describers(&who, &wishes, &journal);
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
-        let orders = Orders::new(orders.map(|handle| handle.orders().clone()).collect());
+        let orders = PromptUpdater::new(orders.map(|handle| handle.orders().clone()).collect());
         let (session, ends, over) = Session::new(id, run, link, orders, Arc::clone(inbox.shared()));
         let session = Arc::new(session);
         let task = Task {
@@ -305,7 +305,7 @@ impl Live {
             spec: self.spec(&wishes),
             inbox,
             intake,
-            inlets: Inlets { said, turns, ends },
+            inlets: TaskInputs { said, turns, ends },
             describers,
             draining: self.parts.draining.clone(),
             over,
@@ -321,7 +321,12 @@ impl Live {
         Ok((session, answer))
     }
 
-    fn recording(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> LiveRecordingSpec {
+    fn recording(
+        &self,
+        who: &PublisherIdentity,
+        wishes: &SessionOptions,
+        journal: &SessionLog,
+    ) -> LiveRecordingSpec {
         let (registry, run) = (Arc::clone(&journal.registry), Arc::clone(&journal.run));
         LiveRecordingSpec {
             log: RunLog { registry, run, runtime: Handle::current() },
@@ -339,11 +344,11 @@ impl Live {
     async fn run_of(
         &self,
         id: SessionId,
-        who: &Who,
-        wishes: &Wishes,
+        who: &PublisherIdentity,
+        wishes: &SessionOptions,
     ) -> Result<(Arc<Run>, JobGuard), LiveError> {
         let registry = &self.parts.registry;
-        let origin = Origin {
+        let origin = RunOrigin {
             principal: who.principal.clone(),
             tenant: who.words.tenant.clone(),
             mode: wishes.mode.as_str().to_owned(),
@@ -369,15 +374,15 @@ impl Live {
     }
 
     /// The session of `owner` that is called `id`.
-    pub fn find(&self, owner: &Principal, id: SessionId) -> Option<Found> {
+    pub fn find(&self, owner: &Principal, id: SessionId) -> Option<SessionLookup> {
         let tables = self.tables();
         if let Some(session) = tables.live.get(&id) {
-            return (session.owner() == owner).then(|| Found::Live(Arc::clone(session)));
+            return (session.owner() == owner).then(|| SessionLookup::Live(Arc::clone(session)));
         }
         let ended = tables.ended.iter().rev().find(|(_, ended, _)| *ended == id);
         let is_known =
             ended.is_some_and(|(at, _, whose)| whose == owner && at.elapsed() < REMEMBERED_FOR);
-        is_known.then_some(Found::Ended)
+        is_known.then_some(SessionLookup::Ended)
     }
 
     /// The session that fills `run`, while it is live.
@@ -421,27 +426,32 @@ impl Live {
     }
 
     /// Session settings for a worker; the codec is replaced once there is a publisher.
-    fn spec(&self, wishes: &Wishes) -> SessionSpec {
+    fn spec(&self, wishes: &SessionOptions) -> SessionSpec {
         SessionSpec {
             zones: wishes.zones.clone(),
             stills: true,
             crop: wishes.crop,
-            view: Some(ViewSpec { max_edge: Some(VIEW_EDGE) }),
+            view: Some(ModelImageSpec { max_edge: Some(VIEW_EDGE) }),
             clip: wishes.clips,
             novelty: self.parts.eyes.as_ref().map(|eyes| NoveltySpec { side: eyes.side() }),
             ..SessionSpec::new(Codec::H264, wishes.gate)
         }
     }
 
-    fn describers(&self, who: &Who, wishes: &Wishes, journal: &Journal) -> Describers {
+    fn describers(
+        &self,
+        who: &PublisherIdentity,
+        wishes: &SessionOptions,
+        journal: &SessionLog,
+    ) -> DescriptionWorkers {
         let (end, cut) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
-        let allowance = Allowance::new(wishes.tokens_per_second, Instant::now());
+        let allowance = TokenRateLimit::new(wishes.tokens_per_second, Instant::now());
         let allowance = Arc::new(Mutex::new(allowance));
         let mut start = |subject| {
-            let describer = Describer {
+            let describer = DescriptionWorker {
                 inference: Arc::clone(&self.parts.inference),
-                asker: Asker {
+                asker: Requester {
                     request_id: who.request_id,
                     principal: who.principal.clone(),
                     run: Some(Arc::clone(&journal.run)),
@@ -461,19 +471,19 @@ impl Live {
             tasks.spawn(work);
             handle
         };
-        let keyframes = start(Subject::Keyframes);
-        let clips = wishes.clips.map(|_| start(Subject::Clips));
-        Describers { keyframes, clips, tasks, end, cut }
+        let keyframes = start(DescriptionTarget::Keyframes);
+        let clips = wishes.clips.map(|_| start(DescriptionTarget::Clips));
+        DescriptionWorkers { keyframes, clips, tasks, end, cut }
     }
 
     /// Novelty check of selected frames; `None` for clips, which are always described.
-    fn novelty(&self, subject: Subject, session: SessionId) -> Option<Novelty> {
-        let eyes = self.parts.eyes.clone().filter(|_| subject == Subject::Keyframes)?;
+    fn novelty(&self, subject: DescriptionTarget, session: SessionId) -> Option<SessionNovelty> {
+        let eyes = self.parts.eyes.clone().filter(|_| subject == DescriptionTarget::Keyframes)?;
         let rule = self.parts.reuse;
-        Some(Novelty::new(eyes, rule, session.seed(), Arc::clone(&self.parts.metrics)))
+        Some(SessionNovelty::new(eyes, rule, session.seed(), Arc::clone(&self.parts.metrics)))
     }
 
-    fn models(&self, wishes: &Wishes) -> Models {
+    fn models(&self, wishes: &SessionOptions) -> Models {
         let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
         Models {
             first: wishes.model.clone().or_else(|| model.clone()),
@@ -491,7 +501,7 @@ impl Live {
 
 /// Takes a session off the table when its task ends, however it ends.
 struct Left<'a> {
-    live: &'a Live,
+    live: &'a LiveService,
     id: SessionId,
     owner: &'a Principal,
 }

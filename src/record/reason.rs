@@ -10,35 +10,35 @@ mod model;
 mod outage;
 mod reuse;
 
-pub use describer::{Answered, Describer, Describing, Sent, Unanswered};
-pub use driver::{Driver, RAW_BYTES_MAX, Subject, Told};
-pub use ledger::{Inquiry, Question, Span, Totals};
-pub use model::{Ask, Models};
-pub use outage::{Outage, Try};
-pub use reuse::{Judge, Novelty};
+pub use describer::{ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts};
+pub use driver::{EventContext, RAW_BYTES_MAX, ReasonDriver, ReasonOutcome};
+pub use ledger::{ChunkPrompt, FrameRange, PromptConfig, Totals};
+pub use model::{Models, ReasonQuery};
+pub use outage::{ChunkAttempt, RetryPolicy};
+pub use reuse::{ChunkComparer, ChunkNovelty};
 
 use std::sync::Arc;
 
 use media::{Label, Marker};
 use timeline::{MarkerConfig, SemanticOutcome};
-use worker::ViewOptions;
+use worker::ChunkImageOptions;
 
 use super::runner::{Ingest, Ingested};
 use crate::record::analysis::{FrameResult, Windowing};
 
 /// A checked request to reason over a source.
-pub struct Reason {
+pub struct ReasonJob {
     /// The source, and how it is decoded.
     pub ingest: Ingest,
     /// Questions to models.
-    pub semantics: Semantics,
+    pub semantics: ModelStage,
     /// Settings of the events and the answer.
-    pub terms: Terms,
+    pub terms: LabelOptions,
 }
 
 /// Settings of the events and the answer of a reasoning.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct LabelOptions {
     /// Mode of the analysis.
     pub mode: String,
     /// Model asked for.
@@ -54,25 +54,25 @@ pub struct Terms {
 }
 
 /// Questions to models about a source.
-pub enum Semantics {
+pub enum ModelStage {
     /// Nothing: the gate decides alone.
     Off,
     /// Nothing, for want of a model; the reason is told.
     Missing(String),
     /// Questions to describe each chunk.
-    Chunks(Description),
+    Chunks(DescriptionOptions),
 }
 
 /// Settings by which the chunks of a source are described.
-pub struct Description {
+pub struct DescriptionOptions {
     /// Settings of chunks and their images.
-    pub views: ViewOptions,
+    pub views: ChunkImageOptions,
     /// Question about each chunk.
-    pub inquiry: Inquiry,
+    pub inquiry: PromptConfig,
     /// Way to the models.
     pub describer: Arc<dyn Describer>,
     /// Novelty check; `None` has every chunk described.
-    pub novelty: Option<Novelty>,
+    pub novelty: Option<ChunkNovelty>,
 }
 
 /// Result of a reasoning.

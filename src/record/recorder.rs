@@ -7,7 +7,7 @@ use std::mem;
 
 use bytes::Bytes;
 use gate::{
-    Decision, Episode, EpisodeChange, Episodes, Gate, GateConfig, GateState, Loops, Reason,
+    Decision, Episode, EpisodeChange, Episodes, Gate, GateConfig, GateState, Loops, SelectionReason,
 };
 use media::{BlobHash, EventType, MarkerOrigin, RequestId, RunId, Score, Signal, StreamId};
 use timeline::{
@@ -15,7 +15,7 @@ use timeline::{
 };
 use worker::ProtocolError;
 
-use crate::base::labels::Words;
+use crate::base::labels::TenantLabels;
 
 /// Signals of live media that wait to be recorded: five minutes of them.
 pub const SIGNALS_MAX: usize = 8192;
@@ -34,7 +34,7 @@ pub struct Kept {
     /// Event type by the gate.
     pub event_type: EventType,
     /// Reason of the gate's decision.
-    pub reason: Reason,
+    pub reason: SelectionReason,
     /// The JPEG.
     pub jpeg: Bytes,
 }
@@ -95,7 +95,7 @@ pub struct RecorderSpec {
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Names of the tenant for event types.
-    pub words: Words,
+    pub words: TenantLabels,
     /// Markers are told as their segments close.
     pub markers: Option<MarkerDeriver>,
     /// Fields that the findings of the recording share.
@@ -122,7 +122,7 @@ pub struct Recorder {
     loops: Loops,
     episodes: Episodes,
     quiet_below: Score,
-    words: Words,
+    words: TenantLabels,
     markers: Option<MarkerDeriver>,
     finding: Finding,
     watch: Watch,
@@ -200,7 +200,7 @@ impl Recorder {
                 frame_index,
                 pts_ms: signal.pts_ms,
                 event_type: self.words.event_type(decision.event_type.clone()),
-                is_scene_cut: decision.reason == Reason::SceneCut,
+                is_scene_cut: decision.reason == SelectionReason::SceneCut,
                 confidence: decision.confidence,
                 origin: MarkerOrigin::Gate,
             });

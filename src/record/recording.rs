@@ -11,7 +11,7 @@ use media::{ErrorKind, JobId, Label, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
     AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, Finding, FindingKind,
-    FramesDecoded, IngestReceived, Lease, OpenColumn, OpenColumns, Signals, TimelineError,
+    FramesDecoded, IngestReceived, OpenColumn, OpenColumns, PinGuard, Signals, TimelineError,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::recorder::{Batch, Kept};
 use crate::{
     base::{
-        disk::{Low, Reserve},
+        disk::{DiskLow, Reserve},
         patience::patiently,
-        quota::{Hold, QuotaError},
+        quota::{QuotaError, QuotaReservation},
     },
     runs::registry::{Growing, Registry, Run, RunError},
 };
@@ -49,7 +49,7 @@ pub enum RecordError {
     Quota(#[from] QuotaError),
     /// It would take the disk's reserve.
     #[error("{0}")]
-    DiskLow(Low),
+    DiskLow(DiskLow),
 }
 
 impl RecordError {
@@ -112,7 +112,7 @@ impl RunLog {
 
 /// Places of recordings on disk.
 #[derive(Clone)]
-pub struct Stores {
+pub struct JobStorage {
     /// Store of stills.
     pub blobs: BlobStore,
     /// Columns of recordings in progress.
@@ -184,18 +184,18 @@ impl Head {
 /// A recording in progress; where it is dropped, what it wrote is told of at the next start.
 pub struct Recording {
     log: RunLog,
-    stores: Stores,
+    stores: JobStorage,
     job: JobId,
     column: OpenColumn,
     /// Charge for the column.
-    hold: Hold,
+    hold: QuotaReservation,
 }
 
 impl Recording {
     /// Begins the recording of `job`.
     pub fn begin(
         log: RunLog,
-        stores: Stores,
+        stores: JobStorage,
         job: JobId,
         head: Head,
     ) -> Result<Recording, RecordError> {
@@ -267,7 +267,7 @@ impl Recording {
         })
     }
 
-    fn charge(&self, hold: &mut Hold, still: &Kept) -> Result<(), RecordError> {
+    fn charge(&self, hold: &mut QuotaReservation, still: &Kept) -> Result<(), RecordError> {
         // A disk that cannot be examined is for the write to refuse.
         if let Ok(Some(low)) = self.stores.reserve.check() {
             return Err(RecordError::DiskLow(low));
@@ -288,7 +288,7 @@ impl Recording {
     }
 }
 
-impl Stores {
+impl JobStorage {
     /// Removes an open column.
     pub fn remove(&self, run: RunId, job: JobId) {
         if let Err(error) = self.columns.remove(run, job) {
@@ -300,23 +300,23 @@ impl Stores {
 /// A recording whose rows are where an event can name them.
 pub struct Sealed {
     log: RunLog,
-    stores: Stores,
+    stores: JobStorage,
     job: JobId,
-    hold: Hold,
+    hold: QuotaReservation,
     signals: Signals,
     frames: u64,
     column_bytes: u64,
     /// Until an event names the column.
-    _lease: Lease,
+    _lease: PinGuard,
 }
 
 impl Sealed {
     /// Copies the rows of the open column of `job`, for which `hold` is charged.
     pub fn copy(
         log: RunLog,
-        stores: Stores,
+        stores: JobStorage,
         job: JobId,
-        hold: Hold,
+        hold: QuotaReservation,
     ) -> Result<Sealed, TimelineError> {
         let mut column = log.registry.timeline().column_writer();
         if let Some(mut rows) = stores.columns.read(log.run.id(), job)? {

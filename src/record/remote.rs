@@ -1,7 +1,7 @@
 //! Sources on other hosts for a media worker: resources through a pipe, RTSP through a socket.
 //!
 //! Everything is fetched by `transport::egress`; a task a connection copies with one buffer, and
-//! all of them end with the [`Feed`]. Why bytes ended early is known here, and explains whatever
+//! all of them end with the [`RemoteConnections`]. Why bytes ended early is known here, and explains whatever
 //! the decoder made of it.
 
 mod copy;
@@ -25,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use transport::egress::{
     Body, Budget, Download, Egress, EgressError, Fetcher, Target, TimeoutPhase,
 };
-use worker::{JobInput, Limits, Refusal, Remote, Resource, Resources, Rtsp};
+use worker::{JobInput, Limits, Remote, Resource, ResourceError, Resources, Rtsp};
 
 use crate::runs::{
     admission::Lender,
@@ -151,13 +151,13 @@ pub struct Errand<'a> {
 }
 
 /// A job's connections, until dropped.
-pub struct Feed {
+pub struct RemoteConnections {
     cause: Cause,
     budget: Arc<Budget>,
     _end: DropGuard,
 }
 
-impl Feed {
+impl RemoteConnections {
     /// Reason that bytes did not come, if they did not.
     pub fn cause(&self) -> Option<RemoteError> {
         self.cause.take()
@@ -175,7 +175,7 @@ impl RemoteSources {
         &self,
         source: &RemoteSource,
         errand: Errand<'_>,
-    ) -> Result<(JobInput, Feed), RemoteError> {
+    ) -> Result<(JobInput, RemoteConnections), RemoteError> {
         let Errand { is_endless, wall, lender, cancel, runtime } = errand;
         let end = cancel.child_token();
         let cause = Cause::default();
@@ -189,7 +189,7 @@ impl RemoteSources {
             }
         };
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
-        let feed = Feed { cause: cause.clone(), budget: counted, _end };
+        let feed = RemoteConnections { cause: cause.clone(), budget: counted, _end };
         let input = match source {
             RemoteSource::Url(target) => {
                 let playlists = self.config.hls;
@@ -262,11 +262,11 @@ struct Fetches {
 }
 
 impl Resources for Fetches {
-    fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal> {
+    fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError> {
         let (runtime, end) = (self.runtime.clone(), self.end.clone());
         let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
         opened.unwrap_or(Err(RemoteError::Cancelled)).or_else(|error| {
-            let refusal = Refusal(error.to_string());
+            let refusal = ResourceError(error.to_string());
             self.cause.note(error);
             match cut(url) {
                 Ok(nothing) if self.is_endless => Ok(nothing),

@@ -27,14 +27,17 @@ use tracing::{Instrument, Span};
 use worker::{Supervisor, WorkerError};
 
 use super::{
-    reason::{Reason, Reasoned},
+    reason::{ReasonJob, Reasoned},
     remote::RemoteSources,
 };
 use crate::{
-    base::{clock::AgeClock, labels::Words, ledger::Ledger, metrics::Metrics, telemetry::SPANS},
-    record::recording::Stores,
+    base::{
+        clock::RetentionClock, labels::TenantLabels, ledger::MetaStore, metrics::Metrics,
+        telemetry::SPANS,
+    },
+    record::recording::JobStorage,
     runs::{
-        admission::Admission,
+        admission::JobQueue,
         registry::{JobGuard, JobToken, Registry, Run},
         source::Source,
     },
@@ -48,7 +51,7 @@ pub use error::IngestError;
 pub use excerpt::{
     EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
 };
-pub use held::Held;
+pub use held::DrainGuard;
 pub use job::RECONNECT_WITHIN;
 
 /// The reason of a `run_failed` that a shutdown caused.
@@ -78,7 +81,7 @@ pub struct Ingest {
     /// The model asked for, where one is.
     pub model: Option<Label>,
     /// The tenant's words.
-    pub words: Words,
+    pub words: TenantLabels,
     /// The request body.
     pub echo: JsonText,
 }
@@ -111,13 +114,13 @@ pub struct RunnerParts {
     /// Every run.
     pub registry: Arc<Registry>,
     /// Places of recordings.
-    pub stores: Stores,
+    pub stores: JobStorage,
     /// Store of their long answers.
     pub answers: Answers,
     /// Store of the records of jobs.
-    pub ledger: Ledger,
+    pub ledger: MetaStore,
     /// Clock of the records' ages.
-    pub clock: AgeClock,
+    pub clock: RetentionClock,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// Opens remote sources.
@@ -145,15 +148,15 @@ struct Begun {
 pub struct Runner {
     parts: RunnerParts,
     records: Jobs,
-    admission: Admission,
+    admission: JobQueue,
     /// Places of reasonings, kept until their models have answered.
-    reasonings: Admission,
+    reasonings: JobQueue,
     /// Places of jobs with a source behind a URL: each has a worker, also while it waits.
-    remotes: Admission,
+    remotes: JobQueue,
     /// Places of looks into files, which wait for no job.
-    looks: Admission,
+    looks: JobQueue,
     /// Places of excerpts, which wait for no job either.
-    excerpts: Admission,
+    excerpts: JobQueue,
     jobs: TaskTracker,
     closing: CancellationToken,
 }
@@ -173,12 +176,12 @@ pub fn remotes_max(jobs: usize) -> (usize, usize) {
 impl Runner {
     /// A runner of as many jobs at once as `parts` says.
     pub fn new(parts: RunnerParts) -> Arc<Runner> {
-        let [admission, looks] = [(); 2].map(|()| Admission::new(parts.threads, QUEUE_MAX));
-        let reasonings = Admission::new(REASONINGS_MAX, QUEUE_MAX);
+        let [admission, looks] = [(); 2].map(|()| JobQueue::new(parts.threads, QUEUE_MAX));
+        let reasonings = JobQueue::new(REASONINGS_MAX, QUEUE_MAX);
         let (all, own) = remotes_max(parts.threads);
-        let remotes = Admission::shared(all, own, QUEUE_MAX);
+        let remotes = JobQueue::shared(all, own, QUEUE_MAX);
         let (all, own) = excerpts_max(parts.threads);
-        let excerpts = Admission::shared(all, own, QUEUE_MAX);
+        let excerpts = JobQueue::shared(all, own, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let records = Jobs::new(parts.ledger.clone());
         Arc::new(Runner {
@@ -201,7 +204,7 @@ impl Runner {
 
     /// Jobs that wait for a place.
     pub fn waiting(&self) -> usize {
-        [&self.admission, &self.reasonings, &self.remotes].map(Admission::waiting).iter().sum()
+        [&self.admission, &self.reasonings, &self.remotes].map(JobQueue::waiting).iter().sum()
     }
 
     /// Runs `ingest` on `run` as the job of `token` and returns once its events are durable.
@@ -228,7 +231,7 @@ impl Runner {
     pub async fn reason(
         self: &Arc<Self>,
         run: &Arc<Run>,
-        reason: Reason,
+        reason: ReasonJob,
         token: JobToken,
     ) -> Result<Reasoned, IngestError> {
         let (request_id, id) = (reason.ingest.request_id, run.id());

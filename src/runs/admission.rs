@@ -15,11 +15,11 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::base::keys::Principal;
-pub use place::{Lender, Place};
+pub use place::{JobPermit, Lender};
 
 /// Places for work and a bounded queue before them.
 #[derive(Clone)]
-pub struct Admission(Arc<Shared>);
+pub struct JobQueue(Arc<Shared>);
 
 struct Shared {
     queue_max: usize,
@@ -47,14 +47,14 @@ struct Queue {
 
 struct Waiter {
     id: u64,
-    stay: Stay,
+    stay: JobLength,
     /// Signal that the slot is its own.
     tell: oneshot::Sender<()>,
 }
 
 /// Expected length of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stay {
+pub enum JobLength {
     /// Bounded by the server's own work.
     Short,
     /// Bounded by an external source such as live RTSP, possibly for hours. Never takes the last permit.
@@ -69,15 +69,15 @@ pub struct QueueFull {
     pub queue_max: usize,
 }
 
-impl Admission {
+impl JobQueue {
     /// `places` at once, `queue_max` waiting. Where there is one place, long work has one of its own
     /// beside it.
-    pub fn new(places: usize, queue_max: usize) -> Admission {
-        Admission::shared(places, usize::MAX, queue_max)
+    pub fn new(places: usize, queue_max: usize) -> JobQueue {
+        JobQueue::shared(places, usize::MAX, queue_max)
     }
 
     /// The same, of which one principal may hold `own_max`.
-    pub fn shared(places: usize, own_max: usize, queue_max: usize) -> Admission {
+    pub fn shared(places: usize, own_max: usize, queue_max: usize) -> JobQueue {
         let places = isize::try_from(places).unwrap_or(isize::MAX);
         let state = State {
             free: places.max(2),
@@ -87,7 +87,7 @@ impl Admission {
             next_id: 0,
             queues: VecDeque::new(),
         };
-        Admission(Arc::new(Shared { queue_max, own_max, state: Mutex::new(state) }))
+        JobQueue(Arc::new(Shared { queue_max, own_max, state: Mutex::new(state) }))
     }
 
     /// Number of waiters for a place.
@@ -96,7 +96,7 @@ impl Admission {
     }
 
     /// Refuses what could neither begin nor wait now, before anything is done for it.
-    pub fn check(&self, owner: &Principal, stay: Stay) -> Result<(), QueueFull> {
+    pub fn check(&self, owner: &Principal, stay: JobLength) -> Result<(), QueueFull> {
         let mut state = self.state();
         let may =
             state.has_place(owner, stay, self.0.own_max) || state.has_room(owner, self.0.queue_max);
@@ -104,39 +104,43 @@ impl Admission {
     }
 
     /// Waits for a place for short work; dropping the future leaves the queue.
-    pub async fn enter(&self, owner: &Principal) -> Result<Place, QueueFull> {
-        self.enter_for(owner, Stay::Short).await
+    pub async fn enter(&self, owner: &Principal) -> Result<JobPermit, QueueFull> {
+        self.enter_for(owner, JobLength::Short).await
     }
 
     /// Waits for a place; dropping the future leaves the queue.
-    pub async fn enter_for(&self, owner: &Principal, stay: Stay) -> Result<Place, QueueFull> {
+    pub async fn enter_for(
+        &self,
+        owner: &Principal,
+        stay: JobLength,
+    ) -> Result<JobPermit, QueueFull> {
         self.enter_within(owner, stay, self.0.queue_max).await
     }
 
     /// The same for work that others have let in, whose places are its bound: it is not refused any more.
-    pub async fn pass(&self, owner: &Principal, stay: Stay) -> Result<Place, QueueFull> {
+    pub async fn pass(&self, owner: &Principal, stay: JobLength) -> Result<JobPermit, QueueFull> {
         self.enter_within(owner, stay, usize::MAX).await
     }
 
     async fn enter_within(
         &self,
         owner: &Principal,
-        stay: Stay,
+        stay: JobLength,
         queue_max: usize,
-    ) -> Result<Place, QueueFull> {
+    ) -> Result<JobPermit, QueueFull> {
         if let Some(mut waiting) = self.take_or_wait(owner, stay, queue_max)? {
             // Its sender is in the queue until it is told.
             drop((&mut waiting.told).await);
             waiting.is_over = true;
         }
-        Ok(Place::new(self.clone(), owner.clone(), stay))
+        Ok(JobPermit::new(self.clone(), owner.clone(), stay))
     }
 
     /// A place in the queue; `None` where none is needed.
     fn take_or_wait(
         &self,
         owner: &Principal,
-        stay: Stay,
+        stay: JobLength,
         queue_max: usize,
     ) -> Result<Option<Waiting>, QueueFull> {
         let mut state = self.state();
@@ -165,7 +169,7 @@ impl Admission {
     }
 
     /// Gives a place to whoever is next, or back.
-    fn release(&self, owner: &Principal, stay: Stay) {
+    fn release(&self, owner: &Principal, stay: JobLength) {
         let mut given = (owner.clone(), stay);
         loop {
             let next = {
@@ -183,7 +187,7 @@ impl Admission {
     }
 
     /// Takes a place that there may not be: whoever lent one does not wait for it.
-    fn take_back(&self, owner: &Principal, stay: Stay) {
+    fn take_back(&self, owner: &Principal, stay: JobLength) {
         self.state().take(owner, stay);
     }
 
@@ -198,18 +202,18 @@ impl State {
         self.queues.iter_mut().find(|queue| queue.owner == *owner)
     }
 
-    fn has_place(&self, owner: &Principal, stay: Stay, own_max: usize) -> bool {
+    fn has_place(&self, owner: &Principal, stay: JobLength, own_max: usize) -> bool {
         let held = self.held.get(owner).copied().unwrap_or(0);
         self.free > 0 && self.free_for[stay as usize] > 0 && held < own_max
     }
 
-    fn take(&mut self, owner: &Principal, stay: Stay) {
+    fn take(&mut self, owner: &Principal, stay: JobLength) {
         self.free -= 1;
         self.free_for[stay as usize] -= 1;
         *self.held.entry(owner.clone()).or_default() += 1;
     }
 
-    fn give(&mut self, owner: &Principal, stay: Stay) {
+    fn give(&mut self, owner: &Principal, stay: JobLength) {
         self.free += 1;
         self.free_for[stay as usize] += 1;
         let Some(held) = self.held.get_mut(owner) else { return };
@@ -219,7 +223,7 @@ impl State {
         }
     }
 
-    fn push(&mut self, owner: &Principal, stay: Stay, tell: oneshot::Sender<()>) -> u64 {
+    fn push(&mut self, owner: &Principal, stay: JobLength, tell: oneshot::Sender<()>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.waiting += 1;
@@ -269,9 +273,9 @@ impl State {
 
 /// A place in the queue, left when dropped.
 struct Waiting {
-    admission: Admission,
+    admission: JobQueue,
     owner: Principal,
-    stay: Stay,
+    stay: JobLength,
     id: u64,
     told: oneshot::Receiver<()>,
     is_over: bool,

@@ -24,15 +24,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::{
     blocking::blocking,
-    clock::{AgeClock, Moment},
+    clock::{DatedInstant, RetentionClock},
     keys::Principal,
-    ledger::{Ledger, LedgerError},
+    ledger::{MetaStore, MetaStoreError},
     quota::Quota,
 };
-pub use attempt::Attempt;
+pub use attempt::KeyedRequest;
 use charges::Charges;
 use records::State;
-pub use trace::Trace;
+pub use trace::RecoveredOutcome;
 
 /// Time for which an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -60,7 +60,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 pub enum KeysError {
     /// The ledger failed.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
@@ -68,20 +68,20 @@ pub enum KeysError {
 
 /// Scope of one key: an owner, a route and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scope {
+pub struct KeyScope {
     owner: Principal,
     digest: [u8; 32],
 }
 
-impl Scope {
+impl KeyScope {
     /// Owner of the key.
     pub fn owner(&self) -> &Principal {
         &self.owner
     }
 
     /// The key `key` of `owner` on `route`, which is a method and a path.
-    pub fn new(owner: &Principal, route: &str, key: &str) -> Scope {
-        Scope { owner: owner.clone(), digest: digest(&[route.as_bytes(), key.as_bytes()]) }
+    pub fn new(owner: &Principal, route: &str, key: &str) -> KeyScope {
+        KeyScope { owner: owner.clone(), digest: digest(&[route.as_bytes(), key.as_bytes()]) }
     }
 }
 
@@ -108,7 +108,7 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 
 /// An answer as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredResponse {
     /// Its status.
     pub status: u16,
     /// The headers that are repeated, by lower-case name.
@@ -118,13 +118,13 @@ pub struct Answer {
 }
 
 /// Earlier use of a key.
-pub enum Begun {
+pub enum KeyLookup {
     /// Nothing: carry the request out.
-    Fresh(Attempt),
+    Fresh(KeyedRequest),
     /// Answer that was given.
-    Answered(Fingerprint, Answer),
+    Answered(Fingerprint, StoredResponse),
     /// A request that was begun and never answered; nothing of it is under way.
-    Interrupted(Attempt, Interrupted),
+    Interrupted(KeyedRequest, Interrupted),
     /// The same, and it is under way.
     UnderWay,
     /// Nothing, and its owner has as many records as may be.
@@ -147,10 +147,10 @@ pub struct Interrupted {
 
 /// The use of keys.
 pub struct Idempotency {
-    ledger: Ledger,
-    clock: AgeClock,
+    ledger: MetaStore,
+    clock: RetentionClock,
     charges: Charges,
-    under_way: Mutex<HashSet<Scope>>,
+    under_way: Mutex<HashSet<KeyScope>>,
     /// Time of the last look for room, by owner.
     looked: Mutex<HashMap<Principal, Instant>>,
 }
@@ -159,10 +159,10 @@ impl Idempotency {
     /// The records in `ledger`, without those whose time is over by `clock`; what they take is
     /// charged to their owners.
     pub fn open(
-        ledger: Ledger,
-        clock: AgeClock,
+        ledger: MetaStore,
+        clock: RetentionClock,
         quota: Arc<Quota>,
-    ) -> Result<Arc<Idempotency>, LedgerError> {
+    ) -> Result<Arc<Idempotency>, MetaStoreError> {
         let charges = Charges::new(ledger.clone(), quota);
         let (under_way, looked) = (Mutex::default(), Mutex::default());
         let keys = Idempotency { ledger, clock, charges, under_way, looked };
@@ -172,7 +172,7 @@ impl Idempotency {
     }
 
     /// Moment with which records are dated, and to which their ages are counted.
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> DatedInstant {
         self.clock.moment()
     }
 
@@ -195,7 +195,7 @@ impl Idempotency {
     }
 
     /// Forgets every record whose time is over at `now`.
-    fn expire(&self, now: WallTime) -> Result<(), LedgerError> {
+    fn expire(&self, now: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let oldest = oldest_kept(now);
             let over = self.ledger.read(|view| records::before(view, oldest, EXPIRED_AT_ONCE))?;
@@ -209,44 +209,44 @@ impl Idempotency {
     }
 
     /// Charges `owner` for what is kept of its requests now.
-    fn settle(&self, owner: &Principal) -> Result<(), LedgerError> {
+    fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
         self.charges.settle(owner)
     }
 
     /// Begins the use of a key; waits for the disk.
     pub fn begin(
         self: &Arc<Self>,
-        scope: Scope,
+        scope: KeyScope,
         fingerprint: Option<Fingerprint>,
         request_id: RequestId,
         head: Seq,
-        now: Moment,
-    ) -> Result<Begun, LedgerError> {
+        now: DatedInstant,
+    ) -> Result<KeyLookup, MetaStoreError> {
         // Taken before looking: of two at once, only one may find nothing.
         if !self.under_way().insert(scope.clone()) {
-            return Ok(Begun::UnderWay);
+            return Ok(KeyLookup::UnderWay);
         }
         let mut attempt =
-            Attempt { keys: Arc::clone(self), scope, request_id, at: now.dated, after: head };
+            KeyedRequest { keys: Arc::clone(self), scope, request_id, at: now.dated, after: head };
         let oldest = oldest_kept(now.counted);
         let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
         if let Some(record) = known.filter(|record| record.at >= oldest) {
             return Ok(match record.state {
-                State::Answered(fingerprint, answer) => Begun::Answered(fingerprint, answer),
-                State::Begun(past) => Begun::Interrupted(attempt, past),
+                State::Answered(fingerprint, answer) => KeyLookup::Answered(fingerprint, answer),
+                State::Begun(past) => KeyLookup::Interrupted(attempt, past),
             });
         }
         let owner = &attempt.scope.owner;
         let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
         if let Some(at) = full {
-            return Ok(Begun::Full { frees_in: until_over(at, oldest) });
+            return Ok(KeyLookup::Full { frees_in: until_over(at, oldest) });
         }
         attempt.write(fingerprint, head)?;
-        Ok(Begun::Fresh(attempt))
+        Ok(KeyLookup::Fresh(attempt))
     }
 
     /// Time until room for a further answer of `owner` frees, where there is none now.
-    pub fn frees_in(&self, owner: &Principal) -> Result<Option<Duration>, LedgerError> {
+    pub fn frees_in(&self, owner: &Principal) -> Result<Option<Duration>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
         let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
         Ok(full.map(|at| until_over(at, oldest)))
@@ -255,17 +255,17 @@ impl Idempotency {
     /// Keeps the answer to a request under `scope`, in place of any record before.
     pub fn keep(
         &self,
-        scope: &Scope,
+        scope: &KeyScope,
         fingerprint: Fingerprint,
-        answer: Answer,
-    ) -> Result<(), LedgerError> {
+        answer: StoredResponse,
+    ) -> Result<(), MetaStoreError> {
         let answered = State::Answered(fingerprint, answer);
         self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))?;
         self.settle(&scope.owner)
     }
 
     /// The answer that is kept under `scope`.
-    pub fn kept(&self, scope: &Scope) -> Result<Option<Answer>, LedgerError> {
+    pub fn kept(&self, scope: &KeyScope) -> Result<Option<StoredResponse>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
         let found = self.ledger.read(|view| records::find(view, scope))?;
         Ok(found.filter(|record| record.at >= oldest).and_then(|record| match record.state {
@@ -311,7 +311,7 @@ impl Idempotency {
         }
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashSet<Scope>> {
+    fn under_way(&self) -> MutexGuard<'_, HashSet<KeyScope>> {
         // Every change is one insert or remove: a panic leaves the set usable.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -320,7 +320,7 @@ impl Idempotency {
 /// A key that is taken, until dropped.
 struct UnderWay<'a> {
     keys: &'a Idempotency,
-    scope: Scope,
+    scope: KeyScope,
 }
 
 impl Drop for UnderWay<'_> {

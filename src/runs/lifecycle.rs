@@ -1,13 +1,13 @@
 //! The run state machine: a pure fold over the kinds of a run's events.
 //!
-//! Knows no clock, no storage and no owner; `registry` keeps one [`Lifecycle`] a run and is the
+//! Knows no clock, no storage and no owner; `registry` keeps one [`RunState`] a run and is the
 //! only place that appends what moves it.
 
 use timeline::EventKind;
 
 /// State of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Lifecycle {
+pub enum RunState {
     /// Its `run_created` is not durable yet: nobody can see it.
     #[default]
     Unborn,
@@ -27,27 +27,27 @@ pub enum Lifecycle {
     Deleted,
 }
 
-impl Lifecycle {
+impl RunState {
     /// The states that a run record can show.
-    pub const SHOWN: [Lifecycle; 6] = [
-        Lifecycle::Pending,
-        Lifecycle::Processing,
-        Lifecycle::Completed,
-        Lifecycle::Failed,
-        Lifecycle::Cancelled,
-        Lifecycle::Expired,
+    pub const SHOWN: [RunState; 6] = [
+        RunState::Pending,
+        RunState::Processing,
+        RunState::Completed,
+        RunState::Failed,
+        RunState::Cancelled,
+        RunState::Expired,
     ];
 
     /// The state after an event of this kind.
     ///
     /// A terminal state is left only by a deletion, and nothing happens before the creation.
-    pub fn after(self, kind: EventKind) -> Lifecycle {
-        if self == Lifecycle::Deleted || kind == EventKind::RunDeleted {
-            return Lifecycle::Deleted;
+    pub fn after(self, kind: EventKind) -> RunState {
+        if self == RunState::Deleted || kind == EventKind::RunDeleted {
+            return RunState::Deleted;
         }
-        if self == Lifecycle::Unborn {
+        if self == RunState::Unborn {
             let born = kind == EventKind::RunCreated;
-            return if born { Lifecycle::Pending } else { Lifecycle::Unborn };
+            return if born { RunState::Pending } else { RunState::Unborn };
         }
         if self.is_terminal() {
             return self;
@@ -57,10 +57,10 @@ impl Lifecycle {
             | EventKind::RunDeleted
             | EventKind::RunLabelled
             | EventKind::TokenBudgetLow => self,
-            EventKind::RunCompleted => Lifecycle::Completed,
-            EventKind::RunFailed => Lifecycle::Failed,
-            EventKind::StopRequested => Lifecycle::Cancelled,
-            EventKind::RunExpired => Lifecycle::Expired,
+            EventKind::RunCompleted => RunState::Completed,
+            EventKind::RunFailed => RunState::Failed,
+            EventKind::StopRequested => RunState::Cancelled,
+            EventKind::RunExpired => RunState::Expired,
             EventKind::IngestStarted
             | EventKind::IngestReceived
             | EventKind::SourceReconnected
@@ -80,18 +80,18 @@ impl Lifecycle {
             | EventKind::ClipVlm
             | EventKind::ClipVlmTiered
             | EventKind::StateTransition
-            | EventKind::LoopDetected => Lifecycle::Processing,
+            | EventKind::LoopDetected => RunState::Processing,
         }
     }
 
     /// Takes actions.
     pub fn is_active(self) -> bool {
-        matches!(self, Lifecycle::Pending | Lifecycle::Processing)
+        matches!(self, RunState::Pending | RunState::Processing)
     }
 
     /// Ended, and still there to be read.
     pub fn is_terminal(self) -> bool {
-        use Lifecycle::{Cancelled, Completed, Expired, Failed};
+        use RunState::{Cancelled, Completed, Expired, Failed};
         matches!(self, Completed | Failed | Cancelled | Expired)
     }
 
@@ -103,20 +103,20 @@ impl Lifecycle {
     /// Name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Lifecycle::Unborn => "unborn",
-            Lifecycle::Pending => "pending",
-            Lifecycle::Processing => "processing",
-            Lifecycle::Completed => "completed",
-            Lifecycle::Failed => "failed",
-            Lifecycle::Cancelled => "cancelled",
-            Lifecycle::Expired => "expired",
-            Lifecycle::Deleted => "deleted",
+            RunState::Unborn => "unborn",
+            RunState::Pending => "pending",
+            RunState::Processing => "processing",
+            RunState::Completed => "completed",
+            RunState::Failed => "failed",
+            RunState::Cancelled => "cancelled",
+            RunState::Expired => "expired",
+            RunState::Deleted => "deleted",
         }
     }
 
     /// The shown state called `name`.
-    pub fn from_name(name: &str) -> Option<Lifecycle> {
-        Lifecycle::SHOWN.into_iter().find(|state| state.as_str() == name)
+    pub fn from_name(name: &str) -> Option<RunState> {
+        RunState::SHOWN.into_iter().find(|state| state.as_str() == name)
     }
 }
 

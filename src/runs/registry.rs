@@ -13,15 +13,15 @@ use std::{
 
 use media::{Label, NodeTag, RequestId, RunId, Seq, WallTime};
 use timeline::{
-    Appended, Event, EventHead, EventKind, NewEvent, Requested, RunDeleted, RunLabelled, Timeline,
-    TimelineError,
+    Appended, Event, EventKind, EventMeta, NewEvent, RequestMarkerPayload, RunDeleted, RunLabelled,
+    Timeline, TimelineError,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
 
 use crate::{
     base::{keys::Principal, quota::Quota, telemetry::SPANS},
-    runs::lifecycle::Lifecycle,
+    runs::lifecycle::RunState,
 };
 
 mod account;
@@ -42,13 +42,13 @@ mod walls;
 
 use all_jobs::AllJobs;
 pub use analyses::Made;
-use change::Change;
+use change::RunTransition;
 pub use chunks::NoSuchChunk;
 pub use error::RunError;
 pub use growing::Growing;
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
 pub use lookup::readable;
-pub use origin::Origin;
+pub use origin::RunOrigin;
 pub use run::{JobGuard, Run};
 pub use snapshot::Snapshot;
 
@@ -77,7 +77,7 @@ pub struct Registry {
 struct Tables {
     runs: HashMap<RunId, Arc<Run>>,
     /// Number of runs in each of the shown states.
-    by_state: [usize; Lifecycle::SHOWN.len()],
+    by_state: [usize; RunState::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
 }
 
@@ -112,7 +112,7 @@ impl Registry {
         let follower = Arc::downgrade(&registry);
         registry.on_job_end(move |run| {
             let Some(registry) = follower.upgrade() else { return };
-            if registry.run(run).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted) {
+            if registry.run(run).is_some_and(|run| run.lifecycle() == RunState::Deleted) {
                 registry.deletions.notify_one();
             }
         });
@@ -140,7 +140,7 @@ impl Registry {
         let mut tables = self.tables();
         for head in created {
             let Some(stored) = self.timeline.get_parts(head.seq)? else { continue };
-            if let Some(mut origin) = readable(&stored).as_ref().and_then(Origin::of) {
+            if let Some(mut origin) = readable(&stored).as_ref().and_then(RunOrigin::of) {
                 origin.principal =
                     former.get(&origin.principal).cloned().unwrap_or(origin.principal);
                 let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
@@ -174,7 +174,7 @@ impl Registry {
     }
 
     /// Called on the log's writer thread: short, and never back into the log.
-    fn fold(&self, heads: &[EventHead], now: Instant) {
+    fn fold(&self, heads: &[EventMeta], now: Instant) {
         let mut tables = self.tables();
         for head in heads {
             tables.fold(head, now + self.limits.ttl);
@@ -227,7 +227,7 @@ impl Registry {
     /// Creates a run once its slot is free and its `run_created` is durable.
     pub async fn create(
         self: &Arc<Self>,
-        origin: Origin,
+        origin: RunOrigin,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
         self.create_labelled(origin, None, request_id).await
@@ -236,7 +236,7 @@ impl Registry {
     /// Works as [`Registry::create`], with the label that the owner gives the run.
     pub async fn create_labelled(
         self: &Arc<Self>,
-        origin: Origin,
+        origin: RunOrigin,
         label: Option<Label>,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
@@ -247,7 +247,7 @@ impl Registry {
         let created = std::iter::once(run.origin().created(request_id));
         let created = created.chain(labelled.map(Event::RunLabelled)).collect();
         self.take_slot(&run)?;
-        self.change(&run, Change::Create(created)).await.map(|_| run)
+        self.change(&run, RunTransition::Create(created)).await.map(|_| run)
     }
 
     fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
@@ -279,7 +279,7 @@ impl Registry {
         run: &Arc<Run>,
         events: Vec<Event>,
     ) -> Result<Vec<Appended>, RunError> {
-        self.change(run, Change::Active(events)).await
+        self.change(run, RunTransition::Active(events)).await
     }
 
     /// As [`Registry::commit`], with `last` after `events`; of a run that was stopped without it:
@@ -290,7 +290,7 @@ impl Registry {
         events: Vec<Event>,
         last: Option<Event>,
     ) -> Result<Vec<Appended>, RunError> {
-        self.change(run, Change::WindUp(events, last)).await
+        self.change(run, RunTransition::WindUp(events, last)).await
     }
 
     /// Gives a run another label, also one that has ended.
@@ -300,7 +300,7 @@ impl Registry {
         label: Option<Label>,
         request_id: RequestId,
     ) -> Result<(), RunError> {
-        self.change(run, Change::Label(RunLabelled { request_id, label })).await.map(drop)
+        self.change(run, RunTransition::Label(RunLabelled { request_id, label })).await.map(drop)
     }
 
     /// Refreshes the idle TTL of an active run.
@@ -309,7 +309,7 @@ impl Registry {
         run: &Arc<Run>,
         request_id: RequestId,
     ) -> Result<(), RunError> {
-        let refreshed = Event::KeepaliveRefreshed(Requested { request_id });
+        let refreshed = Event::KeepaliveRefreshed(RequestMarkerPayload { request_id });
         self.commit(run, vec![refreshed]).await.map(drop)
     }
 
@@ -320,7 +320,7 @@ impl Registry {
         request_id: RequestId,
     ) -> Result<(), RunError> {
         let deleted = RunDeleted { request_id: Some(request_id), reclaim: None };
-        self.change(run, Change::Delete(Event::RunDeleted(deleted))).await?;
+        self.change(run, RunTransition::Delete(Event::RunDeleted(deleted))).await?;
         run.cancel_job();
         Ok(())
     }
@@ -335,14 +335,14 @@ impl Registry {
     async fn change(
         self: &Arc<Self>,
         run: &Arc<Run>,
-        change: Change,
+        change: RunTransition,
     ) -> Result<Vec<Appended>, RunError> {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
         // A task of its own: a caller that goes away must not give up the run's order between
         // the append and its answer, or the next change would be checked against an old state.
         // Nor may it keep the slot of a run that was not created.
         let changed = async move {
-            let creates = matches!(change, Change::Create(_));
+            let creates = matches!(change, RunTransition::Create(_));
             let outcome = registry.apply(&run, change).await;
             if creates && outcome.is_err() {
                 registry.release_slot(&run);
@@ -353,7 +353,7 @@ impl Registry {
         task.await.map_err(|_| RunError::Unfinished)?
     }
 
-    async fn apply(&self, run: &Run, change: Change) -> Result<Vec<Appended>, RunError> {
+    async fn apply(&self, run: &Run, change: RunTransition) -> Result<Vec<Appended>, RunError> {
         let _order = run.order().await;
         let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
         let (id, events_count) = (run.id(), events.len());
@@ -377,7 +377,7 @@ impl Registry {
 }
 
 impl Tables {
-    fn fold(&mut self, head: &EventHead, idle_until: Instant) {
+    fn fold(&mut self, head: &EventMeta, idle_until: Instant) {
         let Some(run) = self.runs.get(&head.run) else { return };
         let (before, state) = run.fold(head, idle_until);
         count_move(&mut self.by_state, before, state);
@@ -400,8 +400,8 @@ impl Tables {
     }
 }
 
-fn count_move(counts: &mut [usize; Lifecycle::SHOWN.len()], from: Lifecycle, to: Lifecycle) {
-    let place = |state| Lifecycle::SHOWN.iter().position(|shown| *shown == state);
+fn count_move(counts: &mut [usize; RunState::SHOWN.len()], from: RunState, to: RunState) {
+    let place = |state| RunState::SHOWN.iter().position(|shown| *shown == state);
     if let Some(left) = place(from) {
         counts[left] -= 1;
     }

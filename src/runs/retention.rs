@@ -3,7 +3,7 @@
 //! One sweep at start, every hour and soon after a deletion, slow on purpose. Stills that nobody can
 //! fetch go with the next sweep, records and columns of a deleted run after its age, or where they
 //! take too much of what its owner may store; runs whose readers have not been told all stay. Ages end at the
-//! log's last event and move as an [`AgeClock`] does: a clock that runs ahead removes nothing. A sweep that fails
+//! log's last event and move as an [`RetentionClock`] does: a clock that runs ahead removes nothing. A sweep that fails
 //! is counted; the next one does what it left. Long because its parts share what they find.
 
 mod hashes;
@@ -17,15 +17,15 @@ use std::{
 };
 
 use media::{BlobHash, RunId, WallTime};
-use timeline::{BlobStore, Compaction, Event, EventHead, EventKind, Swept, TimelineError};
+use timeline::{BlobStore, Compaction, Event, EventKind, EventMeta, SweepStats, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::{Registry, Run};
 use crate::base::{
-    blocking::{Died, blocking},
-    clock::AgeClock,
-    ledger::LedgerError,
+    blocking::{TaskPanicked, blocking},
+    clock::RetentionClock,
+    ledger::MetaStoreError,
     metrics::{Metrics, StoredFile},
 };
 use hashes::Hashes;
@@ -57,7 +57,7 @@ pub struct Ages {
 }
 
 /// Function that returns the runs with events that a reader of the log has not been given yet.
-pub type Behind = Box<dyn Fn() -> Result<HashSet<RunId>, LedgerError> + Send + Sync>;
+pub type ReaderLag = Box<dyn Fn() -> Result<HashSet<RunId>, MetaStoreError> + Send + Sync>;
 
 /// Reason that a sweep, or a part of it, failed.
 #[derive(Debug, thiserror::Error)]
@@ -67,10 +67,10 @@ pub enum RetentionError {
     Store(#[from] TimelineError),
     /// It is not known what readers of the log have been given.
     #[error("cannot read the cursors of the log's consumers: {0}")]
-    Behind(#[from] LedgerError),
+    Behind(#[from] MetaStoreError),
     /// Our own bug.
     #[error(transparent)]
-    Died(#[from] Died),
+    Died(#[from] TaskPanicked),
 }
 
 /// Removes what is old or unused.
@@ -79,8 +79,8 @@ pub struct Retention {
     registry: Arc<Registry>,
     blobs: BlobStore,
     metrics: Arc<Metrics>,
-    readers: Vec<Behind>,
-    clock: AgeClock,
+    readers: Vec<ReaderLag>,
+    clock: RetentionClock,
     /// Stills of events before this count to no account any more.
     released_before: Mutex<Option<WallTime>>,
 }
@@ -90,8 +90,8 @@ pub struct Retention {
 struct Sweep {
     runs_deleted: u64,
     log: Compaction,
-    stills: Swept,
-    columns: Swept,
+    stills: SweepStats,
+    columns: SweepStats,
 }
 
 impl Retention {
@@ -101,8 +101,8 @@ impl Retention {
         registry: Arc<Registry>,
         blobs: BlobStore,
         metrics: Arc<Metrics>,
-        readers: Vec<Behind>,
-        clock: AgeClock,
+        readers: Vec<ReaderLag>,
+        clock: RetentionClock,
     ) -> Arc<Retention> {
         let released_before = Mutex::default();
         Arc::new(Retention { ages, registry, blobs, metrics, readers, clock, released_before })
@@ -240,10 +240,10 @@ impl Retention {
         .await?
     }
 
-    fn done(&self, part: Result<Swept, RetentionError>) -> Swept {
+    fn done(&self, part: Result<SweepStats, RetentionError>) -> SweepStats {
         let swept = part.unwrap_or_else(|error| {
             self.failed(&error);
-            Swept::default()
+            SweepStats::default()
         });
         if let Some(error) = &swept.left {
             self.metrics.retention_failures.inc();
@@ -260,7 +260,7 @@ impl Retention {
     }
 
     /// The runs with events that some reader has not been given.
-    fn behind(&self) -> Result<HashSet<RunId>, LedgerError> {
+    fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let mut runs = HashSet::new();
         for behind in &self.readers {
             runs.extend(behind()?);
@@ -301,10 +301,10 @@ impl Retention {
         &self,
         now: WallTime,
         stop: &CancellationToken,
-    ) -> Result<Swept, TimelineError> {
+    ) -> Result<SweepStats, TimelineError> {
         // Before the sweep begins: it spares what is stored, and charged, after that.
         let deleted = self.registry.deleted_stills();
-        let Some(sweep) = self.blobs.sweep() else { return Ok(Swept::default()) };
+        let Some(sweep) = self.blobs.sweep() else { return Ok(SweepStats::default()) };
         let before = self.blobs.removed_before()?;
         let kept_from = self.ages.stills.map(|age| ago(now, age)).max(before);
         if let Some(from) = kept_from.filter(|_| kept_from > before) {
@@ -328,7 +328,7 @@ impl Retention {
             self.read_stills(stop, |_, hash, _| over.insert(hash));
         }
         if stop.is_cancelled() {
-            return Ok(Swept::default());
+            return Ok(SweepStats::default());
         }
         // Only now that all of them are known, and once, whatever fails after this.
         for (run, bytes) in releases.into_values() {
@@ -349,7 +349,7 @@ impl Retention {
     fn read_stills(
         &self,
         stop: &CancellationToken,
-        mut visit: impl FnMut(EventHead, &BlobHash, u64),
+        mut visit: impl FnMut(EventMeta, &BlobHash, u64),
     ) -> u64 {
         let step = || {
             thread::sleep(REST);
@@ -373,7 +373,7 @@ impl Retention {
         &self,
         kinds: &[EventKind],
         mut step: impl FnMut() -> ControlFlow<()>,
-        mut visit: impl FnMut(EventHead, Event),
+        mut visit: impl FnMut(EventMeta, Event),
     ) -> u64 {
         let timeline = self.registry.timeline();
         let (mut seqs, mut unreadable) = (Vec::new(), 0);

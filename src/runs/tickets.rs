@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{
     keys::Principal,
-    per_owner::{PerOwner, Whose},
+    per_owner::{LimitScope, OwnerLimiter},
 };
 
 /// Time for which a ticket opens its run.
@@ -35,7 +35,7 @@ struct Issued {
     by_digest: HashMap<Hash, Ticket>,
     /// Tickets in the order in which they end.
     order: VecDeque<Hash>,
-    open: PerOwner,
+    open: OwnerLimiter,
 }
 
 struct Ticket {
@@ -46,7 +46,7 @@ struct Ticket {
 
 impl Tickets {
     /// Makes a ticket for `run` of `owner`, unless as many are open as may be.
-    pub fn issue(&self, owner: &Principal, run: RunId, now: Instant) -> Result<String, Whose> {
+    pub fn issue(&self, owner: &Principal, run: RunId, now: Instant) -> Result<String, LimitScope> {
         let mut issued = self.issued();
         issued.drop_ended(now);
         issued.open.enter(owner, ALL_MAX, OWN_MAX)?;
@@ -125,7 +125,7 @@ mod tests {
             let issued = (0..OWN_MAX).filter(|_| tickets.issue(&owner, run, start).is_ok()).count();
             made += issued;
             let refused = tickets.issue(&owner, run, start).expect_err("no room");
-            assert_eq!(refused, if made == ALL_MAX { Whose::All } else { Whose::Own });
+            assert_eq!(refused, if made == ALL_MAX { LimitScope::All } else { LimitScope::Own });
         }
         assert_eq!(made, ALL_MAX);
         let later = start + LIFE;

@@ -26,8 +26,8 @@ use timeline::held::{FileError, HeldDir, Links, check_size};
 use crate::{
     base::{
         keys::Principal,
-        ledger::{self, Ledger, LedgerError},
-        per_owner::Whose,
+        ledger::{self, MetaStore, MetaStoreError},
+        per_owner::LimitScope,
         quota::{Quota, QuotaError},
     },
     runs::source::SourceError,
@@ -40,7 +40,7 @@ pub use incoming::Incoming;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
 use under_way::told;
-pub use under_way::{ALL_MAX, OWN_MAX, Place, UnderWay};
+pub use under_way::{ALL_MAX, OWN_MAX, UploadLimiter, UploadPermit};
 
 /// Folder and name to bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Table = TableDefinition<
@@ -68,7 +68,7 @@ pub enum UploadError {
         /// The limit.
         limit: usize,
         /// Scope of the limit.
-        whose: Whose,
+        whose: LimitScope,
     },
     /// The disk has no room left.
     #[error("the disk is full")]
@@ -88,7 +88,7 @@ pub enum UploadError {
     Quota(#[from] QuotaError),
     /// The records cannot be read or written.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
 }
 
 impl UploadError {
@@ -131,7 +131,7 @@ pub struct Upload {
 
 /// Fields of an upload to be recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct New<'a> {
+pub struct NewUpload<'a> {
     /// Owner of the upload.
     pub owner: &'a Principal,
     /// The extension of its name.
@@ -149,9 +149,9 @@ pub struct Uploads {
     /// Tag with which names begin.
     tag: Option<NodeTag>,
     root: HeldDir,
-    ledger: Ledger,
+    ledger: MetaStore,
     quota: Arc<Quota>,
-    under_way: Arc<UnderWay>,
+    under_way: Arc<UploadLimiter>,
 }
 
 impl Uploads {
@@ -160,7 +160,7 @@ impl Uploads {
     pub fn open(
         dir: &Path,
         tag: Option<NodeTag>,
-        ledger: Ledger,
+        ledger: MetaStore,
         quota: Arc<Quota>,
     ) -> Result<Uploads, UploadError> {
         let failed = |what| UploadError::io(what, dir);
@@ -239,7 +239,7 @@ impl Uploads {
     }
 
     /// Takes one of the owner's places for an upload.
-    pub fn enter(&self, owner: &Principal) -> Result<Place, UploadError> {
+    pub fn enter(&self, owner: &Principal) -> Result<UploadPermit, UploadError> {
         self.under_way.enter(owner)
     }
 
@@ -253,7 +253,7 @@ impl Uploads {
     pub fn keep(
         &self,
         incoming: Incoming,
-        new: New<'_>,
+        new: NewUpload<'_>,
         also: impl FnOnce(&WriteTransaction, &Upload) -> Result<(), redb::Error>,
     ) -> Result<Upload, UploadError> {
         let upload = Upload {

@@ -10,11 +10,11 @@ use transport::{
     Certificate, CertificateFiles, DrainReport, Limits, Listener, ServiceConfig, ShutdownSignals,
 };
 
-use super::serving::{ListenError, Serving, certificates};
+use super::serving::{ListenError, ServingConfig, certificates};
 use crate::api::{App, refusal_headers, router};
 
 /// Sockets that are bound and not yet served.
-pub(super) struct Listening {
+pub(super) struct BoundSockets {
     tcp: Listener,
     addr: SocketAddr,
     #[cfg(feature = "h3-experimental")]
@@ -22,9 +22,9 @@ pub(super) struct Listening {
     certificates: Vec<Arc<Certificate>>,
 }
 
-impl Listening {
+impl BoundSockets {
     /// Binds `addr`, and serves there and beside it as `serving` says.
-    pub fn bind(addr: SocketAddr, serving: &Serving) -> Result<Listening, ListenError> {
+    pub fn bind(addr: SocketAddr, serving: &ServingConfig) -> Result<BoundSockets, ListenError> {
         let certificates = certificates(serving)?;
         let refused = |source| ListenError::Transport { setting: "SERVICE_BIND_ADDR", source };
         let mut tcp = Listener::bind(addr).map_err(refused)?;
@@ -32,7 +32,7 @@ impl Listening {
             tcp = tcp.with_tls(find(files, &certificates)).map_err(refused)?;
         }
         let addr = tcp.local_addr().map_err(ListenError::Address)?;
-        Ok(Listening {
+        Ok(BoundSockets {
             tcp,
             addr,
             #[cfg(feature = "h3-experimental")]
@@ -99,7 +99,7 @@ mod quic {
 
     impl Quic {
         pub fn bind(
-            serving: &Serving,
+            serving: &ServingConfig,
             opened: &[Arc<Certificate>],
         ) -> Result<Option<Quic>, ListenError> {
             let Some(h3) = &serving.h3 else { return Ok(None) };

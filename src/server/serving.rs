@@ -6,23 +6,23 @@ use transport::{Certificate, CertificateError, CertificateFiles, TransportError}
 
 /// Protocols and certificates of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Serving {
+pub struct ServingConfig {
     /// Certificate of HTTP/1.1 and HTTP/2; `None` serves them in clear text.
     pub tls: Option<CertificateFiles>,
     /// HTTP/3 beside them.
-    pub h3: Option<H3>,
+    pub h3: Option<Http3Config>,
 }
 
 /// Address and certificate of HTTP/3.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct H3 {
+pub struct Http3Config {
     /// UDP address and port.
     pub bind_addr: SocketAddr,
     /// Certificate that it shows.
     pub certificate: CertificateFiles,
 }
 
-impl Serving {
+impl ServingConfig {
     /// The pairs that are shown, and the settings that name them: first that of HTTP/1.1 and HTTP/2,
     /// then that of HTTP/3 where it is another.
     pub fn certificates(&self) -> impl Iterator<Item = (&CertificateFiles, &'static str)> {
@@ -59,7 +59,7 @@ pub enum ListenError {
 }
 
 /// Reads every pair that is to be shown.
-pub fn certificates(serving: &Serving) -> Result<Vec<Arc<Certificate>>, ListenError> {
+pub fn certificates(serving: &ServingConfig) -> Result<Vec<Arc<Certificate>>, ListenError> {
     let open = |(files, settings): (&CertificateFiles, _)| {
         Certificate::open(files.clone())
             .map_err(|source| ListenError::Certificate { settings, source })

@@ -33,7 +33,7 @@ fn as_columns(mut record: Value) -> Value {
                 record[spread] = json!({"min": null, "max": null, "mean": null});
             }
         }
-        for reason in gate::Reason::ALL {
+        for reason in gate::SelectionReason::ALL {
             let count = record["reasons"][reason.as_str()].as_u64().unwrap_or(0);
             record["reasons"][reason.as_str()] = count.into();
         }

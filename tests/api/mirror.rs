@@ -13,10 +13,10 @@ use serde_json::Value;
 use sightline::{
     base::{
         database::{Database, Settings, Target},
-        ledger::Ledger,
+        ledger::MetaStore,
         metrics::Metrics,
     },
-    deliver::mirror::{Mirror, Scope},
+    deliver::mirror::{EventMirror, Scope},
 };
 use timeline::{
     Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
@@ -345,13 +345,14 @@ impl Own {
     pub fn start(scope: Scope, url: &str) -> Own {
         let dir = tempfile::tempdir().expect("a directory");
         let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
-        let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+        let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
         let target = Target::parse(url).expect("a target");
         let timeout = Duration::from_secs(5);
         let database = Database::new(&Settings { target, connections: 2, timeout });
         let metrics = Arc::new(Metrics::new());
         let (copied, counted) = (log.clone(), Arc::clone(&metrics));
-        let mirror = Mirror::new(scope, database.clone(), copied, ledger, counted).expect("one");
+        let mirror =
+            EventMirror::new(scope, database.clone(), copied, ledger, counted).expect("one");
         let stop = CancellationToken::new();
         mirror.start(stop.clone());
         let stopped = stop.clone();
@@ -443,14 +444,14 @@ async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
     let postgres = Postgres::start();
     let proxy = Proxy::start(postgres.port());
     let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
-    let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+    let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
     let target = Target::parse(&url(proxy.port())).expect("a target");
     let timeout = Duration::from_secs(1);
     let database = Database::new(&Settings { target, connections: 2, timeout });
     database.prepare().await;
     let metrics = Arc::new(Metrics::new());
-    let mirror =
-        Mirror::new(Scope::Descriptions, database, log.clone(), ledger, metrics).expect("a mirror");
+    let mirror = EventMirror::new(Scope::Descriptions, database, log.clone(), ledger, metrics)
+        .expect("a mirror");
     let stop = CancellationToken::new();
     let count = 500;
     for (what, weather) in

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use media::{RequestId, RunId, Seq};
-use timeline::{Event, NewEvent, Options, Requested, Timeline, TimelineError};
+use timeline::{Event, NewEvent, Options, RequestMarkerPayload, Timeline, TimelineError};
 
 fn open(dir: &Path) -> Result<Timeline, TimelineError> {
     let options = Options { grow_bytes: 64 << 10, spare_bytes: 0, ..Options::default() };
@@ -22,7 +22,9 @@ pub fn journal(bytes: &[u8]) -> Option<Seq> {
     let log = open(dir.path()).ok()?;
     let head = log.head();
     let before: Vec<_> = (1..=head.0).map(|seq| log.get(Seq(seq)).ok()).collect();
-    let event = Event::KeepaliveRefreshed(Requested { request_id: RequestId::from_bytes([1; 8]) });
+    let event = Event::KeepaliveRefreshed(RequestMarkerPayload {
+        request_id: RequestId::from_bytes([1; 8]),
+    });
     let event = NewEvent { run: RunId::from_bytes([1; 16]), event };
     log.append_wait(vec![event]).expect("there is room");
     log.close();

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use timeline::{
     ActivityEpisode, AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded,
     InferenceCompleted, IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options,
-    Pass, Requested, RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled, SamplingPolicy,
-    SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated, SemanticOutcome,
-    SessionRunCreated, Signals, SourceReconnected, Timeline, TokenBudgetLow, Tokens,
+    Pass, RequestMarkerPayload, RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled,
+    SamplingPolicy, SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated,
+    SemanticOutcome, SessionRunCreated, Signals, SourceReconnected, Timeline, TokenBudgetLow,
+    Tokens,
 };
 
 use crate::schema::{assert_valid, component};
@@ -134,8 +135,8 @@ fn of_runs() -> Vec<Event> {
             image_bytes: 9,
             image_sha256: BlobHash::from_bytes([5; 32]),
         }),
-        Event::StopRequested(Requested { request_id: REQUEST }),
-        Event::KeepaliveRefreshed(Requested { request_id: REQUEST }),
+        Event::StopRequested(RequestMarkerPayload { request_id: REQUEST }),
+        Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST }),
         Event::RunLabelled(RunLabelled { request_id: REQUEST, label: "yard".parse().ok() }),
         Event::RunCompleted(RunCompleted {
             request_id: None,

@@ -19,7 +19,7 @@ use crate::{
     error::unread,
     files::{Backing, Files, Layout, Standing},
     held::{FileError, HeldDir, Size},
-    pins::{Lease, Sweeping, Swept},
+    pins::{PinGuard, SweepGuard, SweepStats},
     temporary::{Temporary, remove_temporary},
 };
 
@@ -126,7 +126,7 @@ impl BlobStore {
 #[derive(Debug)]
 pub struct BlobLease {
     files: Arc<Files>,
-    lease: Lease,
+    lease: PinGuard,
     /// Those that were not there before.
     made: Vec<BlobHash>,
     /// All of them.
@@ -160,13 +160,17 @@ impl BlobLease {
 #[derive(Debug)]
 pub struct BlobSweep {
     files: Arc<Files>,
-    sweeping: Sweeping,
+    sweeping: SweepGuard,
 }
 
 impl BlobSweep {
     /// Removes every blob for which `named` does not hold, but those that a lease stored since
     /// the sweep began; calls `pace` after each directory of them.
-    pub fn finish(self, named: impl Fn(&BlobHash) -> bool, pace: impl FnMut()) -> Result<Swept> {
+    pub fn finish(
+        self,
+        named: impl Fn(&BlobHash) -> bool,
+        pace: impl FnMut(),
+    ) -> Result<SweepStats> {
         self.files.sweep(&self.sweeping, named, pace)
     }
 }

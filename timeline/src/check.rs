@@ -13,12 +13,12 @@ use std::{
 use media::{Seq, WallTime};
 
 use crate::{
-    EventParts, Result, StoredEvent, TimelineError,
+    Result, StoredEvent, StreamedEvent, TimelineError,
     column::Columns,
     disk::{DirDisk, Disk},
     footer,
     index::Index,
-    journal::{self, Header, Journal, Sizes, Span},
+    journal::{self, Header, Journal, SeqRange, Sizes},
     lock::{self, Lock},
     recovery::{self, TornTail},
 };
@@ -48,12 +48,12 @@ pub struct RepairReport {
     /// The damage at which the log was cut; `None` when there was none.
     pub damage: Option<TimelineError>,
     /// Bytes that were cut, and the files that keep them.
-    pub removed: Vec<Removed>,
+    pub removed: Vec<CutBytes>,
 }
 
 /// Bytes that [`repair`] took out of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removed {
+pub struct CutBytes {
     /// The journal file they were in.
     pub from: PathBuf,
     /// Offset in it at which they started.
@@ -159,7 +159,9 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
                     outcome = record
                         .payload()
                         .map_err(|what| file.damaged(offset, what))
-                        .and_then(|payload| EventParts::new(&columns, record.head, payload).whole())
+                        .and_then(|payload| {
+                            StreamedEvent::new(&columns, record.head, payload).whole()
+                        })
                         .map(|event| {
                             visited = event.head.seq;
                             visit(event)
@@ -231,7 +233,7 @@ fn inspect(disk: &dyn Disk, first: Seq, successor: Option<Seq>, head: Seq) -> Re
     };
     let mut count = 0;
     let end = recovery::scan(&file, |_, _| count += 1);
-    let span = file.header.span.map(|_| Span { next: end.next, count });
+    let span = file.header.span.map(|_| SeqRange { next: end.next, count });
     let shortened = span.map(|span| Header { span: Some(span), ..file.header });
     let (position, head) = (end.position as u64, Seq(end.next.0 - 1));
     let sound = |damage| Ok(Sound { end: position, head, shortened, damage });
@@ -283,7 +285,7 @@ fn cut(
     };
     keep().map_err(io("move damaged bytes aside"))?;
     let (from, kept_in) = (disk.path(&name), disk.path(&kept));
-    report.removed.push(Removed { from, offset, bytes: bytes.len() as u64, kept_in });
+    report.removed.push(CutBytes { from, offset, bytes: bytes.len() as u64, kept_in });
     Ok(())
 }
 

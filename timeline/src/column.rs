@@ -20,7 +20,7 @@ use crate::{
     event::Signals,
     files::{Backing, Files, Layout},
     held::{FileError, HeldDir, check_size},
-    pins::Lease,
+    pins::PinGuard,
     temporary::Temporary,
 };
 
@@ -131,7 +131,7 @@ fn bytes_of(count: u64, row_bytes: usize) -> Option<u64> {
 /// Collects the signals of a decode pass: few stay in memory, many go to a column file.
 pub struct ColumnWriter {
     files: Arc<Files>,
-    lease: Lease,
+    lease: PinGuard,
     count: u64,
     inline: Vec<Signal>,
     json_bytes: usize,
@@ -177,7 +177,7 @@ impl ColumnWriter {
 
     /// Returns the signals for the event; a column is durable from here on, and stays as long as
     /// the lease, which is to outlive the append of the event. Waits within a bound for an object store to take it.
-    pub fn finish(mut self) -> Result<(Signals, Lease)> {
+    pub fn finish(mut self) -> Result<(Signals, PinGuard)> {
         let signals = match self.spilled {
             None => Signals::Inline(self.inline),
             Some(spilled) => {
@@ -223,7 +223,7 @@ impl Spilled {
             .map_err(TimelineError::io("write a column", self.temporary.path()))
     }
 
-    fn finish(mut self, files: &Files, lease: &mut Lease) -> Result<BlobHash> {
+    fn finish(mut self, files: &Files, lease: &mut PinGuard) -> Result<BlobHash> {
         self.flush()?;
         let hash = BlobHash::from_bytes(self.digest.finalize().into());
         lease.pin(hash);

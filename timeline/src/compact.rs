@@ -10,12 +10,12 @@ use std::{collections::HashSet, io, ops::ControlFlow, sync::Arc};
 use media::{RunId, Seq, WallTime};
 
 use crate::{
-    EventHead, Result, TimelineError,
+    EventMeta, Result, TimelineError,
     batch::Builder,
     disk::DiskFile,
     footer,
     index::{Index, Numbered},
-    journal::{self, Header, Span},
+    journal::{self, Header, SeqRange},
     store::Store,
 };
 
@@ -44,7 +44,7 @@ pub struct Compaction {
 }
 
 /// Told of each so many bytes that were written; `Break` stops the compaction.
-pub type Pace<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
+pub type CompactionThrottle<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 
 /// Sealed files to write as one, by the numbers that they stand for.
 struct Group {
@@ -64,7 +64,7 @@ pub(crate) fn compact(
     store: &Store,
     purged: &HashSet<RunId>,
     file_bytes: u64,
-    pace: Pace<'_>,
+    pace: CompactionThrottle<'_>,
 ) -> Result<Compaction> {
     let mut done = Compaction::default();
     let groups = plan(&store.index(), purged, file_bytes);
@@ -106,7 +106,7 @@ fn rewrite(
     store: &Store,
     group: &Group,
     purged: &HashSet<RunId>,
-    pace: Pace<'_>,
+    pace: CompactionThrottle<'_>,
     done: &mut Compaction,
 ) -> Result<ControlFlow<()>> {
     let temporary = journal::temporary_name(group.first);
@@ -141,7 +141,7 @@ fn write(
     group: &Group,
     purged: &HashSet<RunId>,
     temporary: &str,
-    pace: Pace<'_>,
+    pace: CompactionThrottle<'_>,
 ) -> Result<ControlFlow<(), (Index, u64)>> {
     let io = |what| TimelineError::io(what, store.disk.path(temporary));
     let file = store.disk.create(temporary).map_err(io("create a compacted file"))?;
@@ -181,7 +181,7 @@ struct Output {
 
 impl Output {
     fn new(file: Arc<dyn DiskFile>, first: Seq, base: WallTime) -> Output {
-        let header = Header { first, base, span: Some(Span { next: first, count: 0 }) };
+        let header = Header { first, base, span: Some(SeqRange { next: first, count: 0 }) };
         let mut index = Index::default();
         index.begin_file(first, base, header.len() as u32);
         let batch = Builder::new(Vec::new(), first);
@@ -189,7 +189,7 @@ impl Output {
     }
 
     /// Takes a record, after a full batch was written; returns how many bytes that were.
-    fn push(&mut self, head: EventHead, record: &[u8]) -> io::Result<usize> {
+    fn push(&mut self, head: EventMeta, record: &[u8]) -> io::Result<usize> {
         let full = self.batch.len() >= BATCH_BYTES;
         let written = if full { self.flush(head.seq)? } else { 0 };
         let start = self.position + self.batch.len();
@@ -221,7 +221,7 @@ impl Output {
         }
         self.index.end_file(next);
         self.file.write_all_at(&footer::build(&self.index, 0), self.position as u64)?;
-        self.header.span = Some(Span { next, count: self.index.len() });
+        self.header.span = Some(SeqRange { next, count: self.index.len() });
         self.file.write_all_at(&self.header.bytes(), 0)?;
         self.file.sync()?;
         let bytes = self.position - self.header.len();

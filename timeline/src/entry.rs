@@ -13,7 +13,7 @@ pub(crate) use json::put_signal;
 use json::{Fields, Object, Payload};
 
 use crate::{
-    EventHead, Result, StoredEvent, TimelineError,
+    EventMeta, Result, StoredEvent, TimelineError,
     event::{Event, EventKind, FindingKind, NewEvent, Signals},
 };
 
@@ -31,15 +31,15 @@ const COLUMN_REF_BYTES: usize = 32 + 8;
 const COLUMN_PLACEHOLDER: &str = "null}";
 
 /// An event as a record without seq and time, which only the writer knows.
-pub(crate) struct Draft {
+pub(crate) struct RecordBuilder {
     pub(crate) run: RunId,
     pub(crate) kind: EventKind,
     flags: u8,
     body: Vec<u8>,
 }
 
-impl Draft {
-    pub(crate) fn of(new: NewEvent) -> Result<Draft> {
+impl RecordBuilder {
+    pub(crate) fn of(new: NewEvent) -> Result<RecordBuilder> {
         let (run, kind) = (new.run, new.event.kind());
         let column = match &new.event {
             Event::FramesDecoded(frames) => ColumnRef::of(&frames.signals),
@@ -47,12 +47,12 @@ impl Draft {
         };
         let mut body = fit(new.event)?;
         let Some(ColumnRef { hash, count }) = column else {
-            return Ok(Draft { run, kind, flags: 0, body });
+            return Ok(RecordBuilder { run, kind, flags: 0, body });
         };
         body.truncate(body.len() - COLUMN_PLACEHOLDER.len());
         body.extend_from_slice(hash.as_bytes());
         body.extend_from_slice(&count.to_le_bytes());
-        Ok(Draft { run, kind, flags: FLAG_COLUMN, body })
+        Ok(RecordBuilder { run, kind, flags: FLAG_COLUMN, body })
     }
 
     pub(crate) fn record_bytes(&self) -> usize {
@@ -199,13 +199,13 @@ impl StoredEvent {
     }
 }
 
-fn decode(head: EventHead, text: &str) -> Result<Event> {
+fn decode(head: EventMeta, text: &str) -> Result<Event> {
     parse_payload(head.kind, text).map_err(|field| invalid(head, field))
 }
 
 /// The event of a payload as it stands in a record, a column left as the reference it is.
 pub(crate) fn decode_stored(
-    head: EventHead,
+    head: EventMeta,
     StoredPayload { text, column }: StoredPayload<'_>,
 ) -> Result<Event> {
     let Some(ColumnRef { hash, count }) = column else { return decode(head, text) };
@@ -218,7 +218,7 @@ pub(crate) fn decode_stored(
     }
 }
 
-fn invalid(head: EventHead, field: &'static str) -> TimelineError {
+fn invalid(head: EventMeta, field: &'static str) -> TimelineError {
     TimelineError::Payload { seq: head.seq, kind: head.kind.as_str(), field }
 }
 
@@ -231,7 +231,7 @@ pub(crate) struct StoredPayload<'a> {
 
 /// A record found in a journal file and checked.
 pub(crate) struct Record<'a> {
-    pub(crate) head: EventHead,
+    pub(crate) head: EventMeta,
     flags: u8,
     body: &'a [u8],
 }
@@ -251,7 +251,7 @@ impl<'a> Record<'a> {
         let kind = EventKind::from_code(header[40]).ok_or("a record has an unknown kind")?;
         let mut run = [0; 16];
         run.copy_from_slice(&header[24..40]);
-        let head = EventHead {
+        let head = EventMeta {
             seq: Seq(u64_at(header, 8)),
             at: WallTime { epoch_ms: u64_at(header, 16) as i64 },
             run: RunId::from_bytes(run),

@@ -49,9 +49,9 @@ pub enum Event {
     /// The run was idle for longer than its TTL.
     RunExpired,
     /// A graceful stop was requested.
-    StopRequested(Requested),
+    StopRequested(RequestMarkerPayload),
     /// The idle TTL was refreshed.
-    KeepaliveRefreshed(Requested),
+    KeepaliveRefreshed(RequestMarkerPayload),
     /// The run was soft-deleted.
     RunDeleted(RunDeleted),
     /// The still of a selected frame was stored.
@@ -515,7 +515,7 @@ pub struct RunFailed {
 
 /// Payload of `stop_requested` and `keepalive_refreshed`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Requested {
+pub struct RequestMarkerPayload {
     /// The request.
     pub request_id: RequestId,
 }

@@ -21,7 +21,7 @@ use crate::{
     disk::{create_dir_durably, sync_dir},
     error::unread,
     held::{FileError, HeldDir, Links, Size},
-    pins::{Lease, Pins, Sweeping, Swept},
+    pins::{PinGuard, PinTable, SweepGuard, SweepStats},
     temporary::{Temporary, list},
 };
 use backed::Backed;
@@ -41,7 +41,7 @@ type Read<T> = std::result::Result<T, FileError>;
 pub(crate) struct Files {
     dir: HeldDir,
     layout: Layout,
-    pins: Arc<Pins>,
+    pins: Arc<PinTable>,
     backed: Option<Backed>,
 }
 
@@ -71,12 +71,12 @@ impl Files {
         &self.dir
     }
 
-    pub(crate) fn lease(&self) -> Lease {
+    pub(crate) fn lease(&self) -> PinGuard {
         self.pins.lease()
     }
 
     /// Begins a sweep, before its caller reads what events name; `None` while there is one.
-    pub(crate) fn begin_sweep(&self) -> Option<Sweeping> {
+    pub(crate) fn begin_sweep(&self) -> Option<SweepGuard> {
         self.pins.sweep()
     }
 
@@ -219,7 +219,7 @@ impl Files {
 
     /// Removes the file of `hash`, made under `lease`, unless others pinned it too; the object store may have it, and
     /// removes it with the next sweep.
-    pub(crate) fn take_back(&self, lease: &Lease, hash: &BlobHash) -> Result<()> {
+    pub(crate) fn take_back(&self, lease: &PinGuard, hash: &BlobHash) -> Result<()> {
         if self.backed.is_some() {
             self.mark(hash, GONE)?;
             self.sync_folder(&self.folder(hash))?;
@@ -236,11 +236,11 @@ impl Files {
     /// `pace` after each directory of them. What the object store does not remove goes with a later sweep.
     pub(crate) fn sweep(
         &self,
-        sweeping: &Sweeping,
+        sweeping: &SweepGuard,
         named: impl Fn(&BlobHash) -> bool,
         mut pace: impl FnMut(),
-    ) -> Result<Swept> {
-        let mut swept = Swept::default();
+    ) -> Result<SweepStats> {
+        let mut swept = SweepStats::default();
         for folder in self.folders()? {
             let unnamed = self.unnamed(&folder, &named)?;
             match &self.backed {

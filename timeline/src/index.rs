@@ -9,7 +9,7 @@ use std::{collections::HashMap, ops::Range};
 
 use media::{RunId, Seq, WallTime};
 
-use crate::{EventHead, event::EventKind};
+use crate::{EventMeta, event::EventKind};
 
 /// Runs that one log can hold: their number shares 32 bits with the kind.
 pub const RUNS_MAX: usize = 1 << 24;
@@ -123,7 +123,7 @@ pub(crate) struct FileId {
 /// Position of one event, and its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
-    pub(crate) head: EventHead,
+    pub(crate) head: EventMeta,
     pub(crate) file: FileId,
     pub(crate) offset: u32,
     /// Latest end of its record.
@@ -131,7 +131,7 @@ pub(crate) struct Hit {
 }
 
 /// Outcome of a step of looking backwards.
-pub(crate) enum LastOf {
+pub(crate) enum BackwardStep {
     Found(Hit),
     /// Not found yet among the newest; look before this one next.
     GoOn(Seq),
@@ -263,7 +263,7 @@ impl Index {
     }
 
     /// The events of file number `file`, each with the offset of its record.
-    pub(crate) fn file_events(&self, file: usize) -> impl Iterator<Item = (u32, EventHead)> + '_ {
+    pub(crate) fn file_events(&self, file: usize) -> impl Iterator<Item = (u32, EventMeta)> + '_ {
         let file = &self.files[file];
         let numbered = file.entries.iter().enumerate();
         numbered.map(|(position, entry)| (entry.offset, self.head_of(file, position)))
@@ -321,18 +321,18 @@ impl Index {
     /// The last event of `run` of this kind that comes before `before`.
     ///
     /// Looks at a bounded number of events; `GoOn` tells before which to look next.
-    pub(crate) fn last_of(&self, run: RunId, before: Seq, kind: EventKind) -> LastOf {
-        let Some(number) = self.numbers.get(&run) else { return LastOf::None };
+    pub(crate) fn last_of(&self, run: RunId, before: Seq, kind: EventKind) -> BackwardStep {
+        let Some(number) = self.numbers.get(&run) else { return BackwardStep::None };
         let events = &self.runs[*number as usize].events;
         let older = events.partition_point(|seq| u64::from(*seq) < before.0);
         for (examined, seq) in events[..older].iter().rev().enumerate() {
             match self.locate(Seq(u64::from(*seq))) {
-                Some(hit) if hit.head.kind == kind => return LastOf::Found(hit),
-                Some(hit) if examined == EXAMINED_MAX => return LastOf::GoOn(hit.head.seq),
+                Some(hit) if hit.head.kind == kind => return BackwardStep::Found(hit),
+                Some(hit) if examined == EXAMINED_MAX => return BackwardStep::GoOn(hit.head.seq),
                 _ => {}
             }
         }
-        LastOf::None
+        BackwardStep::None
     }
 
     /// Memory behind the index, without the table from run id to number.
@@ -355,11 +355,11 @@ impl Index {
         Hit { head: self.head_of(file, position), file: id, offset, end }
     }
 
-    fn head_of(&self, file: &FileIndex, position: usize) -> EventHead {
+    fn head_of(&self, file: &FileIndex, position: usize) -> EventMeta {
         let entry = &file.entries[position];
         let kind = EventKind::from_code(entry.run_and_kind as u8).expect("stored from a kind");
         let run = self.runs[entry.run()].id;
-        EventHead { seq: file.seq(position), at: file.at(entry), run, kind }
+        EventMeta { seq: file.seq(position), at: file.at(entry), run, kind }
     }
 }
 

@@ -55,12 +55,12 @@ pub(crate) struct Header {
     /// No event of the file is older.
     pub(crate) base: WallTime,
     /// Of a compacted file only.
-    pub(crate) span: Option<Span>,
+    pub(crate) span: Option<SeqRange>,
 }
 
 /// Numbers that a compacted file stands for: all up to `next`, `count` of which have an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct SeqRange {
     pub(crate) next: Seq,
     pub(crate) count: u64,
 }
@@ -83,7 +83,7 @@ impl Header {
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&self.first.0.to_le_bytes());
         bytes.extend_from_slice(&self.base.epoch_ms.to_le_bytes());
-        if let Some(Span { next, count }) = self.span {
+        if let Some(SeqRange { next, count }) = self.span {
             bytes.extend_from_slice(&next.0.to_le_bytes());
             bytes.extend_from_slice(&count.to_le_bytes());
         }
@@ -108,7 +108,7 @@ impl Header {
         }
         let base = WallTime { epoch_ms: u64_at(bytes, 24) as i64 };
         let span =
-            compacted.then(|| Span { next: Seq(u64_at(bytes, 32)), count: u64_at(bytes, 40) });
+            compacted.then(|| SeqRange { next: Seq(u64_at(bytes, 32)), count: u64_at(bytes, 40) });
         Ok(Header { first: Seq(u64_at(bytes, 16)), base, span })
     }
 

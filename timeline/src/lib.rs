@@ -43,9 +43,9 @@ use std::{path::Path, sync::Arc};
 use media::{RunId, Seq, Signal, StreamId, WallTime};
 
 pub use blob::{BlobLease, BlobStore, BlobSweep};
-pub use check::{Removed, RepairReport, VerifyReport, cat, repair, verify};
+pub use check::{CutBytes, RepairReport, VerifyReport, cat, repair, verify};
 pub use column::{ColumnWriter, INLINE_JSON_BYTES_MAX};
-pub use compact::{Compaction, Pace};
+pub use compact::{Compaction, CompactionThrottle};
 pub use disk::{DirDisk, Disk, DiskFile};
 pub use entry::PAYLOAD_BYTES_MAX;
 pub use error::TimelineError;
@@ -55,8 +55,8 @@ pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, MarkerDeriver, derive_markers};
 pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows, OpenSnapshot};
 pub use options::{Options, SyncObserver, system_clock};
-pub use parts::{EventParts, PayloadText};
-pub use pins::{Lease, Swept};
+pub use parts::{PayloadText, StreamedEvent};
+pub use pins::{PinGuard, SweepStats};
 pub use place::{default_data_dir, overlap};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use recovery::{Recovery, TornTail};
@@ -64,7 +64,7 @@ pub use remote::{Remote, RemoteError, RemoteFault, SLOWEST};
 pub use store::Listener;
 
 use column::Columns;
-use entry::{ColumnRef, Draft};
+use entry::{ColumnRef, RecordBuilder};
 use journal::{Header, Journal, Sizes};
 use lock::Lock;
 use queue::{Queue, Request};
@@ -92,7 +92,7 @@ pub struct Appended {
 
 /// Everything about a stored event but its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventHead {
+pub struct EventMeta {
     /// Its position in the one order.
     pub seq: Seq,
     /// Time at which the writer took it.
@@ -107,7 +107,7 @@ pub struct EventHead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Everything but the payload.
-    pub head: EventHead,
+    pub head: EventMeta,
     /// The payload as JSON text, signals included wherever they are stored.
     pub payload: Box<str>,
 }
@@ -252,7 +252,12 @@ impl Timeline {
         self.wait_for(drafts, bytes, false)
     }
 
-    fn wait_for(&self, drafts: Vec<Draft>, bytes: usize, seal: bool) -> Result<Vec<Appended>> {
+    fn wait_for(
+        &self,
+        drafts: Vec<RecordBuilder>,
+        bytes: usize,
+        seal: bool,
+    ) -> Result<Vec<Appended>> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let ack = move |result| {
             sender.send(result).expect("the caller below waits until this is sent");
@@ -266,7 +271,7 @@ impl Timeline {
     }
 
     /// `batch` as records, when the log takes it.
-    fn request(&self, batch: Vec<NewEvent>) -> Result<(Vec<Draft>, usize)> {
+    fn request(&self, batch: Vec<NewEvent>) -> Result<(Vec<RecordBuilder>, usize)> {
         if let Some(error) = self.refusal() {
             return Err(error);
         }
@@ -274,8 +279,8 @@ impl Timeline {
         if batch.len() > BATCH_RECORDS_MAX {
             return too_large("batch in events", batch.len(), BATCH_RECORDS_MAX);
         }
-        let drafts = batch.into_iter().map(Draft::of).collect::<Result<Vec<_>>>()?;
-        let bytes = drafts.iter().map(Draft::record_bytes).sum();
+        let drafts = batch.into_iter().map(RecordBuilder::of).collect::<Result<Vec<_>>>()?;
+        let bytes = drafts.iter().map(RecordBuilder::record_bytes).sum();
         if bytes > BATCH_BYTES_MAX {
             return too_large("batch in bytes", bytes, BATCH_BYTES_MAX);
         }
@@ -299,7 +304,7 @@ impl Timeline {
         kind: Option<EventKind>,
     ) -> Result<Vec<StoredEvent>> {
         let parts = self.read_parts(run, from, limit, kind)?;
-        parts.into_iter().map(EventParts::whole).collect()
+        parts.into_iter().map(StreamedEvent::whole).collect()
     }
 
     /// As [`Timeline::read`], for readers that write the events' text piece by piece.
@@ -309,7 +314,7 @@ impl Timeline {
         from: Seq,
         limit: usize,
         kind: Option<EventKind>,
-    ) -> Result<Vec<EventParts>> {
+    ) -> Result<Vec<StreamedEvent>> {
         self.0.store.read(run, from, limit, kind)
     }
 
@@ -317,11 +322,11 @@ impl Timeline {
     pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
         let Some(hit) = self.0.store.index().locate(seq) else { return Ok(None) };
         let parts = self.0.store.load(&hit, &mut Vec::new())?;
-        parts.map(EventParts::whole).transpose()
+        parts.map(StreamedEvent::whole).transpose()
     }
 
     /// The last event of `run` of this kind.
-    pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventHead> {
+    pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventMeta> {
         self.0.store.last_of(run, Seq(u64::MAX), kind).map(|hit| hit.head)
     }
 
@@ -330,7 +335,7 @@ impl Timeline {
         &self,
         run: RunId,
         stream: Option<&StreamId>,
-    ) -> Result<Option<(EventHead, FramesDecoded)>> {
+    ) -> Result<Option<(EventMeta, FramesDecoded)>> {
         self.0.store.latest_frames(run, stream)
     }
 

@@ -23,7 +23,7 @@ use crate::{
         BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
     },
     disk::open_dir_durably,
-    entry::{Draft, HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, u32_at},
+    entry::{HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, RecordBuilder, u32_at},
     error::unread,
     event::{Event, NewEvent},
     held::{FileError, HeldDir, Links},
@@ -68,7 +68,11 @@ impl OpenColumns {
         let mut bytes = MAGIC.to_vec();
         for event in head {
             bytes.push(EVENT);
-            Draft::of(NewEvent { run, event })?.put(&mut bytes, Seq(0), WallTime { epoch_ms: 0 });
+            RecordBuilder::of(NewEvent { run, event })?.put(
+                &mut bytes,
+                Seq(0),
+                WallTime { epoch_ms: 0 },
+            );
         }
         // Under its name only with all of its head: without that nothing could close it.
         let (temporary, mut file) = Temporary::create(self.0.path())?;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use media::BlobHash;
 
 use crate::{
-    EventHead, Result, StoredEvent, TimelineError,
+    EventMeta, Result, StoredEvent, TimelineError,
     column::{ColumnReader, Columns},
     entry::{ColumnRef, StoredPayload, decode_stored, put_signal},
     event::{Event, EventKind},
@@ -24,39 +24,39 @@ const SIGNALS_MEMBER: &str = r#","signals":"#;
 const DAMAGED: &str = r#""damaged":true}"#;
 
 /// A stored event, its signals where they are stored.
-pub struct EventParts {
+pub struct StreamedEvent {
     /// Everything but the payload.
-    pub head: EventHead,
+    pub head: EventMeta,
     text: Box<str>,
     column: Option<(Columns, ColumnRef)>,
     /// File, offset and kind of the damage of its record.
     damage: Option<(PathBuf, u64, &'static str)>,
 }
 
-impl EventParts {
+impl StreamedEvent {
     /// Bytes of memory that it takes, columns left out, which are read when they are written out.
     pub fn held_bytes(&self) -> usize {
-        size_of::<EventParts>() + self.text.len()
+        size_of::<StreamedEvent>() + self.text.len()
     }
 
     pub(crate) fn new(
         columns: &Columns,
-        head: EventHead,
+        head: EventMeta,
         StoredPayload { text, column }: StoredPayload<'_>,
-    ) -> EventParts {
+    ) -> StreamedEvent {
         let column = column.map(|at| (columns.clone(), at));
-        EventParts { head, text: text.into(), column, damage: None }
+        StreamedEvent { head, text: text.into(), column, damage: None }
     }
 
     /// An event of which no more than the head can be read.
     pub(crate) fn damaged(
-        head: EventHead,
+        head: EventMeta,
         file: PathBuf,
         offset: u64,
         what: &'static str,
-    ) -> EventParts {
+    ) -> StreamedEvent {
         let (text, damage) = (format!("{{{DAMAGED}").into(), Some((file, offset, what)));
-        EventParts { head, text, column: None, damage }
+        StreamedEvent { head, text, column: None, damage }
     }
 
     /// Returns the damage of its record; its payload says `damaged` then.

@@ -18,7 +18,7 @@ use crate::remote::RemoteError;
 
 /// Files removed by a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepStats {
     /// Files.
     pub files: u64,
     /// Their bytes.
@@ -29,7 +29,7 @@ pub struct Swept {
 
 /// The pins of one directory of files.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(Mutex<State>);
+pub(crate) struct PinTable(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,29 +49,29 @@ struct Pinned {
 
 /// Keeps files from being swept, until it is dropped.
 #[derive(Debug)]
-pub struct Lease {
-    pins: Arc<Pins>,
+pub struct PinGuard {
+    pins: Arc<PinTable>,
     hashes: HashSet<BlobHash>,
 }
 
-impl Pins {
+impl PinTable {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code that holds the pins leaves them half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn lease(self: &Arc<Pins>) -> Lease {
-        Lease { pins: Arc::clone(self), hashes: HashSet::new() }
+    pub(crate) fn lease(self: &Arc<PinTable>) -> PinGuard {
+        PinGuard { pins: Arc::clone(self), hashes: HashSet::new() }
     }
 
     /// Begins a sweep; `None` while there is one.
-    pub(crate) fn sweep(self: &Arc<Pins>) -> Option<Sweeping> {
+    pub(crate) fn sweep(self: &Arc<PinTable>) -> Option<SweepGuard> {
         let mut state = self.state();
         if state.touched.is_some() {
             return None;
         }
         state.touched = Some(state.pinned.keys().copied().collect());
-        Some(Sweeping(Arc::clone(self)))
+        Some(SweepGuard(Arc::clone(self)))
     }
 
     /// Removes the file of `hash` at `path` if nobody pins it and `may` says so then; returns true if it did.
@@ -98,7 +98,7 @@ fn removed(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-impl Lease {
+impl PinGuard {
     /// Pins `hash`, before its file is looked for.
     pub(crate) fn pin(&mut self, hash: BlobHash) {
         if !self.hashes.insert(hash) {
@@ -144,7 +144,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for PinGuard {
     fn drop(&mut self) {
         let mut state = self.pins.state();
         for hash in &self.hashes {
@@ -159,26 +159,26 @@ impl Drop for Lease {
 
 /// A sweep under way, until dropped.
 #[derive(Debug)]
-pub(crate) struct Sweeping(Arc<Pins>);
+pub(crate) struct SweepGuard(Arc<PinTable>);
 
-impl Sweeping {
+impl SweepGuard {
     /// Removes the file of `hash` at `path` unless it was pinned since the sweep began; returns true if it may be gone.
     pub(crate) fn remove(
         &self,
         hash: &BlobHash,
         path: &Path,
-        swept: &mut Swept,
+        swept: &mut SweepStats,
     ) -> io::Result<bool> {
         self.remove_in(&self.0.state(), hash, path, swept)
     }
 
-    /// As [`Sweeping::remove`], and has it count as being removed until that has ended; `forget` is called before
+    /// As [`SweepGuard::remove`], and has it count as being removed until that has ended; `forget` is called before
     /// anybody can pin it again.
     pub(crate) fn begin_removing(
         &self,
         hash: &BlobHash,
         path: &Path,
-        swept: &mut Swept,
+        swept: &mut SweepStats,
         forget: impl FnOnce(),
     ) -> io::Result<bool> {
         let mut state = self.0.state();
@@ -203,7 +203,7 @@ impl Sweeping {
         state: &State,
         hash: &BlobHash,
         path: &Path,
-        swept: &mut Swept,
+        swept: &mut SweepStats,
     ) -> io::Result<bool> {
         if state.touched.as_ref().is_none_or(|touched| touched.contains(hash)) {
             return Ok(false);
@@ -216,7 +216,7 @@ impl Sweeping {
     }
 }
 
-impl Drop for Sweeping {
+impl Drop for SweepGuard {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.touched = None;
@@ -239,7 +239,7 @@ mod tests {
         for number in 0..4 {
             fs::write(path(number), [number; 10]).expect("written");
         }
-        let pins = Arc::new(Pins::default());
+        let pins = Arc::new(PinTable::default());
         let mut before = pins.lease();
         before.pin(hash(0));
         before.pin(hash(1));
@@ -252,7 +252,7 @@ mod tests {
         let mut during = pins.lease();
         during.pin(hash(2));
         drop(during);
-        let mut swept = Swept::default();
+        let mut swept = SweepStats::default();
         for number in 0..4 {
             sweep.remove(&hash(number), &path(number), &mut swept).expect("removed");
         }
@@ -269,7 +269,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
         fs::write(&path, b"x").expect("written");
-        let pins = Arc::new(Pins::default());
+        let pins = Arc::new(PinTable::default());
         let (mut one, mut two) = (pins.lease(), pins.lease());
         one.pin(hash(1));
         two.pin(hash(1));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{
     Appended, Result, TimelineError,
-    entry::Draft,
+    entry::RecordBuilder,
     sync::{Condvar, Mutex, MutexGuard},
 };
 
@@ -21,7 +21,7 @@ pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<Appended>>) + Send>;
 
 /// One batch and whom to tell about it.
 pub(crate) struct Request {
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) drafts: Vec<RecordBuilder>,
     pub(crate) bytes: usize,
     /// Seals the last file before the batch.
     pub(crate) seal: bool,

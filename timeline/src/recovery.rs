@@ -10,13 +10,13 @@ use std::{io, path::PathBuf};
 use media::{Seq, WallTime};
 
 use crate::{
-    EventHead, Result, TimelineError,
+    EventMeta, Result, TimelineError,
     batch::{self, Batch},
     disk::Disk,
     entry::Record,
     footer::{self, Footer},
     index::{Index, Numbered},
-    journal::{self, Header, Span},
+    journal::{self, Header, SeqRange},
 };
 
 /// Findings of opening a log.
@@ -46,17 +46,17 @@ pub struct TornTail {
 }
 
 /// A log as it was found.
-pub(crate) struct Found {
+pub(crate) struct RecoveredLog {
     pub(crate) index: Index,
     pub(crate) recovery: Recovery,
     /// Files without an intact footer that should have one, by their place in the index.
     pub(crate) unsealed: Vec<usize>,
     /// Position of the next batch; `None` in an empty log.
-    pub(crate) tail: Option<Tail>,
+    pub(crate) tail: Option<WriteOffset>,
 }
 
 /// The end of the last file.
-pub(crate) struct Tail {
+pub(crate) struct WriteOffset {
     pub(crate) name: String,
     pub(crate) position: u64,
     pub(crate) torn: bool,
@@ -99,9 +99,9 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Listing> {
 }
 
 /// Reads the log on `disk`.
-pub(crate) fn recover(disk: &dyn Disk) -> Result<Found> {
+pub(crate) fn recover(disk: &dyn Disk) -> Result<RecoveredLog> {
     let Listing { files, .. } = list(disk)?;
-    let mut found = Found {
+    let mut found = RecoveredLog {
         index: Index::default(),
         recovery: Recovery { files: files.len() as u64, ..Recovery::default() },
         unsealed: Vec::new(),
@@ -128,7 +128,12 @@ pub(crate) fn check_continues(disk: &dyn Disk, first: Seq, head: Seq) -> Result<
     Err(TimelineError::Damaged { file: disk.path(&journal::file_name(first)), offset: 0, what })
 }
 
-fn load_sealed(disk: &dyn Disk, first: Seq, successor: Seq, found: &mut Found) -> Result<()> {
+fn load_sealed(
+    disk: &dyn Disk,
+    first: Seq,
+    successor: Seq,
+    found: &mut RecoveredLog,
+) -> Result<()> {
     if let Some(bytes) = read_footer(disk, first)? {
         let header = read_header(disk, first)?;
         let footer = Footer::parse(&bytes).filter(|footer| {
@@ -149,7 +154,7 @@ fn load_sealed(disk: &dyn Disk, first: Seq, successor: Seq, found: &mut Found) -
     Ok(())
 }
 
-fn load_last(disk: &dyn Disk, first: Seq, found: &mut Found) -> Result<()> {
+fn load_last(disk: &dyn Disk, first: Seq, found: &mut RecoveredLog) -> Result<()> {
     check_not_sealed(disk, first)?;
     let file = read_file(disk, first)?;
     if file.header.span.is_some() {
@@ -159,7 +164,7 @@ fn load_last(disk: &dyn Disk, first: Seq, found: &mut Found) -> Result<()> {
     found.recovery.torn = file.torn(end.position);
     let torn = found.recovery.torn.is_some();
     found.tail =
-        Some(Tail { name: journal::file_name(first), position: end.position as u64, torn });
+        Some(WriteOffset { name: journal::file_name(first), position: end.position as u64, torn });
     Ok(())
 }
 
@@ -173,7 +178,7 @@ pub(crate) fn check_not_sealed(disk: &dyn Disk, last: Seq) -> Result<()> {
 }
 
 /// Does what recovery left to do before the log is written to: footers, unfinished files.
-pub(crate) fn settle(disk: &dyn Disk, found: &mut Found) -> Result<()> {
+pub(crate) fn settle(disk: &dyn Disk, found: &mut RecoveredLog) -> Result<()> {
     // A process that was killed may have named a file without a sync: what is sealed and appended now builds on that name.
     disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
     for number in &found.unsealed {
@@ -282,21 +287,21 @@ impl FileBytes {
 
 /// End of the intact batches of a file, and the reason of it.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct ScanEnd {
     pub(crate) position: usize,
     pub(crate) next: Seq,
     /// The events do not end here: these bytes were more.
     pub(crate) damage: Option<TimelineError>,
 }
 
-impl End {
+impl ScanEnd {
     /// This end, unless it is due to damage.
-    pub(crate) fn sound(mut self) -> Result<End> {
+    pub(crate) fn sound(mut self) -> Result<ScanEnd> {
         self.damage.take().map_or(Ok(self), Err)
     }
 
     /// This end, when it is where `successor` goes on.
-    pub(crate) fn continued_by(self, file: &FileBytes, successor: Seq) -> Result<End> {
+    pub(crate) fn continued_by(self, file: &FileBytes, successor: Seq) -> Result<ScanEnd> {
         let end = self.sound()?;
         if end.next == successor {
             return Ok(end);
@@ -306,9 +311,9 @@ impl End {
 }
 
 /// Calls `visit` for every record of `file` with its offset, up to the last intact batch.
-pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) -> End {
+pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) -> ScanEnd {
     let header = &file.header;
-    let mut end = End { position: header.len(), next: header.first, damage: None };
+    let mut end = ScanEnd { position: header.len(), next: header.first, damage: None };
     while let Some(batch) = Batch::parse(&file.bytes[end.position..]) {
         if batch.first != end.next {
             end.damage = Some(file.damaged(end.position, "a batch is not the next in order"));
@@ -324,7 +329,7 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) 
         end.position += batch.batch_bytes();
         end.next = batch.next;
     }
-    if let Some(Span { next, count: 0 }) = header.span {
+    if let Some(SeqRange { next, count: 0 }) = header.span {
         end.next = next;
     }
     // Only the last batch can be incomplete, so an intact one behind it tells of damage. One of the
@@ -338,7 +343,7 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) 
 fn visit_batch(
     file: &FileBytes,
     batch: &Batch<'_>,
-    start: &End,
+    start: &ScanEnd,
     visit: &mut impl FnMut(usize, &Record<'_>),
 ) -> Result<()> {
     let end = start.position + batch.batch_bytes();
@@ -361,10 +366,10 @@ fn visit_batch(
 }
 
 /// Adds the events of `file` to `index` as a file of its own.
-pub(crate) fn scan_into(file: &FileBytes, index: &mut Index) -> End {
+pub(crate) fn scan_into(file: &FileBytes, index: &mut Index) -> ScanEnd {
     index.begin_file(file.header.first, file.header.base, file.header.len() as u32);
     let end = scan(file, |offset, record| {
-        let EventHead { seq, at, run, kind } = record.head;
+        let EventMeta { seq, at, run, kind } = record.head;
         let run = index.number(run);
         let end = (offset + record.record_bytes()) as u32;
         index.push(Numbered { seq, at, run, kind }, offset as u32..end);

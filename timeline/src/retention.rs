@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::PoisonError};
 use media::{RunId, WallTime};
 
 use crate::{
-    Compaction, EventKind, Pace, Result, Swept, Timeline,
+    Compaction, CompactionThrottle, EventKind, Result, SweepStats, Timeline,
     compact::{self, compact},
 };
 
@@ -31,7 +31,11 @@ impl Timeline {
     /// All other events keep number and time. Appends and reads go on meanwhile; the work is
     /// done on the caller's thread, which `pace` may slow down or stop. What a failure leaves
     /// undone, the next compaction does.
-    pub fn compact(&self, purged: &HashSet<RunId>, pace: Pace<'_>) -> Result<Compaction> {
+    pub fn compact(
+        &self,
+        purged: &HashSet<RunId>,
+        pace: CompactionThrottle<'_>,
+    ) -> Result<Compaction> {
         let _one = self.0.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         self.refusal().map_or(Ok(()), Err)?;
         if compact::concerns_last(&self.0.store.index(), purged) {
@@ -42,9 +46,9 @@ impl Timeline {
 
     /// Removes the column files that no event names and no [`crate::ColumnWriter`] or its lease
     /// holds; nothing while another sweep does.
-    pub fn sweep_columns(&self) -> Result<Swept> {
+    pub fn sweep_columns(&self) -> Result<SweepStats> {
         let columns = self.0.store.columns.files();
-        let Some(sweeping) = columns.begin_sweep() else { return Ok(Swept::default()) };
+        let Some(sweeping) = columns.begin_sweep() else { return Ok(SweepStats::default()) };
         let mut decoded = Vec::new();
         self.scan(|head| {
             decoded.extend((head.kind == EventKind::FramesDecoded).then_some(head.seq))

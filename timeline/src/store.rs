@@ -5,12 +5,12 @@ use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 use media::{RunId, Seq, StreamId};
 
 use crate::{
-    EventHead, EventParts, Health, Result, TimelineError,
+    EventMeta, Health, Result, StreamedEvent, TimelineError,
     column::Columns,
     disk::{Disk, DiskFile},
     entry::Record,
     event::{Event, EventKind, FramesDecoded},
-    index::{FileId, FileIndex, Hit, Index, LastOf},
+    index::{BackwardStep, FileId, FileIndex, Hit, Index},
     journal,
     sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -19,7 +19,7 @@ use crate::{
 const OPEN_FILES_MAX: usize = 64;
 
 /// Hears of events as they become readable.
-pub type Listener = Box<dyn Fn(&[EventHead]) + Send + Sync>;
+pub type Listener = Box<dyn Fn(&[EventMeta]) + Send + Sync>;
 
 pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Tells every listener what became readable.
-    pub(crate) fn tell(&self, heads: &[EventHead]) {
+    pub(crate) fn tell(&self, heads: &[EventMeta]) {
         let listeners = self.listeners.read().expect("no listener panics while it is added");
         listeners.iter().for_each(|listener| listener(heads));
     }
@@ -91,7 +91,7 @@ impl Store {
         from: Seq,
         limit: usize,
         kind: Option<EventKind>,
-    ) -> Result<Vec<EventParts>> {
+    ) -> Result<Vec<StreamedEvent>> {
         let (mut hits, mut from) = (Vec::new(), Some(from));
         while let Some(next) = from {
             from = self.index().collect(run, next, limit, kind, &mut hits);
@@ -102,14 +102,14 @@ impl Store {
 
     /// The event at `hit`, unless it was purged since; `buffer` is memory to reuse. Damage of its record is
     /// its own and no other's.
-    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<Option<EventParts>> {
+    pub(crate) fn load(&self, hit: &Hit, buffer: &mut Vec<u8>) -> Result<Option<StreamedEvent>> {
         let loaded = self.with_record(hit, buffer, |record| {
             let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
-            Ok(EventParts::new(&self.columns, hit.head, payload))
+            Ok(StreamedEvent::new(&self.columns, hit.head, payload))
         });
         match loaded {
             Err(TimelineError::Damaged { file, offset, what }) => {
-                Ok(Some(EventParts::damaged(hit.head, file, offset, what)))
+                Ok(Some(StreamedEvent::damaged(hit.head, file, offset, what)))
             }
             loaded => loaded,
         }
@@ -120,9 +120,9 @@ impl Store {
         loop {
             let step = self.index().last_of(run, before, kind);
             match step {
-                LastOf::Found(hit) => return Some(hit),
-                LastOf::GoOn(next) => before = next,
-                LastOf::None => return None,
+                BackwardStep::Found(hit) => return Some(hit),
+                BackwardStep::GoOn(next) => before = next,
+                BackwardStep::None => return None,
             }
         }
     }
@@ -132,7 +132,7 @@ impl Store {
         &self,
         run: RunId,
         stream: Option<&StreamId>,
-    ) -> Result<Option<(EventHead, FramesDecoded)>> {
+    ) -> Result<Option<(EventMeta, FramesDecoded)>> {
         let mut before = Seq(u64::MAX);
         let mut buffer = Vec::new();
         loop {

@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use media::{Seq, WallTime};
 
 use crate::{
-    Appended, EventHead, EventKind, Health, SyncObserver, TimelineError, batch, footer,
+    Appended, EventKind, EventMeta, Health, SyncObserver, TimelineError, batch, footer,
     index::{EVENTS_MAX, Numbered, RUNS_MAX},
     journal::{self, Failure, Journal},
     queue::{Queue, Request},
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
 
 /// One event of a group in its batch.
 struct Placed {
-    head: EventHead,
+    head: EventMeta,
     /// Range of its record in the batch.
     record: Range<usize>,
 }
@@ -88,7 +88,7 @@ impl Writer {
             seq = Seq(seq.0 + 1);
             let start = builder.len();
             builder.push(|out| draft.put(out, seq, at));
-            let head = EventHead { seq, at, run: draft.run, kind: draft.kind };
+            let head = EventMeta { seq, at, run: draft.run, kind: draft.kind };
             placed.push(Placed { head, record: start..builder.len() });
         }
         self.buffer = builder.finish();
@@ -156,11 +156,11 @@ impl Writer {
             let run = index.number(event.head.run);
             let (from, to) =
                 ((start + event.record.start) as u32, (start + event.record.end) as u32);
-            let EventHead { seq, at, kind, .. } = event.head;
+            let EventMeta { seq, at, kind, .. } = event.head;
             index.push(Numbered { seq, at, run, kind }, from..to);
         }
         drop(index);
-        let heads: Vec<EventHead> = placed.iter().map(|event| event.head).collect();
+        let heads: Vec<EventMeta> = placed.iter().map(|event| event.head).collect();
         self.store.tell(&heads);
     }
 

@@ -17,7 +17,7 @@ use decode::{
     CodedPicture, Demuxer, FileOptions, FrameSink, Limits, LiveOptions, Sampling, SegmentInfo,
     SinkStop, decode_file, open_decoder,
 };
-use media::{Codec, Frame, PixelsLost, Plane, Timestamp};
+use media::{Codec, DeviceMemoryLost, Frame, Plane, Timestamp};
 use packetize::Packetizer;
 use transport::rtp::{Output, Packet, ReceivedUnit, Receiver, Settings};
 
@@ -58,7 +58,7 @@ impl FrameSink for Recorder {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
         Ok(std::mem::take(&mut self.0))
     }
 }

@@ -23,8 +23,8 @@ use decode::Demuxer;
 use gate::GateConfig;
 use media::{AccessUnit, Codec};
 use worker::{
-    ClipSpec, Limits, LiveEvent, LiveWorker, NoveltySpec, Pictures, SessionEvent, SessionSpec,
-    Supervisor, ViewSpec, WorkerProgram,
+    ClipSpec, FrameImages, Limits, LiveEvent, LiveWorker, ModelImageSpec, NoveltySpec,
+    SessionEvent, SessionSpec, Supervisor, WorkerProgram,
 };
 
 /// Time in which the sessions begin.
@@ -55,7 +55,7 @@ fn arguments() -> Option<Arguments> {
             "--fps" => given.fps = words.next()?.parse().ok().filter(|&fps| fps > 0)?,
             "--stills" => given.spec.stills = true,
             "--shown" => {
-                given.spec.view = Some(ViewSpec { max_edge: Some(512) });
+                given.spec.view = Some(ModelImageSpec { max_edge: Some(512) });
                 given.spec.novelty = Some(NoveltySpec { side: 224 });
                 given.spec.clip = Some(ClipSpec {
                     target_fps: 6,
@@ -114,7 +114,7 @@ impl Tally {
             SessionEvent::Frames(records) => {
                 let heard = &mut self.sessions[session as usize].heard;
                 heard.extend(records.iter().map(|_| Instant::now()));
-                for Pictures { still, clip, .. } in records.into_iter().map(|it| it.pictures) {
+                for FrameImages { still, clip, .. } in records.into_iter().map(|it| it.pictures) {
                     for picture in [still, clip].into_iter().flatten() {
                         self.pictures += 1;
                         self.picture_bytes += picture.jpeg.len();

@@ -18,8 +18,8 @@ use std::{
 
 use decode::Sampling;
 use gate::{
-    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, SignalWindow,
-    conformance::{Fill, Picture},
+    AHEAD, CpuBackend, FrameStamp, Gate, GateConfig, MeasureBackend, SignalWindow,
+    conformance::{Fill, TestPicture},
 };
 use media::Zones;
 use worker::{JobEvent, JobOptions, analyze};
@@ -91,9 +91,10 @@ fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
 
 /// Measures, signals and decides about pictures of shots of eight frames.
 fn decisions(frames: usize) -> u128 {
-    let picture = |n: u64| Picture { fill: Fill::Random(n / 8), ..Picture::new(640, 360) }.frame();
+    let picture =
+        |n: u64| TestPicture { fill: Fill::Random(n / 8), ..TestPicture::new(640, 360) }.frame();
     let pictures: Vec<_> = (0..32).filter_map(picture).collect();
-    let mut measurer = CpuMeasurer::new();
+    let mut measurer = CpuBackend::new();
     let (mut window, mut gate) = (SignalWindow::new(AHEAD), Gate::new(GateConfig::default()));
     let mut measured = Vec::new();
     let mut decide = |index: usize| {

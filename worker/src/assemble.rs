@@ -4,11 +4,11 @@
 //! [`Album`]'s matter. The gate and the plan here are only to know which pictures will be wanted: whoever hears the
 //! records decides the same again.
 
-use gate::{FrameStamp, Gate, Measurements, SignalWindow};
+use gate::{FrameMeasurements, FrameStamp, Gate, SignalWindow};
 use media::{Signal, Timestamp};
 
 use crate::{
-    Fault, FrameRecord, Pictures,
+    FrameImages, FrameRecord, JobFault,
     pictures::PictureKinds,
     plan::Plan,
     record::{Gathered, Say},
@@ -20,7 +20,7 @@ pub(crate) trait Album {
     fn pts(&self) -> Option<Timestamp>;
 
     /// Takes the pictures of the next frame.
-    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<Pictures, Fault>;
+    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<FrameImages, JobFault>;
 }
 
 /// Assembler of the records of one source.
@@ -40,10 +40,10 @@ impl Assembler {
     pub fn push(
         &mut self,
         stamp: FrameStamp,
-        measured: &Measurements,
+        measured: &FrameMeasurements,
         album: &mut impl Album,
         say: Say<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JobFault> {
         self.window.push(stamp, measured);
         self.drain(album, say)
     }
@@ -52,27 +52,27 @@ impl Assembler {
     pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
-        (stamps, measured): (&[FrameStamp], &[Measurements]),
+        (stamps, measured): (&[FrameStamp], &[FrameMeasurements]),
         album: &mut impl Album,
         say: Say<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JobFault> {
         self.window.push_known(signals, stamps, measured);
         self.drain(album, say)
     }
 
     /// No frame follows.
-    pub fn finish(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), Fault> {
+    pub fn finish(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), JobFault> {
         self.window.flush();
         self.drain(album, say)?;
         self.say(say)
     }
 
     /// Says what is decided.
-    pub fn say(&mut self, say: Say<'_>) -> Result<(), Fault> {
+    pub fn say(&mut self, say: Say<'_>) -> Result<(), JobFault> {
         self.gathered.say(say)
     }
 
-    fn drain(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), Fault> {
+    fn drain(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), JobFault> {
         while let Some(signal) = self.window.poll() {
             self.decide(signal, album, say)?;
         }
@@ -84,7 +84,7 @@ impl Assembler {
         signal: Signal,
         album: &mut impl Album,
         say: Say<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JobFault> {
         let decision = self.gate.offer(&signal);
         let selected = decision.selected.then_some(decision.reason);
         let pts = album.pts();

@@ -9,10 +9,10 @@ use decode::{Backend, BackendError, CodecProbeResult, DeviceSpec};
 use media::{Codec, ErrorKind};
 
 use crate::{
-    Capabilities, Fault, GateBackend, Limits, SandboxReport, Supervisor, WorkerError,
+    Capabilities, GateBackend, JobFault, Limits, SandboxReport, Supervisor, WorkerError,
     WorkerProgram,
     measuring::GateDevice,
-    process::{Life, Process},
+    process::{Process, WorkerLifetime},
 };
 
 /// Choice of the decoding backend.
@@ -37,7 +37,7 @@ pub enum GateChoice {
 
 /// Backends and devices that are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BackendRequest {
     /// The backend.
     pub choice: Choice,
     /// Its device, see [`DeviceSpec::device`].
@@ -90,7 +90,7 @@ pub enum SelectError {
     Decode(#[from] WorkerError),
 }
 
-impl Wanted {
+impl BackendRequest {
     /// Returns the backends to try, in order.
     fn candidates(&self) -> Vec<Backend> {
         match self.choice {
@@ -122,7 +122,7 @@ impl Supervisor {
     /// Starts workers of `program` with the first backends of those wanted that measure and decode.
     pub fn select(
         program: &WorkerProgram,
-        wanted: &Wanted,
+        wanted: &BackendRequest,
     ) -> Result<(Supervisor, Selection), SelectError> {
         select_by(
             wanted,
@@ -142,7 +142,7 @@ impl Supervisor {
 /// Selects by what `measures` alone and what `decodes` beside it. To fail there is an error for a
 /// device as long as nothing is selected, and no more afterwards.
 fn select_by(
-    wanted: &Wanted,
+    wanted: &BackendRequest,
     mut measures: impl FnMut(GateDevice) -> Result<(), WorkerError>,
     mut decodes: impl FnMut(Backend, Option<GateDevice>) -> Result<Found, WorkerError>,
 ) -> Result<(Supervisor, Selection), SelectError> {
@@ -155,7 +155,7 @@ fn select_by(
             let found =
                 first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, device))
                     .map_err(|error| match error {
-                        WorkerError::Fault(Fault::Gate(_)) => refused(error),
+                        WorkerError::Fault(JobFault::Gate(_)) => refused(error),
                         other => SelectError::Decode(other),
                     })?;
             (found, GateSelection { backend, passed_over: Vec::new() })
@@ -226,7 +226,7 @@ fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerErr
     if device.backend == GateBackend::Cpu {
         return Ok(());
     }
-    Process::spawn(&program.clone().with_gate(device), &Limits::default(), Life::Open)?;
+    Process::spawn(&program.clone().with_gate(device), &Limits::default(), WorkerLifetime::Open)?;
     Ok(())
 }
 
@@ -236,7 +236,7 @@ type Found = (Supervisor, Capabilities, SandboxReport);
 /// Workers that decode with `backend` what it really decodes.
 fn try_backend(
     program: &WorkerProgram,
-    wanted: &Wanted,
+    wanted: &BackendRequest,
     backend: Backend,
 ) -> Result<Found, WorkerError> {
     if backend == Backend::Software {
@@ -261,16 +261,16 @@ fn try_backend(
 }
 
 /// The program to decode with, which has said its version.
-fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, Fault> {
+fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, JobFault> {
     let searched = || "SERVICE_FFMPEG_PATH and PATH".to_owned();
     let found = ffmpeg.ok_or_else(|| BackendError::Program { searched: searched() });
-    let found = found.map_err(Fault::Backend)?;
-    program.check_external(found).map_err(Fault::Backend)?;
+    let found = found.map_err(JobFault::Backend)?;
+    program.check_external(found).map_err(JobFault::Backend)?;
     Ok(found.clone())
 }
 
 /// The codecs of which every clip was decoded by `backend` alone.
-fn decoded_by(backend: Backend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, Fault> {
+fn decoded_by(backend: Backend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, JobFault> {
     let is_right = |tried: &&CodecProbeResult| tried.reason.is_none() && is_of(backend, tried);
     let codecs: Vec<Codec> = tried
         .iter()
@@ -283,7 +283,7 @@ fn decoded_by(backend: Backend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>
     }
     let reason = tried.iter().find_map(|tried| tried.reason.clone());
     let reason = reason.unwrap_or_else(|| "nothing was tried".to_owned());
-    Err(Fault::Backend(BackendError::DecodesNothing { reason }))
+    Err(JobFault::Backend(BackendError::DecodesNothing { reason }))
 }
 
 fn is_of(backend: Backend, tried: &CodecProbeResult) -> bool {

@@ -3,7 +3,7 @@
 use decode::{Decoders, try_clips};
 
 use crate::{
-    measuring::Measuring,
+    measuring::GateMeasurement,
     wire::{LIST_MAX, list},
 };
 
@@ -18,6 +18,6 @@ pub struct Capabilities {
 }
 
 /// Tries every codec.
-pub(crate) fn look(decoders: &Decoders, measuring: &Measuring) -> Capabilities {
+pub(crate) fn look(decoders: &Decoders, measuring: &GateMeasurement) -> Capabilities {
     Capabilities { codecs: try_clips(decoders), measurer: measuring.name() }
 }

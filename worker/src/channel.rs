@@ -129,14 +129,14 @@ impl Incoming {
 }
 
 /// The sending end, shared by all threads of a worker; waits while the other end is busy.
-pub(crate) struct Outbox<S> {
+pub(crate) struct MessageSender<S> {
     socket: S,
     buffer: Mutex<Vec<u8>>,
 }
 
-impl<S: AsFd> Outbox<S> {
-    pub fn new(socket: S) -> Outbox<S> {
-        Outbox { socket, buffer: Mutex::new(Vec::new()) }
+impl<S: AsFd> MessageSender<S> {
+    pub fn new(socket: S) -> MessageSender<S> {
+        MessageSender { socket, buffer: Mutex::new(Vec::new()) }
     }
 
     pub fn send(&self, message: &impl Message) -> io::Result<()> {
@@ -196,13 +196,13 @@ pub(crate) fn send_with(
 
 /// Bytes for a worker that wait until its socket takes them.
 #[derive(Default)]
-pub(crate) struct Backlog {
+pub(crate) struct SendQueue {
     bytes: Vec<u8>,
     /// Bytes that were sent.
     start: usize,
 }
 
-impl Backlog {
+impl SendQueue {
     /// Adds a message.
     pub fn push(&mut self, message: &impl Message) -> Result<(), ProtocolError> {
         encode(message, &mut self.bytes)
@@ -350,7 +350,7 @@ mod tests {
             follows_gap: false,
             data,
         };
-        let mut backlog = Backlog::default();
+        let mut backlog = SendQueue::default();
         backlog.push(&unit).expect("below the bound");
         backlog.send(ours.as_fd()).expect("sent");
         assert!(backlog.len() > 0, "a socket does not hold a megabyte");

@@ -3,7 +3,7 @@
 use decode::FileReport;
 use media::ErrorKind;
 
-use crate::{Fault, WorkerError};
+use crate::{JobFault, WorkerError};
 
 /// End of a job on a live source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ impl LiveEnd {
 
     fn of_error(error: &WorkerError) -> LiveEnd {
         match error {
-            WorkerError::Fault(Fault::Source { is_refused: true, .. })
+            WorkerError::Fault(JobFault::Source { is_refused: true, .. })
             | WorkerError::Refused(_) => LiveEnd::Refused,
-            WorkerError::Fault(Fault::Over) => LiveEnd::Over,
-            WorkerError::Fault(Fault::Source { .. })
+            WorkerError::Fault(JobFault::Over) => LiveEnd::Over,
+            WorkerError::Fault(JobFault::Source { .. })
             | WorkerError::FirstFrameTimeout { .. }
             | WorkerError::Stalled { .. } => LiveEnd::Lost,
             WorkerError::MemoryLimit { .. }
@@ -67,7 +67,7 @@ mod tests {
     use decode::DecodeError;
 
     use super::*;
-    use crate::Refusal;
+    use crate::ResourceError;
 
     #[test]
     fn ends_are_told_apart() {
@@ -82,7 +82,8 @@ mod tests {
             damaged_packets: 0,
             first_extent: None,
         };
-        let source = |is_refused| Err(Fault::Source { is_refused, message: String::new() }.into());
+        let source =
+            |is_refused| Err(JobFault::Source { is_refused, message: String::new() }.into());
         let after = Duration::from_secs(1);
         let exited = WorkerError::Exited { code: 1, stderr: String::new() };
         for (outcome, expected) in [
@@ -90,16 +91,16 @@ mod tests {
             (Ok(report(9, true)), LiveEnd::Enough),
             (Ok(report(8, true)), LiveEnd::Lost),
             (Ok(report(8, false)), LiveEnd::Over),
-            (Err(Fault::Over.into()), LiveEnd::Over),
+            (Err(JobFault::Over.into()), LiveEnd::Over),
             (source(false), LiveEnd::Lost),
             (source(true), LiveEnd::Refused),
-            (Err(WorkerError::Refused(Refusal(String::new()))), LiveEnd::Refused),
+            (Err(WorkerError::Refused(ResourceError(String::new()))), LiveEnd::Refused),
             (Err(WorkerError::Stalled { after }), LiveEnd::Lost),
             (Err(WorkerError::OutputBudget { limit_bytes: 1 }), LiveEnd::Limit),
-            (Err(Fault::Decode(DecodeError::Empty).into()), LiveEnd::Damaged),
+            (Err(JobFault::Decode(DecodeError::Empty).into()), LiveEnd::Damaged),
             (Err(exited), LiveEnd::Damaged),
             (Err(WorkerError::Cancelled), LiveEnd::Stopped),
-            (Err(Fault::Stopped.into()), LiveEnd::Stopped),
+            (Err(JobFault::Stopped.into()), LiveEnd::Stopped),
             (Err(WorkerError::Ended), LiveEnd::Failed),
             (Err(WorkerError::Listener), LiveEnd::Failed),
         ] {

@@ -12,15 +12,15 @@ use decode::{BackendError, Decoders, Device};
 use media::Codec;
 
 use crate::{
-    Fault, JobEvent, JobOptions, capabilities, descriptors, excerpt, fork_server, job, launcher,
-    line::Line,
-    measuring::Measuring,
+    JobEvent, JobFault, JobOptions, capabilities, descriptors, excerpt, fork_server, job, launcher,
+    line::ControlSocket,
+    measuring::GateMeasurement,
     probe,
-    protocol::{Reply, Request, Source},
-    sandbox::{self, Asked, Confinement},
+    protocol::{Request, Source, WorkerReply},
+    sandbox::{self, Confinement, RequestedDevice},
     session::Sessions,
-    source::{self, Place, Trouble},
-    still::StillEncoder,
+    source::{self, Place, SourceErrorCell},
+    still::JpegEncoder,
     wire::ProtocolError,
 };
 
@@ -59,7 +59,7 @@ pub fn worker_main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     descriptors::close_inherited()?;
-    let line = Arc::new(Line::new(io::stdin(), io::stdin()));
+    let line = Arc::new(ControlSocket::new(io::stdin(), io::stdin()));
     let confinement = match line.next()? {
         Some(Request::Confine(confinement)) => confinement,
         Some(_) => return Err(io::Error::other("the first message must confine the worker")),
@@ -69,9 +69,9 @@ fn serve() -> io::Result<()> {
     let (report, (decoders, measuring)) =
         match sandbox::enter(&confinement, |given| open_devices(given, &line)) {
             Ok(entered) => entered,
-            Err(fault) => return line.send(&Reply::Failed(fault)),
+            Err(fault) => return line.send(&WorkerReply::Failed(fault)),
         };
-    line.send(&Reply::Confined(report))?;
+    line.send(&WorkerReply::Confined(report))?;
 
     let decoders = Arc::new(decoders);
     let mut sessions = Sessions::new(Arc::clone(&line), Arc::clone(&decoders), measuring.clone());
@@ -81,11 +81,11 @@ fn serve() -> io::Result<()> {
                 run_job(source, &options, (&decoders, &measuring), &line)?;
             }
             Request::Look => {
-                line.send(&Reply::Able(capabilities::look(&decoders, &measuring)))?;
+                line.send(&WorkerReply::Able(capabilities::look(&decoders, &measuring)))?;
             }
             Request::Excerpt { len, from_ms, to_ms } => excerpt::cut(len, from_ms..to_ms, &line)?,
             Request::Shrink { jpeg, edge_max } => line.send(&shrink(&jpeg, edge_max))?,
-            Request::Probe => line.send(&Reply::Probed(probe::attempts()))?,
+            Request::Probe => line.send(&WorkerReply::Probed(probe::attempts()))?,
             Request::Confine(_) => {
                 return Err(io::Error::other(ProtocolError::Unexpected("confine")));
             }
@@ -97,11 +97,11 @@ fn serve() -> io::Result<()> {
 
 fn open_devices(
     given: &Confinement,
-    line: &Arc<Line<Stdin>>,
-) -> Result<(Decoders, Measuring), Fault> {
+    line: &Arc<ControlSocket<Stdin>>,
+) -> Result<(Decoders, GateMeasurement), JobFault> {
     // Before the gate: its libav sets the flags of the context that both share.
-    let device = given.device.as_ref().map(open_device).transpose().map_err(Fault::Backend)?;
-    let measuring = Measuring::open(given.gate.as_ref()).map_err(Fault::Gate)?;
+    let device = given.device.as_ref().map(open_device).transpose().map_err(JobFault::Backend)?;
+    let measuring = GateMeasurement::open(given.gate.as_ref()).map_err(JobFault::Gate)?;
     let decoders = match (device, &given.device) {
         (Some(opened), Some(asked)) => decoders_on(opened, &asked.codecs, measuring.nvidia()),
         _ if given.program.is_empty() => Decoders::software(),
@@ -131,43 +131,43 @@ fn decoders_on(
 }
 
 /// A device, or why one that was there is not any more.
-fn open_device(asked: &Asked) -> Result<Result<Device, BackendError>, BackendError> {
+fn open_device(asked: &RequestedDevice) -> Result<Result<Device, BackendError>, BackendError> {
     match Device::open(&asked.spec) {
         Err(error) if !asked.was_there => Err(error),
         opened => Ok(opened),
     }
 }
 
-fn shrink(jpeg: &[u8], edge_max: u32) -> Reply {
-    let shrunk = StillEncoder::new().and_then(|mut encoder| encoder.shrink(jpeg, edge_max));
-    shrunk.map_or_else(|error| Reply::Failed(error.into()), Reply::Shrunk)
+fn shrink(jpeg: &[u8], edge_max: u32) -> WorkerReply {
+    let shrunk = JpegEncoder::new().and_then(|mut encoder| encoder.shrink(jpeg, edge_max));
+    shrunk.map_or_else(|error| WorkerReply::Failed(error.into()), WorkerReply::Shrunk)
 }
 
 fn run_job(
     source: Source,
     options: &JobOptions,
-    tools: (&Decoders, &Measuring),
-    line: &Arc<Line<Stdin>>,
+    tools: (&Decoders, &GateMeasurement),
+    line: &Arc<ControlSocket<Stdin>>,
 ) -> io::Result<()> {
     let place = Place::of(options.resume.as_ref());
     let say = |event: JobEvent| {
         if let Some(next) = place.news() {
-            line.send(&Reply::Job(JobEvent::Segment { next }))?;
+            line.send(&WorkerReply::Job(JobEvent::Segment { next }))?;
         }
-        line.send(&Reply::Job(event))
+        line.send(&WorkerReply::Job(event))
     };
     let emit = |event: JobEvent| match say(event) {
         Ok(()) => ControlFlow::Continue(()),
         // The supervisor is gone, or will see what is wrong with the socket itself.
         Err(_) => ControlFlow::Break(()),
     };
-    let trouble = Trouble::default();
+    let trouble = SourceErrorCell::default();
     let outcome = source::open(source, line, &trouble, &place)
         .and_then(|demuxer| job::analyze_opened(demuxer, options, tools, &emit));
     match trouble.explain(outcome) {
         Ok(report) => say(JobEvent::Done(report)),
-        Err(Fault::Stopped) => Ok(()),
-        Err(fault) => line.send(&Reply::Failed(fault)),
+        Err(JobFault::Stopped) => Ok(()),
+        Err(fault) => line.send(&WorkerReply::Failed(fault)),
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
     /// No machine has as many devices; one without a driver has none.
     #[test]
     fn a_device_that_was_there_and_opens_no_more_is_replaced_by_software() {
-        let asked = |was_there| Asked {
+        let asked = |was_there| RequestedDevice {
             spec: DeviceSpec {
                 backend: Backend::Nvdec,
                 device: Some("4000".to_owned()),

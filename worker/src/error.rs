@@ -4,13 +4,13 @@ use std::{io, time::Duration};
 
 use decode::{BackendError, DecodeError};
 use gate::MeasureError;
-use media::{ErrorKind, PixelsLost};
+use media::{DeviceMemoryLost, ErrorKind};
 
-use crate::{GateError, Refusal, SandboxReport, still::StillError, wire::ProtocolError};
+use crate::{GateError, ResourceError, SandboxReport, still::StillError, wire::ProtocolError};
 
 /// Reason for the early end of a job or a live session, found by the code inside the worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
-pub enum Fault {
+pub enum JobFault {
     /// The input does not decode.
     #[error(transparent)]
     Decode(DecodeError),
@@ -38,7 +38,7 @@ pub enum Fault {
     },
     /// Pixels that were on a device went with it.
     #[error(transparent)]
-    PixelsLost(#[from] PixelsLost),
+    PixelsLost(#[from] DeviceMemoryLost),
     /// The gate selected a frame whose pixels are gone: a bug in the prediction.
     #[error(
         "internal error: selected frame {frame_index} has no image (the predictor did not foresee it)"
@@ -55,49 +55,49 @@ pub enum Fault {
     Stopped,
 }
 
-impl Fault {
+impl JobFault {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Fault::Decode(error) => error.kind(),
-            Fault::Backend(error) => error.kind(),
-            Fault::Gate(error) => error.kind,
-            Fault::PixelsLost(_) => ErrorKind::Unavailable,
-            Fault::Source { .. } | Fault::Over => ErrorKind::InvalidInput,
-            Fault::Other { kind, .. } => *kind,
-            Fault::Unforeseen { .. } => ErrorKind::Internal,
-            Fault::Stopped => ErrorKind::Cancelled,
+            JobFault::Decode(error) => error.kind(),
+            JobFault::Backend(error) => error.kind(),
+            JobFault::Gate(error) => error.kind,
+            JobFault::PixelsLost(_) => ErrorKind::Unavailable,
+            JobFault::Source { .. } | JobFault::Over => ErrorKind::InvalidInput,
+            JobFault::Other { kind, .. } => *kind,
+            JobFault::Unforeseen { .. } => ErrorKind::Internal,
+            JobFault::Stopped => ErrorKind::Cancelled,
         }
     }
 }
 
-impl From<DecodeError> for Fault {
-    fn from(error: DecodeError) -> Fault {
+impl From<DecodeError> for JobFault {
+    fn from(error: DecodeError) -> JobFault {
         match error {
             // In a worker libav fails on what the media says: sizes that it cannot allocate,
             // headers that it cannot open.
             DecodeError::Libav { .. } => {
-                Fault::Other { kind: ErrorKind::InvalidInput, message: error.to_string() }
+                JobFault::Other { kind: ErrorKind::InvalidInput, message: error.to_string() }
             }
-            error => Fault::Decode(error),
+            error => JobFault::Decode(error),
         }
     }
 }
 
-impl From<MeasureError> for Fault {
-    fn from(error: MeasureError) -> Fault {
+impl From<MeasureError> for JobFault {
+    fn from(error: MeasureError) -> JobFault {
         match error {
-            MeasureError::PixelsLost(lost) => Fault::PixelsLost(lost),
-            error => Fault::Other { kind: error.kind(), message: error.to_string() },
+            MeasureError::PixelsLost(lost) => JobFault::PixelsLost(lost),
+            error => JobFault::Other { kind: error.kind(), message: error.to_string() },
         }
     }
 }
 
-impl From<StillError> for Fault {
-    fn from(error: StillError) -> Fault {
+impl From<StillError> for JobFault {
+    fn from(error: StillError) -> JobFault {
         match error {
-            StillError::PixelsLost(lost) => Fault::PixelsLost(lost),
-            error => Fault::Other { kind: error.kind(), message: error.to_string() },
+            StillError::PixelsLost(lost) => JobFault::PixelsLost(lost),
+            error => JobFault::Other { kind: error.kind(), message: error.to_string() },
         }
     }
 }
@@ -107,13 +107,13 @@ impl From<StillError> for Fault {
 pub enum WorkerError {
     /// The worker did its part: the input does not decode, or the caller said stop.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] JobFault),
     /// The input is not a regular file: nothing else has a length and can be sought in.
     #[error("the input is not a regular file")]
     NotAFile,
     /// The server did not open what the media is made of.
     #[error("{}", .0.0)]
-    Refused(Refusal),
+    Refused(ResourceError),
     /// No process could be started, or its descriptors could not be made.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),

@@ -16,10 +16,10 @@ use decode::ExcerptStart;
 
 use crate::{
     CancelToken, Limits, Supervisor, WorkerError,
-    line::Line,
-    process::{Life, Line as Link, Process},
-    protocol::{Reply, Request, Source},
-    source::{self, Place, Trouble},
+    line::ControlSocket,
+    process::{Process, SocketState as Link, WorkerLifetime},
+    protocol::{Request, Source, WorkerReply},
+    source::{self, Place, SourceErrorCell},
     watchdog::Watchdog,
     wire::ProtocolError,
 };
@@ -47,28 +47,28 @@ pub enum ExcerptEvent {
 }
 
 /// The worker's side: cuts the file whose descriptor is next on the line.
-pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<Line<Stdin>>) -> io::Result<()> {
+pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket<Stdin>>) -> io::Result<()> {
     let out = Box::new(Told(Arc::clone(line)));
     let begin = |start| -> Box<dyn Write + Send> {
         // Without a receiver the first bytes fail as well.
-        line.send(&Reply::Excerpt(ExcerptEvent::Begins(start))).ok();
+        line.send(&WorkerReply::Excerpt(ExcerptEvent::Begins(start))).ok();
         out
     };
-    let trouble = Trouble::default();
+    let trouble = SourceErrorCell::default();
     let opened = source::open(Source::File { len }, line, &trouble, &Place::of(None));
     let cut = opened.and_then(|demuxer| Ok(demuxer.excerpt(span, begin)?));
     match trouble.explain(cut) {
-        Ok(()) => line.send(&Reply::Excerpt(ExcerptEvent::Ended)),
-        Err(fault) => line.send(&Reply::Failed(fault)),
+        Ok(()) => line.send(&WorkerReply::Excerpt(ExcerptEvent::Ended)),
+        Err(fault) => line.send(&WorkerReply::Failed(fault)),
     }
 }
 
 /// Tells the server the bytes.
-struct Told(Arc<Line<Stdin>>);
+struct Told(Arc<ControlSocket<Stdin>>);
 
 impl Write for Told {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.send(&Reply::Excerpt(ExcerptEvent::Bytes(bytes.to_vec())))?;
+        self.0.send(&WorkerReply::Excerpt(ExcerptEvent::Bytes(bytes.to_vec())))?;
         Ok(bytes.len())
     }
 
@@ -94,7 +94,7 @@ impl Supervisor {
             return Err(WorkerError::NotAFile);
         }
         let cpu_seconds = limits.wall.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
+        let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };
         let mut process = Process::spawn(&self.program.plain(), &limits, life)?.0;
         let request =
             Request::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };
@@ -133,14 +133,14 @@ impl Supervisor {
 fn next(process: &mut Process, has_begun: &mut bool) -> Result<Option<ExcerptEvent>, WorkerError> {
     match process.next()? {
         None => Ok(None),
-        Some(Reply::Excerpt(event)) => {
+        Some(WorkerReply::Excerpt(event)) => {
             let begins = matches!(event, ExcerptEvent::Begins(_));
             if std::mem::replace(has_begun, true) == begins {
                 return Err(ProtocolError::Unexpected("excerpt").into());
             }
             Ok(Some(event))
         }
-        Some(Reply::Failed(fault)) => Err(fault.into()),
+        Some(WorkerReply::Failed(fault)) => Err(fault.into()),
         Some(_) => Err(ProtocolError::Unexpected("reply").into()),
     }
 }

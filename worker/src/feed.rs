@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    JobInput, JobOptions, Refusal, Remote, Resource, Resources, Rtsp, WorkerError,
+    JobInput, JobOptions, Remote, Resource, ResourceError, Resources, Rtsp, WorkerError,
     process::Process,
     protocol::{Credentials, Request, Source},
     wire::ProtocolError,
@@ -25,7 +25,7 @@ const URL_BYTES_MAX: usize = 8 << 10;
 /// gives up and knows why.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-pub(crate) struct Feed {
+pub(crate) struct InputProvider {
     source: Source,
     descriptor: Option<OwnedFd>,
     /// The connection of a camera, to see its end by.
@@ -34,8 +34,8 @@ pub(crate) struct Feed {
     is_endless: bool,
 }
 
-impl Feed {
-    pub fn new(input: JobInput) -> Result<Feed, WorkerError> {
+impl InputProvider {
+    pub fn new(input: JobInput) -> Result<InputProvider, WorkerError> {
         match input {
             JobInput::File(file) => {
                 let metadata = file.metadata().map_err(WorkerError::Spawn)?;
@@ -44,11 +44,17 @@ impl Feed {
                 }
                 let source = Source::File { len: metadata.len() };
                 let descriptor = Some(file.into());
-                Ok(Feed { source, descriptor, camera: None, resources: None, is_endless: false })
+                Ok(InputProvider {
+                    source,
+                    descriptor,
+                    camera: None,
+                    resources: None,
+                    is_endless: false,
+                })
             }
             JobInput::Remote(Remote { url, resources, playlists, is_endless }) => {
                 let (source, resources) = (Source::Remote { url, playlists }, Some(resources));
-                Ok(Feed { source, descriptor: None, camera: None, resources, is_endless })
+                Ok(InputProvider { source, descriptor: None, camera: None, resources, is_endless })
             }
             JobInput::Rtsp(Rtsp { socket, url, credentials }) => {
                 prepare_connection(&socket).map_err(|error| WorkerError::Io(error.into()))?;
@@ -57,7 +63,7 @@ impl Feed {
                 let source = Source::Rtsp { url, credentials };
                 let camera = Some(socket.try_clone().map_err(WorkerError::Io)?);
                 let descriptor = Some(socket);
-                Ok(Feed { source, descriptor, camera, resources: None, is_endless: true })
+                Ok(InputProvider { source, descriptor, camera, resources: None, is_endless: true })
             }
         }
     }
@@ -92,7 +98,7 @@ impl Feed {
         };
         if url.len() > URL_BYTES_MAX {
             let told = format!("too large: a URL of {} bytes", url.len());
-            return Err(WorkerError::Refused(Refusal(told)));
+            return Err(WorkerError::Refused(ResourceError(told)));
         }
         let Resource { bytes, url, size, seekable } =
             resources.open(url, from).map_err(WorkerError::Refused)?;
@@ -125,7 +131,7 @@ mod tests {
     fn a_camera_has_ended_when_it_sends_no_more_whatever_waits_to_be_read() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (socket, url) = (theirs.into(), String::new());
-        let feed = Feed::new(JobInput::Rtsp(Rtsp { socket, url, credentials: None }));
+        let feed = InputProvider::new(JobInput::Rtsp(Rtsp { socket, url, credentials: None }));
         let feed = feed.expect("a socket");
         (&ours).write_all(b"packet").expect("room");
         assert!(feed.is_endless() && !feed.has_ended());

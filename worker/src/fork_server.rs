@@ -50,7 +50,7 @@ pub enum WorkerStart {
 
 /// Hears where each worker came from, and why the fork server was of no use; called on the thread that
 /// starts one, and must not wait.
-pub(crate) type OnStart = Box<dyn Fn(WorkerStart, Option<&io::Error>) + Send + Sync>;
+pub(crate) type StartCallback = Box<dyn Fn(WorkerStart, Option<&io::Error>) + Send + Sync>;
 
 /// Descriptors that a worker begins with.
 pub(crate) struct Ends {
@@ -61,7 +61,7 @@ pub(crate) struct Ends {
 /// The server's side: started with the first worker, and again where it has failed.
 pub(crate) struct ForkServer {
     running: Mutex<Option<Running>>,
-    on_start: OnStart,
+    on_start: StartCallback,
 }
 
 struct Running {
@@ -76,7 +76,7 @@ impl fmt::Debug for ForkServer {
 }
 
 impl ForkServer {
-    pub fn new(on_start: OnStart) -> ForkServer {
+    pub fn new(on_start: StartCallback) -> ForkServer {
         ForkServer { running: Mutex::default(), on_start }
     }
 

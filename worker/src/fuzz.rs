@@ -8,7 +8,7 @@ pub use crate::source::fuzz::{conversation, playlist};
 use std::fmt::Debug;
 
 use crate::{
-    protocol::{Reply, Request},
+    protocol::{Request, WorkerReply},
     wire::{HEADER_BYTES, Message, decode, encode},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 /// Whatever is accepted reads the same once it was written again.
 pub fn message(bytes: &[u8]) {
     keeps_its_meaning::<Request>(bytes);
-    keeps_its_meaning::<Reply>(bytes);
+    keeps_its_meaning::<WorkerReply>(bytes);
 }
 
 fn keeps_its_meaning<T: Message + PartialEq + Debug>(payload: &[u8]) {
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn the_corpus_has_a_message_of_frames() {
         let found = corpus("message").iter().any(|bytes| {
-            matches!(decode(bytes), Ok(Reply::Job(crate::JobEvent::Frames(records))) if records.len() == 3)
+            matches!(decode(bytes), Ok(WorkerReply::Job(crate::JobEvent::Frames(records))) if records.len() == 3)
         });
         assert!(found);
     }

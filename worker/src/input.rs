@@ -50,7 +50,7 @@ impl fmt::Debug for Remote {
 pub trait Resources: Send {
     /// Opens `url` from byte `from` on, whether or not its server can begin there; called on the
     /// supervisor's thread, which waits for it.
-    fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal>;
+    fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError>;
 }
 
 /// Bytes on their way to a worker.
@@ -68,7 +68,7 @@ pub struct Resource {
 
 /// Reason that a resource was not opened: one line for the person who asked for the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct ResourceError(pub String);
 
 /// Live media behind a connection that the server has made.
 pub struct Rtsp {

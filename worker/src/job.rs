@@ -20,12 +20,12 @@ use std::{
 use decode::{
     Decoders, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
 };
-use gate::{AHEAD, Gate, GateConfig, GateState, Measurements, SignalWindow, ZoneMask};
+use gate::{AHEAD, FrameMeasurements, Gate, GateConfig, GateState, SignalWindow, ZoneMask};
 use media::{Rotation, Signal, Timestamp, Zones};
 
 use crate::{
-    Chunking, Fault, FrameRecord, MeasuredBy, ViewOptions, measuring::Measuring,
-    pictures::PictureSpec, plan::Plan, record::RECORDS_MAX, wire::list,
+    ChunkImageOptions, Chunking, FrameRecord, GateBackendReport, JobFault,
+    measuring::GateMeasurement, pictures::PictureSpec, plan::Plan, record::RECORDS_MAX, wire::list,
 };
 pub(crate) use predict::bytes_to_send;
 use progress::{Clocks, Progress};
@@ -40,7 +40,7 @@ pub struct JobOptions {
     /// Encode the selected frames.
     pub stills: bool,
     /// Cut the frames into chunks and show some of each; `None` makes no chunks.
-    pub views: Option<ViewOptions>,
+    pub views: Option<ChunkImageOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Zones of the picture that are watched.
@@ -116,9 +116,9 @@ pub enum JobEvent {
     /// The next frames, in order and without gaps.
     Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
     /// Measurer of the frames; comes before [`JobEvent::Spent`].
-    Measured(MeasuredBy),
+    Measured(GateBackendReport),
     /// Resources spent on the frames; comes before the end.
-    Spent(Spent),
+    Spent(StageTimings),
     /// All has been said; comes last.
     Done(FileReport),
 }
@@ -132,7 +132,7 @@ impl JobEvent {
 
 /// Time of a job's threads by what they did, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Spent {
+pub struct StageTimings {
     /// Decoding.
     pub decode_us: u64,
     /// Measuring, deciding and making pictures.
@@ -147,18 +147,18 @@ pub fn analyze(
     input: impl Read + Seek + Send + 'static,
     options: &JobOptions,
     emit: &(dyn Fn(JobEvent) -> ControlFlow<()> + Sync),
-) -> Result<FileReport, Fault> {
+) -> Result<FileReport, JobFault> {
     let demuxer = Demuxer::open(Box::new(input), decode::Limits::default())?;
-    analyze_opened(demuxer, options, (&Decoders::software(), &Measuring::default()), emit)
+    analyze_opened(demuxer, options, (&Decoders::software(), &GateMeasurement::default()), emit)
 }
 
 /// As [`analyze`], of a container that is open.
 pub(crate) fn analyze_opened(
     demuxer: Demuxer,
     options: &JobOptions,
-    (decoders, measuring): (&Decoders, &Measuring),
+    (decoders, measuring): (&Decoders, &GateMeasurement),
     emit: Emit<'_>,
-) -> Result<FileReport, Fault> {
+) -> Result<FileReport, JobFault> {
     let demuxer = match options.hurry() {
         Some(packets) => demuxer.in_hurry(packets),
         None => demuxer,
@@ -170,7 +170,7 @@ pub(crate) fn analyze_opened(
     let rotation = demuxer.stream().rotation;
     let job = Job::new(options, rotation, measuring, emit);
     if emit(JobEvent::Opened(demuxer.stream().clone())).is_break() {
-        return Err(Fault::Stopped);
+        return Err(JobFault::Stopped);
     }
     let file_options = FileOptions {
         sampling: options.sampling,
@@ -178,7 +178,7 @@ pub(crate) fn analyze_opened(
         threads: options.threads,
         plan: true,
     };
-    let mut sequencer = sequence::Sequencer::new(&job);
+    let mut sequencer = sequence::SegmentMerger::new(&job);
     let mut deliver = |segment| {
         let started = Instant::now();
         let delivered = sequencer.deliver(segment);
@@ -201,20 +201,20 @@ struct Job<'a> {
     options: &'a JobOptions,
     zones: ZoneMask,
     pictures: PictureSpec,
-    measuring: &'a Measuring,
+    measuring: &'a GateMeasurement,
     emit: Emit<'a>,
-    failure: Mutex<Option<Fault>>,
+    failure: Mutex<Option<JobFault>>,
     progress: Progress,
     clocks: Clocks,
     /// Records of sequenced segments, empty, for segments to come: some megabytes each.
-    spare_records: Mutex<Vec<Vec<Measurements>>>,
+    spare_records: Mutex<Vec<Vec<FrameMeasurements>>>,
 }
 
 impl<'a> Job<'a> {
     fn new(
         options: &'a JobOptions,
         rotation: Rotation,
-        measuring: &'a Measuring,
+        measuring: &'a GateMeasurement,
         emit: Emit<'a>,
     ) -> Job<'a> {
         Job {
@@ -247,15 +247,15 @@ impl<'a> Job<'a> {
         Plan::of_job(self.options)
     }
 
-    fn say(&self, event: JobEvent) -> Result<(), Fault> {
+    fn say(&self, event: JobEvent) -> Result<(), JobFault> {
         match (self.emit)(event) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Fault::Stopped),
+            ControlFlow::Break(()) => Err(JobFault::Stopped),
         }
     }
 
     /// Keeps the first failure and ends the decoding.
-    fn unless_failed(&self, result: Result<(), Fault>) -> ControlFlow<()> {
+    fn unless_failed(&self, result: Result<(), JobFault>) -> ControlFlow<()> {
         match result {
             Ok(()) => ControlFlow::Continue(()),
             Err(fault) => {
@@ -266,17 +266,17 @@ impl<'a> Job<'a> {
     }
 
     /// Keeps the first failure.
-    fn fail(&self, fault: Fault) {
+    fn fail(&self, fault: JobFault) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(fault);
     }
 
-    fn take_failure(&self) -> Result<(), Fault> {
+    fn take_failure(&self) -> Result<(), JobFault> {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.take().map_or(Ok(()), Err)
     }
 
-    fn spare_records(&self) -> MutexGuard<'_, Vec<Vec<Measurements>>> {
+    fn spare_records(&self) -> MutexGuard<'_, Vec<Vec<FrameMeasurements>>> {
         self.spare_records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

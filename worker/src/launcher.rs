@@ -20,7 +20,7 @@ use media::Codec;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::{
-    Attempt, Limits,
+    EscapeAttempt, Limits,
     child::Child,
     descriptors, probe,
     program::{library_directories, loader_path},
@@ -36,7 +36,7 @@ const SAID_BYTES_MAX: u64 = 4096;
 
 /// Task of a program, and the limits of its resources.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Errand {
+pub(crate) struct ProgramRequest {
     /// Codec that it decodes.
     pub codec: Codec,
     /// With so many threads.
@@ -48,7 +48,7 @@ pub(crate) struct Errand {
 }
 
 /// Descriptors of a program: the far ends of its worker's.
-pub(crate) struct ProgramEnds {
+pub(crate) struct ProgramStdio {
     /// Its input and its output.
     pub socket: OwnedFd,
     /// Its stderr.
@@ -59,10 +59,10 @@ pub(crate) struct ProgramEnds {
 pub(crate) fn start(
     ours: &Path,
     program: &Path,
-    errand: &Errand,
-    ends: ProgramEnds,
+    errand: &ProgramRequest,
+    ends: ProgramStdio,
 ) -> io::Result<Child> {
-    let ProgramEnds { socket, says } = ends;
+    let ProgramStdio { socket, says } = ends;
     let mut command = confined(ours, program, errand.memory_bytes, errand.cpu_seconds);
     command.args(program_arguments(errand.codec, errand.threads));
     command.stdin(socket.try_clone()?).stdout(socket).stderr(says);
@@ -91,9 +91,9 @@ pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
 }
 
 /// Attempts what a decoding program must not do, by our own binary as one.
-pub(crate) fn probe(ours: &Path) -> io::Result<Vec<Attempt>> {
+pub(crate) fn probe(ours: &Path) -> io::Result<Vec<EscapeAttempt>> {
     let said = said_by(ours, ours, probe::ARGUMENT)?;
-    let attempts: Option<Vec<Attempt>> = said.lines().map(probe::attempt).collect();
+    let attempts: Option<Vec<EscapeAttempt>> = said.lines().map(probe::attempt).collect();
     attempts.filter(|attempts| !attempts.is_empty()).ok_or_else(|| io::Error::other(said))
 }
 

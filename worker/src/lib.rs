@@ -48,27 +48,29 @@ mod watchdog;
 mod wire;
 
 pub use arenas::limit_arenas;
-pub use backend::{Choice, GateChoice, GateSelection, SelectError, Selection, Wanted};
+pub use backend::{BackendRequest, Choice, GateChoice, GateSelection, SelectError, Selection};
 pub use capabilities::Capabilities;
 pub use ending::LiveEnd;
 pub use entry::{is_worker_invocation, worker_main};
-pub use error::{Fault, WorkerError};
+pub use error::{JobFault, WorkerError};
 pub use excerpt::{ExcerptEvent, ExcerptSpec};
 pub use fork_server::WorkerStart;
-pub use input::{JobInput, Refusal, Remote, Resource, Resources, Rtsp};
-pub use job::{JobEvent, JobOptions, Resume, Spent, analyze};
-pub use live::{LiveEvent, LiveWorker, SessionLoad};
-pub use measuring::{GateBackend, GateError, MeasuredBy};
+pub use input::{JobInput, Remote, Resource, ResourceError, Resources, Rtsp};
+pub use job::{JobEvent, JobOptions, Resume, StageTimings, analyze};
+pub use live::{LiveEvent, LiveWorker, SessionBacklog};
+pub use measuring::{GateBackend, GateBackendReport, GateError};
 pub use plan::{
     chunks::Chunker,
-    clips::{Clipper, Offered},
+    clips::{ClipDecision, ClipSampler},
 };
 pub use program::WorkerProgram;
-pub use protocol::Attempt;
-pub use record::{EmbeddingInput, FrameRecord, FrameView, NoveltyInput, Picture, Pictures};
+pub use protocol::EscapeAttempt;
+pub use record::{EmbeddingInput, EncodedImage, FrameImages, FrameRecord, FrameView, NoveltyInput};
 pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
-pub use session::{ClipSpec, NoveltySpec, SessionEvent, SessionResume, SessionSpec, ViewSpec};
+pub use session::{
+    ClipSpec, ModelImageSpec, NoveltySpec, SessionEvent, SessionResume, SessionSpec,
+};
 pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
-pub use views::{Chunk, Chunking, Crop, Region, View, ViewOptions};
+pub use views::{ChunkImageOptions, Chunking, Crop, FrameChunk, ModelImage, Region};
 pub use wire::ProtocolError;

@@ -13,19 +13,19 @@ use std::{
 use media::Codec;
 
 use crate::{
-    channel::{Incoming, Outbox},
-    protocol::{Reply, Request},
+    channel::{Incoming, MessageSender},
+    protocol::{Request, WorkerReply},
     wire::{Message, ProtocolError},
 };
 
-pub(crate) struct Line<S> {
+pub(crate) struct ControlSocket<S> {
     socket: S,
     incoming: Mutex<Incoming>,
-    outbox: Outbox<S>,
+    outbox: MessageSender<S>,
 }
 
 /// The bytes of a resource from one of its bytes on, as the server opened it.
-pub(crate) struct Opened {
+pub(crate) struct OpenedResource {
     /// Ends with the resource, or early.
     pub bytes: File,
     /// URL that they came from, after redirects.
@@ -36,10 +36,10 @@ pub(crate) struct Opened {
     pub seekable: bool,
 }
 
-impl<S: AsFd> Line<S> {
+impl<S: AsFd> ControlSocket<S> {
     /// Both are one socket.
-    pub fn new(socket: S, same: S) -> Line<S> {
-        Line { socket, incoming: Mutex::default(), outbox: Outbox::new(same) }
+    pub fn new(socket: S, same: S) -> ControlSocket<S> {
+        ControlSocket { socket, incoming: Mutex::default(), outbox: MessageSender::new(same) }
     }
 
     pub fn send(&self, message: &impl Message) -> io::Result<()> {
@@ -62,13 +62,13 @@ impl<S: AsFd> Line<S> {
     }
 
     /// Has the server open `url` from byte `from` on. A refusal is never answered: it ends the job.
-    pub fn open(&self, url: &str, from: u64) -> io::Result<Opened> {
+    pub fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource> {
         let mut incoming = self.incoming();
-        self.send(&Reply::Open { url: url.to_owned(), from })?;
+        self.send(&WorkerReply::Open { url: url.to_owned(), from })?;
         match self.wait(&mut incoming)? {
             Some(Request::Resource { url, size, seekable }) => {
                 let bytes = File::from(incoming.descriptor().map_err(io::Error::other)?);
-                Ok(Opened { bytes, url, size, seekable })
+                Ok(OpenedResource { bytes, url, size, seekable })
             }
             Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
             None => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -79,7 +79,7 @@ impl<S: AsFd> Line<S> {
     /// and the pipe of what it says.
     pub fn program(&self, codec: Codec) -> io::Result<(OwnedFd, OwnedFd)> {
         let mut incoming = self.incoming();
-        self.send(&Reply::Program { codec })?;
+        self.send(&WorkerReply::Program { codec })?;
         let mut end = || match self.wait(&mut incoming)? {
             Some(Request::Program) => incoming.descriptor().map_err(io::Error::other),
             Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),

@@ -20,12 +20,12 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
     Limits, SandboxReport, SessionEvent, SessionSpec, Supervisor, WorkerError,
-    process::{Life, Line, Process},
-    protocol::Reply,
+    process::{Process, SocketState, WorkerLifetime},
+    protocol::WorkerReply,
     session::{SESSION_BYTES_MAX, SESSIONS_MAX},
     wire::ProtocolError,
 };
-use lanes::{Lanes, Looked};
+use lanes::{EventCheck, SessionQueues};
 
 /// Message of a live worker.
 #[derive(Debug)]
@@ -61,13 +61,13 @@ struct SharedLine {
 }
 
 struct LineState {
-    lanes: Lanes,
+    lanes: SessionQueues,
     closed: bool,
 }
 
 /// Load of a session that waits for the worker, the unit in progress included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionLoad {
+pub struct SessionBacklog {
     /// Access units.
     pub units: usize,
     /// Their bytes.
@@ -89,7 +89,7 @@ impl SharedLine {
     /// Has `action` add to what waits on a line that is open.
     fn send(
         &self,
-        action: impl FnOnce(&mut Lanes) -> Result<(), WorkerError>,
+        action: impl FnOnce(&mut SessionQueues) -> Result<(), WorkerError>,
     ) -> Result<(), WorkerError> {
         let mut state = self.state();
         if state.closed {
@@ -116,13 +116,13 @@ impl Supervisor {
         // Every message is a session's, or the one that ends a unit under way: a total limit would
         // end sessions for what others say.
         let limits = Limits { output_bytes: u64::MAX, ..limits };
-        let state = LineState { lanes: Lanes::default(), closed: false };
+        let state = LineState { lanes: SessionQueues::default(), closed: false };
         let line = Arc::new(SharedLine { state: Mutex::new(state), wake });
         let (tell, told) = mpsc::sync_channel(1);
         let (program, shared) = (self.program.clone(), Arc::clone(&line));
         // The worker dies with the thread that starts it, so that thread stays with it.
         let supervise = move || {
-            let started = Process::spawn(&program, &limits, Life::Open);
+            let started = Process::spawn(&program, &limits, WorkerLifetime::Open);
             let (started, process) = match started {
                 Ok((process, report)) => (Ok(report), Some(process)),
                 Err(error) => (Err(error), None),
@@ -175,7 +175,7 @@ impl LiveWorker {
     }
 
     /// Returns the load of the session; `None` where it is not open.
-    pub fn load(&self, session: u32) -> Option<SessionLoad> {
+    pub fn load(&self, session: u32) -> Option<SessionBacklog> {
         self.line.state().lanes.load(session)
     }
 
@@ -239,30 +239,34 @@ fn listen(
             state.lanes.is_stalled(limits.stall, now)
         };
         match process.next()? {
-            Some(Reply::Session { session, event }) => {
+            Some(WorkerReply::Session { session, event }) => {
                 let (bytes, now) = (process.last_reply(), Instant::now());
                 let looked = line.state().lanes.look(session, &event, bytes, now)?;
                 let event = match looked {
-                    Looked::Wanted => event,
-                    Looked::Cut(fault) => SessionEvent::Failed(fault),
-                    Looked::Unwanted => continue,
+                    EventCheck::Wanted => event,
+                    EventCheck::Cut(fault) => SessionEvent::Failed(fault),
+                    EventCheck::Unwanted => continue,
                 };
                 on_event(LiveEvent::Session { session, event })?;
             }
-            Some(Reply::Taken { session }) => line.state().lanes.taken(session, Instant::now())?,
+            Some(WorkerReply::Taken { session }) => {
+                line.state().lanes.taken(session, Instant::now())?
+            }
             // A device is lost once.
-            Some(Reply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
+            Some(WorkerReply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
                 on_event(LiveEvent::GateLost(reason))?;
             }
-            Some(Reply::GateLate) => on_event(LiveEvent::GateLate)?,
-            Some(Reply::DecoderLost { reason }) if !mem::replace(&mut is_decoder_lost, true) => {
+            Some(WorkerReply::GateLate) => on_event(LiveEvent::GateLate)?,
+            Some(WorkerReply::DecoderLost { reason })
+                if !mem::replace(&mut is_decoder_lost, true) =>
+            {
                 on_event(LiveEvent::DecoderLost(reason))?;
             }
             Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
             None => {
                 process.look()?;
                 let received = process.received();
-                if process.wait(Some(line.wake.as_fd()))? == Line::Closed {
+                if process.wait(Some(line.wake.as_fd()))? == SocketState::Closed {
                     return Err(process.death());
                 }
                 clear(&line.wake);

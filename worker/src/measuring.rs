@@ -11,11 +11,11 @@ pub(crate) mod scripted;
 
 use std::{io, sync::Arc};
 
-use gate::{CpuMeasurer, FallbackMeasurer, MeasureError, Measurements, Measurer};
+use gate::{CpuBackend, FallbackBackend, FrameMeasurements, MeasureBackend, MeasureError};
 use media::{ErrorKind, Frame};
 
-use desk::Desk;
-pub(crate) use patience::Patience;
+use desk::DeviceThread;
+pub(crate) use patience::DeviceTimeouts;
 
 /// Frames that a thread of a file job gathers for a device before it waits for their measurements.
 const GATHERED_MAX: usize = 8;
@@ -76,7 +76,7 @@ pub(crate) struct GateDevice {
 
 /// Measurer of the frames of a job.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct MeasuredBy {
+pub struct GateBackendReport {
     /// The measurer at the end, such as `cpu-avx2`.
     pub measurer: String,
     /// Reason for giving up the device that was there at the start.
@@ -87,61 +87,61 @@ pub struct MeasuredBy {
 
 /// Measurer of this worker; cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Measuring(Option<Arc<Shared>>);
+pub(crate) struct GateMeasurement(Option<Arc<Shared>>);
 
 /// A device, and what became of it.
 struct Shared {
     name: &'static str,
     /// The backend's name and the device's.
     label: String,
-    desk: Desk,
+    desk: DeviceThread,
     /// Number of the NVIDIA device in whose memory it reads pictures.
     nvidia: Option<u32>,
 }
 
-impl Measuring {
+impl GateMeasurement {
     /// Opens `device` and measures the smoke of the conformance table with it; `None` is the CPU.
-    pub fn open(device: Option<&GateDevice>) -> Result<Measuring, GateError> {
+    pub fn open(device: Option<&GateDevice>) -> Result<GateMeasurement, GateError> {
         let opened = match device {
-            None => return Ok(Measuring::default()),
+            None => return Ok(GateMeasurement::default()),
             Some(device) => match open_device(device) {
                 Err(error) if device.was_there => {
-                    return Ok(Measuring::gone(device.backend, &error));
+                    return Ok(GateMeasurement::gone(device.backend, &error));
                 }
                 opened => opened?,
             },
         };
-        let Some(opened) = opened else { return Ok(Measuring::default()) };
-        Measuring::at(opened).map_err(|error| GateError {
+        let Some(opened) = opened else { return Ok(GateMeasurement::default()) };
+        GateMeasurement::at(opened).map_err(|error| GateError {
             kind: ErrorKind::Unavailable,
             reason: format!("no thread for the device: {error}"),
         })
     }
 
-    fn at(opened: Opened) -> io::Result<Measuring> {
+    fn at(opened: Opened) -> io::Result<GateMeasurement> {
         let Opened { measurer, name: device_name, patience, nvidia } = opened;
         let name = measurer.name();
         let label = format!("{name}:{device_name}");
-        let desk = Desk::open(measurer, patience)?;
-        Ok(Measuring(Some(Arc::new(Shared { name, label, desk, nvidia }))))
+        let desk = DeviceThread::open(measurer, patience)?;
+        Ok(GateMeasurement(Some(Arc::new(Shared { name, label, desk, nvidia }))))
     }
 
     /// Measures on a device that is called `device_name` and reads host memory.
     #[cfg(test)]
     pub fn on(
-        device: Box<dyn Measurer>,
+        device: Box<dyn MeasureBackend>,
         device_name: &str,
-        patience: Patience,
-    ) -> io::Result<Measuring> {
+        patience: DeviceTimeouts,
+    ) -> io::Result<GateMeasurement> {
         let name = device_name.to_owned();
-        Measuring::at(Opened { measurer: device, name, patience, nvidia: None })
+        GateMeasurement::at(Opened { measurer: device, name, patience, nvidia: None })
     }
 
     /// The CPU, in place of a device that is there no more.
-    fn gone(backend: GateBackend, error: &GateError) -> Measuring {
+    fn gone(backend: GateBackend, error: &GateError) -> GateMeasurement {
         let name = backend.as_str();
-        let desk = Desk::closed(name, error.to_string());
-        Measuring(Some(Arc::new(Shared { name, label: name.to_owned(), desk, nvidia: None })))
+        let desk = DeviceThread::closed(name, error.to_string());
+        GateMeasurement(Some(Arc::new(Shared { name, label: name.to_owned(), desk, nvidia: None })))
     }
 
     /// Number of the NVIDIA device on which pictures may stay for it.
@@ -150,10 +150,10 @@ impl Measuring {
     }
 
     /// A measurer for one thread.
-    pub fn measurer(&self) -> Box<dyn Measurer> {
+    pub fn measurer(&self) -> Box<dyn MeasureBackend> {
         match &self.0 {
-            None => Box::new(CpuMeasurer::new()),
-            Some(shared) => Box::new(FallbackMeasurer::new(Box::new(Handle(Arc::clone(shared))))),
+            None => Box::new(CpuBackend::new()),
+            Some(shared) => Box::new(FallbackBackend::new(Box::new(Handle(Arc::clone(shared))))),
         }
     }
 
@@ -186,20 +186,20 @@ impl Measuring {
     pub fn name(&self) -> String {
         match self.0.as_ref().filter(|_| self.is_on_device()) {
             Some(shared) => shared.label.clone(),
-            None => CpuMeasurer::new().name().to_owned(),
+            None => CpuBackend::new().name().to_owned(),
         }
     }
 
     /// Returns the report about it.
-    pub fn told(&self) -> MeasuredBy {
-        MeasuredBy { measurer: self.name(), lost: self.lost(), late: self.late() }
+    pub fn told(&self) -> GateBackendReport {
+        GateBackendReport { measurer: self.name(), lost: self.lost(), late: self.late() }
     }
 }
 
 /// One thread's way to the device.
 struct Handle(Arc<Shared>);
 
-impl Measurer for Handle {
+impl MeasureBackend for Handle {
     fn name(&self) -> &'static str {
         self.0.name
     }
@@ -207,7 +207,7 @@ impl Measurer for Handle {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         out.extend(self.0.desk.measure(frames)?);
         Ok(())
@@ -216,9 +216,9 @@ impl Measurer for Handle {
 
 /// An open device.
 struct Opened {
-    measurer: Box<dyn Measurer>,
+    measurer: Box<dyn MeasureBackend>,
     name: String,
-    patience: Patience,
+    patience: DeviceTimeouts,
     nvidia: Option<u32>,
 }
 
@@ -237,17 +237,18 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateError> {
                 true => shaders::AdapterChoice::Any,
                 false => shaders::AdapterChoice::Discrete,
             };
-            let measurer = shaders::WgpuMeasurer::open(choice)
+            let measurer = shaders::WgpuBackend::open(choice)
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.adapter().to_owned();
-            let patience = if measurer.is_cpu() { Patience::CPU } else { Patience::GPU };
+            let patience =
+                if measurer.is_cpu() { DeviceTimeouts::CPU } else { DeviceTimeouts::GPU };
             Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia: None }))
         }
         GateBackend::Cuda => {
-            let measurer = kernels::CudaMeasurer::open(device.number as usize)
+            let measurer = kernels::CudaBackend::open(device.number as usize)
                 .map_err(|error| refused(error.kind(), &error))?;
             let name = measurer.device().to_owned();
-            let (patience, nvidia) = (Patience::GPU, Some(device.number));
+            let (patience, nvidia) = (DeviceTimeouts::GPU, Some(device.number));
             Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia }))
         }
     }
@@ -270,11 +271,14 @@ mod tests {
             is_named: true,
             was_there,
         };
-        assert!(Measuring::open(Some(&device(false))).is_err(), "at the start that is an error");
-        let measuring = Measuring::open(Some(&device(true))).unwrap_or_default();
+        assert!(
+            GateMeasurement::open(Some(&device(false))).is_err(),
+            "at the start that is an error"
+        );
+        let measuring = GateMeasurement::open(Some(&device(true))).unwrap_or_default();
         let lost = measuring.told().lost.unwrap_or_default();
         assert!(lost.starts_with("cuda lost its device: "), "{lost}");
-        assert_eq!(measuring.name(), CpuMeasurer::new().name());
+        assert_eq!(measuring.name(), CpuBackend::new().name());
         assert_eq!(measuring.gathered_max(), 1);
         let mut measured = Vec::new();
         assert_eq!(measuring.measurer().measure(&[], &mut measured), Ok(()));

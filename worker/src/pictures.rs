@@ -3,10 +3,10 @@
 use media::{Frame, Rotation};
 
 use crate::{
-    Crop, Fault, FrameView, JobOptions, NoveltySpec, Picture, Pictures, SessionSpec, ViewOptions,
-    ViewSpec,
+    ChunkImageOptions, Crop, EncodedImage, FrameImages, FrameView, JobFault, JobOptions,
+    ModelImageSpec, NoveltySpec, SessionSpec,
     record::{CLIP_PICTURE_BYTES_MAX, VIEW_BYTES_MAX},
-    still::{Cut, InputMaker, StillEncoder, StillError},
+    still::{CropScale, InputMaker, JpegEncoder, StillError},
 };
 
 /// Pictures of a frame that are to be made.
@@ -47,7 +47,7 @@ impl PictureSpec {
         PictureSpec {
             rotation,
             crop: views.and_then(|views| views.crop),
-            view_edge: views.map(ViewOptions::edge_max),
+            view_edge: views.map(ChunkImageOptions::edge_max),
             clip_edge: None,
             novelty: views.and_then(|views| views.novelty),
         }
@@ -57,20 +57,20 @@ impl PictureSpec {
         PictureSpec {
             rotation: Rotation::None,
             crop: spec.crop,
-            view_edge: spec.view.as_ref().map(ViewSpec::edge_max),
+            view_edge: spec.view.as_ref().map(ModelImageSpec::edge_max),
             clip_edge: spec.clip.map(|clip| clip.max_edge),
             novelty: spec.novelty,
         }
     }
 }
 
-impl Pictures {
+impl FrameImages {
     /// Those that are wanted, of some that were made on suspicion; `None` where one is missing.
-    pub(crate) fn only(mut self, wanted: PictureKinds) -> Option<Pictures> {
+    pub(crate) fn only(mut self, wanted: PictureKinds) -> Option<FrameImages> {
         if self.view == Some(FrameView::Still) && !wanted.still {
             self.view = self.still.take().map(FrameView::Own);
         }
-        let pictures = Pictures {
+        let pictures = FrameImages {
             still: self.still.filter(|_| wanted.still),
             view: self.view.filter(|_| wanted.view),
             clip: self.clip.filter(|_| wanted.clip),
@@ -85,29 +85,29 @@ impl Pictures {
 
 /// Makes pictures on one thread, for one source after the other; takes memory with the first.
 #[derive(Default)]
-pub(crate) struct PictureMaker {
-    encoder: Option<StillEncoder>,
+pub(crate) struct ImageEncoder {
+    encoder: Option<JpegEncoder>,
     inputs: InputMaker,
 }
 
-impl PictureMaker {
+impl ImageEncoder {
     pub fn make(
         &mut self,
         frame: &Frame,
         spec: &PictureSpec,
         wanted: PictureKinds,
-    ) -> Result<Pictures, Fault> {
+    ) -> Result<FrameImages, JobFault> {
         let PictureSpec { rotation, crop, view_edge, clip_edge, novelty } = *spec;
         let encoder = match &mut self.encoder {
             Some(encoder) => encoder,
-            none => none.insert(StillEncoder::new()?),
+            none => none.insert(JpegEncoder::new()?),
         };
-        let mut pictures = Pictures::default();
+        let mut pictures = FrameImages::default();
         if wanted.still {
             pictures.still = Some(encoder.encode(frame, rotation)?);
         }
         if let Some(edge) = view_edge.filter(|_| wanted.view) {
-            let cut = Cut::new(frame.extent, rotation, crop, edge);
+            let cut = CropScale::new(frame.extent, rotation, crop, edge);
             pictures.view = Some(match &pictures.still {
                 Some(still) if cut.is_all() => {
                     within(still, VIEW_BYTES_MAX)?;
@@ -121,7 +121,7 @@ impl PictureMaker {
             });
         }
         if let Some(edge) = clip_edge.filter(|_| wanted.clip) {
-            let cut = Cut::new(frame.extent, rotation, crop, edge);
+            let cut = CropScale::new(frame.extent, rotation, crop, edge);
             let picture = encoder.encode_cut(frame, rotation, &cut)?;
             within(&picture, CLIP_PICTURE_BYTES_MAX)?;
             pictures.clip = Some(picture);
@@ -133,7 +133,7 @@ impl PictureMaker {
     }
 }
 
-fn within(picture: &Picture, bytes_max: usize) -> Result<(), StillError> {
+fn within(picture: &EncodedImage, bytes_max: usize) -> Result<(), StillError> {
     let bytes = picture.jpeg.len();
     if bytes <= bytes_max { Ok(()) } else { Err(StillError::TooLarge { bytes }) }
 }

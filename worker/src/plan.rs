@@ -3,12 +3,12 @@
 pub(crate) mod chunks;
 pub(crate) mod clips;
 
-use gate::Reason;
+use gate::SelectionReason;
 use media::{Signal, Timestamp};
 
 use crate::{JobOptions, SessionSpec, pictures::PictureKinds};
 use chunks::Chunker;
-use clips::Clipper;
+use clips::ClipSampler;
 
 /// Choice of a worker for one source.
 pub(crate) struct Plan {
@@ -17,7 +17,7 @@ pub(crate) struct Plan {
     shows_selected: bool,
     /// Views are of the frames that are shown of a chunk.
     chunks: Option<Chunker<()>>,
-    clips: Option<Clipper<()>>,
+    clips: Option<ClipSampler<()>>,
 }
 
 impl Plan {
@@ -27,7 +27,7 @@ impl Plan {
     }
 
     pub fn of_session(spec: &SessionSpec) -> Plan {
-        let (shows_selected, clips) = (spec.wants_selected(), spec.clip.map(Clipper::new));
+        let (shows_selected, clips) = (spec.wants_selected(), spec.clip.map(ClipSampler::new));
         Plan { stills: spec.stills, shows_selected, chunks: None, clips }
     }
 
@@ -36,7 +36,7 @@ impl Plan {
         &mut self,
         signal: &Signal,
         pts: Option<Timestamp>,
-        selected: Option<Reason>,
+        selected: Option<SelectionReason>,
     ) -> PictureKinds {
         let mut view = self.shows_selected && selected.is_some();
         if let Some(chunker) = &mut self.chunks {

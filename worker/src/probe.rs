@@ -14,7 +14,7 @@ use rustix::{
     process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit},
 };
 
-use crate::protocol::Attempt;
+use crate::protocol::EscapeAttempt;
 
 /// First argument of a decoding program that is our own binary: it tries, and says it on stdout.
 pub(crate) const ARGUMENT: &str = "media-probe";
@@ -23,24 +23,24 @@ type Try = (&'static str, fn() -> io::Result<()>);
 
 /// A line an attempt.
 pub(crate) fn say() -> io::Result<()> {
-    attempts().into_iter().try_for_each(|Attempt { what, errno }| match errno {
+    attempts().into_iter().try_for_each(|EscapeAttempt { what, errno }| match errno {
         Some(errno) => writeln!(io::stdout(), "{errno} {what}"),
         None => writeln!(io::stdout(), "done {what}"),
     })
 }
 
 /// The attempt of such a line.
-pub(crate) fn attempt(line: &str) -> Option<Attempt> {
+pub(crate) fn attempt(line: &str) -> Option<EscapeAttempt> {
     let (outcome, what) = line.split_once(' ')?;
     let errno = match outcome {
         "done" => None,
         errno => Some(errno.parse().ok()?),
     };
-    Some(Attempt { what: what.to_owned(), errno })
+    Some(EscapeAttempt { what: what.to_owned(), errno })
 }
 
 /// Every attempt with its outcome; where nothing refuses the last one, it is the last.
-pub(crate) fn attempts() -> Vec<Attempt> {
+pub(crate) fn attempts() -> Vec<EscapeAttempt> {
     let attempts: [Try; 15] = [
         ("read a file", || File::open("/etc/passwd").map(drop)),
         ("read its own maps", || File::open("/proc/self/maps").map(drop)),
@@ -65,7 +65,7 @@ pub(crate) fn attempts() -> Vec<Attempt> {
     ];
     attempts
         .into_iter()
-        .map(|(what, attempt)| Attempt {
+        .map(|(what, attempt)| EscapeAttempt {
             what: what.to_owned(),
             // An error of no number is one that the library made up after a refusal.
             errno: attempt().err().map(|error| error.raw_os_error().unwrap_or(0)),

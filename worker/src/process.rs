@@ -24,15 +24,15 @@ use rustix::{
 
 use crate::{
     Limits, SandboxReport, WorkerError, WorkerProgram,
-    channel::{Backlog, Incoming, pair, send_with},
+    channel::{Incoming, SendQueue, pair, send_with},
     child::Child,
     fork_server::Ends,
-    protocol::{Reply, Request},
+    protocol::{Request, WorkerReply},
     sandbox::Confinement,
     session::SESSION_THREADS_MAX,
     wire::ProtocolError,
 };
-use externals::{Externals, WorkerEnds};
+use externals::{HelperPrograms, ProgramPipes};
 use output::OutputBudget;
 use usage::Usage;
 
@@ -44,7 +44,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// State of the worker's end of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum SocketState {
     Open,
     Closed,
 }
@@ -56,12 +56,12 @@ pub(crate) struct Process {
     child: Child,
     program: WorkerProgram,
     /// Decoding programs of the worker.
-    externals: Externals,
+    externals: HelperPrograms,
     socket: OwnedFd,
     stderr: Option<File>,
     stderr_tail: VecDeque<u8>,
     incoming: Incoming,
-    backlog: Backlog,
+    backlog: SendQueue,
     status: File,
     limits: Limits,
     threads_max: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Process {
 
 /// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum WorkerLifetime {
     /// For one job with so many decoding threads, which may use so much CPU; one without a set length
     /// goes on for as long as models look at its views, or a camera shows pictures.
     Job { threads: usize, cpu_seconds: u64, is_endless: bool },
@@ -79,20 +79,20 @@ pub(crate) enum Life {
     Open,
 }
 
-impl Life {
+impl WorkerLifetime {
     /// Threads of a worker in good order: each decoding thread's own decoder may start another, one
     /// wide decoder has as many again and one more, and some feed and gather.
     fn threads_max(self) -> u64 {
         let decoding = match self {
-            Life::Job { threads, .. } => threads as u64,
-            Life::Open => SESSION_THREADS_MAX as u64,
+            WorkerLifetime::Job { threads, .. } => threads as u64,
+            WorkerLifetime::Open => SESSION_THREADS_MAX as u64,
         };
         4 * decoding + 32
     }
 
     /// Returns true where its output is bounded for a span, not in all: it has no set length.
     fn is_paced(self) -> bool {
-        matches!(self, Life::Open | Life::Job { is_endless: true, .. })
+        matches!(self, WorkerLifetime::Open | WorkerLifetime::Job { is_endless: true, .. })
     }
 }
 
@@ -101,7 +101,7 @@ impl Process {
     pub fn spawn(
         program: &WorkerProgram,
         limits: &Limits,
-        life: Life,
+        life: WorkerLifetime,
     ) -> Result<(Process, SandboxReport), WorkerError> {
         let start = || -> io::Result<(Child, OwnedFd, File, File)> {
             let (socket, theirs) = pair()?;
@@ -116,12 +116,12 @@ impl Process {
         let mut process = Process {
             child,
             program: program.clone(),
-            externals: Externals::new(limits, life),
+            externals: HelperPrograms::new(limits, life),
             socket,
             stderr: Some(stderr),
             stderr_tail: VecDeque::new(),
             incoming: Incoming::default(),
-            backlog: Backlog::default(),
+            backlog: SendQueue::default(),
             status,
             limits: limits.clone(),
             threads_max: limits.threads.unwrap_or(life.threads_max() + program.driver_threads()),
@@ -131,8 +131,8 @@ impl Process {
         let confinement = Confinement {
             memory_bytes: limits.memory_bytes,
             cpu_seconds: match life {
-                Life::Job { cpu_seconds, .. } => Some(cpu_seconds),
-                Life::Open => None,
+                WorkerLifetime::Job { cpu_seconds, .. } => Some(cpu_seconds),
+                WorkerLifetime::Open => None,
             },
             parent: std::process::id(),
             device: program.device().cloned(),
@@ -142,14 +142,14 @@ impl Process {
         };
         process.backlog.push(&Request::Confine(confinement))?;
         match process.answer()? {
-            Reply::Confined(report) => Ok((process, program.judge(report)?)),
-            Reply::Failed(fault) => Err(fault.into()),
+            WorkerReply::Confined(report) => Ok((process, program.judge(report)?)),
+            WorkerReply::Failed(fault) => Err(fault.into()),
             _ => Err(ProtocolError::Unexpected("first").into()),
         }
     }
 
     /// Sends what waits and waits for one reply, for as long as a first frame may take.
-    pub fn answer(&mut self) -> Result<Reply, WorkerError> {
+    pub fn answer(&mut self) -> Result<WorkerReply, WorkerError> {
         let asked = Instant::now();
         loop {
             if let Some(reply) = self.next()? {
@@ -159,14 +159,14 @@ impl Process {
             if asked.elapsed() > after {
                 return Err(WorkerError::FirstFrameTimeout { after });
             }
-            if self.wait(None)? == Line::Closed {
+            if self.wait(None)? == SocketState::Closed {
                 return Err(self.death());
             }
         }
     }
 
     /// Returns the messages that wait to be sent.
-    pub fn backlog(&mut self) -> &mut Backlog {
+    pub fn backlog(&mut self) -> &mut SendQueue {
         &mut self.backlog
     }
 
@@ -187,10 +187,10 @@ impl Process {
     }
 
     /// The next reply that has arrived.
-    pub fn next(&mut self) -> Result<Option<Reply>, WorkerError> {
+    pub fn next(&mut self) -> Result<Option<WorkerReply>, WorkerError> {
         loop {
             match self.incoming.next()? {
-                Some(Reply::Program { codec }) => self.start_external(codec)?,
+                Some(WorkerReply::Program { codec }) => self.start_external(codec)?,
                 reply => return Ok(reply),
             }
         }
@@ -198,7 +198,7 @@ impl Process {
 
     /// Starts what the worker decodes with.
     fn start_external(&mut self, codec: Codec) -> Result<(), WorkerError> {
-        let WorkerEnds { socket, said } = self.externals.start(&self.program, codec)?;
+        let ProgramPipes { socket, said } = self.externals.start(&self.program, codec)?;
         self.send_with(&Request::Program, socket.as_fd())?;
         self.send_with(&Request::Program, said.as_fd())
     }
@@ -214,7 +214,7 @@ impl Process {
     }
 
     /// Sends and receives what is possible; waits a short while when nothing is, or until `wake`.
-    pub fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<Line, WorkerError> {
+    pub fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<SocketState, WorkerError> {
         if self.backlog.send(self.socket.as_fd()).is_err() {
             // The worker is gone; what it said before comes first.
             return self.listen();
@@ -234,13 +234,13 @@ impl Process {
         if complains {
             self.keep_stderr();
         }
-        if says { self.listen() } else { Ok(Line::Open) }
+        if says { self.listen() } else { Ok(SocketState::Open) }
     }
 
-    fn listen(&mut self) -> Result<Line, WorkerError> {
+    fn listen(&mut self) -> Result<SocketState, WorkerError> {
         match self.incoming.fill(self.socket.as_fd()).map_err(WorkerError::Io)? {
-            Some(0) => Ok(Line::Closed),
-            Some(_) | None => Ok(Line::Open),
+            Some(0) => Ok(SocketState::Closed),
+            Some(_) | None => Ok(SocketState::Open),
         }
     }
 

@@ -14,13 +14,13 @@ use decode::{BackendError, DeviceSpec};
 use media::Codec;
 
 use crate::{
-    Attempt, WorkerError,
+    EscapeAttempt, WorkerError,
     child::Child,
     entry::ARGUMENT,
     fork_server::{Ends, ForkServer, WorkerStart},
-    launcher::{self, Errand, ProgramEnds},
+    launcher::{self, ProgramRequest, ProgramStdio},
     measuring::GateDevice,
-    sandbox::{Asked, SandboxPolicy, SandboxReport},
+    sandbox::{RequestedDevice, SandboxPolicy, SandboxReport},
 };
 
 /// Threads of a driver: some for the device and some for each decoder.
@@ -35,7 +35,7 @@ pub struct WorkerProgram {
     path: PathBuf,
     /// Least sandbox that it must have.
     policy: SandboxPolicy,
-    device: Option<Asked>,
+    device: Option<RequestedDevice>,
     gate: Option<GateDevice>,
     /// A program to decode with, and what it is asked to decode.
     external: Option<(PathBuf, Vec<Codec>)>,
@@ -85,7 +85,7 @@ impl WorkerProgram {
 
     /// The same, its workers decoding these codecs with a device.
     pub(crate) fn with_device(self, spec: DeviceSpec, codecs: Vec<Codec>) -> WorkerProgram {
-        let device = Some(Asked { spec, codecs, was_there: false });
+        let device = Some(RequestedDevice { spec, codecs, was_there: false });
         WorkerProgram { device, ..self }
     }
 
@@ -97,7 +97,7 @@ impl WorkerProgram {
     /// The same, its devices having decoded and measured at the start: one that is gone later is
     /// replaced.
     pub(crate) fn with_devices_found(self) -> WorkerProgram {
-        let device = self.device.map(|device| Asked { was_there: true, ..device });
+        let device = self.device.map(|device| RequestedDevice { was_there: true, ..device });
         let gate = self.gate.map(|gate| GateDevice { was_there: true, ..gate });
         WorkerProgram { device, gate, ..self }
     }
@@ -140,7 +140,11 @@ impl WorkerProgram {
     }
 
     /// Starts the program that decodes, with these ends.
-    pub(crate) fn start_external(&self, errand: &Errand, ends: ProgramEnds) -> io::Result<Child> {
+    pub(crate) fn start_external(
+        &self,
+        errand: &ProgramRequest,
+        ends: ProgramStdio,
+    ) -> io::Result<Child> {
         match &self.external {
             Some((program, codecs)) if codecs.contains(&errand.codec) => {
                 launcher::start(&self.path, program, errand, ends)
@@ -150,11 +154,11 @@ impl WorkerProgram {
     }
 
     /// Attempts what a program beside a worker must not do, by this binary as one.
-    pub(crate) fn probe_external(&self) -> io::Result<Vec<Attempt>> {
+    pub(crate) fn probe_external(&self) -> io::Result<Vec<EscapeAttempt>> {
         launcher::probe(&self.path)
     }
 
-    pub(crate) fn device(&self) -> Option<&Asked> {
+    pub(crate) fn device(&self) -> Option<&RequestedDevice> {
         self.device.as_ref()
     }
 

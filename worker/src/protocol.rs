@@ -9,7 +9,7 @@ use media::{Codec, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Capabilities, ExcerptEvent, Fault, JobEvent, JobOptions, Picture, SandboxReport,
+    Capabilities, EncodedImage, ExcerptEvent, JobEvent, JobFault, JobOptions, SandboxReport,
     sandbox::Confinement,
     session::{SessionEvent, SessionSpec},
     wire::{self, LIST_MAX, Message},
@@ -22,11 +22,11 @@ pub(crate) enum Request {
     Confine(Confinement),
     /// Analyse a source.
     Job { source: Source, options: JobOptions },
-    /// The answer to [`Reply::Open`]; the read end of a pipe comes along.
+    /// The answer to [`WorkerReply::Open`]; the read end of a pipe comes along.
     Resource { url: String, size: Option<u64>, seekable: bool },
     /// Start a live session under a number of the server's choice.
     OpenSession { session: u32, spec: SessionSpec },
-    /// The next picture of a session, answered by [`Reply::Taken`].
+    /// The next picture of a session, answered by [`WorkerReply::Taken`].
     AccessUnit {
         session: u32,
         pts: Timestamp,
@@ -35,19 +35,19 @@ pub(crate) enum Request {
         #[serde(with = "wire::bytes")]
         data: Vec<u8>,
     },
-    /// No picture follows; answered by [`Reply::Taken`].
+    /// No picture follows; answered by [`WorkerReply::Taken`].
     CloseSession { session: u32 },
-    /// The answer to [`Reply::Program`], which comes twice: with the socket that is the program's input
+    /// The answer to [`WorkerReply::Program`], which comes twice: with the socket that is the program's input
     /// and output, then with the pipe of what it says.
     Program,
-    /// Scale a still down, its longer edge to `edge_max`; answered by [`Reply::Shrunk`].
+    /// Scale a still down, its longer edge to `edge_max`; answered by [`WorkerReply::Shrunk`].
     Shrink {
         #[serde(with = "wire::bytes")]
         jpeg: Vec<u8>,
         edge_max: u32,
     },
     /// Cut a part out of the file whose descriptor comes along, `len` bytes of it; what it gives is told by
-    /// [`Reply::Excerpt`].
+    /// [`WorkerReply::Excerpt`].
     Excerpt { len: u64, from_ms: i64, to_ms: i64 },
     /// Try what the sandbox must refuse.
     Probe,
@@ -86,13 +86,13 @@ impl fmt::Debug for Credentials {
 
 /// Message of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum WorkerReply {
     /// The sandbox is entered; comes first.
     Confined(SandboxReport),
     /// About the file job.
     Job(JobEvent),
     /// The file job ended early.
-    Failed(Fault),
+    Failed(JobFault),
     /// The job needs the bytes of `url` from byte `from` on, and waits for them.
     Open { url: String, from: u64 },
     /// The job needs a program that decodes `codec`, and waits for it.
@@ -108,29 +108,29 @@ pub(crate) enum Reply {
     /// The session's latest unit, or its end, has been worked off; what it gave has been said.
     Taken { session: u32 },
     /// The still that was scaled down.
-    Shrunk(Picture),
+    Shrunk(EncodedImage),
     /// About the excerpt.
     Excerpt(ExcerptEvent),
     /// Attempts and the error number of each, 0 for success.
-    Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<Attempt>),
+    Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<EscapeAttempt>),
     /// Result of [`Request::Look`].
     Able(Capabilities),
 }
 
-impl Message for Reply {
+impl Message for WorkerReply {
     const IS_TOLD: bool = true;
 }
 
 /// Something that a sandboxed process must not be able to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct EscapeAttempt {
     /// Name of the attempt.
     pub what: String,
     /// Error number of the refusal; `None` when it was allowed.
     pub errno: Option<i32>,
 }
 
-impl Attempt {
+impl EscapeAttempt {
     /// The sandbox refused it: any other error is of what lies beyond.
     pub fn is_refused(&self) -> bool {
         matches!(self.errno, Some(libc::EPERM | libc::EACCES))

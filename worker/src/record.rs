@@ -10,7 +10,7 @@ use gate::{LUMA_COLUMNS, LUMA_ROWS};
 use media::{Extent, Signal, Timestamp};
 
 use crate::{
-    Fault, NoveltySpec,
+    JobFault, NoveltySpec,
     pictures::PictureSpec,
     wire::{MESSAGE_BYTES_MAX, ProtocolError},
 };
@@ -40,25 +40,25 @@ pub struct FrameRecord {
     /// Exact presentation time; there where clips are cut by it.
     pub pts: Option<Timestamp>,
     /// Its pictures.
-    pub pictures: Pictures,
+    pub pictures: FrameImages,
 }
 
 /// Pictures of a frame, each there where it was asked for and the frame is to have one.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Pictures {
+pub struct FrameImages {
     /// The whole frame, upright.
-    pub still: Option<Picture>,
+    pub still: Option<EncodedImage>,
     /// Its view for a model.
     pub view: Option<FrameView>,
     /// Its picture in a clip.
-    pub clip: Option<Picture>,
+    pub clip: Option<EncodedImage>,
     /// Input of novelty.
     pub novelty: Option<NoveltyInput>,
 }
 
 /// A JPEG and its size in pixels.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Picture {
+pub struct EncodedImage {
     /// Size of the picture.
     pub extent: Extent,
     /// The picture.
@@ -72,7 +72,7 @@ pub enum FrameView {
     /// Its still: nothing is cut off and nothing scaled.
     Still,
     /// A picture of its own.
-    Own(Picture),
+    Own(EncodedImage),
 }
 
 /// Input of the comparison of a frame with one that was described; of the crop alone.
@@ -97,9 +97,9 @@ pub struct EmbeddingInput {
     pub rgb: Vec<u8>,
 }
 
-impl Pictures {
+impl FrameImages {
     /// The picture that a model is shown.
-    pub fn shown(&self) -> Option<&Picture> {
+    pub fn shown(&self) -> Option<&EncodedImage> {
         match self.view.as_ref()? {
             FrameView::Still => self.still.as_ref(),
             FrameView::Own(picture) => Some(picture),
@@ -129,7 +129,7 @@ impl NoveltyInput {
 }
 
 /// Takes the records of a message.
-pub(crate) type Say<'a> = &'a mut dyn FnMut(Vec<FrameRecord>) -> Result<(), Fault>;
+pub(crate) type Say<'a> = &'a mut dyn FnMut(Vec<FrameRecord>) -> Result<(), JobFault>;
 
 /// Records that wait for more to go with them.
 #[derive(Default)]
@@ -139,7 +139,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    pub fn push(&mut self, record: FrameRecord, say: Say<'_>) -> Result<(), Fault> {
+    pub fn push(&mut self, record: FrameRecord, say: Say<'_>) -> Result<(), JobFault> {
         let bytes = record.pictures.bytes();
         if self.picture_bytes + bytes > PICTURE_BYTES {
             self.say(say)?;
@@ -150,7 +150,7 @@ impl Gathered {
     }
 
     /// Says what waits.
-    pub fn say(&mut self, say: Say<'_>) -> Result<(), Fault> {
+    pub fn say(&mut self, say: Say<'_>) -> Result<(), JobFault> {
         self.picture_bytes = 0;
         if self.records.is_empty() {
             return Ok(());
@@ -193,8 +193,8 @@ impl RecordCheck {
         Ok(())
     }
 
-    fn look_at(&self, pictures: &Pictures) -> Result<(), ProtocolError> {
-        let Pictures { still, view, clip, novelty } = pictures;
+    fn look_at(&self, pictures: &FrameImages) -> Result<(), ProtocolError> {
+        let FrameImages { still, view, clip, novelty } = pictures;
         let PictureSpec { view_edge, clip_edge, .. } = self.spec;
         let stills = self.stills.then_some(self.side_max);
         judge("still", still.as_ref(), stills, usize::MAX)?;
@@ -218,7 +218,7 @@ impl RecordCheck {
 /// Holds a picture, where there is one, to what was asked for, and to being a JPEG.
 fn judge(
     what: &'static str,
-    picture: Option<&Picture>,
+    picture: Option<&EncodedImage>,
     side_max: Option<u32>,
     bytes_max: usize,
 ) -> Result<(), ProtocolError> {
@@ -231,18 +231,18 @@ fn judge(
 /// Holds a picture to the longest side that was asked for.
 fn bound(
     what: &'static str,
-    picture: &Picture,
+    picture: &EncodedImage,
     side_max: Option<u32>,
     bytes_max: usize,
 ) -> Result<(), ProtocolError> {
-    let Picture { extent, jpeg } = picture;
+    let EncodedImage { extent, jpeg } = picture;
     let side_max = side_max.ok_or(ProtocolError::Unexpected(what))?;
     let fits = extent.width.max(extent.height) <= side_max && jpeg.len() <= bytes_max;
     if fits { Ok(()) } else { Err(ProtocolError::Invalid(what)) }
 }
 
 /// Without the JPEG, which has no place in a log.
-impl fmt::Debug for Picture {
+impl fmt::Debug for EncodedImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Picture")
             .field("extent", &self.extent)

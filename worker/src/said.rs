@@ -6,7 +6,7 @@ use decode::FileReport;
 use media::Rotation;
 
 use crate::{
-    JobEvent, JobOptions, Limits, Spent, pictures::PictureSpec, record::RecordCheck,
+    JobEvent, JobOptions, Limits, StageTimings, pictures::PictureSpec, record::RecordCheck,
     supervisor::JOB_THREADS_MAX, wire::ProtocolError,
 };
 
@@ -41,7 +41,7 @@ impl JobCheck {
                 return Err(ProtocolError::Unexpected("opening"));
             }
             JobEvent::Frames(records) => return self.records.look(records),
-            JobEvent::Spent(Spent { decode_us, gate_us }) => {
+            JobEvent::Spent(StageTimings { decode_us, gate_us }) => {
                 (*decode_us.max(gate_us) <= self.spent_max_us, "time")
             }
             JobEvent::Done(report) => (self.agrees(report), "report"),

@@ -28,7 +28,7 @@ use rustix::process::{
 };
 
 use crate::{
-    Attempt, Fault,
+    EscapeAttempt, JobFault,
     measuring::GateDevice,
     wire::{LIST_MAX, list},
 };
@@ -117,7 +117,7 @@ impl SandboxReport {
     }
 
     /// The same of a worker that made these attempts: its filter is in force where all were refused.
-    pub(crate) fn tried(mut self, attempts: &[Attempt]) -> SandboxReport {
+    pub(crate) fn tried(mut self, attempts: &[EscapeAttempt]) -> SandboxReport {
         let allowed = attempts.iter().filter(|attempt| !attempt.is_refused());
         let allowed: Vec<String> = allowed.map(|it| format!("refusal to {}", it.what)).collect();
         self.refused = attempts.len() - allowed.len();
@@ -152,7 +152,7 @@ pub(crate) struct Confinement {
     /// Process id of the supervisor; 1 in many a container.
     pub parent: u32,
     /// Device that it decodes with besides libav's own decoders.
-    pub device: Option<Asked>,
+    pub device: Option<RequestedDevice>,
     /// Codecs that a program beside it is asked to decode.
     pub program: Vec<Codec>,
     /// Device that it measures with instead of the CPU.
@@ -170,7 +170,7 @@ impl Confinement {
 
 /// A device that a worker is to decode with.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedDevice {
     pub spec: DeviceSpec,
     /// Codecs that it is asked to decode.
     pub codecs: Vec<Codec>,
@@ -182,8 +182,8 @@ pub(crate) struct Asked {
 /// calling process must have one thread.
 pub(crate) fn enter<T>(
     confinement: &Confinement,
-    open: impl FnOnce(&Confinement) -> Result<T, Fault>,
-) -> Result<(SandboxReport, T), Fault> {
+    open: impl FnOnce(&Confinement) -> Result<T, JobFault>,
+) -> Result<(SandboxReport, T), JobFault> {
     let mut missing = Vec::new();
     let decodes = confinement.device.as_ref().map(|device| device.spec.backend.as_str());
     let measures = confinement.gate.map(|device| device.backend.as_str());
@@ -353,7 +353,8 @@ mod tests {
             .chain(others.map(|errno| (errno, false)))
         {
             let attempts = [Some(libc::EPERM), errno];
-            let attempts = attempts.map(|errno| Attempt { what: "connect".to_owned(), errno });
+            let attempts =
+                attempts.map(|errno| EscapeAttempt { what: "connect".to_owned(), errno });
             let report = full().tried(&attempts);
             assert_eq!(report.is_full(), is_refused, "{errno:?}");
             assert_eq!(SandboxPolicy::Require.accepts(&report), is_refused, "{errno:?}");

@@ -13,21 +13,21 @@ mod tools;
 use std::collections::VecDeque;
 
 use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
-use gate::{AHEAD, FrameStamp, Gate, Measurements, SignalWindow, ZoneMask};
-use media::{AccessUnit, Codec, Frame, PixelsLost, Timestamp};
+use gate::{AHEAD, FrameMeasurements, FrameStamp, Gate, SignalWindow, ZoneMask};
+use media::{AccessUnit, Codec, DeviceMemoryLost, Frame, Timestamp};
 
 use crate::{
-    Fault, FrameRecord, Pictures,
+    FrameImages, FrameRecord, JobFault,
     assemble::{Album, Assembler},
-    pictures::{PictureKinds, PictureMaker, PictureSpec},
+    pictures::{ImageEncoder, PictureKinds, PictureSpec},
     plan::Plan,
     record::RECORDS_MAX,
     wire::list,
 };
 
 pub(crate) use pool::{SESSIONS_MAX, Sessions, THREADS_MAX as SESSION_THREADS_MAX};
-pub use spec::{ClipSpec, NoveltySpec, SessionResume, SessionSpec, ViewSpec};
-use tools::Tools;
+pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec};
+use tools::ThreadScratch;
 
 /// Pixels of DCI 4K, upright or not.
 const AREA_PX: u64 = 4096 * 2304;
@@ -62,7 +62,7 @@ pub enum SessionEvent {
         decoder: String,
     },
     /// The session ended early.
-    Failed(Fault),
+    Failed(JobFault),
 }
 
 struct Session {
@@ -77,25 +77,25 @@ struct Session {
 /// The frames of a session whose pictures are made by its thread.
 struct Undecided<'a> {
     frames: &'a mut VecDeque<Frame>,
-    maker: &'a mut PictureMaker,
+    maker: &'a mut ImageEncoder,
     pictures: PictureSpec,
     /// Clips are cut by the times of frames.
     is_timed: bool,
-    lost: Vec<PixelsLost>,
+    lost: Vec<DeviceMemoryLost>,
 }
 
 impl<'a> Undecided<'a> {
     fn of(
         spec: &SessionSpec,
         frames: &'a mut VecDeque<Frame>,
-        maker: &'a mut PictureMaker,
+        maker: &'a mut ImageEncoder,
     ) -> Undecided<'a> {
         let (pictures, is_timed) = (PictureSpec::of_session(spec), spec.clip.is_some());
         Undecided { frames, maker, pictures, is_timed, lost: Vec::new() }
     }
 
     fn note_lost(self, events: &mut Vec<SessionEvent>) {
-        let damaged = |lost: PixelsLost| SessionEvent::Damaged { detail: lost.to_string() };
+        let damaged = |lost: DeviceMemoryLost| SessionEvent::Damaged { detail: lost.to_string() };
         events.extend(self.lost.into_iter().map(damaged));
     }
 }
@@ -105,15 +105,15 @@ impl Album for Undecided<'_> {
         self.frames.front().filter(|_| self.is_timed).map(|frame| frame.pts)
     }
 
-    fn settle(&mut self, _: u64, wanted: PictureKinds) -> Result<Pictures, Fault> {
+    fn settle(&mut self, _: u64, wanted: PictureKinds) -> Result<FrameImages, JobFault> {
         let Some(frame) = self.frames.pop_front().filter(|_| wanted.is_any()) else {
-            return Ok(Pictures::default());
+            return Ok(FrameImages::default());
         };
         match self.maker.make(&frame, &self.pictures, wanted) {
             // Pixels that went with their device are damage, and are said to be.
-            Err(Fault::PixelsLost(lost)) => {
+            Err(JobFault::PixelsLost(lost)) => {
                 self.lost.push(lost);
-                Ok(Pictures::default())
+                Ok(FrameImages::default())
             }
             made => made,
         }
@@ -121,7 +121,7 @@ impl Album for Undecided<'_> {
 }
 
 impl Session {
-    fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, Fault> {
+    fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, JobFault> {
         let window = SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones));
         let gate = match &spec.resume {
             Some(resume) => Gate::after(spec.gate, 0, resume.last, resume.gate),
@@ -147,7 +147,7 @@ impl Session {
         unit: &AccessUnit,
         follows_gap: bool,
         events: &mut Vec<SessionEvent>,
-    ) -> Result<Vec<Frame>, Fault> {
+    ) -> Result<Vec<Frame>, JobFault> {
         if follows_gap {
             self.decoder.lose();
         }
@@ -157,14 +157,14 @@ impl Session {
     }
 
     /// Returns the frames that the decoder still has when no unit follows.
-    fn drain(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, Fault> {
+    fn drain(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, JobFault> {
         let flushed = self.decoder.flush();
         note_damage(flushed, events)?;
         self.complete(events)
     }
 
     /// Returns the frames that the decoder has completed.
-    fn complete(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, Fault> {
+    fn complete(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, JobFault> {
         let mut frames = Vec::new();
         loop {
             match self.decoder.poll() {
@@ -182,10 +182,10 @@ impl Session {
     fn take(
         &mut self,
         frames: Vec<Frame>,
-        measured: &[Measurements],
-        tools: &mut Tools,
+        measured: &[FrameMeasurements],
+        tools: &mut ThreadScratch,
         events: &mut Vec<SessionEvent>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
         let say = &mut |records| say(records, events);
         for (frame, measured) in frames.into_iter().zip(measured) {
@@ -206,7 +206,11 @@ impl Session {
     }
 
     /// All frames were taken.
-    fn finish(mut self, tools: &mut Tools, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+    fn finish(
+        mut self,
+        tools: &mut ThreadScratch,
+        events: &mut Vec<SessionEvent>,
+    ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
         self.assembler.finish(&mut album, &mut |records| say(records, events))?;
         album.note_lost(events);
@@ -216,15 +220,18 @@ impl Session {
     }
 }
 
-fn say(records: Vec<FrameRecord>, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+fn say(records: Vec<FrameRecord>, events: &mut Vec<SessionEvent>) -> Result<(), JobFault> {
     events.push(SessionEvent::Frames(records));
     Ok(())
 }
 
 /// Pixels that went with their device are damage, and are said to be; any other fault ends the session.
-fn note_lost(outcome: Result<(), Fault>, events: &mut Vec<SessionEvent>) -> Result<(), Fault> {
+fn note_lost(
+    outcome: Result<(), JobFault>,
+    events: &mut Vec<SessionEvent>,
+) -> Result<(), JobFault> {
     match outcome {
-        Err(Fault::PixelsLost(lost)) => {
+        Err(JobFault::PixelsLost(lost)) => {
             events.push(SessionEvent::Damaged { detail: lost.to_string() });
             Ok(())
         }
@@ -236,7 +243,7 @@ fn note_lost(outcome: Result<(), Fault>, events: &mut Vec<SessionEvent>) -> Resu
 fn note_damage(
     outcome: Result<(), DecodeError>,
     events: &mut Vec<SessionEvent>,
-) -> Result<(), Fault> {
+) -> Result<(), JobFault> {
     match outcome {
         Ok(()) => Ok(()),
         Err(DecodeError::DamagedUnit { detail }) => {
@@ -251,24 +258,24 @@ fn note_damage(
 mod tests {
     use std::sync::Arc;
 
-    use gate::{GateConfig, conformance::Picture};
-    use media::{DevicePicture, DeviceSurface, HostPicture, Pixels, PixelsLost};
+    use gate::{GateConfig, conformance::TestPicture};
+    use media::{DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, HostFrameBuffer, Pixels};
 
     use super::*;
 
     /// A picture that went with its device.
     struct Gone;
 
-    impl DevicePicture for Gone {
+    impl DeviceFrameBuffer for Gone {
         fn surface(&self) -> DeviceSurface {
             unreachable!("no device measures it")
         }
 
-        fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
-            Err(PixelsLost { reason: "unplugged".to_owned() })
+        fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+            Err(DeviceMemoryLost { reason: "unplugged".to_owned() })
         }
 
-        fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+        fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
             unreachable!("no session keeps it")
         }
     }
@@ -278,8 +285,8 @@ mod tests {
         let spec =
             SessionSpec { stills: true, ..SessionSpec::new(Codec::H264, GateConfig::default()) };
         let mut session = Session::open(spec, &Decoders::software()).expect("opens");
-        let (mut tools, mut events) = (Tools::default(), Vec::new());
-        let picture = Picture::new(64, 48).frame().expect("has pixels");
+        let (mut tools, mut events) = (ThreadScratch::default(), Vec::new());
+        let picture = TestPicture::new(64, 48).frame().expect("has pixels");
         let measured = tools.measure(std::slice::from_ref(&picture)).expect("measured");
         for at in 0..9 {
             let pts = media::Timestamp::from_millis(40 * at);

@@ -28,36 +28,36 @@ pub use hls::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX};
 pub use playlist::SEGMENTS_MAX;
 
 use crate::{
-    Fault, Resume,
-    line::{Line, Opened},
+    JobFault, Resume,
+    line::{ControlSocket, OpenedResource},
     protocol::Source,
 };
 
 /// Opens the bytes of a URL from one of them on.
 trait Opener: Send + Sync {
-    fn open(&self, url: &str, from: u64) -> io::Result<Opened>;
+    fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource>;
 }
 
-impl<S: AsFd + Send + Sync> Opener for Line<S> {
-    fn open(&self, url: &str, from: u64) -> io::Result<Opened> {
-        Line::open(self, url, from)
+impl<S: AsFd + Send + Sync> Opener for ControlSocket<S> {
+    fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource> {
+        ControlSocket::open(self, url, from)
     }
 }
 
 /// Faults of a source that were found while libav was reading it, which would take them for the end
 /// of the media.
 #[derive(Clone, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Found>>);
+pub(crate) struct SourceErrorCell(Arc<Mutex<Found>>);
 
 #[derive(Default)]
 struct Found {
-    certain: Option<Fault>,
-    suspected: Option<Fault>,
+    certain: Option<JobFault>,
+    suspected: Option<JobFault>,
 }
 
-impl Trouble {
+impl SourceErrorCell {
     /// Keeps the first fault, which ends the job; gives what to answer libav with.
-    fn note(&self, error: impl Into<Fault>) -> io::Error {
+    fn note(&self, error: impl Into<JobFault>) -> io::Error {
         let fault = error.into();
         let answer = io::Error::other(fault.to_string());
         self.found().certain.get_or_insert(fault);
@@ -65,7 +65,7 @@ impl Trouble {
     }
 
     /// As `note`, where what came before may do as a result.
-    fn suspect(&self, error: impl Into<Fault>) -> io::Error {
+    fn suspect(&self, error: impl Into<JobFault>) -> io::Error {
         let fault = error.into();
         let answer = io::Error::other(fault.to_string());
         self.found().suspected.get_or_insert(fault);
@@ -73,7 +73,7 @@ impl Trouble {
     }
 
     /// Replaces the outcome of a job by a fault of its source, where one is known.
-    pub fn explain<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
+    pub fn explain<T>(&self, outcome: Result<T, JobFault>) -> Result<T, JobFault> {
         let Found { certain, suspected } = std::mem::take(&mut *self.found());
         match (certain, outcome) {
             (Some(fault), _) => Err(fault),
@@ -122,10 +122,10 @@ impl Place {
 /// The container in `source`, whose descriptor, if it has one, is the next on the line.
 pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
     source: Source,
-    line: &Arc<Line<S>>,
-    trouble: &Trouble,
+    line: &Arc<ControlSocket<S>>,
+    trouble: &SourceErrorCell,
     place: &Place,
-) -> Result<Demuxer, Fault> {
+) -> Result<Demuxer, JobFault> {
     let limits = Limits::default();
     match source {
         Source::File { len } => {

@@ -9,15 +9,15 @@ mod colour;
 mod cut;
 mod input;
 
-use media::{ErrorKind, Extent, Frame, PixelsLost, Plane, Rotation, Sample, Subsampling};
+use media::{DeviceMemoryLost, ErrorKind, Extent, Frame, Plane, Rotation, Sample, Subsampling};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage, decompress_to_yuv};
 
 use area::Scaler;
 use colour::{Matrix, Planes8};
-pub(crate) use cut::Cut;
+pub(crate) use cut::CropScale;
 pub(crate) use input::InputMaker;
 
-use crate::{Picture, record::VIEW_BYTES_MAX};
+use crate::{EncodedImage, record::VIEW_BYTES_MAX};
 
 /// Libjpeg quality: no visible artefacts in 1080p camera pictures at about 0.2 MB each.
 const QUALITY: i32 = 85;
@@ -28,7 +28,7 @@ pub(crate) enum StillError {
     #[error("the picture's chroma planes do not match its layout")]
     Chroma,
     #[error(transparent)]
-    PixelsLost(#[from] PixelsLost),
+    PixelsLost(#[from] DeviceMemoryLost),
     #[error("the JPEG encoder failed: {0}")]
     Encoder(String),
     #[error("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may")]
@@ -53,18 +53,18 @@ impl From<turbojpeg::Error> for StillError {
 }
 
 /// Encodes pictures one after the other.
-pub(crate) struct StillEncoder {
+pub(crate) struct JpegEncoder {
     compressor: Compressor,
     scaler: Scaler,
     coded: Planes8,
     upright: Planes8,
 }
 
-impl StillEncoder {
-    pub fn new() -> Result<StillEncoder, StillError> {
+impl JpegEncoder {
+    pub fn new() -> Result<JpegEncoder, StillError> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(QUALITY)?;
-        Ok(StillEncoder {
+        Ok(JpegEncoder {
             compressor,
             scaler: Scaler::default(),
             coded: Planes8::default(),
@@ -73,7 +73,11 @@ impl StillEncoder {
     }
 
     /// The frame, turned by `rotation`, as a JPEG.
-    pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<Picture, StillError> {
+    pub fn encode(
+        &mut self,
+        frame: &Frame,
+        rotation: Rotation,
+    ) -> Result<EncodedImage, StillError> {
         let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
         let subsampling = frame.layout.subsampling;
@@ -82,13 +86,13 @@ impl StillEncoder {
         self.encode_coded(frame.extent.rotated(rotation), subsampling, rotation)
     }
 
-    /// As [`StillEncoder::encode`], of what `cut` leaves of the frame.
+    /// As [`JpegEncoder::encode`], of what `cut` leaves of the frame.
     pub fn encode_cut(
         &mut self,
         frame: &Frame,
         rotation: Rotation,
-        cut: &Cut,
-    ) -> Result<Picture, StillError> {
+        cut: &CropScale,
+    ) -> Result<EncodedImage, StillError> {
         if cut.is_all() {
             return self.encode(frame, rotation);
         }
@@ -108,7 +112,7 @@ impl StillEncoder {
         extent: Extent,
         subsampling: Subsampling,
         rotation: Rotation,
-    ) -> Result<Picture, StillError> {
+    ) -> Result<EncodedImage, StillError> {
         let (planes, subsamp) = match rotation {
             Rotation::None => (&self.coded, arrangement(subsampling)),
             Rotation::Half => (self.upright.turn(&self.coded, rotation), arrangement(subsampling)),
@@ -120,7 +124,7 @@ impl StillEncoder {
     }
 
     /// Scales a JPEG down, its longer edge to `edge_max`; never up.
-    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<Picture, StillError> {
+    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<EncodedImage, StillError> {
         let image = decompress_to_yuv(jpeg)?;
         let extent = Extent { width: image.width as u32, height: image.height as u32 };
         let (luma_bytes, chroma_bytes) =
@@ -141,7 +145,7 @@ impl StillEncoder {
             let of = |at: usize| plane(luma_bytes + at * chroma_bytes, image.uv_width(), size);
             chroma = Some([of(0)?, of(1)?]);
         }
-        let cut = Cut::new(extent, Rotation::None, None, edge_max);
+        let cut = CropScale::new(extent, Rotation::None, None, edge_max);
         self.scaler.scale(&cut, luma, chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.coded.convert(&Matrix::none(), luma, chroma, share);
@@ -155,7 +159,7 @@ fn compressed(
     planes: &Planes8,
     extent: Extent,
     subsamp: Subsamp,
-) -> Result<Picture, StillError> {
+) -> Result<EncodedImage, StillError> {
     let (width, height) = (extent.width as usize, extent.height as usize);
     let [y, u, v] = planes.planes();
     let jpeg = if subsamp == Subsamp::Gray {
@@ -180,7 +184,7 @@ fn compressed(
             subsamp,
         })?
     };
-    Ok(Picture { extent, jpeg })
+    Ok(EncodedImage { extent, jpeg })
 }
 
 /// The chroma planes, which must be there where the frame's layout says so and nowhere else.

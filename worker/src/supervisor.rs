@@ -18,14 +18,14 @@ use gate::GateConfig;
 use media::{Extent, Rotation, Zones};
 
 use crate::{
-    Attempt, Capabilities, JobEvent, JobInput, JobOptions, Picture, Resume, SandboxReport,
-    ViewOptions, WorkerError, WorkerProgram,
-    feed::Feed,
+    Capabilities, ChunkImageOptions, EncodedImage, EscapeAttempt, JobEvent, JobInput, JobOptions,
+    Resume, SandboxReport, WorkerError, WorkerProgram,
+    feed::InputProvider,
     jpeg,
-    process::{Life, Line, Process},
-    protocol::{Reply, Request},
+    process::{Process, SocketState, WorkerLifetime},
+    protocol::{Request, WorkerReply},
     said::JobCheck,
-    still::Cut,
+    still::CropScale,
     watchdog::Watchdog,
     wire::ProtocolError,
 };
@@ -115,7 +115,7 @@ pub struct JobSpec {
     pub stills: bool,
     /// Cut the frames into chunks and show some of each; numbers beyond their bounds are taken for
     /// the nearest within.
-    pub views: Option<ViewOptions>,
+    pub views: Option<ChunkImageOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Zones of the picture that are watched, within their bounds.
@@ -169,9 +169,10 @@ impl Supervisor {
     /// Returns the capabilities and the confinement of a worker that was really started. One that uses no device and no other
     /// program has attempted what it must not do as well.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
-        let (mut process, report) = Process::spawn(&self.program, &Limits::default(), Life::Open)?;
+        let (mut process, report) =
+            Process::spawn(&self.program, &Limits::default(), WorkerLifetime::Open)?;
         process.backlog().push(&Request::Look)?;
-        let Reply::Able(capabilities) = process.answer()? else {
+        let WorkerReply::Able(capabilities) = process.answer()? else {
             return Err(ProtocolError::Unexpected("look").into());
         };
         // Where nothing refuses it would become another program.
@@ -184,16 +185,16 @@ impl Supervisor {
 
     /// Returns the confinement of a worker that was really started.
     pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
-        Ok(Process::spawn(&self.program, &Limits::default(), Life::Open)?.1)
+        Ok(Process::spawn(&self.program, &Limits::default(), WorkerLifetime::Open)?.1)
     }
 
     /// Has a real worker attempt what it must not do.
-    pub fn probe_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
-        attempts(Process::spawn(&self.program, &Limits::default(), Life::Open)?.0)
+    pub fn probe_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
+        attempts(Process::spawn(&self.program, &Limits::default(), WorkerLifetime::Open)?.0)
     }
 
     /// The same of a program that decodes beside a worker; it may stat any path.
-    pub fn probe_program_sandbox(&self) -> Result<Vec<Attempt>, WorkerError> {
+    pub fn probe_program_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
         self.program.probe_external().map_err(WorkerError::Spawn)
     }
 
@@ -207,20 +208,20 @@ impl Supervisor {
     /// The picture is one of a worker's before, and what made it may have been told what to make.
     pub fn shrink(&self, still: Vec<u8>, edge_max: u32) -> Result<Vec<u8>, WorkerError> {
         let extent = jpeg::extent_of(&still).ok_or(ProtocolError::Invalid("still"))?;
-        let expected = Cut::new(extent, Rotation::None, None, edge_max).extent();
+        let expected = CropScale::new(extent, Rotation::None, None, edge_max).extent();
         let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
-        let life = Life::Job { threads: 1, cpu_seconds, is_endless: false };
+        let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };
         let (mut process, _) = Process::spawn(&self.program.plain(), &limits, life)?;
         process.backlog().push(&Request::Shrink { jpeg: still, edge_max })?;
         match process.answer()? {
-            Reply::Shrunk(Picture { extent, jpeg })
+            WorkerReply::Shrunk(EncodedImage { extent, jpeg })
                 if extent == expected && jpeg::is_baseline(&jpeg, extent) =>
             {
                 Ok(jpeg)
             }
-            Reply::Shrunk(_) => Err(ProtocolError::Invalid("still").into()),
-            Reply::Failed(fault) => Err(fault.into()),
+            WorkerReply::Shrunk(_) => Err(ProtocolError::Invalid("still").into()),
+            WorkerReply::Failed(fault) => Err(fault.into()),
             _ => Err(ProtocolError::Unexpected("shrunk").into()),
         }
     }
@@ -268,11 +269,11 @@ impl Supervisor {
         let JobSpec { input, sampling, max_frames, stills, views, gate, zones, .. } = spec;
         let JobSpec { threads, resume, limits, .. } = spec;
         let threads = threads.clamp(1, JOB_THREADS_MAX);
-        let views = views.map(ViewOptions::within_bounds);
-        let mut feed = Feed::new(input)?;
+        let views = views.map(ChunkImageOptions::within_bounds);
+        let mut feed = InputProvider::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let is_endless = views.is_some() || feed.is_endless();
-        let life = Life::Job { threads, cpu_seconds, is_endless };
+        let life = WorkerLifetime::Job { threads, cpu_seconds, is_endless };
         let mut process = Process::spawn(&self.program, &limits, life)?.0;
         let options =
             JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };
@@ -284,7 +285,7 @@ impl Supervisor {
                 return Err(WorkerError::Cancelled);
             }
             match process.next()? {
-                Some(Reply::Job(event)) => {
+                Some(WorkerReply::Job(event)) => {
                     let report = match &event {
                         JobEvent::Done(report) => Some(report.clone()),
                         _ => None,
@@ -301,19 +302,19 @@ impl Supervisor {
                         return Err(WorkerError::Cancelled);
                     }
                 }
-                Some(Reply::Open { url, from }) => {
+                Some(WorkerReply::Open { url, from }) => {
                     let asked = Instant::now();
                     feed.open(&mut process, &url, from)?;
                     watchdog.resume(asked);
                 }
-                Some(Reply::Failed(fault)) => return Err(fault.into()),
+                Some(WorkerReply::Failed(fault)) => return Err(fault.into()),
                 Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
                 None => {
                     process.look()?;
                     if feed.has_ended() {
                         watchdog.source_ended();
                     }
-                    if process.wait(None)? == Line::Closed {
+                    if process.wait(None)? == SocketState::Closed {
                         return Err(process.death());
                     }
                 }
@@ -324,10 +325,10 @@ impl Supervisor {
 }
 
 /// Has a worker attempt what it must not do, as the last that is asked of it.
-fn attempts(mut worker: Process) -> Result<Vec<Attempt>, WorkerError> {
+fn attempts(mut worker: Process) -> Result<Vec<EscapeAttempt>, WorkerError> {
     worker.backlog().push(&Request::Probe)?;
     match worker.answer()? {
-        Reply::Probed(attempts) => Ok(attempts),
+        WorkerReply::Probed(attempts) => Ok(attempts),
         _ => Err(ProtocolError::Unexpected("probe").into()),
     }
 }

@@ -4,21 +4,21 @@
 //! those with the strongest reasons first, and then frames at even distances; they come in the
 //! order of time, upright, cropped, scaled down and as JPEG. Pixels stay in the worker.
 
-use gate::Reason;
+use gate::SelectionReason;
 use media::{Extent, Rotation, Score, Signal};
 
-use crate::{FrameRecord, FrameView, NoveltyInput, NoveltySpec, Picture, still::Cut};
+use crate::{EncodedImage, FrameRecord, FrameView, NoveltyInput, NoveltySpec, still::CropScale};
 
 /// Options of the pictures of a source that a model is to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
-pub struct ViewOptions {
+pub struct ChunkImageOptions {
     /// Division of the analysed frames into chunks.
     pub chunks: Chunking,
-    /// Most views of a chunk, from 1 to [`ViewOptions::PER_CHUNK_MAX`].
+    /// Most views of a chunk, from 1 to [`ChunkImageOptions::PER_CHUNK_MAX`].
     pub per_chunk: u8,
-    /// Longest edge of a view in pixels, from [`ViewOptions::EDGE_MIN`] to
-    /// [`ViewOptions::EDGE_MAX`]; `None` is the latter. A smaller picture stays as it is.
+    /// Longest edge of a view in pixels, from [`ChunkImageOptions::EDGE_MIN`] to
+    /// [`ChunkImageOptions::EDGE_MAX`]; `None` is the latter. A smaller picture stays as it is.
     pub max_edge: Option<u32>,
     /// The part of the picture that is shown; `None` is all of it.
     pub crop: Option<Crop>,
@@ -26,7 +26,7 @@ pub struct ViewOptions {
     pub novelty: Option<NoveltySpec>,
 }
 
-media::serde_checked!(ViewOptions, |options| options.within_bounds() == options);
+media::serde_checked!(ChunkImageOptions, |options| options.within_bounds() == options);
 
 /// Boundaries of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -41,7 +41,7 @@ pub enum Chunking {
     },
 }
 
-impl ViewOptions {
+impl ChunkImageOptions {
     /// Most views of a chunk.
     pub const PER_CHUNK_MAX: u8 = 4;
     /// Shortest bound on the longest edge of a view.
@@ -50,14 +50,14 @@ impl ViewOptions {
     pub const EDGE_MAX: u32 = 4096;
 
     /// The same options, each number that lies beyond its bounds replaced by the nearest within.
-    pub fn within_bounds(self) -> ViewOptions {
+    pub fn within_bounds(self) -> ChunkImageOptions {
         let chunks = match self.chunks {
             Chunking::Frames(frames) => {
                 Chunking::Frames(frames.clamp(Chunking::FRAMES_MIN, Chunking::FRAMES_MAX))
             }
             Chunking::Span { ms } => Chunking::Span { ms: ms.clamp(1, Chunking::SPAN_MS_MAX) },
         };
-        ViewOptions {
+        ChunkImageOptions {
             chunks,
             per_chunk: self.per_chunk.clamp(1, Self::PER_CHUNK_MAX),
             max_edge: self.max_edge.map(|edge| edge.clamp(Self::EDGE_MIN, Self::EDGE_MAX)),
@@ -68,7 +68,7 @@ impl ViewOptions {
 
     /// Returns the part of an upright picture that is shown, and its size once it is scaled.
     pub fn shown(&self, picture: Extent) -> (Region, Extent) {
-        let cut = Cut::new(picture, Rotation::None, self.crop, self.edge_max());
+        let cut = CropScale::new(picture, Rotation::None, self.crop, self.edge_max());
         (cut.region(), cut.extent())
     }
 
@@ -157,7 +157,7 @@ impl Region {
 
 /// Consecutive analysed frames and some pictures of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk<V = View> {
+pub struct FrameChunk<V = ModelImage> {
     /// Position among the chunks, from 0.
     pub index: u64,
     /// Index of its first analysed frame: of a file, the frame after the last one of the chunk before.
@@ -172,10 +172,10 @@ pub struct Chunk<V = View> {
     pub views: Vec<V>,
 }
 
-impl<V> Chunk<V> {
+impl<V> FrameChunk<V> {
     /// Chunk that begins with a frame, which is not counted yet.
-    pub(crate) fn begin(index: u64, signal: &Signal) -> Chunk<V> {
-        Chunk {
+    pub(crate) fn begin(index: u64, signal: &Signal) -> FrameChunk<V> {
+        FrameChunk {
             index,
             first_frame: signal.frame_index,
             frames: 0,
@@ -188,29 +188,35 @@ impl<V> Chunk<V> {
 
 /// A frame as a model is shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct ModelImage {
     /// Position among the analysed frames.
     pub frame_index: u64,
     /// Presentation time in whole milliseconds.
     pub pts_ms: i64,
     /// Reason of the gate for selecting the frame; `None` for one shown for its place in the chunk.
-    pub reason: Option<Reason>,
+    pub reason: Option<SelectionReason>,
     /// The picture.
-    pub picture: Picture,
+    pub picture: EncodedImage,
     /// Input of novelty; there where it was asked for.
     pub novelty: Option<NoveltyInput>,
 }
 
-impl View {
+impl ModelImage {
     /// Takes the view of a frame, selected for a reason or not, where it has one.
-    pub fn take(record: &mut FrameRecord) -> Option<View> {
+    pub fn take(record: &mut FrameRecord) -> Option<ModelImage> {
         let pictures = &mut record.pictures;
         let picture = match pictures.view.take()? {
             FrameView::Own(picture) => picture,
             FrameView::Still => pictures.still.clone()?,
         };
         let Signal { frame_index, pts_ms, .. } = record.signal;
-        Some(View { frame_index, pts_ms, reason: None, picture, novelty: pictures.novelty.take() })
+        Some(ModelImage {
+            frame_index,
+            pts_ms,
+            reason: None,
+            picture,
+            novelty: pictures.novelty.take(),
+        })
     }
 }
 

@@ -7,14 +7,17 @@ use std::{
 };
 
 use media::{RequestId, RunId, Seq};
-use timeline::{Event, NewEvent, Options, Requested};
+use timeline::{Event, NewEvent, Options, RequestMarkerPayload};
 
 use super::*;
 
 /// A batch of events, each of a run of its own that is kept, and of one that is purged again and again.
 fn batch(number: u64) -> Vec<NewEvent> {
-    let event =
-        || Event::KeepaliveRefreshed(Requested { request_id: RequestId::from_bytes([7; 8]) });
+    let event = || {
+        Event::KeepaliveRefreshed(RequestMarkerPayload {
+            request_id: RequestId::from_bytes([7; 8]),
+        })
+    };
     let purged = u8::try_from(number / 20 % 250).expect("small");
     let runs = [RunId::from_bytes([255; 16]), RunId::from_bytes([purged; 16])];
     runs.map(|run| NewEvent { run, event: event() }).into()

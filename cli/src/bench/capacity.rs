@@ -17,7 +17,7 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::{Codec, Zones};
 use serde::Serialize;
-use worker::{CancelToken, JobEvent, JobSpec, Limits, Spent, Supervisor, WorkerError};
+use worker::{CancelToken, JobEvent, JobSpec, Limits, StageTimings, Supervisor, WorkerError};
 
 use crate::{
     doctor::DecodeArgs,
@@ -112,7 +112,7 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
 #[derive(Default)]
 struct WorkerResult {
     frames: u64,
-    spent: Spent,
+    spent: StageTimings,
     stream: Option<(Codec, u32, u32)>,
     decoder: String,
 }
@@ -142,7 +142,7 @@ fn measure(
     }
     let done = done.map_err(failed)?;
     let frames: u64 = done.iter().map(|done| done.frames).sum();
-    let per_frame = |of: fn(&Spent) -> u64| {
+    let per_frame = |of: fn(&StageTimings) -> u64| {
         let us: u64 = done.iter().map(|done| of(&done.spent)).sum();
         us as f64 / frames.max(1) as f64
     };
@@ -192,7 +192,7 @@ fn decode_for_a_while(
                 JobEvent::Opened(stream) => {
                     done.stream = Some((stream.codec, stream.extent.width, stream.extent.height));
                 }
-                JobEvent::Spent(Spent { decode_us, gate_us }) => {
+                JobEvent::Spent(StageTimings { decode_us, gate_us }) => {
                     done.spent.decode_us += decode_us;
                     done.spent.gate_us += gate_us;
                 }

@@ -8,7 +8,9 @@ use std::{
 use decode::{Backend, CodecProbeResult};
 use embed::{EmbeddingModel, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
-use worker::{Choice, GateBackend, GateChoice, SandboxLevel, Supervisor, Wanted, WorkerProgram};
+use worker::{
+    BackendRequest, Choice, GateBackend, GateChoice, SandboxLevel, Supervisor, WorkerProgram,
+};
 
 use super::{Check, CheckState};
 use crate::{environment, output::bytes};
@@ -54,18 +56,18 @@ fn attempts(supervisor: &Supervisor) -> Check {
 }
 
 /// Checks of each decode backend, in a worker of its own: what it decodes and lacks.
-pub fn decoders(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
+pub fn decoders(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
     [Backend::Software, Backend::Nvdec, Backend::Vaapi, Backend::FfmpegCli]
         .into_iter()
         .flat_map(|backend| decoded_by(backend, program, wanted))
         .collect()
 }
 
-fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
+fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
     let is_needed = backend == Backend::Software || wanted.choice == Choice::Named(backend);
     let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
     let gate = GateChoice::Named(GateBackend::Cpu);
-    let alone = Wanted { choice: Choice::Named(backend), gate, ..wanted.clone() };
+    let alone = BackendRequest { choice: Choice::Named(backend), gate, ..wanted.clone() };
     let tried = match Supervisor::select(program, &alone) {
         Ok((_, selection)) => selection.capabilities.codecs,
         Err(error) => {
@@ -99,12 +101,12 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &Wanted) -> Vec
 }
 
 /// Checks of each gate backend, in a worker of its own: what it measures with and lacks.
-pub fn measurers(program: &WorkerProgram, wanted: &Wanted) -> Vec<Check> {
+pub fn measurers(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
     let check = |backend: GateBackend| {
         let is_needed = wanted.gate == GateChoice::Named(backend);
         let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
         let (choice, gate) = (Choice::Named(Backend::Software), GateChoice::Named(backend));
-        let alone = Wanted { choice, gate, ..wanted.clone() };
+        let alone = BackendRequest { choice, gate, ..wanted.clone() };
         match Supervisor::select(program, &alone) {
             Ok((_, found)) => {
                 let detail = format!("{}; sandbox {}", found.capabilities.measurer, found.sandbox);

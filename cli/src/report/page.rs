@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD, write::EncoderWriter};
-use gate::Reason;
+use gate::SelectionReason;
 use media::{EventType, Score, Signal, is_hidden};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -294,7 +294,7 @@ fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     let facts = Facts {
         first_frame: report.signals.first().map_or(0, |signal| signal.frame_index),
         ratio: extent.map_or(16.0 / 9.0, |(w, h)| f64::from(w) / f64::from(h.max(1))),
-        reasons: Reason::ALL.iter().map(|reason| reason.as_str()).collect(),
+        reasons: SelectionReason::ALL.iter().map(|reason| reason.as_str()).collect(),
         limits: curves
             .iter()
             .map(|curve| (curve.id.to_owned(), curve.limit.map(Score::as_f64).into()))
@@ -304,7 +304,8 @@ fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     };
     writeln!(out, r#"<script type="application/json" id="facts">{}</script>"#, json(&facts)?)?;
     column(out, "pts", report.signals.iter().map(|signal| (signal.pts_ms as f64).to_le_bytes()))?;
-    let code = |reason| Reason::ALL.iter().position(|known| *known == reason).unwrap_or(0) as u8;
+    let code =
+        |reason| SelectionReason::ALL.iter().position(|known| *known == reason).unwrap_or(0) as u8;
     column(out, "reason", report.reasons().map(|reason| [code(reason)]))?;
     for Curve { id, value, .. } in curves {
         let of_65535 = |signal| {

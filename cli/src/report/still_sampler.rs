@@ -1,6 +1,6 @@
 //! The stills that fit into a report, chosen as they come and thinned evenly when too many came.
 
-use gate::Reason;
+use gate::SelectionReason;
 
 const STILLS_MAX: usize = 240;
 /// A page of about 32 MiB in base64 still opens at once in every browser.
@@ -44,13 +44,17 @@ pub enum Tone {
 impl Tone {
     /// The tone of a reason of the gate; unknown names are plain.
     pub fn of(reason: &str) -> Tone {
-        match Reason::ALL.into_iter().find(|known| known.as_str() == reason) {
-            Some(Reason::InitialFrame | Reason::SceneCut) => Tone::Cut,
-            Some(Reason::ActivityStarted | Reason::ActivityPeak | Reason::ActivitySettled) => {
-                Tone::Activity
-            }
+        match SelectionReason::ALL.into_iter().find(|known| known.as_str() == reason) {
+            Some(SelectionReason::InitialFrame | SelectionReason::SceneCut) => Tone::Cut,
             Some(
-                Reason::FlickerSuspected | Reason::GhostingSuspected | Reason::NoiseVarianceSpike,
+                SelectionReason::ActivityStarted
+                | SelectionReason::ActivityPeak
+                | SelectionReason::ActivitySettled,
+            ) => Tone::Activity,
+            Some(
+                SelectionReason::FlickerSuspected
+                | SelectionReason::GhostingSuspected
+                | SelectionReason::NoiseVarianceSpike,
             ) => Tone::Artifact,
             _ => Tone::Plain,
         }

@@ -6,7 +6,8 @@ use media::{BlobHash, EventType, RequestId, RunId, Seq, WallTime};
 use serde_json::Value;
 use tempfile::TempDir;
 use timeline::{
-    BlobStore, Event, KeyframeStored, NewEvent, Requested, RunCreated, RunDeleted, Timeline,
+    BlobStore, Event, KeyframeStored, NewEvent, RequestMarkerPayload, RunCreated, RunDeleted,
+    Timeline,
 };
 
 use crate::support::sightline;
@@ -28,7 +29,7 @@ fn log_of(count: u64) -> TempDir {
     });
     timeline.append_wait(vec![NewEvent { run: RUN, event: created }]).expect("appended");
     for _ in 1..count {
-        let event = Event::KeepaliveRefreshed(Requested { request_id });
+        let event = Event::KeepaliveRefreshed(RequestMarkerPayload { request_id });
         timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
     }
     assert_eq!(timeline.head(), Seq(count));

@@ -1,9 +1,11 @@
-//! A decoded libav frame as a [`HostPicture`], or as one that a device keeps.
+//! A decoded libav frame as a [`HostFrameBuffer`], or as one that a device keeps.
 
 use std::{ffi::CStr, ptr::NonNull, sync::Arc};
 
 use ffmpeg_next::ffi;
-use media::{Extent, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling};
+use media::{
+    Extent, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
+};
 
 use super::{
     AvError,
@@ -255,7 +257,7 @@ impl HostFrame {
     }
 }
 
-impl HostPicture for HostFrame {
+impl HostFrameBuffer for HostFrame {
     fn luma(&self) -> Plane<'_> {
         self.try_luma().expect("checked when the picture was made")
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{Codec, PixelsLost};
+use media::{Codec, DeviceMemoryLost};
 
 use super::{
     AvError, Device, Packet, Parameters, RawFrame,
@@ -231,7 +231,7 @@ impl Context {
         }
         let copier = self.nvidia.as_ref().map(|nvidia| nvidia.copier.as_ref());
         frame.downloaded(copier).map_err(|reason| {
-            self.guard.lose(PixelsLost { reason }.to_string());
+            self.guard.lose(DeviceMemoryLost { reason }.to_string());
             AvError::REFUSED
         })
     }

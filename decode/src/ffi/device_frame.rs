@@ -10,7 +10,9 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{DevicePicture, DeviceSurface, HostPicture, PixelLayout, PixelsLost, Subsampling};
+use media::{
+    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, HostFrameBuffer, PixelLayout, Subsampling,
+};
 
 use super::{
     AvError,
@@ -110,7 +112,7 @@ pub(super) struct DeviceFrame {
     frame: RawFrame,
     keeper: DeviceFrameOwner,
     /// Once somebody has asked for it.
-    host: OnceLock<Result<Arc<HostFrame>, PixelsLost>>,
+    host: OnceLock<Result<Arc<HostFrame>, DeviceMemoryLost>>,
 }
 
 // SAFETY: the frame is not written after it was copied, so views from several threads are reads only; the
@@ -126,23 +128,23 @@ impl DeviceFrame {
         Some((layout, DeviceFrame { frame, keeper, host: OnceLock::new() }))
     }
 
-    fn once_fetched(&self) -> Result<&Arc<HostFrame>, PixelsLost> {
+    fn once_fetched(&self) -> Result<&Arc<HostFrame>, DeviceMemoryLost> {
         self.host.get_or_init(|| self.fetch().map(Arc::new)).as_ref().map_err(Clone::clone)
     }
 
-    fn fetch(&self) -> Result<HostFrame, PixelsLost> {
+    fn fetch(&self) -> Result<HostFrame, DeviceMemoryLost> {
         let fetched = self.frame.downloaded(Some(&self.keeper.copier));
         let picture =
             fetched.and_then(|frame| frame.into_picture().map_err(|error| error.to_string()));
         picture.map_err(|reason| {
-            let lost = PixelsLost { reason };
+            let lost = DeviceMemoryLost { reason };
             self.keeper.guard.lose(lost.to_string());
             lost
         })
     }
 }
 
-impl DevicePicture for DeviceFrame {
+impl DeviceFrameBuffer for DeviceFrame {
     fn surface(&self) -> DeviceSurface {
         let [(luma, pitch), (chroma, _)] = [0, 1].map(|plane| self.frame.plane_at(plane));
         let (luma, chroma, pitch) =
@@ -153,11 +155,11 @@ impl DevicePicture for DeviceFrame {
         unsafe { DeviceSurface::new(self.keeper.number, luma, chroma, pitch) }
     }
 
-    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
-        self.once_fetched().map(|picture| picture.as_ref() as &dyn HostPicture)
+    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+        self.once_fetched().map(|picture| picture.as_ref() as &dyn HostFrameBuffer)
     }
 
-    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
-        self.once_fetched().map(|picture| Arc::clone(picture) as Arc<dyn HostPicture>)
+    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
+        self.once_fetched().map(|picture| Arc::clone(picture) as Arc<dyn HostFrameBuffer>)
     }
 }

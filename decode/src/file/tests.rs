@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use media::{Codec, Frame, PixelsLost, Rate, Timestamp};
+use media::{Codec, DeviceMemoryLost, Frame, Rate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits,
@@ -140,7 +140,7 @@ impl FrameSink for Recorder {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
         Ok(std::mem::take(&mut self.0))
     }
 }
@@ -219,8 +219,8 @@ struct Loser {
 }
 
 impl Loser {
-    fn lost() -> PixelsLost {
-        PixelsLost { reason: "unplugged".to_owned() }
+    fn lost() -> DeviceMemoryLost {
+        DeviceMemoryLost { reason: "unplugged".to_owned() }
     }
 }
 
@@ -240,7 +240,7 @@ impl FrameSink for Loser {
         self.seen.frame(index, frame)
     }
 
-    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
         if self.is_lost { Err(Loser::lost()) } else { self.seen.end() }
     }
 }

@@ -6,7 +6,7 @@ use clips::{pick_one, pick_with, rendered, rendered_from, sized};
 use decode::{
     DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, SinkStop, decode_file,
 };
-use media::{Codec, Extent, Frame, PixelsLost, Rotation, Sample};
+use media::{Codec, DeviceMemoryLost, Extent, Frame, Rotation, Sample};
 
 use crate::support::*;
 
@@ -208,7 +208,7 @@ impl FrameSink for Luma {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<Vec<u8>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<u8>, DeviceMemoryLost> {
         Ok(std::mem::take(&mut self.0))
     }
 }
@@ -314,7 +314,7 @@ impl FrameSink for Impatient {
         }
     }
 
-    fn end(&mut self) -> Result<(), PixelsLost> {
+    fn end(&mut self) -> Result<(), DeviceMemoryLost> {
         Ok(())
     }
 }

@@ -61,8 +61,8 @@ fn a_live_stream_goes_on_after_a_loss() {
 /// Tests on a driver that knows the clips.
 mod device {
     use decode::{Backend, Device, DeviceSpec, LiveOptions, Sampling, open_decoder_by, try_clips};
-    use gate::{CpuMeasurer, Measurer};
-    use kernels::CudaMeasurer;
+    use gate::{CpuBackend, MeasureBackend};
+    use kernels::CudaBackend;
     use media::{Codec, Pixels, Rate};
 
     use super::*;
@@ -111,7 +111,7 @@ mod device {
     fn frames_are_those_of_software() {
         // First: libav sets the flags of the context that both share.
         let _device = device();
-        let mut gate = CudaMeasurer::open(0).expect("the same device measures");
+        let mut gate = CudaBackend::open(0).expect("the same device measures");
         let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
         let bytes = &read("clip");
         for (threads, sampling) in [(1, Sampling::Every), (4, Sampling::Every), (2, slow)] {
@@ -134,7 +134,7 @@ mod device {
                 };
                 let (mut there, mut here) = (Vec::new(), Vec::new());
                 gate.measure(&only(&theirs), &mut there).expect("measured");
-                CpuMeasurer::new().measure(&only(&ours), &mut here).expect("measured");
+                CpuBackend::new().measure(&only(&ours), &mut here).expect("measured");
                 assert!(there == here, "{case}: other integers");
             }
         }

@@ -6,7 +6,7 @@ use decode::{
     DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling,
     SegmentInfo, SinkStop, decode_file, decode_file_by,
 };
-use media::{Extent, Frame, PixelsLost, Plane, Rate};
+use media::{DeviceMemoryLost, Extent, Frame, Plane, Rate};
 use sha2::{Digest, Sha256};
 
 /// Runs a tool and gives its standard output.
@@ -52,7 +52,7 @@ impl FrameSink for Recorder {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<Vec<Seen>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
         Ok(std::mem::take(&mut self.seen))
     }
 }

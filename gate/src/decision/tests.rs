@@ -45,15 +45,15 @@ fn the_highest_reason_that_holds_wins() {
     };
     type Edit = fn(&mut Signal);
     // Each row takes away the reason of the row before.
-    let take: [(Reason, u64, Edit); 8] = [
-        (Reason::InitialFrame, 0, |_| {}),
-        (Reason::SceneCut, 30, |_| {}),
-        (Reason::ActivityStarted, 30, |signal| signal.scene_score = Some(Score::ZERO)),
-        (Reason::PeriodicKeepalive, 30, |signal| signal.activity = None),
-        (Reason::ExposureShift, 38, |_| {}),
-        (Reason::FlickerSuspected, 38, |signal| signal.luma_mean = calm(0).luma_mean),
-        (Reason::GhostingSuspected, 38, |signal| signal.flicker_score = Score::ZERO),
-        (Reason::NoiseVarianceSpike, 38, |signal| signal.ghosting_score = Score::ZERO),
+    let take: [(SelectionReason, u64, Edit); 8] = [
+        (SelectionReason::InitialFrame, 0, |_| {}),
+        (SelectionReason::SceneCut, 30, |_| {}),
+        (SelectionReason::ActivityStarted, 30, |signal| signal.scene_score = Some(Score::ZERO)),
+        (SelectionReason::PeriodicKeepalive, 30, |signal| signal.activity = None),
+        (SelectionReason::ExposureShift, 38, |_| {}),
+        (SelectionReason::FlickerSuspected, 38, |signal| signal.luma_mean = calm(0).luma_mean),
+        (SelectionReason::GhostingSuspected, 38, |signal| signal.flicker_score = Score::ZERO),
+        (SelectionReason::NoiseVarianceSpike, 38, |signal| signal.ghosting_score = Score::ZERO),
     ];
     for row in 0..take.len() {
         let (expected, at, _) = take[row];
@@ -69,7 +69,7 @@ fn the_highest_reason_that_holds_wins() {
         assert_eq!(decisions[at as usize].reason, expected);
         assert!(decisions[at as usize].selected, "{expected:?}");
     }
-    assert_eq!(decide(2, |_| {})[1].reason, Reason::NoTrigger);
+    assert_eq!(decide(2, |_| {})[1].reason, SelectionReason::NoTrigger);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn an_artifact_is_reported_on_every_frame_and_selected_once_until_it_is_gone_for
     let at = |wanted: fn(&Decision) -> bool| -> Vec<u64> {
         (1..80).filter(|&index| wanted(&decisions[index as usize])).collect()
     };
-    assert_eq!(at(|d| d.reason == Reason::GhostingSuspected), shown);
+    assert_eq!(at(|d| d.reason == SelectionReason::GhostingSuspected), shown);
     assert_eq!(at(|d| d.selected), [3, 30, 60, 69]);
     assert_eq!(decisions[4].event_type, EventType::ArtifactSuspected);
     assert_eq!(decisions[4].confidence, score(700_000));
@@ -134,7 +134,9 @@ fn thresholds_belong_to_the_reason() {
             assert_eq!(shifts, expected, "luma {luma}");
         }
     }
-    for (value, expected) in [(499_999, Reason::NoTrigger), (500_000, Reason::SceneCut)] {
+    for (value, expected) in
+        [(499_999, SelectionReason::NoTrigger), (500_000, SelectionReason::SceneCut)]
+    {
         let decisions = decide(2, |signal| signal.scene_score = Some(score(value)));
         assert_eq!(decisions[1].reason, expected, "scene {value}");
     }
@@ -143,7 +145,7 @@ fn thresholds_belong_to_the_reason() {
 /// Frames of 40 ms, of this brightness in millionths, that are told as a change of it.
 fn shifts(count: u64, luma: impl Fn(u64) -> u32) -> Vec<usize> {
     let decisions = decide(count, |signal| signal.luma_mean = score(luma(signal.frame_index)));
-    let told = |at: &usize| decisions[*at].reason == Reason::ExposureShift;
+    let told = |at: &usize| decisions[*at].reason == SelectionReason::ExposureShift;
     (0..decisions.len()).filter(told).collect()
 }
 
@@ -196,7 +198,7 @@ fn confidence_follows_the_event_type() {
 
 #[test]
 fn without_a_scene_score_the_hash_decides() {
-    for (bits, expected) in [(17, Reason::NoTrigger), (18, Reason::SceneCut)] {
+    for (bits, expected) in [(17, SelectionReason::NoTrigger), (18, SelectionReason::SceneCut)] {
         let decisions = decide(2, |signal| {
             signal.scene_score = None;
             signal.perceptual_hash = if signal.frame_index == 1 { (1 << bits) - 1 } else { 0 };
@@ -229,7 +231,11 @@ fn a_gate_resumed_anywhere_agrees_or_is_unsure() {
         expected.push(whole.offer(&signal(index)));
         states.push(whole.state());
     }
-    for reason in [Reason::ExposureShift, Reason::FlickerSuspected, Reason::ActivitySettled] {
+    for reason in [
+        SelectionReason::ExposureShift,
+        SelectionReason::FlickerSuspected,
+        SelectionReason::ActivitySettled,
+    ] {
         let told = expected.iter().filter(|one: &&Decision| one.reason == reason && one.selected);
         assert!(told.count() >= 2, "{reason:?}");
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use gate::{
-    AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Loops, Measurer, SignalWindow,
-    conformance::{Fill, Picture},
+    AHEAD, CpuBackend, FrameStamp, Gate, GateConfig, Loops, MeasureBackend, SignalWindow,
+    conformance::{Fill, TestPicture},
 };
 
 struct Counting;
@@ -41,10 +41,10 @@ fn a_frame_costs_no_allocation_after_warm_up() {
     let frames: Vec<_> = (0..8)
         .filter_map(|n| {
             let fill = if n % 3 == 0 { Fill::Ramp } else { Fill::Random(n / 2) };
-            Picture { fill, ..Picture::new(333, 217) }.frame()
+            TestPicture { fill, ..TestPicture::new(333, 217) }.frame()
         })
         .collect();
-    let mut measurer = CpuMeasurer::new();
+    let mut measurer = CpuBackend::new();
     let mut window = SignalWindow::new(AHEAD);
     let (mut gate, mut loops) = (Gate::new(GateConfig::default()), Loops::default());
     let mut measured = Vec::new();

@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 
 use gate::{
-    Measurer,
-    conformance::{Fill, Picture, check_batch},
+    MeasureBackend,
+    conformance::{Fill, TestPicture, check_batch},
 };
 use media::{Sample, Subsampling};
 use proptest::{prelude::*, test_runner::TestRunner};
 
 /// Measures so many batches of any pictures, and fails where one is not as the reference's.
-pub fn check_any_batches(measurer: impl Measurer, cases: u32) {
+pub fn check_any_batches(measurer: impl MeasureBackend, cases: u32) {
     // One measurer for all: what a batch leaves behind must not be read by the next.
     let measurer = RefCell::new(measurer);
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
@@ -23,7 +23,7 @@ pub fn check_any_batches(measurer: impl Measurer, cases: u32) {
 }
 
 /// Pictures of up to 400 samples a side, more of them small.
-fn any_picture() -> impl Strategy<Value = Picture> {
+fn any_picture() -> impl Strategy<Value = TestPicture> {
     let subsampling = prop::sample::select(vec![
         Subsampling::Gray,
         Subsampling::Yuv420,
@@ -36,7 +36,7 @@ fn any_picture() -> impl Strategy<Value = Picture> {
     let side = prop_oneof![1u32..70, 1u32..400];
     let shape = (side.clone(), side, subsampling, sample);
     (shape, any::<bool>(), 0usize..70, any::<u64>()).prop_map(
-        |((width, height, subsampling, sample), interleaved, padding, seed)| Picture {
+        |((width, height, subsampling, sample), interleaved, padding, seed)| TestPicture {
             width,
             height,
             subsampling,

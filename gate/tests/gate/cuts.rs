@@ -6,7 +6,9 @@ use std::{
 };
 
 use clips::{in_turn, pick_one, pick_with};
-use gate::{AHEAD, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurer, Reason, SignalWindow};
+use gate::{
+    AHEAD, CpuBackend, FrameStamp, Gate, GateConfig, MeasureBackend, SelectionReason, SignalWindow,
+};
 use media::{Extent, Signal};
 
 use crate::raw::{PLANAR, read_frame};
@@ -20,7 +22,7 @@ fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
     ffmpeg.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-"]);
     let mut running = ffmpeg.stdout(Stdio::piped()).spawn().expect("ffmpeg starts");
     let mut source = running.stdout.take().expect("piped");
-    let mut measurer = CpuMeasurer::new();
+    let mut measurer = CpuBackend::new();
     let mut window = SignalWindow::new(AHEAD);
     let mut signals = Vec::new();
     let mut measured = Vec::new();
@@ -47,7 +49,7 @@ fn cuts(signals: &[Signal]) -> Vec<u64> {
     let mut gate = Gate::new(GateConfig::default());
     signals
         .iter()
-        .filter(|signal| gate.offer(signal).reason == Reason::SceneCut)
+        .filter(|signal| gate.offer(signal).reason == SelectionReason::SceneCut)
         .map(|signal| signal.frame_index)
         .collect()
 }
@@ -276,7 +278,7 @@ fn a_light_that_pulses_is_flicker_and_no_change_of_light() {
             decisions.filter(|one| one.selected && one.reason == reason).count()
         };
         let stays = usize::from(wave.starts_with("gte(t"));
-        assert_eq!(kept(Reason::ExposureShift), stays, "{wave}");
-        assert_eq!(kept(Reason::FlickerSuspected), usize::from(flickers), "{wave}");
+        assert_eq!(kept(SelectionReason::ExposureShift), stays, "{wave}");
+        assert_eq!(kept(SelectionReason::FlickerSuspected), usize::from(flickers), "{wave}");
     }
 }

@@ -1,8 +1,8 @@
 //! Every measurer of this machine equals the reference.
 
 use gate::{
-    CpuMeasurer, MeasureError, Measurer,
-    conformance::{Picture, check, first_difference, smoke},
+    CpuBackend, MeasureBackend, MeasureError,
+    conformance::{TestPicture, check, first_difference, smoke},
 };
 use media::Subsampling;
 
@@ -10,31 +10,31 @@ use crate::{any::check_any_batches, real::real_frames};
 
 #[test]
 fn the_simd_twin_equals_the_reference() {
-    check_any_batches(CpuMeasurer::new(), 400);
+    check_any_batches(CpuBackend::new(), 400);
 }
 
 #[test]
 fn the_cpu_measurer_conforms() {
-    let pictures = check(&mut CpuMeasurer::new()).expect("conforms");
+    let pictures = check(&mut CpuBackend::new()).expect("conforms");
     assert!(pictures > 500, "{pictures} pictures");
-    assert_eq!(smoke(&mut CpuMeasurer::new()), Ok(()));
+    assert_eq!(smoke(&mut CpuBackend::new()), Ok(()));
 }
 
 #[test]
 fn frames_of_real_clips_are_measured_alike() {
     let frames = real_frames();
-    assert_eq!(first_difference(&mut CpuMeasurer::new(), &frames), Ok(None));
+    assert_eq!(first_difference(&mut CpuBackend::new(), &frames), Ok(None));
 }
 
 #[test]
 fn a_picture_past_the_limit_is_refused_and_leaves_no_trace() {
     let frames = [(640, 360), (8193, 2)].map(|(width, height)| {
-        Picture { subsampling: Subsampling::Gray, ..Picture::new(width, height) }
+        TestPicture { subsampling: Subsampling::Gray, ..TestPicture::new(width, height) }
             .frame()
             .expect("has pixels")
     });
     let mut measured = Vec::new();
-    let refused = CpuMeasurer::new().measure(&frames, &mut measured);
+    let refused = CpuBackend::new().measure(&frames, &mut measured);
     assert_eq!(refused, Err(MeasureError::TooLarge { width: 8193, height: 2 }));
     assert!(measured.is_empty());
 }

@@ -3,7 +3,7 @@
 use std::{io::Read, sync::Arc};
 
 use media::{
-    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
+    Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
     Timestamp,
 };
 
@@ -23,7 +23,7 @@ impl Raw {
     }
 }
 
-impl HostPicture for Raw {
+impl HostFrameBuffer for Raw {
     fn luma(&self) -> Plane<'_> {
         self.plane(0, self.extent, 1)
     }

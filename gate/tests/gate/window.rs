@@ -1,9 +1,9 @@
 //! Signals are local, and decisions a function of signals alone.
 
 use gate::{
-    AHEAD, BACK, CpuMeasurer, FrameStamp, Gate, GateConfig, Measurements, Measurer, Past,
+    AHEAD, BACK, CpuBackend, FrameMeasurements, FrameStamp, Gate, GateConfig, MeasureBackend, Past,
     SignalWindow,
-    conformance::{Fill, Picture},
+    conformance::{Fill, TestPicture},
 };
 use media::{Extent, Signal};
 use proptest::prelude::*;
@@ -35,14 +35,14 @@ fn any_video() -> impl Strategy<Value = Vec<Shown>> {
     })
 }
 
-fn measure(video: &[Shown]) -> Vec<(FrameStamp, Measurements)> {
+fn measure(video: &[Shown]) -> Vec<(FrameStamp, FrameMeasurements)> {
     let mut measured = Vec::new();
     let mut pts_ms = 0;
     let frames: Vec<_> = video
         .iter()
-        .filter_map(|shown| Picture { fill: shown.fill, ..Picture::new(67, 43) }.frame())
+        .filter_map(|shown| TestPicture { fill: shown.fill, ..TestPicture::new(67, 43) }.frame())
         .collect();
-    CpuMeasurer::new().measure(&frames, &mut measured).expect("measurable");
+    CpuBackend::new().measure(&frames, &mut measured).expect("measurable");
     for (shown, measured) in video.iter().zip(&mut measured) {
         for row in 10..18 {
             let dark = row * 64 + shown.left..row * 64 + (shown.left + 6).min(64);
@@ -58,14 +58,14 @@ fn measure(video: &[Shown]) -> Vec<(FrameStamp, Measurements)> {
     video.iter().enumerate().map(stamp).zip(measured).collect()
 }
 
-fn signals(frames: &[(FrameStamp, Measurements)], lookahead: usize) -> Vec<Signal> {
+fn signals(frames: &[(FrameStamp, FrameMeasurements)], lookahead: usize) -> Vec<Signal> {
     let mut window = SignalWindow::new(lookahead);
     with_pasts(&mut window, frames).into_iter().map(|(signal, _)| signal).collect()
 }
 
 fn with_pasts(
     window: &mut SignalWindow,
-    frames: &[(FrameStamp, Measurements)],
+    frames: &[(FrameStamp, FrameMeasurements)],
 ) -> Vec<(Signal, Past)> {
     let mut signals = Vec::new();
     push_all(window, frames, &mut signals);
@@ -76,7 +76,7 @@ fn with_pasts(
 
 fn push_all(
     window: &mut SignalWindow,
-    frames: &[(FrameStamp, Measurements)],
+    frames: &[(FrameStamp, FrameMeasurements)],
     signals: &mut Vec<(Signal, Past)>,
 ) {
     for (stamp, measurements) in frames {
@@ -180,7 +180,7 @@ proptest! {
         let mut window = SignalWindow::new(AHEAD);
         for (((luma, squares, chroma), (width, height)), pts_ms) in sums.into_iter().zip(sides).zip(gaps) {
             let extent = Extent { width, height };
-            let mut measurements = Measurements::zeroed(extent, (width % 3 > 0).then_some(extent));
+            let mut measurements = FrameMeasurements::zeroed(extent, (width % 3 > 0).then_some(extent));
             measurements.luma_cells.fill(luma);
             measurements.luma_squares.fill(squares);
             measurements.luma_cells[0] = squares;

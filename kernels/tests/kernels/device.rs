@@ -7,19 +7,21 @@ use std::sync::{
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use gate::{
-    MeasureError, Measurer,
-    conformance::{Fill, Picture, check, check_batch, first_difference},
+    MeasureBackend, MeasureError,
+    conformance::{Fill, TestPicture, check, check_batch, first_difference},
 };
-use kernels::CudaMeasurer;
-use media::{DevicePicture, DeviceSurface, Frame, HostPicture, Pixels, PixelsLost, Sample};
+use kernels::CudaBackend;
+use media::{
+    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Frame, HostFrameBuffer, Pixels, Sample,
+};
 
 use crate::{any::check_any_batches, real::real_frames};
 
-pub fn open() -> CudaMeasurer {
-    CudaMeasurer::open(0).expect("a device")
+pub fn open() -> CudaBackend {
+    CudaBackend::open(0).expect("a device")
 }
 
-pub fn frames(pictures: &[Picture]) -> Vec<Frame> {
+pub fn frames(pictures: &[TestPicture]) -> Vec<Frame> {
     pictures.iter().filter_map(|picture| picture.frame()).collect()
 }
 
@@ -46,7 +48,7 @@ fn any_batch_is_measured_as_the_reference_does() {
 }
 
 /// A picture as a hardware decoder gives it: both planes in one allocation, rows a pitch apart.
-fn semi_planar(picture: Picture, pitch: usize) -> (Vec<u8>, u64) {
+fn semi_planar(picture: TestPicture, pitch: usize) -> (Vec<u8>, u64) {
     let frame = picture.frame().expect("has pixels");
     let host = frame.pixels.host().expect("in host memory");
     let (luma, [u, v]) = (host.luma(), host.chroma().expect("has chroma"));
@@ -73,17 +75,17 @@ struct There {
     _memory: CudaSlice<u8>,
 }
 
-impl DevicePicture for There {
+impl DeviceFrameBuffer for There {
     fn surface(&self) -> DeviceSurface {
         self.surface
     }
 
-    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
         self.fetched.fetch_add(1, Relaxed);
         self.host.pixels.host()
     }
 
-    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         unreachable!("no measurer keeps it")
     }
 }
@@ -91,7 +93,7 @@ impl DevicePicture for There {
 /// The picture in the memory of the first device, which is called number `device`.
 #[expect(unsafe_code, reason = "names a picture by its address")]
 fn there(
-    picture: Picture,
+    picture: TestPicture,
     (pitch, device): (usize, u32),
     stream: &Arc<CudaStream>,
     fetched: &Arc<AtomicUsize>,
@@ -111,11 +113,11 @@ fn there(
 #[ignore = "needs CUDA"]
 fn pictures_in_device_memory_are_measured_where_they_are() {
     let p010 = Sample::U16 { shift: 8 };
-    let semi = |width, height, sample, fill| Picture {
+    let semi = |width, height, sample, fill| TestPicture {
         sample,
         interleaved: true,
         fill,
-        ..Picture::new(width, height)
+        ..TestPicture::new(width, height)
     };
     // Each with its pitch, what the device calls itself, and whether it is measured there.
     let cases = [
@@ -151,8 +153,8 @@ fn pictures_in_device_memory_are_measured_where_they_are() {
 fn a_picture_that_is_too_large_leaves_the_measurer_sound() {
     let mut measurer = open();
     let mut measured = Vec::new();
-    let small = Picture::new(40, 30);
-    let refused = measurer.measure(&frames(&[small, Picture::new(8193, 2)]), &mut measured);
+    let small = TestPicture::new(40, 30);
+    let refused = measurer.measure(&frames(&[small, TestPicture::new(8193, 2)]), &mut measured);
     assert_eq!(refused, Err(MeasureError::TooLarge { width: 8193, height: 2 }));
     assert!(measured.is_empty());
     assert_eq!(check_batch(&mut measurer, &[small]), Ok(()));
@@ -161,7 +163,7 @@ fn a_picture_that_is_too_large_leaves_the_measurer_sound() {
 #[test]
 #[ignore = "says what opening the first device says"]
 fn opening() {
-    match CudaMeasurer::open(0) {
+    match CudaBackend::open(0) {
         Ok(measurer) => println!("opened {}", measurer.device()),
         Err(error) => println!("{:?}: {error}", error.kind()),
     }

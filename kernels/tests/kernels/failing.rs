@@ -1,8 +1,8 @@
 //! A device that fails, which only the shim does when told to; the tests of `shim` run these.
 
 use gate::{
-    CpuMeasurer, FallbackMeasurer, MeasureError, Measurer,
-    conformance::{Picture, check_batch, first_difference},
+    CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
+    conformance::{TestPicture, check_batch, first_difference},
 };
 use media::ErrorKind;
 
@@ -11,9 +11,9 @@ use crate::device::{frames, open};
 #[test]
 #[ignore = "needs the shim, whose device is lost after three launches"]
 fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers() {
-    let batch = frames(&[Picture::new(320, 180), Picture::new(33, 41)]);
+    let batch = frames(&[TestPicture::new(320, 180), TestPicture::new(33, 41)]);
     let mut expected = Vec::new();
-    CpuMeasurer::new().measure(&batch, &mut expected).expect("measurable");
+    CpuBackend::new().measure(&batch, &mut expected).expect("measurable");
     let mut measurer = open();
     for _ in 0..2 {
         assert_eq!(first_difference(&mut measurer, &batch), Ok(None));
@@ -25,7 +25,7 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
         assert!(error.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{error}");
         assert_eq!(measured, expected, "what was there stays, and nothing is added");
     }
-    let mut steady = FallbackMeasurer::new(Box::new(measurer));
+    let mut steady = FallbackBackend::new(Box::new(measurer));
     let mut again = Vec::new();
     steady.measure(&batch, &mut again).expect("the CPU measures");
     assert_eq!(again, expected);
@@ -35,7 +35,7 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
 #[test]
 #[ignore = "needs the shim, whose device hangs after two launches"]
 fn a_device_that_does_not_answer_is_an_error_within_seconds() {
-    let batch = frames(&[Picture::new(64, 48)]);
+    let batch = frames(&[TestPicture::new(64, 48)]);
     let mut measurer = open();
     assert_eq!(first_difference(&mut measurer, &batch), Ok(None));
     let mut measured = Vec::new();
@@ -52,12 +52,12 @@ fn a_device_that_does_not_answer_is_an_error_within_seconds() {
 fn a_device_without_room_is_an_error_and_smaller_pictures_are_measured() {
     let mut measurer = open();
     let mut measured = Vec::new();
-    let error = measurer.measure(&frames(&[Picture::new(4096, 4096)]), &mut measured);
+    let error = measurer.measure(&frames(&[TestPicture::new(4096, 4096)]), &mut measured);
     let error = error.expect_err("too large for the device's memory");
     assert!(error.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
-    assert_eq!(check_batch(&mut measurer, &[Picture::new(320, 180)]), Ok(()));
-    let mut steady = FallbackMeasurer::new(Box::new(measurer));
-    for picture in [Picture::new(4096, 4096), Picture::new(320, 180)] {
+    assert_eq!(check_batch(&mut measurer, &[TestPicture::new(320, 180)]), Ok(()));
+    let mut steady = FallbackBackend::new(Box::new(measurer));
+    for picture in [TestPicture::new(4096, 4096), TestPicture::new(320, 180)] {
         assert_eq!(check_batch(&mut steady, &[picture]), Ok(()));
     }
     assert_eq!((steady.failure(), steady.name()), (None, "cuda"), "the device is kept");

@@ -7,7 +7,7 @@ use worker::GateBackend;
 use super::{Check, Status};
 use crate::{
     api::App,
-    record::backend::{Isolation, Workers},
+    record::backend::{SandboxStatus, WorkerCapabilities},
 };
 
 /// Every one of them.
@@ -20,19 +20,19 @@ pub fn checks(app: &App) -> Vec<Check> {
     checks
 }
 
-fn sandbox(workers: &Workers) -> Check {
+fn sandbox(workers: &WorkerCapabilities) -> Check {
     let (name, lacks) = ("sandbox", workers.sandbox_detail.as_deref());
     match workers.sandbox {
-        Isolation::Full => {
+        SandboxStatus::Full => {
             let tried = format!("{} attempts at the start were refused", workers.refused);
             Check::ok(name, format!("media workers read no file and reach no network: {tried}"))
         }
-        Isolation::Partial => Check::advice(
+        SandboxStatus::Partial => Check::advice(
             name,
             format!("in part: {}", lacks.unwrap_or_default()),
             "a kernel with landlock and seccomp closes it; a device's driver widens it",
         ),
-        Isolation::Unavailable => Check::problem(
+        SandboxStatus::Unavailable => Check::problem(
             name,
             format!("no media worker starts: {}", lacks.unwrap_or_default()),
             "SERVICE_SANDBOX=best-effort reads media behind what the kernel has",
@@ -40,12 +40,12 @@ fn sandbox(workers: &Workers) -> Check {
     }
 }
 
-fn decode(workers: &Workers) -> Check {
+fn decode(workers: &WorkerCapabilities) -> Check {
     let passed = workers.passed_over.iter().map(|(backend, why)| (backend.as_str(), why.as_str()));
     device("decode", workers.backend.as_str(), passed)
 }
 
-fn gate(workers: &Workers) -> Check {
+fn gate(workers: &WorkerCapabilities) -> Check {
     let passed = workers.gate_passed_over.iter();
     let passed = passed.map(|(backend, why)| (backend.as_str(), why.as_str()));
     let used = match workers.gate {

@@ -154,21 +154,21 @@ struct ErrorDetail {
 
 /// Carries an error from a handler to the layer that writes it.
 #[derive(Clone)]
-pub struct Carried(pub Arc<ApiError>);
+pub struct ErrorExtension(pub Arc<ApiError>);
 
 /// The answer says that the request met a limit.
 pub fn is_refused(response: &Response) -> bool {
-    let carried = response.extensions().get::<Carried>();
-    carried.is_some_and(|Carried(error)| error.refusal().is_some())
+    let carried = response.extensions().get::<ErrorExtension>();
+    carried.is_some_and(|ErrorExtension(error)| error.refusal().is_some())
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        Carried(Arc::new(self)).into_response()
+        ErrorExtension(Arc::new(self)).into_response()
     }
 }
 
-impl IntoResponse for Carried {
+impl IntoResponse for ErrorExtension {
     fn into_response(self) -> Response {
         let mut response = self.0.status_and_code().0.into_response();
         response.extensions_mut().insert(self);
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        base::ledger::LedgerError,
+        base::ledger::MetaStoreError,
         deliver::webhook::WebhookError,
         record::runner::IngestError,
         runs::{registry::RunError, upload::UploadError},
@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_failure_of_ours_tells_nothing_of_the_disk() {
-        let records = || LedgerError::from(redb::Error::Io(io::Error::other("/srv/secret/ledger")));
+        let records =
+            || MetaStoreError::from(redb::Error::Io(io::Error::other("/srv/secret/ledger")));
         let upload = UploadError::Io {
             what: "write",
             path: PathBuf::from("/srv/secret/uploads"),

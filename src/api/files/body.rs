@@ -13,8 +13,8 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::super::unsent::Holds;
-use crate::base::blocking::{Died, blocking};
+use super::super::unsent::BufferedBytes;
+use crate::base::blocking::{TaskPanicked, blocking};
 
 /// Bytes read at a time, and most of them in memory for one reader.
 const READ: u64 = 128 << 10;
@@ -26,7 +26,7 @@ pub struct FileBody {
     reading: Option<Reading>,
 }
 
-type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Bytes>, Died>> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Bytes>, TaskPanicked>> + Send>>;
 
 impl FileBody {
     /// The bytes of `file` in `range`.
@@ -35,8 +35,8 @@ impl FileBody {
     }
 
     /// Memory that it holds while it is sent.
-    pub fn holds(&self) -> Holds {
-        Holds(READ.min(self.left.end - self.left.start))
+    pub fn holds(&self) -> BufferedBytes {
+        BufferedBytes(READ.min(self.left.end - self.left.start))
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Bytes to answer with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RangeOutcome {
     /// Everything: no range, not one that is served, or none that can be understood.
     Whole,
     /// These bytes, at least one.
@@ -17,20 +17,20 @@ pub enum Wanted {
 }
 
 /// Bytes that `header` asks for of a file of `size` bytes.
-pub fn wanted(header: &str, size: u64) -> Wanted {
-    let Some((unit, set)) = header.split_once('=') else { return Wanted::Whole };
+pub fn wanted(header: &str, size: u64) -> RangeOutcome {
+    let Some((unit, set)) = header.split_once('=') else { return RangeOutcome::Whole };
     if !unit.eq_ignore_ascii_case("bytes") {
-        return Wanted::Whole;
+        return RangeOutcome::Whole;
     }
     // The list rule allows empty elements (RFC 9110 5.6.1.2).
     let mut specs = set.split(',').map(|spec| spec.trim_matches([' ', '\t']));
     let mut specs = specs.by_ref().filter(|spec| !spec.is_empty());
-    let (Some(spec), None) = (specs.next(), specs.next()) else { return Wanted::Whole };
-    one(spec, size).unwrap_or(Wanted::Whole)
+    let (Some(spec), None) = (specs.next(), specs.next()) else { return RangeOutcome::Whole };
+    one(spec, size).unwrap_or(RangeOutcome::Whole)
 }
 
 /// One range; `None` when it is no range of bytes.
-fn one(spec: &str, size: u64) -> Option<Wanted> {
+fn one(spec: &str, size: u64) -> Option<RangeOutcome> {
     let (first, last) = spec.split_once('-')?;
     let range = match (position(first)?, position(last)?) {
         (None, None) => return None,
@@ -39,7 +39,11 @@ fn one(spec: &str, size: u64) -> Option<Wanted> {
         (Some(first), Some(last)) if first <= last => first..size.min(last.saturating_add(1)),
         (Some(_), Some(_)) => return None,
     };
-    Some(if range.start < range.end { Wanted::Part(range) } else { Wanted::Unsatisfiable })
+    Some(if range.start < range.end {
+        RangeOutcome::Part(range)
+    } else {
+        RangeOutcome::Unsatisfiable
+    })
 }
 
 /// Digits as a number, the largest one where they are more; `None` where they are no digits.
@@ -55,7 +59,7 @@ fn position(text: &str) -> Option<Option<u64>> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Wanted::*, *};
+    use super::{RangeOutcome::*, *};
 
     #[test]
     fn ranges_are_read_as_the_rfc_says() {

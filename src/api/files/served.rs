@@ -13,7 +13,7 @@ use super::{
         error::ApiError,
     },
     body::FileBody,
-    range::{Wanted, wanted},
+    range::{RangeOutcome, wanted},
 };
 
 /// Caching by the one caller that it belongs to, revalidated each time.
@@ -56,10 +56,10 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     let asked = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
     let asked = asked.filter(|_| method == Method::GET);
     let asked = asked.filter(|_| allows_range(headers, &version, SystemTime::now()));
-    let (status, range) = match asked.map_or(Wanted::Whole, |asked| wanted(asked, size)) {
-        Wanted::Whole => (StatusCode::OK, 0..size),
-        Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        Wanted::Unsatisfiable => {
+    let (status, range) = match asked.map_or(RangeOutcome::Whole, |asked| wanted(asked, size)) {
+        RangeOutcome::Whole => (StatusCode::OK, 0..size),
+        RangeOutcome::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+        RangeOutcome::Unsatisfiable => {
             let text = format!("the file has {size} bytes, and none of them is in this range");
             let size = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
             return Ok((StatusCode::RANGE_NOT_SATISFIABLE, kept, size, text).into_response());

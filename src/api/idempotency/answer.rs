@@ -20,11 +20,13 @@ use super::{ApiResult, App, did_something, takes_events};
 use crate::{
     api::{
         envelope::REQUEST_ID,
-        error::{ApiError, Carried},
+        error::{ApiError, ErrorExtension},
         extract::Caller,
         jobs::PREFERENCE_APPLIED,
     },
-    runs::idempotency::{ANSWER_BYTES_MAX, Answer, Attempt, Fingerprint, TRACED_MAX, Trace},
+    runs::idempotency::{
+        ANSWER_BYTES_MAX, Fingerprint, KeyedRequest, RecoveredOutcome, StoredResponse, TRACED_MAX,
+    },
 };
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -33,14 +35,14 @@ const REPEATED: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::LOCATION, header::ETAG, PREFERENCE_APPLIED];
 
 /// The answer again, marked as one.
-pub fn replay(answer: Answer) -> Response {
+pub fn replay(answer: StoredResponse) -> Response {
     let mut response = response(answer);
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }
 
 /// The answer as a response.
-pub fn response(answer: Answer) -> Response {
+pub fn response(answer: StoredResponse) -> Response {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     for (name, value) in answer.headers {
@@ -53,8 +55,8 @@ pub fn response(answer: Answer) -> Response {
 }
 
 /// A request that is carried out under its key.
-pub struct Asked {
-    pub attempt: Attempt,
+pub struct KeyedRequestContext {
+    pub attempt: KeyedRequest,
     pub fingerprint: Fingerprint,
     /// The run that it is about.
     pub run: Option<RunId>,
@@ -66,10 +68,11 @@ pub struct Asked {
 pub async fn kept(
     app: &Arc<App>,
     caller: &Caller,
-    asked: Asked,
+    asked: KeyedRequestContext,
     mut response: Response,
 ) -> ApiResult {
-    let error = response.extensions_mut().remove::<Carried>().map(|Carried(error)| error);
+    let error =
+        response.extensions_mut().remove::<ErrorExtension>().map(|ErrorExtension(error)| error);
     let status = response.status();
     let keeps = did_something(status, error.as_deref());
     if let Some(error) = error {
@@ -92,7 +95,7 @@ pub async fn kept(
         Taken::More(response) => return Ok(response),
     };
     let body = Body::from(answer.body.clone());
-    let Asked { attempt, fingerprint, .. } = asked;
+    let KeyedRequestContext { attempt, fingerprint, .. } = asked;
     let written = app.blocking(move || attempt.answered(fingerprint, answer)).await?;
     if let Err(error) = written {
         // The work stays done, and the log shows it to a repetition.
@@ -104,7 +107,7 @@ pub async fn kept(
 /// An answer, read whole where it is not longer than is kept.
 pub enum Taken {
     /// All of it, with everything that belongs to the one exchange.
-    Whole(Answer, Parts),
+    Whole(StoredResponse, Parts),
     /// A response that is equal to it.
     More(Response),
 }
@@ -123,16 +126,16 @@ pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, A
     // Of the request that is answered, also when another is given the answer.
     let own = (REQUEST_ID.as_str().to_owned(), request_id.to_string());
     let headers = repeated.chain([own]).collect();
-    let answer = Answer { status: parts.status.as_u16(), headers, body: whole.into() };
+    let answer = StoredResponse { status: parts.status.as_u16(), headers, body: whole.into() };
     Ok(Taken::Whole(answer, parts))
 }
 
 /// Forgets a request that failed where the log shows that it did nothing: kept as "begun", so many
 /// would leave its caller no key for a day.
-fn forget_idle(app: &App, asked: &Asked) -> Result<(), ApiError> {
+fn forget_idle(app: &App, asked: &KeyedRequestContext) -> Result<(), ApiError> {
     let timeline = app.registry.timeline();
     let did_nothing = asked.log_failed
-        || asked.attempt.trace(timeline, asked.run, TRACED_MAX)? == Trace::Nothing
+        || asked.attempt.trace(timeline, asked.run, TRACED_MAX)? == RecoveredOutcome::Nothing
             // Events given to a log that fails may be in it later: hence this check comes last.
             && takes_events(app);
     if did_nothing {

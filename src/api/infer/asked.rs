@@ -64,25 +64,25 @@ declared!(InferRequest {
 #[derive(ToSchema)]
 struct ImageRequest {
     #[schema(value_type = terms::KeyframeRef)]
-    keyframe: Picture,
+    keyframe: StillRef,
 }
 
 declared!(ImageRequest { keyframe: required keyframe });
 
 /// A still of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct StillRef {
     /// The run that it is of.
     pub run_id: RunId,
     /// The still.
     pub sha256: BlobHash,
 }
 
-declared!(Picture { run_id: required parsed, sha256: required parsed });
+declared!(StillRef { run_id: required parsed, sha256: required parsed });
 
 impl InferRequest {
     /// Request to the model without its pictures, the run that it is for, and its pictures.
-    pub fn parts(self) -> (InferenceRequest, Option<RunId>, Vec<Picture>) {
+    pub fn parts(self) -> (InferenceRequest, Option<RunId>, Vec<StillRef>) {
         let request = InferenceRequest {
             model: self.model.0.as_str().to_owned(),
             prompt: self.prompt.0,
@@ -107,10 +107,10 @@ fn schema(value: &Value) -> Result<Arc<OutputSchema>, Problem> {
     OutputSchema::compile(value.clone()).map(Arc::new).map_err(|error| error.to_string().into())
 }
 
-fn keyframe(value: &Value) -> Result<Picture, Faults> {
+fn keyframe(value: &Value) -> Result<StillRef, Faults> {
     if !value.is_object() {
         let problem = "must be an object of run_id and sha256 (64 lower-case digits)";
         return Err(Problem::from(problem).into());
     }
-    Picture::take(value, Form::Body)
+    StillRef::take(value, Form::Body)
 }

@@ -14,17 +14,17 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::{InferAnswer, Manner, ask, asked::InferRequest, question::Question};
+use super::{InferAnswer, Manner, ask, asked::InferRequest, question::PreparedInference};
 use crate::{
     api::{
         App,
         error::{ApiError, ErrorBody},
         extract::{Body, Caller},
-        openapi::{Fails, terms},
+        openapi::{FailureResponse, terms},
         wire::shown,
     },
     base::json::{Form, Int, List, declared},
-    record::{inference::InferenceError, reason::Outage},
+    record::{inference::InferenceError, reason::RetryPolicy},
 };
 
 /// Questions of a batch.
@@ -101,7 +101,7 @@ impl ItemRecord {
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
     params(super::super::idempotency::IdempotencyKey),
     request_body = BatchRequest,
-    responses((status = 200, description = "What became of each", body = BatchResult), Fails<409>, Fails<503>),
+    responses((status = 200, description = "What became of each", body = BatchResult), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn infer_batch(
     State(app): State<Arc<App>>,
@@ -130,10 +130,10 @@ async fn accept(
     app: &Arc<App>,
     caller: &Caller,
     asked: Vec<InferRequest>,
-) -> Result<Vec<Question>, ApiError> {
+) -> Result<Vec<PreparedInference>, ApiError> {
     let (mut questions, mut refused) = (Vec::with_capacity(asked.len()), Vec::new());
     for (index, asked) in asked.into_iter().enumerate() {
-        match Question::accept(app, caller, asked).await {
+        match PreparedInference::accept(app, caller, asked).await {
             Ok(question) => questions.push(question),
             Err(unaccepted) => refused.append(&mut unaccepted.of_batch(index)?),
         }
@@ -145,10 +145,10 @@ async fn accept(
 async fn ask_all(
     app: &Arc<App>,
     caller: &Caller,
-    questions: Vec<Question>,
+    questions: Vec<PreparedInference>,
     max_parallel: usize,
 ) -> Vec<ItemRecord> {
-    let outage = Some(Arc::new(Outage::new(PATIENCE)));
+    let outage = Some(Arc::new(RetryPolicy::new(PATIENCE)));
     let manner =
         Manner { class: Priority::Offline, since: Instant::now(), patience: PATIENCE, outage };
     let mut held = 0;

@@ -6,34 +6,34 @@ use bytes::Bytes;
 use infer::PromptImage;
 use media::BlobHash;
 
-use super::{asked::Picture, question::owned};
+use super::{asked::StillRef, question::owned};
 use crate::api::{App, error::ApiError, extract::Caller};
 
 const MISSING: ApiError = ApiError::NotFound("keyframe");
 
 /// Stills of the caller's runs.
 #[derive(Clone, Debug, Default)]
-pub struct Pictures {
+pub struct RequestImages {
     /// Hash and size of each.
     stills: Vec<(BlobHash, u64)>,
     bytes: u64,
 }
 
-impl Pictures {
+impl RequestImages {
     /// Finds `pictures`, each in the run that it is said to be of.
     pub async fn find(
         app: &Arc<App>,
         caller: &Caller,
-        pictures: &[Picture],
-    ) -> Result<Pictures, ApiError> {
+        pictures: &[StillRef],
+    ) -> Result<RequestImages, ApiError> {
         if pictures.is_empty() {
-            return Ok(Pictures::default());
+            return Ok(RequestImages::default());
         }
         let owned = pictures.iter().map(|one| Ok((owned(app, caller, one.run_id)?, one.sha256)));
         let owned: Vec<_> = owned.collect::<Result<_, ApiError>>()?;
         let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
         let look = move || {
-            let mut found = Pictures::default();
+            let mut found = RequestImages::default();
             for (run, hash) in owned {
                 let bytes = run.still_bytes(&timeline, &hash)?.ok_or(MISSING)?;
                 if !blobs.has(&hash) {

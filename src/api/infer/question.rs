@@ -8,7 +8,7 @@ use media::RunId;
 use super::{
     asked::{InferRequest, MaxTokens},
     details,
-    pictures::Pictures,
+    pictures::RequestImages,
 };
 use crate::{
     api::{App, error::ApiError, extract::Caller},
@@ -17,36 +17,36 @@ use crate::{
 };
 
 /// A question that was accepted.
-pub struct Question {
+pub struct PreparedInference {
     /// Request to the model, without its pictures.
     pub request: InferenceRequest,
     /// The run whose timeline tells of the answer.
     pub run: Option<Arc<Run>>,
     /// Its pictures.
-    pub pictures: Pictures,
+    pub pictures: RequestImages,
     /// Tokens that it is expected to take.
     pub tokens: u64,
 }
 
-impl Question {
+impl PreparedInference {
     /// Accepts a question of the caller's.
     pub async fn accept(
         app: &Arc<App>,
         caller: &Caller,
         asked: InferRequest,
-    ) -> Result<Question, Unaccepted> {
+    ) -> Result<PreparedInference, InferRejection> {
         let (mut request, run, pictures) = asked.parts();
-        let run = run.map(|id| Question::run(app, caller, id)).transpose();
-        let run = run.map_err(Unaccepted::of("run_id"))?;
-        let pictures = Pictures::find(app, caller, &pictures).await;
-        let pictures = pictures.map_err(Unaccepted::of("images"))?;
+        let run = run.map(|id| PreparedInference::run(app, caller, id)).transpose();
+        let run = run.map_err(InferRejection::of("run_id"))?;
+        let pictures = RequestImages::find(app, caller, &pictures).await;
+        let pictures = pictures.map_err(InferRejection::of("images"))?;
         if app.inference.has_day_limit() {
             // The most that a question may cost is known before it is asked.
             request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
         }
         let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
         app.inference.check(&request, pictures.bytes(), tokens).map_err(ApiError::Inference)?;
-        Ok(Question { request, run, pictures, tokens })
+        Ok(PreparedInference { request, run, pictures, tokens })
     }
 
     fn run(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, ApiError> {
@@ -63,21 +63,21 @@ pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, A
 }
 
 /// Reason for which a question is not accepted.
-pub struct Unaccepted {
+pub struct InferRejection {
     /// The field that says so, where the error names none itself.
     field: &'static str,
     error: ApiError,
 }
 
-impl Unaccepted {
-    fn of(field: &'static str) -> impl Fn(ApiError) -> Unaccepted {
-        move |error| Unaccepted { field, error }
+impl InferRejection {
+    fn of(field: &'static str) -> impl Fn(ApiError) -> InferRejection {
+        move |error| InferRejection { field, error }
     }
 
     /// Details that refuse a batch for its question of this number; an error that is no matter of
     /// one question as it is.
     pub fn of_batch(self, index: usize) -> Result<Vec<Detail>, ApiError> {
-        let Unaccepted { field, error } = self;
+        let InferRejection { field, error } = self;
         let named = match &error {
             ApiError::NotFound(_) | ApiError::Run(_) => vec![Detail::new(field, error.to_string())],
             ApiError::Inference(error) => details(error),
@@ -94,14 +94,14 @@ impl Unaccepted {
     }
 }
 
-impl From<ApiError> for Unaccepted {
-    fn from(error: ApiError) -> Unaccepted {
-        Unaccepted { field: "", error }
+impl From<ApiError> for InferRejection {
+    fn from(error: ApiError) -> InferRejection {
+        InferRejection { field: "", error }
     }
 }
 
-impl From<Unaccepted> for ApiError {
-    fn from(unaccepted: Unaccepted) -> ApiError {
+impl From<InferRejection> for ApiError {
+    fn from(unaccepted: InferRejection) -> ApiError {
         unaccepted.error
     }
 }

@@ -16,11 +16,11 @@ use super::{JobToken, JobView};
 use crate::{
     api::{
         ApiResult,
-        error::{ApiError, Carried},
+        error::{ApiError, ErrorExtension},
         idempotency::response,
     },
     runs::{
-        idempotency::{Answer, Fingerprint},
+        idempotency::{Fingerprint, StoredResponse},
         registry::{JobKind, JobOrder, RunError},
     },
 };
@@ -31,7 +31,7 @@ pub enum Outcome {
     /// Failure.
     Failed(Arc<ApiError>),
     /// Answer that fits the table.
-    Answered(Arc<Answer>),
+    Answered(Arc<StoredResponse>),
     /// An answer that is too long to be given twice.
     Long,
 }
@@ -83,8 +83,8 @@ impl Entry {
     pub async fn answered(&self, mut told: watch::Receiver<Option<Outcome>>) -> ApiResult {
         let outcome = told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
         match outcome {
-            Some(Outcome::Failed(error)) => Ok(Carried(error).into_response()),
-            Some(Outcome::Answered(answer)) => Ok(response(Answer::clone(&answer))),
+            Some(Outcome::Failed(error)) => Ok(ErrorExtension(error).into_response()),
+            Some(Outcome::Answered(answer)) => Ok(response(StoredResponse::clone(&answer))),
             Some(Outcome::Long) => self.take_long().ok_or(ApiError::AnswerLong(self.order.id)),
             None => Err(ApiError::Bug("a job ended without a word")),
         }

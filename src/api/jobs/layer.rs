@@ -27,14 +27,14 @@ use super::{
 use crate::{
     api::{
         ApiResult, App,
-        error::{ApiError, Carried},
+        error::{ApiError, ErrorExtension},
         extract::{Caller, caller, whole},
         idempotency::{JoinsOnly, Taken, run_in, taken},
     },
     base::clock::wall_now,
     record::runner::IngestError,
     runs::{
-        idempotency::{Answer, Fingerprint},
+        idempotency::{Fingerprint, StoredResponse},
         registry::{JobKind, JobStatus},
     },
 };
@@ -213,12 +213,12 @@ impl Ending {
 
     async fn keep(&self, caller: &Caller, outcome: &Outcome) {
         let answer = match outcome {
-            Outcome::Answered(answer) => Answer::clone(answer),
+            Outcome::Answered(answer) => StoredResponse::clone(answer),
             Outcome::Failed(error) => {
                 let response = error.envelope(caller.request_id);
                 let (status, body) = (response.status().as_u16(), response.into_body());
                 let Ok(body) = body.collect().await else { return };
-                Answer { status, headers: Vec::new(), body: body.to_bytes().into() }
+                StoredResponse { status, headers: Vec::new(), body: body.to_bytes().into() }
             }
             Outcome::Long => {
                 // Recorded before there is a file: what no record names is swept.
@@ -251,7 +251,7 @@ fn ended_by_a_shutdown(error: &ApiError) -> bool {
 
 /// Outcome that `response` gives, read whole where it is not too long.
 async fn outcome(mut response: Response, entry: &Entry, request_id: RequestId) -> Outcome {
-    if let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() {
+    if let Some(ErrorExtension(error)) = response.extensions_mut().remove::<ErrorExtension>() {
         return Outcome::Failed(error);
     }
     match taken(response, request_id).await {

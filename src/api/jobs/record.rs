@@ -14,7 +14,7 @@ use crate::{
     api::{ApiResult, App, openapi::terms, wire::shown},
     base::keys::Principal,
     runs::{
-        idempotency::{Answer, Scope},
+        idempotency::{KeyScope, StoredResponse},
         registry::{JobStatus, JobView},
     },
 };
@@ -100,9 +100,9 @@ impl JobAnswer {
 }
 
 /// Scope under which the answer of the job `id` of `owner` is kept.
-pub fn scope(owner: &Principal, id: JobId) -> Scope {
+pub fn scope(owner: &Principal, id: JobId) -> KeyScope {
     // No route is called so.
-    Scope::new(owner, "job", &id.to_string())
+    KeyScope::new(owner, "job", &id.to_string())
 }
 
 /// The answer about `job`, with what came of it.
@@ -132,7 +132,7 @@ pub async fn answer(
     Ok(Json(answer).into_response())
 }
 
-fn raw(kept: Answer) -> Option<Box<RawValue>> {
+fn raw(kept: StoredResponse) -> Option<Box<RawValue>> {
     // It was JSON when it was kept.
     String::from_utf8(kept.body).ok().and_then(|text| RawValue::from_string(text).ok())
 }

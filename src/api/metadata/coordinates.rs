@@ -3,7 +3,7 @@
 use media::Extent;
 use serde::Serialize;
 use utoipa::ToSchema;
-use worker::ViewOptions;
+use worker::ChunkImageOptions;
 
 use crate::api::openapi::terms;
 
@@ -61,7 +61,7 @@ impl From<Extent> for Size {
 
 impl Coordinates {
     /// Coordinates in pictures of `source` that `views` show; `None` where they show all of each.
-    pub fn of(views: &ViewOptions, source: Extent) -> Option<Coordinates> {
+    pub fn of(views: &ChunkImageOptions, source: Extent) -> Option<Coordinates> {
         let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
         let (region, shown) = views.shown(source);
         Some(Coordinates {
@@ -91,7 +91,8 @@ mod tests {
         let score = |value| Score::from_f64(value).expect("a fraction");
         let crop = Crop::new(score(0.25), score(0.0), score(0.5), score(0.75));
         let chunks = Chunking::Frames(30);
-        let views = ViewOptions { chunks, per_chunk: 1, max_edge: Some(64), crop, novelty: None };
+        let views =
+            ChunkImageOptions { chunks, per_chunk: 1, max_edge: Some(64), crop, novelty: None };
         let source = Extent { width: 640, height: 360 };
         let told = Coordinates::of(&views, source).map(|told| json!(told));
         let expected = json!({
@@ -101,6 +102,6 @@ mod tests {
             "analysis_extent": {"width": 64, "height": 54},
         });
         assert_eq!(told, Some(expected));
-        assert_eq!(Coordinates::of(&ViewOptions { crop: None, ..views }, source), None);
+        assert_eq!(Coordinates::of(&ChunkImageOptions { crop: None, ..views }, source), None);
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     deliver::webhook::Status,
     record::live::Word,
     runs::{
-        lifecycle::Lifecycle,
+        lifecycle::RunState,
         registry::{JobKind as Work, JobStatus as Standing},
     },
 };
@@ -137,9 +137,9 @@ terms! {
         .property("sha256", Ref::from_schema_name(Sha256::name()))
         .required("sha256");
     /// Tier of a model, by the hardware that it needs.
-    ModelTier = names(catalog::Tier::ALL.map(catalog::Tier::as_str));
+    ModelTier = names(catalog::ModelTier::ALL.map(catalog::ModelTier::as_str));
     /// State of a run.
-    RunState(Lifecycle, name(Lifecycle::SHOWN.map(Lifecycle::as_str), Lifecycle::from_name)) = names(Lifecycle::SHOWN.map(Lifecycle::as_str));
+    RunState(RunState, name(RunState::SHOWN.map(RunState::as_str), RunState::from_name)) = names(RunState::SHOWN.map(RunState::as_str));
     /// A further part of the record of a run.
     RunInclude((), name(["summary"], |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.
@@ -151,7 +151,7 @@ terms! {
     /// Policy by which frames of a source are chosen.
     Sampling(SamplingPolicy, name(SamplingPolicy::ALL.map(SamplingPolicy::as_str), SamplingPolicy::from_name)) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
-    GateReason = names(gate::Reason::ALL.map(gate::Reason::as_str));
+    GateReason = names(gate::SelectionReason::ALL.map(gate::SelectionReason::as_str));
     /// Certainty of a marker; a finalized one replaces a provisional one.
     MarkerState(MarkerStatus, name(MarkerStatus::ALL.map(MarkerStatus::as_str), MarkerStatus::from_name)) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
     /// Origin of a marker: the gate or a model.

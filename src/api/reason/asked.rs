@@ -6,7 +6,7 @@ use infer::{OutputSchema, finding::default_answer};
 use media::{Label, Score, StreamId};
 use serde_json::Value;
 use utoipa::ToSchema;
-use worker::{Chunking, Crop, ViewOptions};
+use worker::{ChunkImageOptions, Chunking, Crop};
 
 use crate::{
     api::{
@@ -19,7 +19,7 @@ use crate::{
     base::json::{
         Declared, Faults, Form, Int, Problem, Text, declared, number, parsed, said, score,
     },
-    record::reason::{Ask, Inquiry},
+    record::reason::{PromptConfig, ReasonQuery},
 };
 
 /// Analysed frames of a chunk.
@@ -210,22 +210,22 @@ declared!(ReasonRequest {
 });
 
 /// Options of the questions to models.
-pub struct Wanted {
+pub struct ModelOptions {
     /// The pictures that they are shown.
-    pub views: ViewOptions,
+    pub views: ChunkImageOptions,
     /// Prompt, and the chunks that are asked about at once.
-    pub inquiry: Inquiry,
+    pub inquiry: PromptConfig,
     /// Models to ask, and the requirements of their answers.
-    pub ask: Ask,
+    pub ask: ReasonQuery,
 }
 
 /// Options of the questions to models; `None` where none is asked.
-pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<Wanted> {
+pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<ModelOptions> {
     let task = asked.semantic_prompt.take().map_or_else(String::new, |it| it.0);
     if !asked.semantic_inference.unwrap_or(!task.trim().is_empty()) {
         return None;
     }
-    let inquiry = Inquiry {
+    let inquiry = PromptConfig {
         task,
         is_clip: asked.video_clip_mode.unwrap_or(false),
         is_chained: asked.temporal_chain.unwrap_or(false),
@@ -235,7 +235,7 @@ pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<Wanted> {
     let views = views(asked, &inquiry);
     let timeout = asked.semantic_timeout_ms.map_or(SEMANTIC_TIMEOUT_DEFAULT, |it| it.0);
     let named = |ModelName(model): &ModelName| model.as_str().to_owned();
-    let ask = Ask {
+    let ask = ReasonQuery {
         first: named(asked.first_pass_model.as_ref().unwrap_or(&asked.model)),
         second: asked.second_pass_model.as_ref().map(named),
         threshold: asked
@@ -245,10 +245,10 @@ pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<Wanted> {
         timeout: Duration::from_millis(timeout),
         schema: asked.output_schema.take().map_or_else(default_answer, Arc::new),
     };
-    Some(Wanted { views, inquiry, ask })
+    Some(ModelOptions { views, inquiry, ask })
 }
 
-fn views(asked: &mut ReasonRequest, inquiry: &Inquiry) -> ViewOptions {
+fn views(asked: &mut ReasonRequest, inquiry: &PromptConfig) -> ChunkImageOptions {
     let chunks = if inquiry.is_clip {
         let seconds = asked.video_clip_duration_s.unwrap_or(CLIP_S_DEFAULT);
         Chunking::Span { ms: (seconds * 1000.0).round().max(1.0) as u32 }
@@ -258,10 +258,10 @@ fn views(asked: &mut ReasonRequest, inquiry: &Inquiry) -> ViewOptions {
     let per_chunk = match asked.semantic_frames_per_chunk {
         _ if inquiry.compares => 1,
         Some(Int(pictures)) => pictures as u8,
-        None if inquiry.is_clip => ViewOptions::PER_CHUNK_MAX,
+        None if inquiry.is_clip => ChunkImageOptions::PER_CHUNK_MAX,
         None => 1,
     };
-    ViewOptions {
+    ChunkImageOptions {
         chunks,
         per_chunk,
         max_edge: asked.semantic_frame_max_edge.map(|Int(edge)| edge as u32),

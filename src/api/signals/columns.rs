@@ -1,7 +1,7 @@
 //! Signals as columns: the same records as an Arrow stream, where a caller asks for one.
 
 use axum::response::Response;
-use gate::Reason;
+use gate::SelectionReason;
 use http::{HeaderMap, header};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -90,23 +90,24 @@ const OF_BUCKETS: [Column; 24] = [
 
 /// Columns of each bucket: the frames with each reason come last.
 pub fn of_buckets() -> Vec<Column> {
-    let reasons = Reason::ALL.into_iter().map(|reason| column(counted(reason), Kind::Unsigned));
+    let reasons =
+        SelectionReason::ALL.into_iter().map(|reason| column(counted(reason), Kind::Unsigned));
     OF_BUCKETS.into_iter().chain(reasons).collect()
 }
 
-fn counted(reason: Reason) -> &'static str {
+fn counted(reason: SelectionReason) -> &'static str {
     match reason {
-        Reason::InitialFrame => "reasons.initial_frame",
-        Reason::SceneCut => "reasons.scene_cut",
-        Reason::ActivityStarted => "reasons.activity_started",
-        Reason::ActivityPeak => "reasons.activity_peak",
-        Reason::ActivitySettled => "reasons.activity_settled",
-        Reason::PeriodicKeepalive => "reasons.periodic_keepalive",
-        Reason::ExposureShift => "reasons.exposure_shift",
-        Reason::FlickerSuspected => "reasons.flicker_suspected",
-        Reason::GhostingSuspected => "reasons.ghosting_suspected",
-        Reason::NoiseVarianceSpike => "reasons.noise_variance_spike",
-        Reason::NoTrigger => "reasons.no_trigger",
+        SelectionReason::InitialFrame => "reasons.initial_frame",
+        SelectionReason::SceneCut => "reasons.scene_cut",
+        SelectionReason::ActivityStarted => "reasons.activity_started",
+        SelectionReason::ActivityPeak => "reasons.activity_peak",
+        SelectionReason::ActivitySettled => "reasons.activity_settled",
+        SelectionReason::PeriodicKeepalive => "reasons.periodic_keepalive",
+        SelectionReason::ExposureShift => "reasons.exposure_shift",
+        SelectionReason::FlickerSuspected => "reasons.flicker_suspected",
+        SelectionReason::GhostingSuspected => "reasons.ghosting_suspected",
+        SelectionReason::NoiseVarianceSpike => "reasons.noise_variance_spike",
+        SelectionReason::NoTrigger => "reasons.no_trigger",
     }
 }
 

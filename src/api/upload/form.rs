@@ -27,7 +27,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::{ApiError, App, FORM_BYTES_MAX};
 
 /// A form that is being read.
-pub struct Form {
+pub struct MultipartForm {
     parts: Multipart,
     idle_bytes: Arc<AtomicU64>,
 }
@@ -38,9 +38,9 @@ pub struct Part<'a> {
     idle_bytes: &'a AtomicU64,
 }
 
-impl Form {
+impl MultipartForm {
     /// The form in the body of `request`.
-    pub async fn open(request: Request, app: &Arc<App>) -> Result<Form, ApiError> {
+    pub async fn open(request: Request, app: &Arc<App>) -> Result<MultipartForm, ApiError> {
         let idle_bytes = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&idle_bytes);
         let mut request =
@@ -50,7 +50,7 @@ impl Form {
         let parts = Multipart::from_request(request, app)
             .await
             .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
-        Ok(Form { parts, idle_bytes })
+        Ok(MultipartForm { parts, idle_bytes })
     }
 
     /// The next part; what is left of the one before is passed over.

@@ -13,7 +13,7 @@ use crate::{
 /// Target of events.
 pub type WebhookUrl = Text<1, 2048>;
 /// Note of the owner.
-pub type Description = Text<0, 256>;
+pub type WebhookDescription = Text<0, 256>;
 
 /// Target of a run's events.
 #[derive(ToSchema)]
@@ -29,7 +29,7 @@ pub struct WebhookRequest {
     pub(super) secret: Option<Secret>,
     /// Note of the owner.
     #[schema(value_type = Option<String>, max_length = 256)]
-    pub(super) description: Option<Description>,
+    pub(super) description: Option<WebhookDescription>,
 }
 
 declared!(WebhookRequest { url: required url, kinds, secret: optional secret, description });

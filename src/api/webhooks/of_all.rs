@@ -9,9 +9,9 @@ use super::{
         App,
         error::ApiError,
         extract::{Body, Caller},
-        openapi::Fails,
+        openapi::FailureResponse,
     },
-    DeadLetterList, Named, RedeliverResult, WebhookCreated, WebhookDeleted, WebhookList,
+    DeadLetterList, OwnedWebhook, RedeliverResult, WebhookCreated, WebhookDeleted, WebhookList,
     WebhookRequest, listed, made,
 };
 
@@ -24,7 +24,7 @@ use super::{
     request_body = WebhookRequest,
     responses(
         (status = 200, description = "The webhook", body = WebhookCreated),
-        Fails<409>, Fails<503>,
+        FailureResponse<409>, FailureResponse<503>,
     ),
 )]
 pub async fn create(
@@ -51,12 +51,12 @@ pub async fn list(
 #[utoipa::path(
     delete, path = "/v1/webhooks/{webhook_id}", operation_id = "deleteWebhookOfAll",
     tag = "webhooks",
-    responses((status = 200, description = "Removed", body = WebhookDeleted), Fails<404>, Fails<503>),
+    responses((status = 200, description = "Removed", body = WebhookDeleted), FailureResponse<404>, FailureResponse<503>),
 )]
 pub async fn remove(
     app: State<Arc<App>>,
     caller: Caller,
-    webhook: Named,
+    webhook: OwnedWebhook,
 ) -> Result<Json<WebhookDeleted>, ApiError> {
     super::remove(app, caller, webhook).await
 }
@@ -65,12 +65,12 @@ pub async fn remove(
 #[utoipa::path(
     get, path = "/v1/webhooks/{webhook_id}/dead-letters",
     operation_id = "listDeadLettersOfAll", tag = "webhooks",
-    responses((status = 200, description = "The dead letters", body = DeadLetterList), Fails<404>, Fails<503>),
+    responses((status = 200, description = "The dead letters", body = DeadLetterList), FailureResponse<404>, FailureResponse<503>),
 )]
 pub async fn dead_letters(
     app: State<Arc<App>>,
     caller: Caller,
-    webhook: Named,
+    webhook: OwnedWebhook,
 ) -> Result<Json<DeadLetterList>, ApiError> {
     super::dead_letters(app, caller, webhook).await
 }
@@ -81,13 +81,13 @@ pub async fn dead_letters(
     operation_id = "redeliverDeadLettersOfAll", tag = "webhooks",
     responses(
         (status = 200, description = "They are sent again", body = RedeliverResult),
-        Fails<404>, Fails<503>,
+        FailureResponse<404>, FailureResponse<503>,
     ),
 )]
 pub async fn redeliver(
     app: State<Arc<App>>,
     caller: Caller,
-    webhook: Named,
+    webhook: OwnedWebhook,
 ) -> Result<Json<RedeliverResult>, ApiError> {
     super::redeliver(app, caller, webhook).await
 }

@@ -23,7 +23,7 @@ use crate::{
         catalog::Catalog,
         json::{self, Declared, Detail, Faults, Form, Int, Text, declared, number, said},
     },
-    record::live::{Instruction, Wishes},
+    record::live::{Instruction, SessionOptions},
 };
 
 /// Bytes of the header.
@@ -138,14 +138,14 @@ pub fn read(
     config: Option<&Value>,
     catalog: &Catalog,
     server: GateConfig,
-) -> Result<Wishes, ApiError> {
+) -> Result<SessionOptions, ApiError> {
     let Some(config) = config else {
-        return Ok(Wishes { gate: server, ..Wishes::default() });
+        return Ok(SessionOptions { gate: server, ..SessionOptions::default() });
     };
     let asked = PublishConfig::take(config, Form::Naming(catalog));
     let asked = asked.map_err(|faults| listed("x-attach-config", faults))?;
     let mode = asked.mode.map(|it| it.0).unwrap_or_default();
-    Ok(Wishes {
+    Ok(SessionOptions {
         instruction: Instruction {
             prompt: asked.prompt.map_or_else(String::new, |it| it.0),
             schema: asked.output_schema.map(Arc::new),
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::base::catalog::Mode;
 
-    fn read_json(text: &str) -> Result<Wishes, String> {
+    fn read_json(text: &str) -> Result<SessionOptions, String> {
         let header = HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).expect("ASCII");
         let server = GateConfig::default();
         let read =
@@ -245,7 +245,7 @@ mod tests {
             (r#"{"mode":"custom","gate":{"keepalive_frames":7}}"#, Mode::Custom, (7, None)),
         ];
         for (text, mode, keepalive) in rows {
-            let Wishes { mode: found, gate, .. } = read_json(text).expect(text);
+            let SessionOptions { mode: found, gate, .. } = read_json(text).expect(text);
             let found = (found, (gate.keepalive_frames, gate.keepalive_ms));
             assert_eq!(found, (mode, keepalive), "{text}");
         }

@@ -132,7 +132,7 @@ impl Label for ChunkEnd {
 
 /// Reason that the admission queue refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedAsk {
+pub enum RefusalLabel {
     /// The queue is full.
     QueueFull,
     /// Its wait limit passed.
@@ -143,28 +143,32 @@ pub enum RefusedAsk {
     DaySpent,
 }
 
-impl RefusedAsk {
+impl RefusalLabel {
     /// The reason of `refused`.
-    pub fn of(refused: &AdmissionError) -> RefusedAsk {
+    pub fn of(refused: &AdmissionError) -> RefusalLabel {
         match refused {
-            AdmissionError::QueueFull { .. } => RefusedAsk::QueueFull,
-            AdmissionError::TimedOut { .. } => RefusedAsk::TimedOut,
-            AdmissionError::TooLarge { .. } => RefusedAsk::TooLarge,
-            AdmissionError::DaySpent { .. } => RefusedAsk::DaySpent,
+            AdmissionError::QueueFull { .. } => RefusalLabel::QueueFull,
+            AdmissionError::TimedOut { .. } => RefusalLabel::TimedOut,
+            AdmissionError::TooLarge { .. } => RefusalLabel::TooLarge,
+            AdmissionError::DaySpent { .. } => RefusalLabel::DaySpent,
         }
     }
 }
 
-impl Label for RefusedAsk {
-    const ALL: &'static [RefusedAsk] =
-        &[RefusedAsk::QueueFull, RefusedAsk::TimedOut, RefusedAsk::TooLarge, RefusedAsk::DaySpent];
+impl Label for RefusalLabel {
+    const ALL: &'static [RefusalLabel] = &[
+        RefusalLabel::QueueFull,
+        RefusalLabel::TimedOut,
+        RefusalLabel::TooLarge,
+        RefusalLabel::DaySpent,
+    ];
 
     fn value(self) -> &'static str {
         match self {
-            RefusedAsk::QueueFull => "queue_full",
-            RefusedAsk::TimedOut => "timed_out",
-            RefusedAsk::TooLarge => "too_large",
-            RefusedAsk::DaySpent => "day_spent",
+            RefusalLabel::QueueFull => "queue_full",
+            RefusalLabel::TimedOut => "timed_out",
+            RefusalLabel::TooLarge => "too_large",
+            RefusalLabel::DaySpent => "day_spent",
         }
     }
 }

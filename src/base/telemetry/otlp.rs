@@ -47,12 +47,12 @@ const FLUSH: Duration = Duration::from_secs(2);
 
 /// Exports until dropped, and then what still waits within two seconds.
 #[must_use]
-pub(super) struct Exporting {
+pub(super) struct OtlpExporter {
     closing: CancellationToken,
     done: mpsc::Receiver<()>,
 }
 
-impl Drop for Exporting {
+impl Drop for OtlpExporter {
     fn drop(&mut self) {
         self.closing.cancel();
         // Late or not, the process ends.
@@ -61,7 +61,10 @@ impl Drop for Exporting {
 }
 
 /// Starts the export to `endpoint`, and makes the tracer whose spans it takes.
-pub(super) fn start(endpoint: &str, metrics: &Arc<Metrics>) -> io::Result<(SdkTracer, Exporting)> {
+pub(super) fn start(
+    endpoint: &str,
+    metrics: &Arc<Metrics>,
+) -> io::Result<(SdkTracer, OtlpExporter)> {
     let (spans, waiting) = channel(QUEUE_SPANS);
     let (tell, done) = mpsc::sync_channel(1);
     let closing = CancellationToken::new();
@@ -87,7 +90,7 @@ pub(super) fn start(endpoint: &str, metrics: &Arc<Metrics>) -> io::Result<(SdkTr
         .with_resource(resource)
         .with_span_processor(Inlet { spans, metrics: Arc::clone(metrics) })
         .build();
-    Ok((provider.tracer("sightline"), Exporting { closing, done }))
+    Ok((provider.tracer("sightline"), OtlpExporter { closing, done }))
 }
 
 /// Makes `span` a child of the span that the caller's `traceparent` names, if it names one.

@@ -5,7 +5,7 @@ use std::path::Path;
 use gate::{Gate, GateConfig};
 use media::{ErrorKind, Marker, Seq};
 use tables::{Cell, EVENTS, FRAMES, FrameRow, MARKERS, Table, TableError, Whole};
-use timeline::{Event, EventHead, EventKind, EventParts, FramesDecoded, Timeline};
+use timeline::{Event, EventKind, EventMeta, FramesDecoded, StreamedEvent, Timeline};
 
 use super::{ExportError, PART_EVENTS, day};
 
@@ -16,7 +16,7 @@ const PART_BYTES: u64 = 64 << 20;
 
 /// A part under way: what is in memory is a row group of each table.
 pub(super) struct Making {
-    first: EventHead,
+    first: EventMeta,
     events: Table,
     markers: Table,
     frames: Table,
@@ -26,7 +26,7 @@ pub(super) struct Making {
 
 impl Making {
     /// A part that begins with `first`, its files in `dir`.
-    pub(super) fn new(dir: &Path, node: &str, first: EventHead) -> Result<Making, TableError> {
+    pub(super) fn new(dir: &Path, node: &str, first: EventMeta) -> Result<Making, TableError> {
         let [events, markers, frames] =
             [&EVENTS, &MARKERS, &FRAMES].map(|schema| Table::create(dir, schema, ("node", node)));
         Ok(Making { first, events: events?, markers: markers?, frames: frames?, skipped: 0 })
@@ -43,7 +43,7 @@ impl Making {
     pub(super) fn push(
         &mut self,
         timeline: &Timeline,
-        head: EventHead,
+        head: EventMeta,
         gate: GateConfig,
     ) -> Result<(), ExportError> {
         // Retention may have removed it since.
@@ -72,7 +72,7 @@ impl Making {
     fn tell(
         &mut self,
         timeline: &Timeline,
-        event: &EventParts,
+        event: &StreamedEvent,
         gate: GateConfig,
     ) -> Result<(), ExportError> {
         if !matches!(event.head.kind, EventKind::MarkerEmitted | EventKind::FramesDecoded) {
@@ -88,7 +88,7 @@ impl Making {
         }
     }
 
-    fn push_marker(&mut self, head: EventHead, marker: &Marker) -> Result<(), TableError> {
+    fn push_marker(&mut self, head: EventMeta, marker: &Marker) -> Result<(), TableError> {
         let (run, id) = (marker.run_id.to_string(), marker.marker_id.to_string());
         let supersedes = marker.supersedes_marker_id.map(|id| id.to_string());
         let analysis = marker.analysis_id.map(|id| id.to_string());
@@ -114,7 +114,7 @@ impl Making {
     fn push_frames(
         &mut self,
         timeline: &Timeline,
-        head: EventHead,
+        head: EventMeta,
         decoded: &FramesDecoded,
         gate: GateConfig,
     ) -> Result<(), ExportError> {

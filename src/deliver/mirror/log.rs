@@ -7,7 +7,7 @@ use std::{
 };
 
 use media::{RunId, Seq, WallTime};
-use timeline::{Event, EventKind, EventParts, TimelineError};
+use timeline::{Event, EventKind, StreamedEvent, TimelineError};
 use tokio_postgres::{
     binary_copy::BinaryCopyInWriter,
     types::{ToSql, Type},
@@ -17,7 +17,7 @@ use super::rows::{IDENTITY, Row};
 use crate::{
     base::database::{Database, DatabaseError},
     deliver::search::description,
-    runs::lifecycle::Lifecycle,
+    runs::lifecycle::RunState,
 };
 
 /// Key of the advisory lock under which partitions are made: "sightlog" in ASCII.
@@ -35,7 +35,7 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads `event` and returns it as text, with what it tells.
-    pub(super) fn of(event: EventParts) -> Result<(String, Told), TimelineError> {
+    pub(super) fn of(event: StreamedEvent) -> Result<(String, Told), TimelineError> {
         event.damage().map_or(Ok(()), Err)?;
         let (kind, mut told) = (event.head.kind, Told::default());
         if matches!(kind, EventKind::RunCreated | EventKind::RunLabelled) {
@@ -62,7 +62,7 @@ struct RunRow<'a> {
     /// `None` where they give it none; empty where they take it away.
     label: Option<&'a str>,
     /// From `pending` on.
-    lifecycle: Lifecycle,
+    lifecycle: RunState,
     first: WallTime,
     last: WallTime,
 }
@@ -73,7 +73,7 @@ fn runs(rows: &[Row]) -> BTreeMap<RunId, RunRow<'_>> {
         let run = runs.entry(head.run).or_insert(RunRow {
             principal: "",
             label: None,
-            lifecycle: Lifecycle::Pending,
+            lifecycle: RunState::Pending,
             first: head.at,
             last: head.at,
         });

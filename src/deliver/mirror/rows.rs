@@ -1,7 +1,7 @@
 //! Rows on their way into the database, and what is noted of those that never get there.
 
 use media::{RunId, Seq};
-use timeline::{EventHead, EventKind};
+use timeline::{EventKind, EventMeta};
 use tokio_postgres::types::ToSql;
 
 use super::{Scope, log::Told};
@@ -12,7 +12,7 @@ use crate::base::database::{Database, DatabaseError};
 pub(super) struct Batch {
     pub(super) rows: Vec<Row>,
     /// Events that the log cannot read any more.
-    pub(super) unreadable: Vec<Skipped>,
+    pub(super) unreadable: Vec<SkippedEvent>,
     pub(super) next: Seq,
     pub(super) is_last: bool,
 }
@@ -25,7 +25,7 @@ impl Batch {
 }
 
 /// Identity of a database, and its progress.
-pub(super) struct Known {
+pub(super) struct DatabaseState {
     /// Identity that no other database has.
     pub(super) database: String,
     /// The last event of this server that was copied to it; 0 where there is none.
@@ -35,7 +35,7 @@ pub(super) struct Known {
 /// An event as a row.
 #[derive(Clone)]
 pub(super) struct Row {
-    pub(super) head: EventHead,
+    pub(super) head: EventMeta,
     pub(super) payload: String,
     /// Changes to what is known of the run; none unless every event is copied.
     pub(super) told: Told,
@@ -43,22 +43,26 @@ pub(super) struct Row {
 
 /// An event that is not copied.
 #[derive(Clone, Debug)]
-pub(super) struct Skipped {
+pub(super) struct SkippedEvent {
     pub(super) seq: Seq,
     run: RunId,
     kind: EventKind,
     pub(super) reason: String,
 }
 
-impl Skipped {
-    pub(super) fn new(head: &EventHead, reason: String) -> Skipped {
-        Skipped { seq: head.seq, run: head.run, kind: head.kind, reason }
+impl SkippedEvent {
+    pub(super) fn new(head: &EventMeta, reason: String) -> SkippedEvent {
+        SkippedEvent { seq: head.seq, run: head.run, kind: head.kind, reason }
     }
 }
 
 impl Database {
     /// Identity of this database, and its progress with the events of `node`.
-    pub(super) async fn known(&self, scope: Scope, node: &str) -> Result<Known, DatabaseError> {
+    pub(super) async fn known(
+        &self,
+        scope: Scope,
+        node: &str,
+    ) -> Result<DatabaseState, DatabaseError> {
         let last = match scope {
             Scope::Descriptions => {
                 "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1"
@@ -72,7 +76,7 @@ impl Database {
             let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
             let last: i64 = lease.query_one(last, &[&node]).await?.try_get(0)?;
             lease.give_back();
-            Ok(Known { database, last: Seq(last.unsigned_abs()) })
+            Ok(DatabaseState { database, last: Seq(last.unsigned_abs()) })
         };
         self.bounded(work).await
     }
@@ -119,7 +123,7 @@ impl Database {
     pub(super) async fn insert_skipped(
         &self,
         node: &str,
-        skipped: &Skipped,
+        skipped: &SkippedEvent,
     ) -> Result<bool, DatabaseError> {
         const INSERT: &str = "INSERT INTO sightline_skipped (node_id, seq, run_id, kind, reason) \
              VALUES ($1, $2, $3, $4, $5) ON CONFLICT (node_id, seq) DO NOTHING";

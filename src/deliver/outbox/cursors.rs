@@ -3,23 +3,23 @@
 use media::Seq;
 use redb::{TableDefinition, WriteTransaction};
 
-use crate::base::ledger::{self, Ledger, LedgerError};
+use crate::base::ledger::{self, MetaStore, MetaStoreError};
 
 /// Name of a reader to the seq that it has not handed over yet.
 const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
 
 /// The cursors of the readers; every call waits for the disk.
 #[derive(Clone)]
-pub struct Cursors(Ledger);
+pub struct Cursors(MetaStore);
 
 impl Cursors {
     /// The cursors kept in `ledger`.
-    pub fn new(ledger: Ledger) -> Cursors {
+    pub fn new(ledger: MetaStore) -> Cursors {
         Cursors(ledger)
     }
 
     /// The first event that `name` has not handed over; `None` when it has none yet.
-    pub fn of(&self, name: &str) -> Result<Option<Seq>, LedgerError> {
+    pub fn of(&self, name: &str) -> Result<Option<Seq>, MetaStoreError> {
         self.0.read(|view| match ledger::table(view, CURSORS)? {
             Some(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
             None => Ok(None),
@@ -27,7 +27,7 @@ impl Cursors {
     }
 
     /// The lowest cursor of the readers whose names begin with `start`.
-    pub fn lowest(&self, start: &str) -> Result<Option<Seq>, LedgerError> {
+    pub fn lowest(&self, start: &str) -> Result<Option<Seq>, MetaStoreError> {
         self.0.read(|view| {
             let Some(table) = ledger::table(view, CURSORS)? else { return Ok(None) };
             let mut lowest: Option<u64> = None;
@@ -43,7 +43,7 @@ impl Cursors {
     }
 
     /// Everything before `next` is handed over.
-    pub fn advance(&self, name: &str, next: Seq) -> Result<(), LedgerError> {
+    pub fn advance(&self, name: &str, next: Seq) -> Result<(), MetaStoreError> {
         self.0.write(|change| move_to(change, name, next))
     }
 }

@@ -14,7 +14,7 @@ use crate::base::backoff::Backoff;
 
 /// Limits of turns at once, and the delays after failures.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct ScheduleLimits {
     /// Turns at once.
     pub turns: usize,
     /// Turns at once of readers whose last turn failed: the rest is for those that work.
@@ -25,7 +25,7 @@ pub struct Places {
 
 /// A turn to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn<K> {
+pub struct DeliverySlot<K> {
     /// The reader.
     pub key: K,
     /// Turns of this reader that failed in a row.
@@ -72,7 +72,7 @@ struct Reader {
 
 /// The readers of one outbox.
 pub struct Schedule<K> {
-    places: Places,
+    places: ScheduleLimits,
     readers: HashMap<K, Reader>,
     due: VecDeque<K>,
     /// Due readers whose last turn failed.
@@ -84,7 +84,7 @@ pub struct Schedule<K> {
 
 impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
     /// A schedule without readers.
-    pub fn new(places: Places) -> Schedule<K> {
+    pub fn new(places: ScheduleLimits) -> Schedule<K> {
         Schedule {
             places,
             readers: HashMap::new(),
@@ -163,7 +163,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
     }
 
     /// The next turn to take at `now`, which is then under way.
-    pub fn poll(&mut self, now: Instant) -> Option<Turn<K>> {
+    pub fn poll(&mut self, now: Instant) -> Option<DeliverySlot<K>> {
         while let Some(&(until, key)) = self.waiting.first()
             && until <= now
         {
@@ -184,7 +184,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         let reader = self.readers.get_mut(&key).expect("removed from everywhere at once");
         reader.state = State::Busy { woken: false };
         self.busy.insert(key, reader.failures > 0);
-        Some(Turn { key, failures: reader.failures })
+        Some(DeliverySlot { key, failures: reader.failures })
     }
 
     /// Time at which [`Schedule::poll`] may have something that it does not have now.

@@ -7,7 +7,7 @@ use timeline::EventKind;
 
 /// Text and time of a payload.
 #[derive(Deserialize)]
-pub(super) struct Described<'a> {
+pub(super) struct SearchableText<'a> {
     #[serde(borrow, default)]
     description: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -26,11 +26,11 @@ pub(super) struct Described<'a> {
     pub(super) index_name: Option<Cow<'a, str>>,
 }
 
-impl<'a> Described<'a> {
+impl<'a> SearchableText<'a> {
     /// The words of a payload; `None` when it has none.
-    pub(super) fn of(payload: &'a str) -> Option<Described<'a>> {
+    pub(super) fn of(payload: &'a str) -> Option<SearchableText<'a>> {
         // A payload without these fields, or with others under their names, describes nothing.
-        let described: Described<'a> = serde_json::from_str(payload).ok()?;
+        let described: SearchableText<'a> = serde_json::from_str(payload).ok()?;
         (!described.text().is_empty()).then_some(described)
     }
 
@@ -49,7 +49,7 @@ impl<'a> Described<'a> {
 
 /// The text of an event of this kind that is searched, if it has any.
 pub fn description(kind: EventKind, payload: &str) -> Option<String> {
-    let described = may_describe(kind).then(|| Described::of(payload)).flatten()?;
+    let described = may_describe(kind).then(|| SearchableText::of(payload)).flatten()?;
     Some(described.text().into_owned())
 }
 

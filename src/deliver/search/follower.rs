@@ -13,13 +13,13 @@ use std::{
 
 use media::{RunId, Seq};
 use search::{SearchError, SearchIndex};
-use timeline::{EventHead, EventKind};
+use timeline::{EventKind, EventMeta};
 
 use super::{
     Progress, Shared,
-    describe::{Described, may_describe},
+    describe::{SearchableText, may_describe},
 };
-use crate::runs::{lifecycle::Lifecycle, registry::Run};
+use crate::runs::{lifecycle::RunState, registry::Run};
 
 /// Events taken in one hold of the index.
 const BATCH: u64 = 1024;
@@ -27,29 +27,29 @@ const BATCH: u64 = 1024;
 const REBUILD: Duration = Duration::from_secs(30);
 
 /// The thread, ended and waited for when dropped.
-pub(super) struct Follower {
+pub(super) struct IndexerThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Follower {
-    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Follower> {
+impl IndexerThread {
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<IndexerThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let timeline = shared.timeline().clone();
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("search-index".to_owned()).spawn(move || {
-            let _watch = Watch(Arc::clone(&shared));
+            let _watch = PanicNotice(Arc::clone(&shared));
             run(&shared, &stopped);
         })?;
         let follower = thread.thread().clone();
         timeline.on_publish(Box::new(move |_| follower.unpark()));
         // What was published since its first look at the head woke nobody.
         thread.thread().unpark();
-        Ok(Follower { stop, thread: Some(thread) })
+        Ok(IndexerThread { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Follower {
+impl Drop for IndexerThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
@@ -61,9 +61,9 @@ impl Drop for Follower {
 
 /// Says so when the thread that holds it panics: without it searches would wait for an index that
 /// nobody builds.
-pub(super) struct Watch(pub(super) Arc<Shared>);
+pub(super) struct PanicNotice(pub(super) Arc<Shared>);
 
-impl Drop for Watch {
+impl Drop for PanicNotice {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.progress.send_replace(Progress::Died);
@@ -120,7 +120,7 @@ fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
 }
 
 /// Takes the descriptions among `heads`, and forgets the runs that they delete.
-fn take(shared: &Shared, heads: &[EventHead]) -> Result<(), SearchError> {
+fn take(shared: &Shared, heads: &[EventMeta]) -> Result<(), SearchError> {
     let mut deleted: HashMap<Arc<str>, HashSet<RunId>> = HashMap::new();
     let mut last: Option<Arc<Run>> = None;
     for head in heads {
@@ -135,7 +135,7 @@ fn take(shared: &Shared, heads: &[EventHead]) -> Result<(), SearchError> {
         let owner = run.origin().principal.as_str();
         if is_deletion {
             deleted.entry(owner.into()).or_default().insert(head.run);
-        } else if run.lifecycle() != Lifecycle::Deleted {
+        } else if run.lifecycle() != RunState::Deleted {
             insert(shared, owner, head)?;
         }
     }
@@ -145,7 +145,7 @@ fn take(shared: &Shared, heads: &[EventHead]) -> Result<(), SearchError> {
     Ok(())
 }
 
-fn insert(shared: &Shared, owner: &str, head: &EventHead) -> Result<(), SearchError> {
+fn insert(shared: &Shared, owner: &str, head: &EventMeta) -> Result<(), SearchError> {
     let stored = match shared.timeline().get(head.seq) {
         Ok(Some(stored)) => stored,
         Ok(None) => return Ok(()),
@@ -155,7 +155,7 @@ fn insert(shared: &Shared, owner: &str, head: &EventHead) -> Result<(), SearchEr
             return Ok(());
         }
     };
-    match (Described::of(&stored.payload), &mut *shared.index()) {
+    match (SearchableText::of(&stored.payload), &mut *shared.index()) {
         (Some(described), Some(index)) => {
             index.insert(owner, head.run, head.seq, &described.text())
         }

@@ -11,7 +11,7 @@ use timeline::{Event, Finding, FindingKind, Options};
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::*;
-use crate::runs::registry::{Origin, Run, RunLimits};
+use crate::runs::registry::{Run, RunLimits, RunOrigin};
 
 struct Log {
     search: Arc<Search>,
@@ -38,14 +38,19 @@ fn request() -> RequestId {
     RequestId::from_bytes([1; 8])
 }
 
-fn wanted(owner: &str, query: &str) -> Wanted {
+fn wanted(owner: &str, query: &str) -> SearchQuery {
     let owner = Principal::named(owner);
-    Wanted { owner, run: None, needle: FoldedPattern::new(query).expect("not empty"), limit: 50 }
+    SearchQuery {
+        owner,
+        run: None,
+        needle: FoldedPattern::new(query).expect("not empty"),
+        limit: 50,
+    }
 }
 
 impl Log {
     async fn run(&self, owner: &str) -> Arc<Run> {
-        let origin = Origin {
+        let origin = RunOrigin {
             principal: Principal::named(owner),
             tenant: None,
             mode: "balanced".to_owned(),
@@ -61,7 +66,7 @@ impl Log {
         appended.last().expect("not empty").seq
     }
 
-    async fn find(&self, owner: &str, query: &str) -> Answer {
+    async fn find(&self, owner: &str, query: &str) -> SearchResult {
         self.search.find(wanted(owner, query)).await.expect("an answer")
     }
 }
@@ -264,7 +269,7 @@ async fn an_index_whose_thread_died_says_so() {
     log.describe(&run, &["a"]).await;
     log.find("alice", "a").await;
     assert!(log.search.death().is_none());
-    let watch = follower::Watch(Arc::clone(&log.search.shared));
+    let watch = follower::PanicNotice(Arc::clone(&log.search.shared));
     let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
         let _watch = watch;
         panic!("on purpose");

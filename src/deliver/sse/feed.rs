@@ -20,10 +20,10 @@ use timeline::PayloadText;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Filter, Scope, Subscription,
-    page::{CLOSE, Key, Page, one_line, open},
+    Filter, StreamScope, Subscription,
+    page::{CLOSE, Key, SsePage, one_line, open},
 };
-use crate::{base::blocking::blocking, runs::lifecycle::Lifecycle};
+use crate::{base::blocking::blocking, runs::lifecycle::RunState};
 
 /// The longest silence.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ const QUIET: &[u8] = b":\n\n";
 struct Broken;
 
 /// Position of a stream, and the event that is being sent.
-pub struct Feed {
+pub struct EventStreamCursor {
     subscription: Subscription,
     filter: Filter,
     next: Seq,
@@ -45,17 +45,17 @@ pub struct Feed {
     is_done: bool,
 }
 
-impl Feed {
+impl EventStreamCursor {
     /// A stream of what comes after event `after`.
-    pub fn new(subscription: Subscription, filter: Filter, after: Seq) -> Feed {
+    pub fn new(subscription: Subscription, filter: Filter, after: Seq) -> EventStreamCursor {
         let next = Seq(after.0.saturating_add(1));
-        Feed { subscription, filter, next, payload: None, is_done: false }
+        EventStreamCursor { subscription, filter, next, payload: None, is_done: false }
     }
 
     /// Returns true where nothing is left to send, now and later; passes over pages without events.
     pub async fn is_over(&mut self) -> bool {
         match &self.subscription.scope {
-            Scope::Run(run) if run.has_ended() => {}
+            StreamScope::Run(run) if run.has_ended() => {}
             _ => return false,
         }
         loop {
@@ -75,7 +75,7 @@ impl Feed {
         axum::body::Body::new(EventStream(State::Ready(Box::new(self))))
     }
 
-    async fn page(&self) -> Option<Arc<Page>> {
+    async fn page(&self) -> Option<Arc<SsePage>> {
         let Subscription { streams, scope, .. } = &self.subscription;
         let key = Key::new(scope, streams.registry.timeline(), self.next, &self.filter);
         streams.page(key, scope).await
@@ -87,9 +87,9 @@ impl Feed {
             return Some(": the server is shutting down\n\n");
         }
         match &self.subscription.scope {
-            Scope::Owner(_) => None,
-            Scope::Run(run) => match run.lifecycle() {
-                Lifecycle::Deleted => Some(": the run was deleted\n\n"),
+            StreamScope::Owner(_) => None,
+            StreamScope::Run(run) => match run.lifecycle() {
+                RunState::Deleted => Some(": the run was deleted\n\n"),
                 _ if run.has_ended() => Some(": the run has ended\n\n"),
                 _ => None,
             },
@@ -186,10 +186,10 @@ async fn reading<T: Send + 'static>(
     }
 }
 
-type Stepped = (Box<Feed>, Result<Option<Bytes>, Broken>);
+type Stepped = (Box<EventStreamCursor>, Result<Option<Bytes>, Broken>);
 
 enum State {
-    Ready(Box<Feed>),
+    Ready(Box<EventStreamCursor>),
     Stepping(Pin<Box<dyn Future<Output = Stepped> + Send>>),
     Ended,
 }

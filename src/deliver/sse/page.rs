@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use media::{Label, RunId, Seq};
-use timeline::{Event, EventHead, EventKind, EventParts, Timeline, TimelineError};
+use timeline::{Event, EventKind, EventMeta, StreamedEvent, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 
-use super::Scope;
+use super::StreamScope;
 use crate::{
     base::keys::Principal,
-    runs::{lifecycle::Lifecycle, registry::Registry},
+    runs::{lifecycle::RunState, registry::Registry},
 };
 
 /// A page ends with the event that makes it this long.
@@ -47,10 +47,10 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn new(scope: &Scope, timeline: &Timeline, from: Seq, filter: &Filter) -> Key {
+    pub(super) fn new(scope: &StreamScope, timeline: &Timeline, from: Seq, filter: &Filter) -> Key {
         let scope = match scope {
-            Scope::Run(run) => Ok(run.id()),
-            Scope::Owner(owner) => Err(owner.clone()),
+            StreamScope::Run(run) => Ok(run.id()),
+            StreamScope::Owner(owner) => Err(owner.clone()),
         };
         Key { scope, from, head: timeline.head(), filter: filter.clone() }
     }
@@ -58,7 +58,7 @@ impl Key {
 
 /// The next events of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct SsePage {
     /// Whole events; empty when there are none.
     pub(super) text: Bytes,
     /// The next event, when it is too long for a page.
@@ -72,10 +72,10 @@ pub(super) struct Page {
 /// Reads the page at `key` from the disk; ends early when `stop` says that no stream waits for it.
 pub(super) fn read(
     registry: &Registry,
-    scope: &Scope,
+    scope: &StreamScope,
     key: &Key,
     stop: &CancellationToken,
-) -> Result<Page, TimelineError> {
+) -> Result<SsePage, TimelineError> {
     let timeline = registry.timeline();
     let mut text = String::new();
     let (mut next, mut read) = (key.from, 0);
@@ -83,7 +83,12 @@ pub(super) fn read(
         let (heads, after) = ahead(timeline, scope, next);
         for head in heads {
             if read >= READ_BYTES_MAX || stop.is_cancelled() {
-                return Ok(Page { text: text.into(), large: None, next: head.seq, is_cut: true });
+                return Ok(SsePage {
+                    text: text.into(),
+                    large: None,
+                    next: head.seq,
+                    is_cut: true,
+                });
             }
             let wanted = key.filter.kind.is_none_or(|kind| kind == head.kind);
             if !wanted || !is_told(registry, scope, &head) {
@@ -96,7 +101,7 @@ pub(super) fn read(
             }
             if parts.payload_bytes() > LARGE_BYTES {
                 let large = text.is_empty().then_some(head.seq);
-                return Ok(Page { text: text.into(), large, next: head.seq, is_cut: true });
+                return Ok(SsePage { text: text.into(), large, next: head.seq, is_cut: true });
             }
             open(&mut text, scope, &head);
             for piece in parts.into_payload() {
@@ -105,26 +110,26 @@ pub(super) fn read(
             text.push_str(CLOSE);
             if text.len() >= PAGE_BYTES {
                 let next = Seq(head.seq.0 + 1);
-                return Ok(Page { text: text.into(), large: None, next, is_cut: true });
+                return Ok(SsePage { text: text.into(), large: None, next, is_cut: true });
             }
         }
         match after {
             Some(after) => next = after,
-            None => return Ok(Page { text: text.into(), large: None, next, is_cut: false }),
+            None => return Ok(SsePage { text: text.into(), large: None, next, is_cut: false }),
         }
     }
-    Ok(Page { text: text.into(), large: None, next, is_cut: true })
+    Ok(SsePage { text: text.into(), large: None, next, is_cut: true })
 }
 
 /// Events from `next` on, and where to look further; `None` at the end.
-fn ahead(timeline: &Timeline, scope: &Scope, next: Seq) -> (Vec<EventHead>, Option<Seq>) {
+fn ahead(timeline: &Timeline, scope: &StreamScope, next: Seq) -> (Vec<EventMeta>, Option<Seq>) {
     match scope {
-        Scope::Run(run) => {
+        StreamScope::Run(run) => {
             let heads = timeline.heads_of(run.id(), next, RUN_STEP);
             let after = heads.last().map(|last| Seq(last.seq.0 + 1));
             (heads, after)
         }
-        Scope::Owner(_) => {
+        StreamScope::Owner(_) => {
             let head = timeline.head().0;
             if next.0 > head {
                 return (Vec::new(), None);
@@ -136,24 +141,24 @@ fn ahead(timeline: &Timeline, scope: &Scope, next: Seq) -> (Vec<EventHead>, Opti
 }
 
 /// Returns true where the stream may tell of `head`: of a deleted run only that it was deleted.
-fn is_told(registry: &Registry, scope: &Scope, head: &EventHead) -> bool {
+fn is_told(registry: &Registry, scope: &StreamScope, head: &EventMeta) -> bool {
     let run = match scope {
-        Scope::Run(run) => Some(run.clone()),
-        Scope::Owner(owner) => {
+        StreamScope::Run(run) => Some(run.clone()),
+        StreamScope::Owner(owner) => {
             registry.run(head.run).filter(|run| run.origin().principal == *owner)
         }
     };
     run.is_some_and(|run| {
-        head.kind == EventKind::RunDeleted || run.lifecycle() != Lifecycle::Deleted
+        head.kind == EventKind::RunDeleted || run.lifecycle() != RunState::Deleted
     })
 }
 
-fn has_index(parts: &EventParts, filter: &Filter) -> bool {
+fn has_index(parts: &StreamedEvent, filter: &Filter) -> bool {
     filter.index.is_none() || index_of(parts).as_ref().map(Label::as_str) == filter.index.as_deref()
 }
 
 /// The `index_name` of an event.
-pub fn index_of(event: &EventParts) -> Option<Label> {
+pub fn index_of(event: &StreamedEvent) -> Option<Label> {
     use EventKind::{RunCompleted, SemanticChunkGenerated, SemanticChunkInferred};
     // The others have none, and some of them are long to read.
     if !matches!(event.head.kind, SemanticChunkInferred | SemanticChunkGenerated | RunCompleted) {
@@ -175,12 +180,12 @@ pub fn index_of(event: &EventParts) -> Option<Label> {
 pub(super) const CLOSE: &str = "}\n\n";
 
 /// Writes an event up to its payload; only digits and fixed names, so nothing to escape.
-pub(super) fn open(text: &mut String, scope: &Scope, head: &EventHead) {
+pub(super) fn open(text: &mut String, scope: &StreamScope, head: &EventMeta) {
     let (seq, at, kind) = (head.seq, head.at.epoch_ms, head.kind.as_str());
     let start = format_args!("id: {seq}\nevent: {kind}\ndata: {{\"seq\":{seq},\"pts_ms\":{at}");
     let run = match scope {
-        Scope::Run(_) => String::new(),
-        Scope::Owner(_) => format!(",\"run_id\":\"{}\"", head.run),
+        StreamScope::Run(_) => String::new(),
+        StreamScope::Owner(_) => format!(",\"run_id\":\"{}\"", head.run),
     };
     write!(text, "{start},\"kind\":\"{kind}\"{run},\"payload\":").expect("a string takes text");
 }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use media::{RequestId, Signal, Zones};
 use timeline::{
-    Event, EventKind, FramesDecoded, NewEvent, Options, Requested, RunFailed, SamplingPolicy,
-    Timeline,
+    Event, EventKind, FramesDecoded, NewEvent, Options, RequestMarkerPayload, RunFailed,
+    SamplingPolicy, Timeline,
 };
 
 use super::*;
-use crate::runs::registry::{JobToken, Origin, RunLimits};
+use crate::runs::registry::{JobToken, RunLimits, RunOrigin};
 
 struct Log {
-    streams: Arc<Streams>,
+    streams: Arc<EventStreams>,
     registry: Arc<Registry>,
     _dir: tempfile::TempDir,
 }
@@ -28,7 +28,7 @@ fn start() -> Log {
     let now = media::WallTime { epoch_ms: 0 };
     let registry =
         Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
-    let streams = Streams::new(Arc::clone(&registry), LIMITS);
+    let streams = EventStreams::new(Arc::clone(&registry), LIMITS);
     tokio::spawn(Arc::clone(&streams).run());
     Log { streams, registry, _dir: dir }
 }
@@ -43,7 +43,7 @@ fn failed() -> Event {
 
 impl Log {
     async fn run(&self, owner: &str) -> Arc<Run> {
-        let origin = Origin {
+        let origin = RunOrigin {
             principal: Principal::named(owner),
             tenant: None,
             mode: "balanced".to_owned(),
@@ -53,13 +53,13 @@ impl Log {
         self.registry.create(origin, REQUEST).await.expect("created")
     }
 
-    fn feed(&self, scope: &Scope, filter: &Filter, after: u64) -> Feed {
+    fn feed(&self, scope: &StreamScope, filter: &Filter, after: u64) -> EventStreamCursor {
         let subscription = self.streams.subscribe(alice(), scope.clone()).expect("a place");
-        Feed::new(subscription, filter.clone(), Seq(after))
+        EventStreamCursor::new(subscription, filter.clone(), Seq(after))
     }
 
     /// Everything until the stream ends, as text.
-    async fn rest(&self, scope: &Scope, filter: &Filter, after: u64) -> String {
+    async fn rest(&self, scope: &StreamScope, filter: &Filter, after: u64) -> String {
         let body = self.feed(scope, filter, after).body();
         let read = tokio::time::timeout(Duration::from_secs(20), body.collect());
         let bytes = read.await.expect("it ends").expect("whole").to_bytes();
@@ -73,7 +73,7 @@ fn ids(text: &str) -> Vec<u64> {
 }
 
 /// Reads from stream after stream, each given up after a few pieces, until `last` was told.
-async fn read_with_breaks(log: &Log, scope: Scope, last: u64) -> Vec<u64> {
+async fn read_with_breaks(log: &Log, scope: StreamScope, last: u64) -> Vec<u64> {
     let (mut told, mut after, mut random) = (Vec::new(), 0, fastrand::Rng::with_seed(1));
     while after < last {
         let mut body = log.feed(&scope, &Filter::default(), after).body();
@@ -108,7 +108,7 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
         })
         .collect();
     let last = 3 + 3 * EACH;
-    let until = |scope: Scope, last: u64| {
+    let until = |scope: StreamScope, last: u64| {
         let log = Arc::clone(&log);
         tokio::spawn(async move { read_with_breaks(&log, scope, last).await })
     };
@@ -120,8 +120,8 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
         }
     };
     // While they write: up to an event that is sure to come for the first run.
-    let early = until(Scope::Run(Arc::clone(&runs[0])), EACH / 2);
-    let early_all = until(Scope::Owner(alice()), EACH);
+    let early = until(StreamScope::Run(Arc::clone(&runs[0])), EACH / 2);
+    let early_all = until(StreamScope::Owner(alice()), EACH);
     for writer in writers {
         writer.await.expect("no panic");
     }
@@ -133,7 +133,7 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
     mine.sort_unstable();
     let early_all = early_all.await.expect("no panic");
     assert_eq!(early_all, mine[..early_all.len()]);
-    let whole = until(Scope::Owner(alice()), *mine.last().expect("events")).await;
+    let whole = until(StreamScope::Owner(alice()), *mine.last().expect("events")).await;
     assert_eq!(whole.expect("no panic"), mine);
 }
 
@@ -141,7 +141,7 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
 async fn a_run_that_ends_ends_its_stream_and_says_so() {
     let log = start();
     let run = log.run("alice").await;
-    let scope = Scope::Run(Arc::clone(&run));
+    let scope = StreamScope::Run(Arc::clone(&run));
     assert!(!log.feed(&scope, &Filter::default(), 1).is_over().await, "an active run goes on");
     let all = Filter::default();
     let reading = log.rest(&scope, &all, 0);
@@ -170,7 +170,7 @@ async fn a_page_ends_in_time_and_the_next_goes_on() {
     let (id, timeline) = (run.id(), log.registry.timeline().clone());
     let append = move || {
         for _ in 0..EVENTS / 500 {
-            let event = Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+            let event = Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
             let batch = vec![NewEvent { run: id, event }; 500];
             timeline.append_wait(batch).expect("durable");
         }
@@ -179,7 +179,7 @@ async fn a_page_ends_in_time_and_the_next_goes_on() {
     log.registry.commit(&run, vec![failed()]).await.expect("durable");
     let last = Seq(EVENTS + 2);
     let filter = Filter { kind: Some(EventKind::RunFailed), index: None };
-    for scope in [Scope::Run(Arc::clone(&run)), Scope::Owner(alice())] {
+    for scope in [StreamScope::Run(Arc::clone(&run)), StreamScope::Owner(alice())] {
         let (mut from, mut pages) = (Seq(1), 0);
         loop {
             let key = Key::new(&scope, log.registry.timeline(), from, &filter);
@@ -196,10 +196,10 @@ async fn a_page_ends_in_time_and_the_next_goes_on() {
             }
             assert!(page.text.is_empty());
         }
-        let is_whole = matches!(scope, Scope::Owner(_));
+        let is_whole = matches!(scope, StreamScope::Owner(_));
         assert_eq!(pages > 1, !is_whole, "{pages} pages");
     }
-    let scope = Scope::Run(run);
+    let scope = StreamScope::Run(run);
     assert_eq!(ids(&log.rest(&scope, &filter, 0).await), [last.0]);
     assert!(log.feed(&scope, &filter, last.0).is_over().await);
     assert!(!log.feed(&scope, &filter, 0).is_over().await, "one is left behind many others");
@@ -211,7 +211,7 @@ async fn a_page_ends_in_time_and_the_next_goes_on() {
 async fn what_a_stopped_job_came_to_is_told_before_the_end() {
     let log = start();
     let run = log.run("alice").await;
-    let (scope, all) = (Scope::Run(Arc::clone(&run)), Filter::default());
+    let (scope, all) = (StreamScope::Run(Arc::clone(&run)), Filter::default());
     let job = run.begin_job(JobToken::default()).expect("free");
     log.registry.stop(&run, REQUEST).await.expect("active");
     assert!(!log.feed(&scope, &all, 2).is_over().await, "its job may have something to tell");
@@ -224,7 +224,7 @@ async fn what_a_stopped_job_came_to_is_told_before_the_end() {
     assert_eq!(ids(&next().await.expect("no end")), [2]);
     // It stands at the end of the log: what comes next wakes it.
     tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
-    let found = Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+    let found = Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     log.registry.wind_up(&run, vec![found], None).await.expect("kept");
     assert_eq!(ids(&next().await.expect("no end")), [3]);
     tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
@@ -242,11 +242,11 @@ async fn of_a_deleted_run_only_the_deletion_is_told() {
     log.registry.delete(&gone, REQUEST).await.expect("deleted");
     log.run("bob").await;
     log.registry.keep_alive(&kept, REQUEST).await.expect("durable");
-    let text = log.rest(&Scope::Run(Arc::clone(&gone)), &Filter::default(), 0).await;
+    let text = log.rest(&StreamScope::Run(Arc::clone(&gone)), &Filter::default(), 0).await;
     assert_eq!(ids(&text), [3]);
     assert!(text.contains("event: run_deleted\n") && text.ends_with(": the run was deleted\n\n"));
     log.streams.close();
-    let text = log.rest(&Scope::Owner(alice()), &Filter::default(), 0).await;
+    let text = log.rest(&StreamScope::Owner(alice()), &Filter::default(), 0).await;
     assert_eq!(ids(&text), [2, 3, 5]);
     assert!(text.contains(&format!("\"kind\":\"run_deleted\",\"run_id\":\"{}\"", gone.id())));
     assert!(text.ends_with("}\n\n: the server is shutting down\n\n"), "{text}");
@@ -256,11 +256,12 @@ async fn of_a_deleted_run_only_the_deletion_is_told() {
 async fn places_are_bounded_and_come_back() {
     let log = start();
     let run = log.run("alice").await;
-    let open = |name: &str, scope: Scope| log.streams.subscribe(Principal::named(name), scope);
-    let scope = || Scope::Run(Arc::clone(&run));
+    let open =
+        |name: &str, scope: StreamScope| log.streams.subscribe(Principal::named(name), scope);
+    let scope = || StreamScope::Run(Arc::clone(&run));
     let mine: Vec<_> = (0..3).map(|_| open("alice", scope()).expect("a place")).collect();
     assert_eq!(open("alice", scope()).err(), Some(StreamRefusal::Principal(3)));
-    let other = open("bob", Scope::Owner(Principal::named("bob"))).expect("a place");
+    let other = open("bob", StreamScope::Owner(Principal::named("bob"))).expect("a place");
     assert_eq!(open("carol", scope()).err(), Some(StreamRefusal::All(4)));
     assert_eq!(log.streams.open(), 4);
     drop((mine, other));
@@ -305,7 +306,7 @@ async fn a_long_event_is_sent_in_pieces() {
     let batch: Vec<_> = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
     let append = move || timeline.append_wait(batch).map(drop);
     tokio::task::spawn_blocking(append).await.expect("no panic").expect("durable");
-    let mut body = log.feed(&Scope::Run(run), &Filter::default(), 0).body();
+    let mut body = log.feed(&StreamScope::Run(run), &Filter::default(), 0).body();
     let mut text = String::new();
     while let Some(piece) = body.frame().await {
         let piece = piece.expect("whole").into_data().expect("data");
@@ -324,7 +325,7 @@ async fn a_long_event_is_sent_in_pieces() {
 async fn somebody_who_hears_nothing_hears_that_after_fifteen_seconds() {
     let log = start();
     let run = log.run("alice").await;
-    let mut body = log.feed(&Scope::Run(run), &Filter::default(), 1).body();
+    let mut body = log.feed(&StreamScope::Run(run), &Filter::default(), 1).body();
     let before = std::time::Instant::now();
     let piece = body.frame().await.expect("no end").expect("whole");
     assert_eq!(&piece.into_data().expect("data")[..], b":\n\n");

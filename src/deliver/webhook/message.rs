@@ -4,7 +4,7 @@ use bytes::Bytes;
 use media::Seq;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use timeline::{EventKind, EventParts, TimelineError};
+use timeline::{EventKind, StreamedEvent, TimelineError};
 
 use super::Webhook;
 
@@ -53,7 +53,7 @@ impl Message {
     pub fn new(
         webhook: &Webhook,
         source: &str,
-        event: EventParts,
+        event: StreamedEvent,
     ) -> Result<Message, TimelineError> {
         let head = event.head;
         let (run, seq, kind) = (head.run.to_string(), head.seq.0, head.kind.as_str());

@@ -15,7 +15,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
 /// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptOutcome {
     /// The target has it.
     Delivered,
     /// The target wants nothing more.
@@ -29,8 +29,8 @@ pub enum Verdict {
     },
 }
 
-fn failed(reason: impl Into<String>) -> Verdict {
-    Verdict::Failed { reason: reason.into(), at_least: Duration::ZERO }
+fn failed(reason: impl Into<String>) -> AttemptOutcome {
+    AttemptOutcome::Failed { reason: reason.into(), at_least: Duration::ZERO }
 }
 
 /// Sends `message`; nothing of the answer is read beyond its head.
@@ -39,7 +39,7 @@ pub async fn post(
     webhook: &Webhook,
     message: &Message,
     timeout: Duration,
-) -> Verdict {
+) -> AttemptOutcome {
     let request = match request(webhook, message, wall_now().epoch_ms.div_euclid(1000)) {
         Ok(request) => request,
         Err(error) => return failed(error.to_string()),
@@ -66,12 +66,12 @@ fn request(
         .body(message.body.clone())
 }
 
-fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> Verdict {
+fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> AttemptOutcome {
     if status.is_success() {
-        return Verdict::Delivered;
+        return AttemptOutcome::Delivered;
     }
     if status == StatusCode::GONE {
-        return Verdict::Gone;
+        return AttemptOutcome::Gone;
     }
     if status.is_redirection() {
         return failed(format!("answered {}: redirects are not followed", status.as_u16()));
@@ -80,7 +80,7 @@ fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> Verdict {
     let asked = headers.get(header::RETRY_AFTER).filter(|_| asks);
     let at_least = asked.and_then(|value| retry_after(value, now)).unwrap_or_default();
     let at_least = at_least.min(RETRY_AFTER_MAX);
-    Verdict::Failed { reason: format!("answered {}", status.as_u16()), at_least }
+    AttemptOutcome::Failed { reason: format!("answered {}", status.as_u16()), at_least }
 }
 
 /// The time that a target asks for, in seconds or by a date (RFC 9110 10.2.3).
@@ -102,9 +102,9 @@ mod tests {
     fn answers_mean_what_standard_webhooks_says() {
         let secs = Duration::from_secs;
         let table = [
-            (200, None, Verdict::Delivered),
-            (204, None, Verdict::Delivered),
-            (410, None, Verdict::Gone),
+            (200, None, AttemptOutcome::Delivered),
+            (204, None, AttemptOutcome::Delivered),
+            (410, None, AttemptOutcome::Gone),
             (301, None, failed("answered 301: redirects are not followed")),
             (308, Some("9"), failed("answered 308: redirects are not followed")),
             (404, Some("9"), failed("answered 404")),
@@ -112,22 +112,26 @@ mod tests {
             (429, None, failed("answered 429")),
             (429, Some("soon"), failed("answered 429")),
             (429, Some("-1"), failed("answered 429")),
-            (429, Some("9"), Verdict::Failed { reason: "answered 429".into(), at_least: secs(9) }),
+            (
+                429,
+                Some("9"),
+                AttemptOutcome::Failed { reason: "answered 429".into(), at_least: secs(9) },
+            ),
             (
                 503,
                 Some("Thu, 01 Jan 1970 00:01:07 GMT"),
-                Verdict::Failed { reason: "answered 503".into(), at_least: secs(5) },
+                AttemptOutcome::Failed { reason: "answered 503".into(), at_least: secs(5) },
             ),
             (503, Some("Thu, 01 Jan 1970 00:00:00 GMT"), failed("answered 503")),
             (
                 429,
                 Some("Fri, 31 Dec 2100 23:59:59 GMT"),
-                Verdict::Failed { reason: "answered 429".into(), at_least: secs(86_400) },
+                AttemptOutcome::Failed { reason: "answered 429".into(), at_least: secs(86_400) },
             ),
             (
                 503,
                 Some("99999999"),
-                Verdict::Failed { reason: "answered 503".into(), at_least: secs(86_400) },
+                AttemptOutcome::Failed { reason: "answered 503".into(), at_least: secs(86_400) },
             ),
         ];
         for (status, retry_after, expected) in table {

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use timeline::EventKind;
 use transport::egress::Target;
 
-use super::{DEAD_LETTERS_MAX, Live, Secret, Webhook};
+use super::{DEAD_LETTERS_MAX, Secret, Webhook, WebhookState};
 use crate::{
     base::{
         keys::Principal,
-        ledger::{self, Ledger, LedgerError},
+        ledger::{self, MetaStore, MetaStoreError},
     },
     deliver::outbox::{Cursors, forget, move_to},
 };
@@ -94,7 +94,7 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, redb::Error> {
 }
 
 impl Record {
-    fn of(live: &Live) -> Record {
+    fn of(live: &WebhookState) -> Record {
         let webhook = &live.webhook;
         let names =
             |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
@@ -138,17 +138,17 @@ impl Record {
 
 /// The ledger's tables of webhooks; every call waits for the disk.
 pub struct Store {
-    ledger: Ledger,
+    ledger: MetaStore,
     cursors: Cursors,
 }
 
 impl Store {
-    pub fn new(ledger: Ledger) -> Store {
+    pub fn new(ledger: MetaStore) -> Store {
         Store { cursors: Cursors::new(ledger.clone()), ledger }
     }
 
     /// Every webhook.
-    pub fn load(&self) -> Result<Vec<Live>, LedgerError> {
+    pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
         let found = self.ledger.read(|view| {
             let Some(table) = ledger::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
             let mut found = Vec::new();
@@ -159,10 +159,10 @@ impl Store {
                 let (attempts, last_error) = (record.attempts, record.last_error.take());
                 let last_error = last_error.map(|(seq, text)| (Seq(seq), text));
                 let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
-                let fresh = Live::new(webhook, Seq(1));
+                let fresh = WebhookState::new(webhook, Seq(1));
                 // Its first turn looks up if letters are queued.
                 let has_queued = true;
-                found.push(Live {
+                found.push(WebhookState {
                     is_disabled,
                     dropped,
                     attempts,
@@ -173,7 +173,7 @@ impl Store {
             }
             Ok(found)
         })?;
-        let place = |mut live: Live| {
+        let place = |mut live: WebhookState| {
             live.next = self.cursors.of(&live.webhook.id.to_string())?.unwrap_or(live.next);
             Ok(live)
         };
@@ -181,12 +181,12 @@ impl Store {
     }
 
     /// Keeps a new webhook.
-    pub fn create(&self, live: &Live) -> Result<(), LedgerError> {
+    pub fn create(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| put(change, live))
     }
 
     /// Keeps how far a webhook has come, unless it was removed meanwhile.
-    pub fn keep(&self, live: &Live) -> Result<(), LedgerError> {
+    pub fn keep(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             let is_there = exists(change, live.webhook.id)?;
             if is_there { put(change, live) } else { Ok(()) }
@@ -195,7 +195,7 @@ impl Store {
 
     /// Keeps a dead letter and how far its webhook has come; the oldest letters make room, whose
     /// number is returned.
-    pub fn bury(&self, mut live: Live, letter: &DeadLetter) -> Result<u64, LedgerError> {
+    pub fn bury(&self, mut live: WebhookState, letter: &DeadLetter) -> Result<u64, MetaStoreError> {
         let id = *live.webhook.id.as_bytes();
         self.ledger.write(|change| {
             if !exists(change, live.webhook.id)? {
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// Dead letters of a webhook, the oldest first.
-    pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, LedgerError> {
+    pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, MetaStoreError> {
         self.ledger.read(|view| {
             let found = letters(view, id)?;
             found.into_iter().map(|(seq, letter)| letter.at(seq)).collect()
@@ -229,13 +229,13 @@ impl Store {
     pub fn count_letters(
         &self,
         ids: &[WebhookId],
-    ) -> Result<HashMap<WebhookId, usize>, LedgerError> {
+    ) -> Result<HashMap<WebhookId, usize>, MetaStoreError> {
         self.ledger.read(|view| ids.iter().map(|id| Ok((*id, letters(view, *id)?.len()))).collect())
     }
 
     /// Has every dead letter of a webhook sent again, also of one that is disabled; returns how
     /// many there are.
-    pub fn queue(&self, id: WebhookId) -> Result<usize, LedgerError> {
+    pub fn queue(&self, id: WebhookId) -> Result<usize, MetaStoreError> {
         self.ledger.write(|change| {
             let mut table = change.open_table(WEBHOOKS)?;
             let record = table.get(*id.as_bytes())?.map(|record| decode(record.value()));
@@ -247,7 +247,7 @@ impl Store {
     }
 
     /// The oldest dead letter that is to be sent again.
-    pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, LedgerError> {
+    pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, MetaStoreError> {
         self.ledger.read(|view| {
             let mut found = letters(view, id)?.into_iter();
             found.find(|(_, letter)| letter.queued).map(|(seq, letter)| letter.at(seq)).transpose()
@@ -255,7 +255,7 @@ impl Store {
     }
 
     /// Forgets a dead letter: its target has it now, or there is nothing left to tell.
-    pub fn exhume(&self, id: WebhookId, seq: Seq) -> Result<(), LedgerError> {
+    pub fn exhume(&self, id: WebhookId, seq: Seq) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             change.open_table(DEAD_LETTERS)?.remove((*id.as_bytes(), seq.0))?;
             Ok(())
@@ -263,7 +263,7 @@ impl Store {
     }
 
     /// Keeps what came of sending a dead letter again; no other is sent again either.
-    pub fn bury_again(&self, id: WebhookId, letter: &DeadLetter) -> Result<(), LedgerError> {
+    pub fn bury_again(&self, id: WebhookId, letter: &DeadLetter) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             set_queued(change, id, false)?;
             let mut table = change.open_table(DEAD_LETTERS)?;
@@ -277,7 +277,7 @@ impl Store {
     }
 
     /// Forgets everything about a webhook.
-    pub fn remove(&self, id: WebhookId) -> Result<(), LedgerError> {
+    pub fn remove(&self, id: WebhookId) -> Result<(), MetaStoreError> {
         let key = *id.as_bytes();
         self.ledger.write(|change| {
             change.open_table(WEBHOOKS)?.remove(key)?;
@@ -291,7 +291,7 @@ fn exists(change: &WriteTransaction, id: WebhookId) -> Result<bool, redb::Error>
     Ok(change.open_table(WEBHOOKS)?.get(*id.as_bytes())?.is_some())
 }
 
-fn put(change: &WriteTransaction, live: &Live) -> Result<(), redb::Error> {
+fn put(change: &WriteTransaction, live: &WebhookState) -> Result<(), redb::Error> {
     let id = live.webhook.id;
     let record = encode(&Record::of(live));
     change.open_table(WEBHOOKS)?.insert(*id.as_bytes(), record.as_slice())?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use media::{RunId, Seq, WebhookId};
-use timeline::{EventHead, EventKind};
+use timeline::{EventKind, EventMeta};
 
 use super::Webhook;
 use crate::base::keys::Principal;
@@ -42,7 +42,7 @@ impl Status {
 
 /// A webhook and how far it has come.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct WebhookState {
     pub webhook: Arc<Webhook>,
     /// The first event of the run that was not looked at.
     pub next: Seq,
@@ -62,10 +62,10 @@ pub struct Live {
     pub order: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Live {
+impl WebhookState {
     /// A webhook of which nothing was delivered.
-    pub fn new(webhook: Webhook, next: Seq) -> Live {
-        Live {
+    pub fn new(webhook: Webhook, next: Seq) -> WebhookState {
+        WebhookState {
             webhook: Arc::new(webhook),
             next,
             is_disabled: false,
@@ -105,7 +105,7 @@ impl Live {
 
 /// Webhook as lists show it.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct WebhookSummary {
     /// The webhook.
     pub webhook: Arc<Webhook>,
     /// Status of its deliveries.
@@ -116,15 +116,15 @@ pub struct Shown {
     pub last_error: Option<(Seq, String)>,
 }
 
-impl From<&Live> for Shown {
-    fn from(live: &Live) -> Shown {
+impl From<&WebhookState> for WebhookSummary {
+    fn from(live: &WebhookState) -> WebhookSummary {
         let status = match live {
-            Live { is_disabled: true, .. } => Status::Disabled,
-            Live { is_finished: true, .. } => Status::Finished,
-            Live { last_error: Some(_), .. } => Status::Failing,
-            Live { .. } => Status::Active,
+            WebhookState { is_disabled: true, .. } => Status::Disabled,
+            WebhookState { is_finished: true, .. } => Status::Finished,
+            WebhookState { last_error: Some(_), .. } => Status::Failing,
+            WebhookState { .. } => Status::Active,
         };
-        Shown {
+        WebhookSummary {
             webhook: Arc::clone(&live.webhook),
             status,
             dropped: live.dropped,
@@ -139,7 +139,7 @@ pub struct Table(Mutex<Tables>);
 
 #[derive(Default)]
 struct Tables {
-    by_id: HashMap<WebhookId, Live>,
+    by_id: HashMap<WebhookId, WebhookState>,
     by_run: HashMap<RunId, Vec<WebhookId>>,
     /// Webhooks of every run of an owner.
     by_owner: HashMap<Principal, Vec<WebhookId>>,
@@ -171,7 +171,7 @@ impl Table {
     }
 
     /// Adds a webhook.
-    pub fn insert(&self, live: Live) {
+    pub fn insert(&self, live: WebhookState) {
         let mut tables = self.tables();
         let id = live.webhook.id;
         tables.beside(&live.webhook).push(id);
@@ -193,7 +193,11 @@ impl Table {
     }
 
     /// Changes what is known of a webhook; `None` when it was removed meanwhile.
-    pub fn change(&self, id: WebhookId, change: impl FnOnce(&mut Live)) -> Option<Live> {
+    pub fn change(
+        &self,
+        id: WebhookId,
+        change: impl FnOnce(&mut WebhookState),
+    ) -> Option<WebhookState> {
         let mut tables = self.tables();
         let live = tables.by_id.get_mut(&id)?;
         change(live);
@@ -201,12 +205,12 @@ impl Table {
     }
 
     /// The webhook `id`.
-    pub fn get(&self, id: WebhookId) -> Option<Live> {
+    pub fn get(&self, id: WebhookId) -> Option<WebhookState> {
         self.tables().by_id.get(&id).cloned()
     }
 
     /// Every webhook, in no order.
-    pub fn all(&self) -> Vec<Live> {
+    pub fn all(&self) -> Vec<WebhookState> {
         self.tables().by_id.values().cloned().collect()
     }
 
@@ -216,11 +220,11 @@ impl Table {
     }
 
     /// The webhooks of `run`, or those of `owner` for all its runs, the oldest first.
-    pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<Shown> {
+    pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<WebhookSummary> {
         let tables = self.tables();
         let ids = tables.of(owner, run).iter();
-        let mut shown: Vec<Shown> =
-            ids.filter_map(|id| tables.by_id.get(id)).map(Shown::from).collect();
+        let mut shown: Vec<WebhookSummary> =
+            ids.filter_map(|id| tables.by_id.get(id)).map(WebhookSummary::from).collect();
         shown.sort_by_key(|shown| (shown.webhook.created_at.epoch_ms, shown.webhook.id));
         shown
     }
@@ -234,7 +238,8 @@ impl Table {
     ) -> (usize, usize) {
         let tables = self.tables();
         let of_run = tables.of(owner, run).len();
-        let is_counted = |live: &&Live| live.webhook.owner == *owner && !live.is_done(&has_ended);
+        let is_counted =
+            |live: &&WebhookState| live.webhook.owner == *owner && !live.is_done(&has_ended);
         (of_run, tables.by_id.values().filter(is_counted).count())
     }
 
@@ -260,7 +265,7 @@ impl Table {
     /// Called on the log's writer thread: short, whatever was published.
     pub fn concerned(
         &self,
-        heads: &[EventHead],
+        heads: &[EventMeta],
         owner: impl Fn(RunId) -> Option<Principal>,
     ) -> (Vec<WebhookId>, Vec<WebhookId>) {
         let tables = self.tables();

@@ -8,14 +8,14 @@ use timeline::Options;
 use transport::egress::EgressConfig;
 
 use super::*;
-use crate::runs::registry::{JobToken, Origin, Run, RunLimits};
+use crate::runs::registry::{JobToken, Run, RunLimits, RunOrigin};
 
 /// Longest wait of a test, to end a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Setup {
     webhooks: Arc<Webhooks>,
-    ledger: Ledger,
+    ledger: MetaStore,
     run: Arc<Run>,
     _dir: tempfile::TempDir,
 }
@@ -29,7 +29,7 @@ async fn setup() -> Setup {
     let now = WallTime { epoch_ms: 0 };
     let registry =
         Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
-    let origin = Origin {
+    let origin = RunOrigin {
         principal: Principal::named("alice"),
         tenant: None,
         mode: "balanced".to_owned(),
@@ -37,7 +37,7 @@ async fn setup() -> Setup {
         session: None,
     };
     let run = registry.create(origin, RequestId::from_bytes([1; 8])).await.expect("created");
-    let ledger = Ledger::open(&dir.path().join("ledger")).expect("opens");
+    let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
     let egress = Egress::new(&EgressConfig::default()).expect("a way out");
     let second = Duration::from_secs(1);
     let settings = Settings { attempts: 3, retry: second, timeout: second };
@@ -102,7 +102,11 @@ fn of_webhooks_that_are_done_the_newest_stay() {
             created_at: WallTime { epoch_ms: 100 - i64::from(at) },
         };
         let (is_finished, is_disabled) = (at != 5, at == 5);
-        table.insert(Live { is_finished, is_disabled, ..Live::new(webhook, Seq(1)) });
+        table.insert(WebhookState {
+            is_finished,
+            is_disabled,
+            ..WebhookState::new(webhook, Seq(1))
+        });
     }
     let goes = |has_ended: bool, kept| table.done(&alice, |_| has_ended, kept);
     assert_eq!(goes(false, 5), []);
@@ -158,13 +162,13 @@ async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
     // Nothing that comes is of its kind: what counts is that it was looked at.
     let kinds = Some(vec![EventKind::Vlm]);
     webhooks.create(Webhook { kinds, ..webhook(run) }).await.expect("made");
-    let wait_for = async |what: &str, is_there: fn(&Live, Seq) -> bool| {
+    let wait_for = async |what: &str, is_there: fn(&WebhookState, Seq) -> bool| {
         let (started, head) = (Instant::now(), webhooks.timeline().head());
         while !is_there(&webhooks.table.get(id).expect("there"), head) {
             assert!(started.elapsed() < PATIENCE, "{what}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Shown::from(&webhooks.table.get(id).expect("there")).status
+        WebhookSummary::from(&webhooks.table.get(id).expect("there")).status
     };
     let job = run.begin_job(JobToken::default()).expect("free");
     webhooks.registry.stop(run, RequestId::from_bytes([1; 8])).await.expect("active");

@@ -7,17 +7,17 @@ use std::{
 };
 
 use media::{RunId, Seq, WebhookId};
-use timeline::{EventHead, EventKind, Timeline};
+use timeline::{EventKind, EventMeta, Timeline};
 
 use super::{
     DeadLetter, Webhook, WebhookError, Webhooks,
     message::Message,
-    post::{self, Verdict},
-    table::Live,
+    post::{self, AttemptOutcome},
+    table::WebhookState,
 };
 use crate::{
     base::{blocking::blocking, metrics::Delivery},
-    deliver::outbox::{Consumer, Outcome, Turn},
+    deliver::outbox::{Consumer, DeliverySlot, Outcome},
 };
 
 /// A turn ends after so many events, or after this long: others wait for its slot.
@@ -54,12 +54,12 @@ struct Events {
 
 impl Events {
     /// Events that `live` has not looked at.
-    fn after(live: &Live) -> Events {
+    fn after(live: &WebhookState) -> Events {
         Events { run: live.webhook.run, next: live.next }
     }
 
     /// Heads of the next of them, of other owners' runs too; `None` once there are no more.
-    fn step(&mut self, timeline: &Timeline) -> Option<Vec<EventHead>> {
+    fn step(&mut self, timeline: &Timeline) -> Option<Vec<EventMeta>> {
         let Some(run) = self.run else {
             let (from, head) = (self.next, timeline.head());
             // Of purged events there are no heads: it goes on by numbers.
@@ -95,7 +95,7 @@ impl Webhooks {
 
     /// Returns true where the owner of `webhook` may be told of the event with this head: it is of
     /// a run of its own that it can see, or the deletion of one.
-    fn may_tell(&self, webhook: &Webhook, head: &EventHead) -> bool {
+    fn may_tell(&self, webhook: &Webhook, head: &EventMeta) -> bool {
         match self.registry.find_any(head.run, &webhook.owner) {
             Some(run) => run.lifecycle().is_visible() || head.kind == EventKind::RunDeleted,
             None => false,
@@ -103,14 +103,14 @@ impl Webhooks {
     }
 
     /// Next message; dead letters that are sent again come first.
-    fn next(&self, live: &Live) -> Result<Next, WebhookError> {
+    fn next(&self, live: &WebhookState) -> Result<Next, WebhookError> {
         if live.has_queued
             && let Some(again) = self.queued(&live.webhook)?
         {
             return Ok(again);
         }
         let (webhook, mut events) = (&live.webhook, Events::after(live));
-        let is_wanted = |head: &EventHead| {
+        let is_wanted = |head: &EventMeta| {
             let is_of_kind = webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&head.kind));
             is_of_kind && (webhook.run.is_some() || self.may_tell(webhook, head))
         };
@@ -183,7 +183,10 @@ impl Webhooks {
     }
 
     /// The webhook `id` when it may be told anything; one whose run is gone goes too.
-    async fn entitled(self: &Arc<Self>, id: WebhookId) -> Result<Option<Live>, WebhookError> {
+    async fn entitled(
+        self: &Arc<Self>,
+        id: WebhookId,
+    ) -> Result<Option<WebhookState>, WebhookError> {
         let Some(live) = self.table.get(id) else { return Ok(None) };
         let is_gone = |run| self.registry.find(run, &live.webhook.owner).is_none();
         if live.webhook.run.is_some_and(is_gone) {
@@ -196,15 +199,15 @@ impl Webhooks {
     /// Notes what an attempt came to, at an event or at one that is sent again for its `letter`.
     async fn settle(
         self: &Arc<Self>,
-        live: Live,
+        live: WebhookState,
         message: &Message,
         letter: Option<DeadLetter>,
-        verdict: Verdict,
+        verdict: AttemptOutcome,
     ) -> Result<Settled, WebhookError> {
         let (id, seq, attempt) = (live.webhook.id, message.seq, live.attempts + 1);
         let count = |outcome| self.metrics.webhook_deliveries.of(outcome).inc();
         match (verdict, letter) {
-            (Verdict::Delivered, letter) => {
+            (AttemptOutcome::Delivered, letter) => {
                 count(Delivery::Delivered);
                 if letter.is_some() {
                     let webhooks = Arc::clone(self);
@@ -213,16 +216,16 @@ impl Webhooks {
                 self.table.change(id, |live| live.delivered(seq));
                 Ok(Settled::Done)
             }
-            (Verdict::Gone, _) => {
+            (AttemptOutcome::Gone, _) => {
                 count(Delivery::Gone);
-                let disabled = |live: &mut Live| {
+                let disabled = |live: &mut WebhookState| {
                     live.is_disabled = true;
                     live.failed(seq, "answered 410: it wants no more".to_owned());
                 };
                 self.keep(id, disabled).await?;
                 Ok(Settled::Over(Outcome::Ended))
             }
-            (Verdict::Failed { reason, at_least }, Some(mut letter)) => {
+            (AttemptOutcome::Failed { reason, at_least }, Some(mut letter)) => {
                 count(Delivery::Failed);
                 letter.attempts = letter.attempts.saturating_add(1);
                 letter.error = reason;
@@ -230,12 +233,12 @@ impl Webhooks {
                 blocking(move || webhooks.store.bury_again(id, &letter)).await??;
                 Ok(Settled::Failed { at_least })
             }
-            (Verdict::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
+            (AttemptOutcome::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
                 count(Delivery::Failed);
                 self.bury(live, message, attempt, reason).await?;
                 Ok(Settled::Over(Outcome::More))
             }
-            (Verdict::Failed { reason, at_least }, None) => {
+            (AttemptOutcome::Failed { reason, at_least }, None) => {
                 count(Delivery::Failed);
                 self.table.change(id, |live| {
                     live.attempts = attempt;
@@ -250,9 +253,9 @@ impl Webhooks {
     pub(super) async fn keep(
         self: &Arc<Self>,
         id: WebhookId,
-        change: impl FnOnce(&mut Live),
+        change: impl FnOnce(&mut WebhookState),
     ) -> Result<(), WebhookError> {
-        let Some(Live { order, .. }) = self.table.get(id) else { return Ok(()) };
+        let Some(WebhookState { order, .. }) = self.table.get(id) else { return Ok(()) };
         let order = order.lock_owned().await;
         let Some(live) = self.table.change(id, change) else { return Ok(()) };
         let webhooks = Arc::clone(self);
@@ -267,7 +270,7 @@ impl Webhooks {
     /// Makes an event a dead letter and goes on after it, in one step.
     async fn bury(
         self: &Arc<Self>,
-        mut live: Live,
+        mut live: WebhookState,
         message: &Message,
         attempts: u32,
         error: String,
@@ -277,7 +280,7 @@ impl Webhooks {
         let letter = DeadLetter { seq, kind: message.kind, attempts, error };
         tracing::warn!(webhook = %id, %seq, letter.error, "a dead letter");
         let error = letter.error.clone();
-        let passed = move |live: &mut Live| {
+        let passed = move |live: &mut WebhookState| {
             live.failed(seq, error.clone());
             live.pass(seq);
         };
@@ -295,7 +298,7 @@ impl Webhooks {
 impl Consumer for Webhooks {
     type Key = WebhookId;
 
-    async fn turn(self: Arc<Self>, turn: Turn<WebhookId>) -> Outcome {
+    async fn turn(self: Arc<Self>, turn: DeliverySlot<WebhookId>) -> Outcome {
         self.deliver(turn.key).await.unwrap_or_else(|error| {
             // The ledger or the log: of this server, not of the target.
             tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");

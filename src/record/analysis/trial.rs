@@ -1,6 +1,6 @@
 //! Other thresholds and zones on the same signals: what each side decides, and where the two differ.
 
-use gate::{Episode, EpisodeChange, Episodes, Gate, GateConfig, Reason};
+use gate::{Episode, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason};
 use media::Signal;
 
 use super::rezoned::Rezoned;
@@ -31,7 +31,7 @@ impl Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Reason of the decision.
-    pub reason: Reason,
+    pub reason: SelectionReason,
     /// True where it is kept.
     pub selected: bool,
 }
@@ -54,18 +54,18 @@ pub struct Difference {
 pub struct Tally {
     /// Frames that are kept.
     pub kept: u64,
-    reasons: [u64; Reason::ALL.len()],
+    reasons: [u64; SelectionReason::ALL.len()],
 }
 
 impl Tally {
     /// Frames by reason.
-    pub fn reasons(&self) -> impl Iterator<Item = (Reason, u64)> {
-        Reason::ALL.into_iter().zip(self.reasons)
+    pub fn reasons(&self) -> impl Iterator<Item = (SelectionReason, u64)> {
+        SelectionReason::ALL.into_iter().zip(self.reasons)
     }
 
     fn count(&mut self, verdict: Verdict) {
         self.kept += u64::from(verdict.selected);
-        for (reason, count) in Reason::ALL.iter().zip(&mut self.reasons) {
+        for (reason, count) in SelectionReason::ALL.iter().zip(&mut self.reasons) {
             *count += u64::from(*reason == verdict.reason);
         }
     }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::{
     backoff::{Backoff, jitter},
     keys::Principal,
-    ledger::{Ledger, LedgerError},
+    ledger::{MetaStore, MetaStoreError},
 };
 
 /// Principal to day, tokens, and whether its owner was told that they run low.
@@ -46,20 +46,20 @@ struct Book {
 }
 
 /// The days of all principals.
-pub struct TokenDays {
-    ledger: Ledger,
+pub struct DailyUsageStore {
+    ledger: MetaStore,
     book: Mutex<Book>,
     /// Held from the copy of the book to the end of its write: an older copy is never the last.
     writing: Mutex<()>,
     noted: Notify,
 }
 
-impl TokenDays {
+impl DailyUsageStore {
     /// Reads what was used of `today`; of other days nothing is kept.
-    pub fn open(ledger: Ledger, today: u64) -> Result<TokenDays, LedgerError> {
+    pub fn open(ledger: MetaStore, today: u64) -> Result<DailyUsageStore, MetaStoreError> {
         let records = ledger.read(|view| read(view, today))?;
         let book = Mutex::new(Book { records, dirty: false });
-        Ok(TokenDays { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
+        Ok(DailyUsageStore { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -120,7 +120,7 @@ impl TokenDays {
         tells
     }
 
-    /// Takes back a [`TokenDays::tell`] of `day` whose event was not recorded.
+    /// Takes back a [`DailyUsageStore::tell`] of `day` whose event was not recorded.
     pub fn untell(&self, principal: &Principal, day: u64) {
         let mut book = self.book();
         let record = book.records.get_mut(principal.as_str()).filter(|record| record.day == day);
@@ -212,8 +212,9 @@ mod tests {
     fn a_day_is_read_again_and_told_of_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("ledger");
-        let open =
-            |today| TokenDays::open(Ledger::open(&path).expect("opens"), today).expect("readable");
+        let open = |today| {
+            DailyUsageStore::open(MetaStore::open(&path).expect("opens"), today).expect("readable")
+        };
         let alice: Arc<str> = "alice".into();
         let owner = Principal::named("alice");
         let of = |day, used| {

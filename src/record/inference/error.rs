@@ -9,8 +9,8 @@ use transport::tls::TrustError;
 use super::until_midnight;
 use crate::base::{
     clock::wall_now,
-    ledger::LedgerError,
-    metrics::{Label, RefusedAsk},
+    ledger::MetaStoreError,
+    metrics::{Label, RefusalLabel},
 };
 
 /// Reason that inference cannot begin.
@@ -24,7 +24,7 @@ pub enum InferenceStartError {
     Trust(#[from] TrustError),
     /// The tokens used of the day cannot be read.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
 }
 
 /// Reason that there is no answer.
@@ -50,7 +50,7 @@ impl InferenceError {
     /// Kind of the failure, in a word that is the same each time.
     pub fn class(&self) -> &'static str {
         match self {
-            InferenceError::Refused(refused) => RefusedAsk::of(refused).value(),
+            InferenceError::Refused(refused) => RefusalLabel::of(refused).value(),
             InferenceError::Infer(error) => class(error),
         }
     }

@@ -7,11 +7,11 @@ use opentelemetry::{Array, StringValue, Value};
 use tracing::{Span, field::Empty};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{Asker, error::class};
+use super::{Requester, error::class};
 use crate::base::telemetry::SPANS;
 
 /// The span of a question that is about to be asked.
-pub fn begin(asker: &Asker, request: &InferenceRequest) -> Span {
+pub fn begin(asker: &Requester, request: &InferenceRequest) -> Span {
     tracing::info_span!(
         target: SPANS,
         "inference",

@@ -9,7 +9,7 @@ use super::InferenceError;
 
 /// Time that a request may wait, the reason that it waits, and the cost of its earlier attempts.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct WaitBudget {
     until: Instant,
     /// True to wait for backends too.
     waits_out: bool,
@@ -23,10 +23,10 @@ pub struct Waiting {
     latency: Duration,
 }
 
-impl Waiting {
+impl WaitBudget {
     /// Wait of at most `patience`; for permits alone unless it `waits_out` backends too.
-    pub fn new(patience: Duration, waits_out: bool) -> Waiting {
-        Waiting {
+    pub fn new(patience: Duration, waits_out: bool) -> WaitBudget {
+        WaitBudget {
             until: Instant::now() + patience,
             waits_out,
             cause: None,
@@ -151,7 +151,7 @@ mod tests {
             ("a pause", failed([paused()]), 30, false),
             ("no time left", failed([open(None)]), 0, false),
         ] {
-            let mut waiting = Waiting::new(Duration::from_secs(patience_s), true);
+            let mut waiting = WaitBudget::new(Duration::from_secs(patience_s), true);
             assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
             assert_eq!(waiting.is_on_trial(), goes_on, "{name}");
             assert_eq!(waiting.rest(None), Duration::ZERO, "{name}");
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_pause_takes_nothing_of_the_patience() {
-        let mut waiting = Waiting::new(Duration::from_secs(30), true);
+        let mut waiting = WaitBudget::new(Duration::from_secs(30), true);
         waiting.put_off(Duration::from_secs(60));
         assert!(waiting.left() > Duration::from_secs(80), "{:?}", waiting.left());
     }
@@ -175,13 +175,13 @@ mod tests {
             ("no rest at all", rested(&[Some(0)]), false),
             ("another failure", InferError::NoBackend.into(), false),
         ] {
-            let mut waiting = Waiting::new(Duration::from_secs(30), true);
+            let mut waiting = WaitBudget::new(Duration::from_secs(30), true);
             assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
             let rest = waiting.rest(None);
             assert_eq!(rest > Duration::from_secs(4), goes_on, "{name}: {rest:?}");
             assert!(rest <= Duration::from_secs(5), "{name}: {rest:?}");
         }
-        let mut waiting = Waiting::new(Duration::from_secs(30), true);
+        let mut waiting = WaitBudget::new(Duration::from_secs(30), true);
         assert!(waiting.goes_on(&rested(&[Some(5), Some(6)])));
         let InferenceError::Infer(error) = waiting.failed_with_earlier(rested(&[None])) else {
             panic!("the same failure");
@@ -192,9 +192,9 @@ mod tests {
         assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
         let InferenceError::Infer(error) = told else { panic!("the failure") };
         assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
-        let waiting = Waiting::new(Duration::from_secs(30), true);
+        let waiting = WaitBudget::new(Duration::from_secs(30), true);
         assert!(matches!(waiting.without_place(refused()), InferenceError::Refused(_)));
-        let mut alone = Waiting::new(Duration::from_secs(30), false);
+        let mut alone = WaitBudget::new(Duration::from_secs(30), false);
         assert!(!alone.goes_on(&rested(&[Some(5)])), "for a place alone");
         assert_eq!(alone.rest(Some(Duration::from_secs(5))), Duration::ZERO);
         let found = [10, 40].map(|rest| waiting.rest(Some(Duration::from_secs(rest))).as_secs());

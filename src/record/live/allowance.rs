@@ -5,7 +5,7 @@ use std::time::Instant;
 
 /// The allowance of one session.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowance {
+pub struct TokenRateLimit {
     /// `None` is no limit.
     per_second: Option<u32>,
     /// Tokens; below zero is debt.
@@ -13,11 +13,11 @@ pub struct Allowance {
     counted_at: Instant,
 }
 
-impl Allowance {
+impl TokenRateLimit {
     /// A second's worth to begin with.
-    pub fn new(per_second: Option<u32>, now: Instant) -> Allowance {
+    pub fn new(per_second: Option<u32>, now: Instant) -> TokenRateLimit {
         let balance = f64::from(per_second.unwrap_or_default());
-        Allowance { per_second, balance, counted_at: now }
+        TokenRateLimit { per_second, balance, counted_at: now }
     }
 
     /// Returns true if a model may be asked at `now`.
@@ -45,7 +45,7 @@ mod tests {
     fn debt_is_worked_off_at_the_rate() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut allowance = Allowance::new(Some(100), start);
+        let mut allowance = TokenRateLimit::new(Some(100), start);
         assert!(allowance.allows(start));
         allowance.spend(350);
         for (ms, allowed) in [(0, false), (1000, false), (2400, false), (2600, true)] {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_everything_is_allowed() {
-        let mut allowance = Allowance::new(None, Instant::now());
+        let mut allowance = TokenRateLimit::new(None, Instant::now());
         allowance.spend(u64::from(u32::MAX));
         assert!(allowance.allows(Instant::now()));
     }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn the_long_run_keeps_the_rate() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(Some(50), start);
+        let mut allowance = TokenRateLimit::new(Some(50), start);
         let mut spent = 0;
         for ms in (0..60_000).step_by(33) {
             if allowance.allows(start + Duration::from_millis(ms)) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::{
     keys::Principal,
-    per_owner::{PerOwner, Whose},
+    per_owner::{LimitScope, OwnerLimiter},
 };
 
 /// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
@@ -15,7 +15,7 @@ pub const SESSION_BYTES: u64 = 25 << 20;
 pub struct Budget {
     limit: u64,
     share: u64,
-    sessions: Mutex<PerOwner>,
+    sessions: Mutex<OwnerLimiter>,
 }
 
 /// There is no room for another session.
@@ -25,15 +25,15 @@ pub struct Budget {
      {SESSION_BYTES}: end one, or raise SERVICE_MEDIA_MEMORY_BUDGET_BYTES",
     words(*.whose)
 )]
-pub struct NoRoom {
-    whose: Whose,
+pub struct MemoryExhausted {
+    whose: LimitScope,
     limit: u64,
 }
 
-fn words(whose: Whose) -> &'static str {
+fn words(whose: LimitScope) -> &'static str {
     match whose {
-        Whose::All => "",
-        Whose::Own => " of one principal",
+        LimitScope::All => "",
+        LimitScope::Own => " of one principal",
     }
 }
 
@@ -51,13 +51,17 @@ impl Budget {
     }
 
     /// Reserves the memory of one session of `owner`.
-    pub fn reserve(self: &Arc<Budget>, owner: &Principal) -> Result<Reservation, NoRoom> {
+    pub fn reserve(self: &Arc<Budget>, owner: &Principal) -> Result<Reservation, MemoryExhausted> {
         let most = |bytes: u64| usize::try_from(bytes / SESSION_BYTES).unwrap_or(usize::MAX);
         let entered = self.sessions().enter(owner, most(self.limit), most(self.share));
         match entered {
             Ok(()) => Ok(Reservation { budget: Arc::clone(self), owner: owner.clone() }),
-            Err(Whose::All) => Err(NoRoom { whose: Whose::All, limit: self.limit }),
-            Err(Whose::Own) => Err(NoRoom { whose: Whose::Own, limit: self.share }),
+            Err(LimitScope::All) => {
+                Err(MemoryExhausted { whose: LimitScope::All, limit: self.limit })
+            }
+            Err(LimitScope::Own) => {
+                Err(MemoryExhausted { whose: LimitScope::Own, limit: self.share })
+            }
         }
     }
 
@@ -66,7 +70,7 @@ impl Budget {
         self.sessions().all() as u64 * SESSION_BYTES
     }
 
-    fn sessions(&self) -> MutexGuard<'_, PerOwner> {
+    fn sessions(&self) -> MutexGuard<'_, OwnerLimiter> {
         // A count that a panic left is at most one too high.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }

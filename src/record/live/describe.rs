@@ -26,19 +26,19 @@ use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
 
 use super::{
-    allowance::Allowance,
-    journal::{Journal, JournalError},
-    memory::Memory,
-    novelty::{Novelty, Verdict},
-    orders::{Order, orders},
+    allowance::TokenRateLimit,
+    journal::{JournalError, SessionLog},
+    memory::DescriptionHistory,
+    novelty::{NoveltyOutcome, SessionNovelty},
+    orders::{PendingPrompt, orders},
     overlap::{TRANSITION, overlap},
-    shelf::Shelf,
+    shelf::DropOldestQueue,
 };
 use crate::{
     base::metrics::{Metrics, Shed},
     record::{
-        inference::{Asker, Inference, InferenceError},
-        reason::Ask,
+        inference::{Inference, InferenceError, Requester},
+        reason::ReasonQuery,
     },
 };
 
@@ -51,7 +51,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Input that a worker describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum DescriptionTarget {
     /// Selected frames.
     Keyframes,
     /// Clips.
@@ -69,7 +69,7 @@ pub struct Instruction {
 
 /// Something to describe.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct DescribeJob {
     /// Its frame, or its first.
     pub frame_index: u64,
     /// Presentation time and JPEG of each picture, at least one, in the order of time.
@@ -96,33 +96,33 @@ pub struct Models {
 }
 
 /// The session's end of a worker.
-pub struct Handle {
-    looks: Arc<Shelf<Look>>,
-    orders: mpsc::Sender<Order>,
-    subject: Subject,
+pub struct DescriptionHandle {
+    looks: Arc<DropOldestQueue<DescribeJob>>,
+    orders: mpsc::Sender<PendingPrompt>,
+    subject: DescriptionTarget,
     metrics: Arc<Metrics>,
 }
 
 /// A worker.
-pub struct Describer {
+pub struct DescriptionWorker {
     /// The way to the models.
     pub inference: Arc<Inference>,
     /// Credentials of the caller.
-    pub asker: Asker,
+    pub asker: Requester,
     /// Models to ask.
     pub models: Models,
     /// Log that findings are written to.
-    pub journal: Journal,
+    pub journal: SessionLog,
     /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
     /// Input that is described.
-    pub subject: Subject,
+    pub subject: DescriptionTarget,
     /// First prompt and schema.
     pub instruction: Instruction,
     /// Output tokens that may be taken; shared by the workers of the session.
-    pub allowance: Arc<Mutex<Allowance>>,
+    pub allowance: Arc<Mutex<TokenRateLimit>>,
     /// Novelty check; `None` has every picture described.
-    pub novelty: Option<Novelty>,
+    pub novelty: Option<SessionNovelty>,
 }
 
 /// Outcome of a describe job.
@@ -137,36 +137,36 @@ enum Came {
     Failed(InferenceError),
 }
 
-impl Handle {
+impl DescriptionHandle {
     /// Gives the worker something to describe.
-    pub fn show(&self, look: Look) {
+    pub fn show(&self, look: DescribeJob) {
         if self.looks.put(look).is_some() {
             let shed = match self.subject {
-                Subject::Keyframes => Shed::Keyframes,
-                Subject::Clips => Shed::Clips,
+                DescriptionTarget::Keyframes => Shed::Keyframes,
+                DescriptionTarget::Clips => Shed::Clips,
             };
             self.metrics.live_shed.of(shed).inc();
         }
     }
 
     /// Channel for prompt updates.
-    pub fn orders(&self) -> &mpsc::Sender<Order> {
+    pub fn orders(&self) -> &mpsc::Sender<PendingPrompt> {
         &self.orders
     }
 }
 
-impl Describer {
+impl DescriptionWorker {
     /// Starts the worker. It ends with what waits for it once `end` is cancelled, and at once with
     /// `cut`.
     pub fn start(
         self,
         end: CancellationToken,
         cut: CancellationToken,
-    ) -> (Handle, impl Future<Output = ()> + Send) {
+    ) -> (DescriptionHandle, impl Future<Output = ()> + Send) {
         let (orders, taken) = orders();
-        let looks = Arc::new(Shelf::new(WAITING));
+        let looks = Arc::new(DropOldestQueue::new(WAITING));
         let (subject, metrics) = (self.subject, Arc::clone(&self.metrics));
-        let handle = Handle { looks: Arc::clone(&looks), orders, subject, metrics };
+        let handle = DescriptionHandle { looks: Arc::clone(&looks), orders, subject, metrics };
         let work = async move {
             let ended = Ended(Arc::clone(&self.metrics));
             let run = self.run(&looks, taken, &end);
@@ -179,11 +179,11 @@ impl Describer {
 
     async fn run(
         mut self,
-        looks: &Shelf<Look>,
-        mut orders: mpsc::Receiver<Order>,
+        looks: &DropOldestQueue<DescribeJob>,
+        mut orders: mpsc::Receiver<PendingPrompt>,
         end: &CancellationToken,
     ) {
-        let mut memory = Memory::default();
+        let mut memory = DescriptionHistory::default();
         loop {
             let mut look = tokio::select! {
                 biased;
@@ -222,13 +222,13 @@ impl Describer {
         }
     }
 
-    fn obey(&mut self, order: Order, memory: &mut Memory) {
+    fn obey(&mut self, order: PendingPrompt, memory: &mut DescriptionHistory) {
         if let Some(instruction) = order.accepted(memory.next_frame) {
             self.follow(instruction, memory);
         }
     }
 
-    fn follow(&mut self, instruction: Instruction, memory: &mut Memory) {
+    fn follow(&mut self, instruction: Instruction, memory: &mut DescriptionHistory) {
         self.instruction = instruction;
         memory.forget();
         if let Some(novelty) = &mut self.novelty {
@@ -239,25 +239,28 @@ impl Describer {
     /// Finds out about `look` as the instruction stands now. Novelty comes back with the outcome.
     fn ask(
         &mut self,
-        look: &mut Look,
-    ) -> impl Future<Output = (Came, Option<Novelty>)> + Send + use<> {
+        look: &mut DescribeJob,
+    ) -> impl Future<Output = (Came, Option<SessionNovelty>)> + Send + use<> {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
         let (tiered, version) = self.question(look);
         let is_allowed = self.allowance().allows(Instant::now());
         let mut novelty = self.novelty.take();
         let (pts_ms, first) = (look.span_ms().0, look.pictures.first().cloned());
         let input = look.novelty.take();
-        let shown = (self.subject == Subject::Keyframes).then(|| self.metrics.keyframes.clone());
+        let shown =
+            (self.subject == DescriptionTarget::Keyframes).then(|| self.metrics.keyframes.clone());
         async move {
             let verdict = match (&mut novelty, first, input) {
                 (Some(novelty), Some((_, jpeg)), Some(input)) => {
                     novelty.judge(pts_ms, &jpeg, input).await
                 }
-                _ => Verdict::New(None),
+                _ => NoveltyOutcome::New(None),
             };
             let remembered = match verdict {
-                Verdict::Reuse(seq, finding) => return (Came::Reused(seq, finding), novelty),
-                Verdict::New(seen) => seen,
+                NoveltyOutcome::Reuse(seq, finding) => {
+                    return (Came::Reused(seq, finding), novelty);
+                }
+                NoveltyOutcome::New(seen) => seen,
             };
             let came = match tiered {
                 _ if !is_allowed => Came::NotAllowed,
@@ -274,7 +277,7 @@ impl Describer {
         }
     }
 
-    fn allowance(&self) -> MutexGuard<'_, Allowance> {
+    fn allowance(&self) -> MutexGuard<'_, TokenRateLimit> {
         // Every change is one sum: a panic leaves it usable.
         self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -284,12 +287,12 @@ impl Describer {
         self.models.first.clone().or_else(|| self.inference.served_model())
     }
 
-    fn question(&self, look: &Look) -> (Option<TwoPassRequest>, String) {
+    fn question(&self, look: &DescribeJob) -> (Option<TwoPassRequest>, String) {
         let times: Vec<i64> = look.pictures.iter().map(|(pts_ms, _)| *pts_ms).collect();
         let mut prompt = Prompt::new(&PromptParts {
             kind: match self.subject {
-                Subject::Keyframes => PromptKind::Chunk,
-                Subject::Clips => PromptKind::Clip,
+                DescriptionTarget::Keyframes => PromptKind::Chunk,
+                DescriptionTarget::Clips => PromptKind::Clip,
             },
             task: &self.instruction.prompt,
             span_ms: look.span_ms(),
@@ -301,7 +304,7 @@ impl Describer {
         let images = look.pictures.iter().zip(std::mem::take(&mut prompt.captions));
         let images = images.map(|((_, jpeg), caption)| PromptImage { jpeg: jpeg.clone(), caption });
         let schema = self.instruction.schema.as_ref().unwrap_or(&self.models.schema);
-        let ask = Ask {
+        let ask = ReasonQuery {
             first,
             second: self.models.second.clone(),
             threshold: self.models.threshold.as_f64(),
@@ -312,7 +315,12 @@ impl Describer {
     }
 
     /// Writes what came of a look; false when the run takes no more events.
-    async fn record(&mut self, look: &Look, came: Came, memory: &mut Memory) -> bool {
+    async fn record(
+        &mut self,
+        look: &DescribeJob,
+        came: Came,
+        memory: &mut DescriptionHistory,
+    ) -> bool {
         let (events, remembered) = match came {
             Came::Described(described, version, remembered) => {
                 memory.failing = None;
@@ -367,7 +375,7 @@ impl Describer {
         &mut self,
         told: (Seq, timeline::Finding),
         seen: Option<FrameFeatures>,
-        memory: &mut Memory,
+        memory: &mut DescriptionHistory,
     ) {
         self.metrics.live_shed.of(Shed::Repeats).inc();
         let (seq, finding) = told;
@@ -378,7 +386,12 @@ impl Describer {
     }
 
     /// Finding for a job whose picture shows nothing new: copied from the event at `seq`.
-    fn reused(&self, look: &Look, seq: Seq, finding: timeline::Finding) -> timeline::Finding {
+    fn reused(
+        &self,
+        look: &DescribeJob,
+        seq: Seq,
+        finding: timeline::Finding,
+    ) -> timeline::Finding {
         timeline::Finding {
             summary: finding.summary,
             event_type: finding.event_type,
@@ -393,7 +406,7 @@ impl Describer {
     /// Finding of an answer, and the kind of its event.
     fn found(
         &self,
-        look: &Look,
+        look: &DescribeJob,
         described: &TwoPassAnswer,
         version: String,
     ) -> (FindingKind, timeline::Finding) {
@@ -430,10 +443,10 @@ impl Describer {
     /// The event of a description, and one more where it tells of another state than the last.
     fn with_transition(
         &self,
-        look: &Look,
+        look: &DescribeJob,
         kind: FindingKind,
         found: timeline::Finding,
-        memory: &Memory,
+        memory: &DescriptionHistory,
     ) -> Vec<Event> {
         let last = memory.last();
         let shared = last.map(|last| overlap(&last.description, &found.description));
@@ -448,7 +461,12 @@ impl Describer {
     }
 
     /// The event of an ask without an answer, unless it says what the last one said.
-    fn failed(&self, look: &Look, error: &InferenceError, memory: &mut Memory) -> Option<Event> {
+    fn failed(
+        &self,
+        look: &DescribeJob,
+        error: &InferenceError,
+        memory: &mut DescriptionHistory,
+    ) -> Option<Event> {
         let is_configured = !matches!(error, InferenceError::Infer(InferError::NoBackend));
         let (description, reason) = if is_configured {
             (String::new(), Some(error.to_string()))
@@ -486,13 +504,13 @@ impl Describer {
         }
     }
 
-    fn finding(&self, look: &Look, description: String) -> timeline::Finding {
+    fn finding(&self, look: &DescribeJob, description: String) -> timeline::Finding {
         let (start, end) = look.span_ms();
         timeline::Finding {
             session_id: Some(self.journal.session),
             frame_index: look.frame_index,
             pts_ms: start,
-            end_pts_ms: (self.subject == Subject::Clips).then_some(end),
+            end_pts_ms: (self.subject == DescriptionTarget::Clips).then_some(end),
             description,
             index_name: self.journal.index_name.clone(),
             ..timeline::Finding::default()
@@ -501,10 +519,10 @@ impl Describer {
 
     fn kind(&self, tier: Pass) -> FindingKind {
         match (self.subject, tier) {
-            (Subject::Keyframes, Pass::First) => FindingKind::Vlm,
-            (Subject::Keyframes, Pass::Second) => FindingKind::VlmTiered,
-            (Subject::Clips, Pass::First) => FindingKind::ClipVlm,
-            (Subject::Clips, Pass::Second) => FindingKind::ClipVlmTiered,
+            (DescriptionTarget::Keyframes, Pass::First) => FindingKind::Vlm,
+            (DescriptionTarget::Keyframes, Pass::Second) => FindingKind::VlmTiered,
+            (DescriptionTarget::Clips, Pass::First) => FindingKind::ClipVlm,
+            (DescriptionTarget::Clips, Pass::Second) => FindingKind::ClipVlmTiered,
         }
     }
 }
@@ -533,7 +551,7 @@ impl Drop for Unanswered {
     }
 }
 
-impl Look {
+impl DescribeJob {
     /// Presentation times of the first and the last picture.
     fn span_ms(&self) -> (i64, i64) {
         let time = |one: Option<&(i64, Bytes)>| one.map_or(0, |(pts_ms, _)| *pts_ms);

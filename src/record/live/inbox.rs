@@ -20,15 +20,15 @@ use gate::Decision;
 use media::{Extent, Signal, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use worker::{
-    Chunk, ClipSpec, Clipper, FrameRecord, FrameView, Picture, Pictures as Made, ProtocolError,
-    SessionEvent, SessionResume, WorkerError,
+    ClipSampler, ClipSpec, EncodedImage, FrameChunk, FrameImages as Made, FrameRecord, FrameView,
+    ProtocolError, SessionEvent, SessionResume, WorkerError,
 };
 
 use pictures::LeftOut;
 pub use pictures::Pictures;
-pub use said::{Said, Shot, View};
+pub use said::{LiveModelImage, SessionOutput, Shot};
 
-use super::turns::Turns;
+use super::turns::PublisherSignals;
 use crate::{
     base::metrics::{Metrics, Shed, Work},
     record::recorder::{Recorder, SIGNALS_MAX, STILLS_BYTES_MAX},
@@ -46,25 +46,25 @@ const UNDECIDED_MAX: usize = 512;
 
 /// The session's end of its queue.
 pub struct Heard {
-    said: mpsc::Receiver<(Said, usize)>,
-    shared: Arc<Shared>,
+    said: mpsc::Receiver<(SessionOutput, usize)>,
+    shared: Arc<SessionProgress>,
 }
 
 /// The worker's end of a session's queue, for one place in a worker.
 #[derive(Clone)]
-pub struct Inbox {
-    said: mpsc::Sender<(Said, usize)>,
-    shared: Arc<Shared>,
+pub struct SessionOutputSender {
+    said: mpsc::Sender<(SessionOutput, usize)>,
+    shared: Arc<SessionProgress>,
     /// Number of the session's slot in a worker that it is for.
     place: u64,
 }
 
 /// State shared by both ends of the queue.
-pub struct Shared {
+pub struct SessionProgress {
     metrics: Arc<Metrics>,
     /// Counters of the owner.
     work: Arc<Work>,
-    turns: Arc<Turns>,
+    turns: Arc<PublisherSignals>,
     frames: AtomicU64,
     /// Job that shows the session's progress, once its run exists.
     job: OnceLock<JobToken>,
@@ -92,19 +92,23 @@ struct State {
     /// Wait of the last picture for its decision.
     waited: Duration,
     /// Cuts the clips of the place.
-    clipper: Option<Clipper<Shot>>,
+    clipper: Option<ClipSampler<Shot>>,
     /// Size of the first still.
     extent: Option<Extent>,
 }
 
 /// A queue for one session.
-pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbox, Heard) {
+pub fn inbox(
+    metrics: Arc<Metrics>,
+    work: Arc<Work>,
+    turns: Arc<PublisherSignals>,
+) -> (SessionOutputSender, Heard) {
     let (said, queue) = mpsc::channel(WAITING);
     let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
     let (job, state, shape) = (OnceLock::new(), Mutex::default(), Mutex::default());
     let left_out = LeftOut::default();
     let (recorder, recordable) = (OnceLock::new(), Notify::new());
-    let shared = Shared {
+    let shared = SessionProgress {
         metrics,
         work,
         turns,
@@ -119,49 +123,49 @@ pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>, turns: Arc<Turns>) -> (Inbo
     };
     let shared = Arc::new(shared);
     let words = Heard { said: queue, shared: Arc::clone(&shared) };
-    (Inbox { said, shared, place: 0 }, words)
+    (SessionOutputSender { said, shared, place: 0 }, words)
 }
 
 impl Heard {
     /// Next output; `None` once there can be no more.
-    pub async fn recv(&mut self) -> Option<Said> {
+    pub async fn recv(&mut self) -> Option<SessionOutput> {
         let next = self.said.recv().await?;
         Some(self.taken(next))
     }
 
     /// Next output, if there is one already.
     #[cfg(test)]
-    fn try_recv(&mut self) -> Option<Said> {
+    fn try_recv(&mut self) -> Option<SessionOutput> {
         let next = self.said.try_recv().ok()?;
         Some(self.taken(next))
     }
 
-    fn taken(&self, (said, bytes): (Said, usize)) -> Said {
+    fn taken(&self, (said, bytes): (SessionOutput, usize)) -> SessionOutput {
         self.shared.waiting.fetch_sub(bytes, Relaxed);
         said
     }
 }
 
-impl Inbox {
+impl SessionOutputSender {
     /// State shared by both ends.
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<SessionProgress> {
         &self.shared
     }
 
     /// Sender for another slot in a worker, and where the session goes on there; later output of the slots before is
     /// dropped.
-    pub fn renewed(&self) -> (Inbox, Option<SessionResume>) {
+    pub fn renewed(&self) -> (SessionOutputSender, Option<SessionResume>) {
         let recorder = self.shared.recorder();
         let mut state = self.shared.state();
         (state.place, state.clipper) = (state.place + 1, None);
         let last = recorder.and_then(|recorder| recorder.last());
         let resume = last.map(|(last, gate)| SessionResume { last, gate });
-        (Inbox { place: state.place, ..self.clone() }, resume)
+        (SessionOutputSender { place: state.place, ..self.clone() }, resume)
     }
 
     /// Cuts clips by `spec` out of the frames of its slot.
     pub fn cut_clips(&self, spec: Option<ClipSpec>) {
-        self.shared.state().clipper = spec.map(Clipper::new);
+        self.shared.state().clipper = spec.map(ClipSampler::new);
     }
 
     /// Takes what the worker says; an error is a picture that nobody wanted.
@@ -178,11 +182,11 @@ impl Inbox {
                 self.shared.turns.broken();
             }
             SessionEvent::Closed { decoder, .. } => {
-                let clip = self.shared.state().clipper.as_mut().and_then(Clipper::finish);
+                let clip = self.shared.state().clipper.as_mut().and_then(ClipSampler::finish);
                 self.clip(clip, self.shared.recorder().is_some_and(|it| it.is_looping()));
-                self.end(Said::Closed(decoder));
+                self.end(SessionOutput::Closed(decoder));
             }
-            SessionEvent::Failed(fault) => self.end(Said::Failed(fault)),
+            SessionEvent::Failed(fault) => self.end(SessionOutput::Failed(fault)),
         }
         Ok(())
     }
@@ -190,7 +194,7 @@ impl Inbox {
     /// The worker ended with the session in it.
     pub fn worker_ended(&self, error: &WorkerError) {
         if self.shared.state().place == self.place {
-            self.end(Said::WorkerEnded(error.to_string()));
+            self.end(SessionOutput::WorkerEnded(error.to_string()));
         }
     }
 
@@ -217,7 +221,7 @@ impl Inbox {
         drop(recorder);
         if behind > SIGNALS_MAX {
             // A log that is slower ends the session.
-            self.end(Said::Behind);
+            self.end(SessionOutput::Behind);
         }
         if !decision.selected && (still.is_some() || view.is_some() || novelty.is_some()) {
             return Err(ProtocolError::Unexpected("picture"));
@@ -235,8 +239,8 @@ impl Inbox {
         };
         if let Some(jpeg) = jpeg {
             let Signal { frame_index, pts_ms, .. } = signal;
-            let view = View { frame_index, pts_ms, jpeg, novelty, is_looping };
-            self.pass_on(Said::View(view), Shed::Keyframes);
+            let view = LiveModelImage { frame_index, pts_ms, jpeg, novelty, is_looping };
+            self.pass_on(SessionOutput::View(view), Shed::Keyframes);
         }
         Ok(())
     }
@@ -246,8 +250,8 @@ impl Inbox {
         &self,
         state: &mut State,
         frame: Option<(Timestamp, &Signal)>,
-        shot: Option<Picture>,
-    ) -> Result<Option<Chunk<Shot>>, ProtocolError> {
+        shot: Option<EncodedImage>,
+    ) -> Result<Option<FrameChunk<Shot>>, ProtocolError> {
         let unwanted = ProtocolError::Unexpected("clip");
         let (Some(clipper), Some((pts, signal))) = (&mut state.clipper, frame) else {
             return if shot.is_none() { Ok(None) } else { Err(unwanted) };
@@ -262,15 +266,15 @@ impl Inbox {
     }
 
     /// Passes a clip on; one whose pictures were all lost is none.
-    fn clip(&self, clip: Option<Chunk<Shot>>, is_looping: bool) {
+    fn clip(&self, clip: Option<FrameChunk<Shot>>, is_looping: bool) {
         if let Some(clip) = clip.filter(|clip| !clip.views.is_empty()) {
-            self.pass_on(Said::Clip(clip, is_looping), Shed::Clips);
+            self.pass_on(SessionOutput::Clip(clip, is_looping), Shed::Clips);
         }
     }
 
     /// Counts and times a frame that is decided about.
     fn decided(&self, signal: &Signal, decision: &Decision) {
-        let Shared { metrics, work, .. } = &*self.shared;
+        let SessionProgress { metrics, work, .. } = &*self.shared;
         let is_kept = u64::from(decision.selected);
         metrics.frames_analyzed.inc();
         metrics.keyframes_selected.inc_by(is_kept);
@@ -301,7 +305,7 @@ impl Inbox {
         self.shared.left_out.words.fetch_add(1, Relaxed);
     }
 
-    fn pass_on(&self, said: Said, shed: Shed) {
+    fn pass_on(&self, said: SessionOutput, shed: Shed) {
         let (bytes, waiting) = (said.bytes(), &self.shared.waiting);
         // Only one worker's thread adds: what is there can only become less meanwhile.
         let before = waiting.load(Relaxed);
@@ -318,12 +322,12 @@ impl Inbox {
     }
 
     /// There is a place left for this; the receiver is gone only when the session is over.
-    fn end(&self, said: Said) {
+    fn end(&self, said: SessionOutput) {
         self.said.try_send((said, 0)).ok();
     }
 }
 
-impl Shared {
+impl SessionProgress {
     /// Shows in `job` how far the session has come, from now on.
     pub fn show_in(&self, job: &JobToken) {
         self.job.get_or_init(|| job.clone());

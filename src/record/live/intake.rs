@@ -17,7 +17,7 @@ use transport::{
     webrtc::{Failure, SessionEvent, SessionHandler},
 };
 
-use super::{inbox::Shared, turns::Turns, workers::Seat};
+use super::{inbox::SessionProgress, turns::PublisherSignals, workers::WorkerSlot};
 use crate::base::metrics::Metrics;
 
 /// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.
@@ -26,10 +26,10 @@ const WAITING_UNITS: usize = 64;
 const WAITING_BYTES: usize = 2 << 20;
 
 /// Router of a session's access units to its worker.
-pub struct Intake {
+pub struct FrameRouter {
     metrics: Arc<Metrics>,
-    shared: Arc<Shared>,
-    turns: Arc<Turns>,
+    shared: Arc<SessionProgress>,
+    turns: Arc<PublisherSignals>,
     lane: Mutex<Lane>,
 }
 
@@ -44,19 +44,23 @@ struct Lane {
 
 enum To {
     Waiting { units: VecDeque<ReceivedUnit>, bytes: usize },
-    Worker(Arc<Seat>),
+    Worker(Arc<WorkerSlot>),
     Nowhere,
 }
 
-/// The port's end of an [`Intake`].
-pub struct Publisher(pub Arc<Intake>);
+/// The port's end of an [`FrameRouter`].
+pub struct RouterSink(pub Arc<FrameRouter>);
 
-impl Intake {
+impl FrameRouter {
     /// Router without a slot in a worker.
-    pub fn new(metrics: Arc<Metrics>, shared: Arc<Shared>, turns: Arc<Turns>) -> Arc<Intake> {
+    pub fn new(
+        metrics: Arc<Metrics>,
+        shared: Arc<SessionProgress>,
+        turns: Arc<PublisherSignals>,
+    ) -> Arc<FrameRouter> {
         let lane = Lane { expected: None, codec: None, to: To::empty(), is_broken: false };
         let lane = Mutex::new(lane);
-        Arc::new(Intake { metrics, shared, turns, lane })
+        Arc::new(FrameRouter { metrics, shared, turns, lane })
     }
 
     /// The publisher most likely sends `codec`.
@@ -65,7 +69,7 @@ impl Intake {
     }
 
     /// Sends what waits, and all that follows, to `seat`; it takes pictures of `codec`.
-    pub fn attach(&self, codec: Codec, seat: &Arc<Seat>) {
+    pub fn attach(&self, codec: Codec, seat: &Arc<WorkerSlot>) {
         let mut lane = self.lane();
         // Pictures of yet another codec have begun to come: a turn says so.
         if lane.codec != Some(codec) || matches!(lane.to, To::Nowhere) {
@@ -131,7 +135,7 @@ impl To {
     }
 }
 
-impl SessionHandler for Publisher {
+impl SessionHandler for RouterSink {
     fn reached(&mut self) {
         let intake = &self.0;
         let mut lane = intake.lane();
@@ -166,7 +170,7 @@ impl SessionHandler for Publisher {
 }
 
 /// The port lets go of a session only when it is over.
-impl Drop for Publisher {
+impl Drop for RouterSink {
     fn drop(&mut self) {
         self.0.turns.told(SessionEvent::Failed(Failure::PortEnded));
     }
@@ -186,15 +190,15 @@ mod tests {
         ReceivedUnit { access_unit, last_packet_at: Instant::now(), captured_at: None }
     }
 
-    fn intake() -> (Publisher, Arc<Turns>, Arc<Metrics>) {
-        let (metrics, turns) = (Arc::new(Metrics::new()), Arc::<Turns>::default());
+    fn intake() -> (RouterSink, Arc<PublisherSignals>, Arc<Metrics>) {
+        let (metrics, turns) = (Arc::new(Metrics::new()), Arc::<PublisherSignals>::default());
         let (inbox, _) = inbox(Arc::clone(&metrics), Arc::default(), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
-        let intake = Intake::new(Arc::clone(&metrics), shared, Arc::clone(&turns));
-        (Publisher(intake), turns, metrics)
+        let intake = FrameRouter::new(Arc::clone(&metrics), shared, Arc::clone(&turns));
+        (RouterSink(intake), turns, metrics)
     }
 
-    fn waiting(publisher: &Publisher) -> usize {
+    fn waiting(publisher: &RouterSink) -> usize {
         match &publisher.0.lane().to {
             To::Waiting { units, .. } => units.len(),
             _ => 0,

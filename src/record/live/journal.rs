@@ -27,7 +27,7 @@ pub enum JournalError {
 
 /// The way to the timeline of one session.
 #[derive(Clone)]
-pub struct Journal {
+pub struct SessionLog {
     /// Every run.
     pub registry: Arc<Registry>,
     /// The run of the session.
@@ -38,7 +38,7 @@ pub struct Journal {
     pub index_name: Option<Label>,
 }
 
-impl Journal {
+impl SessionLog {
     /// Appends `events` together. A full log is waited for.
     pub async fn write(&self, events: Vec<Event>) -> Result<Vec<Appended>, JournalError> {
         self.patiently(|| self.registry.commit(&self.run, events.clone())).await

@@ -10,7 +10,7 @@ const REMEMBERED: usize = 8;
 
 /// The last answers, and how far the worker has come.
 #[derive(Default)]
-pub struct Memory {
+pub struct DescriptionHistory {
     /// The first frame that was not asked about.
     pub next_frame: u64,
     /// The class of the failure that was recorded and has not passed.
@@ -19,7 +19,7 @@ pub struct Memory {
     told: VecDeque<(Seq, Finding)>,
 }
 
-impl Memory {
+impl DescriptionHistory {
     /// The event that said what `found` says.
     pub fn repeated(&self, found: &Finding) -> Option<(Seq, Finding)> {
         self.told.iter().find(|(_, told)| told.description == found.description).cloned()

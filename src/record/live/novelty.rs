@@ -12,12 +12,12 @@ use worker::NoveltyInput;
 
 use crate::{
     base::metrics::{Metrics, NoveltyDecision},
-    record::eyes::Eyes,
+    record::eyes::ImageEmbedder,
 };
 
 /// The novelty of one session's frames.
-pub struct Novelty {
-    eyes: Eyes,
+pub struct SessionNovelty {
+    eyes: ImageEmbedder,
     stream: u64,
     reuse: NoveltyDetector,
     metrics: Arc<Metrics>,
@@ -26,31 +26,47 @@ pub struct Novelty {
 }
 
 /// Outcome of the novelty check of a frame.
-pub enum Verdict {
+pub enum NoveltyOutcome {
     /// It does; what it is remembered by once it has one.
     New(Option<FrameFeatures>),
     /// The description of this event stands for it.
     Reuse(Seq, Box<timeline::Finding>),
 }
 
-impl Novelty {
+impl SessionNovelty {
     /// Novelty check of `stream`, of which nothing has been described.
-    pub fn new(eyes: Eyes, rule: ReuseRule, stream: u64, metrics: Arc<Metrics>) -> Novelty {
-        Novelty { eyes, stream, reuse: NoveltyDetector::new(rule, stream), metrics, last: None }
+    pub fn new(
+        eyes: ImageEmbedder,
+        rule: ReuseRule,
+        stream: u64,
+        metrics: Arc<Metrics>,
+    ) -> SessionNovelty {
+        SessionNovelty {
+            eyes,
+            stream,
+            reuse: NoveltyDetector::new(rule, stream),
+            metrics,
+            last: None,
+        }
     }
 
     /// Judges the frame shown at `pts_ms`.
-    pub async fn judge(&mut self, pts_ms: i64, jpeg: &Bytes, input: NoveltyInput) -> Verdict {
+    pub async fn judge(
+        &mut self,
+        pts_ms: i64,
+        jpeg: &Bytes,
+        input: NoveltyInput,
+    ) -> NoveltyOutcome {
         let at = Timestamp::from_millis(pts_ms);
         let seen = self.eyes.see(self.stream, at, jpeg, input, &self.metrics).await;
-        let Some(seen) = seen else { return Verdict::New(None) };
+        let Some(seen) = seen else { return NoveltyOutcome::New(None) };
         let novelty = self.reuse.evaluate(&seen);
         self.metrics.novelty_decisions.of(NoveltyDecision::of(&novelty)).inc();
         match (novelty, &self.last) {
             (embed::NoveltyVerdict::Reuse(_), Some((seq, finding))) => {
-                Verdict::Reuse(*seq, Box::new(finding.clone()))
+                NoveltyOutcome::Reuse(*seq, Box::new(finding.clone()))
             }
-            _ => Verdict::New(Some(seen)),
+            _ => NoveltyOutcome::New(Some(seen)),
         }
     }
 

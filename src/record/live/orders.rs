@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const WAITING: usize = 4;
 
 /// A new instruction, and who waits for the frame from which it holds.
-pub struct Order {
+pub struct PendingPrompt {
     instruction: Instruction,
     applied: oneshot::Sender<u64>,
 }
 
-impl Order {
+impl PendingPrompt {
     /// The instruction, which holds from `frame` on; `None` where whoever gave it has been told that
     /// it does not hold.
     pub fn accepted(self, frame: u64) -> Option<Instruction> {
@@ -33,7 +33,7 @@ impl Order {
 }
 
 /// The way to a worker, and its end there.
-pub fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
+pub fn orders() -> (mpsc::Sender<PendingPrompt>, mpsc::Receiver<PendingPrompt>) {
     mpsc::channel(WAITING)
 }
 
@@ -59,12 +59,12 @@ impl PromptError {
 }
 
 /// The ways to all workers of a session; held while a new prompt goes to each.
-pub struct Orders(Mutex<Vec<mpsc::Sender<Order>>>);
+pub struct PromptUpdater(Mutex<Vec<mpsc::Sender<PendingPrompt>>>);
 
-impl Orders {
+impl PromptUpdater {
     /// Sends updates to `workers`.
-    pub fn new(workers: Vec<mpsc::Sender<Order>>) -> Orders {
-        Orders(Mutex::new(workers))
+    pub fn new(workers: Vec<mpsc::Sender<PendingPrompt>>) -> PromptUpdater {
+        PromptUpdater(Mutex::new(workers))
     }
 
     /// Makes every worker ask by `instruction` from now on; returns the first frame it holds for.
@@ -78,7 +78,7 @@ impl Orders {
         let mut waiting = Vec::with_capacity(workers.len());
         for orders in &*workers {
             let (applied, told) = oneshot::channel();
-            let order = Order { instruction: instruction.clone(), applied };
+            let order = PendingPrompt { instruction: instruction.clone(), applied };
             orders.send(order).await.map_err(|_| PromptError::Closed)?;
             waiting.push(told);
         }
@@ -131,7 +131,7 @@ mod tests {
                 }
                 sender
             });
-            let given = Orders::new(workers.collect());
+            let given = PromptUpdater::new(workers.collect());
             assert_eq!(given.give(instruction("count")).await, expected, "{case}");
             for mut taken in silent {
                 let late = taken.recv().await.expect("an order").accepted(11);
@@ -144,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn prompts_that_nobody_takes_up_are_refused_however_many_they_are() {
         let (sender, _silent) = orders();
-        let given = std::sync::Arc::new(Orders::new(vec![sender]));
+        let given = std::sync::Arc::new(PromptUpdater::new(vec![sender]));
         let all: Vec<_> = (0..2 * WAITING)
             .map(|_| {
                 let given = std::sync::Arc::clone(&given);

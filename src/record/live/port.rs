@@ -17,7 +17,7 @@ use transport::webrtc::{
     WebRtcEndpoint,
 };
 
-use super::tally::Dropped;
+use super::tally::DroppedCounters;
 use crate::base::{backoff::Backoff, metrics::Metrics};
 
 /// Waits before an attempt.
@@ -31,7 +31,7 @@ pub struct LivePort {
     /// Settings of the first port, with the address that it was given.
     settings: EndpointConfig,
     port: Mutex<WebRtcEndpoint>,
-    dropped: Dropped,
+    dropped: DroppedCounters,
     metrics: Arc<Metrics>,
 }
 
@@ -43,7 +43,12 @@ impl LivePort {
     ) -> Result<LivePort, EndpointError> {
         let port = WebRtcEndpoint::open(settings.clone())?;
         let settings = EndpointConfig { bind: port.local_addr(), ..settings };
-        Ok(LivePort { settings, port: Mutex::new(port), dropped: Dropped::default(), metrics })
+        Ok(LivePort {
+            settings,
+            port: Mutex::new(port),
+            dropped: DroppedCounters::default(),
+            metrics,
+        })
     }
 
     /// Address on which packets are received.
@@ -134,8 +139,8 @@ mod tests {
     use crate::record::live::{
         LiveError,
         inbox::inbox,
-        intake::{Intake, Publisher},
-        turns::Turns,
+        intake::{FrameRouter, RouterSink},
+        turns::PublisherSignals,
     };
 
     /// Offer of a browser, reduced to the lines that are read.
@@ -156,12 +161,12 @@ mod tests {
         LivePort::open(settings, Arc::clone(metrics)).expect("opened")
     }
 
-    fn sink(metrics: &Arc<Metrics>) -> (Box<dyn SessionHandler>, Arc<Turns>) {
-        let turns = Arc::<Turns>::default();
+    fn sink(metrics: &Arc<Metrics>) -> (Box<dyn SessionHandler>, Arc<PublisherSignals>) {
+        let turns = Arc::<PublisherSignals>::default();
         let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
-        let intake = Intake::new(Arc::clone(metrics), shared, Arc::clone(&turns));
-        (Box::new(Publisher(intake)), turns)
+        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
+        (Box::new(RouterSink(intake)), turns)
     }
 
     #[tokio::test]

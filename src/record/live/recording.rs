@@ -9,16 +9,16 @@ use timeline::{
     Signals,
 };
 
-use super::{inbox::Shared, session::End};
+use super::{inbox::SessionProgress, session::EndReason};
 use crate::{
     base::{
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         clock::wall_now,
-        labels::Words,
+        labels::TenantLabels,
     },
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
-        recording::{self, Head, RecordError, Recording, RunLog, Stores},
+        recording::{self, Head, JobStorage, RecordError, Recording, RunLog},
     },
     runs::registry::RunError,
 };
@@ -31,7 +31,7 @@ pub struct LiveRecordingSpec {
     /// Log of the run.
     pub log: RunLog,
     /// Places of what is recorded.
-    pub stores: Stores,
+    pub stores: JobStorage,
     /// The session.
     pub session: SessionId,
     /// Request that began it.
@@ -43,7 +43,7 @@ pub struct LiveRecordingSpec {
     /// Index of its events.
     pub index_name: Option<Label>,
     /// Names of the tenant.
-    pub words: Words,
+    pub words: TenantLabels,
 }
 
 /// Recording of a session, before its first frame too.
@@ -81,7 +81,7 @@ impl LiveRecordingSpec {
     }
 
     /// Events that close it, as they are known with the first frame.
-    fn head(&self, shared: &Shared) -> Head {
+    fn head(&self, shared: &SessionProgress) -> Head {
         let extent = shared.extent();
         let key = self.analysis();
         let decoded = FramesDecoded {
@@ -127,7 +127,7 @@ impl LiveRecording {
     }
 
     /// Closes the open segment; returns the numbers of frames and markers.
-    pub fn end(&self, shared: &Shared) -> (u64, u64) {
+    pub fn end(&self, shared: &SessionProgress) -> (u64, u64) {
         shared.recorder().map_or((0, 0), |mut recorder| {
             recorder.end();
             (recorder.frames(), recorder.markers())
@@ -136,7 +136,7 @@ impl LiveRecording {
 
     /// Writes what is decided; returns an end where it ends the session. To be awaited to its end: the recording is
     /// with the write meanwhile.
-    pub async fn write(&mut self, shared: &Shared) -> Option<End> {
+    pub async fn write(&mut self, shared: &SessionProgress) -> Option<EndReason> {
         let batch = shared.recorder()?.take();
         if batch.is_empty() {
             return None;
@@ -163,7 +163,7 @@ impl LiveRecording {
     }
 
     /// Begins the recording, once there is a frame.
-    async fn begin(&mut self, shared: &Shared) -> Result<Recording, End> {
+    async fn begin(&mut self, shared: &SessionProgress) -> Result<Recording, EndReason> {
         let head = self.head.insert(self.spec.head(shared)).clone();
         let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
         let job = JobId::from_bytes(*self.spec.session.as_bytes());
@@ -172,7 +172,12 @@ impl LiveRecording {
     }
 
     /// Writes the rest, closes the recording, cut off by `cut`, and ends the run with `last`.
-    pub async fn close(&mut self, shared: &Shared, cut: Option<&str>, last: Option<Event>) {
+    pub async fn close(
+        &mut self,
+        shared: &SessionProgress,
+        cut: Option<&str>,
+        last: Option<Event>,
+    ) {
         let run = Arc::clone(&self.spec.log.run);
         let (_, markers) = self.end(shared);
         // A run that takes no more has ended by itself; anything else is logged.
@@ -204,23 +209,23 @@ impl LiveRecording {
     }
 }
 
-fn unrecorded(_: Died) -> End {
-    End::Failed("its frames cannot be recorded".to_owned())
+fn unrecorded(_: TaskPanicked) -> EndReason {
+    EndReason::Failed("its frames cannot be recorded".to_owned())
 }
 
-fn refused(error: RecordError) -> End {
+fn refused(error: RecordError) -> EndReason {
     match error {
-        RecordError::Run(RunError::Terminal(_) | RunError::NotFound) => End::RunOver,
+        RecordError::Run(RunError::Terminal(_) | RunError::NotFound) => EndReason::RunOver,
         RecordError::Quota(_) | RecordError::DiskLow(_) => {
-            End::Failed(format!("stills cannot be kept: {error}"))
+            EndReason::Failed(format!("stills cannot be kept: {error}"))
         }
         RecordError::Run(_) => {
             tracing::error!(%error, "events of a live session are lost");
-            End::Failed("events cannot be stored".to_owned())
+            EndReason::Failed("events cannot be stored".to_owned())
         }
         RecordError::Store(_) => {
             tracing::error!(%error, "frames of a live session cannot be stored");
-            End::Failed("stills cannot be kept: they cannot be written".to_owned())
+            EndReason::Failed("stills cannot be kept: they cannot be written".to_owned())
         }
     }
 }

@@ -19,19 +19,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{FragmentError, Restarted, SessionEvent, SessionHandle as Link};
-use worker::{Chunk, SessionSpec, WorkerError};
+use worker::{FrameChunk, SessionSpec, WorkerError};
 
 use super::{
     budget::Reservation,
-    describe::{Handle, Instruction, Look},
+    describe::{DescribeJob, DescriptionHandle, Instruction},
     health::{Health, Sample, Samples},
-    inbox::{Heard, Inbox, Said, Shared, Shot, View},
-    intake::Intake,
-    orders::{Orders, PromptError},
+    inbox::{Heard, LiveModelImage, SessionOutput, SessionOutputSender, SessionProgress, Shot},
+    intake::FrameRouter,
+    orders::{PromptError, PromptUpdater},
     recording::LiveRecording,
-    tally::Packets,
-    turns::{Happened, Turns},
-    workers::{Seat, Workers},
+    tally::PacketCounters,
+    turns::{PublisherChanges, PublisherSignals},
+    workers::{LiveWorkerPool, WorkerSlot},
 };
 use crate::{
     base::{
@@ -53,7 +53,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum EndReason {
     /// Its publisher asked for it.
     Deleted(RequestId),
     /// Its publisher closed the connection.
@@ -100,12 +100,12 @@ pub struct Session {
     run: Arc<Run>,
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
-    ends: mpsc::Sender<End>,
+    ends: mpsc::Sender<EndReason>,
     /// Prompt updates for each worker that describes.
-    orders: Orders,
+    orders: PromptUpdater,
     over: watch::Receiver<bool>,
-    packets: Packets,
-    shared: Arc<Shared>,
+    packets: PacketCounters,
+    shared: Arc<SessionProgress>,
     samples: Mutex<Samples>,
 }
 
@@ -115,28 +115,28 @@ pub struct Task {
     pub(super) recording: LiveRecording,
     pub(super) guard: JobGuard,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) workers: Arc<Workers>,
+    pub(super) workers: Arc<LiveWorkerPool>,
     pub(super) spec: SessionSpec,
-    pub(super) inbox: Inbox,
-    pub(super) intake: Arc<Intake>,
-    pub(super) inlets: Inlets,
-    pub(super) describers: Describers,
+    pub(super) inbox: SessionOutputSender,
+    pub(super) intake: Arc<FrameRouter>,
+    pub(super) inlets: TaskInputs,
+    pub(super) describers: DescriptionWorkers,
     pub(super) draining: CancellationToken,
     pub(super) over: watch::Sender<bool>,
     pub(super) memory: Reservation,
 }
 
 /// Channels that feed a session's task.
-pub struct Inlets {
+pub struct TaskInputs {
     pub(super) said: Heard,
-    pub(super) turns: Arc<Turns>,
-    pub(super) ends: mpsc::Receiver<End>,
+    pub(super) turns: Arc<PublisherSignals>,
+    pub(super) ends: mpsc::Receiver<EndReason>,
 }
 
 /// The workers that describe, and what ends them.
-pub struct Describers {
-    pub(super) keyframes: Handle,
-    pub(super) clips: Option<Handle>,
+pub struct DescriptionWorkers {
+    pub(super) keyframes: DescriptionHandle,
+    pub(super) clips: Option<DescriptionHandle>,
     pub(super) tasks: JoinSet<()>,
     pub(super) end: CancellationToken,
     pub(super) cut: CancellationToken,
@@ -147,12 +147,12 @@ impl Session {
         id: SessionId,
         run: Arc<Run>,
         link: Link,
-        orders: Orders,
-        shared: Arc<Shared>,
-    ) -> (Session, mpsc::Receiver<End>, watch::Sender<bool>) {
+        orders: PromptUpdater,
+        shared: Arc<SessionProgress>,
+    ) -> (Session, mpsc::Receiver<EndReason>, watch::Sender<bool>) {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
-        let (link, packets) = (Mutex::new(Some(link)), Packets::default());
+        let (link, packets) = (Mutex::new(Some(link)), PacketCounters::default());
         let samples = Mutex::default();
         (Session { id, run, link, ends, orders, over, packets, shared, samples }, ended, tell)
     }
@@ -248,7 +248,7 @@ impl Session {
     }
 
     /// Ends the session, and waits until its run has ended.
-    pub async fn end(&self, end: End) {
+    pub async fn end(&self, end: EndReason) {
         // Refused only where another end came first, or the session is over.
         self.ends.try_send(end).ok();
         // An error means that the task is gone.
@@ -281,7 +281,7 @@ impl Task {
     }
 
     /// Until something ends the session.
-    async fn serve(&mut self, seat: &mut Option<Arc<Seat>>) -> End {
+    async fn serve(&mut self, seat: &mut Option<Arc<WorkerSlot>>) -> EndReason {
         let stopped = self.guard.token().waiting.clone();
         let shared = Arc::clone(self.inbox.shared());
         let mut tick = tokio::time::interval(RECORD_EVERY);
@@ -289,11 +289,11 @@ impl Task {
         loop {
             tokio::select! {
                 Some(end) = self.inlets.ends.recv() => return end,
-                () = self.draining.cancelled() => return End::Shutdown,
+                () = self.draining.cancelled() => return EndReason::Shutdown,
                 () = stopped.cancelled() => {
                     // A server that shuts down ends every job too.
                     let is_shutdown = self.draining.is_cancelled();
-                    return if is_shutdown { End::Shutdown } else { End::RunOver };
+                    return if is_shutdown { EndReason::Shutdown } else { EndReason::RunOver };
                 }
                 happened = self.inlets.turns.next() => {
                     if let Some(end) = self.turn(happened, seat).await {
@@ -316,8 +316,12 @@ impl Task {
     }
 
     /// Handles changes of the publisher; returns an end where one ends the session.
-    async fn turn(&mut self, happened: Happened, seat: &mut Option<Arc<Seat>>) -> Option<End> {
-        let Happened { coded, is_broken, has_connected, end } = happened;
+    async fn turn(
+        &mut self,
+        happened: PublisherChanges,
+        seat: &mut Option<Arc<WorkerSlot>>,
+    ) -> Option<EndReason> {
+        let PublisherChanges { coded, is_broken, has_connected, end } = happened;
         if has_connected {
             self.metrics.live_connected.inc();
         }
@@ -332,7 +336,7 @@ impl Task {
                 *seat = Some(opened);
                 None
             }
-            Err(error) => Some(End::Failed(error.to_string())),
+            Err(error) => Some(EndReason::Failed(error.to_string())),
         }
     }
 
@@ -340,8 +344,8 @@ impl Task {
     async fn open(
         &mut self,
         codec: Codec,
-        before: Option<Arc<Seat>>,
-    ) -> Result<Arc<Seat>, WorkerError> {
+        before: Option<Arc<WorkerSlot>>,
+    ) -> Result<Arc<WorkerSlot>, WorkerError> {
         let mut resume = None;
         if before.is_some() {
             (self.inbox, resume) = self.inbox.renewed();
@@ -361,54 +365,57 @@ impl Task {
     }
 
     /// Handles the worker's output; returns an end where it ends the session.
-    async fn hear(&mut self, said: Said) -> Option<End> {
+    async fn hear(&mut self, said: SessionOutput) -> Option<EndReason> {
         match said {
-            Said::View(view) => {
+            SessionOutput::View(view) => {
                 // What is said of the frame comes behind it.
                 let end = self.recording.write(self.inbox.shared()).await;
                 self.show(view);
                 end
             }
-            Said::Clip(clip, is_looping) => {
+            SessionOutput::Clip(clip, is_looping) => {
                 self.show_clip(clip, is_looping);
                 None
             }
             // The worker has no more to say, and the session has not asked it to end.
-            Said::Closed(_) => None,
-            Said::Behind => Some(End::Failed("the log is too slow for its frames".to_owned())),
+            SessionOutput::Closed(_) => None,
+            SessionOutput::Behind => {
+                Some(EndReason::Failed("the log is too slow for its frames".to_owned()))
+            }
             // What is used up is no matter of the pictures.
-            Said::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
-                Some(End::Failed(fault.to_string()))
+            SessionOutput::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
+                Some(EndReason::Failed(fault.to_string()))
             }
-            Said::Failed(fault) => {
-                Some(End::Failed(format!("the pictures cannot be decoded: {fault}")))
+            SessionOutput::Failed(fault) => {
+                Some(EndReason::Failed(format!("the pictures cannot be decoded: {fault}")))
             }
-            Said::WorkerEnded(reason) => {
-                Some(End::Failed(format!("the media worker ended: {reason}")))
+            SessionOutput::WorkerEnded(reason) => {
+                Some(EndReason::Failed(format!("the media worker ended: {reason}")))
             }
         }
     }
 
-    fn show(&self, view: View) {
-        let View { frame_index, pts_ms, jpeg, novelty, is_looping } = view;
+    fn show(&self, view: LiveModelImage) {
+        let LiveModelImage { frame_index, pts_ms, jpeg, novelty, is_looping } = view;
         let pictures = vec![(pts_ms, jpeg)];
-        let look = Look { frame_index, last_frame: frame_index, pictures, is_looping, novelty };
+        let look =
+            DescribeJob { frame_index, last_frame: frame_index, pictures, is_looping, novelty };
         self.describers.keyframes.show(look);
     }
 
-    fn show_clip(&self, clip: Chunk<Shot>, is_looping: bool) {
+    fn show_clip(&self, clip: FrameChunk<Shot>, is_looping: bool) {
         let Some(clips) = &self.describers.clips else { return };
         let (frame_index, frames) = (clip.first_frame, clip.frames);
         let last_frame = frame_index + frames.saturating_sub(1);
         let pictures = clip.views;
-        clips.show(Look { frame_index, last_frame, pictures, is_looping, novelty: None });
+        clips.show(DescribeJob { frame_index, last_frame, pictures, is_looping, novelty: None });
     }
 
     /// Hears what the media worker still has to say, for so long and no longer.
-    async fn hear_out(&mut self, seat: Option<&Seat>, end: &End) {
+    async fn hear_out(&mut self, seat: Option<&WorkerSlot>, end: &EndReason) {
         // One that failed says nothing, nor does one that has ended.
         let speaks =
-            !matches!(end, End::Failed(_)) && seat.is_some_and(|seat| seat.close().is_ok());
+            !matches!(end, EndReason::Failed(_)) && seat.is_some_and(|seat| seat.close().is_ok());
         if !speaks {
             return;
         }
@@ -416,8 +423,8 @@ impl Task {
         let until = tokio::time::Instant::now() + LAST_WORDS;
         while let Ok(said) = timeout_at(until, self.inlets.said.recv()).await {
             match said {
-                Some(Said::Closed(decoder)) => return self.recording.decoded_by(decoder),
-                Some(Said::Failed(_) | Said::WorkerEnded(_)) | None => return,
+                Some(SessionOutput::Closed(decoder)) => return self.recording.decoded_by(decoder),
+                Some(SessionOutput::Failed(_) | SessionOutput::WorkerEnded(_)) | None => return,
                 // Whatever ends it now, it is ending already.
                 Some(said) => drop(self.hear(said).await),
             }
@@ -438,7 +445,7 @@ impl Task {
     }
 
     /// Closes the recording with the event that says how the session ended.
-    async fn record(&mut self, end: &End) {
+    async fn record(&mut self, end: &EndReason) {
         let (frames, markers) = self.recording.end(self.inbox.shared());
         let index_name = self.recording.index_name().cloned();
         let completed = |request_id| {
@@ -456,36 +463,38 @@ impl Task {
             Event::RunFailed(RunFailed { request_id: None, reason: reason.to_owned() })
         };
         let last = match end {
-            End::Deleted(request_id) => Some(completed(Some(*request_id))),
-            End::Closed => Some(completed(None)),
-            End::Lost => Some(failed("the publisher was lost: nothing came from it for 10 s")),
-            End::NeverConnected => Some(Event::RunDeleted(RunDeleted {
+            EndReason::Deleted(request_id) => Some(completed(Some(*request_id))),
+            EndReason::Closed => Some(completed(None)),
+            EndReason::Lost => {
+                Some(failed("the publisher was lost: nothing came from it for 10 s"))
+            }
+            EndReason::NeverConnected => Some(Event::RunDeleted(RunDeleted {
                 request_id: None,
                 reclaim: JsonText::parse(r#"{"reason":"never_connected"}"#),
             })),
-            End::Shutdown => Some(failed(SHUTDOWN)),
-            End::Failed(reason) => Some(failed(reason)),
-            End::RunOver => None,
+            EndReason::Shutdown => Some(failed(SHUTDOWN)),
+            EndReason::Failed(reason) => Some(failed(reason)),
+            EndReason::RunOver => None,
         };
         let cut = match end {
-            End::Deleted(_) | End::Closed => None,
-            End::Lost => Some("its publisher was lost"),
-            End::NeverConnected => Some("its publisher never came"),
-            End::RunOver => Some("stopped"),
-            End::Shutdown => Some(SHUTDOWN),
-            End::Failed(reason) => Some(reason.as_str()),
+            EndReason::Deleted(_) | EndReason::Closed => None,
+            EndReason::Lost => Some("its publisher was lost"),
+            EndReason::NeverConnected => Some("its publisher never came"),
+            EndReason::RunOver => Some("stopped"),
+            EndReason::Shutdown => Some(SHUTDOWN),
+            EndReason::Failed(reason) => Some(reason.as_str()),
         };
         self.recording.close(self.inbox.shared(), cut, last).await;
     }
 }
 
 /// The end that the publisher's side brings; none where it has just come.
-fn ended(told: SessionEvent) -> Option<End> {
+fn ended(told: SessionEvent) -> Option<EndReason> {
     match told {
         SessionEvent::Connected => None,
-        SessionEvent::Closed => Some(End::Closed),
-        SessionEvent::Lost => Some(End::Lost),
-        SessionEvent::NeverConnected => Some(End::NeverConnected),
-        SessionEvent::Failed(failure) => Some(End::Failed(failure.to_string())),
+        SessionEvent::Closed => Some(EndReason::Closed),
+        SessionEvent::Lost => Some(EndReason::Lost),
+        SessionEvent::NeverConnected => Some(EndReason::NeverConnected),
+        SessionEvent::Failed(failure) => Some(EndReason::Failed(failure.to_string())),
     }
 }

@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 
 /// Bounded queue with one receiver that drops its oldest entries.
 #[derive(Debug)]
-pub struct Shelf<T> {
+pub struct DropOldestQueue<T> {
     places: usize,
     waiting: Mutex<VecDeque<T>>,
     put: Notify,
 }
 
-impl<T> Shelf<T> {
+impl<T> DropOldestQueue<T> {
     /// Creates an empty queue of at most `places` items.
-    pub fn new(places: usize) -> Shelf<T> {
-        Shelf { places, waiting: Mutex::default(), put: Notify::new() }
+    pub fn new(places: usize) -> DropOldestQueue<T> {
+        DropOldestQueue { places, waiting: Mutex::default(), put: Notify::new() }
     }
 
     /// Appends `item`. Returns the item dropped to make room, if any.
@@ -59,7 +59,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_makes_room_for_the_newest() {
-        let shelf = Shelf::new(2);
+        let shelf = DropOldestQueue::new(2);
         assert_eq!([1, 2, 3, 4].map(|item| shelf.put(item)), [None, None, Some(1), Some(2)]);
         assert_eq!((shelf.take().await, shelf.take().await, shelf.try_take()), (3, 4, None));
         let (taken, ()) = tokio::join!(shelf.take(), async { assert_eq!(shelf.put(5), None) });

@@ -5,32 +5,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use prometheus::IntCounter;
 use transport::webrtc::{DropReason, EndpointStats, SessionCounts};
 
-use super::End;
+use super::EndReason;
 use crate::base::metrics::{Metrics, SessionEnd};
 
 /// Packet counts of one session that the metrics have already.
 #[derive(Debug, Default)]
-pub struct Packets(Mutex<SessionCounts>);
+pub struct PacketCounters(Mutex<SessionCounts>);
 
 /// Counts of dropped datagrams that the metrics have already.
 #[derive(Debug, Default)]
-pub struct Dropped(Mutex<[u64; DropReason::ALL.len()]>);
+pub struct DroppedCounters(Mutex<[u64; DropReason::ALL.len()]>);
 
-impl From<&End> for SessionEnd {
-    fn from(end: &End) -> SessionEnd {
+impl From<&EndReason> for SessionEnd {
+    fn from(end: &EndReason) -> SessionEnd {
         match end {
-            End::Deleted(_) => SessionEnd::Deleted,
-            End::Closed => SessionEnd::Closed,
-            End::Lost => SessionEnd::Lost,
-            End::NeverConnected => SessionEnd::NeverConnected,
-            End::RunOver => SessionEnd::RunOver,
-            End::Shutdown => SessionEnd::Shutdown,
-            End::Failed(_) => SessionEnd::Failed,
+            EndReason::Deleted(_) => SessionEnd::Deleted,
+            EndReason::Closed => SessionEnd::Closed,
+            EndReason::Lost => SessionEnd::Lost,
+            EndReason::NeverConnected => SessionEnd::NeverConnected,
+            EndReason::RunOver => SessionEnd::RunOver,
+            EndReason::Shutdown => SessionEnd::Shutdown,
+            EndReason::Failed(_) => SessionEnd::Failed,
         }
     }
 }
 
-impl Packets {
+impl PacketCounters {
     /// Adds what has been counted since the last call.
     pub fn tell(&self, now: SessionCounts, metrics: &Metrics) {
         // Every change is one assignment: a panic leaves the counts usable.
@@ -47,7 +47,7 @@ impl Packets {
     }
 }
 
-impl Dropped {
+impl DroppedCounters {
     /// Adds what has been counted since the last call.
     pub fn tell(&self, now: &EndpointStats, metrics: &Metrics) {
         for (known, why) in self.known().iter_mut().zip(DropReason::ALL) {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_was_told_is_not_told_again() {
-        let (metrics, packets) = (Metrics::new(), Packets::default());
+        let (metrics, packets) = (Metrics::new(), PacketCounters::default());
         for (lost, told) in [(3, 3), (3, 3), (1, 3), (4, 4)] {
             packets.tell(
                 SessionCounts { lost, packets: 10 * lost, ..SessionCounts::default() },

@@ -9,7 +9,7 @@ use transport::webrtc::SessionEvent;
 
 /// Changes since the task read them last.
 #[derive(Debug, Default)]
-pub struct Happened {
+pub struct PublisherChanges {
     /// Pictures of this codec come, or are about to: they need a place in a worker.
     pub coded: Option<Codec>,
     /// Pictures are missing: nothing is shown until the next that decoding can start with.
@@ -22,12 +22,12 @@ pub struct Happened {
 
 /// Changes to come, and the signal that there are some.
 #[derive(Debug, Default)]
-pub struct Turns {
-    happened: Mutex<Happened>,
+pub struct PublisherSignals {
+    happened: Mutex<PublisherChanges>,
     bell: Notify,
 }
 
-impl Turns {
+impl PublisherSignals {
     /// Pictures of `codec` come, or are about to.
     pub fn coded(&self, codec: Codec) {
         self.happened().coded = Some(codec);
@@ -52,12 +52,12 @@ impl Turns {
     }
 
     /// Waits for changes and takes them.
-    pub async fn next(&self) -> Happened {
+    pub async fn next(&self) -> PublisherChanges {
         self.bell.notified().await;
         std::mem::take(&mut self.happened())
     }
 
-    fn happened(&self) -> MutexGuard<'_, Happened> {
+    fn happened(&self) -> MutexGuard<'_, PublisherChanges> {
         // Every change is one assignment: a panic leaves the facts usable.
         self.happened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[tokio::test]
     async fn facts_join_and_the_first_end_stays() {
-        let turns = Turns::default();
+        let turns = PublisherSignals::default();
         for _ in 0..100 {
             turns.broken();
         }
@@ -77,7 +77,7 @@ mod tests {
         turns.told(SessionEvent::Connected);
         turns.told(SessionEvent::Lost);
         turns.told(SessionEvent::Closed);
-        let Happened { coded, is_broken, has_connected, end } = turns.next().await;
+        let PublisherChanges { coded, is_broken, has_connected, end } = turns.next().await;
         assert_eq!((coded, end), (Some(Codec::Vp8), Some(SessionEvent::Lost)));
         assert!(is_broken && has_connected);
         let (later, ()) = tokio::join!(turns.next(), async { turns.broken() });

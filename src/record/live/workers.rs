@@ -16,7 +16,7 @@ use std::{
 use media::AccessUnit;
 use worker::{Limits, LiveEvent, LiveWorker, SessionSpec, Supervisor, WorkerError};
 
-use super::inbox::Inbox;
+use super::inbox::SessionOutputSender;
 use crate::base::{keys::Principal, metrics::Metrics};
 
 /// Sessions of one worker: one that ends takes them all with it.
@@ -33,7 +33,7 @@ const BESIDE_BYTES: u64 = 1 << 30;
 const DRIVER_BYTES: u64 = 1 << 30;
 
 /// The workers that run.
-pub struct Workers {
+pub struct LiveWorkerPool {
     supervisor: Supervisor,
     is_shared: bool,
     /// Sessions of one worker.
@@ -58,22 +58,26 @@ type Inboxes = Arc<Mutex<Table>>;
 #[derive(Default)]
 struct Table {
     next: u32,
-    of: HashMap<u32, Inbox>,
+    of: HashMap<u32, SessionOutputSender>,
 }
 
 /// A session's place in a worker, until dropped; dropping it may wait for a worker to end.
-pub struct Seat {
-    pool: Arc<Workers>,
+pub struct WorkerSlot {
+    pool: Arc<LiveWorkerPool>,
     hosted: Arc<Hosted>,
     session: u32,
 }
 
-impl Workers {
+impl LiveWorkerPool {
     /// No worker yet; `is_shared` says whether principals share one.
-    pub fn new(supervisor: Supervisor, is_shared: bool, metrics: Arc<Metrics>) -> Arc<Workers> {
+    pub fn new(
+        supervisor: Supervisor,
+        is_shared: bool,
+        metrics: Arc<Metrics>,
+    ) -> Arc<LiveWorkerPool> {
         let per_worker = per_worker(is_shared, supervisor.has_device());
         let (running, starting) = (Mutex::default(), Mutex::default());
-        Arc::new(Workers { supervisor, is_shared, per_worker, metrics, running, starting })
+        Arc::new(LiveWorkerPool { supervisor, is_shared, per_worker, metrics, running, starting })
     }
 
     /// Resource limits of a worker.
@@ -90,11 +94,11 @@ impl Workers {
 
     /// Opens a session of `owner` that speaks to `inbox`; waits while a worker starts.
     pub fn open(
-        self: &Arc<Workers>,
+        self: &Arc<LiveWorkerPool>,
         owner: &Principal,
         spec: SessionSpec,
-        inbox: &Inbox,
-    ) -> Result<Seat, WorkerError> {
+        inbox: &SessionOutputSender,
+    ) -> Result<WorkerSlot, WorkerError> {
         let opened = self.enter(owner, inbox)?.opened(spec.clone());
         match opened {
             // It died between two looks at it, and this session never was in it.
@@ -104,7 +108,11 @@ impl Workers {
     }
 
     /// A place in a worker with room, which is started where there is none.
-    fn enter(self: &Arc<Workers>, owner: &Principal, inbox: &Inbox) -> Result<Seat, WorkerError> {
+    fn enter(
+        self: &Arc<LiveWorkerPool>,
+        owner: &Principal,
+        inbox: &SessionOutputSender,
+    ) -> Result<WorkerSlot, WorkerError> {
         if let Some(seat) = self.enter_running(owner, inbox) {
             return Ok(seat);
         }
@@ -116,10 +124,14 @@ impl Workers {
         let hosted = Arc::new(Hosted::start(self, owner.clone())?);
         let session = hosted.enter(inbox.clone());
         lock(&self.running).push(Arc::clone(&hosted));
-        Ok(Seat { pool: Arc::clone(self), hosted, session })
+        Ok(WorkerSlot { pool: Arc::clone(self), hosted, session })
     }
 
-    fn enter_running(self: &Arc<Workers>, owner: &Principal, inbox: &Inbox) -> Option<Seat> {
+    fn enter_running(
+        self: &Arc<LiveWorkerPool>,
+        owner: &Principal,
+        inbox: &SessionOutputSender,
+    ) -> Option<WorkerSlot> {
         let running = lock(&self.running);
         let has_room = |hosted: &&Arc<Hosted>| {
             (self.is_shared || hosted.owner == *owner)
@@ -128,7 +140,7 @@ impl Workers {
         };
         let hosted = Arc::clone(running.iter().find(has_room)?);
         let session = hosted.enter(inbox.clone());
-        Some(Seat { pool: Arc::clone(self), hosted, session })
+        Some(WorkerSlot { pool: Arc::clone(self), hosted, session })
     }
 }
 
@@ -149,7 +161,7 @@ fn memory_bytes(is_shared: bool, has_device: bool, sessions: usize) -> u64 {
 }
 
 impl Hosted {
-    fn start(pool: &Workers, owner: Principal) -> Result<Hosted, WorkerError> {
+    fn start(pool: &LiveWorkerPool, owner: Principal) -> Result<Hosted, WorkerError> {
         let (inboxes, has_ended): (Inboxes, Arc<AtomicBool>) = Default::default();
         let (told, ended) = (Arc::clone(&inboxes), Arc::clone(&has_ended));
         let counted = Arc::clone(&pool.metrics);
@@ -184,7 +196,7 @@ impl Hosted {
         Ok(Hosted { owner, worker, inboxes, has_ended })
     }
 
-    fn enter(&self, inbox: Inbox) -> u32 {
+    fn enter(&self, inbox: SessionOutputSender) -> u32 {
         let mut table = lock(&self.inboxes);
         let session = table.next;
         // A worker does not live through four thousand million sessions.
@@ -194,8 +206,8 @@ impl Hosted {
     }
 }
 
-impl Seat {
-    fn opened(self, spec: SessionSpec) -> Result<Seat, WorkerError> {
+impl WorkerSlot {
+    fn opened(self, spec: SessionSpec) -> Result<WorkerSlot, WorkerError> {
         match self.hosted.worker.open(self.session, spec) {
             Ok(()) => Ok(self),
             Err(error) => {
@@ -218,7 +230,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         // Fails where it is closed, or where the worker has ended.
         self.close().ok();

@@ -6,11 +6,11 @@ use infer::TokenUsage;
 use serde_json::Value;
 use timeline::Pass;
 
-use super::ledger::Question;
+use super::ledger::ChunkPrompt;
 
 /// Answer of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
+pub struct ChunkDescription {
     /// Name of the backend.
     pub provider: String,
     /// The model.
@@ -35,18 +35,18 @@ pub struct Answered {
 
 /// Reason that there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unanswered {
+pub struct DescribeError {
     /// Error in words that the owner may read.
     pub reason: String,
     /// The class of the first failure, and shortly what was said of it.
     pub error: String,
     /// The asks that came to nothing; `None` where it got no place and nothing was sent.
-    pub sent: Option<Sent>,
+    pub sent: Option<FailedAttempts>,
 }
 
 /// Asks that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct FailedAttempts {
     /// Name of the backend that failed last; `None` where none is known.
     pub provider: Option<String>,
     /// True if another had failed before it.
@@ -62,10 +62,11 @@ pub struct Sent {
 }
 
 /// An answer to come; dropping it gives the ask up.
-pub type Describing = Pin<Box<dyn Future<Output = Result<Answered, Unanswered>> + Send>>;
+pub type DescribeFuture =
+    Pin<Box<dyn Future<Output = Result<ChunkDescription, DescribeError>> + Send>>;
 
 /// Interface to models that describe images; every call ends by itself.
 pub trait Describer: Send + Sync {
     /// Asks.
-    fn describe(&self, question: Question) -> Describing;
+    fn describe(&self, question: ChunkPrompt) -> DescribeFuture;
 }

@@ -10,31 +10,33 @@ use std::{
 };
 
 use embed::NoveltyReason;
-use gate::Reason;
+use gate::SelectionReason;
 use infer::{Finding, TokenUsage};
 use media::{EventType, Label, RequestId, StreamId};
 use timeline::{SemanticChunkGenerated, SemanticChunkInferred, SemanticOutcome};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
-use worker::Chunk;
+use worker::FrameChunk;
 
 use super::{
-    describer::{Answered, Describer, Unanswered},
-    ledger::{Inquiry, Ledger, Question, Span, Totals},
-    reuse::{Answer, Judge, Judged, Judging, Standing, Turn},
+    describer::{ChunkDescription, DescribeError, Describer},
+    ledger::{ChunkPrompt, ChunkTracker, FrameRange, PromptConfig, Totals},
+    reuse::{
+        AnswerCache, ChunkComparer, CompareFuture, ComparedChunk, DuplicateAction, ReusableAnswer,
+    },
 };
 use crate::{
     base::{
-        labels::Words,
+        labels::TenantLabels,
         metrics::{Metrics, NoveltyDecision},
         telemetry::SPANS,
     },
-    record::analysis::Insight,
+    record::analysis::ModelOutcome,
     runs::registry::{JobToken, Registry, Run, RunError},
 };
 pub use record::RAW_BYTES_MAX;
-use writing::Unwritten;
+use writing::WriteQueue;
 
 mod record;
 mod writing;
@@ -46,7 +48,7 @@ const UNWRITTEN_MAX: usize = 16;
 
 /// Fields that the events of a reasoning share.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct EventContext {
     /// The request.
     pub request_id: RequestId,
     /// The stream of the run.
@@ -54,16 +56,16 @@ pub struct Subject {
     /// The caller's index.
     pub index_name: Option<Label>,
     /// The tenant's words.
-    pub words: Words,
+    pub words: TenantLabels,
     /// The caller's own schema says what an answer holds: events carry its object.
     pub keeps_output: bool,
 }
 
 /// Result of all questions.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ReasonOutcome {
     /// Outcomes by the frames of each chunk, not in order.
-    pub insights: Vec<(Span, Arc<Insight>)>,
+    pub insights: Vec<(FrameRange, Arc<ModelOutcome>)>,
     /// The figures.
     pub totals: Totals,
     /// Number of chunks with an answer, and the error of the first without one.
@@ -74,7 +76,7 @@ pub struct Told {
     pub failed: Option<RunError>,
 }
 
-impl Told {
+impl ReasonOutcome {
     /// Something of it is on the timeline.
     pub fn has_said(&self) -> bool {
         !self.insights.is_empty()
@@ -82,7 +84,7 @@ impl Told {
 }
 
 /// The asks of one reasoning.
-pub struct Driver {
+pub struct ReasonDriver {
     /// The log.
     pub registry: Arc<Registry>,
     /// The run.
@@ -92,14 +94,14 @@ pub struct Driver {
     /// Way to the models.
     pub describer: Arc<dyn Describer>,
     /// Fields that the events share.
-    pub subject: Subject,
+    pub subject: EventContext,
     /// Job that shows the progress.
     pub token: JobToken,
 }
 
 /// A chunk about to be described.
 struct Asking {
-    question: Question,
+    question: ChunkPrompt,
     /// Event type of the chunk by the gate.
     event_type: EventType,
 }
@@ -115,17 +117,17 @@ struct Done {
 /// Outcome of a chunk.
 enum Outcome {
     /// A model answered, and this is in its answer.
-    Answered(Box<(Answered, Finding)>),
+    Answered(Box<(ChunkDescription, Finding)>),
     /// No model answered.
-    Unanswered(Unanswered),
+    Unanswered(DescribeError),
     /// The answer to another chunk stands for it.
-    Reused(Arc<Answer>),
+    Reused(Arc<ReusableAnswer>),
 }
 
 /// Result of a chunk, to be written.
 struct Closed {
-    span: Span,
-    insight: Arc<Insight>,
+    span: FrameRange,
+    insight: Arc<ModelOutcome>,
     inferred: SemanticChunkInferred,
     generated: SemanticChunkGenerated,
     /// A model answered.
@@ -134,22 +136,22 @@ struct Closed {
 
 /// State of all questions in progress.
 struct Work {
-    ledger: Ledger,
+    ledger: ChunkTracker,
     started: Instant,
-    insights: Vec<(Span, Arc<Insight>)>,
+    insights: Vec<(FrameRange, Arc<ModelOutcome>)>,
     asks: JoinSet<Done>,
     /// More chunks may come.
     is_open: bool,
-    judge: Option<Judge>,
-    judging: Option<Judging>,
-    standing: Standing<Asking>,
-    unwritten: Unwritten,
+    judge: Option<ChunkComparer>,
+    judging: Option<CompareFuture>,
+    standing: AnswerCache<Asking>,
+    unwritten: WriteQueue,
     /// Error of the first chunk without an answer.
     first_error: Option<String>,
 }
 
 impl Work {
-    fn new(ledger: Ledger, judge: Option<Judge>) -> Work {
+    fn new(ledger: ChunkTracker, judge: Option<ChunkComparer>) -> Work {
         Work {
             ledger,
             started: Instant::now(),
@@ -158,8 +160,8 @@ impl Work {
             is_open: true,
             judge,
             judging: None,
-            standing: Standing::default(),
-            unwritten: Unwritten::default(),
+            standing: AnswerCache::default(),
+            unwritten: WriteQueue::default(),
             first_error: None,
         }
     }
@@ -187,7 +189,9 @@ impl Outcome {
     fn cost(&self) -> (TokenUsage, Duration) {
         match self {
             Outcome::Answered(answered) => (answered.0.tokens, answered.0.latency),
-            Outcome::Unanswered(Unanswered { sent: Some(sent), .. }) => (sent.tokens, sent.latency),
+            Outcome::Unanswered(DescribeError { sent: Some(sent), .. }) => {
+                (sent.tokens, sent.latency)
+            }
             _ => (TokenUsage::default(), Duration::ZERO),
         }
     }
@@ -213,24 +217,24 @@ impl From<RunError> for End {
 }
 
 /// Awaits the judging under way; never returns where there is none.
-async fn judged(judging: &mut Option<Judging>) -> Judged {
+async fn judged(judging: &mut Option<CompareFuture>) -> ComparedChunk {
     match judging {
         Some(judging) => judging.await,
         None => pending().await,
     }
 }
 
-impl Driver {
+impl ReasonDriver {
     /// Asks about every chunk until the sender is gone and all is answered, or until `cancel`; where
     /// `judge` finds nothing new in one, an earlier answer stands for it.
     pub async fn run(
         self,
-        inquiry: Inquiry,
-        judge: Option<Judge>,
-        mut chunks: mpsc::Receiver<Chunk>,
+        inquiry: PromptConfig,
+        judge: Option<ChunkComparer>,
+        mut chunks: mpsc::Receiver<FrameChunk>,
         cancel: CancellationToken,
-    ) -> Told {
-        let mut work = Work::new(Ledger::new(inquiry), judge);
+    ) -> ReasonOutcome {
+        let mut work = Work::new(ChunkTracker::new(inquiry), judge);
         let ended = loop {
             self.write(&mut work, &cancel);
             self.token.tell_chunks(work.ledger.progress());
@@ -283,7 +287,7 @@ impl Driver {
             error: first_error,
             fallback_used: progress.unanswered > 0,
         };
-        Told { insights, totals: ledger.totals(), semantic, is_cut, failed }
+        ReasonOutcome { insights, totals: ledger.totals(), semantic, is_cut, failed }
     }
 
     /// Closes a chunk of which it is known what is said. What waited for an answer that it has not got
@@ -299,11 +303,12 @@ impl Driver {
     }
 
     /// Takes up a chunk, which shows nothing that chunk `same_as` does not.
-    fn take(&self, work: &mut Work, chunk: Chunk, same_as: Option<u64>) {
+    fn take(&self, work: &mut Work, chunk: FrameChunk, same_as: Option<u64>) {
         let chosen = chunk.views.iter().filter(|view| view.reason.is_some()).count();
         self.metrics.keyframes.inc_by(chosen as u64);
         let strongest = chunk.views.iter().filter_map(|view| view.reason).min_by_key(priority);
-        let event_type = strongest.map_or(EventType::ContextObservation, Reason::event_type);
+        let event_type =
+            strongest.map_or(EventType::ContextObservation, SelectionReason::event_type);
         let chunk_index = chunk.index;
         let turn = same_as.map(|other| {
             let is_asked = work.ledger.is_asked(other) || work.unwritten.answers(other);
@@ -313,14 +318,14 @@ impl Driver {
         let asking = Asking { question, event_type };
         match turn {
             None => self.begin(work, asking, None),
-            Some((_, Turn::Answered(answer))) => self.stand(work, asking, Some(answer)),
-            Some((other, Turn::Waits)) => work.standing.wait(chunk_index, other, asking),
-            Some((_, Turn::Deputy)) => self.stand(work, asking, None),
+            Some((_, DuplicateAction::Answered(answer))) => self.stand(work, asking, Some(answer)),
+            Some((other, DuplicateAction::Waits)) => work.standing.wait(chunk_index, other, asking),
+            Some((_, DuplicateAction::Deputy)) => self.stand(work, asking, None),
         }
     }
 
     /// Lets `answer` stand for a chunk that shows nothing new; where there is none, asks.
-    fn stand(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
+    fn stand(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
         let decision = match answer {
             Some(_) => NoveltyDecision::Reuse,
             // Of what it shows nothing has been described.
@@ -331,7 +336,7 @@ impl Driver {
     }
 
     /// Asks, unless there is an answer.
-    fn begin(&self, work: &mut Work, asking: Asking, answer: Option<Arc<Answer>>) {
+    fn begin(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
         let Asking { question, event_type } = asking;
         let chunk_index = question.chunk_index;
         let prompt_version = question.prompt.version.to_string();
@@ -359,8 +364,8 @@ impl Driver {
 }
 
 /// Strongest first.
-fn priority(reason: &Reason) -> usize {
-    Reason::ALL.iter().position(|known| known == reason).unwrap_or(usize::MAX)
+fn priority(reason: &SelectionReason) -> usize {
+    SelectionReason::ALL.iter().position(|known| known == reason).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use infer::{Prompt, PromptImage, PromptKind, TokenUsage, prompt::PromptParts};
-use worker::{Chunk, View};
+use worker::{FrameChunk, ModelImage};
 
 use crate::runs::registry::ChunkProgress;
 
 /// Question about every chunk of a source.
 #[derive(Clone, Debug)]
-pub struct Inquiry {
+pub struct PromptConfig {
     /// Task in the caller's words; empty for the default.
     pub task: String,
     /// The pictures of a chunk are one clip.
@@ -26,7 +26,7 @@ pub struct Inquiry {
     pub concurrency: usize,
 }
 
-impl Inquiry {
+impl PromptConfig {
     /// Chunks that may be asked about at once.
     pub fn places(&self) -> usize {
         if self.is_chained { 1 } else { self.concurrency }
@@ -35,7 +35,7 @@ impl Inquiry {
 
 /// Question to a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ChunkPrompt {
     /// The chunk.
     pub chunk_index: u64,
     /// The words.
@@ -46,7 +46,7 @@ pub struct Question {
 
 /// The frames of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct FrameRange {
     /// Position among the chunks.
     pub chunk_index: u64,
     /// Its first frame.
@@ -76,13 +76,13 @@ struct Picture {
 }
 
 struct Asked {
-    span: Span,
+    span: FrameRange,
     since: Duration,
 }
 
 /// Chunks that are asked about, and the figures of the answered ones.
-pub struct Ledger {
-    inquiry: Inquiry,
+pub struct ChunkTracker {
+    inquiry: PromptConfig,
     asked: BTreeMap<u64, Asked>,
     first_pts_ms: Option<i64>,
     picture: Option<Picture>,
@@ -108,10 +108,10 @@ pub struct Totals {
     pub chunks_analyzed: u64,
 }
 
-impl Ledger {
+impl ChunkTracker {
     /// A ledger without chunks.
-    pub fn new(inquiry: Inquiry) -> Ledger {
-        Ledger {
+    pub fn new(inquiry: PromptConfig) -> ChunkTracker {
+        ChunkTracker {
             inquiry,
             asked: BTreeMap::new(),
             first_pts_ms: None,
@@ -135,9 +135,9 @@ impl Ledger {
     }
 
     /// Question about the next chunk.
-    pub fn ask(&mut self, chunk: Chunk, now: Duration) -> Question {
-        let Chunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views } = chunk;
-        let span = Span { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
+    pub fn ask(&mut self, chunk: FrameChunk, now: Duration) -> ChunkPrompt {
+        let FrameChunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views } = chunk;
+        let span = FrameRange { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
         self.first_pts_ms.get_or_insert(start_pts_ms);
         self.asked.insert(index, Asked { span, since: now });
         let mut pictures: Vec<Picture> = views.into_iter().map(Picture::of).collect();
@@ -162,7 +162,7 @@ impl Ledger {
         let captions = prompt.captions.iter().cloned();
         let images = pictures.into_iter().zip(captions);
         let images = images.map(|(picture, caption)| PromptImage { jpeg: picture.jpeg, caption });
-        Question { chunk_index: index, images: images.collect(), prompt }
+        ChunkPrompt { chunk_index: index, images: images.collect(), prompt }
     }
 
     /// Closes chunk `index`: with what a model said of it, or with `None` where none did.
@@ -173,7 +173,7 @@ impl Ledger {
         tokens: TokenUsage,
         latency: Duration,
         now: Duration,
-    ) -> Option<(Span, Timing)> {
+    ) -> Option<(FrameRange, Timing)> {
         let Asked { span, since } = self.asked.remove(&index)?;
         if let Some(said) = said {
             self.analyzed += 1;
@@ -212,7 +212,7 @@ impl Ledger {
 }
 
 impl Picture {
-    fn of(view: View) -> Picture {
+    fn of(view: ModelImage) -> Picture {
         Picture { pts_ms: view.pts_ms, jpeg: view.picture.jpeg.into() }
     }
 

@@ -13,12 +13,14 @@ use timeline::Pass;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::describer::{Answered, Describer, Describing, Sent, Unanswered};
-use super::ledger::Question;
-use super::outage::{Outage, Try};
+use super::describer::{
+    ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts,
+};
+use super::ledger::ChunkPrompt;
+use super::outage::{ChunkAttempt, RetryPolicy};
 use crate::{
     base::patience::patiently,
-    record::inference::{Asker, Inference, InferenceError},
+    record::inference::{Inference, InferenceError, Requester},
 };
 
 /// Tokens that a description may take; a model that thinks needs most of them for that.
@@ -26,7 +28,7 @@ const TOKENS_MAX: u32 = 2048;
 
 /// Fields that every question of a reasoning shares.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ReasonQuery {
     /// The model that is asked of everything.
     pub first: String,
     /// The one that is asked where the first is not sure.
@@ -44,11 +46,11 @@ pub struct Models {
     /// The way.
     pub inference: Arc<Inference>,
     /// Requester.
-    pub asker: Asker,
+    pub asker: Requester,
     /// Fields that all questions share.
-    pub ask: Ask,
+    pub ask: ReasonQuery,
     /// State of the backends' outages.
-    pub outage: Arc<Outage>,
+    pub outage: Arc<RetryPolicy>,
 }
 
 /// Costs of questions about a chunk that failed.
@@ -68,16 +70,17 @@ impl Spent {
 }
 
 impl Describer for Models {
-    fn describe(&self, question: Question) -> Describing {
+    fn describe(&self, question: ChunkPrompt) -> DescribeFuture {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
         let outage = Arc::clone(&self.outage);
-        let mut chunk = Try { chunk: question.chunk_index, again: 0, since: Instant::now() };
+        let mut chunk =
+            ChunkAttempt { chunk: question.chunk_index, again: 0, since: Instant::now() };
         let tiered = self.ask.tiered(question.prompt, question.images);
         Box::pin(async move {
             let (inference, tiered) = (&*inference, &tiered);
             let attempt = |left| {
                 let patience = asker.patience.map(|_| left);
-                let asker = Asker { patience, ..asker.clone() };
+                let asker = Requester { patience, ..asker.clone() };
                 async move { inference.describe(&asker, tiered).await }
             };
             let lacks_room = |error: &InferenceError| {
@@ -122,7 +125,7 @@ impl Describer for Models {
                 infer::Pass::First => Pass::First,
                 infer::Pass::Second => Pass::Second,
             };
-            Ok(Answered {
+            Ok(ChunkDescription {
                 provider: answer.provider.to_string(),
                 model: answer.model,
                 pass,
@@ -138,7 +141,7 @@ impl Describer for Models {
     }
 }
 
-impl Ask {
+impl ReasonQuery {
     /// The caller says what an answer holds.
     pub fn has_own_schema(&self) -> bool {
         !Arc::ptr_eq(&self.schema, &default_answer())
@@ -163,7 +166,7 @@ impl Ask {
 }
 
 /// A second pass that fails leaves the first one's answer: what failed is the first.
-fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> Unanswered {
+fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> DescribeError {
     let failed = match error {
         InferenceError::Infer(error) => error.failed(),
         InferenceError::Refused(_) => &[],
@@ -174,7 +177,8 @@ fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> Unanswered {
     let is_sent = provider.is_some() || spent.attempts > 0;
     let Spent { tokens, latency, attempts } = spent;
     let model = model.to_owned();
-    let sent = Sent { provider, provider_fallback_used, model, tokens, latency, attempts };
+    let sent =
+        FailedAttempts { provider, provider_fallback_used, model, tokens, latency, attempts };
     let sent = is_sent.then_some(sent);
-    Unanswered { reason: error.to_string(), error: error.brief(), sent }
+    DescribeError { reason: error.to_string(), error: error.brief(), sent }
 }

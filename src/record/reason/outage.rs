@@ -22,7 +22,7 @@ const PAUSES: Backoff =
 const SUSPECT_MAX: u32 = 2;
 
 /// State of the backends of one reasoning, or of another work of many questions.
-pub struct Outage {
+pub struct RetryPolicy {
     patience: Duration,
     /// Time of the last answer, or of the first question.
     answered: Mutex<Option<Instant>>,
@@ -30,7 +30,7 @@ pub struct Outage {
 
 /// A chunk, or another question, that has no answer yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Try {
+pub struct ChunkAttempt {
     /// The chunk.
     pub chunk: u64,
     /// Times that it was asked again.
@@ -49,10 +49,10 @@ enum Prospect {
     Good,
 }
 
-impl Outage {
+impl RetryPolicy {
     /// State before the first question; outages of up to `patience` are waited out.
-    pub fn new(patience: Duration) -> Outage {
-        Outage { patience, answered: Mutex::new(None) }
+    pub fn new(patience: Duration) -> RetryPolicy {
+        RetryPolicy { patience, answered: Mutex::new(None) }
     }
 
     /// A backend answered.
@@ -62,7 +62,12 @@ impl Outage {
 
     /// Pause until the chunk is asked about again, which `failed` has not answered for; `None`
     /// where it is given up.
-    pub fn pause(&self, failed: &[BackendError], chunk: Try, now: Instant) -> Option<Duration> {
+    pub fn pause(
+        &self,
+        failed: &[BackendError],
+        chunk: ChunkAttempt,
+        now: Instant,
+    ) -> Option<Duration> {
         let prospect = failed.iter().map(|one| prospect(&one.failure)).max()?;
         let answered = *self.known().get_or_insert(chunk.since);
         let tries_on = match prospect {
@@ -138,9 +143,9 @@ mod tests {
         ];
         for (name, failures, again, expected) in rows {
             let now = Instant::now();
-            let outage = Outage::new(MS(60_000));
+            let outage = RetryPolicy::new(MS(60_000));
             let failures: Vec<BackendError> = failures.into_iter().map(failed).collect();
-            let chunk = Try { chunk: 0, again, since: now };
+            let chunk = ChunkAttempt { chunk: 0, again, since: now };
             assert_eq!(outage.pause(&failures, chunk, now), expected.map(MS), "{name}");
         }
     }
@@ -148,10 +153,10 @@ mod tests {
     #[test]
     fn patience_counts_from_the_last_answer_and_ends_for_each_chunk() {
         let start = Instant::now();
-        let outage = Outage::new(MS(60_000));
+        let outage = RetryPolicy::new(MS(60_000));
         let away = [failed(FailureKind::Refused)];
         let pause = |since: u64, now: u64| {
-            let chunk = Try { chunk: 0, again: 0, since: start + MS(since) };
+            let chunk = ChunkAttempt { chunk: 0, again: 0, since: start + MS(since) };
             outage.pause(&away, chunk, start + MS(now)).is_some()
         };
         assert!(pause(0, 59_000));
@@ -163,18 +168,18 @@ mod tests {
             outage.answered(start + MS(answered));
         }
         assert!(!pause(90_000, 690_000), "a chunk that the others do not stand for");
-        let none = Outage::new(Duration::ZERO);
-        let chunk = Try { chunk: 0, again: 0, since: start };
+        let none = RetryPolicy::new(Duration::ZERO);
+        let chunk = ChunkAttempt { chunk: 0, again: 0, since: start };
         assert_eq!(none.pause(&away, chunk, start), None, "without patience nothing is");
     }
 
     #[test]
     fn chunks_that_failed_together_come_back_apart() {
         let now = Instant::now();
-        let outage = Outage::new(MS(60_000));
+        let outage = RetryPolicy::new(MS(60_000));
         let limited = [failed(FailureKind::RateLimited { retry_after: Some(MS(1000)) })];
         let mut pauses: Vec<Duration> = (0..8)
-            .map(|chunk| outage.pause(&limited, Try { chunk, again: 0, since: now }, now))
+            .map(|chunk| outage.pause(&limited, ChunkAttempt { chunk, again: 0, since: now }, now))
             .map(|pause| pause.expect("waits"))
             .collect();
         pauses.sort_unstable();

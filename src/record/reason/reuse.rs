@@ -15,21 +15,21 @@ use bytes::Bytes;
 use embed::{FrameFeatures, NoveltyDetector, NoveltyReason, ReuseRule};
 use media::{Seq, Timestamp};
 use timeline::SemanticChunkInferred;
-use worker::{Chunk, View};
+use worker::{FrameChunk, ModelImage};
 
 use crate::{
     base::metrics::{Metrics, NoveltyDecision},
     record::{
-        analysis::{Insight, Said},
-        eyes::Eyes,
+        analysis::{ModelFinding, ModelOutcome},
+        eyes::ImageEmbedder,
     },
 };
 
 /// Parts of the novelty check of chunks.
 #[derive(Clone)]
-pub struct Novelty {
+pub struct ChunkNovelty {
     /// Image embedder.
-    pub eyes: Eyes,
+    pub eyes: ImageEmbedder,
     /// Rule for reusing an answer.
     pub rule: ReuseRule,
     /// Counters and gauges of the service.
@@ -37,8 +37,8 @@ pub struct Novelty {
 }
 
 /// Judges the chunks of one source, one after the other.
-pub struct Judge {
-    novelty: Novelty,
+pub struct ChunkComparer {
+    novelty: ChunkNovelty,
     stream: u64,
     reuse: NoveltyDetector,
     /// The chunk whose answer may stand for others.
@@ -46,31 +46,31 @@ pub struct Judge {
 }
 
 /// A chunk that was judged.
-pub(super) struct Judged {
-    pub judge: Judge,
-    pub chunk: Chunk,
+pub(super) struct ComparedChunk {
+    pub judge: ChunkComparer,
+    pub chunk: FrameChunk,
     /// The chunk that shows all that this one does.
     pub same_as: Option<u64>,
 }
 
 /// A judgement to come; dropping it gives it up.
-pub(super) type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
+pub(super) type CompareFuture = Pin<Box<dyn Future<Output = ComparedChunk> + Send>>;
 
 /// A model's answer, as it is recorded.
-pub(super) struct Answer {
+pub(super) struct ReusableAnswer {
     /// The event that records it.
     pub seq: Seq,
     /// Event as recorded.
     pub said: SemanticChunkInferred,
     /// Outcome for the chunk's frames.
-    pub insight: Arc<Insight>,
+    pub insight: Arc<ModelOutcome>,
 }
 
 /// Answers that may stand for other chunks, and the chunks that wait for one. Where a chunk gets no
 /// answer, the next one that shows the same is asked about in its place.
-pub(super) struct Standing<T> {
+pub(super) struct AnswerCache<T> {
     /// The answer to the latest chunk that was asked about.
-    latest: Option<(u64, Arc<Answer>)>,
+    latest: Option<(u64, Arc<ReusableAnswer>)>,
     /// Chunks and what is known of them, by the one whose answer they wait for.
     waiting: BTreeMap<u64, VecDeque<(u64, T)>>,
     /// Chunks that are asked about, by the one in whose place they are.
@@ -78,31 +78,31 @@ pub(super) struct Standing<T> {
 }
 
 /// Decision about a chunk that shows all that an earlier one does.
-pub(super) enum Turn {
+pub(super) enum DuplicateAction {
     /// The earlier one's answer stands for it.
-    Answered(Arc<Answer>),
+    Answered(Arc<ReusableAnswer>),
     /// The chunk waits for that answer.
     Waits,
     /// No answer is to come: the chunk is asked about in the earlier one's place.
     Deputy,
 }
 
-impl Judge {
+impl ChunkComparer {
     /// Novelty check of `stream`, of which no chunk has been asked about.
-    pub fn new(novelty: Novelty, stream: u64) -> Judge {
+    pub fn new(novelty: ChunkNovelty, stream: u64) -> ChunkComparer {
         let reuse = NoveltyDetector::new(novelty.rule, stream);
-        Judge { novelty, stream, reuse, anchor: None }
+        ChunkComparer { novelty, stream, reuse, anchor: None }
     }
 
     /// Judges `chunk`, and comes back with it.
-    pub(super) fn judging(mut self, mut chunk: Chunk) -> Judging {
+    pub(super) fn judging(mut self, mut chunk: FrameChunk) -> CompareFuture {
         Box::pin(async move {
             let same_as = self.judge(&mut chunk).await;
-            Judged { judge: self, chunk, same_as }
+            ComparedChunk { judge: self, chunk, same_as }
         })
     }
 
-    async fn judge(&mut self, chunk: &mut Chunk) -> Option<u64> {
+    async fn judge(&mut self, chunk: &mut FrameChunk) -> Option<u64> {
         let Some(seen) = self.see(&mut chunk.views).await else {
             self.forget();
             return None;
@@ -123,8 +123,8 @@ impl Judge {
     }
 
     /// Embeds all views for the rule; `None` where one cannot be.
-    async fn see(&self, views: &mut [View]) -> Option<Vec<FrameFeatures>> {
-        let Novelty { eyes, metrics, .. } = &self.novelty;
+    async fn see(&self, views: &mut [ModelImage]) -> Option<Vec<FrameFeatures>> {
+        let ChunkNovelty { eyes, metrics, .. } = &self.novelty;
         let mut seen = Vec::with_capacity(views.len());
         for view in views {
             let input = view.novelty.take()?;
@@ -162,20 +162,22 @@ fn newness(judged: embed::NoveltyVerdict) -> Option<NoveltyReason> {
     }
 }
 
-impl Answer {
+impl ReusableAnswer {
     /// Makes the event of another chunk say the same, and tells what its frames get. What the gate
     /// says of the other chunk stands where a model said nothing of the kind, or said a cut: that
     /// was the first chunk's.
-    pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) -> Arc<Insight> {
+    pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) -> Arc<ModelOutcome> {
         let insight = match &*self.insight {
-            Insight::Said(said) if said.is_scene_cut => Arc::new(Insight::Said(Said {
-                is_scene_cut: false,
-                event_type: None,
-                ..said.clone()
-            })),
+            ModelOutcome::Said(said) if said.is_scene_cut => {
+                Arc::new(ModelOutcome::Said(ModelFinding {
+                    is_scene_cut: false,
+                    event_type: None,
+                    ..said.clone()
+                }))
+            }
             _ => Arc::clone(&self.insight),
         };
-        if let Insight::Said(Said { event_type: Some(event_type), .. }) = &*insight {
+        if let ModelOutcome::Said(ModelFinding { event_type: Some(event_type), .. }) = &*insight {
             inferred.event_type = event_type.clone();
         }
         inferred.object_label = self.said.object_label.clone();
@@ -189,13 +191,13 @@ impl Answer {
     }
 }
 
-impl<T> Default for Standing<T> {
-    fn default() -> Standing<T> {
-        Standing { latest: None, waiting: BTreeMap::new(), deputies: BTreeMap::new() }
+impl<T> Default for AnswerCache<T> {
+    fn default() -> AnswerCache<T> {
+        AnswerCache { latest: None, waiting: BTreeMap::new(), deputies: BTreeMap::new() }
     }
 }
 
-impl<T> Standing<T> {
+impl<T> AnswerCache<T> {
     /// Number of chunks that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
@@ -203,16 +205,16 @@ impl<T> Standing<T> {
 
     /// Decides about `chunk`, which shows all that `other` does; `other` is asked about and not
     /// closed where it `is_asked`.
-    pub fn turn(&mut self, chunk: u64, other: u64, is_asked: bool) -> Turn {
+    pub fn turn(&mut self, chunk: u64, other: u64, is_asked: bool) -> DuplicateAction {
         let latest = self.latest.as_ref().filter(|(index, _)| *index == other);
         if let Some((_, answer)) = latest {
-            return Turn::Answered(Arc::clone(answer));
+            return DuplicateAction::Answered(Arc::clone(answer));
         }
         if is_asked || self.deputies.contains_key(&other) {
-            return Turn::Waits;
+            return DuplicateAction::Waits;
         }
         self.deputies.insert(other, chunk);
-        Turn::Deputy
+        DuplicateAction::Deputy
     }
 
     /// Makes `chunk` wait for the answer to `other`.
@@ -221,7 +223,11 @@ impl<T> Standing<T> {
     }
 
     /// Closes `chunk`: whatever waited for it goes on with its answer, or the first of it without.
-    pub fn close(&mut self, chunk: u64, answer: Option<Answer>) -> Vec<(T, Option<Arc<Answer>>)> {
+    pub fn close(
+        &mut self,
+        chunk: u64,
+        answer: Option<ReusableAnswer>,
+    ) -> Vec<(T, Option<Arc<ReusableAnswer>>)> {
         let stood_for = self.deputies.iter().find(|(_, deputy)| **deputy == chunk);
         let other = stood_for.map_or(chunk, |(other, _)| *other);
         self.deputies.remove(&other);

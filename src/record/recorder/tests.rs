@@ -14,7 +14,7 @@ fn key() -> AnalysisKey {
 fn recorder() -> Recorder {
     Recorder::new(RecorderSpec {
         gate: GateConfig::default(),
-        words: Words::default(),
+        words: TenantLabels::default(),
         markers: Some(MarkerDeriver::new(key(), MarkerConfig::default())),
         finding: Finding::default(),
         watch: Watch {

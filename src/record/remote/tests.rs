@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use transport::egress::{AllowedNetworks, EgressConfig};
 
 use super::*;
-use crate::runs::admission::Admission;
+use crate::runs::admission::JobQueue;
 
 /// A host that sends a body piece by piece, each by itself.
 async fn host(pieces: &'static [&'static [u8]]) -> u16 {
@@ -33,7 +33,7 @@ async fn a_playlist_is_one_however_its_bytes_come() {
         RemoteConfig { hls: false, plain_http: false, plain_rtsp: false, bytes_max: 1 << 20 };
     let sources = RemoteSources { egress, config };
     let alice = crate::base::keys::Principal::named("alice");
-    let place = Admission::new(1, 1).enter(&alice).await.expect("free");
+    let place = JobQueue::new(1, 1).enter(&alice).await.expect("free");
     let rows: [(&[&[u8]], bool); 5] = [
         (&[b"#EXTM3U\n"], true),
         (&[b"#", b"EXT", b"M3U\n"], true),

@@ -13,7 +13,7 @@ use media::{JobId, RunId};
 use timeline::held::{HeldDir, Links};
 
 use super::Runner;
-use crate::base::{ledger::LedgerError, quota::Hold};
+use crate::base::{ledger::MetaStoreError, quota::QuotaReservation};
 
 const UNFINISHED: &str = ".tmp";
 
@@ -24,7 +24,7 @@ type Key = (RunId, JobId);
 pub struct Answers {
     dir: HeldDir,
     /// Charges to their owners.
-    kept: Mutex<HashMap<Key, Hold>>,
+    kept: Mutex<HashMap<Key, QuotaReservation>>,
 }
 
 /// A long answer that is being written.
@@ -32,7 +32,7 @@ pub struct Writing {
     key: Key,
     path: PathBuf,
     file: File,
-    hold: Hold,
+    hold: QuotaReservation,
     bytes: u64,
 }
 
@@ -43,7 +43,7 @@ impl Answers {
         Ok(Answers { dir: HeldDir::open(dir)?, kept: Mutex::default() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<Key, Hold>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<Key, QuotaReservation>> {
         // Every change is one insert or remove: a panic leaves the table usable.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ impl Runner {
 
     /// Removes the answers of jobs that are recorded no more and of runs that are gone; charges the owners
     /// of the others. At the start, with `unfinished`, what was not written whole goes too.
-    pub(super) fn sweep_answers(&self, unfinished: bool) -> Result<(), LedgerError> {
+    pub(super) fn sweep_answers(&self, unfinished: bool) -> Result<(), MetaStoreError> {
         let answers = &self.parts.answers;
         let Ok(entries) = fs::read_dir(answers.dir.path()) else { return Ok(()) };
         for entry in entries.flatten() {

@@ -8,7 +8,7 @@ use worker::{ProtocolError, WorkerError};
 
 use super::reason::SIDE_MIN;
 use crate::{
-    base::ledger::LedgerError,
+    base::ledger::MetaStoreError,
     record::{recording::RecordError, remote::RemoteError},
     runs::{admission::QueueFull, registry::RunError},
 };
@@ -49,7 +49,7 @@ pub enum IngestError {
     Shutdown,
     /// The job in progress cannot be recorded.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] MetaStoreError),
     /// The job's thread died: our bug.
     #[error("the job ended without a result")]
     Lost,

@@ -6,18 +6,18 @@ use super::{IngestError, Runner};
 
 impl Runner {
     /// Makes a drain wait for the caller, who gives up when it is over.
-    pub fn hold(&self) -> Held {
-        Held { closing: self.closing.clone(), _job: self.jobs.token() }
+    pub fn hold(&self) -> DrainGuard {
+        DrainGuard { closing: self.closing.clone(), _job: self.jobs.token() }
     }
 }
 
 /// A request that a drain waits for, as it does for jobs; see [`Runner::hold`].
-pub struct Held {
+pub struct DrainGuard {
     closing: CancellationToken,
     _job: TaskTrackerToken,
 }
 
-impl Held {
+impl DrainGuard {
     /// Awaits `work`, and fails if the drain is over before.
     pub async fn finish<T>(&self, work: impl Future<Output = T>) -> Result<T, IngestError> {
         self.closing.run_until_cancelled(work).await.ok_or(IngestError::Shutdown)

@@ -14,12 +14,12 @@ use media::Rate;
 use timeline::{Finding, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
-use worker::{Chunk, FrameRecord, JobEvent, MeasuredBy, ProtocolError, Spent};
+use worker::{FrameChunk, FrameRecord, GateBackendReport, JobEvent, ProtocolError, StageTimings};
 
 use super::{
     Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
-    reason::Chunks,
-    record::{Decoded, Tail, Undone},
+    reason::ChunkSender,
+    record::{Decoded, FailedJob, FinalEvents},
 };
 use crate::{
     base::{clock::wall_now, telemetry::SPANS},
@@ -56,7 +56,7 @@ pub(super) struct Job {
     /// Span from the opened container to the worker's report.
     decoding: Span,
     /// Sink of chunks, where they are wanted.
-    chunks: Option<Chunks>,
+    chunks: Option<ChunkSender>,
     /// Lender that lets others decode while the source waits for the network.
     lender: Lender,
 }
@@ -100,18 +100,18 @@ impl Job {
         let mut decoded = self.decode().map_err(|undone| undone.error)?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
         let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
-        let (ingested, _) = decoded.record(Tail { events: Vec::new(), last })?;
+        let (ingested, _) = decoded.record(FinalEvents { events: Vec::new(), last })?;
         cut.map_or(Ok(ingested), Err)
     }
 
     /// Decodes the source, its chunks going to `chunks`.
-    pub(super) fn reason(mut self, chunks: Option<Chunks>) -> Result<Decoded, Undone> {
+    pub(super) fn reason(mut self, chunks: Option<ChunkSender>) -> Result<Decoded, FailedJob> {
         self.chunks = chunks;
         self.decode()
     }
 
     /// Decodes the source; what remains to be told is how it ended.
-    fn decode(mut self) -> Result<Decoded, Undone> {
+    fn decode(mut self) -> Result<Decoded, FailedJob> {
         let job = self.guard.token().order().map(|order| order.id);
         let accepted = self.ingest.accept(job, &self.log);
         match accepted.and_then(|()| self.work()) {
@@ -170,7 +170,7 @@ impl Job {
     }
 
     /// Records on the timeline that it failed, where that ends the run.
-    fn undone(self, error: IngestError) -> Undone {
+    fn undone(self, error: IngestError) -> FailedJob {
         let Job { log, ingest, opened, .. } = self;
         let is_opened = opened.is_some();
         // A thread that has died leaves it to the next start.
@@ -179,10 +179,10 @@ impl Job {
         }
         let told = error.end_of_run(ingest.request_id).map(|failed| log.commit(vec![failed]));
         let error = told.and_then(Result::err).map_or(error, IngestError::from);
-        Undone { error, is_opened }
+        FailedJob { error, is_opened }
     }
 
-    fn decoded(self, ended: Ended) -> Result<Decoded, Undone> {
+    fn decoded(self, ended: Ended) -> Result<Decoded, FailedJob> {
         let Ended { report, reason, mut cut } = ended;
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
@@ -190,12 +190,12 @@ impl Job {
             tracing::warn!(%run, decoder, reason, "software decoding was used for part of the file");
         }
         let Some(mut opened) = self.opened else {
-            return Err(Undone { error: IngestError::Lost, is_opened: false });
+            return Err(FailedJob { error: IngestError::Lost, is_opened: false });
         };
         opened.recorder.end();
         let given = opened.write();
         let Opened { stream, recorder, to, analysis, .. } = opened;
-        let lost = |error| Undone { error, is_opened: true };
+        let lost = |error| FailedJob { error, is_opened: true };
         let (recording, rest) = to.finish().map_err(lost)?;
         let rest = given.and(rest);
         let sealed = match rest {
@@ -237,14 +237,14 @@ impl Job {
                 if self.opened.is_none() {
                     self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
                 }
-                self.end_chunk(Chunks::restart)?;
+                self.end_chunk(ChunkSender::restart)?;
             }
             JobEvent::Segment { next } => self.segment = Some(next),
             JobEvent::Frames(records) => self.push(records)?,
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token().advance(frames.min(self.ingest.max_frames), pts_ms);
             }
-            JobEvent::Measured(MeasuredBy { measurer, lost, late }) => {
+            JobEvent::Measured(GateBackendReport { measurer, lost, late }) => {
                 self.runner.parts.metrics.gate_batches_late.inc_by(u64::from(late));
                 if let Some(reason) = lost {
                     self.runner.parts.metrics.gate_devices_lost.inc();
@@ -252,7 +252,7 @@ impl Job {
                     tracing::warn!(%run, measurer, reason, "the gate's device was given up");
                 }
             }
-            JobEvent::Spent(Spent { decode_us, gate_us }) => {
+            JobEvent::Spent(StageTimings { decode_us, gate_us }) => {
                 self.decoding.record("decode_us", decode_us).record("gate_us", gate_us);
                 let metrics = &self.runner.parts.metrics;
                 metrics.decode_seconds.observe(decode_us as f64 / 1e6);
@@ -261,7 +261,7 @@ impl Job {
             JobEvent::Done(report) => {
                 self.decoding.record("frames", report.frames);
                 self.decoding = Span::none();
-                self.end_chunk(Chunks::finish)?;
+                self.end_chunk(ChunkSender::finish)?;
             }
         }
         Ok(())
@@ -305,7 +305,10 @@ impl Job {
     }
 
     /// Closes the chunk that has begun.
-    fn end_chunk(&mut self, close: fn(&mut Chunks) -> Option<Chunk>) -> Result<(), IngestError> {
+    fn end_chunk(
+        &mut self,
+        close: fn(&mut ChunkSender) -> Option<FrameChunk>,
+    ) -> Result<(), IngestError> {
         match (&mut self.chunks, &mut self.opened) {
             (Some(chunks), Some(opened)) => opened.send(close(chunks), chunks),
             _ => Ok(()),

@@ -4,7 +4,7 @@ use super::{Runner, under_way::stay};
 use crate::{
     base::keys::Principal,
     runs::{
-        admission::{Place, QueueFull, Stay},
+        admission::{JobLength, JobPermit, QueueFull},
         registry::{JobKind, JobToken},
     },
 };
@@ -12,9 +12,9 @@ use crate::{
 /// The places of a job that decodes.
 pub(super) struct Decoding {
     /// Lent while its source waits for the network.
-    pub(super) slot: Place,
+    pub(super) slot: JobPermit,
     /// Among the jobs with a source behind a URL.
-    _remote: Option<Place>,
+    _remote: Option<JobPermit>,
 }
 
 impl Runner {
@@ -26,8 +26,8 @@ impl Runner {
         is_remote: bool,
     ) -> Result<(), QueueFull> {
         match (kind, is_remote) {
-            (JobKind::Reasoning, _) => self.reasonings.check(owner, Stay::Short),
-            (_, true) => self.remotes.check(owner, Stay::Short),
+            (JobKind::Reasoning, _) => self.reasonings.check(owner, JobLength::Short),
+            (_, true) => self.remotes.check(owner, JobLength::Short),
             (_, false) => self.admission.check(owner, stay(kind)),
         }
     }
@@ -39,7 +39,7 @@ impl Runner {
         owner: &Principal,
         token: &JobToken,
         is_remote: bool,
-    ) -> Result<(Option<Place>, Decoding), QueueFull> {
+    ) -> Result<(Option<JobPermit>, Decoding), QueueFull> {
         let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
         let entering = async {
             let asks = match kind {
@@ -48,7 +48,7 @@ impl Runner {
             };
             let _remote = match (is_remote, &asks) {
                 (true, None) => Some(self.remotes.enter(owner).await?),
-                (true, Some(_)) => Some(self.remotes.pass(owner, Stay::Short).await?),
+                (true, Some(_)) => Some(self.remotes.pass(owner, JobLength::Short).await?),
                 (false, _) => None,
             };
             let slot = match (&asks, &_remote) {

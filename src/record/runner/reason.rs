@@ -6,23 +6,26 @@
 use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
-use gate::{GateConfig, Reason as GateReason};
+use gate::{GateConfig, SelectionReason as GateReason};
 use media::{Extent, RequestId, RunId, Signal};
 use timeline::{
     AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::{Chunk, Chunker, ProtocolError, View, ViewOptions, WorkerError};
+use worker::{ChunkImageOptions, Chunker, FrameChunk, ModelImage, ProtocolError, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, Runner,
     job::Job,
-    record::{Decoded, Tail},
+    record::{Decoded, FinalEvents},
 };
 use crate::record::{
-    analysis::{self, FrameResult, Insight},
-    reason::{Description, Driver, Judge, Reason, Reasoned, Semantics, Span, Subject, Terms, Told},
+    analysis::{self, FrameResult, ModelOutcome},
+    reason::{
+        ChunkComparer, DescriptionOptions, EventContext, FrameRange, LabelOptions, ModelStage,
+        ReasonDriver, ReasonJob, ReasonOutcome, Reasoned,
+    },
 };
 
 /// Chunks between the one that is handed over and those that are asked about: with these two, a
@@ -36,14 +39,14 @@ pub(super) const SIDE_MIN: u32 = 28;
 pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
 /// Sink of a job's chunks.
-pub(super) struct Chunks {
-    chunker: Chunker<View>,
-    to: mpsc::Sender<Chunk>,
+pub(super) struct ChunkSender {
+    chunker: Chunker<ModelImage>,
+    to: mpsc::Sender<FrameChunk>,
 }
 
-impl Chunks {
+impl ChunkSender {
     /// Settings of its views.
-    pub fn views(&self) -> ViewOptions {
+    pub fn views(&self) -> ChunkImageOptions {
         self.chunker.options()
     }
 
@@ -59,24 +62,24 @@ impl Chunks {
     }
 
     /// The next frames come from another worker; returns the chunk before them.
-    pub fn restart(&mut self) -> Option<Chunk> {
+    pub fn restart(&mut self) -> Option<FrameChunk> {
         self.chunker.restart()
     }
 
     /// The frame of this signal comes next; returns the chunk that is complete before it.
-    pub fn begin(&mut self, signal: &Signal) -> Option<Chunk> {
+    pub fn begin(&mut self, signal: &Signal) -> Option<FrameChunk> {
         self.chunker.begin(signal)
     }
 
     /// Takes that frame's view, selected for a reason or not; returns the chunk that is complete with it.
     pub fn take(
         &mut self,
-        view: Option<View>,
+        view: Option<ModelImage>,
         selected: Option<GateReason>,
-    ) -> Result<Option<Chunk>, ProtocolError> {
+    ) -> Result<Option<FrameChunk>, ProtocolError> {
         match (view, self.chunker.wants(selected)) {
             (Some(view), true) => {
-                let view = View { reason: selected, ..view };
+                let view = ModelImage { reason: selected, ..view };
                 self.chunker.take(view.frame_index, selected, view);
             }
             (None, false) => {}
@@ -87,17 +90,17 @@ impl Chunks {
     }
 
     /// No frame follows; returns the chunk that has begun.
-    pub fn finish(&mut self) -> Option<Chunk> {
+    pub fn finish(&mut self) -> Option<FrameChunk> {
         self.chunker.finish()
     }
 
     /// Way of chunks whose frames are recorded.
-    pub fn to(&self) -> &mpsc::Sender<Chunk> {
+    pub fn to(&self) -> &mpsc::Sender<FrameChunk> {
         &self.to
     }
 
     /// Hands a chunk over, all of whose frames are recorded; waits until there is room.
-    pub fn send(&self, chunk: Chunk) -> Result<(), IngestError> {
+    pub fn send(&self, chunk: FrameChunk) -> Result<(), IngestError> {
         // The job is cancelled, or its asks have failed.
         let sent = self.to.blocking_send(chunk);
         sent.map_err(|_| IngestError::Worker(WorkerError::Cancelled))
@@ -106,7 +109,7 @@ impl Chunks {
 
 /// The asks of a job, which end with this.
 struct Asks {
-    told: JoinHandle<Told>,
+    told: JoinHandle<ReasonOutcome>,
     cancel: CancellationToken,
     _end: DropGuard,
 }
@@ -115,15 +118,15 @@ impl Asks {
     fn begin(
         runner: &Runner,
         guard: &JobGuard,
-        subject: Subject,
-        (description, waiting): (Description, usize),
+        subject: EventContext,
+        (description, waiting): (DescriptionOptions, usize),
         runtime: &Handle,
-    ) -> (Asks, Chunks) {
+    ) -> (Asks, ChunkSender) {
         let (to, taken) = mpsc::channel(waiting);
         let cancel = guard.token().waiting.child_token();
-        let Description { views, inquiry, describer, novelty } = description;
-        let judge = novelty.map(|novelty| Judge::new(novelty, guard.run().id().seed()));
-        let driver = Driver {
+        let DescriptionOptions { views, inquiry, describer, novelty } = description;
+        let judge = novelty.map(|novelty| ChunkComparer::new(novelty, guard.run().id().seed()));
+        let driver = ReasonDriver {
             registry: Arc::clone(&runner.parts.registry),
             run: Arc::clone(guard.run()),
             metrics: Arc::clone(&runner.parts.metrics),
@@ -133,11 +136,11 @@ impl Asks {
         };
         let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
-        (Asks { told, cancel, _end }, Chunks { chunker: Chunker::new(views), to })
+        (Asks { told, cancel, _end }, ChunkSender { chunker: Chunker::new(views), to })
     }
 
     /// Result once all have ended; those under way are given up unless `finishes`.
-    fn end(self, finishes: bool, runtime: &Handle) -> Result<Told, IngestError> {
+    fn end(self, finishes: bool, runtime: &Handle) -> Result<ReasonOutcome, IngestError> {
         if !finishes {
             self.cancel.cancel();
         }
@@ -146,10 +149,10 @@ impl Asks {
 }
 
 /// Decodes the source, has models describe it meanwhile, and records what came of both.
-pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError> {
+pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestError> {
     let Begun { runner, guard, places, runtime } = begun;
-    let Reason { ingest, semantics, terms } = reason;
-    let subject = Subject {
+    let ReasonJob { ingest, semantics, terms } = reason;
+    let subject = EventContext {
         request_id: ingest.request_id,
         stream_id: ingest.stream_id.clone(),
         index_name: terms.index_name.clone(),
@@ -157,9 +160,9 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         keeps_output: terms.keeps_output,
     };
     let (missing, begun) = match semantics {
-        Semantics::Off => (None, None),
-        Semantics::Missing(why) => (Some(why), None),
-        Semantics::Chunks(description) => {
+        ModelStage::Off => (None, None),
+        ModelStage::Missing(why) => (Some(why), None),
+        ModelStage::Chunks(description) => {
             let waiting =
                 if ingest.source.is_remote() { LIVE_CHUNKS_WAITING } else { CHUNKS_WAITING };
             let asks = Asks::begin(&runner, &guard, subject, (description, waiting), &runtime);
@@ -186,7 +189,8 @@ pub(super) fn run(begun: Begun, reason: Reason) -> Result<Reasoned, IngestError>
         Err(undone) => (undone.is_opened, Err(undone.error)),
     };
     // Where the asks themselves are lost, nobody knows what was said.
-    let has_said = told.as_ref().map_or(true, |told| told.as_ref().is_some_and(Told::has_said));
+    let has_said =
+        told.as_ref().map_or(true, |told| told.as_ref().is_some_and(ReasonOutcome::has_said));
     let is_told = is_opened || has_said;
     let outcome = both(decoded, told)
         .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), gate, terms));
@@ -213,8 +217,8 @@ fn missed(run: RunId, why: &str) -> SemanticOutcome {
 /// the decoding did.
 fn both(
     decoded: Result<Decoded, IngestError>,
-    told: Result<Option<Told>, IngestError>,
-) -> Result<(Decoded, Told), IngestError> {
+    told: Result<Option<ReasonOutcome>, IngestError>,
+) -> Result<(Decoded, ReasonOutcome), IngestError> {
     let told = told.map(Option::unwrap_or_default).and_then(|mut told| match told.failed.take() {
         Some(error) => Err(error.into()),
         None => Ok(told),
@@ -236,17 +240,17 @@ fn failed(request_id: RequestId, error: &IngestError) -> Event {
 fn given_up(decoded: Decoded, error: IngestError) -> IngestError {
     let last = Some(failed(decoded.ingest.request_id, &error));
     // The first error explains the second.
-    drop(decoded.record(Tail { events: Vec::new(), last }));
+    drop(decoded.record(FinalEvents { events: Vec::new(), last }));
     error
 }
 
 /// Records the decoding, what models said of it, and the markers of both.
 fn conclude(
     mut decoded: Decoded,
-    told: Told,
+    told: ReasonOutcome,
     (semantic, missing): (SemanticOutcome, Option<String>),
     gate: GateConfig,
-    terms: Terms,
+    terms: LabelOptions,
 ) -> Result<Reasoned, IngestError> {
     let cut = decoded.cut.take();
     let is_cut = cut.is_some() || told.is_cut;
@@ -266,7 +270,7 @@ fn conclude(
     let mut frames = analysis::replay(signals, gate, |name| words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
-        let insight = Arc::new(Insight::Unsaid(why.clone()));
+        let insight = Arc::new(ModelOutcome::Unsaid(why.clone()));
         frames.iter_mut().for_each(|frame| frame.insight = Some(Arc::clone(&insight)));
         let stream_id = stream_id.clone();
         let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
@@ -300,7 +304,7 @@ fn conclude(
     };
     let emitted = markers.iter().cloned().chain(beside);
     let events = fallback.into_iter().chain(emitted.map(Event::MarkerEmitted));
-    let tail = Tail {
+    let tail = FinalEvents {
         events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
         last: match &cut {
             Some(error) => error.end_of_run(request_id),
@@ -318,7 +322,7 @@ fn conclude(
 }
 
 /// Gives the frames of each chunk what came of asking about it.
-fn spread(frames: &mut [FrameResult], insights: Vec<(Span, Arc<Insight>)>) {
+fn spread(frames: &mut [FrameResult], insights: Vec<(FrameRange, Arc<ModelOutcome>)>) {
     for (span, insight) in insights {
         let of_chunk = frames.iter_mut().skip(span.first_frame as usize);
         of_chunk
@@ -329,7 +333,7 @@ fn spread(frames: &mut [FrameResult], insights: Vec<(Span, Arc<Insight>)>) {
 
 #[cfg(test)]
 mod tests {
-    use worker::{Chunking, Picture};
+    use worker::{Chunking, EncodedImage};
 
     use super::*;
 
@@ -337,18 +341,18 @@ mod tests {
     #[test]
     fn views_of_a_file_are_those_that_are_wanted() {
         let extent = Extent { width: 1, height: 1 };
-        let options = ViewOptions {
+        let options = ChunkImageOptions {
             chunks: Chunking::Frames(30),
             per_chunk: 1,
             max_edge: None,
             crop: None,
             novelty: None,
         };
-        let view = |frame_index| View {
+        let view = |frame_index| ModelImage {
             frame_index,
             pts_ms: 0,
             reason: None,
-            picture: Picture { extent, jpeg: Vec::new() },
+            picture: EncodedImage { extent, jpeg: Vec::new() },
             novelty: None,
         };
         let rows = [
@@ -357,7 +361,7 @@ mod tests {
             ([false, false], Err(ProtocolError::Invalid("view"))),
         ];
         for (shown, expected) in rows {
-            let mut chunks = Chunks { chunker: Chunker::new(options), to: mpsc::channel(1).0 };
+            let mut chunks = ChunkSender { chunker: Chunker::new(options), to: mpsc::channel(1).0 };
             let told: Result<Vec<_>, _> = (0..)
                 .zip(shown)
                 .map(|(frame_index, is_shown)| {
@@ -365,7 +369,7 @@ mod tests {
                     chunks.take(is_shown.then(|| view(frame_index)), None)
                 })
                 .collect();
-            assert_eq!(told.map(|_| None::<Chunk>), expected, "{shown:?}");
+            assert_eq!(told.map(|_| None::<FrameChunk>), expected, "{shown:?}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Decoded {
 }
 
 /// A job without a frame.
-pub(super) struct Undone {
+pub(super) struct FailedJob {
     pub error: IngestError,
     /// Its source was media that is served.
     pub is_opened: bool,
@@ -79,7 +79,7 @@ impl Ingest {
 
 /// Events after those of a decoding.
 #[derive(Default)]
-pub(super) struct Tail {
+pub(super) struct FinalEvents {
     pub events: Vec<Event>,
     /// Event that ends the run, if that was not ended before.
     pub last: Option<Event>,
@@ -98,7 +98,7 @@ impl Decoded {
 
     /// Appends the events that close the recording, and `tail` after them; returns true if all of it is there: of a
     /// run that was ended before, the last is not.
-    pub fn record(self, tail: Tail) -> Result<(Ingested, bool), IngestError> {
+    pub fn record(self, tail: FinalEvents) -> Result<(Ingested, bool), IngestError> {
         let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
         let Decoded { ingest, stream, report, sealed, .. } = self;
         let extent = report.first_extent.unwrap_or(stream.extent);

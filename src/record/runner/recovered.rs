@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::{IngestError, Runner};
 use crate::{
-    base::labels::{LabelMaps, Words},
+    base::labels::{LabelMaps, TenantLabels},
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
         recording::{Head, RunLog, Sealed},
@@ -127,7 +127,7 @@ impl Runner {
         let analysed = head.analysis.as_ref().and_then(|analysis| analysis.gate);
         Ok(Recorder::new(RecorderSpec {
             gate: analysed.or(*gate).unwrap_or(self.parts.gate),
-            words: Words { maps: Arc::clone(labels), tenant: run.origin().tenant.clone() },
+            words: TenantLabels { maps: Arc::clone(labels), tenant: run.origin().tenant.clone() },
             markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
             finding: Finding {
                 session_id: head.session(),

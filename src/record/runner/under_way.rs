@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::{IngestError, Runner, records, recovered::interrupted};
 use crate::{
     base::{
-        blocking::{Died, blocking},
+        blocking::{TaskPanicked, blocking},
         clock::wall_now,
         labels::LabelMaps,
-        ledger::{Ledger, LedgerError},
+        ledger::{MetaStore, MetaStoreError},
     },
     runs::{
-        admission::Stay,
+        admission::JobLength,
         idempotency,
         registry::{JobKind, JobOrder, JobStatus, JobView},
     },
@@ -40,8 +40,8 @@ const LOOKS_TO_EXPIRE: u32 = 60;
 const EXPIRED_AT_ONCE: usize = 1000;
 
 /// Models decide how long a reasoning decodes: it waits for their answers.
-pub(super) fn stay(kind: JobKind) -> Stay {
-    if kind == JobKind::Reasoning { Stay::Long } else { Stay::Short }
+pub(super) fn stay(kind: JobKind) -> JobLength {
+    if kind == JobKind::Reasoning { JobLength::Long } else { JobLength::Short }
 }
 
 /// Kind of the last event of a job that was not cut off.
@@ -63,19 +63,19 @@ enum Pending {
 /// The records of jobs; every call waits for the disk.
 #[derive(Clone)]
 pub(super) struct Jobs {
-    ledger: Ledger,
+    ledger: MetaStore,
     /// Records that the disk has not taken; no more than were in progress when it failed.
     pending: Arc<Mutex<HashMap<(RunId, JobId), Pending>>>,
 }
 
 impl Jobs {
     /// Jobs that are recorded in `ledger`.
-    pub(super) fn new(ledger: Ledger) -> Jobs {
+    pub(super) fn new(ledger: MetaStore) -> Jobs {
         Jobs { ledger, pending: Arc::default() }
     }
 
     /// Records that a job begins; it must not where this fails.
-    pub(super) fn begin(&self, job: &JobView) -> Result<(), LedgerError> {
+    pub(super) fn begin(&self, job: &JobView) -> Result<(), MetaStoreError> {
         self.settle()?;
         let begun = self.ledger.write(|change| records::put(change, job));
         if begun.is_err() {
@@ -86,13 +86,13 @@ impl Jobs {
     }
 
     /// Records how a job ended, now or once the disk takes it.
-    pub(super) fn end(&self, job: JobView) -> Result<(), LedgerError> {
+    pub(super) fn end(&self, job: JobView) -> Result<(), MetaStoreError> {
         self.note(Pending::Ended(job));
         self.settle()
     }
 
     /// Forgets a job that was refused.
-    pub(super) fn forget(&self, order: JobOrder) -> Result<(), LedgerError> {
+    pub(super) fn forget(&self, order: JobOrder) -> Result<(), MetaStoreError> {
         self.note(Pending::Forgotten(order));
         self.settle()
     }
@@ -103,7 +103,7 @@ impl Jobs {
     }
 
     /// Writes everything that the disk has not taken.
-    fn settle(&self) -> Result<(), LedgerError> {
+    fn settle(&self) -> Result<(), MetaStoreError> {
         let pending: Vec<Pending> = self.pending().values().copied().collect();
         if pending.is_empty() {
             return Ok(());
@@ -123,12 +123,12 @@ impl Jobs {
     }
 
     /// Every job that is recorded as under way.
-    fn under_way(&self) -> Result<Vec<JobView>, LedgerError> {
+    fn under_way(&self) -> Result<Vec<JobView>, MetaStoreError> {
         self.ledger.read(|view| records::all(view, usize::MAX, |job| !job.status.is_over()))
     }
 
     /// Forgets jobs that ended before `oldest`.
-    fn expire(&self, oldest: WallTime) -> Result<(), LedgerError> {
+    fn expire(&self, oldest: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let is_old = |job: &JobView| job.ended_at.is_some_and(|at| at < oldest);
             let over = self.ledger.read(|view| records::all(view, EXPIRED_AT_ONCE, is_old))?;
@@ -177,17 +177,17 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
 pub(super) async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, IngestError> {
-    blocking(work).await.map_err(|Died| IngestError::Lost)
+    blocking(work).await.map_err(|TaskPanicked| IngestError::Lost)
 }
 
 impl Runner {
     /// The job `id` of `run`, under way or over.
-    pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, LedgerError> {
+    pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
         self.records.ledger.read(|view| records::find(view, run, id))
     }
 
     /// The jobs of `run` that are recorded, in the order in which they were asked for.
-    pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, LedgerError> {
+    pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
         let mut jobs = self.records.ledger.read(|view| records::of_run(view, run))?;
         jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
         Ok(jobs)

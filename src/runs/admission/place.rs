@@ -6,16 +6,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Admission, Stay};
+use super::{JobLength, JobQueue};
 use crate::base::keys::Principal;
 
 /// The right to run, until dropped.
-pub struct Place(Lender);
+pub struct JobPermit(Lender);
 
-impl Place {
-    pub(super) fn new(admission: Admission, owner: Principal, stay: Stay) -> Place {
+impl JobPermit {
+    pub(super) fn new(admission: JobQueue, owner: Principal, stay: JobLength) -> JobPermit {
         let state = Mutex::new(State::Held);
-        Place(Lender(Arc::new(Seat { admission, owner, stay, state })))
+        JobPermit(Lender(Arc::new(Seat { admission, owner, stay, state })))
     }
 
     /// Handle that lends the place while its work waits.
@@ -24,7 +24,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for JobPermit {
     fn drop(&mut self) {
         let seat = &self.0.0;
         let before = std::mem::replace(&mut *seat.state(), State::Left);
@@ -39,9 +39,9 @@ impl Drop for Place {
 pub struct Lender(Arc<Seat>);
 
 struct Seat {
-    admission: Admission,
+    admission: JobQueue,
     owner: Principal,
-    stay: Stay,
+    stay: JobLength,
     state: Mutex<State>,
 }
 

@@ -4,33 +4,35 @@ use std::{pin::Pin, task::Poll};
 
 use super::*;
 
-type Entering = Pin<Box<dyn Future<Output = Result<Place, QueueFull>> + Send>>;
+type Entering = Pin<Box<dyn Future<Output = Result<JobPermit, QueueFull>> + Send>>;
 
 /// Asks for a place, so far as to stand in the queue.
-fn ask(admission: &Admission, owner: &str) -> Entering {
+fn ask(admission: &JobQueue, owner: &str) -> Entering {
     let (admission, owner) = (admission.clone(), Principal::named(owner));
     let mut entering: Entering = Box::pin(async move { admission.enter(&owner).await });
     assert!(poll(&mut entering).is_pending(), "it waits");
     entering
 }
 
-async fn long(admission: &Admission) -> Place {
+async fn long(admission: &JobQueue) -> JobPermit {
     let owner = Principal::named("long");
-    admission.enter_for(&owner, Stay::Long).await.expect("not refused")
+    admission.enter_for(&owner, JobLength::Long).await.expect("not refused")
 }
 
 #[tokio::test]
 async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
     let owner = Principal::named("a");
     for (places, long_ones, short_ones) in [(1, 1, 1), (2, 1, 1), (3, 2, 1), (8, 7, 1)] {
-        let admission = Admission::new(places, 9);
+        let admission = JobQueue::new(places, 9);
         let mut held = Vec::new();
         for _ in 0..long_ones {
             held.push(long(&admission).await);
         }
         let waiting = admission.clone();
         let mut next: Entering =
-            Box::pin(async move { waiting.enter_for(&Principal::named("long"), Stay::Long).await });
+            Box::pin(
+                async move { waiting.enter_for(&Principal::named("long"), JobLength::Long).await },
+            );
         assert!(poll(&mut next).is_pending(), "{places}: no more of them");
         for _ in 0..short_ones {
             held.push(admission.enter(&owner).await.expect("a place is left"));
@@ -50,18 +52,18 @@ async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
     }
 }
 
-fn poll(entering: &mut Entering) -> Poll<Result<Place, QueueFull>> {
+fn poll(entering: &mut Entering) -> Poll<Result<JobPermit, QueueFull>> {
     let waker = std::task::Waker::noop();
     entering.as_mut().poll(&mut std::task::Context::from_waker(waker))
 }
 
-fn free(admission: &Admission) -> isize {
+fn free(admission: &JobQueue) -> isize {
     admission.state().free
 }
 
 #[tokio::test]
 async fn places_then_a_queue_then_a_refusal() {
-    let (admission, alice) = (Admission::new(1, 2), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::new(1, 2), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
     let waiting: Vec<_> = (0..2).map(|_| ask(&admission, "alice")).collect();
     assert_eq!(admission.waiting(), 2);
@@ -76,7 +78,7 @@ async fn places_then_a_queue_then_a_refusal() {
 
 #[tokio::test]
 async fn places_go_round_the_principals() {
-    let (admission, alice) = (Admission::new(1, 9), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::new(1, 9), Principal::named("alice"));
     let mut running = admission.enter(&alice).await.expect("free");
     let names = ["alice", "alice", "alice", "bob", "bob", "carol"];
     let mut waiting: Vec<_> = names.iter().map(|name| (*name, ask(&admission, name))).collect();
@@ -97,7 +99,7 @@ async fn places_go_round_the_principals() {
 
 #[tokio::test]
 async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away() {
-    let (admission, alice) = (Admission::new(1, 8), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::new(1, 8), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
     // Whoever comes later finds half of what is left, and somebody always finds something.
     let mut waiting = Vec::new();
@@ -105,11 +107,11 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
         [("alice", 8), ("bob", 4), ("carol", 2), ("dave", 1), ("alice", 0), ("bob", 0)]
     {
         for _ in 0..room {
-            admission.check(&Principal::named(name), Stay::Short).expect("room");
+            admission.check(&Principal::named(name), JobLength::Short).expect("room");
             waiting.push(ask(&admission, name));
         }
         let (owner, full) = (Principal::named(name), Some(QueueFull { queue_max: 8 }));
-        assert_eq!(admission.check(&owner, Stay::Short).err(), full, "{name} has its {room}");
+        assert_eq!(admission.check(&owner, JobLength::Short).err(), full, "{name} has its {room}");
         assert_eq!(admission.enter(&owner).await.err(), full, "{name} has its {room}");
     }
     assert_eq!(admission.waiting(), 15);
@@ -129,12 +131,13 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
 
 #[tokio::test]
 async fn what_others_have_let_in_waits_behind_a_full_queue() {
-    let (admission, alice) = (Admission::new(1, 1), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::new(1, 1), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
     let first = ask(&admission, "alice");
-    assert!(admission.check(&alice, Stay::Short).is_err(), "the queue is full");
+    assert!(admission.check(&alice, JobLength::Short).is_err(), "the queue is full");
     let (passing, owner) = (admission.clone(), alice.clone());
-    let mut passed: Entering = Box::pin(async move { passing.pass(&owner, Stay::Short).await });
+    let mut passed: Entering =
+        Box::pin(async move { passing.pass(&owner, JobLength::Short).await });
     assert!(poll(&mut passed).is_pending(), "it waits");
     drop(running);
     drop(first.await.expect("not refused"));
@@ -143,7 +146,7 @@ async fn what_others_have_let_in_waits_behind_a_full_queue() {
 
 #[tokio::test]
 async fn whoever_stops_waiting_leaves_the_queue_and_takes_no_place() {
-    let (admission, alice) = (Admission::new(1, 2), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::new(1, 2), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
     for _ in 0..3 {
         drop([ask(&admission, "alice"), ask(&admission, "bob")]);
@@ -159,7 +162,7 @@ async fn whoever_stops_waiting_leaves_the_queue_and_takes_no_place() {
 
 #[tokio::test]
 async fn one_principal_holds_its_share_and_the_rest_is_for_others() {
-    let (admission, alice) = (Admission::shared(4, 2, 9), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::shared(4, 2, 9), Principal::named("alice"));
     let mut held = vec![admission.enter(&alice).await.expect("free")];
     held.push(admission.enter(&alice).await.expect("free"));
     let mut third = ask(&admission, "alice");
@@ -173,7 +176,9 @@ async fn one_principal_holds_its_share_and_the_rest_is_for_others() {
 }
 
 /// A wait that lends a place of `admission`, begun.
-fn waits(place: &Place) -> (tokio::sync::oneshot::Sender<()>, Pin<Box<dyn Future<Output = ()>>>) {
+fn waits(
+    place: &JobPermit,
+) -> (tokio::sync::oneshot::Sender<()>, Pin<Box<dyn Future<Output = ()>>>) {
     let (ends, end) = oneshot::channel::<()>();
     let lender = place.lender();
     let mut wait: Pin<Box<dyn Future<Output = ()>>> =
@@ -185,7 +190,7 @@ fn waits(place: &Place) -> (tokio::sync::oneshot::Sender<()>, Pin<Box<dyn Future
 
 #[tokio::test]
 async fn a_place_is_lent_while_its_work_waits_and_taken_back_at_once() {
-    let (admission, alice) = (Admission::new(2, 9), Principal::named("alice"));
+    let (admission, alice) = (JobQueue::new(2, 9), Principal::named("alice"));
     let places = [admission.enter(&alice).await, admission.enter(&alice).await];
     let [first, second] = places.map(|place| place.expect("free"));
     let mut bob = ask(&admission, "bob");

@@ -7,29 +7,29 @@ use redb::WriteTransaction;
 use timeline::{Timeline, TimelineError};
 
 use super::{
-    Answer, Fingerprint, Idempotency, Interrupted, Scope, Trace,
+    Fingerprint, Idempotency, Interrupted, KeyScope, RecoveredOutcome, StoredResponse,
     records::{self, State},
 };
-use crate::base::ledger::LedgerError;
+use crate::base::ledger::MetaStoreError;
 
 /// A request that is being carried out under its key, until dropped.
 ///
 /// Dropped without an answer it stays "begun", as after a crash.
-pub struct Attempt {
+pub struct KeyedRequest {
     pub(super) keys: Arc<Idempotency>,
-    pub(super) scope: Scope,
+    pub(super) scope: KeyScope,
     pub(super) request_id: RequestId,
     pub(super) at: WallTime,
     pub(super) after: Seq,
 }
 
-impl Attempt {
+impl KeyedRequest {
     /// Says durably that the request begins; what was said of an earlier one is forgotten.
     pub fn write(
         &mut self,
         fingerprint: Option<Fingerprint>,
         head: Seq,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), MetaStoreError> {
         self.after = head;
         let request_id = self.request_id.to_string();
         let begun = State::Begun(Interrupted { fingerprint, request_id, after: head });
@@ -38,29 +38,33 @@ impl Attempt {
     }
 
     /// Keeps what was answered.
-    pub fn answered(&self, fingerprint: Fingerprint, answer: Answer) -> Result<(), LedgerError> {
+    pub fn answered(
+        &self,
+        fingerprint: Fingerprint,
+        answer: StoredResponse,
+    ) -> Result<(), MetaStoreError> {
         self.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))?;
         self.settle()
     }
 
-    /// Charges its owner for what is kept; see [`Attempt::answered_with`].
-    pub fn settle(&self) -> Result<(), LedgerError> {
+    /// Charges its owner for what is kept; see [`KeyedRequest::answered_with`].
+    pub fn settle(&self) -> Result<(), MetaStoreError> {
         self.keys.settle(&self.scope.owner)
     }
 
-    /// Does as [`Attempt::answered`], together with other changes: all of them happen or none, and
-    /// are charged with the next [`Attempt::settle`].
+    /// Does as [`KeyedRequest::answered`], together with other changes: all of them happen or none, and
+    /// are charged with the next [`KeyedRequest::settle`].
     pub fn answered_with(
         &self,
         change: &WriteTransaction,
         fingerprint: Fingerprint,
-        answer: Answer,
+        answer: StoredResponse,
     ) -> Result<(), redb::Error> {
         records::put(change, &self.scope, self.at, &State::Answered(fingerprint, answer))
     }
 
     /// Forgets a request that did nothing.
-    pub fn refused(&self) -> Result<(), LedgerError> {
+    pub fn refused(&self) -> Result<(), MetaStoreError> {
         self.keys.ledger.write(|change| records::remove(change, &self.scope))?;
         self.settle()
     }
@@ -71,14 +75,14 @@ impl Attempt {
         timeline: &Timeline,
         run: Option<RunId>,
         reads_max: usize,
-    ) -> Result<Trace, TimelineError> {
+    ) -> Result<RecoveredOutcome, TimelineError> {
         let request_id = self.request_id.to_string();
         let begun = Interrupted { fingerprint: None, request_id, after: self.after };
         begun.trace(timeline, run, reads_max)
     }
 }
 
-impl Drop for Attempt {
+impl Drop for KeyedRequest {
     fn drop(&mut self) {
         self.keys.under_way().remove(&self.scope);
     }

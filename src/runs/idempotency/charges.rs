@@ -8,25 +8,25 @@ use std::{
 use super::records;
 use crate::base::{
     keys::Principal,
-    ledger::{Ledger, LedgerError},
+    ledger::{MetaStore, MetaStoreError},
     quota::Quota,
 };
 
 /// Bytes that have been charged, by owner.
 pub(super) struct Charges {
-    ledger: Ledger,
+    ledger: MetaStore,
     quota: Arc<Quota>,
     charged: Mutex<HashMap<Principal, u64>>,
 }
 
 impl Charges {
     /// Nothing yet.
-    pub(super) fn new(ledger: Ledger, quota: Arc<Quota>) -> Charges {
+    pub(super) fn new(ledger: MetaStore, quota: Arc<Quota>) -> Charges {
         Charges { ledger, quota, charged: Mutex::default() }
     }
 
     /// Charges `owner` for what its records take now, whatever the quotas say.
-    pub(super) fn settle(&self, owner: &Principal) -> Result<(), LedgerError> {
+    pub(super) fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
         // Held while looking, so that what is charged is what was there last; every change is one
         // insert or remove: a panic leaves the map usable.
         let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);

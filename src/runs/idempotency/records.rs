@@ -3,7 +3,7 @@
 use media::{Seq, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
-use super::{Answer, BYTES_MAX, Fingerprint, Interrupted, RECORDS_MAX, Scope};
+use super::{BYTES_MAX, Fingerprint, Interrupted, KeyScope, RECORDS_MAX, StoredResponse};
 use crate::base::{keys::Principal, ledger};
 
 type Result<T> = std::result::Result<T, redb::Error>;
@@ -34,11 +34,11 @@ pub(super) struct Record {
 /// State of its request.
 pub(super) enum State {
     Begun(Interrupted),
-    Answered(Fingerprint, Answer),
+    Answered(Fingerprint, StoredResponse),
 }
 
 /// The record of `scope`.
-pub(super) fn find(view: &ReadTransaction, scope: &Scope) -> Result<Option<Record>> {
+pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<Record>> {
     let Some(table) = ledger::table(view, RECORDS)? else { return Ok(None) };
     let found = table.get((scope.owner.as_str(), scope.digest))?;
     Ok(found.map(|value| {
@@ -48,7 +48,10 @@ pub(super) fn find(view: &ReadTransaction, scope: &Scope) -> Result<Option<Recor
             Some(fingerprint) => {
                 let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
                 let headers = headers.into_iter().map(owned).collect();
-                State::Answered(fingerprint, Answer { status, headers, body: body.to_owned() })
+                State::Answered(
+                    fingerprint,
+                    StoredResponse { status, headers, body: body.to_owned() },
+                )
             }
             None => {
                 let request_id = request_id.to_owned();
@@ -62,7 +65,7 @@ pub(super) fn find(view: &ReadTransaction, scope: &Scope) -> Result<Option<Recor
 /// Writes the record of `scope`.
 pub(super) fn put(
     change: &WriteTransaction,
-    scope: &Scope,
+    scope: &KeyScope,
     at: WallTime,
     state: &State,
 ) -> Result<()> {
@@ -91,7 +94,7 @@ pub(super) fn put(
 }
 
 /// Forgets the record of `scope`.
-pub(super) fn remove(change: &WriteTransaction, scope: &Scope) -> Result<()> {
+pub(super) fn remove(change: &WriteTransaction, scope: &KeyScope) -> Result<()> {
     let owner = scope.owner.as_str();
     let mut records = change.open_table(RECORDS)?;
     let removed = records.remove((owner, scope.digest))?.map(|value| value.value().0);
@@ -105,7 +108,7 @@ pub(super) fn remove(change: &WriteTransaction, scope: &Scope) -> Result<()> {
 /// whether it was.
 pub(super) fn remove_begun(
     change: &WriteTransaction,
-    scope: &Scope,
+    scope: &KeyScope,
     request_id: &str,
 ) -> Result<bool> {
     let found = change.open_table(RECORDS)?.get((scope.owner.as_str(), scope.digest))?.is_some_and(
@@ -166,14 +169,14 @@ pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
 pub(super) fn begun_of(
     view: &ReadTransaction,
     owner: &Principal,
-) -> Result<Vec<(Scope, Interrupted)>> {
+) -> Result<Vec<(KeyScope, Interrupted)>> {
     let mut begun = Vec::new();
     let Some(records) = ledger::table(view, RECORDS)? else { return Ok(begun) };
     for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
         let (key, value) = entry?;
         let (_, fingerprint, request_id, head, status, ..) = value.value();
         if status == 0 && begun.len() < RECORDS_MAX {
-            let scope = Scope { owner: owner.clone(), digest: key.value().1 };
+            let scope = KeyScope { owner: owner.clone(), digest: key.value().1 };
             let (fingerprint, request_id) = (fingerprint.map(Fingerprint), request_id.to_owned());
             let past = Interrupted { fingerprint, request_id, after: Seq(head) };
             begun.push((scope, past));

@@ -11,48 +11,48 @@ use super::*;
 const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
 
 fn open(dir: &Path, now: WallTime) -> Arc<Idempotency> {
-    let ledger = Ledger::open(&dir.join("ledger")).expect("opens");
+    let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
     // The system's clock is ahead of all times here, and time stands still.
-    Idempotency::open(ledger, AgeClock::starting(now, None), Quota::new(Default::default()))
+    Idempotency::open(ledger, RetentionClock::starting(now, None), Quota::new(Default::default()))
         .expect("opens")
 }
 
-fn scope(key: &str) -> Scope {
-    Scope::new(&Principal::named("alice"), "POST /v1/runs", key)
+fn scope(key: &str) -> KeyScope {
+    KeyScope::new(&Principal::named("alice"), "POST /v1/runs", key)
 }
 
 fn later(ms: i64) -> WallTime {
     WallTime { epoch_ms: NOW.epoch_ms + ms }
 }
 
-fn moment(at: WallTime) -> Moment {
-    Moment { dated: at, counted: at }
+fn moment(at: WallTime) -> DatedInstant {
+    DatedInstant { dated: at, counted: at }
 }
 
-fn begin(keys: &Arc<Idempotency>, key: &str, at: WallTime) -> Begun {
+fn begin(keys: &Arc<Idempotency>, key: &str, at: WallTime) -> KeyLookup {
     let (body, id) = (Fingerprint::of(&[b"body"]), RequestId::from_bytes([7; 8]));
     keys.begin(scope(key), Some(body), id, Seq(5), moment(at)).expect("readable")
 }
 
-fn fresh(begun: Begun) -> Attempt {
+fn fresh(begun: KeyLookup) -> KeyedRequest {
     match begun {
-        Begun::Fresh(attempt) => attempt,
+        KeyLookup::Fresh(attempt) => attempt,
         _ => panic!("the key is known"),
     }
 }
 
-fn answer(bytes: usize) -> Answer {
+fn answer(bytes: usize) -> StoredResponse {
     let headers = vec![("content-type".to_owned(), "text/plain".to_owned())];
-    Answer { status: 200, headers, body: vec![b'x'; bytes] }
+    StoredResponse { status: 200, headers, body: vec![b'x'; bytes] }
 }
 
-fn name(begun: &Begun) -> &'static str {
+fn name(begun: &KeyLookup) -> &'static str {
     match begun {
-        Begun::Fresh(_) => "fresh",
-        Begun::Answered(..) => "answered",
-        Begun::Interrupted(..) => "interrupted",
-        Begun::UnderWay => "under way",
-        Begun::Full { .. } => "full",
+        KeyLookup::Fresh(_) => "fresh",
+        KeyLookup::Answered(..) => "answered",
+        KeyLookup::Interrupted(..) => "interrupted",
+        KeyLookup::UnderWay => "under way",
+        KeyLookup::Full { .. } => "full",
     }
 }
 
@@ -63,14 +63,16 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
     let attempt = fresh(begin(&keys, "a", NOW));
     assert_eq!(name(&begin(&keys, "a", NOW)), "under way");
     drop(attempt);
-    let Begun::Interrupted(attempt, past) = begin(&keys, "a", later(1)) else { panic!("begun") };
+    let KeyLookup::Interrupted(attempt, past) = begin(&keys, "a", later(1)) else {
+        panic!("begun")
+    };
     let id = RequestId::from_bytes([7; 8]).to_string();
     assert_eq!((past.request_id, past.after), (id, Seq(5)));
     attempt.answered(Fingerprint::of(&[b"body"]), answer(3)).expect("written");
     drop(attempt);
     drop(keys);
     let keys = open(dir.path(), NOW);
-    let Begun::Answered(body, found) = begin(&keys, "a", later(2)) else { panic!("answered") };
+    let KeyLookup::Answered(body, found) = begin(&keys, "a", later(2)) else { panic!("answered") };
     assert_eq!((body, found), (Fingerprint::of(&[b"body"]), answer(3)));
     // A request that finds an answer leaves nothing under way.
     let day = KEPT.as_millis() as i64;
@@ -95,12 +97,12 @@ fn a_full_table_keeps_what_it_has_and_refuses_new_keys() {
         let attempt = fresh(begin(&keys, &format!("key-{at}"), later(at)));
         attempt.answered(Fingerprint::of(&[b"body"]), answer(size)).expect("written");
     }
-    let Begun::Full { frees_in } = begin(&keys, "new", later(9)) else { panic!("full") };
+    let KeyLookup::Full { frees_in } = begin(&keys, "new", later(9)) else { panic!("full") };
     assert_eq!(frees_in, KEPT - Duration::from_millis(9), "when the first is over");
     for at in 0..4 {
         assert_eq!(name(&begin(&keys, &format!("key-{at}"), later(9))), "answered", "{at}");
     }
-    let bobs = Scope::new(&Principal::named("bob"), "POST /v1/runs", "new");
+    let bobs = KeyScope::new(&Principal::named("bob"), "POST /v1/runs", "new");
     let id = RequestId::from_bytes([7; 8]);
     assert_eq!(
         name(&keys.begin(bobs, None, id, Seq(5), moment(later(9))).expect("readable")),
@@ -116,7 +118,7 @@ fn so_many_records_are_as_full() {
     let keys = open(dir.path(), NOW);
     let owner = Principal::named("alice");
     let put = |change: &WriteTransaction, at: usize| {
-        let scope = Scope::new(&owner, "POST /v1/runs", &at.to_string());
+        let scope = KeyScope::new(&owner, "POST /v1/runs", &at.to_string());
         let state = State::Answered(Fingerprint::of(&[]), answer(1));
         records::put(change, &scope, later(at as i64), &state)
     };
@@ -147,7 +149,9 @@ fn what_was_cut_off_and_did_nothing_makes_room() {
         timeline::NewEvent { run, event: Event::RunFailed(failed) }
     };
     log.append_wait((1..39).map(failed).collect()).expect("durable");
-    let Begun::Interrupted(under_way, _) = begin(&keys, "39", later(40)) else { panic!("begun") };
+    let KeyLookup::Interrupted(under_way, _) = begin(&keys, "39", later(40)) else {
+        panic!("begun")
+    };
     assert!(keys.make_room(&owner, &log).expect("readable"));
     let is_left = |key: &str| {
         let found = keys.ledger.read(|view| records::find(view, &scope(key)));
@@ -219,9 +223,9 @@ fn accepting_a_source_alone_is_no_effect() {
         log.append_wait(vec![timeline::NewEvent { run, event }]).expect("durable");
     };
     append(started);
-    assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), Trace::Nothing);
+    assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), RecoveredOutcome::Nothing);
     append(received);
-    assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), Trace::Run(run));
+    assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), RecoveredOutcome::Run(run));
 }
 
 #[test]
@@ -236,16 +240,20 @@ fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
         fresh(begun.expect("readable"))
     };
     let idle = begin("idle", &log);
-    assert_eq!(idle.trace(&log, None, 9).expect("readable"), Trace::Nothing);
+    assert_eq!(idle.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Nothing);
     idle.refused().expect("written");
     let busy = begin("busy", &log);
     let run = RunId::from_bytes([1; 16]);
     let failed = timeline::RunFailed { request_id: Some(id), reason: "x".to_owned() };
     let event = timeline::NewEvent { run, event: Event::RunFailed(failed) };
     log.append_wait(vec![event]).expect("durable");
-    assert_eq!(busy.trace(&log, None, 9).expect("readable"), Trace::Run(run));
+    assert_eq!(busy.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Run(run));
     let late = begin("late", &log);
-    assert_eq!(late.trace(&log, None, 9).expect("readable"), Trace::Nothing, "begun since");
+    assert_eq!(
+        late.trace(&log, None, 9).expect("readable"),
+        RecoveredOutcome::Nothing,
+        "begun since"
+    );
 }
 
 #[test]
@@ -295,13 +303,13 @@ fn a_trace_is_found_across_gaps_and_ends_at_its_bound() {
         after: Seq(after),
     };
     let rows = [
-        (past(7, 0), None, 7, Trace::Run(run(7))),
-        (past(7, 0), None, 6, Trace::Unknown),
-        (past(7, 7), None, 9, Trace::Nothing),
-        (past(7, 0), Some(run(7)), 1, Trace::Run(run(7))),
-        (past(7, 0), Some(run(8)), 1, Trace::Nothing),
-        (past(77, 0), None, 9, Trace::Nothing),
-        (past(7, 900), None, 9, Trace::Nothing),
+        (past(7, 0), None, 7, RecoveredOutcome::Run(run(7))),
+        (past(7, 0), None, 6, RecoveredOutcome::Unknown),
+        (past(7, 7), None, 9, RecoveredOutcome::Nothing),
+        (past(7, 0), Some(run(7)), 1, RecoveredOutcome::Run(run(7))),
+        (past(7, 0), Some(run(8)), 1, RecoveredOutcome::Nothing),
+        (past(77, 0), None, 9, RecoveredOutcome::Nothing),
+        (past(7, 900), None, 9, RecoveredOutcome::Nothing),
     ];
     for (past, about, reads, expected) in rows {
         let found = past.trace(&log, about, reads).expect("readable");
@@ -313,10 +321,10 @@ fn a_trace_is_found_across_gaps_and_ends_at_its_bound() {
 fn scopes_and_bodies_differ_in_every_part() {
     let alice = Principal::named("alice");
     let scopes = [
-        Scope::new(&alice, "POST /a", "k"),
-        Scope::new(&alice, "POST /ak", ""),
-        Scope::new(&alice, "POST /a", "l"),
-        Scope::new(&Principal::named("bob"), "POST /a", "k"),
+        KeyScope::new(&alice, "POST /a", "k"),
+        KeyScope::new(&alice, "POST /ak", ""),
+        KeyScope::new(&alice, "POST /a", "l"),
+        KeyScope::new(&Principal::named("bob"), "POST /a", "k"),
     ];
     let distinct: HashSet<_> = scopes.iter().collect();
     assert_eq!(distinct.len(), scopes.len());
@@ -328,7 +336,7 @@ fn what_is_dated_while_a_long_silence_is_not_believed_lasts_past_the_next_start(
     let dir = tempfile::tempdir().expect("a directory");
     let day = KEPT.as_millis() as i64;
     let keys = open(dir.path(), NOW);
-    let now = Moment { dated: later(10 * day), counted: later(8 * day) };
+    let now = DatedInstant { dated: later(10 * day), counted: later(8 * day) };
     let id = RequestId::from_bytes([7; 8]);
     let begun = keys.begin(scope("a"), None, id, Seq(5), now).expect("readable");
     fresh(begun).answered(Fingerprint::of(&[b"body"]), answer(3)).expect("written");

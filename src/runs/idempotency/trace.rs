@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use media::{RequestId, RunId, Seq};
-use timeline::{Event, EventHead, EventKind, Timeline, TimelineError};
+use timeline::{Event, EventKind, EventMeta, Timeline, TimelineError};
 
 use super::{Interrupted, STEP};
 
 /// Effect of a request by the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trace {
+pub enum RecoveredOutcome {
     /// The request did nothing.
     Nothing,
     /// The request did something in this run.
@@ -26,7 +26,7 @@ impl Interrupted {
         timeline: &Timeline,
         run: Option<RunId>,
         reads_max: usize,
-    ) -> Result<Trace, TimelineError> {
+    ) -> Result<RecoveredOutcome, TimelineError> {
         let (mut from, last, mut reads) = (Seq(self.after.0 + 1), timeline.head(), 0);
         while from <= last {
             let (heads, next) = match run {
@@ -39,17 +39,17 @@ impl Interrupted {
             };
             for head in heads.iter().filter(|head| tells(head.kind, run.is_some())) {
                 if reads == reads_max {
-                    return Ok(Trace::Unknown);
+                    return Ok(RecoveredOutcome::Unknown);
                 }
                 reads += 1;
                 let Some(event) = read(timeline, head)? else { continue };
                 if request_of(&event).is_some_and(|id| id == self.request_id) {
-                    return Ok(Trace::Run(head.run));
+                    return Ok(RecoveredOutcome::Run(head.run));
                 }
             }
             from = Seq(next);
         }
-        Ok(Trace::Nothing)
+        Ok(RecoveredOutcome::Nothing)
     }
 }
 
@@ -92,7 +92,7 @@ fn tells(kind: EventKind, in_its_run: bool) -> bool {
         || in_its_run && matches!(kind, SemanticChunkInferred | FramesDecoded)
 }
 
-fn read(timeline: &Timeline, head: &EventHead) -> Result<Option<Event>, TimelineError> {
+fn read(timeline: &Timeline, head: &EventMeta) -> Result<Option<Event>, TimelineError> {
     timeline.get_parts(head.seq)?.map(|parts| parts.decode()).transpose()
 }
 

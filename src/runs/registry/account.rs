@@ -11,9 +11,9 @@ use super::{Registry, Run, run::lock};
 use crate::{
     base::{
         keys::Principal,
-        quota::{Hold, Quota},
+        quota::{Quota, QuotaReservation},
     },
-    runs::lifecycle::Lifecycle,
+    runs::lifecycle::RunState,
 };
 
 /// Bytes that are charged for a run.
@@ -43,7 +43,7 @@ impl Run {
 
     /// Leaves its owner charged for what it stored beside the log: `column_bytes` of signals, and
     /// stills.
-    pub fn keep(&self, hold: Hold, column_bytes: u64) {
+    pub fn keep(&self, hold: QuotaReservation, column_bytes: u64) {
         let mut charged = lock(&self.charged);
         let bytes = hold.keep();
         let column_bytes = column_bytes.min(bytes);
@@ -108,7 +108,7 @@ impl Registry {
     /// The deleted runs for which nothing is under way any more.
     fn deleted(&self) -> Vec<Arc<Run>> {
         let tables = self.tables();
-        let deleted = tables.runs.values().filter(|run| run.lifecycle() == Lifecycle::Deleted);
+        let deleted = tables.runs.values().filter(|run| run.lifecycle() == RunState::Deleted);
         deleted.filter(|run| run.is_at_rest()).cloned().collect()
     }
 }

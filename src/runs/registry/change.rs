@@ -6,10 +6,10 @@ use media::WallTime;
 use timeline::{Event, JsonText, RunDeleted, RunLabelled};
 
 use super::{Run, RunError};
-use crate::runs::lifecycle::Lifecycle;
+use crate::runs::lifecycle::RunState;
 
 /// A change of a run and the states in which it is allowed.
-pub(super) enum Change {
+pub(super) enum RunTransition {
     Create(Vec<Event>),
     Active(Vec<Event>),
     /// Events of a job, also of a run that has ended; and one that ends a run that has not.
@@ -25,37 +25,39 @@ pub(super) enum Change {
     Reclaim(WallTime),
 }
 
-impl Change {
+impl RunTransition {
     /// Events to append now; `None` when nothing is left to do.
     pub(super) fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
         let state = run.lifecycle();
         match self {
-            Change::Create(events) => Ok(Some(events)),
-            Change::Label(_) if !state.is_visible() => Err(RunError::NotFound),
-            Change::Label(labelled) => {
+            RunTransition::Create(events) => Ok(Some(events)),
+            RunTransition::Label(_) if !state.is_visible() => Err(RunError::NotFound),
+            RunTransition::Label(labelled) => {
                 Ok((run.label() != labelled.label).then(|| vec![Event::RunLabelled(labelled)]))
             }
-            Change::Delete(_) if state == Lifecycle::Deleted => Err(RunError::NotFound),
-            Change::Delete(event) => Ok(Some(vec![event])),
+            RunTransition::Delete(_) if state == RunState::Deleted => Err(RunError::NotFound),
+            RunTransition::Delete(event) => Ok(Some(vec![event])),
             // One that was deleted meanwhile is told no other end, and neither is who asked for it.
-            Change::End(_) if !state.is_terminal() => Err(RunError::NotFound),
-            Change::End(event) => Ok(Some(vec![event])),
-            Change::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),
-            Change::Reclaim(before) => Ok(run.ended_before(before).then(|| vec![reclaimed()])),
-            Change::Active(events) if state.is_active() => Ok(Some(events)),
-            Change::WindUp(mut events, last) if state.is_active() => {
+            RunTransition::End(_) if !state.is_terminal() => Err(RunError::NotFound),
+            RunTransition::End(event) => Ok(Some(vec![event])),
+            RunTransition::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),
+            RunTransition::Reclaim(before) => {
+                Ok(run.ended_before(before).then(|| vec![reclaimed()]))
+            }
+            RunTransition::Active(events) if state.is_active() => Ok(Some(events)),
+            RunTransition::WindUp(mut events, last) if state.is_active() => {
                 events.extend(last);
                 Ok(Some(events))
             }
-            Change::WindUp(events, _)
-                if matches!(state, Lifecycle::Cancelled | Lifecycle::Completed) =>
+            RunTransition::WindUp(events, _)
+                if matches!(state, RunState::Cancelled | RunState::Completed) =>
             {
                 Ok(Some(events))
             }
-            Change::Active(_) | Change::WindUp(..) if state.is_terminal() => {
+            RunTransition::Active(_) | RunTransition::WindUp(..) if state.is_terminal() => {
                 Err(RunError::Terminal(state))
             }
-            Change::Active(_) | Change::WindUp(..) => Err(RunError::NotFound),
+            RunTransition::Active(_) | RunTransition::WindUp(..) => Err(RunError::NotFound),
         }
     }
 }

@@ -6,14 +6,14 @@ use std::{
 };
 
 use media::{RequestId, RunId, StreamId};
-use timeline::{Event, EventKind, Requested, RunCompleted, Timeline};
+use timeline::{Event, EventKind, RequestMarkerPayload, RunCompleted, Timeline};
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use super::{Registry, Run, RunError, change::Change};
+use super::{Registry, Run, RunError, change::RunTransition};
 use crate::{
-    base::blocking::{Died, blocking},
-    runs::lifecycle::Lifecycle,
+    base::blocking::{TaskPanicked, blocking},
+    runs::lifecycle::RunState,
 };
 
 /// The reason of a `run_completed` of a run in which nothing happened for too long.
@@ -28,7 +28,7 @@ impl Registry {
         run: &Arc<Run>,
         request_id: RequestId,
     ) -> Result<(), RunError> {
-        self.end(run, Lifecycle::Cancelled, request_id).await
+        self.end(run, RunState::Cancelled, request_id).await
     }
 
     /// Completes an active run on request and ends its job.
@@ -37,14 +37,14 @@ impl Registry {
         run: &Arc<Run>,
         request_id: RequestId,
     ) -> Result<(), RunError> {
-        self.end(run, Lifecycle::Completed, request_id).await
+        self.end(run, RunState::Completed, request_id).await
     }
 
     /// Brings an active run to `end` at once; returns when an event tells it, behind what the job had recorded.
     pub(super) async fn end(
         self: &Arc<Self>,
         run: &Arc<Run>,
-        end: Lifecycle,
+        end: RunState,
         request_id: RequestId,
     ) -> Result<(), RunError> {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
@@ -56,12 +56,10 @@ impl Registry {
             }
             let told = async {
                 let event = match end {
-                    Lifecycle::Completed => {
-                        registry.completed(&run, Some(request_id), None).await?
-                    }
-                    _ => Event::StopRequested(Requested { request_id }),
+                    RunState::Completed => registry.completed(&run, Some(request_id), None).await?,
+                    _ => Event::StopRequested(RequestMarkerPayload { request_id }),
                 };
-                registry.change(&run, Change::End(event)).await.map(drop)
+                registry.change(&run, RunTransition::End(event)).await.map(drop)
             };
             told.await.inspect_err(|_| run.forget_end())
         };
@@ -98,7 +96,7 @@ impl Registry {
             Event::RunExpired
         };
         // One in which something happened meanwhile is not idle, and what was read of it is not told.
-        Ok(self.change(run, Change::EndIdle(now, end)).await?.len())
+        Ok(self.change(run, RunTransition::EndIdle(now, end)).await?.len())
     }
 
     /// Event of the normal end of `run`, with the figures of its newest analysis or else its newest
@@ -114,7 +112,7 @@ impl Registry {
             let kinds = [EventKind::AnalysisGenerated, EventKind::FramesDecoded];
             kinds.into_iter().find_map(|kind| figures(&timeline, id, kind))
         };
-        let read = blocking(read).await.map_err(|Died| RunError::Unfinished)?;
+        let read = blocking(read).await.map_err(|TaskPanicked| RunError::Unfinished)?;
         let (stream_id, frames, markers) = match read {
             Some((stream_id, frames, markers)) => (Some(stream_id), frames, markers),
             None => (None, 0, 0),

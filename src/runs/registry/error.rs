@@ -4,7 +4,7 @@ use media::{ErrorKind, JobId};
 use timeline::TimelineError;
 
 use super::job;
-use crate::runs::lifecycle::Lifecycle;
+use crate::runs::lifecycle::RunState;
 
 /// Error of a change of a run.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum RunError {
     NotFound,
     /// The run has ended.
     #[error("the run is {}: create a new run", .0.as_str())]
-    Terminal(Lifecycle),
+    Terminal(RunState),
     /// A job of the run is under way.
     #[error("{}", job::busy(*.job))]
     Busy {

@@ -3,16 +3,16 @@
 use std::{collections::HashSet, sync::Arc};
 
 use media::{RunId, Seq};
-use timeline::{Event, EventParts};
+use timeline::{Event, StreamedEvent};
 
 use super::{Registry, Run};
-use crate::{base::keys::Principal, runs::lifecycle::Lifecycle};
+use crate::{base::keys::Principal, runs::lifecycle::RunState};
 
 /// Runs looked at in one hold of the tables.
 pub(super) const LIST_SLICE: usize = 1024;
 
 /// Reads a stored event; one that is damaged or odd is told in the log and gives nothing.
-pub fn readable(stored: &EventParts) -> Option<Event> {
+pub fn readable(stored: &StreamedEvent) -> Option<Event> {
     let seq = stored.head.seq;
     let read = stored.decode();
     read.inspect_err(|error| tracing::error!(%seq, %error, "an event cannot be read")).ok()
@@ -22,7 +22,7 @@ impl Registry {
     /// The run `id` of `owner`, deleted ones too; `None` also when it is another principal's.
     pub fn find_any(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
         let run = self.tables().runs.get(&id).cloned()?;
-        (run.origin().principal == *owner && run.lifecycle() != Lifecycle::Unborn).then_some(run)
+        (run.origin().principal == *owner && run.lifecycle() != RunState::Unborn).then_some(run)
     }
 
     /// The visible run `id` of `owner`.
@@ -57,7 +57,7 @@ impl Registry {
     pub fn list(
         &self,
         owner: &Principal,
-        status: Option<Lifecycle>,
+        status: Option<RunState>,
         before: Seq,
         limit: usize,
     ) -> (Vec<Arc<Run>>, Option<Seq>) {
@@ -88,8 +88,8 @@ impl Registry {
     }
 
     /// Number of runs in each of the states that a record can show.
-    pub fn count_by_state(&self) -> impl Iterator<Item = (Lifecycle, usize)> {
+    pub fn count_by_state(&self) -> impl Iterator<Item = (RunState, usize)> {
         let counts = self.tables().by_state;
-        Lifecycle::SHOWN.into_iter().zip(counts)
+        RunState::SHOWN.into_iter().zip(counts)
     }
 }

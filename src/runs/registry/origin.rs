@@ -7,7 +7,7 @@ use crate::base::keys::Principal;
 
 /// Fields of a run that are fixed when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct RunOrigin {
     /// Its owner.
     pub principal: Principal,
     /// The tenant, metadata only.
@@ -20,18 +20,18 @@ pub struct Origin {
     pub session: Option<SessionId>,
 }
 
-impl Origin {
+impl RunOrigin {
     /// The origin that a `run_created` event tells; `None` for other events.
-    pub(super) fn of(event: &Event) -> Option<Origin> {
+    pub(super) fn of(event: &Event) -> Option<RunOrigin> {
         match event {
-            Event::RunCreated(created) => Some(Origin {
+            Event::RunCreated(created) => Some(RunOrigin {
                 principal: Principal::named(&created.principal_key),
                 tenant: created.tenant_id.clone(),
                 mode: created.mode.clone(),
                 model: created.model.clone(),
                 session: None,
             }),
-            Event::SessionRunCreated(created) => Some(Origin {
+            Event::SessionRunCreated(created) => Some(RunOrigin {
                 principal: Principal::named(&created.principal_key),
                 tenant: created.tenant_id.clone(),
                 mode: crate::base::catalog::Mode::default().as_str().to_owned(),

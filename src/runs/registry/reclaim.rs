@@ -5,8 +5,8 @@ use std::{collections::HashSet, sync::Arc};
 use media::{RunId, WallTime};
 use tokio_util::sync::CancellationToken;
 
-use super::{Registry, Run, change::Change};
-use crate::runs::lifecycle::Lifecycle;
+use super::{Registry, Run, change::RunTransition};
+use crate::runs::lifecycle::RunState;
 
 impl Registry {
     /// Deletes the runs that ended, and had their last event, before `before`, all but `kept`;
@@ -24,7 +24,7 @@ impl Registry {
         };
         let mut deleted = 0;
         for run in ended.iter().take_while(|_| !stop.is_cancelled()) {
-            match self.change(run, Change::Reclaim(before)).await {
+            match self.change(run, RunTransition::Reclaim(before)).await {
                 Ok(appended) => deleted += appended.len() as u64,
                 Err(error) => tracing::warn!(run = %run.id(), %error, "cannot delete an old run"),
             }
@@ -36,7 +36,7 @@ impl Registry {
     pub fn forget(&self, purged: &HashSet<RunId>) {
         let mut tables = self.tables();
         for id in purged {
-            if tables.runs.get(id).is_some_and(|run| run.lifecycle() == Lifecycle::Deleted)
+            if tables.runs.get(id).is_some_and(|run| run.lifecycle() == RunState::Deleted)
                 && let Some(run) = tables.runs.remove(id)
             {
                 run.release_all(self.quota());

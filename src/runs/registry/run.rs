@@ -8,11 +8,11 @@ use std::{
 };
 
 use media::{BlobHash, Label, RunId, Seq, WallTime};
-use timeline::{Event, EventHead, EventKind, JsonText, SemanticOutcome, Timeline, TimelineError};
+use timeline::{Event, EventKind, EventMeta, JsonText, SemanticOutcome, Timeline, TimelineError};
 use tokio::sync::{Notify, futures::Notified};
 
 use super::{
-    AllJobs, Origin, RunError, Snapshot,
+    AllJobs, RunError, RunOrigin, Snapshot,
     account::Charged,
     analyses::Analyses,
     chunks::ChunkOrder,
@@ -21,7 +21,7 @@ use super::{
     readable,
     walls::Walls,
 };
-use crate::{base::json, runs::lifecycle::Lifecycle};
+use crate::{base::json, runs::lifecycle::RunState};
 
 /// Events read at a time while the stills of a run are indexed.
 const STILLS_PAGE: usize = 1000;
@@ -29,7 +29,7 @@ const STILLS_PAGE: usize = 1000;
 /// A run.
 pub struct Run {
     id: RunId,
-    origin: Origin,
+    origin: RunOrigin,
     state: Mutex<State>,
     order: tokio::sync::Mutex<()>,
     published: Notify,
@@ -46,9 +46,9 @@ pub struct Run {
 
 struct State {
     /// State that its events tell.
-    lifecycle: Lifecycle,
+    lifecycle: RunState,
     /// End that it comes to on request, before an event tells it.
-    ending: Option<Lifecycle>,
+    ending: Option<RunState>,
     /// True if nothing was done in it but to keep it alive.
     untouched: bool,
     analysed: bool,
@@ -102,10 +102,10 @@ impl Drop for JobGuard {
 }
 
 impl Run {
-    pub(super) fn new(id: RunId, origin: Origin, all_jobs: Arc<AllJobs>) -> Run {
+    pub(super) fn new(id: RunId, origin: RunOrigin, all_jobs: Arc<AllJobs>) -> Run {
         let epoch = WallTime { epoch_ms: 0 };
         let state = State {
-            lifecycle: Lifecycle::Unborn,
+            lifecycle: RunState::Unborn,
             ending: None,
             untouched: true,
             analysed: false,
@@ -142,12 +142,12 @@ impl Run {
     }
 
     /// Fields that were fixed at its creation.
-    pub fn origin(&self) -> &Origin {
+    pub fn origin(&self) -> &RunOrigin {
         &self.origin
     }
 
     /// State of the run.
-    pub fn lifecycle(&self) -> Lifecycle {
+    pub fn lifecycle(&self) -> RunState {
         lock(&self.state).shown()
     }
 
@@ -159,12 +159,12 @@ impl Run {
     }
 
     /// State that its events tell.
-    fn folded(&self) -> Lifecycle {
+    fn folded(&self) -> RunState {
         lock(&self.state).lifecycle
     }
 
     /// Has it be at its `end` for everybody, and ends its jobs; an event is to tell it once they rest.
-    pub(super) async fn begin_end(&self, end: Lifecycle) -> Result<(), RunError> {
+    pub(super) async fn begin_end(&self, end: RunState) -> Result<(), RunError> {
         let _order = self.order().await;
         self.check_active()?;
         lock(&self.state).ending = Some(end);
@@ -343,10 +343,10 @@ impl Run {
     }
 
     /// Takes up an event; returns the states before and after it.
-    pub(super) fn fold(&self, head: &EventHead, idle_until: Instant) -> (Lifecycle, Lifecycle) {
+    pub(super) fn fold(&self, head: &EventMeta, idle_until: Instant) -> (RunState, RunState) {
         let mut state = lock(&self.state);
         let before = state.lifecycle;
-        if state.lifecycle == Lifecycle::Unborn {
+        if state.lifecycle == RunState::Unborn {
             state.created_seq = head.seq;
             state.created_at = head.at;
         }
@@ -361,7 +361,7 @@ impl Run {
 }
 
 impl State {
-    fn shown(&self) -> Lifecycle {
+    fn shown(&self) -> RunState {
         self.ending.filter(|_| self.lifecycle.is_active()).unwrap_or(self.lifecycle)
     }
 }

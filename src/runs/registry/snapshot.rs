@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use media::{Label, WallTime};
 use timeline::SemanticOutcome;
 
-use crate::runs::lifecycle::Lifecycle;
+use crate::runs::lifecycle::RunState;
 
 /// State of a run, as its record shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// State of the run.
-    pub lifecycle: Lifecycle,
+    pub lifecycle: RunState,
     /// Wall time of its creation.
     pub created_at: WallTime,
     /// Wall time of its last event.

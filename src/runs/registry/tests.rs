@@ -21,9 +21,9 @@ fn open(dir: &std::path::Path, ttl: Duration) -> Arc<Registry> {
     .expect("rebuilt")
 }
 
-fn origin(name: &str) -> Origin {
+fn origin(name: &str) -> RunOrigin {
     let (tenant, model, session) = (None, None, None);
-    Origin { principal: Principal::named(name), tenant, mode: "balanced".into(), model, session }
+    RunOrigin { principal: Principal::named(name), tenant, mode: "balanced".into(), model, session }
 }
 
 fn ids(registry: &Registry, name: &str) -> Vec<RunId> {
@@ -44,13 +44,13 @@ async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
     let later = now + HOUR + Duration::from_secs(1);
     assert_eq!(registry.end_idle(later).await, 1);
     assert_eq!(registry.end_idle(later).await, 0);
-    assert_eq!((idle.lifecycle(), busy.lifecycle()), (Lifecycle::Expired, Lifecycle::Pending));
+    assert_eq!((idle.lifecycle(), busy.lifecycle()), (RunState::Expired, RunState::Pending));
     assert_eq!(idle.snapshot().expires_at(HOUR), None);
     drop(job);
     registry.keep_alive(&busy, REQUEST).await.expect("active");
     assert_eq!(registry.end_idle(now + HOUR).await, 0, "kept alive");
     let ended = registry.keep_alive(&idle, REQUEST).await;
-    assert!(matches!(ended, Err(RunError::Terminal(Lifecycle::Expired))), "{ended:?}");
+    assert!(matches!(ended, Err(RunError::Terminal(RunState::Expired))), "{ended:?}");
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_caller_that_goes_away_leaves_the_order_intact() {
         tokio::time::timeout(Duration::ZERO, stop).await.ok();
     }
     let second = registry.stop(&run, REQUEST).await;
-    assert!(matches!(second, Err(RunError::Terminal(Lifecycle::Cancelled))), "{second:?}");
+    assert!(matches!(second, Err(RunError::Terminal(RunState::Cancelled))), "{second:?}");
     let events = registry.timeline().read(run.id(), Seq(0), 100, None).expect("readable");
     assert_eq!(events.len(), 2, "run_created and one stop_requested");
 }
@@ -84,7 +84,7 @@ async fn a_caller_that_goes_away_leaves_the_order_intact() {
 async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), HOUR);
-    for end in [Lifecycle::Cancelled, Lifecycle::Completed] {
+    for end in [RunState::Cancelled, RunState::Completed] {
         let run = registry.create(origin("a"), REQUEST).await.expect("created");
         let kinds = || -> Vec<_> {
             let heads = registry.timeline().heads_of(run.id(), Seq(0), 10);
@@ -100,11 +100,11 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
         assert_eq!((kinds(), run.has_ended()), (vec![EventKind::RunCreated], false));
         let refused = registry.keep_alive(&run, REQUEST).await;
         assert!(matches!(refused, Err(RunError::Terminal(state)) if state == end), "{refused:?}");
-        let left = vec![Event::KeepaliveRefreshed(Requested { request_id: REQUEST })];
+        let left = vec![Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST })];
         registry.wind_up(&run, left, Some(Event::RunExpired)).await.expect("still recorded");
         drop(job);
         ended.await.expect("no panic").expect("told");
-        let told = if end == Lifecycle::Cancelled {
+        let told = if end == RunState::Cancelled {
             EventKind::StopRequested
         } else {
             EventKind::RunCompleted
@@ -123,7 +123,7 @@ async fn an_end_that_the_log_does_not_take_is_none() {
     for _ in 0..2 {
         let refused = registry.stop(&run, REQUEST).await;
         assert!(matches!(refused, Err(RunError::Log(_))), "{refused:?}");
-        assert_eq!(run.lifecycle(), Lifecycle::Pending);
+        assert_eq!(run.lifecycle(), RunState::Pending);
     }
 }
 
@@ -174,7 +174,7 @@ async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
     let registry = open(dir.path(), HOUR);
     let found = registry.run(run.id()).expect("rebuilt").snapshot();
     let shown = (found.lifecycle, found.source_uri.as_deref(), found.model.as_deref());
-    assert_eq!(shown, (Lifecycle::Processing, Some("a.mp4"), Some("qwen3-vl-4b")));
+    assert_eq!(shown, (RunState::Processing, Some("a.mp4"), Some("qwen3-vl-4b")));
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_list_goes_on_behind_a_slice() {
         registry.stop(&run, REQUEST).await.expect("active");
     }
     let owner = Principal::named("a");
-    let (all, next) = registry.list(&owner, Some(Lifecycle::Cancelled), Seq(u64::MAX), 2000);
+    let (all, next) = registry.list(&owner, Some(RunState::Cancelled), Seq(u64::MAX), 2000);
     assert_eq!((all.len(), next), (LIST_SLICE + 1, None));
     assert_eq!(all.last().map(|run| run.id()), Some(oldest.id()));
     let (page, next) = registry.list(&owner, None, Seq(u64::MAX), LIST_SLICE);
@@ -287,13 +287,13 @@ proptest! {
 async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), HOUR);
-    let found = || Event::KeepaliveRefreshed(Requested { request_id: REQUEST });
+    let found = || Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
     // What is done to the run, and the state and the number of events that a job leaves it in.
     let rows = [
-        ("", Lifecycle::Failed, 2),
-        ("stop", Lifecycle::Cancelled, 1),
-        ("finish", Lifecycle::Completed, 1),
+        ("", RunState::Failed, 2),
+        ("stop", RunState::Cancelled, 1),
+        ("finish", RunState::Completed, 1),
     ];
     for (done, state, kept) in rows {
         let run = registry.create(origin(done), REQUEST).await.expect("created");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use media::{Seq, StreamId, WallTime};
-use timeline::{Event, EventHead, EventKind, Timeline};
+use timeline::{Event, EventKind, EventMeta, Timeline};
 
 use super::{Run, run::lock};
 
@@ -44,7 +44,7 @@ impl Run {
 }
 
 /// Stream and start in a `frames_decoded`; `None` of one that cannot be read.
-fn told(timeline: &Timeline, head: &EventHead) -> Option<(StreamId, Option<WallTime>)> {
+fn told(timeline: &Timeline, head: &EventMeta) -> Option<(StreamId, Option<WallTime>)> {
     let parts = timeline.get_parts(head.seq).ok()??;
     match parts.decode().ok()? {
         Event::FramesDecoded(decoded) => Some((decoded.stream_id, decoded.wall_start_ms.flatten())),

@@ -11,7 +11,7 @@ use timeline::{KeyframeStored, Options, Timeline};
 use super::*;
 use crate::{
     base::{keys::Principal, quota::Quota},
-    runs::registry::{Origin, RunLimits},
+    runs::registry::{RunLimits, RunOrigin},
 };
 
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
@@ -39,12 +39,12 @@ impl Bench {
         Bench { dir, clock, registry, blobs, metrics: Arc::new(Metrics::new()) }
     }
 
-    fn retention(&self, readers: Vec<Behind>) -> Arc<Retention> {
-        let clock = AgeClock::starting(crate::base::clock::wall_now(), None);
+    fn retention(&self, readers: Vec<ReaderLag>) -> Arc<Retention> {
+        let clock = RetentionClock::starting(crate::base::clock::wall_now(), None);
         self.retention_by(clock, readers)
     }
 
-    fn retention_by(&self, clock: AgeClock, readers: Vec<Behind>) -> Arc<Retention> {
+    fn retention_by(&self, clock: RetentionClock, readers: Vec<ReaderLag>) -> Arc<Retention> {
         let (registry, blobs) = (Arc::clone(&self.registry), self.blobs.clone());
         let metrics = Arc::clone(&self.metrics);
         let retention = Retention::new(AGES, registry, blobs, metrics, readers, clock);
@@ -55,7 +55,7 @@ impl Bench {
     async fn run(&self) -> Arc<Run> {
         let (tenant, model, session) = (None, None, None);
         let principal = Principal::named("alice");
-        let origin = Origin { principal, tenant, mode: "balanced".into(), model, session };
+        let origin = RunOrigin { principal, tenant, mode: "balanced".into(), model, session };
         self.registry.create(origin, REQUEST).await.expect("created")
     }
 
@@ -144,7 +144,7 @@ async fn a_jump_that_the_log_has_taken_over_removes_nothing() {
     let ended = bench.run().await;
     bench.registry.stop(&ended, REQUEST).await.expect("active");
     // The clock was right at the start; then it jumps, and an event is dated with that.
-    let clock = AgeClock::starting(WallTime { epoch_ms: HOUR_MS }, None);
+    let clock = RetentionClock::starting(WallTime { epoch_ms: HOUR_MS }, None);
     let retention = bench.retention_by(clock, Vec::new());
     bench.later(48 * HOUR_MS);
     bench.run().await;
@@ -217,7 +217,7 @@ async fn what_a_reader_was_not_given_is_neither_deleted_nor_purged() {
     let (ended, deleted) = (ended.id(), deleted.id());
     let behind: Arc<Mutex<HashSet<RunId>>> = Arc::new(Mutex::new([ended, deleted].into()));
     let told = Arc::clone(&behind);
-    let reader: Behind = Box::new(move || Ok(told.lock().expect("no panic").clone()));
+    let reader: ReaderLag = Box::new(move || Ok(told.lock().expect("no panic").clone()));
     let retention = bench.retention(vec![reader]);
     let stop = CancellationToken::new();
     let swept = retention.sweep(&stop).await.expect("swept");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use gate::{Gate, GateConfig};
 use media::{AnalysisId, BlobHash, EventType, Extent, Marker, Rate, Seq, StreamId, WallTime};
 use timeline::{
-    Event, EventHead, EventKind, FindingKind, FramesDecoded, KeyframeStored, Signals, Timeline,
+    Event, EventKind, EventMeta, FindingKind, FramesDecoded, KeyframeStored, Signals, Timeline,
 };
 
 use worker::Supervisor;
@@ -132,7 +132,7 @@ impl Digest {
         })
     }
 
-    fn hear(&mut self, head: &EventHead, timeline: &Timeline, is_live: bool, gate: GateConfig) {
+    fn hear(&mut self, head: &EventMeta, timeline: &Timeline, is_live: bool, gate: GateConfig) {
         use EventKind::{
             AnalysisGenerated, ClipVlm, ClipVlmTiered, FramesDecoded, IngestStarted,
             KeyframeStored, MarkerEmitted, RunCompleted, SemanticChunkInferred, Vlm, VlmTiered,

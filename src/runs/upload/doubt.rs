@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{Upload, UploadError, Uploads};
-use crate::base::{ledger::LedgerError, quota::Hold};
+use crate::base::{ledger::MetaStoreError, quota::QuotaReservation};
 
 impl Uploads {
     /// Fails with `error` unless the record is there, as it may be after a failed write, and with
@@ -12,9 +12,9 @@ impl Uploads {
         &self,
         upload: &Upload,
         path: &Path,
-        hold: Hold,
-        error: LedgerError,
-    ) -> Result<Hold, UploadError> {
+        hold: QuotaReservation,
+        error: MetaStoreError,
+    ) -> Result<QuotaReservation, UploadError> {
         match self.find(&upload.owner, &upload.name) {
             Ok(Some(_)) => return Ok(hold),
             // Best effort: a file without a record is removed at the next start.

@@ -10,7 +10,7 @@ use media::BlobHash;
 use sha2::{Digest, Sha256};
 
 use super::{UploadError, folder::sync_parent};
-use crate::base::quota::Hold;
+use crate::base::quota::QuotaReservation;
 
 /// An unfinished upload; dropping it removes what was written.
 #[derive(Debug)]
@@ -20,12 +20,16 @@ pub struct Incoming {
     digest: Sha256,
     bytes: u64,
     bytes_max: u64,
-    hold: Hold,
+    hold: QuotaReservation,
 }
 
 impl Incoming {
     /// An empty file in `dir` that takes up to `bytes_max` bytes, as far as `hold` can grow.
-    pub(super) fn create(dir: &Path, bytes_max: u64, hold: Hold) -> Result<Incoming, UploadError> {
+    pub(super) fn create(
+        dir: &Path,
+        bytes_max: u64,
+        hold: QuotaReservation,
+    ) -> Result<Incoming, UploadError> {
         let random: [u8; 16] = crate::base::random_bytes();
         let path = dir.join(format!("{:032x}", u128::from_le_bytes(random)));
         let file = File::options().write(true).create_new(true).open(&path);
@@ -61,7 +65,7 @@ impl Incoming {
     }
 
     /// Gives the file its name, durable on return; what it was charged is still to be kept.
-    pub(super) fn publish(self, target: &Path) -> Result<Hold, UploadError> {
+    pub(super) fn publish(self, target: &Path) -> Result<QuotaReservation, UploadError> {
         let Incoming { mut path, file, hold, .. } = self;
         // The bytes before the name: a name must never stand for less than its content.
         file.sync_data().map_err(UploadError::io("sync an upload", &path.0))?;

@@ -3,11 +3,11 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::base::{ledger::Fault, quota::QuotaLimits};
+use crate::base::{ledger::InjectedFault, quota::QuotaLimits};
 
 fn open(dir: &Path) -> Uploads {
     let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };
-    let ledger = Ledger::open(&dir.join("ledger")).expect("opens");
+    let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
     Uploads::open(&dir.join("uploads"), None, ledger, Quota::new(limits)).expect("opens")
 }
 
@@ -15,7 +15,7 @@ fn put(uploads: &Uploads, owner: &Principal, bytes: &[u8], at: i64) -> Upload {
     let mut incoming = uploads.receive(owner, 100).expect("made");
     incoming.write(bytes).expect("written");
     let at = WallTime { epoch_ms: at };
-    let new = New { owner, extension: "mp4", file_name: "C:\\clips\\a.mp4", at };
+    let new = NewUpload { owner, extension: "mp4", file_name: "C:\\clips\\a.mp4", at };
     uploads.keep(incoming, new, |_, _| Ok(())).expect("kept")
 }
 
@@ -114,14 +114,14 @@ fn what_is_not_kept_leaves_nothing() {
 
 #[test]
 fn a_record_that_failed_to_be_written_is_there_with_its_file_or_not_at_all() {
-    for (fault, is_kept) in [(Fault::Unclear, true), (Fault::Lost, false)] {
+    for (fault, is_kept) in [(InjectedFault::Unclear, true), (InjectedFault::Lost, false)] {
         let dir = tempfile::tempdir().expect("a directory");
         let uploads = open(dir.path());
         let alice = Principal::named("alice");
         let mut incoming = uploads.receive(&alice, 100).expect("made");
         incoming.write(b"abc").expect("written");
         let at = WallTime { epoch_ms: 1 };
-        let new = New { owner: &alice, extension: "mp4", file_name: "a.mp4", at };
+        let new = NewUpload { owner: &alice, extension: "mp4", file_name: "a.mp4", at };
         uploads.ledger.fail_next(&[fault]);
         let kept = uploads.keep(incoming, new, |_, _| Ok(()));
         assert_eq!(kept.is_ok(), is_kept, "{fault:?}: {kept:?}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::UploadError;
 use crate::base::{
     keys::Principal,
-    per_owner::{PerOwner, Whose},
+    per_owner::{LimitScope, OwnerLimiter},
 };
 
 /// Uploads of one owner at once.
@@ -14,41 +14,41 @@ pub const OWN_MAX: usize = 4;
 pub const ALL_MAX: usize = 16;
 
 /// Scope of the limit, in words for the caller.
-pub(super) fn told(whose: Whose) -> &'static str {
+pub(super) fn told(whose: LimitScope) -> &'static str {
     match whose {
-        Whose::All => "of all callers",
-        Whose::Own => "of yours",
+        LimitScope::All => "of all callers",
+        LimitScope::Own => "of yours",
     }
 }
 
 /// Counts uploads.
 #[derive(Debug, Default)]
-pub struct UnderWay(Mutex<PerOwner>);
+pub struct UploadLimiter(Mutex<OwnerLimiter>);
 
 /// The right to upload, until dropped.
 #[derive(Debug)]
-pub struct Place {
-    under_way: Arc<UnderWay>,
+pub struct UploadPermit {
+    under_way: Arc<UploadLimiter>,
     owner: Principal,
 }
 
-impl UnderWay {
+impl UploadLimiter {
     /// Takes a place for an upload of `owner`.
-    pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<Place, UploadError> {
+    pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<UploadPermit, UploadError> {
         self.counts().enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
-            let limit = if whose == Whose::All { ALL_MAX } else { OWN_MAX };
+            let limit = if whose == LimitScope::All { ALL_MAX } else { OWN_MAX };
             UploadError::Busy { limit, whose }
         })?;
-        Ok(Place { under_way: Arc::clone(self), owner: owner.clone() })
+        Ok(UploadPermit { under_way: Arc::clone(self), owner: owner.clone() })
     }
 
-    fn counts(&self) -> MutexGuard<'_, PerOwner> {
+    fn counts(&self) -> MutexGuard<'_, OwnerLimiter> {
         // Every change is one number: a panic leaves them usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl Drop for UploadPermit {
     fn drop(&mut self) {
         self.under_way.counts().leave(&self.owner);
     }
@@ -60,11 +60,12 @@ mod tests {
 
     #[test]
     fn places_are_bounded_and_come_back() {
-        let under_way = Arc::new(UnderWay::default());
+        let under_way = Arc::new(UploadLimiter::default());
         let owner = |at: usize| Principal::named(&format!("owner-{at}"));
         let mut places: Vec<_> =
             (0..ALL_MAX).map(|at| under_way.enter(&owner(at / OWN_MAX)).expect("free")).collect();
-        let told = |outcome: Result<Place, UploadError>| outcome.expect_err("full").to_string();
+        let told =
+            |outcome: Result<UploadPermit, UploadError>| outcome.expect_err("full").to_string();
         assert!(told(under_way.enter(&owner(99))).starts_with("16 uploads of all callers"));
         places.truncate(OWN_MAX);
         assert!(told(under_way.enter(&owner(0))).starts_with("4 uploads of yours"));

@@ -17,7 +17,7 @@ use sightline::{
         live::{Budget, LOST_AFTER, Reservation, SESSION_BYTES},
         runner::QUEUE_MAX,
     },
-    runs::admission::{Admission, Place, QueueFull},
+    runs::admission::{JobPermit, JobQueue, QueueFull},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -84,16 +84,16 @@ enum Event {
     Back(usize, bool),
 }
 
-type Entering = Pin<Box<dyn Future<Output = Result<Place, QueueFull>>>>;
+type Entering = Pin<Box<dyn Future<Output = Result<JobPermit, QueueFull>>>>;
 
 struct Node {
     is_up: bool,
     is_drained: bool,
     life: u64,
     budget: Arc<Budget>,
-    jobs: Admission,
+    jobs: JobQueue,
     waiting: Vec<Entering>,
-    running: HashMap<u64, Place>,
+    running: HashMap<u64, JobPermit>,
     /// State of the proxy about it: its turn in the round, its weight, and the time until which nginx passes it over.
     turn: i64,
     weight: i64,
@@ -107,7 +107,7 @@ impl Node {
             is_drained: false,
             life: 0,
             budget: Budget::new(spec.memory_budget, spec.memory_budget),
-            jobs: Admission::new(spec.cores, QUEUE_MAX),
+            jobs: JobQueue::new(spec.cores, QUEUE_MAX),
             waiting: Vec::new(),
             running: HashMap::new(),
             turn: 0,
@@ -293,7 +293,7 @@ impl Day {
         self.outcome.busiest = self.outcome.busiest.max(has);
     }
 
-    fn begin(&mut self, node: usize, place: Place) {
+    fn begin(&mut self, node: usize, place: JobPermit) {
         let job = self.count;
         self.nodes[node].running.insert(job, place);
         let life = self.nodes[node].life;
@@ -365,6 +365,6 @@ impl Day {
     }
 }
 
-fn poll(entering: &mut Entering) -> Poll<Result<Place, QueueFull>> {
+fn poll(entering: &mut Entering) -> Poll<Result<JobPermit, QueueFull>> {
     entering.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -178,7 +178,7 @@ payload!(RunCompleted {
     request_id, stream_id, frames, markers, index_name, semantic, @optional reason,
 });
 payload!(RunFailed { @optional request_id, reason });
-payload!(Requested { request_id });
+payload!(RequestMarkerPayload { request_id });
 payload!(RunLabelled { request_id, label });
 payload!(RunDeleted { @optional request_id, @optional reclaim });
 payload!(TokenBudgetLow { request_id, principal_key, day, used_tokens, limit_tokens });

@@ -17,13 +17,13 @@ const REQUEST: RequestId = RequestId::from_bytes([0x11; 8]);
 /// The payload of `event` is `expected`, and the stored event decodes to `event`.
 #[track_caller]
 fn check(event: Event, expected: &str) {
-    let draft = Draft::of(NewEvent { run: RUN, event: event.clone() }).expect("fits");
+    let draft = RecordBuilder::of(NewEvent { run: RUN, event: event.clone() }).expect("fits");
     let (seq, at) = (Seq(9), WallTime { epoch_ms: -5 });
     let mut bytes = Vec::new();
     draft.put(&mut bytes, seq, at);
     assert_eq!(bytes.len(), draft.record_bytes());
     let record = Record::parse(&bytes).expect("intact");
-    assert_eq!(record.head, EventHead { seq, at, run: RUN, kind: event.kind() });
+    assert_eq!(record.head, EventMeta { seq, at, run: RUN, kind: event.kind() });
     let payload = record.payload().expect("text");
     assert_eq!(payload.text, expected);
     assert_eq!(record.decode().expect("decodes"), event);
@@ -68,7 +68,7 @@ fn run_lifecycle() {
             ),
         );
     }
-    let requested = Requested { request_id: REQUEST };
+    let requested = RequestMarkerPayload { request_id: REQUEST };
     let request = r#"{"request_id":"req-1111111111111111"}"#;
     check(Event::StopRequested(requested.clone()), request);
     check(Event::KeepaliveRefreshed(requested), request);
@@ -187,7 +187,8 @@ fn frames(signals: Signals) -> FramesDecoded {
 #[test]
 fn a_rate_that_an_earlier_version_wrote_is_readable() {
     let kept = frames(Signals::Inline(Vec::new()));
-    let draft = Draft::of(NewEvent { run: RUN, event: Event::FramesDecoded(kept) }).expect("fits");
+    let draft =
+        RecordBuilder::of(NewEvent { run: RUN, event: Event::FramesDecoded(kept) }).expect("fits");
     let mut bytes = Vec::new();
     draft.put(&mut bytes, Seq(9), WallTime { epoch_ms: -5 });
     let record = Record::parse(&bytes).expect("intact");
@@ -584,7 +585,7 @@ fn no_flipped_bit_leaves_a_record_intact() {
     let event = Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") });
     let mut bytes = Vec::new();
     let at = WallTime { epoch_ms: 1 };
-    Draft::of(NewEvent { run: RUN, event }).expect("fits").put(&mut bytes, Seq(1), at);
+    RecordBuilder::of(NewEvent { run: RUN, event }).expect("fits").put(&mut bytes, Seq(1), at);
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);

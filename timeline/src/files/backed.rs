@@ -20,7 +20,7 @@ use media::BlobHash;
 use super::{Files, UNSENT};
 use crate::{
     Result,
-    pins::Lease,
+    pins::PinGuard,
     remote::{Remote, RemoteError, RemoteFault, SLOWEST},
 };
 
@@ -166,7 +166,7 @@ impl Files {
 
     /// Sends those of `hashes`, which `lease` pins, that the object store does not have. What it does not take within
     /// a bound is left for a turn, and all of it once it has failed; so are large files.
-    pub(crate) fn send(&self, lease: &Lease, hashes: &[BlobHash]) {
+    pub(crate) fn send(&self, lease: &PinGuard, hashes: &[BlobHash]) {
         let Some(backed) = &self.backed else { return };
         if backed.is_out.load(Ordering::Relaxed) {
             return;
@@ -183,7 +183,13 @@ impl Files {
     }
 
     /// Sends those of `hashes`, which `lease` pins, that nobody sends.
-    fn upload(&self, backed: &Backed, lease: &Lease, hashes: &[BlobHash], limit: Duration) -> Sent {
+    fn upload(
+        &self,
+        backed: &Backed,
+        lease: &PinGuard,
+        hashes: &[BlobHash],
+        limit: Duration,
+    ) -> Sent {
         let mut due: Vec<BlobHash> = hashes.to_vec();
         // None of them can come to be removed later: they are pinned.
         due.retain(|hash| !lease.is_being_removed(hash));
@@ -251,7 +257,7 @@ impl Files {
     }
 
     /// Takes the files to be sent next from the queue, pinned by `lease`; returns them and their bytes.
-    fn next(&self, backed: &Backed, lease: &mut Lease) -> (Vec<BlobHash>, u64) {
+    fn next(&self, backed: &Backed, lease: &mut PinGuard) -> (Vec<BlobHash>, u64) {
         let (mut next, mut bytes) = (Vec::new(), 0);
         while next.len() < TURN_FILES && bytes < TURN_BYTES {
             let Some(hash) = backed.state().queue.pop_front() else { break };

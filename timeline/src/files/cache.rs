@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Result, TimelineError, blob,
-    pins::Lease,
+    pins::PinGuard,
     remote::{RemoteError, RemoteFault},
     temporary::Temporary,
 };
@@ -139,7 +139,7 @@ impl Files {
 
     /// Fetches the file of `hash`, of at most `size_max` bytes, which `lease` pins, from the object store; false where
     /// none is there. It takes the place of one that is here.
-    pub(super) fn bring(&self, lease: &Lease, hash: &BlobHash, size_max: u64) -> Result<bool> {
+    pub(super) fn bring(&self, lease: &PinGuard, hash: &BlobHash, size_max: u64) -> Result<bool> {
         let path = self.path(hash);
         let Some(backed) = &self.backed else { return Err(TimelineError::Away { path }) };
         if lease.is_being_removed(hash) {

@@ -5,7 +5,7 @@ use media::BlobHash;
 use super::{AWAY, Files, GONE, backed::Backed};
 use crate::{
     Result, TimelineError,
-    pins::{Sweeping, Swept},
+    pins::{SweepGuard, SweepStats},
 };
 
 impl Files {
@@ -14,9 +14,9 @@ impl Files {
     pub(super) fn sweep_away(
         &self,
         backed: &Backed,
-        sweeping: &Sweeping,
+        sweeping: &SweepGuard,
         hashes: &[BlobHash],
-        swept: &mut Swept,
+        swept: &mut SweepStats,
     ) -> Result<()> {
         let Some(first) = hashes.first() else { return Ok(()) };
         // Before the files go here: a mark is all that tells of one there.
@@ -39,9 +39,9 @@ impl Files {
     fn remove_here(
         &self,
         backed: &Backed,
-        sweeping: &Sweeping,
+        sweeping: &SweepGuard,
         hashes: &[BlobHash],
-        swept: &mut Swept,
+        swept: &mut SweepStats,
     ) -> Result<Vec<BlobHash>> {
         let mut removing = Vec::with_capacity(hashes.len());
         for hash in hashes {

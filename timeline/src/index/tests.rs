@@ -27,7 +27,7 @@ fn an_event_is_found_with_everything_about_it() {
     let index = index(10_000, 70);
     for seq in (1..=10_000).map(Seq) {
         let hit = index.locate(seq).expect("in the index");
-        let head = EventHead {
+        let head = EventMeta {
             seq,
             at: WallTime { epoch_ms: 1000 + seq.0 as i64 },
             run: RUNS[seq.0 as usize % 2],
@@ -69,9 +69,9 @@ fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
         let mut steps = 1;
         loop {
             match index.last_of(RUNS[0], before, EventKind::RunCreated) {
-                LastOf::Found(hit) => return (Some(hit.head.seq.0), steps),
-                LastOf::None => return (None, steps),
-                LastOf::GoOn(next) => before = next,
+                BackwardStep::Found(hit) => return (Some(hit.head.seq.0), steps),
+                BackwardStep::None => return (None, steps),
+                BackwardStep::GoOn(next) => before = next,
             }
             steps += 1;
         }

@@ -13,7 +13,7 @@ use media::{ErrorKind, Seq, Signal, WallTime};
 use tempfile::TempDir;
 use timeline::{
     BATCH_RECORDS_MAX, BlobStore, Event, EventKind, Health, INLINE_JSON_BYTES_MAX, NewEvent,
-    Options, PAYLOAD_BYTES_MAX, Requested, RunFailed, Signals, Swept, Timeline,
+    Options, PAYLOAD_BYTES_MAX, RequestMarkerPayload, RunFailed, Signals, SweepStats, Timeline,
 };
 
 use crate::support::{all, description, found, frames, head_of, run, signal, small, texts};
@@ -27,7 +27,10 @@ fn open() -> (TempDir, Timeline) {
 
 fn keepalive(number: u8) -> NewEvent {
     let request_id = "req-00000000000000aa".parse().unwrap();
-    NewEvent { run: run(number), event: Event::KeepaliveRefreshed(Requested { request_id }) }
+    NewEvent {
+        run: run(number),
+        event: Event::KeepaliveRefreshed(RequestMarkerPayload { request_id }),
+    }
 }
 
 #[test]
@@ -307,9 +310,9 @@ fn a_sweep_removes_blobs_that_nothing_names_or_holds() {
     assert!(blobs.sweep().is_none(), "one at a time");
     let again = blobs.lease().put(b"orphan").unwrap();
     let swept = sweep.finish(|hash| *hash == named, || {}).unwrap();
-    assert_eq!((swept, again), (Swept::default(), orphan), "stored again meanwhile");
+    assert_eq!((swept, again), (SweepStats::default(), orphan), "stored again meanwhile");
     let swept = blobs.sweep().unwrap().finish(|hash| *hash == named, || {}).unwrap();
-    assert_eq!(swept, Swept { files: 1, bytes: 6, left: None });
+    assert_eq!(swept, SweepStats { files: 1, bytes: 6, left: None });
     let there = [held, named, orphan].map(|hash| blobs.has(&hash));
     assert_eq!(there, [true, true, false]);
     job.discard().unwrap();

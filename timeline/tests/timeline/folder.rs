@@ -19,8 +19,8 @@ use std::{
 use media::{BlobHash, JobId, RunId, Seq};
 use tempfile::TempDir;
 use timeline::{
-    Backing, BlobStore, Event, EventKind, EventParts, Finding, OpenColumns, Options, Remote,
-    RemoteError, Signals, Timeline,
+    Backing, BlobStore, Event, EventKind, Finding, OpenColumns, Options, Remote, RemoteError,
+    Signals, StreamedEvent, Timeline,
 };
 
 use crate::{
@@ -301,7 +301,7 @@ impl Expected {
 }
 
 /// Checks what an event names, acknowledged or not; returns its text and that file.
-fn named(world: &World, event: EventParts) -> (String, BlobHash) {
+fn named(world: &World, event: StreamedEvent) -> (String, BlobHash) {
     match event.decode().expect("decoded") {
         Event::Found(_, Finding { description: text, .. }) => {
             let parts: Vec<&str> = text.split(' ').collect();

@@ -7,7 +7,7 @@ use std::sync::{
 
 use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime, Zones};
 use timeline::{
-    Event, EventHead, EventKind, Finding, FindingKind, FramesDecoded, NewEvent, Options,
+    Event, EventKind, EventMeta, Finding, FindingKind, FramesDecoded, NewEvent, Options,
     RunDeleted, SamplingPolicy, Signals, StoredEvent, Timeline,
 };
 
@@ -86,9 +86,9 @@ pub fn signal(index: u64) -> Signal {
 
 /// Every event of the log in order, whatever was purged between them.
 pub fn events(log: &Timeline) -> Vec<StoredEvent> {
-    let mut heads: Vec<EventHead> = Vec::new();
+    let mut heads: Vec<EventMeta> = Vec::new();
     log.scan(|head| heads.push(head));
-    let event = |head: EventHead| {
+    let event = |head: EventMeta| {
         let event = log.get(head.seq).unwrap().unwrap();
         assert_eq!(event.head, head);
         event

@@ -55,7 +55,7 @@ fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
         (Choice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
     ];
     for (choice, there, expected, passed_over) in rows {
-        let wanted = Wanted { choice, ..Wanted::default() };
+        let wanted = BackendRequest { choice, ..BackendRequest::default() };
         let selected = first_that_decodes(&wanted.candidates(), |backend| {
             if there.contains(&backend) { Ok(found()) } else { Err(WorkerError::Ended) }
         });
@@ -106,7 +106,8 @@ fn a_device_measures_unnamed_only_beside_one_that_decodes() {
 fn only_a_name_takes_an_adapter_that_is_a_cpu() {
     let named = GateChoice::Named(GateBackend::Wgpu);
     for (gate, is_named) in [(GateChoice::Auto, false), (named, true)] {
-        let wanted = Wanted { gate, device: Some("3".to_owned()), ..Wanted::default() };
+        let wanted =
+            BackendRequest { gate, device: Some("3".to_owned()), ..BackendRequest::default() };
         let device = wanted.gate_device(GateBackend::Wgpu);
         assert_eq!((device.number, device.is_named), (3, is_named), "{gate:?}");
         assert_eq!(wanted.names_device(), is_named, "{gate:?}");
@@ -117,13 +118,13 @@ fn only_a_name_takes_an_adapter_that_is_a_cpu() {
 fn crowded(decoder: Backend, gate: Option<GateDevice>) -> Result<Found, WorkerError> {
     let (mut supervisor, capabilities, sandbox) = found();
     if decoder != Backend::Software {
-        let spec = Wanted::default().spec(decoder);
+        let spec = BackendRequest::default().spec(decoder);
         supervisor.program = supervisor.program.with_device(spec, vec![Codec::H264]);
     }
     if let Some(gate) = gate {
         if decoder == Backend::Nvdec && !gate.was_there {
             let reason = "no memory left".to_owned();
-            return Err(Fault::Gate(GateError { kind: ErrorKind::Unavailable, reason }).into());
+            return Err(JobFault::Gate(GateError { kind: ErrorKind::Unavailable, reason }).into());
         }
         supervisor.program = supervisor.program.with_gate(gate);
     }
@@ -135,7 +136,11 @@ fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
     use Backend::Nvdec;
     use GateBackend::{Cpu, Cuda, Wgpu};
     let select = |choice, gate| {
-        select_by(&Wanted { choice, gate, ..Wanted::default() }, |_| Ok(()), crowded)
+        select_by(
+            &BackendRequest { choice, gate, ..BackendRequest::default() },
+            |_| Ok(()),
+            crowded,
+        )
     };
     let named = GateChoice::Named(Cuda);
     let error = select(Choice::Named(Nvdec), named).expect_err("a name is binding");

@@ -7,14 +7,16 @@
 
 use std::{collections::VecDeque, mem};
 
-use gate::{AHEAD, FrameStamp, Gate, GateConfig, Measurements, Past, Reason, SignalWindow};
-use media::{Frame, Pixels, PixelsLost, Signal, Subsampling};
+use gate::{
+    AHEAD, FrameMeasurements, FrameStamp, Gate, GateConfig, Past, SelectionReason, SignalWindow,
+};
+use media::{DeviceMemoryLost, Frame, Pixels, Signal, Subsampling};
 
 use super::Job;
 use crate::{
-    Fault, Pictures,
-    pictures::{PictureKinds, PictureMaker, PictureSpec},
-    plan::chunks::{Grid, Shown},
+    FrameImages, JobFault,
+    pictures::{ImageEncoder, PictureKinds, PictureSpec},
+    plan::chunks::{Grid, ImageSelection},
 };
 
 /// Pixels a segment may keep for later; what is beyond is encoded on suspicion.
@@ -23,12 +25,12 @@ const HELD_BYTES_MAX: u64 = 64 << 20;
 /// A frame of which a picture may be wanted.
 pub(super) struct Candidate {
     pub frame_index: u64,
-    pub form: Form,
+    pub form: CandidateState,
 }
 
 /// State of a candidate.
-pub(super) enum Form {
-    Encoded(Pictures),
+pub(super) enum CandidateState {
+    Encoded(FrameImages),
     Held(Frame),
 }
 
@@ -37,7 +39,7 @@ pub(super) struct Predictor {
     /// Pictures that may be wanted of a frame.
     wanted: PictureKinds,
     spec: PictureSpec,
-    maker: PictureMaker,
+    maker: ImageEncoder,
     views: Option<ForeseenViews>,
     window: SignalWindow,
     gate: Gate,
@@ -53,7 +55,7 @@ pub(super) struct Predictor {
 /// The segment's own account of the chunk at hand.
 struct ForeseenViews {
     grid: Grid,
-    shown: Shown<()>,
+    shown: ImageSelection<()>,
 }
 
 impl Predictor {
@@ -66,10 +68,10 @@ impl Predictor {
             config: options.gate,
             wanted,
             spec: job.pictures,
-            maker: PictureMaker::default(),
+            maker: ImageEncoder::default(),
             views: options.views.as_ref().map(|options| ForeseenViews {
                 grid: Grid::new(options),
-                shown: Shown::new(options),
+                shown: ImageSelection::new(options),
             }),
             window: job.window(),
             gate: Gate::new(options.gate),
@@ -97,10 +99,10 @@ impl Predictor {
     pub fn push(
         &mut self,
         stamp: FrameStamp,
-        measured: &Measurements,
+        measured: &FrameMeasurements,
         frame: Frame,
         out: &mut Vec<Candidate>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JobFault> {
         self.undecided.push_back((stamp.frame_index, Some(frame)));
         self.window.push(stamp, measured);
         while let Some(signal) = self.window.poll() {
@@ -129,7 +131,7 @@ impl Predictor {
             if uncertain && !is_kept_anyway {
                 out.push(Candidate { frame_index, form: self.hold(frame)? });
             } else if wanted.is_any() {
-                let form = Form::Encoded(self.maker.make(&frame, &self.spec, wanted)?);
+                let form = CandidateState::Encoded(self.maker.make(&frame, &self.spec, wanted)?);
                 out.push(Candidate { frame_index, form });
             }
         }
@@ -138,34 +140,43 @@ impl Predictor {
 
     /// The segment is complete: its undecided frames are for the sequencer, and those that are held come
     /// to this machine's memory; its signals are given.
-    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Result<Vec<Signal>, PixelsLost> {
+    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Result<Vec<Signal>, DeviceMemoryLost> {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
             let frame_index = *frame_index;
-            let held = frame.take().map(Form::Held);
+            let held = frame.take().map(CandidateState::Held);
             out.extend(held.map(|form| Candidate { frame_index, form }));
         }
         for candidate in out {
-            if let Form::Held(frame) = &mut candidate.form {
+            if let CandidateState::Held(frame) = &mut candidate.form {
                 frame.pixels = frame.pixels.fetched()?;
             }
         }
         Ok(mem::take(&mut self.signals))
     }
 
-    fn hold(&mut self, frame: Frame) -> Result<Form, Fault> {
+    fn hold(&mut self, frame: Frame) -> Result<CandidateState, JobFault> {
         self.held_bytes += frame_bytes(&frame);
         if self.held_bytes > HELD_BYTES_MAX {
-            return Ok(Form::Encoded(self.maker.make(&frame, &self.spec, self.wanted)?));
+            return Ok(CandidateState::Encoded(self.maker.make(
+                &frame,
+                &self.spec,
+                self.wanted,
+            )?));
         }
-        Ok(Form::Held(frame))
+        Ok(CandidateState::Held(frame))
     }
 }
 
 impl ForeseenViews {
     /// Returns true where the next frame may be shown. One whose decision may differ from the
     /// file's is left out of the account, which then wants no less than the file does.
-    fn want(&mut self, signal: &Signal, selected: Option<Reason>, uncertain: bool) -> bool {
+    fn want(
+        &mut self,
+        signal: &Signal,
+        selected: Option<SelectionReason>,
+        uncertain: bool,
+    ) -> bool {
         let place = self.grid.place(signal);
         if place.starts {
             self.shown.clear();
@@ -179,8 +190,13 @@ impl ForeseenViews {
 }
 
 /// Returns true where a frame with this reason is selected whatever the gate knows of its past, if maybe for another one.
-fn stands(reason: Reason) -> bool {
-    matches!(reason, Reason::SceneCut | Reason::PeriodicKeepalive | Reason::ExposureShift)
+fn stands(reason: SelectionReason) -> bool {
+    matches!(
+        reason,
+        SelectionReason::SceneCut
+            | SelectionReason::PeriodicKeepalive
+            | SelectionReason::ExposureShift
+    )
 }
 
 /// Bytes of a frame's samples that measuring it on a device takes beside them: none where they are there.

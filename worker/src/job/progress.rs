@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{JobEvent, Spent};
+use super::{JobEvent, StageTimings};
 
 /// Time that the threads of a job have spent, added up a segment at a time.
 #[derive(Default)]
@@ -20,8 +20,11 @@ impl Clocks {
         self.gate_us.fetch_add(gate.as_micros() as u64, Relaxed);
     }
 
-    pub(super) fn spent(&self) -> Spent {
-        Spent { decode_us: self.decode_us.load(Relaxed), gate_us: self.gate_us.load(Relaxed) }
+    pub(super) fn spent(&self) -> StageTimings {
+        StageTimings {
+            decode_us: self.decode_us.load(Relaxed),
+            gate_us: self.gate_us.load(Relaxed),
+        }
     }
 }
 

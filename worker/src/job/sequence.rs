@@ -10,16 +10,16 @@ use media::{Signal, Timestamp};
 
 use super::{
     Job, JobEvent,
-    predict::{Candidate, Form},
+    predict::{Candidate, CandidateState},
     sink::Segment,
 };
 use crate::{
-    Fault, Pictures,
+    FrameImages, JobFault,
     assemble::{Album, Assembler},
-    pictures::{PictureKinds, PictureMaker, PictureSpec},
+    pictures::{ImageEncoder, PictureKinds, PictureSpec},
 };
 
-pub(super) struct Sequencer<'a> {
+pub(super) struct SegmentMerger<'a> {
     job: &'a Job<'a>,
     assembler: Assembler,
     candidates: Candidates,
@@ -28,14 +28,14 @@ pub(super) struct Sequencer<'a> {
 /// Candidates not decided yet, and the maker of pictures for those that were only kept.
 struct Candidates {
     spec: PictureSpec,
-    maker: PictureMaker,
+    maker: ImageEncoder,
     waiting: VecDeque<Candidate>,
 }
 
-impl<'a> Sequencer<'a> {
-    pub fn new(job: &'a Job<'a>) -> Sequencer<'a> {
-        let (spec, maker) = (job.pictures, PictureMaker::default());
-        Sequencer {
+impl<'a> SegmentMerger<'a> {
+    pub fn new(job: &'a Job<'a>) -> SegmentMerger<'a> {
+        let (spec, maker) = (job.pictures, ImageEncoder::default());
+        SegmentMerger {
             job,
             assembler: Assembler::new(job.window(), job.first_gate(), job.plan()),
             candidates: Candidates { spec, maker, waiting: VecDeque::new() },
@@ -43,15 +43,15 @@ impl<'a> Sequencer<'a> {
     }
 
     /// The next segment of the file.
-    pub fn deliver(&mut self, segment: Segment) -> Result<(), Fault> {
+    pub fn deliver(&mut self, segment: Segment) -> Result<(), JobFault> {
         let assembled = self.assemble(segment);
         // A fault costs nothing of what came before it.
         self.assembler.say(&mut |records| self.job.say(JobEvent::Frames(records)))?;
         assembled
     }
 
-    fn assemble(&mut self, segment: Segment) -> Result<(), Fault> {
-        let Sequencer { job, assembler, candidates } = self;
+    fn assemble(&mut self, segment: Segment) -> Result<(), JobFault> {
+        let SegmentMerger { job, assembler, candidates } = self;
         let say = &mut |records| job.say(JobEvent::Frames(records));
         let Segment { stamps, mut records, candidates: more, signals } = segment;
         candidates.waiting.extend(more);
@@ -75,7 +75,7 @@ impl<'a> Sequencer<'a> {
     }
 
     /// The file is complete.
-    pub fn finish(mut self) -> Result<(), Fault> {
+    pub fn finish(mut self) -> Result<(), JobFault> {
         let say = &mut |records| self.job.say(JobEvent::Frames(records));
         self.assembler.finish(&mut self.candidates, say)
     }
@@ -100,18 +100,18 @@ impl Album for Candidates {
         None
     }
 
-    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<Pictures, Fault> {
+    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<FrameImages, JobFault> {
         let is_next = self.waiting.front().is_some_and(|next| next.frame_index == frame_index);
         let candidate = if is_next { self.waiting.pop_front() } else { None };
         if !wanted.is_any() {
-            return Ok(Pictures::default());
+            return Ok(FrameImages::default());
         }
         let made = match candidate.map(|candidate| candidate.form) {
-            Some(Form::Encoded(pictures)) => Some(pictures),
-            Some(Form::Held(frame)) => Some(self.maker.make(&frame, &self.spec, wanted)?),
+            Some(CandidateState::Encoded(pictures)) => Some(pictures),
+            Some(CandidateState::Held(frame)) => Some(self.maker.make(&frame, &self.spec, wanted)?),
             None => None,
         };
         // Some were made on suspicion.
-        made.and_then(|made| made.only(wanted)).ok_or(Fault::Unforeseen { frame_index })
+        made.and_then(|made| made.only(wanted)).ok_or(JobFault::Unforeseen { frame_index })
     }
 }

@@ -7,14 +7,14 @@ use std::{
 };
 
 use decode::{FrameSink, SegmentInfo, SinkStop};
-use gate::{FrameStamp, Measurements, Measurer};
-use media::{Frame, PixelsLost, Signal};
+use gate::{FrameMeasurements, FrameStamp, MeasureBackend};
+use media::{DeviceMemoryLost, Frame, Signal};
 
 use super::{
     Job,
     predict::{Candidate, Predictor, bytes_to_send},
 };
-use crate::Fault;
+use crate::JobFault;
 
 /// Bytes of pictures that wait to be measured together, past which they do not wait.
 const GATHERED_BYTES_MAX: u64 = 32 << 20;
@@ -23,7 +23,7 @@ const GATHERED_BYTES_MAX: u64 = 32 << 20;
 #[derive(Default)]
 pub(super) struct Segment {
     pub stamps: Vec<FrameStamp>,
-    pub records: Vec<Measurements>,
+    pub records: Vec<FrameMeasurements>,
     pub candidates: Vec<Candidate>,
     /// Consecutive signals that need no other segment, but for an activity that they lack; none where no pictures are wanted.
     pub signals: Vec<Signal>,
@@ -31,7 +31,7 @@ pub(super) struct Segment {
 
 pub(super) struct SegmentSink<'a> {
     job: &'a Job<'a>,
-    measurer: Box<dyn Measurer>,
+    measurer: Box<dyn MeasureBackend>,
     /// Frames that are stamped and not measured yet, oldest first.
     gathered: Vec<Frame>,
     gathered_bytes: u64,
@@ -57,7 +57,7 @@ impl<'a> SegmentSink<'a> {
         }
     }
 
-    fn take(&mut self, index: u64, frame: Frame) -> Result<(), Fault> {
+    fn take(&mut self, index: u64, frame: Frame) -> Result<(), JobFault> {
         let stamp = FrameStamp {
             frame_index: index,
             source_frame_index: frame.source_index,
@@ -72,7 +72,7 @@ impl<'a> SegmentSink<'a> {
     }
 
     /// Measures what was gathered.
-    fn measure(&mut self) -> Result<(), Fault> {
+    fn measure(&mut self) -> Result<(), JobFault> {
         let Segment { stamps, records, candidates, .. } = &mut self.segment;
         let first = records.len();
         self.measurer.measure(&self.gathered, records)?;
@@ -116,7 +116,7 @@ impl FrameSink for SegmentSink<'_> {
         let taken = self.take(index, frame);
         self.gate += started.elapsed();
         match taken {
-            Err(Fault::PixelsLost(lost)) => ControlFlow::Break(SinkStop::PixelsLost(lost)),
+            Err(JobFault::PixelsLost(lost)) => ControlFlow::Break(SinkStop::PixelsLost(lost)),
             taken => self.job.unless_failed(taken).map_break(|()| SinkStop::Ended),
         }
     }
@@ -128,10 +128,10 @@ impl FrameSink for SegmentSink<'_> {
         }
     }
 
-    fn end(&mut self) -> Result<Segment, PixelsLost> {
+    fn end(&mut self) -> Result<Segment, DeviceMemoryLost> {
         let started = Instant::now();
         match self.measure() {
-            Err(Fault::PixelsLost(lost)) => return Err(lost),
+            Err(JobFault::PixelsLost(lost)) => return Err(lost),
             Err(fault) => self.job.fail(fault),
             Ok(()) => {}
         }

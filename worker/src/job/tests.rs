@@ -12,14 +12,14 @@ use std::sync::{
 };
 
 use decode::{FrameSink, SegmentInfo};
-use gate::Reason;
+use gate::SelectionReason;
 use media::{
-    Extent, Frame, HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Score,
+    Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Score,
     Subsampling, Timebase, Timestamp,
 };
 
-use super::{sequence::Sequencer, sink::SegmentSink, *};
-use crate::{Chunk, Chunker, NoveltySpec, Picture, View, still::InputMaker};
+use super::{sequence::SegmentMerger, sink::SegmentSink, *};
+use crate::{Chunker, EncodedImage, FrameChunk, ModelImage, NoveltySpec, still::InputMaker};
 
 const EXTENT: Extent = Extent { width: 160, height: 96 };
 const CHROMA: Extent = Extent { width: 80, height: 48 };
@@ -30,7 +30,7 @@ struct Painted {
     chroma: [Vec<u8>; 2],
 }
 
-impl HostPicture for Painted {
+impl HostFrameBuffer for Painted {
     fn luma(&self) -> Plane<'_> {
         Plane::new(&self.luma, 160, EXTENT, Sample::U8, 1).expect("fits")
     }
@@ -112,7 +112,7 @@ impl Sinks {
 struct Asked {
     sinks: Sinks,
     stills: bool,
-    views: Option<ViewOptions>,
+    views: Option<ChunkImageOptions>,
     /// Presentation time of a frame.
     at_ms: fn(u64) -> i64,
 }
@@ -126,21 +126,21 @@ struct Said {
     signals: Vec<Signal>,
     stills: Vec<Still>,
     /// Each with the number of signals that came before it.
-    chunks: Vec<(u64, Chunk)>,
+    chunks: Vec<(u64, FrameChunk)>,
 }
 
 #[derive(Debug, PartialEq)]
 struct Still {
     frame_index: u64,
-    reason: Reason,
-    picture: Picture,
+    reason: SelectionReason,
+    picture: EncodedImage,
 }
 
 /// Decides about what a job says, as whoever hears it does.
 struct Hearer {
     said: Said,
     gate: Gate,
-    chunker: Option<Chunker<View>>,
+    chunker: Option<Chunker<ModelImage>>,
 }
 
 impl Hearer {
@@ -159,10 +159,10 @@ impl Hearer {
             let decision = self.gate.offer(&signal);
             let reason = decision.selected.then_some(decision.reason);
             if let Some(chunker) = &mut self.chunker {
-                let view = View::take(&mut record);
+                let view = ModelImage::take(&mut record);
                 assert_eq!(view.is_some(), chunker.wants(reason), "frame {}", signal.frame_index);
                 if let Some(view) = view {
-                    chunker.take(signal.frame_index, reason, View { reason, ..view });
+                    chunker.take(signal.frame_index, reason, ModelImage { reason, ..view });
                 }
                 let complete = chunker.end();
                 self.keep(complete);
@@ -174,7 +174,7 @@ impl Hearer {
         }
     }
 
-    fn keep(&mut self, chunk: Option<Chunk>) {
+    fn keep(&mut self, chunk: Option<FrameChunk>) {
         self.said.chunks.extend(chunk.map(|chunk| (self.said.signals.len() as u64, chunk)));
     }
 
@@ -205,11 +205,11 @@ fn options(asked: Asked) -> JobOptions {
 
 /// Analyses the film, cut into segments of these lengths.
 fn analyse(lengths: &[u64], asked: Asked) -> Said {
-    analyse_by(lengths, asked, &Measuring::default())
+    analyse_by(lengths, asked, &GateMeasurement::default())
 }
 
 /// The same, measured by another than the CPU.
-fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
+fn analyse_by(lengths: &[u64], asked: Asked, measuring: &GateMeasurement) -> Said {
     let options = options(asked);
     let heard = Mutex::new(Hearer::new(&options));
     let emit = |event: JobEvent| {
@@ -217,7 +217,7 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
         ControlFlow::Continue(())
     };
     let job = Job::new(&options, Rotation::None, measuring, &emit);
-    let mut sequencer = Sequencer::new(&job);
+    let mut sequencer = SegmentMerger::new(&job);
     let mut sink = SegmentSink::new(&job);
     let mut index = 0;
     for (ordinal, length) in lengths.iter().enumerate() {
@@ -241,8 +241,8 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &Measuring) -> Said {
     heard.into_inner().expect("no panic").end()
 }
 
-fn shown(chunks: Chunking, per_chunk: u8) -> Option<ViewOptions> {
-    Some(ViewOptions { chunks, per_chunk, max_edge: Some(64), crop: None, novelty: None })
+fn shown(chunks: Chunking, per_chunk: u8) -> Option<ChunkImageOptions> {
+    Some(ChunkImageOptions { chunks, per_chunk, max_edge: Some(64), crop: None, novelty: None })
 }
 
 /// Ways to cut 240 frames into segments.
@@ -271,7 +271,7 @@ fn how_a_file_is_cut_into_segments_changes_nothing() {
     let moving =
         whole.signals.iter().filter(|it| it.activity.is_some_and(|it| it.score > Score::ZERO));
     assert!(moving.count() > 20, "something crosses the calm shot");
-    for reason in [Reason::ExposureShift, Reason::FlickerSuspected] {
+    for reason in [SelectionReason::ExposureShift, SelectionReason::FlickerSuspected] {
         assert!(whole.stills.iter().any(|still| still.reason == reason), "{reason:?}");
     }
     for (name, lengths) in cuts() {
@@ -320,20 +320,20 @@ fn how_a_file_is_cut_into_segments_changes_no_chunk() {
 /// Index of each frame that is shown and why, by the definition of a view.
 fn views_by_definition(
     signals: &[Signal],
-    chunk: &Chunk,
-    options: ViewOptions,
-) -> Vec<(u64, Option<Reason>)> {
+    chunk: &FrameChunk,
+    options: ChunkImageOptions,
+) -> Vec<(u64, Option<SelectionReason>)> {
     let mut gate = Gate::new(GateConfig::default());
     let decisions: Vec<_> = signals.iter().map(|signal| gate.offer(signal)).collect();
     let places = usize::from(options.per_chunk);
     let frames = chunk.first_frame as usize..(chunk.first_frame + chunk.frames) as usize;
-    let strength = |reason| Reason::ALL.iter().position(|other| *other == reason);
+    let strength = |reason| SelectionReason::ALL.iter().position(|other| *other == reason);
     let mut views: Vec<_> = frames
         .clone()
         .filter(|&index| decisions[index].selected)
         .map(|index| (index, Some(decisions[index].reason)))
         // A keepalive tells nothing of the picture.
-        .filter(|(_, reason)| *reason != Some(Reason::PeriodicKeepalive))
+        .filter(|(_, reason)| *reason != Some(SelectionReason::PeriodicKeepalive))
         .collect();
     views.sort_by_key(|(index, reason)| (reason.and_then(strength), *index));
     views.truncate(places);
@@ -411,7 +411,8 @@ fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
 
 #[test]
 fn a_view_of_all_of_the_picture_is_the_still() {
-    let views = shown(Chunking::Frames(30), 4).map(|some| ViewOptions { max_edge: None, ..some });
+    let views =
+        shown(Chunking::Frames(30), 4).map(|some| ChunkImageOptions { max_edge: None, ..some });
     let said = analyse(&[240], Asked { views, ..ASKED });
     let mut same = 0;
     for view in said.chunks.iter().flat_map(|(_, chunk)| &chunk.views) {
@@ -428,11 +429,12 @@ fn a_view_of_all_of_the_picture_is_the_still() {
 #[test]
 fn views_bring_what_novelty_is_told_from_where_it_is_asked_for() {
     let novelty = Some(NoveltySpec { side: 32 });
-    let views = shown(Chunking::Frames(30), 4).map(|some| ViewOptions { novelty, ..some });
+    let views = shown(Chunking::Frames(30), 4).map(|some| ChunkImageOptions { novelty, ..some });
     let mut maker = InputMaker::default();
     for (name, lengths) in cuts() {
         let said = analyse(&lengths, Asked { views, ..ASKED });
-        let shown: Vec<&View> = said.chunks.iter().flat_map(|(_, chunk)| &chunk.views).collect();
+        let shown: Vec<&ModelImage> =
+            said.chunks.iter().flat_map(|(_, chunk)| &chunk.views).collect();
         assert_eq!(shown.len(), 4 * 8, "{name}");
         for view in shown {
             let input = maker.make(&frame(view.frame_index), Rotation::None, None, 32);
@@ -453,9 +455,9 @@ fn a_segment_that_starts_over_counts_once() {
             heard.lock().expect("no panic").take(event);
             ControlFlow::Continue(())
         };
-        let measuring = Measuring::default();
+        let measuring = GateMeasurement::default();
         let job = Job::new(&options, Rotation::None, &measuring, &emit);
-        let mut sequencer = Sequencer::new(&job);
+        let mut sequencer = SegmentMerger::new(&job);
         let mut sink = SegmentSink::new(&job);
         let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
         // The first attempt ends in the middle of a chunk.
@@ -475,12 +477,12 @@ fn a_segment_that_starts_over_counts_once() {
 fn a_receiver_that_stops_ends_the_job() {
     let emit = |_: JobEvent| ControlFlow::Break(());
     let options = options(Asked { stills: false, ..ASKED });
-    let measuring = Measuring::default();
+    let measuring = GateMeasurement::default();
     let job = Job::new(&options, Rotation::None, &measuring, &emit);
     let mut sink = SegmentSink::new(&job);
     sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });
     assert!(sink.frame(0, frame(0)).is_break());
-    assert_eq!(job.take_failure(), Err(Fault::Stopped));
+    assert_eq!(job.take_failure(), Err(JobFault::Stopped));
 }
 
 #[test]
@@ -494,15 +496,15 @@ fn a_receiver_that_stops_at_frames_gets_no_other() {
         _ => ControlFlow::Continue(()),
     };
     let options = options(Asked { views: shown(Chunking::Frames(8), 1), ..ASKED });
-    let measuring = Measuring::default();
+    let measuring = GateMeasurement::default();
     let job = Job::new(&options, Rotation::None, &measuring, &emit);
-    let mut sequencer = Sequencer::new(&job);
+    let mut sequencer = SegmentMerger::new(&job);
     let mut sink = SegmentSink::new(&job);
     sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });
     for index in 0..40 {
         assert!(sink.frame(index, frame(index)).is_continue());
     }
     let segment = sink.end().expect("all there");
-    assert_eq!(sequencer.deliver(segment), Err(Fault::Stopped));
+    assert_eq!(sequencer.deliver(segment), Err(JobFault::Stopped));
     assert_eq!(messages.into_inner(), 1);
 }

@@ -15,11 +15,11 @@ use decode::DecodeError;
 use media::{AccessUnit, Codec, ErrorKind};
 
 use super::{
-    SessionLoad,
-    share::{OVER_BYTES_MAX, SECOND_BYTES, Share},
+    SessionBacklog,
+    share::{OVER_BYTES_MAX, OutputRateLimit, SECOND_BYTES},
 };
 use crate::{
-    Fault, SessionEvent, SessionSpec, WorkerError, pictures::PictureSpec, protocol::Request,
+    JobFault, SessionEvent, SessionSpec, WorkerError, pictures::PictureSpec, protocol::Request,
     record::RecordCheck, session::LIMITS, wire::ProtocolError,
 };
 
@@ -32,7 +32,7 @@ pub(super) const SESSION_UNITS_MAX: usize = 64;
 pub(super) const BACKLOG_BYTES_MAX: usize = 8 * SESSION_BYTES_MAX;
 
 #[derive(Default)]
-pub(super) struct Lanes {
+pub(super) struct SessionQueues {
     lanes: BTreeMap<u32, Lane>,
     /// Sessions with something to send and nothing under way, the next one first.
     turns: VecDeque<u32>,
@@ -46,7 +46,7 @@ pub(super) struct Lanes {
 struct Lane {
     codec: Codec,
     waiting: VecDeque<Request>,
-    load: SessionLoad,
+    load: SessionBacklog,
     /// The caller has not closed it.
     is_open: bool,
     under_way: Option<UnderWay>,
@@ -60,7 +60,7 @@ struct Lane {
 
 struct Running {
     check: RecordCheck,
-    share: Share,
+    share: OutputRateLimit,
     /// It said far more: it is being closed, and nothing of it is passed on.
     is_cut: bool,
     /// It said that it has failed.
@@ -71,17 +71,17 @@ impl Running {
     fn new(spec: &SessionSpec, now: Instant) -> Running {
         let (next, pictures) = (spec.first_frame(), PictureSpec::of_session(spec));
         let check = RecordCheck::new(next, u64::MAX, LIMITS.side_px, spec.stills, pictures);
-        Running { check, share: Share::new(now), is_cut: false, has_failed: false }
+        Running { check, share: OutputRateLimit::new(now), is_cut: false, has_failed: false }
     }
 }
 
 /// Treatment of a worker's message about a session.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(super) enum EventCheck {
     /// It is passed on.
     Wanted,
     /// The session has said too much and is closed; this is the reason to be told instead.
-    Cut(Fault),
+    Cut(JobFault),
     /// It comes after that.
     Unwanted,
 }
@@ -109,12 +109,12 @@ impl Lane {
     }
 }
 
-impl Lanes {
+impl SessionQueues {
     pub fn open(&mut self, session: u32, spec: SessionSpec) -> Result<(), WorkerError> {
         let lane = self.lanes.entry(session).or_insert_with(|| Lane {
             codec: spec.codec,
             waiting: VecDeque::new(),
-            load: SessionLoad::default(),
+            load: SessionBacklog::default(),
             is_open: false,
             under_way: None,
             is_refusing: false,
@@ -138,9 +138,9 @@ impl Lanes {
         let lane = self.opened(session)?;
         if codec != lane.codec {
             let (expected, got) = (lane.codec, codec);
-            return Err(Fault::Decode(DecodeError::WrongCodec { expected, got }).into());
+            return Err(JobFault::Decode(DecodeError::WrongCodec { expected, got }).into());
         }
-        let SessionLoad { units, bytes, .. } = lane.load;
+        let SessionBacklog { units, bytes, .. } = lane.load;
         // One unit of any size is always taken.
         let is_full = units >= SESSION_UNITS_MAX
             || (bytes > 0 && bytes + data.len() > SESSION_BYTES_MAX)
@@ -171,7 +171,7 @@ impl Lanes {
         Ok(())
     }
 
-    pub fn load(&self, session: u32) -> Option<SessionLoad> {
+    pub fn load(&self, session: u32) -> Option<SessionBacklog> {
         self.lanes.get(&session).filter(|lane| lane.is_open).map(|lane| lane.load)
     }
 
@@ -241,7 +241,7 @@ impl Lanes {
         event: &SessionEvent,
         bytes: u64,
         now: Instant,
-    ) -> Result<Looked, ProtocolError> {
+    ) -> Result<EventCheck, ProtocolError> {
         let unexpected = ProtocolError::Unexpected("session");
         let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
         let running = lane.running.as_mut().ok_or(unexpected.clone())?;
@@ -259,10 +259,10 @@ impl Lanes {
         if running.is_cut {
             // The unit under way when it was closed does not send as much again.
             let still_ends = over <= 2 * OVER_BYTES_MAX;
-            return if still_ends { Ok(Looked::Unwanted) } else { Err(unexpected) };
+            return if still_ends { Ok(EventCheck::Unwanted) } else { Err(unexpected) };
         }
         if over <= OVER_BYTES_MAX {
-            return Ok(Looked::Wanted);
+            return Ok(EventCheck::Wanted);
         }
         running.is_cut = true;
         // Before its units: those of a session that is closed cost the worker nothing.
@@ -272,7 +272,7 @@ impl Lanes {
         lane.waiting.push_front(Request::CloseSession { session });
         let mebibytes = SECOND_BYTES >> 20;
         let message = format!("the session says more than {mebibytes} MiB of itself in a second");
-        Ok(Looked::Cut(Fault::Other { kind: ErrorKind::Exhausted, message }))
+        Ok(EventCheck::Cut(JobFault::Other { kind: ErrorKind::Exhausted, message }))
     }
 
     /// Returns true where the worker stands still at `now`: for as long as `stall` it has finished

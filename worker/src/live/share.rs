@@ -19,16 +19,16 @@ pub(super) const SECOND_BYTES: i64 = FRAMES * FRAME_BYTES;
 pub(super) const OVER_BYTES_MAX: i64 = SECOND_BYTES;
 
 /// One session's share.
-pub(super) struct Share {
+pub(super) struct OutputRateLimit {
     /// Negative where it has said more than it may.
     left: i64,
     at: Instant,
 }
 
-impl Share {
+impl OutputRateLimit {
     /// One that is whole.
-    pub fn new(now: Instant) -> Share {
-        Share { left: SECOND_BYTES, at: now }
+    pub fn new(now: Instant) -> OutputRateLimit {
+        OutputRateLimit { left: SECOND_BYTES, at: now }
     }
 
     /// The session has said so many bytes; returns how many it is over its share.
@@ -73,7 +73,7 @@ mod tests {
         ];
         for (name, rate, bytes, is_slowed) in rows {
             let start = Instant::now();
-            let mut share = Share::new(start);
+            let mut share = OutputRateLimit::new(start);
             let over = (0..600 * rate).any(|frame| {
                 let now = start + Duration::from_secs(1) / rate as u32 * frame as u32;
                 share.take(bytes, now);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_over_is_made_up_for_by_waiting() {
         let start = Instant::now();
-        let mut share = Share::new(start);
+        let mut share = OutputRateLimit::new(start);
         assert_eq!(share.take(SECOND_BYTES as u64 * 3 / 2, start), SECOND_BYTES / 2);
         let at = |ms| start + Duration::from_millis(ms);
         assert!(!share.is_kept(at(499)) && share.is_kept(at(501)));

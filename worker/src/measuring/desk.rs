@@ -15,16 +15,16 @@ use std::{
     time::Instant,
 };
 
-use gate::{MeasureError, Measurements, Measurer};
+use gate::{FrameMeasurements, MeasureBackend, MeasureError};
 use media::Frame;
 
-use super::patience::{Patience, Watch};
+use super::patience::{DeviceTimeouts, DeviceWatchdog};
 
 /// Batches that wait for the device: one of each thread of a file job. Sessions have one in all.
 const WAITING_MAX: usize = crate::JOB_THREADS_MAX;
 
 /// The way to a device, from any thread.
-pub(super) struct Desk {
+pub(super) struct DeviceThread {
     asks: SyncSender<Ask>,
     fate: Arc<Fate>,
     /// Batches that whoever asked has back, as the device was late.
@@ -34,7 +34,7 @@ pub(super) struct Desk {
 /// State of the device.
 struct Fate {
     backend: &'static str,
-    watch: Mutex<Watch>,
+    watch: Mutex<DeviceWatchdog>,
     /// For good.
     lost: OnceLock<MeasureError>,
 }
@@ -55,25 +55,28 @@ impl Waiting {
     }
 }
 
-type Answer = Result<Vec<Measurements>, MeasureError>;
+type Answer = Result<Vec<FrameMeasurements>, MeasureError>;
 
-impl Desk {
+impl DeviceThread {
     /// Starts the thread of `device`, which is waited for with `patience`.
-    pub fn open(device: Box<dyn Measurer>, patience: Patience) -> io::Result<Desk> {
+    pub fn open(
+        device: Box<dyn MeasureBackend>,
+        patience: DeviceTimeouts,
+    ) -> io::Result<DeviceThread> {
         let fate = Fate::of(device.name(), patience);
         let (asks, asked) = sync_channel(WAITING_MAX);
         let told = Arc::clone(&fate);
         thread::Builder::new()
             .name("gate-device".to_owned())
             .spawn(move || answer_all(device, &asked, &told))?;
-        Ok(Desk { asks, fate, late: AtomicU32::new(0) })
+        Ok(DeviceThread { asks, fate, late: AtomicU32::new(0) })
     }
 
     /// Of a device that is there no more.
-    pub fn closed(backend: &'static str, reason: String) -> Desk {
-        let fate = Fate::of(backend, Patience::GPU);
+    pub fn closed(backend: &'static str, reason: String) -> DeviceThread {
+        let fate = Fate::of(backend, DeviceTimeouts::GPU);
         fate.lose(reason);
-        Desk { asks: sync_channel(0).0, fate, late: AtomicU32::new(0) }
+        DeviceThread { asks: sync_channel(0).0, fate, late: AtomicU32::new(0) }
     }
 
     /// Asks the device to measure, and waits for it.
@@ -131,12 +134,12 @@ impl Desk {
 }
 
 impl Fate {
-    fn of(backend: &'static str, patience: Patience) -> Arc<Fate> {
-        let watch = Mutex::new(Watch::new(patience));
+    fn of(backend: &'static str, patience: DeviceTimeouts) -> Arc<Fate> {
+        let watch = Mutex::new(DeviceWatchdog::new(patience));
         Arc::new(Fate { backend, watch, lost: OnceLock::new() })
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
+    fn watch(&self) -> MutexGuard<'_, DeviceWatchdog> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,14 +166,14 @@ impl Fate {
         self.lost.get_or_init(|| MeasureError::DeviceLost { backend, reason }).clone()
     }
 
-    fn late(&self, patience: Patience) -> MeasureError {
+    fn late(&self, patience: DeviceTimeouts) -> MeasureError {
         let after_ms = u64::try_from(patience.late.as_millis()).unwrap_or(u64::MAX);
         MeasureError::Late { backend: self.backend, after_ms }
     }
 }
 
 /// The thread's life: ends with the last that could ask, or with the device.
-fn answer_all(device: Box<dyn Measurer>, asked: &Receiver<Ask>, fate: &Fate) {
+fn answer_all(device: Box<dyn MeasureBackend>, asked: &Receiver<Ask>, fate: &Fate) {
     let mut device = device;
     while let Ok(Ask { frames, until, answer }) = asked.recv() {
         let now = Instant::now();
@@ -202,7 +205,7 @@ fn answer_all(device: Box<dyn Measurer>, asked: &Receiver<Ask>, fate: &Fate) {
 mod tests {
     use std::{sync::Barrier, time::Duration};
 
-    use gate::conformance::{Fill, Picture};
+    use gate::conformance::{Fill, TestPicture};
     use media::Pixels;
 
     use super::*;
@@ -210,12 +213,16 @@ mod tests {
     /// Says nothing for as long as the other end is held.
     struct Hung(Receiver<()>);
 
-    impl Measurer for Hung {
+    impl MeasureBackend for Hung {
         fn name(&self) -> &'static str {
             "hung"
         }
 
-        fn measure(&mut self, _: &[Frame], _: &mut Vec<Measurements>) -> Result<(), MeasureError> {
+        fn measure(
+            &mut self,
+            _: &[Frame],
+            _: &mut Vec<FrameMeasurements>,
+        ) -> Result<(), MeasureError> {
             self.0.recv().ok();
             Ok(())
         }
@@ -225,9 +232,9 @@ mod tests {
     fn a_device_that_hangs_keeps_one_batch_and_not_those_that_waited() {
         let (_hold, held) = sync_channel(0);
         let patience =
-            Patience { late: Duration::from_millis(500), gone: Duration::from_secs(3600) };
-        let desk = Desk::open(Box::new(Hung(held)), patience).expect("a thread");
-        let picture = Picture { fill: Fill::Ramp, ..Picture::new(32, 16) };
+            DeviceTimeouts { late: Duration::from_millis(500), gone: Duration::from_secs(3600) };
+        let desk = DeviceThread::open(Box::new(Hung(held)), patience).expect("a thread");
+        let picture = TestPicture { fill: Fill::Ramp, ..TestPicture::new(32, 16) };
         let frames: [Frame; 4] = std::array::from_fn(|_| picture.frame().expect("has pixels"));
         let together = Barrier::new(frames.len());
         thread::scope(|scope| {

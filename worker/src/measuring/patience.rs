@@ -7,39 +7,39 @@ const LATE_MAX: u32 = 10;
 
 /// Timeouts of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct DeviceTimeouts {
     /// For a batch: past it, it is the CPU's, as is all that comes until the device is done.
     pub late: Duration,
     /// For an answer at all: past it the device is lost.
     pub gone: Duration,
 }
 
-impl Patience {
+impl DeviceTimeouts {
     /// Of a GPU. A full batch takes one some twenty milliseconds and the CPU as many; a worker in which
     /// nothing moves for five seconds is ended.
-    pub const GPU: Patience =
-        Patience { late: Duration::from_millis(100), gone: Duration::from_secs(2) };
+    pub const GPU: DeviceTimeouts =
+        DeviceTimeouts { late: Duration::from_millis(100), gone: Duration::from_secs(2) };
     /// Of a CPU that does a device's work, beside all else that it has to do.
     #[cfg(feature = "wgpu")]
-    pub const CPU: Patience =
-        Patience { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
+    pub const CPU: DeviceTimeouts =
+        DeviceTimeouts { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 }
 
 /// State of a device's pace.
-pub(super) struct Watch {
-    patience: Patience,
+pub(super) struct DeviceWatchdog {
+    patience: DeviceTimeouts,
     /// Since when it is at a batch.
     at_since: Option<Instant>,
     /// Batches in a row that were late.
     late: u32,
 }
 
-impl Watch {
-    pub fn new(patience: Patience) -> Watch {
-        Watch { patience, at_since: None, late: 0 }
+impl DeviceWatchdog {
+    pub fn new(patience: DeviceTimeouts) -> DeviceWatchdog {
+        DeviceWatchdog { patience, at_since: None, late: 0 }
     }
 
-    pub fn patience(&self) -> Patience {
+    pub fn patience(&self) -> DeviceTimeouts {
         self.patience
     }
 
@@ -77,8 +77,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience =
-        Patience { late: Duration::from_millis(100), gone: Duration::from_millis(2000) };
+    const PATIENCE: DeviceTimeouts =
+        DeviceTimeouts { late: Duration::from_millis(100), gone: Duration::from_millis(2000) };
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn a_device_that_is_late_is_passed_over_and_one_that_hangs_is_given_up() {
         let start = Instant::now();
-        let mut watch = Watch::new(PATIENCE);
-        let at = |watch: &Watch, after| {
+        let mut watch = DeviceWatchdog::new(PATIENCE);
+        let at = |watch: &DeviceWatchdog, after| {
             let now = start + ms(after);
             (watch.is_behind(now), watch.verdict(now).is_some())
         };
@@ -112,7 +112,7 @@ mod tests {
     fn a_device_that_is_always_late_is_given_up_and_one_that_is_now_and_then_is_not() {
         let mut now = Instant::now();
         let mut play = |took: &[u64]| {
-            let mut watch = Watch::new(PATIENCE);
+            let mut watch = DeviceWatchdog::new(PATIENCE);
             for took in took {
                 watch.begin(now);
                 now += ms(*took);

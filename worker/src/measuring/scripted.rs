@@ -9,50 +9,50 @@ use std::{
     time::Duration,
 };
 
-use gate::{MeasureError, Measurements, Measurer, ReferenceMeasurer};
+use gate::{FrameMeasurements, MeasureBackend, MeasureError, ReferenceBackend};
 use media::Frame;
 
-use super::{Measuring, Patience};
+use super::{DeviceTimeouts, GateMeasurement};
 
 /// Sizes of the batches that a device was given, the one it failed at included.
 #[derive(Clone, Default)]
-pub(crate) struct Given(Arc<Mutex<Vec<usize>>>);
+pub(crate) struct RecordedBatches(Arc<Mutex<Vec<usize>>>);
 
-impl Given {
+impl RecordedBatches {
     pub fn sizes(&self) -> Vec<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Keeps a device that hangs where it hangs, until dropped.
-pub(crate) struct Hold(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
+pub(crate) struct HangGuard(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
 
 /// Outcome of a device's batch, by the number of those before.
 type Script = Box<dyn FnMut(usize) -> Result<(), MeasureError> + Send>;
 
 struct Scripted {
-    given: Given,
+    given: RecordedBatches,
     script: Script,
 }
 
 /// Never late, however slow the machine.
-const PATIENT: Patience =
-    Patience { late: Duration::from_secs(3600), gone: Duration::from_secs(3600) };
+const PATIENT: DeviceTimeouts =
+    DeviceTimeouts { late: Duration::from_secs(3600), gone: Duration::from_secs(3600) };
 
 /// A device that is lost after so many batches.
-pub(crate) fn lost_after(batches: usize) -> (Measuring, Given) {
+pub(crate) fn lost_after(batches: usize) -> (GateMeasurement, RecordedBatches) {
     let lost = move |batch| if batch < batches { Ok(()) } else { Err(unplugged()) };
     scripted(Box::new(lost), PATIENT)
 }
 
 /// A device that refuses every third batch with `error`, and is sound.
-pub(crate) fn refusing(error: MeasureError) -> (Measuring, Given) {
+pub(crate) fn refusing(error: MeasureError) -> (GateMeasurement, RecordedBatches) {
     let refuses = move |batch| if batch % 3 == 1 { Err(error.clone()) } else { Ok(()) };
     scripted(Box::new(refuses), PATIENT)
 }
 
 /// A device that is late with its second batch, and is sound.
-pub(crate) fn late_once() -> (Measuring, Given) {
+pub(crate) fn late_once() -> (GateMeasurement, RecordedBatches) {
     // Other batches are in time on all but the slowest machine.
     let late = Duration::from_millis(200);
     let slow = move |batch| {
@@ -61,11 +61,11 @@ pub(crate) fn late_once() -> (Measuring, Given) {
         }
         Ok(())
     };
-    scripted(Box::new(slow), Patience { late, ..PATIENT })
+    scripted(Box::new(slow), DeviceTimeouts { late, ..PATIENT })
 }
 
 /// A device that says nothing more after so many batches, for as long as it is held.
-pub(crate) fn hanging_after(batches: usize) -> (Measuring, Given, Hold) {
+pub(crate) fn hanging_after(batches: usize) -> (GateMeasurement, RecordedBatches, HangGuard) {
     let (hold, held): (SyncSender<()>, Receiver<()>) = sync_channel(0);
     let hangs = move |batch| {
         if batch >= batches {
@@ -75,21 +75,21 @@ pub(crate) fn hanging_after(batches: usize) -> (Measuring, Given, Hold) {
         Ok(())
     };
     let short = Duration::from_millis(20);
-    let (measuring, given) = scripted(Box::new(hangs), Patience { late: short, gone: short });
-    (measuring, given, Hold(hold))
+    let (measuring, given) = scripted(Box::new(hangs), DeviceTimeouts { late: short, gone: short });
+    (measuring, given, HangGuard(hold))
 }
 
 fn unplugged() -> MeasureError {
     MeasureError::DeviceLost { backend: "scripted", reason: "unplugged".to_owned() }
 }
 
-fn scripted(script: Script, patience: Patience) -> (Measuring, Given) {
-    let given = Given::default();
+fn scripted(script: Script, patience: DeviceTimeouts) -> (GateMeasurement, RecordedBatches) {
+    let given = RecordedBatches::default();
     let device = Box::new(Scripted { given: given.clone(), script });
-    (Measuring::on(device, "of a test", patience).expect("a thread"), given)
+    (GateMeasurement::on(device, "of a test", patience).expect("a thread"), given)
 }
 
-impl Measurer for Scripted {
+impl MeasureBackend for Scripted {
     fn name(&self) -> &'static str {
         "scripted"
     }
@@ -97,7 +97,7 @@ impl Measurer for Scripted {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         if frames.is_empty() {
             return Ok(());
@@ -108,6 +108,6 @@ impl Measurer for Scripted {
             given.len() - 1
         };
         (self.script)(batch)?;
-        ReferenceMeasurer.measure(frames, out)
+        ReferenceBackend.measure(frames, out)
     }
 }

@@ -4,14 +4,14 @@
 //! So a segment foresees nearly all of it. What a segment rejects the whole file rejects too, as
 //! the file has seen at least the segment's frames of the same chunk.
 
-use gate::Reason;
+use gate::SelectionReason;
 use media::Signal;
 
-use crate::{Chunk, Chunking, ViewOptions};
+use crate::{ChunkImageOptions, Chunking, FrameChunk};
 
 /// Position of a frame in its chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkPosition {
     /// It is the chunk's first.
     pub starts: bool,
     /// It is known to be the chunk's last.
@@ -29,7 +29,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    pub fn new(options: &ViewOptions) -> Grid {
+    pub fn new(options: &ChunkImageOptions) -> Grid {
         let per_chunk = u32::from(options.per_chunk);
         Grid { chunking: options.chunks, per_chunk, part: None }
     }
@@ -39,21 +39,21 @@ impl Grid {
         self.part = None;
     }
 
-    pub fn place(&mut self, signal: &Signal) -> Place {
+    pub fn place(&mut self, signal: &Signal) -> ChunkPosition {
         let shown = u64::from(self.per_chunk);
         match self.chunking {
             Chunking::Frames(len) => {
                 let len = u64::from(len);
                 let at = signal.frame_index % len;
                 let is_even = (0..shown).any(|k| k * len / shown == at);
-                Place { starts: at == 0, ends: at == len - 1, is_even }
+                ChunkPosition { starts: at == 0, ends: at == len - 1, is_even }
             }
             Chunking::Span { ms } => {
                 let part = (i128::from(signal.pts_ms) * i128::from(shown)).div_euclid(ms.into());
                 let before = self.part.replace(part);
                 let span = |part: i128| part.div_euclid(shown.into());
                 let starts = before.is_none_or(|before| span(before) != span(part));
-                Place { starts, ends: false, is_even: before != Some(part) }
+                ChunkPosition { starts, ends: false, is_even: before != Some(part) }
             }
         }
     }
@@ -61,15 +61,15 @@ impl Grid {
 
 /// Frames shown of the chunk so far: places for the strongest selected frames, and frames at even
 /// distances for the places that those leave.
-pub(crate) struct Shown<T> {
+pub(crate) struct ImageSelection<T> {
     places: usize,
-    selected: Vec<(Reason, T)>,
+    selected: Vec<(SelectionReason, T)>,
     even: Vec<T>,
 }
 
-impl<T> Shown<T> {
-    pub fn new(options: &ViewOptions) -> Shown<T> {
-        Shown { places: options.per_chunk.into(), selected: Vec::new(), even: Vec::new() }
+impl<T> ImageSelection<T> {
+    pub fn new(options: &ChunkImageOptions) -> ImageSelection<T> {
+        ImageSelection { places: options.per_chunk.into(), selected: Vec::new(), even: Vec::new() }
     }
 
     pub fn clear(&mut self) {
@@ -78,7 +78,7 @@ impl<T> Shown<T> {
     }
 
     /// A frame here, selected for a reason or not, may be shown.
-    pub fn wants(&self, place: Place, selected: Option<Reason>) -> bool {
+    pub fn wants(&self, place: ChunkPosition, selected: Option<SelectionReason>) -> bool {
         match telling(selected) {
             Some(reason) => self.ahead_of(reason) < self.places,
             // Frames at even distances are shown in order, and a selected one takes its place.
@@ -87,7 +87,7 @@ impl<T> Shown<T> {
     }
 
     /// Takes what it wants.
-    pub fn take(&mut self, selected: Option<Reason>, frame: T) {
+    pub fn take(&mut self, selected: Option<SelectionReason>, frame: T) {
         match telling(selected) {
             Some(reason) => {
                 self.selected.insert(self.ahead_of(reason), (reason, frame));
@@ -105,7 +105,7 @@ impl<T> Shown<T> {
     }
 
     /// Selected frames that are shown rather than a later one with this reason.
-    fn ahead_of(&self, reason: Reason) -> usize {
+    fn ahead_of(&self, reason: SelectionReason) -> usize {
         // Reasons are declared from the strongest to the weakest.
         self.selected.partition_point(|(other, _)| *other as u8 <= reason as u8)
     }
@@ -113,77 +113,77 @@ impl<T> Shown<T> {
 
 /// A reason that tells something of the picture. A keepalive tells that time has passed, and the
 /// earliest of a chunk would take all places: frames at even distances show more of it.
-fn telling(selected: Option<Reason>) -> Option<Reason> {
-    selected.filter(|reason| *reason != Reason::PeriodicKeepalive)
+fn telling(selected: Option<SelectionReason>) -> Option<SelectionReason> {
+    selected.filter(|reason| *reason != SelectionReason::PeriodicKeepalive)
 }
 
 /// Puts chunks together, frame by frame in the order of the source; of each frame first [`Chunker::begin`], then
 /// [`Chunker::wants`], then [`Chunker::end`].
 pub struct Chunker<V> {
-    options: ViewOptions,
+    options: ChunkImageOptions,
     grid: Grid,
-    shown: Shown<(u64, V)>,
+    shown: ImageSelection<(u64, V)>,
     /// Position of the frame that was begun.
-    place: Place,
+    place: ChunkPosition,
     /// The chunk that has begun, without its views.
-    open: Option<Chunk<V>>,
+    open: Option<FrameChunk<V>>,
     next_index: u64,
 }
 
 impl<V> Chunker<V> {
     /// Chunks by `options`, each number within its bounds, numbered from 0.
-    pub fn new(options: ViewOptions) -> Chunker<V> {
+    pub fn new(options: ChunkImageOptions) -> Chunker<V> {
         let options = options.within_bounds();
-        let (grid, shown) = (Grid::new(&options), Shown::new(&options));
-        Chunker { options, grid, shown, place: Place::default(), open: None, next_index: 0 }
+        let (grid, shown) = (Grid::new(&options), ImageSelection::new(&options));
+        Chunker { options, grid, shown, place: ChunkPosition::default(), open: None, next_index: 0 }
     }
 
     /// Options of the chunks.
-    pub fn options(&self) -> ViewOptions {
+    pub fn options(&self) -> ChunkImageOptions {
         self.options
     }
 
     /// The next frame has a neighbour that is not known; returns the chunk before it.
-    pub fn restart(&mut self) -> Option<Chunk<V>> {
+    pub fn restart(&mut self) -> Option<FrameChunk<V>> {
         self.grid.restart();
         self.finish()
     }
 
     /// The next frame; returns the chunk that is complete before it.
-    pub fn begin(&mut self, signal: &Signal) -> Option<Chunk<V>> {
+    pub fn begin(&mut self, signal: &Signal) -> Option<FrameChunk<V>> {
         self.place = self.grid.place(signal);
         let complete = if self.place.starts { self.finish() } else { None };
         // The first of a source that goes on may be anywhere in its chunk.
         self.place.is_even |= self.open.is_none();
-        let chunk = self.open.get_or_insert_with(|| Chunk::begin(self.next_index, signal));
+        let chunk = self.open.get_or_insert_with(|| FrameChunk::begin(self.next_index, signal));
         chunk.frames += 1;
         chunk.end_pts_ms = signal.pts_ms;
         complete
     }
 
     /// Returns true where the picture of that frame, selected for a reason or not, is wanted.
-    pub fn wants(&self, selected: Option<Reason>) -> bool {
+    pub fn wants(&self, selected: Option<SelectionReason>) -> bool {
         self.shown.wants(self.place, selected)
     }
 
     /// Takes the picture of that frame, which is wanted.
-    pub fn take(&mut self, frame_index: u64, selected: Option<Reason>, view: V) {
+    pub fn take(&mut self, frame_index: u64, selected: Option<SelectionReason>, view: V) {
         self.shown.take(selected, (frame_index, view));
     }
 
     /// Returns the chunk that is complete with that frame.
-    pub fn end(&mut self) -> Option<Chunk<V>> {
+    pub fn end(&mut self) -> Option<FrameChunk<V>> {
         if self.place.ends { self.finish() } else { None }
     }
 
     /// No frame follows: the chunk that has begun, as far as it came.
-    pub fn finish(&mut self) -> Option<Chunk<V>> {
+    pub fn finish(&mut self) -> Option<FrameChunk<V>> {
         let chunk = self.open.take()?;
         self.next_index += 1;
         let mut views: Vec<(u64, V)> = self.shown.drain().collect();
         self.shown.clear();
         views.sort_by_key(|(frame_index, _)| *frame_index);
-        Some(Chunk { views: views.into_iter().map(|(_, view)| view).collect(), ..chunk })
+        Some(FrameChunk { views: views.into_iter().map(|(_, view)| view).collect(), ..chunk })
     }
 }
 
@@ -192,15 +192,15 @@ mod tests {
     use super::*;
 
     /// Frames that are shown of `len`, of which these are selected.
-    fn shown(len: u32, places: u8, selected: &[(u64, Reason)]) -> Vec<u64> {
-        let options = ViewOptions {
+    fn shown(len: u32, places: u8, selected: &[(u64, SelectionReason)]) -> Vec<u64> {
+        let options = ChunkImageOptions {
             chunks: Chunking::Frames(len),
             per_chunk: places,
             max_edge: None,
             crop: None,
             novelty: None,
         };
-        let (mut grid, mut shown) = (Grid::new(&options), Shown::new(&options));
+        let (mut grid, mut shown) = (Grid::new(&options), ImageSelection::new(&options));
         for frame_index in 0..u64::from(len) {
             let signal = Signal::plain(frame_index, frame_index as i64 * 40);
             let place = grid.place(&signal);
@@ -216,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_tells_most_is_shown_and_then_the_whole_span() {
-        use Reason::{InitialFrame, PeriodicKeepalive, SceneCut};
+        use SelectionReason::{InitialFrame, PeriodicKeepalive, SceneCut};
         let keepalives: Vec<_> = (0..4).map(|at| (at * 30, PeriodicKeepalive)).collect();
-        let with = |more: &[(u64, Reason)]| [&keepalives[..], more].concat();
-        type Row = (&'static str, u32, u8, Vec<(u64, Reason)>, &'static [u64]);
+        let with = |more: &[(u64, SelectionReason)]| [&keepalives[..], more].concat();
+        type Row = (&'static str, u32, u8, Vec<(u64, SelectionReason)>, &'static [u64]);
         let rows: [Row; 6] = [
             ("nothing selected", 120, 4, vec![], &[0, 30, 60, 90]),
             ("keepalives take no place", 240, 4, with(&[]), &[0, 60, 120, 180]),

@@ -7,10 +7,10 @@
 
 use media::{Signal, Timestamp};
 
-use crate::{Chunk, ClipSpec};
+use crate::{ClipSpec, FrameChunk};
 
 /// Cuts clips out of one session.
-pub struct Clipper<V> {
+pub struct ClipSampler<V> {
     spec: ClipSpec,
     current: Option<Current<V>>,
     next_index: u64,
@@ -23,25 +23,25 @@ struct Current<V> {
     /// Pictures whose instants have passed.
     passed: u32,
     /// `None` once the clip is complete.
-    clip: Option<Chunk<V>>,
+    clip: Option<FrameChunk<V>>,
 }
 
 /// Effect of a frame on the clips.
-pub struct Offered<V> {
+pub struct ClipDecision<V> {
     /// The clip that was complete before this frame.
-    pub complete: Option<Chunk<V>>,
+    pub complete: Option<FrameChunk<V>>,
     /// The frame's picture belongs to the clip that is open.
     pub is_wanted: bool,
 }
 
-impl<V> Clipper<V> {
+impl<V> ClipSampler<V> {
     /// Clips by `spec`, numbered from 0.
-    pub fn new(spec: ClipSpec) -> Clipper<V> {
-        Clipper { spec: spec.within_bounds(), current: None, next_index: 0 }
+    pub fn new(spec: ClipSpec) -> ClipSampler<V> {
+        ClipSampler { spec: spec.within_bounds(), current: None, next_index: 0 }
     }
 
     /// The next frame.
-    pub fn offer(&mut self, signal: &Signal, pts: Timestamp) -> Offered<V> {
+    pub fn offer(&mut self, signal: &Signal, pts: Timestamp) -> ClipDecision<V> {
         let ClipSpec { length_ms, delay_ms, .. } = self.spec;
         let elapsed = self.current.as_ref().and_then(|current| current.elapsed(pts));
         let is_within = |ms: u32| elapsed.as_ref().is_some_and(|it| !it.reaches(ms.into(), 1000));
@@ -50,7 +50,7 @@ impl<V> Clipper<V> {
             self.current = Some(self.begin(signal, pts));
         }
         let is_wanted = self.count(signal, pts);
-        Offered { complete, is_wanted }
+        ClipDecision { complete, is_wanted }
     }
 
     /// Takes a picture that is wanted.
@@ -61,14 +61,14 @@ impl<V> Clipper<V> {
     }
 
     /// No frame follows: the clip that has begun, as far as it came.
-    pub fn finish(&mut self) -> Option<Chunk<V>> {
+    pub fn finish(&mut self) -> Option<FrameChunk<V>> {
         let clip = self.current.as_mut()?.clip.take()?;
         self.next_index += 1;
         Some(clip)
     }
 
     fn begin(&self, signal: &Signal, pts: Timestamp) -> Current<V> {
-        let clip = Some(Chunk::begin(self.next_index, signal));
+        let clip = Some(FrameChunk::begin(self.next_index, signal));
         Current { start: pts, last_ticks: pts.ticks, passed: 0, clip }
     }
 
@@ -130,7 +130,7 @@ mod tests {
         spec: ClipSpec,
         times: impl IntoIterator<Item = Timestamp>,
     ) -> Vec<(u64, u64, Vec<u64>)> {
-        let (mut clipper, mut found) = (Clipper::new(spec), Vec::new());
+        let (mut clipper, mut found) = (ClipSampler::new(spec), Vec::new());
         for (at, pts) in (0..).zip(times) {
             let signal = signal(at, pts);
             let offered = clipper.offer(&signal, pts);

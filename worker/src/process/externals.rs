@@ -13,12 +13,12 @@ use std::{
 use media::Codec;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use super::{Life, Usage};
+use super::{Usage, WorkerLifetime};
 use crate::{
     Limits, WorkerError, WorkerProgram,
     channel::pair,
     child::Child,
-    launcher::{Errand, ProgramEnds},
+    launcher::{ProgramRequest, ProgramStdio},
 };
 
 /// Programs that one worker may have at a time: one decodes, and some are about to end.
@@ -27,7 +27,7 @@ const EXTERNALS_MAX: usize = 4;
 /// Bytes that a program says and that wait for the worker; what it says of one picture must fit.
 const SAID_BYTES: usize = 64 << 10;
 
-pub(super) struct Externals {
+pub(super) struct HelperPrograms {
     running: VecDeque<External>,
     threads: usize,
     memory_bytes: u64,
@@ -41,23 +41,23 @@ struct External {
 }
 
 /// The worker's ends of a program.
-pub(super) struct WorkerEnds {
+pub(super) struct ProgramPipes {
     /// The program's input and output.
     pub(super) socket: OwnedFd,
     /// Read end of its stderr; reading it never waits.
     pub(super) said: OwnedFd,
 }
 
-impl Externals {
+impl HelperPrograms {
     /// For a worker of this life.
-    pub(super) fn new(limits: &Limits, life: Life) -> Externals {
+    pub(super) fn new(limits: &Limits, life: WorkerLifetime) -> HelperPrograms {
         let (threads, cpu_seconds) = match life {
-            Life::Job { threads, cpu_seconds, .. } => (threads, cpu_seconds),
+            WorkerLifetime::Job { threads, cpu_seconds, .. } => (threads, cpu_seconds),
             // Only what is tried at start is decoded by a program then.
-            Life::Open => (1, limits.wall.as_secs() + 1),
+            WorkerLifetime::Open => (1, limits.wall.as_secs() + 1),
         };
         let (running, memory_bytes) = (VecDeque::new(), limits.memory_bytes);
-        Externals { running, threads, memory_bytes, cpu_seconds, niceness: limits.niceness }
+        HelperPrograms { running, threads, memory_bytes, cpu_seconds, niceness: limits.niceness }
     }
 
     /// Starts what decodes `codec`; one that does not start says why, and ends its output at once.
@@ -65,7 +65,7 @@ impl Externals {
         &mut self,
         program: &WorkerProgram,
         codec: Codec,
-    ) -> Result<WorkerEnds, WorkerError> {
+    ) -> Result<ProgramPipes, WorkerError> {
         self.running.retain_mut(|external| !external.child.has_ended());
         if self.running.len() >= EXTERNALS_MAX {
             self.running.pop_front();
@@ -78,7 +78,7 @@ impl Externals {
             // It fits into a pipe that is new, or the worker knows no more than that it ended.
             write!(reason, "it cannot be started: {error}").ok();
         }
-        Ok(WorkerEnds { socket, said })
+        Ok(ProgramPipes { socket, said })
     }
 
     fn add(
@@ -90,9 +90,9 @@ impl Externals {
     ) -> io::Result<()> {
         // A pipe is smaller where its user has very many.
         fcntl_setpipe_size(says, SAID_BYTES)?;
-        let Externals { threads, memory_bytes, cpu_seconds, .. } = *self;
-        let errand = Errand { codec, threads, memory_bytes, cpu_seconds };
-        let ends = ProgramEnds { socket, says: says.try_clone()?.into() };
+        let HelperPrograms { threads, memory_bytes, cpu_seconds, .. } = *self;
+        let errand = ProgramRequest { codec, threads, memory_bytes, cpu_seconds };
+        let ends = ProgramStdio { socket, says: says.try_clone()?.into() };
         let child = program.start_external(&errand, ends)?;
         let external = External::new(child)?;
         external.child.give_way(self.niceness);
@@ -128,15 +128,15 @@ mod tests {
 
     use super::*;
 
-    fn with(command: &mut Command) -> Externals {
-        let mut externals = Externals::new(&Limits::default(), Life::Open);
+    fn with(command: &mut Command) -> HelperPrograms {
+        let mut externals = HelperPrograms::new(&Limits::default(), WorkerLifetime::Open);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
         externals.running.push_back(External::new(child.into()).expect("has a status"));
         externals
     }
 
     /// Returns true where it is ended within a time that is enough for the busiest machine.
-    fn is_ended(externals: &mut Externals, memory_bytes: u64, threads: u64) -> bool {
+    fn is_ended(externals: &mut HelperPrograms, memory_bytes: u64, threads: u64) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !externals.running.is_empty() && Instant::now() < deadline {
             externals.keep_within(memory_bytes, threads);
@@ -164,11 +164,11 @@ mod tests {
     #[test]
     fn one_that_does_not_start_says_why_and_has_ended() {
         use std::io::Read;
-        let mut externals = Externals::new(&Limits::default(), Life::Open);
+        let mut externals = HelperPrograms::new(&Limits::default(), WorkerLifetime::Open);
         let missing = WorkerProgram::at("/nonexistent/server")
             .with_program("/nonexistent/ffmpeg".into(), vec![Codec::H264]);
         for codec in [Codec::H264, Codec::Vp8] {
-            let WorkerEnds { socket, said } = externals.start(&missing, codec).expect("ends");
+            let ProgramPipes { socket, said } = externals.start(&missing, codec).expect("ends");
             let (mut output, mut words) = (Vec::new(), String::new());
             File::from(socket).read_to_end(&mut output).expect("ended");
             assert!(output.is_empty());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Life;
+use super::WorkerLifetime;
 use crate::WorkerError;
 
 /// The span in which a worker whose output is bounded by time may send its `output_bytes`.
@@ -11,14 +11,14 @@ const OUTPUT_SPAN: Duration = Duration::from_secs(60);
 /// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of a paced life.
 pub(crate) struct OutputBudget {
     limit_bytes: u64,
-    life: Life,
+    life: WorkerLifetime,
     /// Begin of the span, and the bytes sent before it.
     since: Instant,
     before: u64,
 }
 
 impl OutputBudget {
-    pub fn new(limit_bytes: u64, life: Life) -> OutputBudget {
+    pub fn new(limit_bytes: u64, life: WorkerLifetime) -> OutputBudget {
         OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
     }
 
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn a_job_has_one_output_budget_and_a_paced_life_one_for_every_span() {
-        let job = |is_endless| Life::Job { threads: 1, cpu_seconds: 1, is_endless };
+        let job = |is_endless| WorkerLifetime::Job { threads: 1, cpu_seconds: 1, is_endless };
         // (life, sent in each second) to the second in which it is over the budget of 600.
         for (name, life, rate, over) in [
             ("job", job(false), 6, Some(101)),
             ("modest endless job", job(true), 6, None),
             ("flooding endless job", job(true), 60, Some(11)),
-            ("modest live worker", Life::Open, 6, None),
-            ("flooding live worker", Life::Open, 60, Some(11)),
+            ("modest live worker", WorkerLifetime::Open, 6, None),
+            ("flooding live worker", WorkerLifetime::Open, 60, Some(11)),
         ] {
             let mut budget = OutputBudget::new(600, life);
             let start = budget.since;

@@ -10,7 +10,7 @@ use decode::{
 };
 use gate::{ActivityState, GateConfig, GateState};
 use media::{
-    Activity, CellBox, ErrorKind, Extent, PixelLayout, PixelsLost, Rate, Rotation, Sample,
+    Activity, CellBox, DeviceMemoryLost, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample,
     SampleRange, Score, Signal, Subsampling, Timebase, WallTime, Zone, Zones,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
@@ -18,12 +18,12 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 use crate::{
-    Chunking, ClipSpec, Crop, EmbeddingInput, FrameRecord, FrameView, GateBackend, GateError,
-    MeasuredBy, NoveltyInput, NoveltySpec, Pictures, Resume, SandboxLevel, SessionResume, Spent,
-    ViewOptions, ViewSpec,
+    ChunkImageOptions, Chunking, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
+    FrameView, GateBackend, GateBackendReport, GateError, ModelImageSpec, NoveltyInput,
+    NoveltySpec, Resume, SandboxLevel, SessionResume, StageTimings,
     measuring::GateDevice,
     record::RECORDS_MAX,
-    sandbox::Asked,
+    sandbox::RequestedDevice,
     wire::{HEADER_BYTES, ProtocolError, TOLD_BYTES_MAX, VERSION, decode, encode, payload_len},
 };
 
@@ -51,8 +51,8 @@ fn signal(frame_index: u64) -> Signal {
     }
 }
 
-fn picture() -> Picture {
-    Picture { extent: Extent { width: 4, height: u32::MAX }, jpeg: vec![0xff; 1000] }
+fn picture() -> EncodedImage {
+    EncodedImage { extent: Extent { width: 4, height: u32::MAX }, jpeg: vec![0xff; 1000] }
 }
 
 fn novelty(cells: usize, side: u32) -> NoveltyInput {
@@ -64,13 +64,13 @@ const CELLS: usize = NoveltyInput::COLUMNS * NoveltyInput::ROWS;
 
 /// Three records: with every picture, with the still as its view, and with nothing.
 fn records() -> Vec<FrameRecord> {
-    let whole = Pictures {
+    let whole = FrameImages {
         still: Some(picture()),
         view: Some(FrameView::Own(picture())),
         clip: Some(picture()),
         novelty: Some(novelty(CELLS, NoveltySpec::SIDE_MIN)),
     };
-    let shared = Pictures { view: Some(FrameView::Still), clip: None, ..whole.clone() };
+    let shared = FrameImages { view: Some(FrameView::Still), clip: None, ..whole.clone() };
     let record = |at, pts, pictures| FrameRecord { signal: signal(at), pts, pictures };
     vec![
         record(7, Some(Timestamp::new(-1, Timebase::RTP_VIDEO)), whole),
@@ -78,7 +78,7 @@ fn records() -> Vec<FrameRecord> {
         FrameRecord {
             signal: Signal::plain(9, 0),
             pts: None,
-            pictures: Pictures { novelty: None, ..Pictures::default() },
+            pictures: FrameImages { novelty: None, ..FrameImages::default() },
         },
     ]
 }
@@ -91,8 +91,8 @@ fn zones(count: usize) -> Zones {
     Zones { zones: vec![zone(Zone::NAME_BYTES_MAX, Zone::CORNERS_MAX); count], only: true }
 }
 
-fn views(per_chunk: u8) -> ViewOptions {
-    ViewOptions {
+fn views(per_chunk: u8) -> ChunkImageOptions {
+    ChunkImageOptions {
         chunks: Chunking::Span { ms: 1 },
         per_chunk,
         max_edge: Some(64),
@@ -133,7 +133,7 @@ fn spec(number: u32) -> SessionSpec {
         zones: zones(1),
         stills: true,
         crop: views(1).crop,
-        view: Some(ViewSpec { max_edge: Some(number) }),
+        view: Some(ModelImageSpec { max_edge: Some(number) }),
         clip: Some(clip),
         novelty: Some(NoveltySpec { side: number }),
         resume: Some(SessionResume { last: signal(1), gate: GateState::default() }),
@@ -152,7 +152,11 @@ fn requests() -> Vec<Request> {
         memory_bytes: u64::MAX,
         cpu_seconds: Some(5),
         parent: 1,
-        device: Some(Asked { spec: device, codecs: Codec::ALL.to_vec(), was_there: true }),
+        device: Some(RequestedDevice {
+            spec: device,
+            codecs: Codec::ALL.to_vec(),
+            was_there: true,
+        }),
         program: vec![Codec::H265],
         gate: Some(gate),
         libraries: vec![text(), text()],
@@ -187,25 +191,25 @@ fn requests() -> Vec<Request> {
     jobs.chain(others).collect()
 }
 
-fn faults() -> Vec<Fault> {
+fn faults() -> Vec<JobFault> {
     let [reason, message, detail] = [(); 3].map(|()| text());
     vec![
-        Fault::Stopped,
-        Fault::Over,
-        Fault::Unforeseen { frame_index: 5 },
-        Fault::PixelsLost(PixelsLost { reason: text() }),
-        Fault::Other { kind: ErrorKind::DataLoss, message: text() },
-        Fault::Source { is_refused: true, message },
-        Fault::Gate(GateError { kind: ErrorKind::Unavailable, reason: text() }),
-        Fault::Backend(BackendError::NoVideoCapability { reason, capabilities: Some(text()) }),
-        Fault::Decode(DecodeError::UnsupportedContainer { name: Some(text()) }),
-        Fault::Decode(DecodeError::TooManyBytes { width: 1, height: 2, bytes: 3, max: 4 }),
-        Fault::Decode(DecodeError::WrongCodec { expected: Codec::H264, got: Codec::Vp8 }),
-        Fault::from(DecodeError::Libav { call: text(), detail }),
+        JobFault::Stopped,
+        JobFault::Over,
+        JobFault::Unforeseen { frame_index: 5 },
+        JobFault::PixelsLost(DeviceMemoryLost { reason: text() }),
+        JobFault::Other { kind: ErrorKind::DataLoss, message: text() },
+        JobFault::Source { is_refused: true, message },
+        JobFault::Gate(GateError { kind: ErrorKind::Unavailable, reason: text() }),
+        JobFault::Backend(BackendError::NoVideoCapability { reason, capabilities: Some(text()) }),
+        JobFault::Decode(DecodeError::UnsupportedContainer { name: Some(text()) }),
+        JobFault::Decode(DecodeError::TooManyBytes { width: 1, height: 2, bytes: 3, max: 4 }),
+        JobFault::Decode(DecodeError::WrongCodec { expected: Codec::H264, got: Codec::Vp8 }),
+        JobFault::from(DecodeError::Libav { call: text(), detail }),
     ]
 }
 
-fn replies() -> Vec<Reply> {
+fn replies() -> Vec<WorkerReply> {
     let session = 3;
     let report = SandboxReport {
         landlock_abi: 7,
@@ -248,41 +252,41 @@ fn replies() -> Vec<Reply> {
     let [decoder, reason] = [(); 2].map(|()| Some(text()));
     let codecs = vec![CodecProbeResult { codec: Codec::Vp9, bits: 10, decoder, reason }];
     let start = ExcerptStart { container: ExcerptContainer::Matroska, starts_at_ms: -7 };
-    let attempts = [None, Some(-13)].map(|errno| Attempt { what: text(), errno });
-    let measured = MeasuredBy { measurer: text(), lost: Some(text()), late: 1 };
+    let attempts = [None, Some(-13)].map(|errno| EscapeAttempt { what: text(), errno });
+    let measured = GateBackendReport { measurer: text(), lost: Some(text()), late: 1 };
     let jobs = [
         JobEvent::Opened(stream),
         JobEvent::Progress { frames: 1, pts_ms: -1 },
         JobEvent::Segment { next: 5 },
         JobEvent::Frames(records()),
         JobEvent::Measured(measured),
-        JobEvent::Spent(Spent { decode_us: 1, gate_us: u64::MAX }),
+        JobEvent::Spent(StageTimings { decode_us: 1, gate_us: u64::MAX }),
         JobEvent::Done(done),
     ];
     let events = [
         SessionEvent::Frames(records()),
         SessionEvent::Damaged { detail: text() },
         SessionEvent::Closed { frames: 9, decoder: text() },
-        SessionEvent::Failed(Fault::Stopped),
+        SessionEvent::Failed(JobFault::Stopped),
     ];
     let others = [
-        Reply::Confined(report),
-        Reply::Open { url: text(), from: 1 },
-        Reply::Program { codec: Codec::Mpeg4 },
-        Reply::GateLost { reason: text() },
-        Reply::GateLate,
-        Reply::DecoderLost { reason: text() },
-        Reply::Taken { session },
-        Reply::Shrunk(picture()),
-        Reply::Excerpt(ExcerptEvent::Begins(start)),
-        Reply::Excerpt(ExcerptEvent::Bytes(vec![3; 1000])),
-        Reply::Excerpt(ExcerptEvent::Ended),
-        Reply::Probed(attempts.into()),
-        Reply::Able(Capabilities { codecs, measurer: text() }),
+        WorkerReply::Confined(report),
+        WorkerReply::Open { url: text(), from: 1 },
+        WorkerReply::Program { codec: Codec::Mpeg4 },
+        WorkerReply::GateLost { reason: text() },
+        WorkerReply::GateLate,
+        WorkerReply::DecoderLost { reason: text() },
+        WorkerReply::Taken { session },
+        WorkerReply::Shrunk(picture()),
+        WorkerReply::Excerpt(ExcerptEvent::Begins(start)),
+        WorkerReply::Excerpt(ExcerptEvent::Bytes(vec![3; 1000])),
+        WorkerReply::Excerpt(ExcerptEvent::Ended),
+        WorkerReply::Probed(attempts.into()),
+        WorkerReply::Able(Capabilities { codecs, measurer: text() }),
     ];
-    let events = events.map(|event| Reply::Session { session, event });
-    let about = jobs.map(Reply::Job).into_iter().chain(events);
-    about.chain(faults().into_iter().map(Reply::Failed)).chain(others).collect()
+    let events = events.map(|event| WorkerReply::Session { session, event });
+    let about = jobs.map(WorkerReply::Job).into_iter().chain(events);
+    about.chain(faults().into_iter().map(WorkerReply::Failed)).chain(others).collect()
 }
 
 fn payload(message: &impl Message) -> Vec<u8> {
@@ -397,7 +401,7 @@ fn no_text_of_a_worker_hides_anything() {
                 said[at..at + PLAIN.len()].copy_from_slice(HIDDEN.as_bytes());
             }
         }
-        let told = payload(&decode::<Reply>(&said).expect("a message"));
+        let told = payload(&decode::<WorkerReply>(&said).expect("a message"));
         let expected = (0, count(&said, HIDDEN));
         assert_eq!((count(&told, HIDDEN), count(&told, "\\u{202e}")), expected, "{reply:?}");
     }
@@ -406,10 +410,11 @@ fn no_text_of_a_worker_hides_anything() {
 #[test]
 fn text_of_a_worker_is_cut_and_a_servers_is_whole() {
     let long = "\u{e9}".repeat(TOLD_BYTES_MAX);
-    let told = decode(&payload(&Reply::GateLost { reason: long.clone() }));
-    assert_eq!(told, Ok(Reply::GateLost { reason: long[..TOLD_BYTES_MAX].to_owned() }));
+    let told = decode(&payload(&WorkerReply::GateLost { reason: long.clone() }));
+    assert_eq!(told, Ok(WorkerReply::GateLost { reason: long[..TOLD_BYTES_MAX].to_owned() }));
     let hidden = HIDDEN.repeat(TOLD_BYTES_MAX);
-    let Ok(Reply::GateLost { reason }) = decode(&payload(&Reply::GateLost { reason: hidden }))
+    let Ok(WorkerReply::GateLost { reason }) =
+        decode(&payload(&WorkerReply::GateLost { reason: hidden }))
     else {
         panic!("another message")
     };
@@ -421,8 +426,8 @@ fn text_of_a_worker_is_cut_and_a_servers_is_whole() {
 #[test]
 fn the_call_of_libav_that_failed_arrives() {
     let detail = "cannot allocate memory".to_owned();
-    let fault = Fault::from(DecodeError::Libav { call: "avcodec_open2".to_owned(), detail });
-    let Ok(Reply::Failed(arrived)) = decode(&payload(&Reply::Failed(fault))) else {
+    let fault = JobFault::from(DecodeError::Libav { call: "avcodec_open2".to_owned(), detail });
+    let Ok(WorkerReply::Failed(arrived)) = decode(&payload(&WorkerReply::Failed(fault))) else {
         panic!("no fault")
     };
     assert_eq!(arrived.to_string(), "avcodec_open2 failed: cannot allocate memory");

@@ -6,7 +6,7 @@ use media::{Codec, Rotation, Zones};
 
 use super::*;
 use crate::{
-    Chunking, ClipSpec, JobOptions, SessionSpec, ViewOptions, ViewSpec, jpeg::shortest,
+    ChunkImageOptions, Chunking, ClipSpec, JobOptions, ModelImageSpec, SessionSpec, jpeg::shortest,
     session::LIMITS,
 };
 
@@ -14,18 +14,18 @@ const EXTENT: Extent = Extent { width: 320, height: 180 };
 const FRAMES_MAX: u64 = 100;
 const EDGE: u32 = 512;
 
-fn record(frame_index: u64, pictures: Pictures) -> FrameRecord {
+fn record(frame_index: u64, pictures: FrameImages) -> FrameRecord {
     let signal = Signal::plain(frame_index, 40 * frame_index as i64);
     FrameRecord { signal, pts: None, pictures }
 }
 
-fn picture(width: u32, height: u32) -> Picture {
+fn picture(width: u32, height: u32) -> EncodedImage {
     let extent = Extent { width, height };
-    Picture { extent, jpeg: shortest(extent) }
+    EncodedImage { extent, jpeg: shortest(extent) }
 }
 
 /// A picture of so many bytes.
-fn weighing(bytes: usize) -> Picture {
+fn weighing(bytes: usize) -> EncodedImage {
     let mut picture = picture(EDGE, 288);
     let end = picture.jpeg.len() - 2;
     picture.jpeg.splice(end..end, vec![0; bytes - picture.jpeg.len()]);
@@ -43,7 +43,7 @@ fn novelty(side: u32) -> NoveltyInput {
 /// Checks after ten frames: of a file with everything, of a live session with everything, and of signals alone.
 fn checks() -> [RecordCheck; 3] {
     let novelty = Some(NoveltySpec { side: 32 });
-    let views = ViewOptions {
+    let views = ChunkImageOptions {
         chunks: Chunking::Frames(30),
         per_chunk: 2,
         max_edge: Some(EDGE),
@@ -63,7 +63,7 @@ fn checks() -> [RecordCheck; 3] {
     let bare = SessionSpec::new(Codec::H264, GateConfig::default());
     let clip =
         ClipSpec { target_fps: 1, length_ms: 1000, delay_ms: 0, pictures: 1, max_edge: EDGE };
-    let view = Some(ViewSpec { max_edge: Some(EDGE) });
+    let view = Some(ModelImageSpec { max_edge: Some(EDGE) });
     let all = SessionSpec { stills: true, view, clip: Some(clip), novelty, ..bare.clone() };
     let file = PictureSpec::of_job(&options, Rotation::Quarter);
     let live = |spec: &SessionSpec| {
@@ -71,26 +71,26 @@ fn checks() -> [RecordCheck; 3] {
         RecordCheck::new(0, FRAMES_MAX, LIMITS.side_px, spec.stills, pictures)
     };
     let mut checks = [RecordCheck::new(0, FRAMES_MAX, 8192, true, file), live(&all), live(&bare)];
-    let ten: Vec<_> = (0..10).map(|at| record(at, Pictures::default())).collect();
+    let ten: Vec<_> = (0..10).map(|at| record(at, FrameImages::default())).collect();
     checks.iter_mut().for_each(|check| check.look(&ten).expect("ten frames"));
     checks
 }
 
 #[test]
 fn a_worker_says_one_record_of_each_frame_and_no_picture_but_what_was_asked_for() {
-    let still = |picture| Pictures { still: Some(picture), ..Pictures::default() };
-    let view = |picture| Pictures {
+    let still = |picture| FrameImages { still: Some(picture), ..FrameImages::default() };
+    let view = |picture| FrameImages {
         view: Some(FrameView::Own(picture)),
         novelty: Some(novelty(32)),
-        ..Pictures::default()
+        ..FrameImages::default()
     };
-    let clip = |picture| Pictures { clip: Some(picture), ..Pictures::default() };
-    let none = Pictures::default;
-    let text = Picture { extent: EXTENT, jpeg: b"<script>".to_vec() };
-    let other = Picture { jpeg: shortest(Extent { width: 2, height: 1 }), extent: EXTENT };
-    let shared = Pictures { view: Some(FrameView::Still), ..view(picture(2, 2)) };
+    let clip = |picture| FrameImages { clip: Some(picture), ..FrameImages::default() };
+    let none = FrameImages::default;
+    let text = EncodedImage { extent: EXTENT, jpeg: b"<script>".to_vec() };
+    let other = EncodedImage { jpeg: shortest(Extent { width: 2, height: 1 }), extent: EXTENT };
+    let shared = FrameImages { view: Some(FrameView::Still), ..view(picture(2, 2)) };
     // What a file, a live session and one of signals alone may say.
-    type Row = (&'static str, u64, Pictures, [bool; 3]);
+    type Row = (&'static str, u64, FrameImages, [bool; 3]);
     let rows: Vec<Row> = vec![
         ("the next", 10, none(), [true; 3]),
         ("a gap", 11, none(), [false; 3]),
@@ -110,32 +110,32 @@ fn a_worker_says_one_record_of_each_frame_and_no_picture_but_what_was_asked_for(
         (
             "the still as a view",
             10,
-            Pictures { still: Some(picture(9, 9)), ..shared.clone() },
+            FrameImages { still: Some(picture(9, 9)), ..shared.clone() },
             [true, true, false],
         ),
         (
             "a large still as a view",
             10,
-            Pictures { still: Some(picture(EDGE + 1, 9)), ..shared.clone() },
+            FrameImages { still: Some(picture(EDGE + 1, 9)), ..shared.clone() },
             [false; 3],
         ),
         ("no still as a view", 10, shared, [false; 3]),
         (
             "a view without what novelty needs",
             10,
-            Pictures { novelty: None, ..view(picture(9, 9)) },
+            FrameImages { novelty: None, ..view(picture(9, 9)) },
             [false; 3],
         ),
         (
             "novelty of another size",
             10,
-            Pictures { novelty: Some(novelty(33)), ..none() },
+            FrameImages { novelty: Some(novelty(33)), ..none() },
             [false; 3],
         ),
         (
             "novelty alone",
             10,
-            Pictures { novelty: Some(novelty(32)), ..none() },
+            FrameImages { novelty: Some(novelty(32)), ..none() },
             [true, true, false],
         ),
         ("a clip's picture", 10, clip(picture(EDGE, 9)), [false, true, false]),
@@ -162,8 +162,8 @@ fn a_worker_says_one_record_of_each_frame_and_no_picture_but_what_was_asked_for(
 #[test]
 fn messages_are_of_so_many_records_and_a_large_picture_goes_alone() {
     let of = |bytes: usize| match bytes {
-        0 => Pictures::default(),
-        bytes => Pictures { still: Some(weighing(bytes)), ..Pictures::default() },
+        0 => FrameImages::default(),
+        bytes => FrameImages { still: Some(weighing(bytes)), ..FrameImages::default() },
     };
     let rows = [
         ("none", vec![0; 3], vec![3]),

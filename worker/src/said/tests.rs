@@ -5,7 +5,7 @@ use gate::GateConfig;
 use media::{Signal, Zones};
 
 use super::*;
-use crate::{FrameRecord, Pictures};
+use crate::{FrameImages, FrameRecord};
 
 const FRAMES_MAX: u64 = 100;
 
@@ -13,7 +13,7 @@ fn frames(frames: std::ops::Range<u64>) -> JobEvent {
     let of = |frame_index| FrameRecord {
         signal: Signal::plain(frame_index, 40 * frame_index as i64),
         pts: None,
-        pictures: Pictures::default(),
+        pictures: FrameImages::default(),
     };
     JobEvent::Frames(frames.map(of).collect())
 }
@@ -45,7 +45,7 @@ fn a_job_says_what_adds_up() {
         damaged_packets: 0,
         first_extent: None,
     };
-    let spent = |decode_us| JobEvent::Spent(Spent { decode_us, gate_us: 0 });
+    let spent = |decode_us| JobEvent::Spent(StageTimings { decode_us, gate_us: 0 });
     let rows = [
         ("the next frames", frames(10..20), true),
         ("a gap", frames(11..20), false),

@@ -51,23 +51,23 @@ pub(super) const ALLOWED: &[i64] = &[
 ];
 
 /// Condition on an argument: its number, a mask, and its value under the mask.
-pub(super) type Must = (u8, u64, u64);
+pub(super) type ArgCondition = (u8, u64, u64);
 
 /// Every bit of an argument that the kernel takes as 32 bits.
 pub(super) const WORD: u64 = u32::MAX as u64;
 
 /// Threads, never processes.
-pub(super) const THREAD: Must = (0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64);
+pub(super) const THREAD: ArgCondition = (0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64);
 
 /// No code is loaded or made once the filter is in force.
-const NO_CODE: Must = (2, libc::PROT_EXEC as u64, 0);
+const NO_CODE: ArgCondition = (2, libc::PROT_EXEC as u64, 0);
 
 /// Memory of the process alone. What is shared may be kept without being mapped, and then counts
 /// against no limit of the process (madvise(2), `MADV_DONTNEED`).
-pub(super) const PRIVATE: Must = (3, libc::MAP_SHARED as u64, 0);
+pub(super) const PRIVATE: ArgCondition = (3, libc::MAP_SHARED as u64, 0);
 
 /// System calls allowed where an argument is as it must be.
-const ALLOWED_WHERE: &[(i64, Must)] = &[
+const ALLOWED_WHERE: &[(i64, ArgCondition)] = &[
     // The control socket is descriptor 0 and stderr is 2: nothing else is written.
     (libc::SYS_recvmsg, (0, WORD, 0)),
     (libc::SYS_sendto, (0, WORD, 0)),
@@ -84,7 +84,7 @@ const ALLOWED_WHERE: &[(i64, Must)] = &[
 /// As many bytes as a count of eventfd(2), by which a driver wakes its own threads; where they were refused,
 /// NVDEC took some 5 ms a picture. What is open to be written beside it is the device, and sockets that
 /// take `sendto` anyway.
-const EVENT: Must = (2, u64::MAX, 8);
+const EVENT: ArgCondition = (2, u64::MAX, 8);
 
 /// Commands of `fcntl` that have the kernel send signals to another process of the same user, which is
 /// the server's too: `F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` (fcntl(2)). landlock keeps signals in from
@@ -131,12 +131,12 @@ impl Filter {
     }
 
     /// A call all of whose arguments are as they must be; besides what else is allowed of it.
-    pub(super) fn allow_where(&mut self, call: i64, musts: &[Must]) -> io::Result<()> {
+    pub(super) fn allow_where(&mut self, call: i64, musts: &[ArgCondition]) -> io::Result<()> {
         if self.0.get(&call).is_some_and(Vec::is_empty) {
             // Allowed whatever its arguments are.
             return Ok(());
         }
-        let condition = |&(argument, mask, value): &Must| {
+        let condition = |&(argument, mask, value): &ArgCondition| {
             let length = if mask > WORD { Qword } else { Dword };
             SeccompCondition::new(argument, length, SeccompCmpOp::MaskedEq(mask), value)
         };
@@ -214,7 +214,7 @@ pub(super) mod tests {
     };
 
     use super::*;
-    use crate::sandbox::{Asked, program};
+    use crate::sandbox::{RequestedDevice, program};
 
     #[test]
     #[expect(unsafe_code, reason = "mapping is")]
@@ -258,7 +258,11 @@ pub(super) mod tests {
             memory_bytes: 1 << 30,
             cpu_seconds: None,
             parent: 1,
-            device: has_driver.then_some(Asked { spec, codecs: Vec::new(), was_there: false }),
+            device: has_driver.then_some(RequestedDevice {
+                spec,
+                codecs: Vec::new(),
+                was_there: false,
+            }),
             program: if has_program { vec![Codec::H264] } else { Vec::new() },
             gate: None,
             libraries: Vec::new(),

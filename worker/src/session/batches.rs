@@ -13,55 +13,55 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// Size of a full batch; a unit of more goes whole.
-    pub full: Size,
+    pub full: BatchSize,
     /// Longest time for which a picture waits for others.
     pub age: Duration,
 }
 
 /// Amount of work for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct BatchSize {
     pub pictures: usize,
     /// Bytes of their samples.
     pub bytes: u64,
 }
 
 /// Pictures that wait for the device.
-pub(super) struct Batches<T> {
+pub(super) struct GateBatcher<T> {
     rule: Rule,
     waiting: VecDeque<Waiting<T>>,
-    size: Size,
+    size: BatchSize,
 }
 
 struct Waiting<T> {
     item: T,
-    size: Size,
+    size: BatchSize,
     since: Instant,
 }
 
-impl Size {
-    fn with(self, other: Size) -> Size {
-        Size { pictures: self.pictures + other.pictures, bytes: self.bytes + other.bytes }
+impl BatchSize {
+    fn with(self, other: BatchSize) -> BatchSize {
+        BatchSize { pictures: self.pictures + other.pictures, bytes: self.bytes + other.bytes }
     }
 
     /// Less of both than `other`, or as much.
-    fn is_within(self, other: Size) -> bool {
+    fn is_within(self, other: BatchSize) -> bool {
         self.pictures <= other.pictures && self.bytes <= other.bytes
     }
 
     /// As much of one of them as `full`, or more.
-    fn reaches(self, full: Size) -> bool {
+    fn reaches(self, full: BatchSize) -> bool {
         self.pictures >= full.pictures || self.bytes >= full.bytes
     }
 }
 
-impl<T> Batches<T> {
-    pub fn new(rule: Rule) -> Batches<T> {
-        Batches { rule, waiting: VecDeque::new(), size: Size::default() }
+impl<T> GateBatcher<T> {
+    pub fn new(rule: Rule) -> GateBatcher<T> {
+        GateBatcher { rule, waiting: VecDeque::new(), size: BatchSize::default() }
     }
 
     /// Adds an item of this size.
-    pub fn push(&mut self, item: T, size: Size, now: Instant) {
+    pub fn push(&mut self, item: T, size: BatchSize, now: Instant) {
         self.size = self.size.with(size);
         self.waiting.push_back(Waiting { item, size, since: now });
     }
@@ -75,7 +75,7 @@ impl<T> Batches<T> {
     /// The next batch, if it is due.
     pub fn take(&mut self, now: Instant) -> Option<Vec<T>> {
         self.due().filter(|due| *due <= now)?;
-        let (mut batch, mut size) = (Vec::new(), Size::default());
+        let (mut batch, mut size) = (Vec::new(), BatchSize::default());
         while let Some(next) = self.waiting.front()
             && (batch.is_empty() || size.with(next.size).is_within(self.rule.full))
         {
@@ -97,21 +97,21 @@ mod tests {
     use super::*;
 
     const RULE: Rule =
-        Rule { full: Size { pictures: 4, bytes: 1000 }, age: Duration::from_millis(5) };
+        Rule { full: BatchSize { pictures: 4, bytes: 1000 }, age: Duration::from_millis(5) };
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
 
     /// Small pictures: their number alone counts.
-    fn small(pictures: usize) -> Size {
-        Size { pictures, bytes: pictures as u64 }
+    fn small(pictures: usize) -> BatchSize {
+        BatchSize { pictures, bytes: pictures as u64 }
     }
 
     #[test]
     fn a_batch_goes_when_it_is_full_or_of_age() {
         let start = Instant::now();
-        let mut batches = Batches::new(RULE);
+        let mut batches = GateBatcher::new(RULE);
         assert_eq!((batches.due(), batches.take(start)), (None, None));
         batches.push("a", small(1), start);
         batches.push("b", small(1), start + ms(3));
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn a_batch_of_few_large_pictures_is_full_too() {
         let start = Instant::now();
-        let mut batches = Batches::new(RULE);
-        let large = |bytes| Size { pictures: 1, bytes };
+        let mut batches = GateBatcher::new(RULE);
+        let large = |bytes| BatchSize { pictures: 1, bytes };
         batches.push("a", large(600), start);
         assert_eq!(batches.take(start), None);
         batches.push("b", large(600), start);
@@ -141,7 +141,7 @@ mod tests {
         batches.push("vast", large(5000), start);
         assert_eq!(batches.take(start), Some(vec!["b", "c"]));
         assert_eq!(batches.take(start), Some(vec!["vast"]), "more than a batch goes alone");
-        assert_eq!(batches.size, Size::default());
+        assert_eq!(batches.size, BatchSize::default());
     }
 
     /// A unit of a session, which sends the next when it is told that this one is worked off.
@@ -176,7 +176,7 @@ mod tests {
     /// Plays arrivals against a device that takes `busy` milliseconds a batch.
     fn play(arrivals: &[Arrival], busy: u64) -> Played {
         let start = Instant::now();
-        let mut batches = Batches::new(RULE);
+        let mut batches = GateBatcher::new(RULE);
         let (mut gone, mut skipped) = (Vec::new(), 0);
         let (mut free_at, mut now) = (start, start);
         // Of each session: until when it has a unit under way, `None` while that waits.

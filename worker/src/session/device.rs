@@ -15,18 +15,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gate::{Measurements, Measurer};
+use gate::{FrameMeasurements, MeasureBackend};
 use media::Frame;
 
 use super::{
-    batches::{Batches, Rule, Size},
-    pool::{Mourner, Slot, Task, Work},
+    batches::{BatchSize, GateBatcher, Rule},
+    pool::{ExitOnPanic, PoolItem, Slot, Task},
 };
-use crate::{Fault, SessionEvent, job::bytes_to_send, measuring::Measuring, protocol::Reply};
+use crate::{
+    JobFault, SessionEvent, job::bytes_to_send, measuring::GateMeasurement, protocol::WorkerReply,
+};
 
 /// A frame of every session of a full worker, or as many bytes as a device takes at once.
 const RULE: Rule = Rule {
-    full: Size { pictures: 64, bytes: 32 << 20 },
+    full: BatchSize { pictures: 64, bytes: 32 << 20 },
     // A sixth of the time between pictures of a common camera, and of what a live session takes.
     age: Duration::from_millis(5),
 };
@@ -49,44 +51,44 @@ pub(super) struct Decoded {
 /// Unit that was offered and taken.
 struct Offered {
     decoded: Decoded,
-    held: Held,
+    held: InFlightBytes,
 }
 
 /// Bytes of those that may be on their way, until dropped.
-pub(super) struct Held {
+pub(super) struct InFlightBytes {
     all: Arc<AtomicU64>,
     bytes: u64,
 }
 
 /// Takes what there is to say of the device.
-pub(super) type Tell = Box<dyn Fn(&Reply) + Send + Sync>;
+pub(super) type DeviceEventCallback = Box<dyn Fn(&WorkerReply) + Send + Sync>;
 
 /// The way to the thread.
 #[derive(Clone)]
-pub(super) struct DeviceLane(Arc<Shared>);
+pub(super) struct DeviceQueue(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    measuring: Measuring,
+    measuring: GateMeasurement,
     held: Arc<AtomicU64>,
-    tell: Tell,
+    tell: DeviceEventCallback,
     is_loss_told: AtomicBool,
 }
 
 struct State {
-    batches: Batches<Offered>,
+    batches: GateBatcher<Offered>,
     is_closed: bool,
 }
 
-impl DeviceLane {
+impl DeviceQueue {
     /// Starts the thread; what it measures goes to `done`.
     pub fn start(
-        measuring: Measuring,
-        done: SyncSender<Work>,
-        tell: Tell,
-    ) -> io::Result<DeviceLane> {
-        let state = State { batches: Batches::new(RULE), is_closed: false };
+        measuring: GateMeasurement,
+        done: SyncSender<PoolItem>,
+        tell: DeviceEventCallback,
+    ) -> io::Result<DeviceQueue> {
+        let state = State { batches: GateBatcher::new(RULE), is_closed: false };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -99,7 +101,7 @@ impl DeviceLane {
         thread::Builder::new()
             .name("gate-batches".to_owned())
             .spawn(move || measure_off(&of_thread, &done))?;
-        Ok(DeviceLane(shared))
+        Ok(DeviceQueue(shared))
     }
 
     /// Hands frames over, or gives them back where the device is not to have them now.
@@ -110,9 +112,9 @@ impl DeviceLane {
         }
         let (pictures, bytes) =
             (decoded.frames.len(), decoded.frames.iter().map(bytes_to_send).sum());
-        let Some(held) = Held::of(&self.0.held, bytes) else { return Err(decoded) };
+        let Some(held) = InFlightBytes::of(&self.0.held, bytes) else { return Err(decoded) };
         let offered = Offered { decoded, held };
-        self.0.state().batches.push(offered, Size { pictures, bytes }, Instant::now());
+        self.0.state().batches.push(offered, BatchSize { pictures, bytes }, Instant::now());
         self.0.wake.notify_one();
         Ok(())
     }
@@ -124,16 +126,16 @@ impl DeviceLane {
     }
 }
 
-impl Held {
+impl InFlightBytes {
     /// So many bytes of all, where there is room for them.
-    fn of(all: &Arc<AtomicU64>, bytes: u64) -> Option<Held> {
+    fn of(all: &Arc<AtomicU64>, bytes: u64) -> Option<InFlightBytes> {
         let room = |held: u64| held.checked_add(bytes).filter(|after| *after <= HELD_BYTES_MAX);
         all.fetch_update(Relaxed, Relaxed, room).ok()?;
-        Some(Held { all: Arc::clone(all), bytes })
+        Some(InFlightBytes { all: Arc::clone(all), bytes })
     }
 }
 
-impl Drop for Held {
+impl Drop for InFlightBytes {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Relaxed);
     }
@@ -148,7 +150,7 @@ impl Shared {
     fn tell_loss(&self) {
         let Some(reason) = self.measuring.lost() else { return };
         if !self.is_loss_told.swap(true, Relaxed) {
-            (self.tell)(&Reply::GateLost { reason });
+            (self.tell)(&WorkerReply::GateLost { reason });
         }
     }
 
@@ -175,19 +177,19 @@ impl Shared {
     }
 }
 
-fn measure_off(shared: &Shared, done: &SyncSender<Work>) {
-    let _mourner = Mourner;
+fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
+    let _mourner = ExitOnPanic;
     let mut measurer = shared.measuring.measurer();
     let mut late = shared.measuring.late();
     while let Some(batch) = shared.next() {
         let done_with = measure(measurer.as_mut(), batch);
         let told = mem::replace(&mut late, shared.measuring.late());
-        (told..late).for_each(|_| (shared.tell)(&Reply::GateLate));
+        (told..late).for_each(|_| (shared.tell)(&WorkerReply::GateLate));
         for (offered, measured) in done_with {
             let Offered { decoded, held } = offered;
             let Decoded { number, slot, frames, events, is_last } = decoded;
             let task = Task::Measured { frames, measured, events, is_last, held };
-            if done.send(Work { number, slot, task }).is_err() {
+            if done.send(PoolItem { number, slot, task }).is_err() {
                 return;
             }
         }
@@ -196,10 +198,10 @@ fn measure_off(shared: &Shared, done: &SyncSender<Work>) {
 }
 
 /// Measurements of a unit's frames, or the reason that there are none.
-type Measured = Result<Vec<Measurements>, Fault>;
+type Measured = Result<Vec<FrameMeasurements>, JobFault>;
 
 /// Measures all of a batch at once; a frame that cannot be measured fails its own session alone.
-fn measure(measurer: &mut dyn Measurer, batch: Vec<Offered>) -> Vec<(Offered, Measured)> {
+fn measure(measurer: &mut dyn MeasureBackend, batch: Vec<Offered>) -> Vec<(Offered, Measured)> {
     let frames = |offered: &Offered| offered.decoded.frames.clone();
     let counts: Vec<usize> = batch.iter().map(|offered| offered.decoded.frames.len()).collect();
     let all: Vec<Frame> = batch.iter().flat_map(frames).collect();
@@ -212,11 +214,11 @@ fn measure(measurer: &mut dyn Measurer, batch: Vec<Offered>) -> Vec<(Offered, Me
     batch.into_iter().zip(own.collect::<Vec<_>>()).collect()
 }
 
-fn alone(measurer: &mut dyn Measurer, offered: Offered) -> (Offered, Measured) {
+fn alone(measurer: &mut dyn MeasureBackend, offered: Offered) -> (Offered, Measured) {
     let frames = &offered.decoded.frames;
     let mut measured = Vec::with_capacity(frames.len());
     let outcome = measurer.measure(frames, &mut measured);
-    (offered, outcome.map(|()| measured).map_err(Fault::from))
+    (offered, outcome.map(|()| measured).map_err(JobFault::from))
 }
 
 #[cfg(test)]
@@ -226,13 +228,18 @@ mod tests {
     #[test]
     fn what_is_on_its_way_is_bounded_in_bytes_and_comes_back() {
         let all = Arc::default();
-        let first = Held::of(&all, HELD_BYTES_MAX - 10).expect("room");
-        let second = Held::of(&all, 10).expect("room");
-        assert!(Held::of(&all, 1).is_none() && Held::of(&all, u64::MAX).is_none());
+        let first = InFlightBytes::of(&all, HELD_BYTES_MAX - 10).expect("room");
+        let second = InFlightBytes::of(&all, 10).expect("room");
+        assert!(
+            InFlightBytes::of(&all, 1).is_none() && InFlightBytes::of(&all, u64::MAX).is_none()
+        );
         drop(second);
-        assert!(Held::of(&all, 11).is_none());
+        assert!(InFlightBytes::of(&all, 11).is_none());
         drop(first);
         assert_eq!(all.load(Relaxed), 0);
-        assert!(Held::of(&all, HELD_BYTES_MAX + 1).is_none(), "one that is larger is the CPU's");
+        assert!(
+            InFlightBytes::of(&all, HELD_BYTES_MAX + 1).is_none(),
+            "one that is larger is the CPU's"
+        );
     }
 }

@@ -18,21 +18,21 @@ use std::{
 };
 
 use decode::Decoders;
-use gate::Measurements;
+use gate::FrameMeasurements;
 use media::{AccessUnit, Codec, ErrorKind, Frame, Timestamp};
 
 use super::{
     Session, SessionEvent,
-    device::{Decoded, DeviceLane, Held},
+    device::{Decoded, DeviceQueue, InFlightBytes},
     note_lost,
     spec::SessionSpec,
-    tools::Tools,
+    tools::ThreadScratch,
 };
 use crate::{
-    Fault,
-    line::Line,
-    measuring::Measuring,
-    protocol::{Reply, Request},
+    JobFault,
+    line::ControlSocket,
+    measuring::GateMeasurement,
+    protocol::{Request, WorkerReply},
 };
 
 /// Sessions in one worker.
@@ -44,15 +44,15 @@ pub(crate) const THREADS_MAX: usize = 16;
 
 /// All sessions of a worker by the server's numbers.
 pub(crate) struct Sessions<S> {
-    line: Arc<Line<S>>,
+    line: Arc<ControlSocket<S>>,
     decoders: Arc<Decoders>,
     sessions: BTreeMap<u32, Slot>,
     /// One unit of each session waits at most.
-    work: SyncSender<Work>,
-    waiting: Arc<Mutex<Receiver<Work>>>,
-    measuring: Measuring,
+    work: SyncSender<PoolItem>,
+    waiting: Arc<Mutex<Receiver<PoolItem>>>,
+    measuring: GateMeasurement,
     /// Device that measures: started with the first session.
-    device: Option<DeviceLane>,
+    device: Option<DeviceQueue>,
     /// True once the loss of the device at its opening has been reported.
     is_gone_told: bool,
     /// The same of the device that was to decode.
@@ -64,7 +64,7 @@ pub(crate) struct Sessions<S> {
 /// `None` once the session has failed or is closed.
 pub(super) type Slot = Arc<Mutex<Option<Session>>>;
 
-pub(super) struct Work {
+pub(super) struct PoolItem {
     pub number: u32,
     pub slot: Slot,
     pub task: Task,
@@ -81,16 +81,20 @@ pub(super) enum Task {
     /// A unit, or the end, comes back from the device.
     Measured {
         frames: Vec<Frame>,
-        measured: Result<Vec<Measurements>, Fault>,
+        measured: Result<Vec<FrameMeasurements>, JobFault>,
         events: Vec<SessionEvent>,
         is_last: bool,
         /// Until the frames are a session's again.
-        held: Held,
+        held: InFlightBytes,
     },
 }
 
 impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
-    pub fn new(line: Arc<Line<S>>, decoders: Arc<Decoders>, measuring: Measuring) -> Sessions<S> {
+    pub fn new(
+        line: Arc<ControlSocket<S>>,
+        decoders: Arc<Decoders>,
+        measuring: GateMeasurement,
+    ) -> Sessions<S> {
         let (work, waiting) = sync_channel(SESSIONS_MAX);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Sessions {
@@ -138,7 +142,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             Session::open(spec, &self.decoders)
         } else {
             let message = format!("a media worker holds at most {SESSIONS_MAX} sessions");
-            Err(Fault::Other { kind: ErrorKind::Exhausted, message })
+            Err(JobFault::Other { kind: ErrorKind::Exhausted, message })
         };
         match opened {
             Ok(opened) => {
@@ -146,9 +150,9 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
                 self.tell_decoder_gone(codec)?;
                 self.start_thread()
             }
-            Err(fault) => {
-                self.line.send(&Reply::Session { session, event: SessionEvent::Failed(fault) })
-            }
+            Err(fault) => self
+                .line
+                .send(&WorkerReply::Session { session, event: SessionEvent::Failed(fault) }),
         }
     }
 
@@ -174,11 +178,11 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             return self.tell_gone();
         }
         let line = Arc::clone(&self.line);
-        let tell = Box::new(move |reply: &Reply| {
+        let tell = Box::new(move |reply: &WorkerReply| {
             // A server that is gone needs no word.
             line.send(reply).ok();
         });
-        let lane = DeviceLane::start(self.measuring.clone(), self.work.clone(), tell)?;
+        let lane = DeviceQueue::start(self.measuring.clone(), self.work.clone(), tell)?;
         self.device = Some(lane);
         Ok(())
     }
@@ -187,7 +191,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     fn tell_gone(&mut self) -> io::Result<()> {
         match self.measuring.lost() {
             Some(reason) if !mem::replace(&mut self.is_gone_told, true) => {
-                self.line.send(&Reply::GateLost { reason })
+                self.line.send(&WorkerReply::GateLost { reason })
             }
             _ => Ok(()),
         }
@@ -196,7 +200,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     fn tell_decoder_gone(&mut self, codec: Codec) -> io::Result<()> {
         match self.decoders.gone(codec) {
             Some(error) if !mem::replace(&mut self.is_decoder_gone_told, true) => {
-                self.line.send(&Reply::DecoderLost { reason: error.to_string() })
+                self.line.send(&WorkerReply::DecoderLost { reason: error.to_string() })
             }
             _ => Ok(()),
         }
@@ -204,10 +208,10 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
 
     fn hand_over(&self, number: u32, slot: Option<Slot>, task: Task) -> io::Result<()> {
         let Some(slot) = slot else {
-            return self.line.send(&Reply::Taken { session: number });
+            return self.line.send(&WorkerReply::Taken { session: number });
         };
         // The receiver lives as long as the sender.
-        self.work.send(Work { number, slot, task }).map_err(io::Error::other)
+        self.work.send(PoolItem { number, slot, task }).map_err(io::Error::other)
     }
 }
 
@@ -220,16 +224,20 @@ impl<S> Drop for Sessions<S> {
 }
 
 /// One thread's life: ends with the socket.
-fn work_off<S: AsFd>(line: &Line<S>, waiting: &Mutex<Receiver<Work>>, device: Option<&DeviceLane>) {
-    let _mourner = Mourner;
-    let mut tools = Tools::default();
+fn work_off<S: AsFd>(
+    line: &ControlSocket<S>,
+    waiting: &Mutex<Receiver<PoolItem>>,
+    device: Option<&DeviceQueue>,
+) {
+    let _mourner = ExitOnPanic;
+    let mut tools = ThreadScratch::default();
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Work { number, slot, task }) = next else { return };
+        let Ok(PoolItem { number, slot, task }) = next else { return };
         let Some(events) = slot_events(number, &slot, task, device, &mut tools) else { continue };
-        let about = |event| Reply::Session { session: number, event };
-        let taken = Reply::Taken { session: number };
-        let replies: Vec<Reply> = events.into_iter().map(about).chain([taken]).collect();
+        let about = |event| WorkerReply::Session { session: number, event };
+        let taken = WorkerReply::Taken { session: number };
+        let replies: Vec<WorkerReply> = events.into_iter().map(about).chain([taken]).collect();
         if line.send_all(&replies).is_err() {
             // The server is gone, and whoever reads its requests sees that too.
             return;
@@ -242,8 +250,8 @@ fn slot_events(
     number: u32,
     slot: &Slot,
     task: Task,
-    device: Option<&DeviceLane>,
-    tools: &mut Tools,
+    device: Option<&DeviceQueue>,
+    tools: &mut ThreadScratch,
 ) -> Option<Vec<SessionEvent>> {
     let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut events = Vec::new();
@@ -287,9 +295,9 @@ fn slot_events(
 /// Returns the events once all of a task was done.
 fn settled(
     place: &mut Option<Session>,
-    taken: Result<(), Fault>,
+    taken: Result<(), JobFault>,
     is_last: bool,
-    tools: &mut Tools,
+    tools: &mut ThreadScratch,
     mut events: Vec<SessionEvent>,
 ) -> Vec<SessionEvent> {
     let finished = note_lost(taken, &mut events).and_then(|()| match place.take_if(|_| is_last) {
@@ -304,9 +312,9 @@ fn settled(
 }
 
 /// Exits the process if the current thread is panicking: its unit would never be worked off.
-pub(super) struct Mourner;
+pub(super) struct ExitOnPanic;
 
-impl Drop for Mourner {
+impl Drop for ExitOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
             process::exit(101);

@@ -3,7 +3,7 @@
 use gate::{GateConfig, GateState};
 use media::{Codec, Signal, Zones};
 
-use crate::{Crop, ViewOptions};
+use crate::{ChunkImageOptions, Crop};
 
 /// A live session and what is wanted of it besides signals.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -21,7 +21,7 @@ pub struct SessionSpec {
     /// the gate or of stills. `None` is all of it.
     pub crop: Option<Crop>,
     /// Show the selected frames.
-    pub view: Option<ViewSpec>,
+    pub view: Option<ModelImageSpec>,
     /// Show clips, one after the other.
     pub clip: Option<ClipSpec>,
     /// Give what novelty is told from with the selected frames.
@@ -43,8 +43,8 @@ pub struct SessionResume {
 
 /// View options of a selected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ViewSpec {
-    /// Longest edge in pixels, from [`ViewOptions::EDGE_MIN`] to [`ViewOptions::EDGE_MAX`]; `None` is
+pub struct ModelImageSpec {
+    /// Longest edge in pixels, from [`ChunkImageOptions::EDGE_MIN`] to [`ChunkImageOptions::EDGE_MAX`]; `None` is
     /// the latter. A smaller picture stays as it is.
     pub max_edge: Option<u32>,
 }
@@ -61,7 +61,7 @@ pub struct ClipSpec {
     /// Most pictures of a clip, from 1 to [`ClipSpec::PICTURES_MAX`]; where there are more instants,
     /// evenly chosen ones are shown.
     pub pictures: u32,
-    /// Longest edge of a picture, from [`ViewOptions::EDGE_MIN`] to [`ClipSpec::EDGE_MAX`].
+    /// Longest edge of a picture, from [`ChunkImageOptions::EDGE_MIN`] to [`ClipSpec::EDGE_MAX`].
     pub max_edge: u32,
 }
 
@@ -97,7 +97,7 @@ impl SessionSpec {
     /// The same, each number that lies beyond its bounds replaced by the nearest within.
     pub fn within_bounds(self) -> SessionSpec {
         SessionSpec {
-            view: self.view.map(ViewSpec::within_bounds),
+            view: self.view.map(ModelImageSpec::within_bounds),
             clip: self.clip.map(ClipSpec::within_bounds),
             novelty: self.novelty.map(NoveltySpec::within_bounds),
             ..self
@@ -115,15 +115,16 @@ impl SessionSpec {
     }
 }
 
-impl ViewSpec {
-    fn within_bounds(self) -> ViewSpec {
-        let clamp = |edge: u32| edge.clamp(ViewOptions::EDGE_MIN, ViewOptions::EDGE_MAX);
-        ViewSpec { max_edge: self.max_edge.map(clamp) }
+impl ModelImageSpec {
+    fn within_bounds(self) -> ModelImageSpec {
+        let clamp =
+            |edge: u32| edge.clamp(ChunkImageOptions::EDGE_MIN, ChunkImageOptions::EDGE_MAX);
+        ModelImageSpec { max_edge: self.max_edge.map(clamp) }
     }
 
     /// Longest edge that a view may have.
     pub(crate) fn edge_max(&self) -> u32 {
-        self.max_edge.unwrap_or(ViewOptions::EDGE_MAX)
+        self.max_edge.unwrap_or(ChunkImageOptions::EDGE_MAX)
     }
 }
 
@@ -147,7 +148,7 @@ impl ClipSpec {
             length_ms: self.length_ms.clamp(Self::LENGTH_MS_MIN, Self::LENGTH_MS_MAX),
             delay_ms: self.delay_ms.min(Self::DELAY_MS_MAX),
             pictures: self.pictures.clamp(1, Self::PICTURES_MAX),
-            max_edge: self.max_edge.clamp(ViewOptions::EDGE_MIN, Self::EDGE_MAX),
+            max_edge: self.max_edge.clamp(ChunkImageOptions::EDGE_MIN, Self::EDGE_MAX),
         }
     }
 

@@ -2,21 +2,21 @@
 
 use std::mem;
 
-use gate::{CpuMeasurer, Measurements, Measurer};
+use gate::{CpuBackend, FrameMeasurements, MeasureBackend};
 use media::Frame;
 
-use crate::{Fault, pictures::PictureMaker};
+use crate::{JobFault, pictures::ImageEncoder};
 
 #[derive(Default)]
-pub(super) struct Tools {
-    measurer: CpuMeasurer,
-    measured: Vec<Measurements>,
-    pub maker: PictureMaker,
+pub(super) struct ThreadScratch {
+    measurer: CpuBackend,
+    measured: Vec<FrameMeasurements>,
+    pub maker: ImageEncoder,
 }
 
-impl Tools {
+impl ThreadScratch {
     /// The frames' measurements by the CPU, in memory that is given back to `keep`.
-    pub fn measure(&mut self, frames: &[Frame]) -> Result<Vec<Measurements>, Fault> {
+    pub fn measure(&mut self, frames: &[Frame]) -> Result<Vec<FrameMeasurements>, JobFault> {
         let mut measured = mem::take(&mut self.measured);
         measured.clear();
         self.measurer.measure(frames, &mut measured)?;
@@ -24,7 +24,7 @@ impl Tools {
     }
 
     /// Keeps the memory of measurements for others.
-    pub fn keep(&mut self, measured: Vec<Measurements>) {
+    pub fn keep(&mut self, measured: Vec<FrameMeasurements>) {
         self.measured = measured;
     }
 }

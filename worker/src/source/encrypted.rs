@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use decode::CbcDecryptor;
 
-use super::{Trouble, error::SourceError};
+use super::{SourceErrorCell, error::SourceError};
 
 const BLOCK_BYTES: usize = 16;
 const READ_BYTES: usize = 64 << 10;
@@ -12,7 +12,7 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) struct Encrypted<R> {
     coded: R,
     decryptor: CbcDecryptor,
-    trouble: Trouble,
+    trouble: SourceErrorCell,
     /// Decrypted up to `decrypted`, taken up to `taken`; what follows is coded.
     buffer: Vec<u8>,
     taken: usize,
@@ -21,7 +21,7 @@ pub(super) struct Encrypted<R> {
 }
 
 impl<R: Read> Encrypted<R> {
-    pub(super) fn new(coded: R, decryptor: CbcDecryptor, trouble: Trouble) -> Encrypted<R> {
+    pub(super) fn new(coded: R, decryptor: CbcDecryptor, trouble: SourceErrorCell) -> Encrypted<R> {
         let (buffer, taken, decrypted, has_ended) = (Vec::new(), 0, 0, false);
         Encrypted { coded, decryptor, trouble, buffer, taken, decrypted, has_ended }
     }

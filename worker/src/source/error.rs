@@ -5,7 +5,7 @@ use std::io;
 use media::ErrorKind;
 
 use super::playlist::PlaylistError;
-use crate::Fault;
+use crate::JobFault;
 
 /// Reason for not reading a remote source any further.
 #[derive(Debug, thiserror::Error)]
@@ -61,15 +61,15 @@ impl SourceError {
     }
 }
 
-impl From<SourceError> for Fault {
-    fn from(error: SourceError) -> Fault {
+impl From<SourceError> for JobFault {
+    fn from(error: SourceError) -> JobFault {
         let (kind, message) = (error.kind(), error.to_string());
         match error {
-            SourceError::Over => Fault::Over,
+            SourceError::Over => JobFault::Over,
             SourceError::Reading(_) | SourceError::Silent | SourceError::Gone => {
-                Fault::Source { is_refused: false, message }
+                JobFault::Source { is_refused: false, message }
             }
-            _ => Fault::Other { kind, message },
+            _ => JobFault::Other { kind, message },
         }
     }
 }

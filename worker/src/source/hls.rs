@@ -16,13 +16,13 @@ use decode::CbcDecryptor;
 use url::Url;
 
 use super::{
-    Opener, Place, Trouble,
+    Opener, Place, SourceErrorCell,
     encrypted::Encrypted,
     error::SourceError,
-    playlist::{Key, Media, Piece, Playlist, Segment, parse},
+    playlist::{ByteRange, Key, Media, Playlist, Segment, parse},
     remote::RemoteInput,
 };
-use crate::Fault;
+use crate::JobFault;
 
 /// Playlists from the first to the one with segments.
 pub const PLAYLISTS_MAX: usize = 3;
@@ -42,7 +42,7 @@ type Bytes = Box<dyn Read + Send>;
 
 pub(super) struct Hls {
     opener: Arc<dyn Opener>,
-    trouble: Trouble,
+    trouble: SourceErrorCell,
     place: Place,
     /// The media playlist's, as asked for and as found.
     url: String,
@@ -53,7 +53,7 @@ pub(super) struct Hls {
     begin: u64,
     next: u64,
     current: Option<Bytes>,
-    map: Option<Arc<Piece>>,
+    map: Option<Arc<ByteRange>>,
     key: Option<(Arc<Key>, [u8; 16])>,
     grown: Instant,
     /// The first bytes, how many of them were given out since the last return to the beginning,
@@ -68,9 +68,9 @@ impl Hls {
     pub(super) fn open(
         opener: Arc<dyn Opener>,
         mut input: RemoteInput,
-        trouble: Trouble,
+        trouble: SourceErrorCell,
         place: Place,
-    ) -> Result<Hls, Fault> {
+    ) -> Result<Hls, JobFault> {
         for _ in 0..PLAYLISTS_MAX {
             let text = whole(&mut input)?;
             let (asked, found) = input.urls();
@@ -99,7 +99,7 @@ impl Hls {
 
     fn new(
         opener: Arc<dyn Opener>,
-        trouble: Trouble,
+        trouble: SourceErrorCell,
         place: Place,
         (url, base): (String, Url),
         media: Media,
@@ -141,9 +141,9 @@ impl Hls {
     }
 
     /// A live one that fails is lost: what came before is a result.
-    fn failed(&self, fault: Fault) -> io::Error {
+    fn failed(&self, fault: JobFault) -> io::Error {
         match fault {
-            Fault::Source { .. } if self.is_live => self.trouble.suspect(fault),
+            JobFault::Source { .. } if self.is_live => self.trouble.suspect(fault),
             fault => self.trouble.note(fault),
         }
     }
@@ -183,7 +183,7 @@ impl Hls {
     }
 
     /// The bytes of segment `number`, after those of its map where that is another one.
-    fn segment(&mut self, segment: &Segment, number: u64) -> Result<Bytes, Fault> {
+    fn segment(&mut self, segment: &Segment, number: u64) -> Result<Bytes, JobFault> {
         let map = match &segment.map {
             Some(map) if segment.map != self.map => Some(self.piece(map, number)?),
             _ => None,
@@ -196,7 +196,7 @@ impl Hls {
         })
     }
 
-    fn reload(&mut self) -> Result<(), Fault> {
+    fn reload(&mut self) -> Result<(), JobFault> {
         let mut input =
             RemoteInput::open(Arc::clone(&self.opener), &self.url, self.trouble.clone())?;
         let text = whole(&mut input)?;
@@ -218,7 +218,7 @@ impl Hls {
     }
 
     /// The bytes of a piece, which belongs to segment `number`.
-    fn piece(&mut self, piece: &Piece, number: u64) -> Result<Bytes, Fault> {
+    fn piece(&mut self, piece: &ByteRange, number: u64) -> Result<Bytes, JobFault> {
         let url = address(Some(&self.base), &piece.address)?;
         let from = piece.range.map_or(0, |(from, _)| from);
         let opened = self.opener.open(url.as_str(), from).map_err(SourceError::Asking)?;
@@ -232,7 +232,7 @@ impl Hls {
     }
 
     /// The sixteen bytes of a key; the last one is remembered.
-    fn key(&mut self, key: &Arc<Key>) -> Result<[u8; 16], Fault> {
+    fn key(&mut self, key: &Arc<Key>) -> Result<[u8; 16], JobFault> {
         if let Some((known, bytes)) = &self.key
             && known.address == key.address
         {

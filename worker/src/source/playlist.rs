@@ -76,7 +76,7 @@ impl Media {
 
 /// A piece of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct ByteRange {
     /// Relative to the playlist.
     pub(super) address: String,
     /// First byte and number of bytes; `None` is all.
@@ -87,9 +87,9 @@ pub(super) struct Piece {
 /// A segment of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    pub(super) piece: Piece,
+    pub(super) piece: ByteRange,
     /// Initialization section that a decoder must have seen before.
-    pub(super) map: Option<Arc<Piece>>,
+    pub(super) map: Option<Arc<ByteRange>>,
     /// Known to be missing.
     pub(super) is_gap: bool,
 }
@@ -141,7 +141,7 @@ struct Reader {
     /// End of the last range of each resource.
     ends: HashMap<String, u64>,
     key: Option<Arc<Key>>,
-    map: Option<Arc<Piece>>,
+    map: Option<Arc<ByteRange>>,
     is_gap: bool,
 }
 
@@ -197,13 +197,13 @@ impl Reader {
             Some((len, from)) => Some(self.placed(address, len, from)?),
             None => None,
         };
-        let piece = Piece { address: address.to_owned(), range, key: self.key.clone() };
+        let piece = ByteRange { address: address.to_owned(), range, key: self.key.clone() };
         let is_gap = std::mem::take(&mut self.is_gap);
         self.media.segments.push(Segment { piece, map: self.map.clone(), is_gap });
         Ok(())
     }
 
-    fn read_map(&self, value: &str) -> Result<Arc<Piece>, Problem> {
+    fn read_map(&self, value: &str) -> Result<Arc<ByteRange>, Problem> {
         let malformed = || Problem::Tag("EXT-X-MAP");
         let address = attribute(value, "URI").ok_or_else(malformed)?.to_owned();
         let range = match attribute(value, "BYTERANGE") {
@@ -217,7 +217,7 @@ impl Reader {
         if self.key.as_ref().is_some_and(|key| key.vector.is_none()) {
             return Err(malformed());
         }
-        Ok(Arc::new(Piece { address, range, key: self.key.clone() }))
+        Ok(Arc::new(ByteRange { address, range, key: self.key.clone() }))
     }
 
     /// First byte and length of a range, which begins where the last one ended unless it says so.

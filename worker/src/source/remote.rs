@@ -7,8 +7,8 @@ use std::{
 
 use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
 
-use super::{Opener, Trouble, error::SourceError};
-use crate::line::Opened;
+use super::{Opener, SourceErrorCell, error::SourceError};
+use crate::line::OpenedResource;
 
 /// First bytes that are kept, so that looking at them opens nothing anew.
 const HEAD_BYTES: usize = 4 << 10;
@@ -22,9 +22,9 @@ const AGAIN_MAX: u32 = 4;
 
 pub(super) struct RemoteInput {
     opener: Arc<dyn Opener>,
-    trouble: Trouble,
+    trouble: SourceErrorCell,
     url: String,
-    opened: Opened,
+    opened: OpenedResource,
     /// Number of reopenings although its server always begins at the first byte.
     again: u32,
     /// Position of the pipe, and of who reads.
@@ -37,7 +37,7 @@ impl RemoteInput {
     pub(super) fn open(
         opener: Arc<dyn Opener>,
         url: &str,
-        trouble: Trouble,
+        trouble: SourceErrorCell,
     ) -> Result<RemoteInput, SourceError> {
         let opened = opener.open(url, 0).map_err(SourceError::Asking)?;
         Ok(RemoteInput {

@@ -27,8 +27,8 @@ use rustix::{
     net::{SendFlags, send},
 };
 
-use super::Trouble;
-use crate::{Fault, protocol::Credentials, sandbox::SOCKET_NUMBER};
+use super::SourceErrorCell;
+use crate::{JobFault, protocol::Credentials, sandbox::SOCKET_NUMBER};
 
 /// Time for the whole conversation before the first packet.
 const CONVERSATION_MAX: Duration = Duration::from_secs(30);
@@ -41,8 +41,8 @@ pub(super) fn open(
     socket: OwnedFd,
     url: String,
     credentials: Option<Credentials>,
-    trouble: &Trouble,
-) -> Result<Demuxer, Fault> {
+    trouble: &SourceErrorCell,
+) -> Result<Demuxer, JobFault> {
     if socket.as_raw_fd() != SOCKET_NUMBER {
         return Err(RtspError::Connection(Errno::BADF.into()).into());
     }
@@ -81,7 +81,7 @@ struct Packets {
     socket: OwnedFd,
     client: Client,
     clock: Clock,
-    trouble: Trouble,
+    trouble: SourceErrorCell,
     buffer: Vec<u8>,
     /// Time of the last message to the server.
     said: Instant,

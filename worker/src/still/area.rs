@@ -9,7 +9,7 @@ use media::{Extent, Plane};
 
 use super::{
     colour::{Grid, eight_bits},
-    cut::Cut,
+    cut::CropScale,
 };
 
 /// Scales pictures one after the other.
@@ -92,7 +92,7 @@ impl Scaler {
     /// after.
     pub fn scale(
         &mut self,
-        cut: &Cut,
+        cut: &CropScale,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
         share: (usize, usize),
@@ -103,7 +103,7 @@ impl Scaler {
     /// As [`Scaler::scale`], with chroma planes that come out as large as luma.
     pub fn scale_even(
         &mut self,
-        cut: &Cut,
+        cut: &CropScale,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
         share: (usize, usize),
@@ -114,7 +114,7 @@ impl Scaler {
     fn scale_to(
         &mut self,
         out_share: (usize, usize),
-        cut: &Cut,
+        cut: &CropScale,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
         share: (usize, usize),
@@ -197,7 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Chunking, ViewOptions};
+    use crate::{ChunkImageOptions, Chunking};
 
     /// The mean over an area by its definition: every part of every sample, one by one.
     fn slowly(values: &[u8], stride: usize, across: Axis, down: Axis) -> Vec<u8> {
@@ -264,16 +264,16 @@ mod tests {
         let extent = Extent { width: 8192, height: 8192 };
         let white = vec![255; extent.area() as usize];
         let plane = Plane::new(&white, 8192, extent, Sample::U8, 1).expect("fits");
-        let options = ViewOptions {
+        let options = ChunkImageOptions {
             chunks: Chunking::Frames(30),
             per_chunk: 1,
-            max_edge: Some(ViewOptions::EDGE_MIN),
+            max_edge: Some(ChunkImageOptions::EDGE_MIN),
             crop: None,
             novelty: None,
         };
         let mut scaler = Scaler::default();
         scaler.scale(
-            &Cut::new(extent, Rotation::None, options.crop, options.edge_max()),
+            &CropScale::new(extent, Rotation::None, options.crop, options.edge_max()),
             plane,
             None,
             (1, 1),

@@ -6,24 +6,29 @@ use crate::{Crop, Region};
 
 /// A part of a coded picture, before it is turned, and the size to which it is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct CropScale {
     coded: Extent,
     region: Region,
     extent: Extent,
 }
 
-impl Cut {
+impl CropScale {
     /// The part of a picture that `rotation` makes upright, its longer edge no longer than `edge_max`.
-    pub fn new(coded: Extent, rotation: Rotation, crop: Option<Crop>, edge_max: u32) -> Cut {
-        let whole = Cut::resizing(coded, rotation, crop, coded);
-        Cut { extent: shrunk(whole.region.extent(), edge_max), ..whole }
+    pub fn new(coded: Extent, rotation: Rotation, crop: Option<Crop>, edge_max: u32) -> CropScale {
+        let whole = CropScale::resizing(coded, rotation, crop, coded);
+        CropScale { extent: shrunk(whole.region.extent(), edge_max), ..whole }
     }
 
     /// The part of a picture that `rotation` makes upright at this size, whatever its shape.
-    pub fn resizing(coded: Extent, rotation: Rotation, crop: Option<Crop>, extent: Extent) -> Cut {
+    pub fn resizing(
+        coded: Extent,
+        rotation: Rotation,
+        crop: Option<Crop>,
+        extent: Extent,
+    ) -> CropScale {
         let upright = coded.rotated(rotation);
         let region = crop.map_or(Region::all(upright), |crop| crop.region(upright));
-        Cut { coded, region: turned_back(region, coded, rotation), extent }
+        CropScale { coded, region: turned_back(region, coded, rotation), extent }
     }
 
     /// Nothing is cut off and nothing scaled.
@@ -77,7 +82,7 @@ mod tests {
     use media::Score;
 
     use super::*;
-    use crate::{Chunking, Crop, ViewOptions};
+    use crate::{ChunkImageOptions, Chunking, Crop};
 
     fn extent(width: u32, height: u32) -> Extent {
         Extent { width, height }
@@ -87,17 +92,23 @@ mod tests {
         Region { x, y, width, height }
     }
 
-    fn options(max_edge: Option<u32>, crop: Option<[f64; 4]>) -> ViewOptions {
+    fn options(max_edge: Option<u32>, crop: Option<[f64; 4]>) -> ChunkImageOptions {
         let score = |value| Score::from_f64(value).expect("a fraction");
         let crop = crop.map(|[x, y, width, height]| {
             Crop::new(score(x), score(y), score(width), score(height)).expect("inside")
         });
-        ViewOptions { chunks: Chunking::Frames(30), per_chunk: 1, max_edge, crop, novelty: None }
+        ChunkImageOptions {
+            chunks: Chunking::Frames(30),
+            per_chunk: 1,
+            max_edge,
+            crop,
+            novelty: None,
+        }
     }
 
     #[test]
     fn crop_and_edge_give_whole_pixels_of_the_coded_picture() {
-        type Case = (&'static str, Extent, Rotation, ViewOptions, Region, Extent);
+        type Case = (&'static str, Extent, Rotation, ChunkImageOptions, Region, Extent);
         let half = Some([0.5, 0.0, 0.5, 0.25]);
         let cases: [Case; 11] = [
             (
@@ -190,7 +201,7 @@ mod tests {
             ),
         ];
         for (name, coded, rotation, options, region, size) in cases {
-            let cut = Cut::new(coded, rotation, options.crop, options.edge_max());
+            let cut = CropScale::new(coded, rotation, options.crop, options.edge_max());
             assert_eq!((cut.region(), cut.extent()), (region, size), "{name}");
         }
     }

@@ -11,7 +11,7 @@ use super::{
     area::Scaler,
     arrangement,
     colour::{Grid, Matrix, Planes8},
-    cut::Cut,
+    cut::CropScale,
     matching_chroma,
 };
 use crate::{Crop, EmbeddingInput, NoveltyInput};
@@ -39,12 +39,17 @@ impl InputMaker {
         let luma = picture.luma();
 
         let cells = Extent { width: LUMA_COLUMNS as u32, height: LUMA_ROWS as u32 };
-        self.scaler.scale(&Cut::resizing(frame.extent, rotation, crop, cells), luma, None, (1, 1));
+        self.scaler.scale(
+            &CropScale::resizing(frame.extent, rotation, crop, cells),
+            luma,
+            None,
+            (1, 1),
+        );
         let (means, _) = self.scaler.planes(false);
         let cells = (0..cells.height).flat_map(|y| means.row(y)).copied().collect();
 
         let square = Extent { width: side, height: side };
-        let cut = Cut::resizing(frame.extent, rotation, crop, square);
+        let cut = CropScale::resizing(frame.extent, rotation, crop, square);
         self.scaler.scale_even(&cut, luma, chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.planes.convert(&Matrix::of(frame), luma, chroma, (1, 1));

@@ -5,12 +5,12 @@ mod input;
 use std::sync::Arc;
 
 use media::{
-    HostPicture, PixelLayout, Pixels, Plane, Sample, SampleRange, Score, Timebase, Timestamp,
+    HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Score, Timebase, Timestamp,
 };
 use turbojpeg::decompress;
 
 use super::*;
-use crate::{Crop, ViewOptions};
+use crate::{ChunkImageOptions, Crop};
 
 /// A picture whose planes are of one colour but for the top left quarter.
 struct Quartered {
@@ -68,7 +68,7 @@ impl Quartered {
     }
 }
 
-impl HostPicture for Quartered {
+impl HostFrameBuffer for Quartered {
     fn luma(&self) -> Plane<'_> {
         let sample = self.layout.sample;
         let stride = self.extent.width as usize * sample.bytes();
@@ -94,7 +94,7 @@ fn layout(subsampling: Subsampling, range: SampleRange) -> PixelLayout {
 }
 
 /// RGB of the middle of the upper left quarter and of the lower right one.
-fn colours(picture: &Picture) -> [[i32; 3]; 2] {
+fn colours(picture: &EncodedImage) -> [[i32; 3]; 2] {
     let image = decompress(&picture.jpeg, PixelFormat::RGB).expect("a JPEG");
     assert_eq!(
         (image.width, image.height),
@@ -117,8 +117,8 @@ fn assert_near(got: [i32; 3], expected: [i32; 3], name: &str) {
     assert_within(4, got, expected, name);
 }
 
-fn encode(picture: Quartered, rotation: Rotation) -> Picture {
-    StillEncoder::new().expect("an encoder").encode(&picture.frame(), rotation).expect("a still")
+fn encode(picture: Quartered, rotation: Rotation) -> EncodedImage {
+    JpegEncoder::new().expect("an encoder").encode(&picture.frame(), rotation).expect("a still")
 }
 
 const SMALL: Extent = Extent { width: 64, height: 48 };
@@ -207,7 +207,7 @@ fn a_turned_picture_stands_upright() {
 
 #[test]
 fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
-    let mut encoder = StillEncoder::new().expect("an encoder");
+    let mut encoder = JpegEncoder::new().expect("an encoder");
     for (width, height) in [(1, 1), (2, 1), (3, 5), (17, 33), (63, 1), (640, 359), (5, 5)] {
         for subsampling in [
             Subsampling::Yuv420,
@@ -235,14 +235,19 @@ fn cut_out(
     rotation: Rotation,
     max_edge: Option<u32>,
     crop: Option<[u32; 4]>,
-) -> Picture {
+) -> EncodedImage {
     let crop = crop.map(|millionths| {
         let [x, y, width, height] = millionths.map(Score::from_millionths);
         Crop::new(x, y, width, height).expect("inside")
     });
     let frame = picture.frame();
-    let cut = Cut::new(frame.extent, rotation, crop, max_edge.unwrap_or(ViewOptions::EDGE_MAX));
-    let mut encoder = StillEncoder::new().expect("an encoder");
+    let cut = CropScale::new(
+        frame.extent,
+        rotation,
+        crop,
+        max_edge.unwrap_or(ChunkImageOptions::EDGE_MAX),
+    );
+    let mut encoder = JpegEncoder::new().expect("an encoder");
     encoder.encode_cut(&frame, rotation, &cut).expect("a view")
 }
 
@@ -323,7 +328,7 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
                 || Quartered::new(extent, layout(subsampling, SampleRange::Limited), red, grey);
             let view = cut_out(picture(), rotation, max_edge, None);
             let still = cut_out(picture(), rotation, None, None);
-            let mut encoder = StillEncoder::new().expect("an encoder");
+            let mut encoder = JpegEncoder::new().expect("an encoder");
             let shrunk = encoder.shrink(&still.jpeg, max_edge.unwrap_or(u32::MAX));
             for (made, of) in [(view, "the frame"), (shrunk.expect("a picture"), "its still")] {
                 let name = format!("{name}, of {of}");
@@ -349,7 +354,7 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
 
 #[test]
 fn one_encoder_makes_stills_and_views_in_any_order() {
-    let mut encoder = StillEncoder::new().expect("an encoder");
+    let mut encoder = JpegEncoder::new().expect("an encoder");
     for (width, height) in [(640, 359), (65, 3), (1, 1), (3, 301), (1280, 720)] {
         for subsampling in LAYOUTS {
             for rotation in [Rotation::None, Rotation::Quarter] {
@@ -357,12 +362,12 @@ fn one_encoder_makes_stills_and_views_in_any_order() {
                 let layout = layout(subsampling, SampleRange::Limited);
                 let frame = Quartered::new(extent, layout, [81, 90, 240], GREY).frame();
                 let still = encoder.encode(&frame, rotation).expect("a still");
-                let alone = |cut: &Cut| {
-                    let mut encoder = StillEncoder::new().expect("an encoder");
+                let alone = |cut: &CropScale| {
+                    let mut encoder = JpegEncoder::new().expect("an encoder");
                     encoder.encode_cut(&frame, rotation, cut).expect("a view")
                 };
                 for max_edge in [64, 100, 4096] {
-                    let cut = Cut::new(extent, rotation, None, max_edge);
+                    let cut = CropScale::new(extent, rotation, None, max_edge);
                     let view = encoder.encode_cut(&frame, rotation, &cut).expect("a view");
                     assert!(view == alone(&cut), "{extent:?}, {subsampling:?}, {max_edge}");
                     assert_eq!(view == still, cut.is_all(), "{extent:?}, {max_edge}");

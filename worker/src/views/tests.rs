@@ -24,7 +24,7 @@ fn a_crop_is_a_part_of_the_picture() {
 
 #[test]
 fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
-    let options = |chunks, per_chunk, max_edge| ViewOptions {
+    let options = |chunks, per_chunk, max_edge| ChunkImageOptions {
         chunks,
         per_chunk,
         max_edge,
@@ -50,7 +50,7 @@ fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
     for (name, asked, taken) in cases {
         assert_eq!(asked.within_bounds(), taken, "{name}");
         let bytes = postcard::to_stdvec(&asked).expect("written");
-        let read = postcard::from_bytes::<ViewOptions>(&bytes);
+        let read = postcard::from_bytes::<ChunkImageOptions>(&bytes);
         assert_eq!(read.is_ok(), asked == taken, "{name} from the wire");
     }
 }

@@ -2,14 +2,14 @@
 
 use decode::Backend;
 use media::Codec;
-use worker::{Choice, GateBackend, GateChoice, SelectError, Supervisor, Wanted};
+use worker::{BackendRequest, Choice, GateBackend, GateChoice, SelectError, Supervisor};
 
 use crate::support::{alone, has_landlock, program};
 
 fn select(choice: Choice, device: Option<&str>) -> Result<worker::Selection, SelectError> {
     let device = device.map(str::to_owned);
     let gate = GateChoice::Named(GateBackend::Cpu);
-    let wanted = Wanted { choice, device, capabilities: None, ffmpeg: None, gate };
+    let wanted = BackendRequest { choice, device, capabilities: None, ffmpeg: None, gate };
     Supervisor::select(&program(), &wanted).map(|(_, selection)| selection)
 }
 

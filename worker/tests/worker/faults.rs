@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use worker::{
-    CancelToken, Fault, JobEvent, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram,
+    CancelToken, JobEvent, JobFault, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram,
 };
 
 use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
@@ -162,7 +162,7 @@ fn ends_leave_no_process_and_no_descriptor() {
                 error,
                 WorkerError::Killed { signal: 9, .. }
                     | WorkerError::WallClock { .. }
-                    | WorkerError::Fault(Fault::Decode(_))
+                    | WorkerError::Fault(JobFault::Decode(_))
             );
             assert!(expected, "round {round}: {error}");
         }
@@ -184,7 +184,7 @@ fn what_is_no_media_and_no_file_says_so() {
     for (name, bytes, expected) in cases {
         fs::write(&path, bytes).expect("written");
         let error = run(spec(&path)).expect_err(name);
-        assert!(matches!(error, WorkerError::Fault(Fault::Decode(_))), "{name}: {error:?}");
+        assert!(matches!(error, WorkerError::Fault(JobFault::Decode(_))), "{name}: {error:?}");
         assert!(error.to_string().contains(expected), "{name}: {error}");
         assert_eq!(error.kind(), media::ErrorKind::InvalidInput, "{name}");
     }

@@ -3,8 +3,8 @@
 use gate::GateConfig;
 use media::Codec;
 use worker::{
-    CancelToken, Choice, GateBackend, GateChoice, Limits, SelectError, Selection, SessionSpec,
-    Supervisor, Wanted,
+    BackendRequest, CancelToken, Choice, GateBackend, GateChoice, Limits, SelectError, Selection,
+    SessionSpec, Supervisor,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ fn select(gate: GateChoice, device: Option<&str>) -> Result<(Supervisor, Selecti
     let device = device.map(str::to_owned);
     Supervisor::select(
         &program(),
-        &Wanted { choice, device, capabilities: None, ffmpeg: None, gate },
+        &BackendRequest { choice, device, capabilities: None, ffmpeg: None, gate },
     )
 }
 

@@ -12,8 +12,8 @@ use clips::pick_one;
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
 use worker::{
-    FrameRecord, Limits, LiveEvent, LiveWorker, Picture, ProtocolError, SessionEvent, SessionSpec,
-    WorkerError,
+    EncodedImage, FrameRecord, Limits, LiveEvent, LiveWorker, ProtocolError, SessionEvent,
+    SessionSpec, WorkerError,
 };
 
 use crate::support::{alone, annex_b, has_landlock, rendered, run, spec, supervisor};
@@ -62,7 +62,7 @@ pub fn access_units(path: &Path) -> Vec<AccessUnit> {
 pub struct Said {
     pub signals: BTreeMap<u32, Vec<Signal>>,
     /// Each with its frame.
-    pub stills: BTreeMap<u32, Vec<(u64, Picture)>>,
+    pub stills: BTreeMap<u32, Vec<(u64, EncodedImage)>>,
     pub records: BTreeMap<u32, Vec<FrameRecord>>,
     pub closed: BTreeMap<u32, u64>,
     pub failed: BTreeMap<u32, String>,

@@ -7,7 +7,7 @@ use std::{
 
 use media::{AccessUnit, Codec, Timestamp};
 use rustix::process::Signal as Kill;
-use worker::{Limits, LiveEvent, SessionLoad, WorkerError};
+use worker::{Limits, LiveEvent, SessionBacklog, WorkerError};
 
 use crate::{
     faults::{children, signal_worker},
@@ -153,7 +153,7 @@ fn a_session_that_is_too_much_loses_whole_groups_and_no_other_loses_anything() {
     assert_eq!(taken(1, &units[70..]), (5..units.len() - 70).collect::<Vec<_>>());
     drained(1);
     drained(2);
-    assert_eq!(live.load(2), Some(SessionLoad::default()));
+    assert_eq!(live.load(2), Some(SessionBacklog::default()));
     for session in [1, 2] {
         live.close(session).expect("close");
     }

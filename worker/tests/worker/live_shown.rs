@@ -2,8 +2,8 @@
 
 use media::Score;
 use worker::{
-    Chunk, ClipSpec, Clipper, Crop, FrameRecord, FrameView, Limits, NoveltyInput, NoveltySpec,
-    Picture, SessionSpec, ViewSpec,
+    ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, Limits,
+    ModelImageSpec, NoveltyInput, NoveltySpec, SessionSpec,
 };
 
 use crate::{
@@ -36,7 +36,7 @@ fn jpeg_size(jpeg: &[u8]) -> (u16, u16) {
 #[test]
 fn a_view_is_the_still_or_a_picture_of_its_own() {
     let _alone = alone();
-    let view = |max_edge| Some(ViewSpec { max_edge });
+    let view = |max_edge| Some(ModelImageSpec { max_edge });
     // Spec, and the size of views that are not the still.
     let cases = [
         ("the still", SessionSpec { view: view(None), ..with_stills() }, None),
@@ -65,7 +65,7 @@ fn a_view_is_the_still_or_a_picture_of_its_own() {
                 assert!(record.pictures.novelty.is_none(), "{name}");
                 let size = match record.pictures.view.as_ref().expect("asked for") {
                     FrameView::Still => None,
-                    FrameView::Own(Picture { extent, jpeg }) => {
+                    FrameView::Own(EncodedImage { extent, jpeg }) => {
                         let size = jpeg_size(jpeg);
                         assert_eq!((extent.width, extent.height), (size.0.into(), size.1.into()));
                         Some(size)
@@ -86,7 +86,7 @@ fn a_crop_changes_no_signal_and_no_still() {
     });
     let spec = SessionSpec {
         crop: lower_right(),
-        view: Some(ViewSpec { max_edge: None }),
+        view: Some(ModelImageSpec { max_edge: None }),
         novelty: Some(NoveltySpec { side: 64 }),
         ..with_stills()
     };
@@ -137,8 +137,8 @@ fn novelty_is_told_from_the_cropped_picture() {
 }
 
 /// The clips of a session; every picture is of a frame of which one is wanted.
-fn clips_of(said: &Said, spec: ClipSpec) -> Vec<Chunk<(u64, Picture)>> {
-    let (mut clipper, mut clips) = (Clipper::new(spec), Vec::new());
+fn clips_of(said: &Said, spec: ClipSpec) -> Vec<FrameChunk<(u64, EncodedImage)>> {
+    let (mut clipper, mut clips) = (ClipSampler::new(spec), Vec::new());
     for FrameRecord { signal, pts, pictures } in &said.records[&1] {
         let pts = pts.expect("clips are cut by it");
         assert_eq!(pts.as_millis(), 40 * signal.frame_index as i64);

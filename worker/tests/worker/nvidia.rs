@@ -35,7 +35,7 @@ mod device {
 
     use decode::{Backend, Demuxer};
     use worker::{
-        CancelToken, Choice, GateBackend, GateChoice, Limits, Selection, Supervisor, Wanted,
+        BackendRequest, CancelToken, Choice, GateBackend, GateChoice, Limits, Selection, Supervisor,
     };
 
     use crate::{
@@ -45,10 +45,10 @@ mod device {
     };
 
     fn select() -> (Supervisor, Selection) {
-        let wanted = Wanted {
+        let wanted = BackendRequest {
             choice: Choice::Named(Backend::Nvdec),
             gate: GateChoice::Auto,
-            ..Wanted::default()
+            ..BackendRequest::default()
         };
         let (supervisor, found) = Supervisor::select(&program(), &wanted).expect("a device");
         println!("{}: {}", found.capabilities.measurer, found.sandbox);

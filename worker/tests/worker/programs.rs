@@ -14,8 +14,8 @@ use decode::Backend;
 use fastrand::Rng;
 use media::Codec;
 use worker::{
-    CancelToken, Choice, GateBackend, GateChoice, JobEvent, JobSpec, Limits, SandboxLevel,
-    SelectError, Selection, Supervisor, Wanted,
+    BackendRequest, CancelToken, Choice, GateBackend, GateChoice, JobEvent, JobSpec, Limits,
+    SandboxLevel, SelectError, Selection, Supervisor,
 };
 
 use crate::{
@@ -35,7 +35,7 @@ fn select_beside(
     let ffmpeg = ffmpeg.map(Path::to_owned);
     Supervisor::select(
         &program(),
-        &Wanted { choice, device: None, capabilities: None, ffmpeg, gate },
+        &BackendRequest { choice, device: None, capabilities: None, ffmpeg, gate },
     )
 }
 

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use clips::pick;
 use decode::DecodeError;
 use media::ErrorKind;
-use worker::{CancelToken, Fault, JobInput, JobSpec, Remote, WorkerError};
+use worker::{CancelToken, JobFault, JobInput, JobSpec, Remote, WorkerError};
 
 use crate::{
     shelf::Shelf,
@@ -108,7 +108,7 @@ fn what_is_no_media_is_refused_as_a_file_would_be() {
     let error = run(unfollowed).expect_err("not followed");
     let refused = DecodeError::NestedResource { name: "m3u".to_owned() };
     assert!(
-        matches!(&error, WorkerError::Fault(Fault::Decode(found)) if *found == refused),
+        matches!(&error, WorkerError::Fault(JobFault::Decode(found)) if *found == refused),
         "{error}"
     );
 }
@@ -119,7 +119,7 @@ fn a_job_that_waits_for_the_network_can_be_cancelled() {
     /// A resource that never gives a byte.
     struct Silence(Vec<std::io::PipeWriter>, CancelToken);
     impl worker::Resources for Silence {
-        fn open(&mut self, url: &str, _: u64) -> Result<worker::Resource, worker::Refusal> {
+        fn open(&mut self, url: &str, _: u64) -> Result<worker::Resource, worker::ResourceError> {
             let (read, write) = std::io::pipe().expect("a pipe");
             self.0.push(write);
             self.1.cancel();

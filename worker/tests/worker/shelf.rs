@@ -12,7 +12,7 @@ use std::{
 use decode::Sampling;
 use gate::GateConfig;
 use media::Zones;
-use worker::{JobInput, JobSpec, Limits, Refusal, Remote, Resource, Resources, WorkerError};
+use worker::{JobInput, JobSpec, Limits, Remote, Resource, ResourceError, Resources, WorkerError};
 
 use crate::support::{Heard, run};
 
@@ -94,12 +94,13 @@ impl Shelf {
 }
 
 impl Resources for Shelf {
-    fn open(&mut self, url: &str, from: u64) -> Result<Resource, Refusal> {
-        let path = url.strip_prefix(SITE).ok_or_else(|| Refusal(format!("blocked: {url}")))?;
+    fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError> {
+        let path =
+            url.strip_prefix(SITE).ok_or_else(|| ResourceError(format!("blocked: {url}")))?;
         self.asked.lock().expect("no panic").push(format!("{path}@{from}"));
         let path = self.moved.get(path).map_or(path, String::as_str);
         let Some(bytes) = self.files.lock().expect("no panic").get(path).cloned() else {
-            return Err(Refusal(format!("http status 404: {url}")));
+            return Err(ResourceError(format!("http status 404: {url}")));
         };
         let (size, from) = (bytes.len(), from as usize);
         let one = self.cut_one.iter().find(|(name, _)| name == path).map(|(_, cut)| *cut);

@@ -11,8 +11,8 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 use media::{Signal, Zones};
 use worker::{
-    CancelToken, JobEvent, JobSpec, Limits, MeasuredBy, Picture, SandboxPolicy, Supervisor, View,
-    WorkerError, WorkerProgram,
+    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobSpec, Limits, ModelImage,
+    SandboxPolicy, Supervisor, WorkerError, WorkerProgram,
 };
 
 use crate::sandbox_here;
@@ -82,10 +82,10 @@ pub struct Heard {
     pub opened: Option<StreamInfo>,
     pub signals: Vec<Signal>,
     /// Each with its frame.
-    pub stills: Vec<(u64, Picture)>,
-    pub views: Vec<View>,
+    pub stills: Vec<(u64, EncodedImage)>,
+    pub views: Vec<ModelImage>,
     pub done: Option<FileReport>,
-    pub measured_by: Option<MeasuredBy>,
+    pub measured_by: Option<GateBackendReport>,
     pub progress: usize,
 }
 
@@ -98,7 +98,7 @@ impl Heard {
                 for mut record in records {
                     let frame_index = record.signal.frame_index;
                     self.signals.push(record.signal);
-                    self.views.extend(View::take(&mut record));
+                    self.views.extend(ModelImage::take(&mut record));
                     self.stills.extend(record.pictures.still.map(|still| (frame_index, still)));
                 }
             }

@@ -8,17 +8,17 @@ use gate::{Gate, GateConfig};
 use media::{Extent, Score, Zones};
 use turbojpeg::read_header;
 use worker::{
-    CancelToken, Chunk, Chunker, Chunking, Crop, JobEvent, JobOptions, JobSpec, View, ViewOptions,
-    WorkerError, analyze,
+    CancelToken, ChunkImageOptions, Chunker, Chunking, Crop, FrameChunk, JobEvent, JobOptions,
+    JobSpec, ModelImage, WorkerError, analyze,
 };
 
 use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
-fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ViewOptions {
-    ViewOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
+fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
+    ChunkImageOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
 }
 
-fn in_process(path: &Path, views: ViewOptions, threads: usize) -> Heard {
+fn in_process(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
     let JobSpec { sampling, max_frames, gate, .. } = spec(path);
     let options = JobOptions {
         sampling,
@@ -39,13 +39,13 @@ fn in_process(path: &Path, views: ViewOptions, threads: usize) -> Heard {
     heard.settled()
 }
 
-fn in_worker(path: &Path, views: ViewOptions, threads: usize) -> Heard {
+fn in_worker(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
     let spec = JobSpec { stills: false, views: Some(views), threads, ..spec(path) };
     run(spec).expect("a result").settled()
 }
 
 /// The chunks of what was heard; every view is of a frame of which one is wanted.
-fn chunks_of(heard: &Heard, options: ViewOptions) -> Vec<Chunk> {
+fn chunks_of(heard: &Heard, options: ChunkImageOptions) -> Vec<FrameChunk> {
     let (mut gate, mut chunker) = (Gate::new(GateConfig::default()), Chunker::new(options));
     let (mut views, mut chunks) = (heard.views.iter().peekable(), Vec::new());
     for signal in &heard.signals {
@@ -55,7 +55,7 @@ fn chunks_of(heard: &Heard, options: ViewOptions) -> Vec<Chunk> {
         let view = views.next_if(|view| view.frame_index == signal.frame_index);
         assert_eq!(view.is_some(), chunker.wants(reason), "frame {}", signal.frame_index);
         if let Some(view) = view {
-            chunker.take(signal.frame_index, reason, View { reason, ..view.clone() });
+            chunker.take(signal.frame_index, reason, ModelImage { reason, ..view.clone() });
         }
         chunks.extend(chunker.end());
     }
@@ -64,7 +64,7 @@ fn chunks_of(heard: &Heard, options: ViewOptions) -> Vec<Chunk> {
 }
 
 /// Every frame is in one chunk, and every picture is what its view says.
-fn assert_whole(heard: &Heard, views: ViewOptions, name: &str) {
+fn assert_whole(heard: &Heard, views: ChunkImageOptions, name: &str) {
     let mut next = 0;
     for (index, chunk) in chunks_of(heard, views).iter().enumerate() {
         assert_eq!((chunk.index, chunk.first_frame), (index as u64, next), "{name}");
@@ -145,7 +145,7 @@ fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
     let score = |value| Score::from_f64(value).expect("a fraction");
     let crop = Crop::new(score(0.25), score(0.5), score(0.5), score(0.25));
     assert!(crop.is_some());
-    let views = ViewOptions { crop, ..options(Chunking::Frames(30), 1, Some(400)) };
+    let views = ChunkImageOptions { crop, ..options(Chunking::Frames(30), 1, Some(400)) };
     let heard = in_process(&path, views, 1);
     let stream = heard.opened.as_ref().expect("opened");
     let upright = stream.extent.rotated(stream.rotation);

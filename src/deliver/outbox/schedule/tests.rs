@@ -8,7 +8,7 @@ const MIDDLE: u32 = u32::MAX / 2;
 
 fn schedule(turns: usize, retries: usize) -> (Schedule<u32>, Instant) {
     let backoff = Backoff { first: SECOND, factor: 2, longest: 8 * SECOND };
-    (Schedule::new(Places { turns, retries, backoff }), Instant::now())
+    (Schedule::new(ScheduleLimits { turns, retries, backoff }), Instant::now())
 }
 
 fn keys(schedule: &mut Schedule<u32>, now: Instant) -> Vec<u32> {
@@ -67,7 +67,7 @@ fn failures_wait_longer_each_time_and_start_over_after_a_success() {
     now += 60 * SECOND;
     assert!(schedule.poll(now).is_some());
     schedule.finish(1, Outcome::More, now, 0);
-    assert_eq!(schedule.poll(now), Some(Turn { key: 1, failures: 0 }));
+    assert_eq!(schedule.poll(now), Some(DeliverySlot { key: 1, failures: 0 }));
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
         assert_eq!(schedule.poll(now), None, "it waits");
         schedule.urge(1);
         assert_eq!(schedule.deadline(), None);
-        assert_eq!(schedule.poll(now), Some(Turn { key: 1, failures }));
+        assert_eq!(schedule.poll(now), Some(DeliverySlot { key: 1, failures }));
         schedule.urge(1);
         schedule.finish(1, FAILED, now, MIDDLE);
-        let again = Some(Turn { key: 1, failures: failures + 1 });
+        let again = Some(DeliverySlot { key: 1, failures: failures + 1 });
         assert_eq!(schedule.poll(now), again, "urged during its turn");
         schedule.finish(1, after_progress, now, MIDDLE);
         schedule.urge(1);
@@ -103,7 +103,7 @@ fn a_reader_that_failed_before_a_restart_goes_on_counting() {
     schedule.add_after(2, 9);
     schedule.add(3);
     let first = schedule.poll(now);
-    assert_eq!(first, Some(Turn { key: 1, failures: 2 }), "at once");
+    assert_eq!(first, Some(DeliverySlot { key: 1, failures: 2 }), "at once");
     assert_eq!(keys(&mut schedule, now), [3], "one place for retries");
     schedule.finish(1, FAILED, now, MIDDLE);
     assert_eq!(keys(&mut schedule, now), [2]);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Shared;
+use super::SessionProgress;
 use crate::{base::metrics::Shed, runs::summary::Shape};
 
 /// Counters of what a session left out, since its start.
@@ -36,7 +36,7 @@ pub struct Pictures {
     pub behind: Duration,
 }
 
-impl Shared {
+impl SessionProgress {
     /// A whole picture came, its last packet at `came`.
     pub fn pictured(&self, came: Instant) {
         self.state().came_at = Some(came);

@@ -1,21 +1,21 @@
 //! Output of a media worker that the session's task hears of.
 
 use bytes::Bytes;
-use worker::{Chunk, Fault, NoveltyInput};
+use worker::{FrameChunk, JobFault, NoveltyInput};
 
 /// Worker output that becomes an event.
 #[derive(Debug)]
-pub enum Said {
+pub enum SessionOutput {
     /// A selected frame as a model is shown it.
-    View(View),
+    View(LiveModelImage),
     /// A clip, and whether the picture kept coming back by its end.
-    Clip(Chunk<Shot>, bool),
+    Clip(FrameChunk<Shot>, bool),
     /// Everything was said; the name of the decoder.
     Closed(String),
     /// More signals wait to be recorded than may.
     Behind,
     /// The session ended early.
-    Failed(Fault),
+    Failed(JobFault),
     /// The worker ended.
     WorkerEnded(String),
 }
@@ -25,7 +25,7 @@ pub type Shot = (i64, Bytes);
 
 /// A selected frame to describe.
 #[derive(Debug)]
-pub struct View {
+pub struct LiveModelImage {
     /// Position among the session's frames.
     pub frame_index: u64,
     /// Its presentation time.
@@ -38,16 +38,19 @@ pub struct View {
     pub is_looping: bool,
 }
 
-impl Said {
+impl SessionOutput {
     /// Bytes of its pictures.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Said::View(view) => {
+            SessionOutput::View(view) => {
                 let novelty = view.novelty.as_ref();
                 view.jpeg.len() + novelty.map_or(0, |novelty| novelty.picture.rgb.len())
             }
-            Said::Clip(clip, _) => clip.views.iter().map(|(_, jpeg)| jpeg.len()).sum(),
-            Said::Closed(_) | Said::Behind | Said::Failed(_) | Said::WorkerEnded(_) => 0,
+            SessionOutput::Clip(clip, _) => clip.views.iter().map(|(_, jpeg)| jpeg.len()).sum(),
+            SessionOutput::Closed(_)
+            | SessionOutput::Behind
+            | SessionOutput::Failed(_)
+            | SessionOutput::WorkerEnded(_) => 0,
         }
     }
 }

@@ -6,7 +6,7 @@ use timeline::Finding;
 
 use super::*;
 use crate::{
-    base::labels::Words,
+    base::labels::TenantLabels,
     record::recorder::{RecorderSpec, Watch},
 };
 
@@ -15,12 +15,12 @@ fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
 }
 
 /// Sends worker output about a selected frame with this hash.
-fn say(inbox: &Inbox, frame_index: u64, hash: u64) {
+fn say(inbox: &SessionOutputSender, frame_index: u64, hash: u64) {
     say_weighing(inbox, frame_index, hash, 1);
 }
 
 /// The same, of a frame whose still has so many bytes.
-fn say_weighing(inbox: &Inbox, frame_index: u64, hash: u64, bytes: usize) {
+fn say_weighing(inbox: &SessionOutputSender, frame_index: u64, hash: u64, bytes: usize) {
     let record = shown(frame_index, hash, bytes);
     inbox.take(SessionEvent::Frames(vec![record])).expect("it is selected");
 }
@@ -29,17 +29,17 @@ fn say_weighing(inbox: &Inbox, frame_index: u64, hash: u64, bytes: usize) {
 fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
     let signal = Signal { scene_score: Some(Score::ONE), ..signal(frame_index, hash) };
     let jpeg = vec![frame_index as u8; bytes];
-    let still = Some(Picture { extent: Extent { width: 2, height: 2 }, jpeg });
+    let still = Some(EncodedImage { extent: Extent { width: 2, height: 2 }, jpeg });
     let pictures = Made { still, view: Some(FrameView::Still), ..Made::default() };
     FrameRecord { signal, pts: None, pictures }
 }
 
 /// A queue whose frames are recorded.
-fn recorded(metrics: &Arc<Metrics>) -> (Inbox, Heard) {
+fn recorded(metrics: &Arc<Metrics>) -> (SessionOutputSender, Heard) {
     let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default(), Arc::default());
     inbox.shared().record_by(Recorder::new(RecorderSpec {
         gate: GateConfig::default(),
-        words: Words::default(),
+        words: TenantLabels::default(),
         markers: None,
         finding: Finding::default(),
         watch: Watch {
@@ -52,7 +52,7 @@ fn recorded(metrics: &Arc<Metrics>) -> (Inbox, Heard) {
 }
 
 /// Takes the batch that waits: its rows, stills and events.
-fn batch(inbox: &Inbox) -> (Vec<u64>, Vec<u64>, usize) {
+fn batch(inbox: &SessionOutputSender) -> (Vec<u64>, Vec<u64>, usize) {
     let batch = inbox.shared().recorder().expect("set").take();
     let rows = batch.signals.iter().map(|signal| signal.frame_index).collect();
     let stills = batch.stills.iter().map(|still| still.frame_index).collect();
@@ -62,9 +62,9 @@ fn batch(inbox: &Inbox) -> (Vec<u64>, Vec<u64>, usize) {
 fn heard(queue: &mut Heard) -> Vec<(&'static str, u64, bool)> {
     let said = std::iter::from_fn(|| queue.try_recv());
     let told = said.map(|said| match said {
-        Said::View(view) => ("view", view.frame_index, view.is_looping),
-        Said::Closed(_) => ("closed", 0, false),
-        Said::Behind => ("behind", 0, false),
+        SessionOutput::View(view) => ("view", view.frame_index, view.is_looping),
+        SessionOutput::Closed(_) => ("closed", 0, false),
+        SessionOutput::Behind => ("behind", 0, false),
         _ => ("other", 0, false),
     });
     told.collect()

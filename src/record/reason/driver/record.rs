@@ -11,20 +11,20 @@ use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 
 use super::{
     super::{
-        describer::{Answered, Unanswered},
-        ledger::{Span, Timing},
+        describer::{ChunkDescription, DescribeError},
+        ledger::{FrameRange, Timing},
     },
-    Closed, Done, Driver, Outcome, Subject, Work,
+    Closed, Done, EventContext, Outcome, ReasonDriver, Work,
 };
 use crate::{
     base::metrics::ChunkEnd,
-    record::analysis::{Insight, Said},
+    record::analysis::{ModelFinding, ModelOutcome},
 };
 
 /// Bytes of a model's text that an event repeats.
 pub const RAW_BYTES_MAX: usize = 64 << 10;
 
-impl Driver {
+impl ReasonDriver {
     /// Closes a chunk: writes the outcome of its frames into its two events.
     pub(super) fn close(&self, work: &mut Work, done: Done) -> Option<Closed> {
         let Done { chunk_index, event_type, prompt_version, outcome } = done;
@@ -50,9 +50,9 @@ impl Driver {
             Outcome::Answered(answered) => {
                 inferred.prompt_version = Some(prompt_version);
                 let (answer, found) = *answered;
-                Arc::new(Insight::Said(self.answered(&mut inferred, answer, found)))
+                Arc::new(ModelOutcome::Said(self.answered(&mut inferred, answer, found)))
             }
-            Outcome::Unanswered(Unanswered { reason, error, sent }) => {
+            Outcome::Unanswered(DescribeError { reason, error, sent }) => {
                 self.note_failure(work, chunk_index, error);
                 if let Some(sent) = sent {
                     inferred.prompt_version = Some(prompt_version);
@@ -64,7 +64,7 @@ impl Driver {
                 }
                 inferred.semantic_fallback_used = true;
                 inferred.semantic_error = Some(reason.clone());
-                Arc::new(Insight::Unsaid(reason))
+                Arc::new(ModelOutcome::Unsaid(reason))
             }
         };
         Some(Closed { span, insight, inferred, generated, is_answered })
@@ -83,10 +83,10 @@ impl Driver {
     fn answered(
         &self,
         inferred: &mut SemanticChunkInferred,
-        answer: Answered,
+        answer: ChunkDescription,
         found: Finding,
-    ) -> Said {
-        let said = Said { model: Some(answer.model.clone()), ..self.subject.said(&found) };
+    ) -> ModelFinding {
+        let said = ModelFinding { model: Some(answer.model.clone()), ..self.subject.said(&found) };
         inferred.provider = Some(answer.provider);
         inferred.semantic_error = answer.second_failed;
         inferred.provider_fallback_used = answer.provider_fallback_used;
@@ -112,7 +112,7 @@ impl Driver {
     /// Fields of the event where no model answered.
     fn inferred(
         &self,
-        span: Span,
+        span: FrameRange,
         event_type: EventType,
         latency: Duration,
     ) -> SemanticChunkInferred {
@@ -147,7 +147,7 @@ impl Driver {
 
     fn generated(
         &self,
-        span: Span,
+        span: FrameRange,
         timing: Timing,
         tokens: timeline::Tokens,
         latency: Duration,
@@ -178,11 +178,11 @@ impl ChunkEnd {
     }
 }
 
-impl Subject {
+impl EventContext {
     /// Finding of a model, in the tenant's words.
-    fn said(&self, found: &Finding) -> Said {
+    fn said(&self, found: &Finding) -> ModelFinding {
         let event_type = found.event_type.clone();
-        Said {
+        ModelFinding {
             is_scene_cut: event_type == Some(EventType::SceneCut),
             event_type: event_type.map(|event_type| self.words.event_type(event_type)),
             confidence: found.confidence,

@@ -5,18 +5,18 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use gate::Reason;
+use gate::SelectionReason;
 use media::{Extent, WallTime};
 use serde_json::{Value, json};
 use timeline::{Event, Options, Pass, Timeline};
 use tokio::sync::Semaphore;
-use worker::View;
+use worker::ModelImage;
 
 use super::{record::cut, *};
 use crate::{
     base::keys::Principal,
-    record::reason::{Describing, Sent},
-    runs::registry::{Origin, RunLimits},
+    record::reason::{DescribeFuture, FailedAttempts},
+    runs::registry::{RunLimits, RunOrigin},
 };
 
 mod ends;
@@ -37,7 +37,7 @@ struct Scripted {
     /// Questions that have an answer.
     answered: Arc<AtomicUsize>,
     most: AtomicUsize,
-    seen: Mutex<Vec<Question>>,
+    seen: Mutex<Vec<ChunkPrompt>>,
 }
 
 /// Counts itself down, also when it is given up.
@@ -66,7 +66,7 @@ impl Scripted {
 }
 
 impl Describer for Scripted {
-    fn describe(&self, question: Question) -> Describing {
+    fn describe(&self, question: ChunkPrompt) -> DescribeFuture {
         let said = (self.script)(question.chunk_index);
         self.seen.lock().expect("whole").push(question);
         let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
@@ -80,7 +80,7 @@ impl Describer for Scripted {
             answered.fetch_add(1, Ordering::SeqCst);
             let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 0, total: 12 };
             match said {
-                Ok(json) => Ok(Answered {
+                Ok(json) => Ok(ChunkDescription {
                     provider: "scripted".to_owned(),
                     model: "m".to_owned(),
                     pass: Pass::First,
@@ -93,7 +93,7 @@ impl Describer for Scripted {
                     attempts: 1,
                 }),
                 Err(reason) => {
-                    let sent = (reason != FULL).then(|| Sent {
+                    let sent = (reason != FULL).then(|| FailedAttempts {
                         provider: Some("scripted".to_owned()),
                         provider_fallback_used: false,
                         model: "m".to_owned(),
@@ -102,24 +102,27 @@ impl Describer for Scripted {
                         attempts: 2,
                     });
                     let error = format!("scripted: {reason}");
-                    Err(Unanswered { reason: reason.to_owned(), error, sent })
+                    Err(DescribeError { reason: reason.to_owned(), error, sent })
                 }
             }
         })
     }
 }
 
-fn chunk(index: u64) -> Chunk {
+fn chunk(index: u64) -> FrameChunk {
     let start = index as i64 * 1000;
-    let view = View {
+    let view = ModelImage {
         frame_index: index * 30,
         pts_ms: start,
-        reason: (index == 0).then_some(Reason::SceneCut),
-        picture: worker::Picture { extent: Extent { width: 2, height: 2 }, jpeg: vec![0xff; 64] },
+        reason: (index == 0).then_some(SelectionReason::SceneCut),
+        picture: worker::EncodedImage {
+            extent: Extent { width: 2, height: 2 },
+            jpeg: vec![0xff; 64],
+        },
         novelty: None,
     };
     let (start_pts_ms, end_pts_ms, first_frame) = (start, start + 967, index * 30);
-    Chunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
+    FrameChunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
 }
 
 fn said(index: u64) -> Value {
@@ -130,7 +133,7 @@ fn said(index: u64) -> Value {
 }
 
 struct Stage {
-    driver: Driver,
+    driver: ReasonDriver,
     _dir: tempfile::TempDir,
 }
 
@@ -146,7 +149,7 @@ async fn stage(describer: Arc<Scripted>) -> Stage {
         &Default::default(),
     );
     let registry = registry.expect("rebuilt");
-    let origin = Origin {
+    let origin = RunOrigin {
         principal: Principal::named("a"),
         tenant: None,
         mode: "balanced".to_owned(),
@@ -154,20 +157,26 @@ async fn stage(describer: Arc<Scripted>) -> Stage {
         session: None,
     };
     let run = registry.create(origin, REQUEST).await.expect("created");
-    let subject = Subject {
+    let subject = EventContext {
         request_id: REQUEST,
         stream_id: "main".parse().expect("an id"),
         index_name: "door".parse().ok(),
-        words: Words::default(),
+        words: TenantLabels::default(),
         keeps_output: false,
     };
     let metrics = Arc::new(Metrics::new());
     let token = JobToken::default();
-    Stage { driver: Driver { registry, run, metrics, describer, subject, token }, _dir: dir }
+    Stage { driver: ReasonDriver { registry, run, metrics, describer, subject, token }, _dir: dir }
 }
 
-fn inquiry(concurrency: usize) -> Inquiry {
-    Inquiry { task: String::new(), is_clip: false, is_chained: false, compares: false, concurrency }
+fn inquiry(concurrency: usize) -> PromptConfig {
+    PromptConfig {
+        task: String::new(),
+        is_clip: false,
+        is_chained: false,
+        compares: false,
+        concurrency,
+    }
 }
 
 fn chunks_of(registry: &Registry, run: &Run) -> Vec<Event> {
@@ -200,9 +209,9 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
     assert_eq!(metrics.keyframes.get(), 1, "pictures of selected frames");
     let insights: Vec<_> =
         told.insights.iter().map(|(span, what)| (span.first_frame, what)).collect();
-    assert!(matches!(&**insights[0].1, Insight::Said(said) if said.summary == "s"));
+    assert!(matches!(&**insights[0].1, ModelOutcome::Said(said) if said.summary == "s"));
     assert_eq!(insights[1].0, 30);
-    assert_eq!(**insights[1].1, Insight::Unsaid("the backend a is rate limited".to_owned()));
+    assert_eq!(**insights[1].1, ModelOutcome::Unsaid("the backend a is rate limited".to_owned()));
 
     let events = chunks_of(&registry, &run);
     assert_eq!(events.len(), 6, "{events:?}");
@@ -262,7 +271,7 @@ async fn a_chain_is_told_what_was_said_before() {
     let describer = Scripted::new(100, |index| Ok(said(index)));
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (to, taken) = mpsc::channel(1);
-    let chained = Inquiry { is_chained: true, ..inquiry(8) };
+    let chained = PromptConfig { is_chained: true, ..inquiry(8) };
     let told = tokio::spawn(driver.run(chained, None, taken, CancellationToken::new()));
     for index in 0..3 {
         to.send(chunk(index)).await.expect("taken");

@@ -6,12 +6,12 @@ use media::ErrorKind;
 use timeline::{Appended, Event, SemanticChunkInferred};
 use tokio_util::sync::CancellationToken;
 
-use super::{Closed, Driver, End, Span, Work};
+use super::{Closed, End, FrameRange, ReasonDriver, Work};
 use crate::{
     base::patience::patiently,
     record::{
-        analysis::Insight,
-        reason::reuse::{Answer, Standing},
+        analysis::ModelOutcome,
+        reason::reuse::{AnswerCache, ReusableAnswer},
     },
     runs::registry::RunError,
 };
@@ -21,7 +21,7 @@ const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Chunks whose events are not on the timeline.
 #[derive(Default)]
-pub(super) struct Unwritten {
+pub(super) struct WriteQueue {
     waiting: Vec<Closed>,
     writing: Option<Writing>,
     /// Chunks that are being written, and whether a model answered.
@@ -29,23 +29,23 @@ pub(super) struct Unwritten {
 }
 
 /// A write under way, which nothing but a dead log keeps from its end.
-type Writing = Pin<Box<dyn Future<Output = Written> + Send>>;
+type Writing = Pin<Box<dyn Future<Output = WriteOutcome> + Send>>;
 
 /// Chunks and what the log said to them.
-pub(super) struct Written {
+pub(super) struct WriteOutcome {
     leaves: Vec<Leaf>,
     outcome: Result<Vec<Appended>, RunError>,
 }
 
 /// Part of a chunk that is kept until its write has ended.
 struct Leaf {
-    span: Span,
-    insight: Arc<Insight>,
+    span: FrameRange,
+    insight: Arc<ModelOutcome>,
     /// Answer that other chunks may repeat.
     said: Option<SemanticChunkInferred>,
 }
 
-impl Unwritten {
+impl WriteQueue {
     /// Number of chunks that are not written yet.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.chunks.len()
@@ -62,7 +62,7 @@ impl Unwritten {
     }
 
     /// Awaits the write under way; never returns where there is none.
-    pub async fn written(&mut self) -> Written {
+    pub async fn written(&mut self) -> WriteOutcome {
         match &mut self.writing {
             Some(writing) => {
                 let written = writing.await;
@@ -75,7 +75,7 @@ impl Unwritten {
     }
 }
 
-impl Driver {
+impl ReasonDriver {
     /// Begins to write what waits, unless a write is under way.
     pub(super) fn write(&self, work: &mut Work, cancel: &CancellationToken) {
         if work.unwritten.writing.is_some() || work.unwritten.waiting.is_empty() {
@@ -98,13 +98,13 @@ impl Driver {
             // Also of a run that was stopped: it is what its job had come to.
             let attempt = |_| registry.wind_up(&run, events.clone(), None);
             let outcome = patiently(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
-            Written { leaves, outcome }
+            WriteOutcome { leaves, outcome }
         }));
     }
 
     /// Takes in what was written, and has the chunks that waited for it go on.
-    pub(super) fn take_in(&self, work: &mut Work, written: Written) -> Result<(), RunError> {
-        let Written { leaves, outcome } = written;
+    pub(super) fn take_in(&self, work: &mut Work, written: WriteOutcome) -> Result<(), RunError> {
+        let WriteOutcome { leaves, outcome } = written;
         let mut appended = outcome?.into_iter();
         for Leaf { span, insight, said } in leaves {
             work.insights.push((span, Arc::clone(&insight)));
@@ -112,7 +112,7 @@ impl Driver {
             let seq = appended.next().map(|appended| appended.seq);
             appended.next();
             let Some(said) = said else { continue };
-            let answer = seq.map(|seq| Answer { seq, said, insight });
+            let answer = seq.map(|seq| ReusableAnswer { seq, said, insight });
             for (asking, answer) in work.standing.close(span.chunk_index, answer) {
                 self.stand(work, asking, answer);
             }
@@ -128,7 +128,7 @@ impl Driver {
         end: End,
         cancel: &CancellationToken,
     ) -> End {
-        work.standing = Standing::default();
+        work.standing = AnswerCache::default();
         while let Some(done) = work.asks.try_join_next() {
             if let Ok(done) = done {
                 self.settle(work, done);

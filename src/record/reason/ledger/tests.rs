@@ -6,8 +6,8 @@ use super::*;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-fn inquiry() -> Inquiry {
-    Inquiry {
+fn inquiry() -> PromptConfig {
+    PromptConfig {
         task: "Count vans.".to_owned(),
         is_clip: false,
         is_chained: false,
@@ -16,12 +16,12 @@ fn inquiry() -> Inquiry {
     }
 }
 
-fn view(pts_ms: i64) -> View {
-    View {
+fn view(pts_ms: i64) -> ModelImage {
+    ModelImage {
         frame_index: 0,
         pts_ms,
         reason: None,
-        picture: worker::Picture {
+        picture: worker::EncodedImage {
             extent: Extent { width: 2, height: 2 },
             jpeg: pts_ms.to_string().into_bytes(),
         },
@@ -30,9 +30,9 @@ fn view(pts_ms: i64) -> View {
 }
 
 /// Thirty frames of a second each time, shown by pictures at `shown_ms` after its start.
-fn chunk(index: u64, shown_ms: &[i64]) -> Chunk {
+fn chunk(index: u64, shown_ms: &[i64]) -> FrameChunk {
     let start = index as i64 * 1000;
-    Chunk {
+    FrameChunk {
         index,
         first_frame: index * 30,
         frames: 30,
@@ -42,14 +42,14 @@ fn chunk(index: u64, shown_ms: &[i64]) -> Chunk {
     }
 }
 
-fn shown(question: &Question) -> Vec<(&str, &str)> {
+fn shown(question: &ChunkPrompt) -> Vec<(&str, &str)> {
     let text = |image| std::str::from_utf8(image).expect("ours");
     question.images.iter().map(|image| (&*image.caption, text(&image.jpeg))).collect()
 }
 
 #[test]
 fn a_question_shows_each_picture_with_its_time() {
-    let mut ledger = Ledger::new(inquiry());
+    let mut ledger = ChunkTracker::new(inquiry());
     let question = ledger.ask(chunk(1, &[0, 500]), MS(0));
     assert_eq!(
         shown(&question),
@@ -61,14 +61,14 @@ fn a_question_shows_each_picture_with_its_time() {
         text.contains("between 1.000 s and 1.967 s") && text.ends_with("Count vans."),
         "{text}"
     );
-    let mut ledger = Ledger::new(Inquiry { is_clip: true, ..inquiry() });
+    let mut ledger = ChunkTracker::new(PromptConfig { is_clip: true, ..inquiry() });
     let question = ledger.ask(chunk(0, &[0, 500]), MS(0));
     assert_eq!(question.prompt.version.to_string(), "clip-2");
 }
 
 #[test]
 fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
-    let mut ledger = Ledger::new(inquiry());
+    let mut ledger = ChunkTracker::new(inquiry());
     ledger.ask(chunk(0, &[0]), MS(0));
     assert!(ledger.has_room(0));
     ledger.ask(chunk(1, &[0]), MS(0));
@@ -76,14 +76,15 @@ fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
     assert!(ledger.close(1, None, TokenUsage::default(), MS(1), MS(1)).is_some());
     assert!(ledger.has_room(0), "answered in any order");
     assert_eq!(ledger.close(1, None, TokenUsage::default(), MS(1), MS(1)), None, "once");
-    let mut chain = Ledger::new(Inquiry { is_chained: true, concurrency: 64, ..inquiry() });
+    let mut chain =
+        ChunkTracker::new(PromptConfig { is_chained: true, concurrency: 64, ..inquiry() });
     chain.ask(chunk(0, &[0]), MS(0));
     assert!(!chain.has_room(0));
 }
 
 #[test]
 fn a_chain_tells_what_was_said_last() {
-    let mut ledger = Ledger::new(Inquiry { is_chained: true, ..inquiry() });
+    let mut ledger = ChunkTracker::new(PromptConfig { is_chained: true, ..inquiry() });
     // What is said of each chunk, and what the next one is told.
     let rows = [
         (Some("a van arrives"), Some("a van arrives")),
@@ -97,7 +98,7 @@ fn a_chain_tells_what_was_said_last() {
         assert_eq!(prompt.version.to_string(), "describe-1+chain-1");
         assert!(told.is_some_and(|told| prompt.text.contains(told)), "{}", prompt.text);
     }
-    let mut apart = Ledger::new(inquiry());
+    let mut apart = ChunkTracker::new(inquiry());
     apart.ask(chunk(0, &[0]), MS(0));
     apart.close(0, Some("a van arrives"), TokenUsage::default(), MS(1), MS(1));
     assert!(!apart.ask(chunk(1, &[0]), MS(1)).prompt.text.contains("van arrives"));
@@ -105,7 +106,7 @@ fn a_chain_tells_what_was_said_last() {
 
 #[test]
 fn a_comparison_shows_the_picture_before_without_its_answer() {
-    let mut ledger = Ledger::new(Inquiry { compares: true, ..inquiry() });
+    let mut ledger = ChunkTracker::new(PromptConfig { compares: true, ..inquiry() });
     let first = ledger.ask(chunk(0, &[0, 900]), MS(0));
     assert_eq!(first.prompt.version.to_string(), "describe-1");
     assert_eq!(shown(&first), [("Picture 1 of 1, at 0.900 s:", "900")]);
@@ -119,7 +120,7 @@ fn a_comparison_shows_the_picture_before_without_its_answer() {
 
 #[test]
 fn lag_is_time_spent_beyond_the_media_and_never_negative() {
-    let mut ledger = Ledger::new(Inquiry { concurrency: 8, ..inquiry() });
+    let mut ledger = ChunkTracker::new(PromptConfig { concurrency: 8, ..inquiry() });
     (2..5).for_each(|index| drop(ledger.ask(chunk(index, &[0]), MS(100 * index))));
     let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 1, total: 13 };
     // The media began at 2 s; chunk 3 ends 1967 ms after that.

@@ -30,14 +30,14 @@ impl embed::EmbeddingModel for FirstPixel {
 }
 
 /// A judge that never looks twice at what it would reuse.
-pub fn judge() -> Judge {
+pub fn judge() -> ChunkComparer {
     let embedder = Embedder::start(FirstPixel, BatchLimits::default(), Duration::from_secs(60));
-    let novelty = Novelty {
-        eyes: Eyes::Model(Arc::new(embedder.expect("a thread"))),
+    let novelty = ChunkNovelty {
+        eyes: ImageEmbedder::Model(Arc::new(embedder.expect("a thread"))),
         rule: ReuseRule { shadow_one_in: 0, ..ReuseRule::default() },
         metrics: Arc::new(Metrics::new()),
     };
-    Judge::new(novelty, 7)
+    ChunkComparer::new(novelty, 7)
 }
 
 pub fn input([r, g, b]: [u8; 3]) -> NoveltyInput {
@@ -45,17 +45,17 @@ pub fn input([r, g, b]: [u8; 3]) -> NoveltyInput {
     NoveltyInput { cells, picture: EmbeddingInput { side: 32, rgb: [r, g, b].repeat(32 * 32) } }
 }
 
-fn chunk(index: u64, colours: &[Option<[u8; 3]>]) -> Chunk {
+fn chunk(index: u64, colours: &[Option<[u8; 3]>]) -> FrameChunk {
     let start_pts_ms = index as i64 * 500;
-    let views = colours.iter().enumerate().map(|(at, colour)| View {
+    let views = colours.iter().enumerate().map(|(at, colour)| ModelImage {
         frame_index: index * 30 + at as u64,
         pts_ms: start_pts_ms + 100 * at as i64,
         reason: None,
-        picture: worker::Picture { extent: Extent { width: 2, height: 2 }, jpeg: vec![0xff] },
+        picture: worker::EncodedImage { extent: Extent { width: 2, height: 2 }, jpeg: vec![0xff] },
         novelty: colour.map(input),
     });
     let (first_frame, end_pts_ms) = (index * 30, start_pts_ms + 480);
-    Chunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: views.collect() }
+    FrameChunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: views.collect() }
 }
 
 const RED: Option<[u8; 3]> = Some([200, 50, 50]);

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use decode::StreamInfo;
 use timeline::{AnalysisGenerated, Event};
-use worker::{Chunk, FrameRecord, ProtocolError, View, WorkerError};
+use worker::{FrameChunk, FrameRecord, ModelImage, ProtocolError, WorkerError};
 
 use super::{
-    super::{IngestError, reason::Chunks},
+    super::{IngestError, reason::ChunkSender},
     writer::Writer,
 };
 use crate::record::{
@@ -76,13 +76,13 @@ impl Opened {
         &mut self,
         mut record: FrameRecord,
         stills: bool,
-        mut chunks: Option<&mut Chunks>,
+        mut chunks: Option<&mut ChunkSender>,
         told: Option<(u64, Event)>,
     ) -> Result<bool, IngestError> {
         if let Some(chunks) = &mut chunks {
             self.send(chunks.begin(&record.signal), chunks)?;
         }
-        let view = View::take(&mut record);
+        let view = ModelImage::take(&mut record);
         let still = record.pictures.still.map(|still| still.jpeg.into());
         let is_kept = still.is_some();
         let decision = self.recorder.frame(record.signal, still)?;
@@ -100,7 +100,11 @@ impl Opened {
     }
 
     /// Hands a chunk over, behind all of its frames; of live media, where there is room for it.
-    pub fn send(&mut self, chunk: Option<Chunk>, chunks: &Chunks) -> Result<(), IngestError> {
+    pub fn send(
+        &mut self,
+        chunk: Option<FrameChunk>,
+        chunks: &ChunkSender,
+    ) -> Result<(), IngestError> {
         let Some(chunk) = chunk else { return Ok(()) };
         self.write()?;
         match &self.to {

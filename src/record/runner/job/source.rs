@@ -10,13 +10,13 @@ use worker::{JobEvent, JobInput, JobSpec, Limits, LiveEnd, Resume, WorkerError};
 use super::{
     super::{
         IngestError,
-        reason::{Chunks, WALL},
+        reason::{ChunkSender, WALL},
     },
     Ended, Job,
 };
 use crate::{
     base::{backoff::Backoff, telemetry::SPANS},
-    record::remote::{Errand, Feed, RemoteError},
+    record::remote::{Errand, RemoteConnections, RemoteError},
     runs::source::Source,
 };
 
@@ -122,7 +122,7 @@ impl Job {
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
-            views: self.chunks.as_ref().map(Chunks::views),
+            views: self.chunks.as_ref().map(ChunkSender::views),
             gate: self.ingest.gate,
             zones: self.ingest.zones.clone(),
             threads: self.runner.parts.threads,
@@ -171,7 +171,7 @@ impl Job {
     }
 
     /// Input of the worker, and the feed of a remote one for as long as `wall`.
-    fn open(&self, wall: Duration) -> Result<(JobInput, Option<Feed>), IngestError> {
+    fn open(&self, wall: Duration) -> Result<(JobInput, Option<RemoteConnections>), IngestError> {
         match &self.ingest.source {
             Source::File(file) => {
                 let file = file.try_clone();
@@ -221,7 +221,7 @@ fn told_by_host(error: RemoteError) -> IngestError {
 /// Outcome of a job, where a failure of its source explains the worker's.
 fn explained(
     outcome: Result<FileReport, IngestError>,
-    feed: Option<Feed>,
+    feed: Option<RemoteConnections>,
     max_frames: u64,
 ) -> Result<Ended, IngestError> {
     use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};

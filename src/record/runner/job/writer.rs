@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::sync::mpsc::{Sender, error::TrySendError};
-use worker::Chunk;
+use worker::FrameChunk;
 
 use super::{super::IngestError, opened::WRITE_EVERY};
 use crate::{
@@ -29,14 +29,14 @@ struct Queue {
     /// Rings with every change.
     changed: Condvar,
     metrics: Arc<Metrics>,
-    chunks: Option<Sender<Chunk>>,
+    chunks: Option<Sender<FrameChunk>>,
 }
 
 #[derive(Default)]
 struct Waiting {
     batch: Batch,
     /// Chunks whose frames are in the batch, or were in one before.
-    chunks: Vec<Chunk>,
+    chunks: Vec<FrameChunk>,
     is_writing: bool,
     /// Nothing follows.
     is_over: bool,
@@ -51,7 +51,7 @@ impl Writer {
     pub fn start(
         recording: Recording,
         metrics: Arc<Metrics>,
-        chunks: Option<Sender<Chunk>>,
+        chunks: Option<Sender<FrameChunk>>,
     ) -> Result<Writer, IngestError> {
         let queue = Queue { waiting: Mutex::default(), changed: Condvar::new(), metrics, chunks };
         let queue = Arc::new(queue);
@@ -71,7 +71,7 @@ impl Writer {
     }
 
     /// Has a chunk handed over once what was given is written; one that there is no room for is left out.
-    pub fn hand_over(&self, chunk: Chunk) {
+    pub fn hand_over(&self, chunk: FrameChunk) {
         let Some(to) = &self.queue.chunks else { return };
         let mut waiting = self.queue.waiting();
         if waiting.chunks.len() < to.max_capacity() {
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    fn hand_over(&self, chunk: Chunk) {
+    fn hand_over(&self, chunk: FrameChunk) {
         let sent = self.chunks.as_ref().map(|to| to.try_send(chunk));
         // Where nobody takes them any more the job hears of it with its next.
         if let Some(Err(TrySendError::Full(_))) = sent {
@@ -198,7 +198,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use gate::Reason;
+    use gate::SelectionReason;
     use media::{EventType, Signal};
 
     use super::*;
@@ -214,7 +214,7 @@ mod tests {
                     frame_index,
                     pts_ms: 0,
                     event_type: EventType::SceneCut,
-                    reason: Reason::SceneCut,
+                    reason: SelectionReason::SceneCut,
                     jpeg: vec![0; bytes].into(),
                 };
                 let signals = vec![Signal::plain(frame_index, 0)];

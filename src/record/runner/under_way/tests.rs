@@ -6,7 +6,7 @@ use media::{Rate, RequestId, Zones};
 use timeline::{FramesDecoded, NewEvent, Options, RunCompleted, SamplingPolicy, Signals};
 
 use super::*;
-use crate::base::ledger::Fault;
+use crate::base::ledger::InjectedFault;
 
 const RUN: RunId = RunId::from_bytes([1; 16]);
 const OTHER: RunId = RunId::from_bytes([2; 16]);
@@ -36,7 +36,7 @@ fn ended(at: u8, ms: i64) -> JobView {
 }
 
 fn open(dir: &Path) -> Jobs {
-    Jobs::new(Ledger::open(&dir.join("ledger")).expect("opens"))
+    Jobs::new(MetaStore::open(&dir.join("ledger")).expect("opens"))
 }
 
 /// Jobs that the next start finds.
@@ -46,7 +46,7 @@ fn under_way(jobs: &Jobs) -> Vec<JobView> {
 
 #[test]
 fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
-    for fault in [Fault::Lost, Fault::Unclear] {
+    for fault in [InjectedFault::Lost, InjectedFault::Unclear] {
         let dir = tempfile::tempdir().expect("a directory");
         let jobs = open(dir.path());
         jobs.begin(&job(1)).expect("written");
@@ -54,13 +54,13 @@ fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
         jobs.begin(&reasoning).expect("written");
         assert_eq!(under_way(&jobs), [job(1), reasoning]);
         // The first is over, which fails to be written, and so does the next job's try at it.
-        jobs.ledger.fail_next(&[fault, Fault::Lost]);
+        jobs.ledger.fail_next(&[fault, InjectedFault::Lost]);
         jobs.end(ended(1, 5)).expect_err("the disk fails");
         jobs.begin(&job(3)).expect_err("the disk fails");
         jobs.begin(&job(3)).expect("written");
         assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
         // A record that is there although it could not be told.
-        jobs.ledger.fail_next(&[Fault::Unclear]);
+        jobs.ledger.fail_next(&[InjectedFault::Unclear]);
         jobs.begin(&job(4)).expect_err("the disk fails");
         assert_eq!(under_way(&jobs), [reasoning, job(3), job(4)], "{fault:?}");
         jobs.settle().expect("written");

@@ -3,12 +3,15 @@
 use gate::MeasureError;
 
 use super::*;
-use crate::measuring::{Measuring, scripted};
+use crate::measuring::{GateMeasurement, scripted};
 
 const LENGTHS: [&[u64]; 3] = [&[120], &[7, 40, 1, 33], &[16, 16, 16, 16, 16, 16]];
 
 /// Plays each cut of the film on a device of its own; what is told then, and the batches.
-fn play(case: &str, device: impl Fn() -> (Measuring, scripted::Given)) -> Vec<(u64, Played)> {
+fn play(
+    case: &str,
+    device: impl Fn() -> (GateMeasurement, scripted::RecordedBatches),
+) -> Vec<(u64, Played)> {
     let mut played = Vec::new();
     for asked in [ASKED, Asked { stills: false, ..ASKED }] {
         for lengths in LENGTHS {
@@ -23,7 +26,7 @@ fn play(case: &str, device: impl Fn() -> (Measuring, scripted::Given)) -> Vec<(u
 }
 
 struct Played {
-    told: MeasuredBy,
+    told: GateBackendReport,
     sizes: Vec<usize>,
 }
 

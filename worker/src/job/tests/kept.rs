@@ -3,34 +3,34 @@
 use std::{sync::OnceLock, time::Duration};
 
 use decode::SinkStop;
-use gate::{CpuMeasurer, MeasureError, Measurer};
-use media::{DevicePicture, DeviceSurface, PixelsLost};
+use gate::{CpuBackend, MeasureBackend, MeasureError};
+use media::{DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface};
 
 use super::*;
-use crate::measuring::Patience;
+use crate::measuring::DeviceTimeouts;
 
 /// A frame on a device that gives so many pictures back, and no more.
 struct Kept {
     host: Frame,
     fetches_left: Arc<AtomicU64>,
-    fetched: OnceLock<Result<(), PixelsLost>>,
+    fetched: OnceLock<Result<(), DeviceMemoryLost>>,
 }
 
-impl DevicePicture for Kept {
+impl DeviceFrameBuffer for Kept {
     fn surface(&self) -> DeviceSurface {
         unreachable!("only a device of CUDA asks")
     }
 
-    fn fetched(&self) -> Result<Arc<dyn HostPicture>, PixelsLost> {
+    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         self.host()?;
         let Pixels::Host(picture) = &self.host.pixels else { unreachable!("it is in host memory") };
         Ok(Arc::clone(picture))
     }
 
-    fn host(&self) -> Result<&dyn HostPicture, PixelsLost> {
+    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
         let fetch = || {
             let took = self.fetches_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-            took.map(drop).map_err(|_| PixelsLost { reason: "unplugged".to_owned() })
+            took.map(drop).map_err(|_| DeviceMemoryLost { reason: "unplugged".to_owned() })
         };
         self.fetched.get_or_init(fetch).clone()?;
         self.host.pixels.host()
@@ -38,9 +38,9 @@ impl DevicePicture for Kept {
 }
 
 /// Measures the film's frames without fetching them.
-struct There(CpuMeasurer);
+struct There(CpuBackend);
 
-impl Measurer for There {
+impl MeasureBackend for There {
     fn name(&self) -> &'static str {
         "there"
     }
@@ -48,7 +48,7 @@ impl Measurer for There {
     fn measure(
         &mut self,
         frames: &[Frame],
-        out: &mut Vec<Measurements>,
+        out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         let same: Vec<Frame> = frames.iter().map(|kept| frame(kept.source_index)).collect();
         self.0.measure(&same, out)
@@ -56,12 +56,12 @@ impl Measurer for There {
 }
 
 /// No machine is too slow for it.
-const PATIENCE: Patience =
-    Patience { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
+const PATIENCE: DeviceTimeouts =
+    DeviceTimeouts { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 
 /// Output for twenty frames of a device that gives so many `fetches` of them back, and true where
 /// that was too few: they come again then, from elsewhere.
-fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said, bool) {
+fn with_lost_pixels(asked: Asked, measuring: &GateMeasurement, fetches: u64) -> (Said, bool) {
     let options = options(asked);
     let heard = Mutex::new(Hearer::new(&options));
     let emit = |event: JobEvent| {
@@ -69,7 +69,7 @@ fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said,
         ControlFlow::Continue(())
     };
     let job = Job::new(&options, Rotation::None, measuring, &emit);
-    let mut sequencer = Sequencer::new(&job);
+    let mut sequencer = SegmentMerger::new(&job);
     let mut sink = SegmentSink::new(&job);
     let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
     let fetches_left = Arc::new(AtomicU64::new(fetches));
@@ -100,7 +100,7 @@ fn with_lost_pixels(asked: Asked, measuring: &Measuring, fetches: u64) -> (Said,
 }
 
 /// Fewest fetches of twenty frames that are enough.
-fn fetches_needed(asked: Asked, measuring: &Measuring) -> u64 {
+fn fetches_needed(asked: Asked, measuring: &GateMeasurement) -> u64 {
     let expected = analyse(&[20], asked);
     for fetches in 0..=20 {
         let (said, is_lost) = with_lost_pixels(asked, measuring, fetches);
@@ -116,9 +116,9 @@ fn fetches_needed(asked: Asked, measuring: &Measuring) -> u64 {
 fn pixels_that_go_with_their_device_are_decoded_again_and_nothing_is_missing() {
     for views in [None, shown(Chunking::Frames(8), 3), shown(Chunking::Span { ms: 300 }, 3)] {
         let asked = Asked { views, ..ASKED };
-        assert_eq!(fetches_needed(asked, &Measuring::default()), 20, "the CPU measures each");
-        let there = Box::new(There(CpuMeasurer::new()));
-        let device = Measuring::on(there, "of a test", PATIENCE).expect("a thread");
+        assert_eq!(fetches_needed(asked, &GateMeasurement::default()), 20, "the CPU measures each");
+        let there = Box::new(There(CpuBackend::new()));
+        let device = GateMeasurement::on(there, "of a test", PATIENCE).expect("a thread");
         let needed = fetches_needed(asked, &device);
         assert!((1..15).contains(&needed), "only what may be shown is fetched: {needed}");
         println!("{needed} of 20 were fetched, views: {views:?}");
@@ -128,7 +128,7 @@ fn pixels_that_go_with_their_device_are_decoded_again_and_nothing_is_missing() {
 #[test]
 fn what_is_only_measured_is_never_fetched() {
     let asked = Asked { stills: false, views: None, ..ASKED };
-    let there = Box::new(There(CpuMeasurer::new()));
-    let device = Measuring::on(there, "of a test", PATIENCE).expect("a thread");
+    let there = Box::new(There(CpuBackend::new()));
+    let device = GateMeasurement::on(there, "of a test", PATIENCE).expect("a thread");
     assert_eq!(fetches_needed(asked, &device), 0);
 }

@@ -14,9 +14,9 @@ fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent>
         said.lock().expect("no panic").push(event);
         ControlFlow::Continue(())
     };
-    let measuring = Measuring::default();
+    let measuring = GateMeasurement::default();
     let job = Job::new(options, Rotation::None, &measuring, &emit);
-    let mut sequencer = Sequencer::new(&job);
+    let mut sequencer = SegmentMerger::new(&job);
     let mut sink = SegmentSink::new(&job);
     for first in frames.clone().step_by(piece) {
         sink.begin(SegmentInfo {

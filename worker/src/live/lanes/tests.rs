@@ -5,7 +5,7 @@ use media::{Signal, Timestamp};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{FrameRecord, Pictures};
+use crate::{FrameImages, FrameRecord};
 
 fn spec() -> SessionSpec {
     SessionSpec::new(Codec::H264, GateConfig::default())
@@ -17,7 +17,7 @@ fn unit(at: i64, keyframe: bool, len: usize) -> AccessUnit {
 }
 
 /// Session, time and whether a gap is before it, of the next unit that is sent.
-fn sent(lanes: &mut Lanes, now: Instant) -> Option<(u32, i64, bool)> {
+fn sent(lanes: &mut SessionQueues, now: Instant) -> Option<(u32, i64, bool)> {
     loop {
         match lanes.next(now)? {
             Request::AccessUnit { session, pts, follows_gap, .. } => {
@@ -31,7 +31,7 @@ fn sent(lanes: &mut Lanes, now: Instant) -> Option<(u32, i64, bool)> {
 
 #[test]
 fn one_unit_a_session_is_under_way_and_sessions_take_turns() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     for session in [1, 2] {
         lanes.open(session, spec()).expect("open");
     }
@@ -47,7 +47,7 @@ fn one_unit_a_session_is_under_way_and_sessions_take_turns() {
     assert_eq!(sent(&mut lanes, now), Some((1, 1, false)));
     lanes.taken(2, now).expect("under way");
     assert_eq!(sent(&mut lanes, now), Some((2, 8, false)));
-    assert_eq!(lanes.load(1), Some(SessionLoad { units: 2, bytes: 18, refused_units: 0 }));
+    assert_eq!(lanes.load(1), Some(SessionBacklog { units: 2, bytes: 18, refused_units: 0 }));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
     // Units that are taken at first, bytes of each.
     let bounds = [(SESSION_UNITS_MAX, 10), (4, SESSION_BYTES_MAX / 4), (1, 3 * SESSION_BYTES_MAX)];
     for (taken, bytes) in bounds {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        let (mut lanes, now) = (SessionQueues::default(), Instant::now());
         for session in [1, 2] {
             lanes.open(session, spec()).expect("open");
         }
@@ -87,7 +87,7 @@ fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
 
 #[test]
 fn all_sessions_together_have_a_bound_that_keeps_none_out() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     for session in 0..9 {
         lanes.open(session, spec()).expect("open");
     }
@@ -109,7 +109,7 @@ fn all_sessions_together_have_a_bound_that_keeps_none_out() {
 }
 
 /// Passes in an event of a session, in so many bytes.
-fn look(lanes: &mut Lanes, session: u32, bytes: i64, now: Instant) -> Looked {
+fn look(lanes: &mut SessionQueues, session: u32, bytes: i64, now: Instant) -> EventCheck {
     let said = SessionEvent::Damaged { detail: String::new() };
     lanes.look(session, &said, bytes as u64, now).expect("in good order")
 }
@@ -122,7 +122,7 @@ fn a_session_ends_behind_as_many_frames_as_it_said() {
         let record = |at| FrameRecord {
             signal: Signal::plain(at, 0),
             pts: None,
-            pictures: Pictures::default(),
+            pictures: FrameImages::default(),
         };
         let said = SessionEvent::Frames((0..3).map(record).collect());
         lanes.look(0, &said, 9, now).expect("in good order");
@@ -132,8 +132,8 @@ fn a_session_ends_behind_as_many_frames_as_it_said() {
 }
 
 /// Eight sessions of a worker, each with a unit under way, and then one that waits.
-fn eight(now: Instant) -> Lanes {
-    let mut lanes = Lanes::default();
+fn eight(now: Instant) -> SessionQueues {
+    let mut lanes = SessionQueues::default();
     for session in 0..8 {
         lanes.open(session, spec()).expect("open");
         lanes.push(session, unit(0, true, 9)).expect("taken");
@@ -148,7 +148,7 @@ fn a_session_over_its_share_waits_and_the_others_go_on() {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
     let mut lanes = eight(start);
-    assert_eq!(look(&mut lanes, 0, SECOND_BYTES * 3 / 2, start), Looked::Wanted);
+    assert_eq!(look(&mut lanes, 0, SECOND_BYTES * 3 / 2, start), EventCheck::Wanted);
     (0..8).for_each(|session| lanes.taken(session, start).expect("under way"));
     for session in 1..8 {
         assert_eq!(sent(&mut lanes, at(1)), Some((session, 1, false)));
@@ -172,7 +172,7 @@ fn sessions_that_say_all_they_may_end_nobody() {
         let now = start + Duration::from_millis(ms);
         for session in 0..8 {
             if lanes.lanes[&session].under_way.is_some() {
-                assert_eq!(look(&mut lanes, session, SECOND_BYTES, now), Looked::Wanted);
+                assert_eq!(look(&mut lanes, session, SECOND_BYTES, now), EventCheck::Wanted);
                 lanes.taken(session, now).expect("under way");
                 units[session as usize] += 1;
             }
@@ -186,7 +186,7 @@ fn sessions_that_say_all_they_may_end_nobody() {
 
 #[test]
 fn a_session_that_says_far_too_much_is_closed_alone() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     for session in [1, 2] {
         lanes.open(session, spec()).expect("open");
         lanes.push(session, unit(0, true, 9)).expect("taken");
@@ -194,11 +194,11 @@ fn a_session_that_says_far_too_much_is_closed_alone() {
         assert_eq!(sent(&mut lanes, now), Some((session, 0, false)));
     }
     let most = SECOND_BYTES + OVER_BYTES_MAX;
-    assert_eq!(look(&mut lanes, 1, most, now), Looked::Wanted);
-    let Looked::Cut(fault) = look(&mut lanes, 1, 1, now) else { panic!("over its share") };
+    assert_eq!(look(&mut lanes, 1, most, now), EventCheck::Wanted);
+    let EventCheck::Cut(fault) = look(&mut lanes, 1, 1, now) else { panic!("over its share") };
     assert_eq!(fault.kind(), ErrorKind::Exhausted);
-    assert_eq!(look(&mut lanes, 1, 1, now), Looked::Unwanted);
-    assert_eq!(look(&mut lanes, 2, most, now), Looked::Wanted);
+    assert_eq!(look(&mut lanes, 1, 1, now), EventCheck::Unwanted);
+    assert_eq!(look(&mut lanes, 2, most, now), EventCheck::Wanted);
     lanes.taken(1, now).expect("under way");
     assert_eq!(lanes.next(now), Some(Request::CloseSession { session: 1 }));
     lanes.taken(1, now).expect("under way");
@@ -209,9 +209,13 @@ fn a_session_that_says_far_too_much_is_closed_alone() {
     assert_eq!(lanes.next(now), Some(Request::CloseSession { session: 1 }));
     lanes.taken(1, now).expect("under way");
     assert!(matches!(lanes.next(now), Some(Request::OpenSession { session: 1, .. })));
-    assert_eq!(look(&mut lanes, 1, most, now), Looked::Wanted, "another session has its own share");
-    assert!(matches!(look(&mut lanes, 1, 1, now), Looked::Cut(_)));
-    assert_eq!(look(&mut lanes, 1, OVER_BYTES_MAX - 1, now), Looked::Unwanted);
+    assert_eq!(
+        look(&mut lanes, 1, most, now),
+        EventCheck::Wanted,
+        "another session has its own share"
+    );
+    assert!(matches!(look(&mut lanes, 1, 1, now), EventCheck::Cut(_)));
+    assert_eq!(look(&mut lanes, 1, OVER_BYTES_MAX - 1, now), EventCheck::Unwanted);
     let said = SessionEvent::Damaged { detail: String::new() };
     let goes_on = lanes.look(1, &said, 1, now);
     assert_eq!(goes_on, Err(ProtocolError::Unexpected("session")), "no worker in order does");
@@ -222,7 +226,7 @@ fn a_worker_stalls_when_it_finishes_nothing_and_not_when_sessions_wait_for_it() 
     let start = Instant::now();
     let stall = Duration::from_secs(5);
     let at = |seconds| start + Duration::from_secs(seconds);
-    let mut lanes = Lanes::default();
+    let mut lanes = SessionQueues::default();
     for session in 0..20 {
         lanes.open(session, spec()).expect("open");
         lanes.push(session, unit(0, true, 9)).expect("taken");
@@ -248,16 +252,16 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
     // What comes of the other session's units, and when the first one is lost.
     let rows = [("decoded", false, 7), ("of a session that has failed", true, 6)];
     for (name, has_failed, lost_at) in rows {
-        let mut lanes = Lanes::default();
+        let mut lanes = SessionQueues::default();
         for session in [1, 2] {
             lanes.open(session, spec()).expect("open");
             lanes.push(session, unit(0, true, 9)).expect("taken");
         }
         while sent(&mut lanes, start).is_some() {}
         if has_failed {
-            let fault = Fault::Other { kind: ErrorKind::Exhausted, message: String::new() };
+            let fault = JobFault::Other { kind: ErrorKind::Exhausted, message: String::new() };
             let failed = SessionEvent::Failed(fault);
-            assert_eq!(lanes.look(2, &failed, 9, start), Ok(Looked::Wanted));
+            assert_eq!(lanes.look(2, &failed, 9, start), Ok(EventCheck::Wanted));
         }
         let lost = (1..60).find(|&second| {
             lanes.taken(2, at(second)).expect("under way");
@@ -271,7 +275,7 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
 
 #[test]
 fn a_loss_that_the_caller_tells_goes_with_the_next_unit() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     lanes.open(1, spec()).expect("open");
     lanes.push(1, unit(0, true, 9)).expect("taken");
     lanes.lose(1).expect("open");
@@ -283,7 +287,7 @@ fn a_loss_that_the_caller_tells_goes_with_the_next_unit() {
 
 #[test]
 fn a_closed_number_is_free_and_its_end_comes_first() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     lanes.open(1, spec()).expect("open");
     lanes.push(1, unit(0, true, 9)).expect("taken");
     lanes.close(1).expect("open");
@@ -329,7 +333,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn whatever_is_taken_is_sent_in_its_order(steps in prop::collection::vec(step(), 0..120)) {
-        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        let (mut lanes, now) = (SessionQueues::default(), Instant::now());
         let (mut given, mut got) = (BTreeMap::new(), BTreeMap::new());
         let note = |request: Request, got: &mut BTreeMap<u32, Vec<i64>>| {
             if let Request::AccessUnit { session, pts, .. } = request {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, os::fd::OwnedFd, thread};
 use decode::BackendError;
 use gate::{
     GateConfig, MeasureError,
-    conformance::{Fill, Picture},
+    conformance::{Fill, TestPicture},
 };
 use media::{Codec, Rotation, Subsampling};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -15,21 +15,22 @@ use crate::{
     GateBackend,
     channel::Incoming,
     measuring::{GateDevice, scripted},
-    still::StillEncoder,
+    still::JpegEncoder,
 };
 
 const SESSIONS: u32 = 5;
 
 /// Coded pictures that a session may have: each shows something else.
 fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
-    let mut encoder = StillEncoder::new().expect("an encoder");
+    let mut encoder = JpegEncoder::new().expect("an encoder");
     let picture = |at: usize| {
         let fill = match at % 7 {
             0 => Fill::Ramp,
             1 => Fill::Checker,
             other => Fill::Flat(30 * other as u8 + session as u8),
         };
-        let picture = Picture { fill, subsampling: Subsampling::Yuv420, ..Picture::new(96, 64) };
+        let picture =
+            TestPicture { fill, subsampling: Subsampling::Yuv420, ..TestPicture::new(96, 64) };
         picture.frame().expect("has pixels")
     };
     let mut encode = |at| encoder.encode(&picture(at), Rotation::None).expect("encodes").jpeg;
@@ -40,16 +41,16 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
 type Said = BTreeMap<u32, Vec<SessionEvent>>;
 
 /// Events of the sessions, and reports on the device: the reason of its loss, or that it was late.
-fn play(measuring: Measuring, count: usize) -> (Said, Vec<String>) {
+fn play(measuring: GateMeasurement, count: usize) -> (Said, Vec<String>) {
     play_by(Decoders::software(), measuring, count)
 }
 
 /// The same with other decoders.
-fn play_by(decoders: Decoders, measuring: Measuring, count: usize) -> (Said, Vec<String>) {
+fn play_by(decoders: Decoders, measuring: GateMeasurement, count: usize) -> (Said, Vec<String>) {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.expect("a pair");
     let same = theirs.try_clone().expect("a descriptor");
-    let line = Arc::new(Line::<OwnedFd>::new(theirs, same));
+    let line = Arc::new(ControlSocket::<OwnedFd>::new(theirs, same));
     let mut sessions = Sessions::new(line, Arc::new(decoders), measuring);
     let mut waiting: BTreeMap<u32, std::vec::IntoIter<Vec<u8>>> = BTreeMap::new();
     for session in 0..SESSIONS {
@@ -78,14 +79,18 @@ fn play_by(decoders: Decoders, measuring: Measuring, count: usize) -> (Said, Vec
     let (mut said, mut losses, mut open) = (Said::new(), Vec::new(), SESSIONS);
     let mut incoming = Incoming::default();
     while open > 0 {
-        match incoming.next::<Reply>().expect("a reply") {
-            Some(Reply::Session { session, event }) => said.entry(session).or_default().push(event),
-            Some(Reply::Taken { session }) => match next(session) {
+        match incoming.next::<WorkerReply>().expect("a reply") {
+            Some(WorkerReply::Session { session, event }) => {
+                said.entry(session).or_default().push(event)
+            }
+            Some(WorkerReply::Taken { session }) => match next(session) {
                 Some(request) => sessions.take(request).expect("taken"),
                 None => open -= 1,
             },
-            Some(Reply::GateLost { reason } | Reply::DecoderLost { reason }) => losses.push(reason),
-            Some(Reply::GateLate) => losses.push(LATE.to_owned()),
+            Some(WorkerReply::GateLost { reason } | WorkerReply::DecoderLost { reason }) => {
+                losses.push(reason)
+            }
+            Some(WorkerReply::GateLate) => losses.push(LATE.to_owned()),
             Some(other) => panic!("{other:?}"),
             None => assert!(incoming.wait(ours.as_fd()).expect("open") > 0, "closed"),
         }
@@ -98,7 +103,7 @@ const LATE: &str = "late";
 
 /// Returns the events of the sessions on the CPU.
 fn expected() -> Said {
-    let (expected, losses) = play(Measuring::default(), COUNT);
+    let (expected, losses) = play(GateMeasurement::default(), COUNT);
     assert_eq!((expected.len(), losses.len()), (SESSIONS as usize, 0));
     for (session, events) in &expected {
         let last = events.last();
@@ -132,7 +137,7 @@ fn sessions_on_a_device_say_what_they_say_on_the_cpu_whenever_it_is_lost() {
 fn a_device_that_opens_no_more_is_said_to_be_lost_and_costs_no_session_anything() {
     let device =
         GateDevice { backend: GateBackend::Cuda, number: 4000, is_named: true, was_there: true };
-    let (said, losses) = play(Measuring::open(Some(&device)).expect("the CPU"), COUNT);
+    let (said, losses) = play(GateMeasurement::open(Some(&device)).expect("the CPU"), COUNT);
     assert!(said == expected(), "the CPU's events");
     assert_eq!(losses.len(), 1, "once for all sessions: {losses:?}");
     assert!(losses[0].starts_with("cuda lost its device: "), "{losses:?}");
@@ -144,7 +149,7 @@ fn a_decoder_that_opens_no_more_is_said_to_be_lost_once_and_software_decodes() {
     let expected = expected();
     for (codec, told) in [(Codec::Mjpeg, vec![gone().to_string()]), (Codec::H264, Vec::new())] {
         let decoders = Decoders::without_device(gone(), vec![codec]);
-        let (said, losses) = play_by(decoders, Measuring::default(), COUNT);
+        let (said, losses) = play_by(decoders, GateMeasurement::default(), COUNT);
         assert!(said == expected, "software's events");
         assert_eq!(losses, told, "once for all sessions, and only where it was to decode");
     }

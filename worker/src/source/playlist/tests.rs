@@ -6,7 +6,7 @@ use super::*;
 
 /// One line a segment: `number address [from+len] [key:address[/vector]] [map:address] [gap]`.
 fn described(media: &Media) -> Vec<String> {
-    let piece = |piece: &Piece| {
+    let piece = |piece: &ByteRange| {
         let range = piece.range.map(|(from, len)| format!(" {from}+{len}")).unwrap_or_default();
         let key = piece.key.as_ref().map_or(String::new(), |key| {
             let vector = key.vector.map(|vector| format!("/{:x}", u128::from_be_bytes(vector)));

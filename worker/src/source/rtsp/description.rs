@@ -15,7 +15,7 @@ const TEXT_BYTES_MAX: usize = 16_000;
 
 /// The stream to set up.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Description {
+pub(super) struct SdpDescription {
     /// A description of this stream alone, without an address.
     pub(super) text: String,
     /// URLs to set it up and to play it, as the server named them.
@@ -66,7 +66,7 @@ impl<'a> Section<'a> {
 }
 
 /// Chooses the first video stream that can be decoded.
-pub(super) fn read(body: &[u8]) -> Result<Description, RtspError> {
+pub(super) fn read(body: &[u8]) -> Result<SdpDescription, RtspError> {
     let text = String::from_utf8_lossy(body);
     let mut whole = Section::default();
     let mut sections: Vec<Section<'_>> = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn read(body: &[u8]) -> Result<Description, RtspError> {
             let coding = section.coding(payload);
             if SUPPORTED.iter().any(|name| name.eq_ignore_ascii_case(coding)) {
                 let control = |section: &Section<'_>| section.attribute("control").map(Into::into);
-                return Ok(Description {
+                return Ok(SdpDescription {
                     text: alone(section, payload, coding)?,
                     control: control(section),
                     whole_control: control(&whole),
@@ -154,7 +154,7 @@ mod tests {
         let description = read(CAMERA.as_bytes()).expect("video");
         assert_eq!(
             description,
-            Description {
+            SdpDescription {
                 text: "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
                        m=video 9 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n\
                        a=fmtp:96 packetization-mode=1;sprop-parameter-sets=Z0LgHt,aM48gA==\r\n\

@@ -5,7 +5,7 @@ use std::io;
 use decode::DecodeError;
 use media::ErrorKind;
 
-use crate::Fault;
+use crate::JobFault;
 
 /// Reason that no more media comes from an RTSP server.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +48,8 @@ pub(super) enum RtspError {
     Media(#[from] DecodeError),
 }
 
-impl From<RtspError> for Fault {
-    fn from(error: RtspError) -> Fault {
+impl From<RtspError> for JobFault {
+    fn from(error: RtspError) -> JobFault {
         use RtspError::{
             Challenge, Connection, Ended, Malformed, Media, NotLetIn, Redirected, Silent, Status,
             TooLarge, User, WhoAsks,
@@ -58,11 +58,13 @@ impl From<RtspError> for Fault {
         match error {
             Media(error) => error.into(),
             WhoAsks | User | NotLetIn | Challenge { .. } | Status { .. } | Redirected { .. } => {
-                Fault::Source { is_refused: true, message }
+                JobFault::Source { is_refused: true, message }
             }
-            Ended { .. } | Silent | Connection(_) => Fault::Source { is_refused: false, message },
+            Ended { .. } | Silent | Connection(_) => {
+                JobFault::Source { is_refused: false, message }
+            }
             Malformed { .. } | TooLarge { .. } => {
-                Fault::Other { kind: ErrorKind::InvalidInput, message }
+                JobFault::Other { kind: ErrorKind::InvalidInput, message }
             }
         }
     }

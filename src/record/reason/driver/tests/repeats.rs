@@ -6,7 +6,7 @@ use super::*;
 use crate::{base::metrics::NoveltyDecision, record::reason::reuse};
 
 /// Chunk `index` with one view of this colour, half a second after the one before.
-fn coloured(index: u64, colour: [u8; 3]) -> Chunk {
+fn coloured(index: u64, colour: [u8; 3]) -> FrameChunk {
     let mut chunk = chunk(index);
     chunk.views[0].pts_ms = index as i64 * 500;
     chunk.views[0].novelty = Some(reuse::tests::input(colour));
@@ -151,7 +151,7 @@ async fn one_that_is_asked_in_place_of_another_has_its_place() {
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
     let (to, taken) = mpsc::channel(1);
     let judge = Some(reuse::tests::judge());
-    let chained = Inquiry { is_chained: true, ..inquiry(1) };
+    let chained = PromptConfig { is_chained: true, ..inquiry(1) };
     let told = tokio::spawn(driver.run(chained, judge, taken, CancellationToken::new()));
     for (index, colour) in [RED, RED, BLUE, BLUE].into_iter().enumerate() {
         to.send(coloured(index as u64, colour)).await.expect("taken");
