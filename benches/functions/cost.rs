@@ -4,8 +4,8 @@
 use std::{hint::black_box, time::Instant};
 
 use gate::{
-    Measurer,
-    conformance::{Fill, Picture},
+    MeasureBackend,
+    conformance::{Fill, TestPicture},
 };
 use media::{Frame, Sample};
 
@@ -13,11 +13,11 @@ use media::{Frame, Sample};
 const BATCH: usize = 8;
 
 /// Prints nanoseconds a frame of each size and storage: the least of `rounds` batches.
-pub fn rows(measurer: &mut dyn Measurer, rounds: usize) {
+pub fn rows(measurer: &mut dyn MeasureBackend, rounds: usize) {
     println!("{:<14} {:>10} {:>6} {:>12}", "measurer", "size", "bits", "ns/frame");
     for (width, height) in [(1280, 720), (1920, 1080), (3840, 2160)] {
         for (bits, sample) in [(8, Sample::U8), (10, Sample::U16 { shift: 2 })] {
-            let picture = Picture { sample, padding: 64, ..Picture::new(width, height) };
+            let picture = TestPicture { sample, padding: 64, ..TestPicture::new(width, height) };
             let nanos = cost(measurer, picture, rounds);
             let size = format!("{width}x{height}");
             println!("{:<14} {size:>10} {bits:>6} {nanos:>12}", measurer.name());
@@ -25,9 +25,9 @@ pub fn rows(measurer: &mut dyn Measurer, rounds: usize) {
     }
 }
 
-fn cost(measurer: &mut dyn Measurer, picture: Picture, rounds: usize) -> u128 {
+fn cost(measurer: &mut dyn MeasureBackend, picture: TestPicture, rounds: usize) -> u128 {
     let frames: Vec<Frame> = (0..BATCH as u64)
-        .filter_map(|seed| Picture { fill: Fill::Random(seed), ..picture }.frame())
+        .filter_map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
         .collect();
     let mut out = Vec::new();
     let round = |_| {

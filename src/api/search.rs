@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     base::json::{Int, Problem, declared},
-    deliver::search::{Hit, SearchQuery, SearchResult},
+    deliver::search::{Hit, SearchOutcome, SearchQuery},
 };
 
 /// Longest query once trimmed, bytes.
@@ -78,7 +78,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
     let limit = limit.map_or(SEARCH_DEFAULT, |Int(limit)| limit) as usize;
     let wanted = SearchQuery { owner: caller.principal, run, needle: query.0, limit };
     let _timer = app.metrics.search_seconds.start_timer();
-    let SearchResult { scanned, total_hits, hits } = app.search.find(wanted).await?;
+    let SearchOutcome { scanned, total_hits, hits } = app.search.find(wanted).await?;
     let hits = hits.into_iter().map(SearchHit::from).collect();
     Ok(Json(SearchResult { request_id: caller.request_id, scanned, total_hits, hits })
         .into_response())

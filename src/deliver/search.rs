@@ -133,7 +133,7 @@ pub struct Hit {
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchResult {
+pub struct SearchOutcome {
     /// Descriptions examined.
     pub scanned: u64,
     /// Number of descriptions among them with the needle.
@@ -237,7 +237,7 @@ impl Search {
     }
 
     /// Finds the descriptions of `wanted`; dropping the future stops the search.
-    pub async fn find(&self, wanted: SearchQuery) -> Result<SearchResult, SearchFailure> {
+    pub async fn find(&self, wanted: SearchQuery) -> Result<SearchOutcome, SearchFailure> {
         // Before the wait for a place: what counts is what was readable when the search was asked.
         let head = self.shared.timeline().head();
         // Likewise: those that waited for a place behind others have waited for the index too.
@@ -330,7 +330,7 @@ impl Running {
     }
 
     /// Hits, with the log's fields of each.
-    fn answer(&self) -> Result<SearchResult, SearchFailure> {
+    fn answer(&self) -> Result<SearchOutcome, SearchFailure> {
         let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
         let mut hits = Vec::with_capacity(found.len());
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
@@ -354,7 +354,7 @@ impl Running {
                 snippet,
             });
         }
-        Ok(SearchResult { scanned, total_hits, hits })
+        Ok(SearchOutcome { scanned, total_hits, hits })
     }
 }
 

@@ -14,7 +14,7 @@ use decode::{
     Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, SinkStop,
     decode_file_by,
 };
-use media::{Frame, PixelsLost, Plane, Sample, Timestamp};
+use media::{DeviceMemoryLost, Frame, Plane, Sample, Timestamp};
 use tempfile::TempDir;
 
 use crate::{
@@ -58,7 +58,7 @@ impl FrameSink for Keeper {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self) -> Result<Vec<(u64, Frame)>, PixelsLost> {
+    fn end(&mut self) -> Result<Vec<(u64, Frame)>, DeviceMemoryLost> {
         for (_, frame) in &self.0 {
             frame.pixels.host()?;
         }

@@ -24,7 +24,7 @@ use crate::{
     deliver::webhook::Status,
     record::live::Word,
     runs::{
-        lifecycle::RunState,
+        lifecycle,
         registry::{JobKind as Work, JobStatus as Standing},
     },
 };
@@ -139,7 +139,7 @@ terms! {
     /// Tier of a model, by the hardware that it needs.
     ModelTier = names(catalog::ModelTier::ALL.map(catalog::ModelTier::as_str));
     /// State of a run.
-    RunState(RunState, name(RunState::SHOWN.map(RunState::as_str), RunState::from_name)) = names(RunState::SHOWN.map(RunState::as_str));
+    RunState(lifecycle::RunState, name(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str), lifecycle::RunState::from_name)) = names(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str));
     /// A further part of the record of a run.
     RunInclude((), name(["summary"], |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.

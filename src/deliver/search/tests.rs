@@ -66,7 +66,7 @@ impl Log {
         appended.last().expect("not empty").seq
     }
 
-    async fn find(&self, owner: &str, query: &str) -> SearchResult {
+    async fn find(&self, owner: &str, query: &str) -> SearchOutcome {
         self.search.find(wanted(owner, query)).await.expect("an answer")
     }
 }
