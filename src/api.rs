@@ -10,7 +10,6 @@ mod console;
 mod cors;
 mod doctor;
 mod embedded;
-mod envelope;
 mod error;
 mod events;
 mod extract;
@@ -23,20 +22,21 @@ mod infer;
 mod ingest;
 mod interactions;
 mod jobs;
+mod keyframes;
 mod keyless;
 mod limits;
 mod linger;
 mod live_health;
 mod markers;
-mod media;
 mod metadata;
 mod metrics;
+mod middleware;
 mod models;
 mod openapi;
 mod page;
-mod pieces;
 mod rate;
 mod reason;
+mod responses;
 mod routes;
 mod runs;
 mod search;
@@ -46,13 +46,13 @@ mod source;
 mod state;
 mod stats;
 mod stream;
+mod streamed_json;
 mod thresholds;
 mod tickets;
 mod unsent;
 mod upload;
 mod webhooks;
 mod whip;
-mod wire;
 mod zones;
 
 use std::sync::Arc;
@@ -68,10 +68,10 @@ use webhooks::of_all as webhooks_of_all;
 
 pub use checks::Growth;
 pub use cors::Origins;
-pub use envelope::refusal_headers;
 pub use error::ApiError;
 pub use health::reasons;
 pub use jobs::Desk;
+pub use middleware::refusal_headers;
 pub use rate::{FAILURES_MAX, RateLimits};
 pub use settings::{Settings, Tool};
 pub use state::{ANALYSES_WAITING, App, DRAIN, FETCHERS, READERS_WAITING};
@@ -111,8 +111,8 @@ fn protected<R: Routes>(table: R) -> R {
         source::fetch,
         clip::fetch,
         tickets::create,
-        media::list,
-        media::fetch,
+        keyframes::list,
+        keyframes::fetch,
         events::query,
         files::list,
         files::fetch,
@@ -178,7 +178,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(protected)
         .merge(console)
         .layer(DefaultBodyLimit::max(extract::BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::clone(&app), envelope::wrap))
+        .layer(from_fn_with_state(Arc::clone(&app), middleware::wrap))
         .with_state(app)
 }
 

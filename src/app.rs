@@ -20,11 +20,11 @@ use crate::{
     base::{
         clock::{RetentionClock, wall_now},
         database::Database,
-        descriptors,
         disk::Reserve,
+        fd_limit,
         keys::ApiKeys,
         labels::{CurrentLabels, LabelError},
-        ledger::{MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
         metrics::{Metrics, StoredFile},
         quota::Quota,
         secret,
@@ -42,7 +42,7 @@ use crate::{
     },
     record::{
         backend::{WorkerCapabilities, WorkersError},
-        eyes::{EmbedderError, ImageEmbedder},
+        image_embedder::{EmbedderError, ImageEmbedder},
         inference::{Inference, InferenceStartError},
         live::{LiveDependencies, LiveService},
         recording,
@@ -51,8 +51,8 @@ use crate::{
         small_stills::SmallStills,
     },
     runs::{
-        admission::JobQueue,
         idempotency::Idempotency,
+        job_queue::JobQueue,
         registry::{Registry, RunLimits},
         retention::{ReaderLag, Retention},
         source::Roots,
@@ -109,7 +109,7 @@ pub enum StartError {
     Uploads(#[from] UploadError),
     /// The system gives too few descriptors.
     #[error(transparent)]
-    Descriptors(#[from] descriptors::TooFewDescriptors),
+    Descriptors(#[from] fd_limit::TooFewDescriptors),
     /// Pictures cannot be embedded.
     #[error(transparent)]
     Eyes(#[from] EmbedderError),
@@ -298,7 +298,7 @@ pub fn open(
         threads: jobs,
         metrics: Arc::clone(&metrics),
     });
-    let limiter = descriptors::limiter(config.connections_max, config.api.connections_per_address)?;
+    let limiter = fd_limit::limiter(config.connections_max, config.api.connections_per_address)?;
     let rates = RateLimits::new(config.api.rate_global, config.api.rate_principal);
     let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");

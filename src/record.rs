@@ -4,8 +4,8 @@
 
 pub mod analysis;
 pub mod backend;
-pub mod eyes;
 pub mod frames;
+pub mod image_embedder;
 pub mod inference;
 pub mod live;
 pub mod reason;

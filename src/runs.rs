@@ -1,7 +1,7 @@
 //! Runs: their states, their registry, and what is kept for them. Knows no media, models or routes.
 
-pub mod admission;
 pub mod idempotency;
+pub mod job_queue;
 pub mod lifecycle;
 pub mod registry;
 pub mod retention;

@@ -10,7 +10,7 @@ use media::Score;
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    pan, retake,
+    global_motion, retake,
     thumb::{CELLS, CellThumbnail, LEVEL, SPREAD},
     window::{Neighbours, Slot},
 };
@@ -106,7 +106,7 @@ pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
     if same_layout {
         return least;
     }
-    let moved = pan::moved_distance(&previous.thumb, &frame.thumb);
+    let moved = global_motion::moved_distance(&previous.thumb, &frame.thumb);
     least.min(Score::from_ratio(moved, 2 * MOVED_HALF))
 }
 

@@ -7,13 +7,13 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+mod cuda_backend;
 mod device;
 mod error;
 mod launch;
-mod measurer;
 mod module;
 mod picture;
 
+pub use cuda_backend::CudaBackend;
 pub use error::{CudaError, Version};
-pub use measurer::CudaBackend;
 pub use module::PTX;

@@ -17,8 +17,8 @@ use super::{
     extract::{Caller, OwnedRun, Params},
     openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
-    pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
-    wire::{Region, fraction},
+    responses::{Region, fraction},
+    streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     zones::WatchedZones,
 };
 use crate::{

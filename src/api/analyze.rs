@@ -27,8 +27,8 @@ use super::{
     metadata::{self, Context},
     openapi::{FailureResponse, terms},
     reason::ModelName,
+    responses::MarkerRecord,
     thresholds::{self, GateFields},
-    wire::MarkerRecord,
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::record::recording::WINDOWING_DEFAULT;
@@ -43,7 +43,7 @@ use crate::{
         runner::IngestError,
     },
     runs::{
-        admission::JobLength,
+        job_queue::JobLength,
         registry::{Run, RunError},
     },
 };

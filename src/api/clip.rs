@@ -19,8 +19,8 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun, Params},
     openapi::{FailureResponse, terms},
-    pieces::READING_BYTES,
     source::find,
+    streamed_json::READING_BYTES,
     tickets::TicketQuery,
     unsent::{self, BufferedBytes},
 };

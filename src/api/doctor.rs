@@ -12,7 +12,7 @@ use super::{
     checks::{self, Check},
     extract::Caller,
     openapi::terms,
-    wire::shown,
+    responses::shown,
 };
 
 /// Name of the check.

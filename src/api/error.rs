@@ -17,7 +17,7 @@ use worker::WorkerError;
 use super::infer;
 use crate::{
     base::{
-        database::DatabaseError, disk::DiskLow, json::Detail, ledger::MetaStoreError,
+        database::DatabaseError, disk::DiskLow, json::Detail, meta_store::MetaStoreError,
         metrics::RefusalReason, per_owner::LimitScope, quota::QuotaError,
     },
     deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},

@@ -19,7 +19,7 @@ use super::{
         terms,
     },
     page::{PageQuery, linked},
-    pieces::{READING_BYTES, Snapshot, event_texts, list as listed},
+    streamed_json::{READING_BYTES, Snapshot, event_texts, list as listed},
     zones::ZoneName,
 };
 use crate::{

@@ -20,8 +20,8 @@ use super::{
     extract::{Body, Caller, OwnedRun, Params},
     openapi::terms,
     page::{PageQuery, linked},
-    pieces::{READING_BYTES, list as listed, record_texts},
-    wire::shown,
+    responses::shown,
+    streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::base::{
     database::{Database, Feedback, FeedbackPage, NewFeedback},

@@ -30,9 +30,9 @@ use super::{
     extract::{Caller, Params},
     openapi::{FailureResponse, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
-    pieces::{READING_BYTES, list as listed, record_texts},
+    responses::shown,
+    streamed_json::{READING_BYTES, list as listed, record_texts},
     unsent,
-    wire::shown,
 };
 use crate::{
     base::{

@@ -13,8 +13,8 @@ use super::{
     extract::{Body, Caller, Params},
     openapi::terms,
     page::PageLimit,
+    responses::shown,
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
-    wire::shown,
 };
 use crate::base::{
     database::{FleetHit, FleetRun},

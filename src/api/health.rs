@@ -9,7 +9,7 @@ use serde::Serialize;
 use timeline::Health;
 use utoipa::ToSchema;
 
-use super::{ApiResult, App, extract::Caller, openapi::terms, wire::shown};
+use super::{ApiResult, App, extract::Caller, openapi::terms, responses::shown};
 
 /// Liveness of the server.
 #[derive(Serialize, ToSchema)]

@@ -4,7 +4,7 @@
 //! and finds its answer later. Answers of the server's failures and of requests that did nothing
 //! are not kept, and leave the key free where the log shows nothing of the request. A route that knows its body only at the end asks the [`DeferredKey`] itself.
 
-mod answer;
+mod stored_response;
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -31,9 +31,9 @@ use crate::runs::idempotency::{
     Fingerprint, Interrupted, KeyLookup, KeyScope, KeyedRequest, KeysError, RecoveredOutcome,
     StoredResponse, TRACED_MAX,
 };
-use answer::{KeyedRequestContext, kept, replay};
+use stored_response::{KeyedRequestContext, kept, replay};
 
-pub use answer::{Taken, response, taken};
+pub use stored_response::{Taken, response, taken};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Bytes of a key.

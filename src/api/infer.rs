@@ -2,8 +2,8 @@
 
 mod asked;
 mod batch;
-mod pictures;
-mod question;
+mod images;
+mod prepare;
 
 use std::{
     sync::Arc,
@@ -28,7 +28,7 @@ use super::{
     error::ApiError,
     extract::{Body, Caller},
     openapi::{FailureResponse, terms},
-    wire::shown,
+    responses::shown,
 };
 use crate::{
     base::{
@@ -42,7 +42,7 @@ use crate::{
     runs::registry::{Run, RunError},
 };
 use asked::InferRequest;
-use question::PreparedInference;
+use prepare::PreparedInference;
 
 pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS, infer_batch};

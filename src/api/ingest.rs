@@ -14,8 +14,8 @@ use super::{
     extract::{Body, Caller, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
     openapi::{DenyUnknownFields, FailureResponse, terms},
+    responses::{fps, shown},
     thresholds::{self, GateFields},
-    wire::{fps, shown},
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::{

@@ -18,8 +18,8 @@ use super::{
     extract::{Caller, OwnedRun, Params},
     openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
-    pieces::{READING_BYTES, list as list_answer, record_texts},
-    wire::fraction_or_null,
+    responses::fraction_or_null,
+    streamed_json::{READING_BYTES, list as list_answer, record_texts},
 };
 use crate::{
     base::json::declared,

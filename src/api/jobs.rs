@@ -22,7 +22,7 @@ use super::{
     events::WaitMs,
     extract::{Caller, OwnedRun, Params},
     openapi::{FailureResponse, terms},
-    wire::shown,
+    responses::shown,
 };
 use crate::{
     base::json::{Int, declared},

@@ -37,11 +37,11 @@ use super::{
     openapi::terms,
     page::PageLimit,
     reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
+    responses::shown,
     search::{self, SearchLimit},
     unsent,
     upload::FORM_BYTES_MAX,
     webhooks::{WebhookDescription, WebhookUrl},
-    wire::shown,
 };
 use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{

@@ -12,7 +12,7 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, terms},
-    wire::shown,
+    responses::shown,
 };
 
 /// Health of a live session. Figures are of the last `window_ms`, at most five seconds or so.

@@ -15,8 +15,8 @@ use super::{
     extract::{Caller, OwnedRun, Params},
     openapi::{FailureResponse, terms},
     page::{NO_CURSOR, PageLimit, limit, linked},
-    pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
-    wire::MarkerRecord,
+    responses::MarkerRecord,
+    streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
 };
 use crate::{
     base::json::{Int, Problem, Text, declared, name, parsed},

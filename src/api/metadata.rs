@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 pub use coordinates::Coordinates;
 
 use super::openapi::terms;
-use super::wire::MarkerRecord;
+use super::responses::MarkerRecord;
 use crate::record::analysis::{FrameResult, ModelOutcome, Window, Windowing, windows};
 
 /// Values that all metadata objects of an analysis share.

@@ -8,10 +8,10 @@ use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{App, extract::Caller, openapi::terms, wire::shown};
+use super::{App, extract::Caller, openapi::terms, responses::shown};
 use crate::{
     base::catalog::{self, Listed},
-    record::{eyes::ImageEmbedder, inference::Inference},
+    record::{image_embedder::ImageEmbedder, inference::Inference},
 };
 
 /// The models and what runs them.

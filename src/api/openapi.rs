@@ -25,7 +25,7 @@ use utoipa::{
 };
 
 use super::{
-    embedded::Packed, envelope::fails_in_plain_text, error, extract::BODY_BYTES_MAX,
+    embedded::Packed, error, extract::BODY_BYTES_MAX, middleware::fails_in_plain_text,
     signals::FrameNumber, unsent::BufferedBytes, whip,
 };
 

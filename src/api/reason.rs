@@ -1,6 +1,6 @@
 //! Reason: a source is decoded, described by models chunk by chunk, and analysed.
 
-mod asked;
+mod request;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use super::{
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Context, Coordinates},
     openapi::{FailureResponse, terms},
+    responses::{MarkerRecord, SemanticRecord, fps},
     thresholds,
-    wire::{MarkerRecord, SemanticRecord, fps},
     zones::zones,
 };
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
     },
     runs::registry::Run,
 };
-pub use asked::*;
+pub use request::*;
 
 /// Longest wait of a chunk for a permit: its run is in no hurry.
 const PATIENCE: Duration = Duration::from_secs(600);

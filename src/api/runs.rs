@@ -16,9 +16,9 @@ use super::{
     extract::{Body, Caller, OwnedRun, Params},
     openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
-    pieces::{READING_BYTES, list as listed, record_texts},
     reason::ModelName,
-    wire::{ProgressRecord, RunRecord, shown},
+    responses::{ProgressRecord, RunRecord, shown},
+    streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::{
     base::{

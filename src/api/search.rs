@@ -14,8 +14,8 @@ use super::{
     error::ApiError,
     extract::{Body, Caller},
     openapi::{FailureResponse, terms},
+    responses::shown,
     unsent,
-    wire::shown,
 };
 use crate::{
     base::json::{Int, Problem, declared},

@@ -8,7 +8,7 @@ use super::cors::Origins;
 use crate::{
     base::{keys::ApiKeys, quota::QuotaLimits},
     deliver::webhook,
-    record::{eyes::NoveltyConfig, inference::InferenceConfig, live::LiveConfig},
+    record::{image_embedder::NoveltyConfig, inference::InferenceConfig, live::LiveConfig},
     runs::source::remote::RemoteConfig,
 };
 

@@ -25,9 +25,9 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun, Params, RawParams},
     openapi::{FailureResponse, terms},
-    pieces::{READING_BYTES, list as listed, record_texts},
+    responses::{Region, fraction, fraction_or_null, shown},
+    streamed_json::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
-    wire::{Region, fraction, fraction_or_null, shown},
 };
 use crate::{
     base::json::{Faults, Int, declared, parsed},

@@ -15,7 +15,7 @@ use crate::{
         disk::Reserve,
         keys::Principal,
         labels::{CurrentLabels, LabelMaps},
-        ledger::MetaStore,
+        meta_store::MetaStore,
         metrics::Metrics,
         quota::Quota,
         stats::Stats,
@@ -29,8 +29,8 @@ use crate::{
         small_stills::SmallStills,
     },
     runs::{
-        admission::JobQueue,
         idempotency::Idempotency,
+        job_queue::JobQueue,
         registry::Registry,
         retention::Retention,
         source::{Roots, SourceError, path_of},

@@ -12,7 +12,7 @@ use super::{
     error::ApiError,
     extract::{Caller, Params},
     openapi::terms,
-    wire::shown,
+    responses::shown,
 };
 use crate::base::{
     clock::wall_now,

@@ -5,7 +5,7 @@ use media::Score;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{openapi::terms, wire::fraction};
+use super::{openapi::terms, responses::fraction};
 use crate::base::{
     catalog::Mode,
     json::{Int, declared},

@@ -17,7 +17,7 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, terms},
-    wire::shown,
+    responses::shown,
 };
 use crate::{
     base::{clock::wall_now, keys::Principal},

@@ -16,12 +16,12 @@ use utoipa::ToSchema;
 
 use super::{
     ApiResult, App,
-    envelope::REQUEST_ID,
     error::ApiError,
     extract::{Caller, check_body},
     idempotency::{DeferredKey, response},
+    middleware::REQUEST_ID,
     openapi::{FailureResponse, terms},
-    wire::shown,
+    responses::shown,
 };
 use crate::{
     base::{clock::wall_now, keys::Principal},

@@ -20,7 +20,7 @@ use super::{
     error::ApiError,
     extract::{Body, Caller, OwnedRun, path_id},
     openapi::{FailureResponse, terms},
-    wire::shown,
+    responses::shown,
 };
 use crate::{
     base::json::Form,

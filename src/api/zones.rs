@@ -8,7 +8,7 @@ use utoipa::{
     openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, Type},
 };
 
-use super::{openapi::terms, wire::shown};
+use super::{openapi::terms, responses::shown};
 use crate::base::json::{List, Object, Problem, Text, declared, parsed, score};
 
 /// Name of a zone.

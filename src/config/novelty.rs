@@ -7,7 +7,7 @@ use embed::{ExecutionProvider, ReuseRule};
 use super::{EnvReader, fraction, optional_path, whole};
 use crate::{
     base::json::Problem,
-    record::eyes::{EmbedderConfig, NoveltyConfig},
+    record::image_embedder::{EmbedderConfig, NoveltyConfig},
 };
 
 /// Name of the model that comes with the server.

@@ -20,7 +20,7 @@ use crate::{
         backoff::{Backoff, jitter},
         blocking::{TaskPanicked, blocking},
         clock::wall_now,
-        ledger::{MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
     deliver::{node, objects::Access, outbox::Cursors},

@@ -29,7 +29,7 @@ use crate::{
         blocking::{TaskPanicked, blocking},
         clock::wall_now,
         database::{Database, DatabaseError},
-        ledger::{MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
     deliver::{

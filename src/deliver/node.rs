@@ -2,12 +2,12 @@
 
 use redb::TableDefinition;
 
-use crate::base::ledger::{self, MetaStore, MetaStoreError};
+use crate::base::meta_store::{self, MetaStore, MetaStoreError};
 
 /// The name of the server whose data directory has `ledger`, made when it has none.
 pub fn name(ledger: &MetaStore) -> Result<String, MetaStoreError> {
     const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
-    let known = ledger.read(|view| match ledger::table(view, NODE)? {
+    let known = ledger.read(|view| match meta_store::table(view, NODE)? {
         Some(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
         None => Ok(None),
     })?;

@@ -3,8 +3,8 @@
 //! Promises that a search sees every event that was acknowledged before it began, that only so
 //! many run at once, and that one whose caller has left stops before its next chunk.
 
-mod describe;
 mod follower;
+mod searchable_text;
 
 use std::{
     collections::HashSet,
@@ -30,13 +30,13 @@ use crate::{
         keys::Principal,
     },
     runs::{
-        admission::{JobPermit, JobQueue, QueueFull},
+        job_queue::{JobPermit, JobQueue, QueueFull},
         registry::Registry,
     },
 };
-use describe::SearchableText;
-pub use describe::description;
 use follower::IndexerThread;
+use searchable_text::SearchableText;
+pub use searchable_text::description;
 
 /// Bytes of folded text in a chunk.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -30,7 +30,7 @@ use crate::{
         backoff::Backoff,
         blocking::{TaskPanicked, blocking},
         keys::Principal,
-        ledger::{MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
     runs::registry::Registry,

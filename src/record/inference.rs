@@ -5,7 +5,7 @@
 //! first of its runs that takes the event. Writes no event but that one: what an answer means is
 //! for those who ask.
 
-mod days;
+mod daily_usage_store;
 mod error;
 mod models;
 mod spans;
@@ -35,7 +35,7 @@ use crate::{
         catalog::{self, Catalog},
         clock::wall_now,
         keys::Principal,
-        ledger::MetaStore,
+        meta_store::MetaStore,
         metrics::{Metrics, RefusalLabel},
         telemetry::SPANS,
     },
@@ -44,7 +44,7 @@ use crate::{
         registry::{Registry, Run},
     },
 };
-use days::DailyUsageStore;
+use daily_usage_store::DailyUsageStore;
 pub use error::{InferenceError, InferenceStartError};
 pub use waiting::WaitBudget;
 

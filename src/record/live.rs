@@ -6,23 +6,23 @@
 
 mod allowance;
 mod budget;
-mod describe;
+mod description_worker;
+mod drop_oldest_queue;
+mod frame_router;
 mod health;
 mod inbox;
-mod intake;
-mod journal;
 mod memory;
 mod novelty;
-mod orders;
 mod overlap;
 mod port;
+mod prompt_updates;
 mod recording;
 mod session;
+mod session_log;
 mod settings;
-mod shelf;
-mod tally;
+mod transport_metrics;
 mod turns;
-mod workers;
+mod worker_pool;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -45,29 +45,29 @@ use worker::{ClipSpec, Crop, ModelImageSpec, NoveltySpec, SessionSpec, Superviso
 use crate::{
     base::{catalog::Mode, keys::Principal, labels::TenantLabels, metrics::Metrics},
     record::{
-        eyes::ImageEmbedder,
+        image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
         recording::{JobStorage, RunLog},
     },
     runs::registry::{JobGuard, JobToken, Registry, Run, RunError, RunOrigin},
 };
 use allowance::TokenRateLimit;
-use describe::{DescriptionTarget, DescriptionWorker, Models};
+use description_worker::{DescriptionTarget, DescriptionWorker, Models};
+use frame_router::{FrameRouter, RouterSink};
 use inbox::inbox;
-use intake::{FrameRouter, RouterSink};
-use journal::SessionLog;
 use novelty::SessionNovelty;
-use orders::PromptUpdater;
 use port::LivePort;
+use prompt_updates::PromptUpdater;
 use recording::{LiveRecording, LiveRecordingSpec};
 use session::{DescriptionWorkers, Task, TaskInputs};
+use session_log::SessionLog;
 use turns::PublisherSignals;
-use workers::LiveWorkerPool;
+use worker_pool::LiveWorkerPool;
 
 pub use budget::{Budget, MemoryExhausted, Reservation, SESSION_BYTES};
-pub use describe::Instruction;
+pub use description_worker::Instruction;
 pub use health::{Health, Word};
-pub use orders::PromptError;
+pub use prompt_updates::PromptError;
 pub use session::{EndReason, PatchError, Session};
 pub use settings::{IceServer, LiveConfig};
 

@@ -3,19 +3,19 @@
 //! What is asked and in which order is decided in `ledger` without a clock or a socket; `driver`
 //! does the asking and records the answers. Knows no backend: whoever asks is a [`Describer`].
 
+mod chunk_dedup;
+mod chunk_tracker;
 mod describer;
 mod driver;
-mod ledger;
-mod model;
+mod model_describer;
 mod outage;
-mod reuse;
 
+pub use chunk_dedup::{ChunkComparer, ChunkNovelty};
+pub use chunk_tracker::{ChunkPrompt, FrameRange, PromptConfig, Totals};
 pub use describer::{ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts};
 pub use driver::{EventContext, RAW_BYTES_MAX, ReasonDriver, ReasonOutcome};
-pub use ledger::{ChunkPrompt, FrameRange, PromptConfig, Totals};
-pub use model::{Models, ReasonQuery};
+pub use model_describer::{Models, ReasonQuery};
 pub use outage::{ChunkAttempt, RetryPolicy};
-pub use reuse::{ChunkComparer, ChunkNovelty};
 
 use std::sync::Arc;
 

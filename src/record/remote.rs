@@ -28,7 +28,7 @@ use transport::egress::{
 use worker::{JobInput, Limits, Remote, Resource, ResourceError, Resources, Rtsp};
 
 use crate::runs::{
-    admission::Lender,
+    job_queue::Lender,
     source::remote::{RemoteConfig, RemoteSource},
 };
 use line::Line;

@@ -8,13 +8,13 @@ mod error;
 mod excerpt;
 mod held;
 mod job;
+mod job_registry;
 mod places;
 mod probe;
 mod reason;
 mod record;
 mod records;
 mod recovered;
-mod under_way;
 
 use std::sync::Arc;
 
@@ -32,19 +32,19 @@ use super::{
 };
 use crate::{
     base::{
-        clock::RetentionClock, labels::TenantLabels, ledger::MetaStore, metrics::Metrics,
+        clock::RetentionClock, labels::TenantLabels, meta_store::MetaStore, metrics::Metrics,
         telemetry::SPANS,
     },
     record::recording::JobStorage,
     runs::{
-        admission::JobQueue,
+        job_queue::JobQueue,
         registry::{JobGuard, JobToken, Registry, Run},
         source::Source,
     },
 };
 use job::Job;
+use job_registry::{Jobs, in_background};
 use places::Decoding;
-use under_way::{Jobs, in_background};
 
 pub use answers::{Answers, Writing};
 pub use error::IngestError;

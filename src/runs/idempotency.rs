@@ -26,7 +26,7 @@ use crate::base::{
     blocking::blocking,
     clock::{DatedInstant, RetentionClock},
     keys::Principal,
-    ledger::{MetaStore, MetaStoreError},
+    meta_store::{MetaStore, MetaStoreError},
     quota::Quota,
 };
 pub use attempt::KeyedRequest;

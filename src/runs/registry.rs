@@ -35,7 +35,7 @@ mod growing;
 mod job;
 mod lookup;
 mod origin;
-mod reclaim;
+mod retention;
 mod run;
 mod snapshot;
 mod walls;

@@ -25,7 +25,7 @@ use super::registry::{Registry, Run};
 use crate::base::{
     blocking::{TaskPanicked, blocking},
     clock::RetentionClock,
-    ledger::MetaStoreError,
+    meta_store::MetaStoreError,
     metrics::{Metrics, StoredFile},
 };
 use hashes::Hashes;

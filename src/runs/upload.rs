@@ -9,7 +9,7 @@ mod folder;
 mod incoming;
 mod kind;
 mod name;
-mod under_way;
+mod upload_limit;
 
 use std::{
     collections::HashSet,
@@ -26,7 +26,7 @@ use timeline::held::{FileError, HeldDir, Links, check_size};
 use crate::{
     base::{
         keys::Principal,
-        ledger::{self, MetaStore, MetaStoreError},
+        meta_store::{self, MetaStore, MetaStoreError},
         per_owner::LimitScope,
         quota::{Quota, QuotaError},
     },
@@ -39,8 +39,8 @@ use name::last_name;
 pub use incoming::Incoming;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
-use under_way::told;
-pub use under_way::{ALL_MAX, OWN_MAX, UploadLimiter, UploadPermit};
+use upload_limit::told;
+pub use upload_limit::{ALL_MAX, OWN_MAX, UploadLimiter, UploadPermit};
 
 /// Folder and name to bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Table = TableDefinition<
@@ -231,7 +231,7 @@ impl Uploads {
         nothing: T,
         look: impl FnOnce(&Records) -> Result<T, redb::Error>,
     ) -> Result<T, UploadError> {
-        let found = self.ledger.read(|view| match ledger::table(view, UPLOADS)? {
+        let found = self.ledger.read(|view| match meta_store::table(view, UPLOADS)? {
             Some(table) => look(&table),
             None => Ok(nothing),
         });

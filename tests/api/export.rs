@@ -13,7 +13,7 @@ use media::{
     SessionId, Signal, WallTime,
 };
 use serde_json::{Value, json};
-use sightline::{base::ledger::MetaStore, deliver::outbox::Cursors};
+use sightline::{base::meta_store::MetaStore, deliver::outbox::Cursors};
 use timeline::{
     Event, Finding, FindingKind, FramesDecoded, NewEvent, Options, RunLabelled, SessionRunCreated,
     Signals, Timeline, system_clock,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use sightline::{
     base::{
         database::{Database, Settings, Target},
-        ledger::MetaStore,
+        meta_store::MetaStore,
         metrics::Metrics,
     },
     deliver::mirror::{EventMirror, Scope},

@@ -7,7 +7,7 @@
 
 use media::Seq;
 
-use crate::entry::{u32_at, u64_at};
+use crate::record::{u32_at, u64_at};
 
 /// Magic, checksum, body length, record count, first seq, the seq after the last where that is
 /// not the first plus the count, else 0.

@@ -15,12 +15,12 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Result, TimelineError,
-    entry::{ColumnRef, put_signal, u32_at, u64_at},
     error::unread,
     event::Signals,
     files::{Backing, Files, Layout},
     held::{FileError, HeldDir, check_size},
     pins::PinGuard,
+    record::{ColumnRef, put_signal, u32_at, u64_at},
     temporary::Temporary,
 };
 

@@ -6,9 +6,9 @@
 use media::{RunId, Seq, WallTime};
 
 use crate::{
-    entry::{u32_at, u64_at},
     event::EventKind,
     index::{FileIndex, Index, Numbered},
+    record::{u32_at, u64_at},
 };
 
 /// Magic, checksum, count of runs and of events, end of the events, first seq, base time, and

@@ -10,7 +10,7 @@ use media::{Seq, WallTime};
 use crate::{
     Result, SyncObserver, TimelineError, batch,
     disk::{Disk, DiskFile},
-    entry::{u32_at, u64_at},
+    record::{u32_at, u64_at},
 };
 
 /// Magic, version, checksum, first seq, base time.

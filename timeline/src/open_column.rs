@@ -23,10 +23,10 @@ use crate::{
         BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
     },
     disk::open_dir_durably,
-    entry::{HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, RecordBuilder, u32_at},
     error::unread,
     event::{Event, NewEvent},
     held::{FileError, HeldDir, Links},
+    record::{HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, RecordBuilder, u32_at},
     temporary::{Temporary, remove_temporary},
 };
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{
     Appended, Result, TimelineError,
-    entry::RecordBuilder,
+    record::RecordBuilder,
     sync::{Condvar, Mutex, MutexGuard},
 };
 

@@ -13,10 +13,10 @@ use crate::{
     EventMeta, Result, TimelineError,
     batch::{self, Batch},
     disk::Disk,
-    entry::Record,
     footer::{self, Footer},
     index::{Index, Numbered},
     journal::{self, Header, SeqRange},
+    record::Record,
 };
 
 /// Findings of opening a log.

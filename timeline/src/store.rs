@@ -8,10 +8,10 @@ use crate::{
     EventMeta, Health, Result, StreamedEvent, TimelineError,
     column::Columns,
     disk::{Disk, DiskFile},
-    entry::Record,
     event::{Event, EventKind, FramesDecoded},
     index::{BackwardStep, FileId, FileIndex, Hit, Index},
     journal,
+    record::Record,
     sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 

@@ -16,7 +16,7 @@ use decode::ExcerptStart;
 
 use crate::{
     CancelToken, Limits, Supervisor, WorkerError,
-    line::ControlSocket,
+    control_socket::ControlSocket,
     process::{Process, SocketState as Link, WorkerLifetime},
     protocol::{Request, Source, WorkerReply},
     source::{self, Place, SourceErrorCell},

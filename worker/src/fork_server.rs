@@ -29,8 +29,8 @@ use rustix::{
 use crate::{
     channel::pair,
     child::Child,
-    entry,
     fork::{end_copy, fork},
+    worker_main,
 };
 
 /// First argument of a process that is to be the fork server.
@@ -98,7 +98,7 @@ impl ForkServer {
             }
             Err(error) => {
                 (self.on_start)(WorkerStart::Executed, Some(&error));
-                execute(entry::ARGUMENT, ends)
+                execute(worker_main::ARGUMENT, ends)
             }
         }
     }

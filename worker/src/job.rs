@@ -5,8 +5,8 @@
 //! where the pixels are, on the segment's thread, wherever `predict` can foresee them. Long GOPs are cut into
 //! pieces where chunks are short.
 
-mod predict;
 mod progress;
+mod select_predictor;
 mod sequence;
 mod sink;
 
@@ -27,8 +27,8 @@ use crate::{
     ChunkImageOptions, Chunking, FrameRecord, GateBackendReport, JobFault,
     measuring::GateMeasurement, pictures::PictureSpec, plan::Plan, record::RECORDS_MAX, wire::list,
 };
-pub(crate) use predict::bytes_to_send;
 use progress::{Clocks, Progress};
+pub(crate) use select_predictor::bytes_to_send;
 
 /// Options of the analysis of a file.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

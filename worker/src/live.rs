@@ -4,7 +4,7 @@
 //! waits has a bound for each session and one for all, and what is over it is refused and counted.
 
 mod lanes;
-mod share;
+mod output_rate;
 
 use std::{
     io, mem,

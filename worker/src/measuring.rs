@@ -5,7 +5,7 @@
 //! that a loss is told. Which backend is wanted is the supervisor's matter.
 
 mod desk;
-mod patience;
+mod device_timeouts;
 #[cfg(test)]
 pub(crate) mod scripted;
 
@@ -15,7 +15,7 @@ use gate::{CpuBackend, FallbackBackend, FrameMeasurements, MeasureBackend, Measu
 use media::{ErrorKind, Frame};
 
 use desk::DeviceThread;
-pub(crate) use patience::DeviceTimeouts;
+pub(crate) use device_timeouts::DeviceTimeouts;
 
 /// Frames that a thread of a file job gathers for a device before it waits for their measurements.
 const GATHERED_MAX: usize = 8;

@@ -1,6 +1,6 @@
 //! One worker process as its supervisor holds it: started, listened to, looked at, always reaped.
 
-mod externals;
+mod helper_programs;
 mod output;
 mod usage;
 
@@ -32,7 +32,7 @@ use crate::{
     session::SESSION_THREADS_MAX,
     wire::ProtocolError,
 };
-use externals::{HelperPrograms, ProgramPipes};
+use helper_programs::{HelperPrograms, ProgramPipes};
 use output::OutputBudget;
 use usage::Usage;
 

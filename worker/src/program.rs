@@ -16,11 +16,11 @@ use media::Codec;
 use crate::{
     EscapeAttempt, WorkerError,
     child::Child,
-    entry::ARGUMENT,
     fork_server::{Ends, ForkServer, WorkerStart},
     launcher::{self, ProgramRequest, ProgramStdio},
     measuring::GateDevice,
     sandbox::{RequestedDevice, SandboxPolicy, SandboxReport},
+    worker_main::ARGUMENT,
 };
 
 /// Threads of a driver: some for the device and some for each decoder.

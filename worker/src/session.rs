@@ -7,8 +7,8 @@
 mod batches;
 mod device;
 mod pool;
+mod scratch;
 mod spec;
-mod tools;
 
 use std::collections::VecDeque;
 
@@ -26,8 +26,8 @@ use crate::{
 };
 
 pub(crate) use pool::{SESSIONS_MAX, Sessions, THREADS_MAX as SESSION_THREADS_MAX};
+use scratch::ThreadScratch;
 pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec};
-use tools::ThreadScratch;
 
 /// Pixels of DCI 4K, upright or not.
 const AREA_PX: u64 = 4096 * 2304;

@@ -29,7 +29,7 @@ pub use playlist::SEGMENTS_MAX;
 
 use crate::{
     JobFault, Resume,
-    line::{ControlSocket, OpenedResource},
+    control_socket::{ControlSocket, OpenedResource},
     protocol::Source,
 };
 

@@ -6,7 +6,7 @@
 
 mod area;
 mod colour;
-mod cut;
+mod crop;
 mod input;
 
 use media::{DeviceMemoryLost, ErrorKind, Extent, Frame, Plane, Rotation, Sample, Subsampling};
@@ -14,7 +14,7 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage, decompr
 
 use area::Scaler;
 use colour::{Matrix, Planes8};
-pub(crate) use cut::CropScale;
+pub(crate) use crop::CropScale;
 pub(crate) use input::InputMaker;
 
 use crate::{EncodedImage, record::VIEW_BYTES_MAX};

@@ -20,7 +20,7 @@ use media::{Extent, Rotation, Zones};
 use crate::{
     Capabilities, ChunkImageOptions, EncodedImage, EscapeAttempt, JobEvent, JobInput, JobOptions,
     Resume, SandboxReport, WorkerError, WorkerProgram,
-    feed::InputProvider,
+    input_provider::InputProvider,
     jpeg,
     process::{Process, SocketState, WorkerLifetime},
     protocol::{Request, WorkerReply},

@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        base::ledger::MetaStoreError,
+        base::meta_store::MetaStoreError,
         deliver::webhook::WebhookError,
         record::runner::IngestError,
         runs::{registry::RunError, upload::UploadError},

@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::{InferAnswer, Manner, ask, asked::InferRequest, question::PreparedInference};
+use super::{InferAnswer, Manner, ask, asked::InferRequest, prepare::PreparedInference};
 use crate::{
     api::{
         App,
         error::{ApiError, ErrorBody},
         extract::{Body, Caller},
         openapi::{FailureResponse, terms},
-        wire::shown,
+        responses::shown,
     },
     base::json::{Form, Int, List, declared},
     record::{inference::InferenceError, reason::RetryPolicy},

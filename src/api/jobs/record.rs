@@ -11,7 +11,7 @@ use axum::{Json, response::IntoResponse};
 
 use super::long;
 use crate::{
-    api::{ApiResult, App, openapi::terms, wire::shown},
+    api::{ApiResult, App, openapi::terms, responses::shown},
     base::keys::Principal,
     runs::{
         idempotency::{KeyScope, StoredResponse},

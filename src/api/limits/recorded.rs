@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::{media::StillEdge, signals::MaxPoints},
+    super::{keyframes::StillEdge, signals::MaxPoints},
     Limit,
 };
 use crate::{

@@ -11,8 +11,8 @@ use utoipa::{
 
 use super::{
     super::{
+        responses::{Region, SemanticRecord},
         thresholds::GateRecord,
-        wire::{Region, SemanticRecord},
         zones::ZoneRecord,
     },
     terms,
@@ -109,7 +109,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
         EventKind::IngestReceived => named::<IngestReceivedPayload>(schemas),
         EventKind::IngestStarted => named::<IngestStartedPayload>(schemas),
         EventKind::FramesDecoded => named::<FramesDecodedPayload>(schemas),
-        EventKind::MarkerEmitted => named::<crate::api::wire::MarkerRecord>(schemas),
+        EventKind::MarkerEmitted => named::<crate::api::responses::MarkerRecord>(schemas),
         EventKind::AnalysisGenerated => named::<AnalysisGeneratedPayload>(schemas),
         EventKind::SemanticChunkInferred => named::<ChunkInferredPayload>(schemas),
         EventKind::SemanticChunkGenerated => named::<ChunkGeneratedPayload>(schemas),

@@ -6,7 +6,7 @@ use media::Score;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::{App, openapi::terms, wire::fps};
+use super::super::{App, openapi::terms, responses::fps};
 use crate::runs::{
     registry::Run,
     summary::{Bucket, Records, Summary},

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    super::{error::ApiError, openapi::terms, wire::fraction},
+    super::{error::ApiError, openapi::terms, responses::fraction},
     Decided,
 };
 

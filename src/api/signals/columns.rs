@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::super::{
     error::ApiError,
-    pieces::{READING_BYTES, sent},
+    streamed_json::{READING_BYTES, sent},
 };
 use crate::base::arrow::{self, Column, Kind, ROWS_MAX};
 

@@ -3,7 +3,7 @@
 use media::Seq;
 use redb::{TableDefinition, WriteTransaction};
 
-use crate::base::ledger::{self, MetaStore, MetaStoreError};
+use crate::base::meta_store::{self, MetaStore, MetaStoreError};
 
 /// Name of a reader to the seq that it has not handed over yet.
 const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
@@ -20,7 +20,7 @@ impl Cursors {
 
     /// The first event that `name` has not handed over; `None` when it has none yet.
     pub fn of(&self, name: &str) -> Result<Option<Seq>, MetaStoreError> {
-        self.0.read(|view| match ledger::table(view, CURSORS)? {
+        self.0.read(|view| match meta_store::table(view, CURSORS)? {
             Some(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
             None => Ok(None),
         })
@@ -29,7 +29,7 @@ impl Cursors {
     /// The lowest cursor of the readers whose names begin with `start`.
     pub fn lowest(&self, start: &str) -> Result<Option<Seq>, MetaStoreError> {
         self.0.read(|view| {
-            let Some(table) = ledger::table(view, CURSORS)? else { return Ok(None) };
+            let Some(table) = meta_store::table(view, CURSORS)? else { return Ok(None) };
             let mut lowest: Option<u64> = None;
             for row in table.range(start..)? {
                 let (name, next) = row?;

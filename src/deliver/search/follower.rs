@@ -17,7 +17,7 @@ use timeline::{EventKind, EventMeta};
 
 use super::{
     Progress, Shared,
-    describe::{SearchableText, may_describe},
+    searchable_text::{SearchableText, may_describe},
 };
 use crate::runs::{lifecycle::RunState, registry::Run};
 

@@ -12,7 +12,7 @@ use super::{DEAD_LETTERS_MAX, Secret, Webhook, WebhookState};
 use crate::{
     base::{
         keys::Principal,
-        ledger::{self, MetaStore, MetaStoreError},
+        meta_store::{self, MetaStore, MetaStoreError},
     },
     deliver::outbox::{Cursors, forget, move_to},
 };
@@ -150,7 +150,7 @@ impl Store {
     /// Every webhook.
     pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
         let found = self.ledger.read(|view| {
-            let Some(table) = ledger::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
+            let Some(table) = meta_store::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
             let mut found = Vec::new();
             for row in table.iter()? {
                 let (id, record) = row?;
@@ -320,7 +320,7 @@ fn set_queued(
 
 fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<(u64, Letter)>, redb::Error> {
     let key = *id.as_bytes();
-    let Some(table) = ledger::table(view, DEAD_LETTERS)? else { return Ok(Vec::new()) };
+    let Some(table) = meta_store::table(view, DEAD_LETTERS)? else { return Ok(Vec::new()) };
     let rows = table.range((key, 0)..=(key, u64::MAX))?;
     rows.map(|row| {
         let (place, letter) = row?;

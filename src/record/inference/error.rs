@@ -9,7 +9,7 @@ use transport::tls::TrustError;
 use super::until_midnight;
 use crate::base::{
     clock::wall_now,
-    ledger::MetaStoreError,
+    meta_store::MetaStoreError,
     metrics::{Label, RefusalLabel},
 };
 

@@ -12,7 +12,7 @@ use worker::NoveltyInput;
 
 use crate::{
     base::metrics::{Metrics, NoveltyDecision},
-    record::eyes::ImageEmbedder,
+    record::image_embedder::ImageEmbedder,
 };
 
 /// The novelty of one session's frames.

@@ -17,7 +17,7 @@ use transport::webrtc::{
     WebRtcEndpoint,
 };
 
-use super::tally::DroppedCounters;
+use super::transport_metrics::DroppedCounters;
 use crate::base::{backoff::Backoff, metrics::Metrics};
 
 /// Waits before an attempt.
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
     use crate::record::live::{
         LiveError,
+        frame_router::{FrameRouter, RouterSink},
         inbox::inbox,
-        intake::{FrameRouter, RouterSink},
         turns::PublisherSignals,
     };
 

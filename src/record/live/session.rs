@@ -23,15 +23,15 @@ use worker::{FrameChunk, SessionSpec, WorkerError};
 
 use super::{
     budget::Reservation,
-    describe::{DescribeJob, DescriptionHandle, Instruction},
+    description_worker::{DescribeJob, DescriptionHandle, Instruction},
+    frame_router::FrameRouter,
     health::{Health, Sample, Samples},
     inbox::{Heard, LiveModelImage, SessionOutput, SessionOutputSender, SessionProgress, Shot},
-    intake::FrameRouter,
-    orders::{PromptError, PromptUpdater},
+    prompt_updates::{PromptError, PromptUpdater},
     recording::LiveRecording,
-    tally::PacketCounters,
+    transport_metrics::PacketCounters,
     turns::{PublisherChanges, PublisherSignals},
-    workers::{LiveWorkerPool, WorkerSlot},
+    worker_pool::{LiveWorkerPool, WorkerSlot},
 };
 use crate::{
     base::{

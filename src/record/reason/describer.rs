@@ -6,7 +6,7 @@ use infer::TokenUsage;
 use serde_json::Value;
 use timeline::Pass;
 
-use super::ledger::ChunkPrompt;
+use super::chunk_tracker::ChunkPrompt;
 
 /// Answer of a model.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,11 +20,11 @@ use tracing::Instrument;
 use worker::FrameChunk;
 
 use super::{
-    describer::{ChunkDescription, DescribeError, Describer},
-    ledger::{ChunkPrompt, ChunkTracker, FrameRange, PromptConfig, Totals},
-    reuse::{
+    chunk_dedup::{
         AnswerCache, ChunkComparer, CompareFuture, ComparedChunk, DuplicateAction, ReusableAnswer,
     },
+    chunk_tracker::{ChunkPrompt, ChunkTracker, FrameRange, PromptConfig, Totals},
+    describer::{ChunkDescription, DescribeError, Describer},
 };
 use crate::{
     base::{
@@ -35,11 +35,11 @@ use crate::{
     record::analysis::ModelOutcome,
     runs::registry::{JobToken, Registry, Run, RunError},
 };
+use event_writer::WriteQueue;
 pub use record::RAW_BYTES_MAX;
-use writing::WriteQueue;
 
+mod event_writer;
 mod record;
-mod writing;
 
 /// Chunks that wait for the answer to another, beside those that are asked about.
 const WAITING_MAX: usize = 16;

@@ -10,7 +10,7 @@ use tokio::{
 use transport::egress::{Body, Budget, EgressError, Stream, TimeoutPhase};
 
 use super::{RemoteError, line::Line};
-use crate::runs::admission::Lender;
+use crate::runs::job_queue::Lender;
 
 /// Longest silence of an RTSP server.
 const IDLE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::{Instant, timeout};
 
 use super::RemoteError;
-use crate::runs::admission::Lender;
+use crate::runs::job_queue::Lender;
 
 /// Bytes that a second of waiting must bring, past the first [`GRACE`] of it: a voice takes as many.
 pub const RATE_MIN: u64 = 4 << 10;

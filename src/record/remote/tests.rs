@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use transport::egress::{AllowedNetworks, EgressConfig};
 
 use super::*;
-use crate::runs::admission::JobQueue;
+use crate::runs::job_queue::JobQueue;
 
 /// A host that sends a body piece by piece, each by itself.
 async fn host(pieces: &'static [&'static [u8]]) -> u16 {

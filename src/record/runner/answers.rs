@@ -13,7 +13,7 @@ use media::{JobId, RunId};
 use timeline::held::{HeldDir, Links};
 
 use super::Runner;
-use crate::base::{ledger::MetaStoreError, quota::QuotaReservation};
+use crate::base::{meta_store::MetaStoreError, quota::QuotaReservation};
 
 const UNFINISHED: &str = ".tmp";
 

@@ -8,9 +8,9 @@ use worker::{ProtocolError, WorkerError};
 
 use super::reason::SIDE_MIN;
 use crate::{
-    base::ledger::MetaStoreError,
+    base::meta_store::MetaStoreError,
     record::{recording::RecordError, remote::RemoteError},
-    runs::{admission::QueueFull, registry::RunError},
+    runs::{job_queue::QueueFull, registry::RunError},
 };
 
 /// Reason that an ingest failed.

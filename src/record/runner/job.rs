@@ -28,7 +28,7 @@ use crate::{
         recording::{self, Head, RecordError, Recording, RunLog},
     },
     runs::{
-        admission::Lender,
+        job_queue::Lender,
         registry::RunError,
         source::{Source, remote::RemoteSource},
     },

@@ -1,10 +1,10 @@
 //! Places of jobs: the queues that a job passes, of which only the first refuses it.
 
-use super::{Runner, under_way::stay};
+use super::{Runner, job_registry::stay};
 use crate::{
     base::keys::Principal,
     runs::{
-        admission::{JobLength, JobPermit, QueueFull},
+        job_queue::{JobLength, JobPermit, QueueFull},
         registry::{JobKind, JobToken},
     },
 };

@@ -4,7 +4,7 @@ use media::{JobId, RequestId, RunId, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::{
-    base::ledger,
+    base::meta_store,
     runs::registry::{JobKind, JobOrder, JobStatus, JobView},
 };
 
@@ -101,7 +101,7 @@ fn range(run: RunId) -> std::ops::RangeInclusive<Key> {
 
 /// The jobs of a run.
 pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobView>> {
-    let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
+    let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in records.range(range(run))? {
         let (key, value) = entry?;
@@ -112,7 +112,7 @@ pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobVie
 
 /// Job of a run, if it is recorded.
 pub(super) fn find(view_of: &ReadTransaction, run: RunId, id: JobId) -> Result<Option<JobView>> {
-    let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(None) };
+    let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(None) };
     let key = (*run.as_bytes(), *id.as_bytes());
     Ok(records.get(key)?.and_then(|value| view(key, value.value())))
 }
@@ -123,7 +123,7 @@ pub(super) fn all(
     limit: usize,
     is_wanted: impl Fn(&JobView) -> bool,
 ) -> Result<Vec<JobView>> {
-    let Some(records) = ledger::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
+    let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in records.iter()? {
         let (key, value) = entry?;

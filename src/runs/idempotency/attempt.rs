@@ -10,7 +10,7 @@ use super::{
     Fingerprint, Idempotency, Interrupted, KeyScope, RecoveredOutcome, StoredResponse,
     records::{self, State},
 };
-use crate::base::ledger::MetaStoreError;
+use crate::base::meta_store::MetaStoreError;
 
 /// A request that is being carried out under its key, until dropped.
 ///

@@ -8,7 +8,7 @@ use std::{
 use super::records;
 use crate::base::{
     keys::Principal,
-    ledger::{MetaStore, MetaStoreError},
+    meta_store::{MetaStore, MetaStoreError},
     quota::Quota,
 };
 

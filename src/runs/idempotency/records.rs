@@ -4,7 +4,7 @@ use media::{Seq, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{BYTES_MAX, Fingerprint, Interrupted, KeyScope, RECORDS_MAX, StoredResponse};
-use crate::base::{keys::Principal, ledger};
+use crate::base::{keys::Principal, meta_store};
 
 type Result<T> = std::result::Result<T, redb::Error>;
 
@@ -39,7 +39,7 @@ pub(super) enum State {
 
 /// The record of `scope`.
 pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<Record>> {
-    let Some(table) = ledger::table(view, RECORDS)? else { return Ok(None) };
+    let Some(table) = meta_store::table(view, RECORDS)? else { return Ok(None) };
     let found = table.get((scope.owner.as_str(), scope.digest))?;
     Ok(found.map(|value| {
         let (epoch_ms, fingerprint, request_id, head, status, headers, body) = value.value();
@@ -130,7 +130,7 @@ pub(super) fn oldest_of_full(
     owner: &Principal,
     oldest: WallTime,
 ) -> Result<Option<WallTime>> {
-    let Some(ages) = ledger::table(view, AGES)? else { return Ok(None) };
+    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(None) };
     let owner = owner.as_str();
     let (mut count, mut bytes, mut first) = (0, 0, None);
     for entry in ages.range((owner, oldest.epoch_ms, [0; 32])..=(owner, i64::MAX, [255; 32]))? {
@@ -146,7 +146,7 @@ const RECORD_BYTES: u64 = 256;
 
 /// Bytes that the records of `owner` take on disk.
 pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64> {
-    let Some(ages) = ledger::table(view, AGES)? else { return Ok(0) };
+    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(0) };
     let owner = owner.as_str();
     let own = ages.range((owner, i64::MIN, [0; 32])..=(owner, i64::MAX, [255; 32]))?;
     own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
@@ -155,7 +155,7 @@ pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64>
 /// Every owner of a record.
 pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
     let (mut owners, mut from) = (Vec::<Principal>::new(), String::new());
-    let Some(ages) = ledger::table(view, AGES)? else { return Ok(owners) };
+    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(owners) };
     // Past all of each: no name holds a NUL.
     while let Some(entry) = ages.range((from.as_str(), i64::MIN, [0; 32])..)?.next() {
         let owner = entry?.0.value().0.to_owned();
@@ -171,7 +171,7 @@ pub(super) fn begun_of(
     owner: &Principal,
 ) -> Result<Vec<(KeyScope, Interrupted)>> {
     let mut begun = Vec::new();
-    let Some(records) = ledger::table(view, RECORDS)? else { return Ok(begun) };
+    let Some(records) = meta_store::table(view, RECORDS)? else { return Ok(begun) };
     for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
         let (key, value) = entry?;
         let (_, fingerprint, request_id, head, status, ..) = value.value();
@@ -191,7 +191,7 @@ pub(super) type Aged = (String, i64, [u8; 32]);
 /// Up to `limit` records from before `oldest`.
 pub(super) fn before(view: &ReadTransaction, oldest: WallTime, limit: usize) -> Result<Vec<Aged>> {
     let mut over = Vec::new();
-    let Some(ages) = ledger::table(view, AGES)? else { return Ok(over) };
+    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(over) };
     for entry in ages.iter()? {
         let key = entry?.0;
         let (owner, at, digest) = key.value();

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{Upload, UploadError, Uploads};
-use crate::base::{ledger::MetaStoreError, quota::QuotaReservation};
+use crate::base::{meta_store::MetaStoreError, quota::QuotaReservation};
 
 impl Uploads {
     /// Fails with `error` unless the record is there, as it may be after a failed write, and with

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::base::{ledger::InjectedFault, quota::QuotaLimits};
+use crate::base::{meta_store::InjectedFault, quota::QuotaLimits};
 
 fn open(dir: &Path) -> Uploads {
     let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };

@@ -17,7 +17,7 @@ use sightline::{
         live::{Budget, LOST_AFTER, Reservation, SESSION_BYTES},
         runner::QUEUE_MAX,
     },
-    runs::admission::{JobPermit, JobQueue, QueueFull},
+    runs::job_queue::{JobPermit, JobQueue, QueueFull},
 };
 
 const SECOND: Duration = Duration::from_secs(1);

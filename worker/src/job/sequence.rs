@@ -10,7 +10,7 @@ use media::{Signal, Timestamp};
 
 use super::{
     Job, JobEvent,
-    predict::{Candidate, CandidateState},
+    select_predictor::{Candidate, CandidateState},
     sink::Segment,
 };
 use crate::{

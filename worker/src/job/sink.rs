@@ -12,7 +12,7 @@ use media::{DeviceMemoryLost, Frame, Signal};
 
 use super::{
     Job,
-    predict::{Candidate, Predictor, bytes_to_send},
+    select_predictor::{Candidate, Predictor, bytes_to_send},
 };
 use crate::JobFault;
 

@@ -16,7 +16,7 @@ use media::{AccessUnit, Codec, ErrorKind};
 
 use super::{
     SessionBacklog,
-    share::{OVER_BYTES_MAX, OutputRateLimit, SECOND_BYTES},
+    output_rate::{OVER_BYTES_MAX, OutputRateLimit, SECOND_BYTES},
 };
 use crate::{
     JobFault, SessionEvent, SessionSpec, WorkerError, pictures::PictureSpec, protocol::Request,

@@ -18,7 +18,7 @@ use std::{
 use gate::{FrameMeasurements, MeasureBackend, MeasureError};
 use media::Frame;
 
-use super::patience::{DeviceTimeouts, DeviceWatchdog};
+use super::device_timeouts::{DeviceTimeouts, DeviceWatchdog};
 
 /// Batches that wait for the device: one of each thread of a file job. Sessions have one in all.
 const WAITING_MAX: usize = crate::JOB_THREADS_MAX;

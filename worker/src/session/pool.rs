@@ -25,12 +25,12 @@ use super::{
     Session, SessionEvent,
     device::{Decoded, DeviceQueue, InFlightBytes},
     note_lost,
+    scratch::ThreadScratch,
     spec::SessionSpec,
-    tools::ThreadScratch,
 };
 use crate::{
     JobFault,
-    line::ControlSocket,
+    control_socket::ControlSocket,
     measuring::GateMeasurement,
     protocol::{Request, WorkerReply},
 };

@@ -8,7 +8,7 @@ use std::{
 use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
 
 use super::{Opener, SourceErrorCell, error::SourceError};
-use crate::line::OpenedResource;
+use crate::control_socket::OpenedResource;
 
 /// First bytes that are kept, so that looking at them opens nothing anew.
 const HEAD_BYTES: usize = 4 << 10;

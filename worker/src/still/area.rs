@@ -9,7 +9,7 @@ use media::{Extent, Plane};
 
 use super::{
     colour::{Grid, eight_bits},
-    cut::CropScale,
+    crop::CropScale,
 };
 
 /// Scales pictures one after the other.

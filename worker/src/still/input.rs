@@ -11,7 +11,7 @@ use super::{
     area::Scaler,
     arrangement,
     colour::{Grid, Matrix, Planes8},
-    cut::CropScale,
+    crop::CropScale,
     matching_chroma,
 };
 use crate::{Crop, EmbeddingInput, NoveltyInput};

@@ -11,8 +11,8 @@ use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 
 use super::{
     super::{
+        chunk_tracker::{FrameRange, Timing},
         describer::{ChunkDescription, DescribeError},
-        ledger::{FrameRange, Timing},
     },
     Closed, Done, EventContext, Outcome, ReasonDriver, Work,
 };

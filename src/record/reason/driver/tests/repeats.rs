@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{base::metrics::NoveltyDecision, record::reason::reuse};
+use crate::{base::metrics::NoveltyDecision, record::reason::chunk_dedup};
 
 /// Chunk `index` with one view of this colour, half a second after the one before.
 fn coloured(index: u64, colour: [u8; 3]) -> FrameChunk {
     let mut chunk = chunk(index);
     chunk.views[0].pts_ms = index as i64 * 500;
-    chunk.views[0].novelty = Some(reuse::tests::input(colour));
+    chunk.views[0].novelty = Some(chunk_dedup::tests::input(colour));
     chunk
 }
 
@@ -51,7 +51,7 @@ async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
         let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
         let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
         let (to, taken) = mpsc::channel(1);
-        let judge = Some(reuse::tests::judge());
+        let judge = Some(chunk_dedup::tests::judge());
         let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
         for (index, colour) in [RED, RED, BLUE, BLUE, RED].into_iter().enumerate() {
             to.send(coloured(index as u64, colour)).await.expect("taken");
@@ -83,7 +83,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
     let metrics = Arc::clone(&driver.metrics);
     let (to, taken) = mpsc::channel(1);
-    let judge = Some(reuse::tests::judge());
+    let judge = Some(chunk_dedup::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
     for index in 0..2 {
         to.send(coloured(index, RED)).await.expect("taken");
@@ -117,7 +117,7 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
     let (to, taken) = mpsc::channel(1);
-    let judge = Some(reuse::tests::judge());
+    let judge = Some(chunk_dedup::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
     for index in 0..5 {
         to.send(coloured(index, RED)).await.expect("taken");
@@ -150,7 +150,7 @@ async fn one_that_is_asked_in_place_of_another_has_its_place() {
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
     let (to, taken) = mpsc::channel(1);
-    let judge = Some(reuse::tests::judge());
+    let judge = Some(chunk_dedup::tests::judge());
     let chained = PromptConfig { is_chained: true, ..inquiry(1) };
     let told = tokio::spawn(driver.run(chained, judge, taken, CancellationToken::new()));
     for (index, colour) in [RED, RED, BLUE, BLUE].into_iter().enumerate() {
@@ -172,7 +172,7 @@ async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
     let describer = Scripted::new(0, |index| Ok(said(index)));
     let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
     let (to, taken) = mpsc::channel(1);
-    let judge = Some(reuse::tests::judge());
+    let judge = Some(chunk_dedup::tests::judge());
     let told = tokio::spawn(driver.run(inquiry(2), judge, taken, CancellationToken::new()));
     for (index, colour) in [RED, RED, RED, BLUE].into_iter().enumerate() {
         to.send(coloured(index as u64, colour)).await.expect("taken");

@@ -12,8 +12,9 @@ use decode::{BackendError, Decoders, Device};
 use media::Codec;
 
 use crate::{
-    JobEvent, JobFault, JobOptions, capabilities, descriptors, excerpt, fork_server, job, launcher,
-    line::ControlSocket,
+    JobEvent, JobFault, JobOptions, capabilities,
+    control_socket::ControlSocket,
+    descriptors, excerpt, fork_server, job, launcher,
     measuring::GateMeasurement,
     probe,
     protocol::{Request, Source, WorkerReply},

@@ -13,10 +13,10 @@ use timeline::Pass;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::chunk_tracker::ChunkPrompt;
 use super::describer::{
     ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts,
 };
-use super::ledger::ChunkPrompt;
 use super::outage::{ChunkAttempt, RetryPolicy};
 use crate::{
     base::patience::patiently,

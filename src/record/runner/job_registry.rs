@@ -21,11 +21,11 @@ use crate::{
         blocking::{TaskPanicked, blocking},
         clock::wall_now,
         labels::LabelMaps,
-        ledger::{MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
     },
     runs::{
-        admission::JobLength,
         idempotency,
+        job_queue::JobLength,
         registry::{JobKind, JobOrder, JobStatus, JobView},
     },
 };

@@ -19,10 +19,10 @@ use media::{RequestId, RunId};
 use super::{ApiResult, App, did_something, takes_events};
 use crate::{
     api::{
-        envelope::REQUEST_ID,
         error::{ApiError, ErrorExtension},
         extract::Caller,
         jobs::PREFERENCE_APPLIED,
+        middleware::REQUEST_ID,
     },
     runs::idempotency::{
         ANSWER_BYTES_MAX, Fingerprint, KeyedRequest, RecoveredOutcome, StoredResponse, TRACED_MAX,

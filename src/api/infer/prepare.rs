@@ -8,7 +8,7 @@ use media::RunId;
 use super::{
     asked::{InferRequest, MaxTokens},
     details,
-    pictures::RequestImages,
+    images::RequestImages,
 };
 use crate::{
     api::{App, error::ApiError, extract::Caller},

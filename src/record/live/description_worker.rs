@@ -27,12 +27,12 @@ use worker::NoveltyInput;
 
 use super::{
     allowance::TokenRateLimit,
-    journal::{JournalError, SessionLog},
+    drop_oldest_queue::DropOldestQueue,
     memory::DescriptionHistory,
     novelty::{NoveltyOutcome, SessionNovelty},
-    orders::{PendingPrompt, orders},
     overlap::{TRANSITION, overlap},
-    shelf::DropOldestQueue,
+    prompt_updates::{PendingPrompt, orders},
+    session_log::{JournalError, SessionLog},
 };
 use crate::{
     base::metrics::{Metrics, Shed},

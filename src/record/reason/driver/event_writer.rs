@@ -11,7 +11,7 @@ use crate::{
     base::patience::patiently,
     record::{
         analysis::ModelOutcome,
-        reason::reuse::{AnswerCache, ReusableAnswer},
+        reason::chunk_dedup::{AnswerCache, ReusableAnswer},
     },
     runs::registry::RunError,
 };

@@ -19,9 +19,9 @@ use super::{
     extract::{Caller, OwnedRun, Params, RawParams},
     openapi::{FailureResponse, terms},
     page::{PageQuery, linked},
-    pieces::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
+    responses::KeyframeRecord,
+    streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     tickets::TicketQuery,
-    wire::KeyframeRecord,
 };
 use crate::{
     base::json::{Faults, Int, Problem, declared},

@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::describe::Instruction;
+use super::description_worker::Instruction;
 
 /// Longest wait of a new prompt for a worker that takes it up.
 const PATIENCE: Duration = Duration::from_secs(2);

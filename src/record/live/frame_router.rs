@@ -17,7 +17,7 @@ use transport::{
     webrtc::{Failure, SessionEvent, SessionHandler},
 };
 
-use super::{inbox::SessionProgress, turns::PublisherSignals, workers::WorkerSlot};
+use super::{inbox::SessionProgress, turns::PublisherSignals, worker_pool::WorkerSlot};
 use crate::base::metrics::Metrics;
 
 /// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.

@@ -6,7 +6,7 @@ use media::{Rate, RequestId, Zones};
 use timeline::{FramesDecoded, NewEvent, Options, RunCompleted, SamplingPolicy, Signals};
 
 use super::*;
-use crate::base::ledger::InjectedFault;
+use crate::base::meta_store::InjectedFault;
 
 const RUN: RunId = RunId::from_bytes([1; 16]);
 const OTHER: RunId = RunId::from_bytes([2; 16]);

@@ -10,8 +10,8 @@ use media::BlobHash;
 use crate::{
     EventMeta, Result, StoredEvent, TimelineError,
     column::{ColumnReader, Columns},
-    entry::{ColumnRef, StoredPayload, decode_stored, put_signal},
     event::{Event, EventKind},
+    record::{ColumnRef, StoredPayload, decode_stored, put_signal},
 };
 
 /// Signals in one piece of text; about 64 KiB of it.

@@ -21,7 +21,7 @@ use crate::{
     base::metrics::{Metrics, NoveltyDecision},
     record::{
         analysis::{ModelFinding, ModelOutcome},
-        eyes::ImageEmbedder,
+        image_embedder::ImageEmbedder,
     },
 };
 

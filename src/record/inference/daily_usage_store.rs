@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::{
     backoff::{Backoff, jitter},
     keys::Principal,
-    ledger::{MetaStore, MetaStoreError},
+    meta_store::{MetaStore, MetaStoreError},
 };
 
 /// Principal to day, tokens, and whether its owner was told that they run low.
