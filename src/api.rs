@@ -5,7 +5,7 @@ mod analyze;
 mod auth;
 mod checks;
 mod clip;
-mod conditions;
+mod conditional;
 mod console;
 mod cors;
 mod doctor;
@@ -25,7 +25,7 @@ mod jobs;
 mod keyframes;
 mod keyless;
 mod limits;
-mod linger;
+mod lingering_close;
 mod live_health;
 mod markers;
 mod metadata;
@@ -33,13 +33,14 @@ mod metrics;
 mod middleware;
 mod models;
 mod openapi;
-mod page;
-mod rate;
+mod pagination;
+mod rate_limit;
 mod reason;
 mod responses;
 mod routes;
 mod runs;
 mod search;
+mod send_budget;
 mod settings;
 mod signals;
 mod source;
@@ -49,7 +50,6 @@ mod stream;
 mod streamed_json;
 mod thresholds;
 mod tickets;
-mod unsent;
 mod upload;
 mod webhooks;
 mod whip;
@@ -67,16 +67,16 @@ use routes::{Routes, routes};
 use webhooks::of_all as webhooks_of_all;
 
 pub use checks::Growth;
-pub use cors::Origins;
+pub use cors::CorsOrigins;
 pub use error::ApiError;
 pub use health::reasons;
 pub use jobs::Desk;
 pub use middleware::refusal_headers;
-pub use rate::{FAILURES_MAX, RateLimits};
+pub use rate_limit::{FAILURES_MAX, RateLimits};
+pub use send_budget::accounts as unsent_accounts;
 pub use settings::{Settings, Tool};
 pub use state::{ANALYSES_WAITING, App, DRAIN, FETCHERS, READERS_WAITING};
 pub use thresholds::KEEPALIVE_FRAMES_MAX;
-pub use unsent::accounts as unsent_accounts;
 
 type ApiResult = Result<Response, ApiError>;
 
@@ -165,14 +165,14 @@ fn open<R: Routes>(table: R) -> R {
 /// Every route of the service.
 pub fn router(app: Arc<App>) -> Router {
     let keyed = from_fn_with_state(Arc::clone(&app), auth::authenticate);
-    let once = from_fn_with_state(Arc::clone(&app), idempotency::once);
-    let once_at_its_end = from_fn_with_state(Arc::clone(&app), idempotency::once_at_its_end);
+    let once = from_fn_with_state(Arc::clone(&app), idempotency::idempotent);
+    let once_at_its_end = from_fn_with_state(Arc::clone(&app), idempotency::idempotent_deferred);
     let streamed = streamed(Router::new()).route_layer(once_at_its_end).route_layer(keyed.clone());
     let as_job = from_fn_with_state(Arc::clone(&app), jobs::as_job);
     let working = working(Router::new()).route_layer(as_job);
     let acting_once = acting_once(Router::new()).merge(working).route_layer(once);
     let protected = protected(Router::new()).merge(acting_once).route_layer(keyed).merge(streamed);
-    let protected = protected.route_layer(map_request(linger::linger));
+    let protected = protected.route_layer(map_request(lingering_close::linger));
     let console = if app.settings.console { console::routes() } else { Router::new() };
     open(Router::new())
         .merge(protected)

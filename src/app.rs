@@ -4,11 +4,11 @@ use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use ::objects::{Objects, SetupError, Writer};
 use ::search::SearchError;
-use timeline::{BlobStore, OpenColumns, Options, Timeline, TimelineError};
+use timeline::{BlobStore, OpenColumns, Timeline, TimelineError, TimelineOptions};
 use tokio_util::sync::CancellationToken;
 use transport::{
-    egress::Egress,
-    tls::{Trust, TrustError, client_config, roots},
+    egress::EgressClient,
+    tls::{TrustAnchors, TrustError, client_config, roots},
     webrtc::EndpointError,
 };
 use worker::WorkerProgram;
@@ -20,7 +20,7 @@ use crate::{
     base::{
         clock::{RetentionClock, wall_now},
         database::Database,
-        disk::Reserve,
+        disk_reserve::DiskReserve,
         fd_limit,
         keys::ApiKeys,
         labels::{CurrentLabels, LabelError},
@@ -36,29 +36,29 @@ use crate::{
         mirror::EventMirror,
         node,
         objects::{self, Access, Backings, Sender},
-        search::Search,
+        search::SearchService,
         sse::EventStreams,
-        webhook::Webhooks,
+        webhook::WebhookService,
     },
     record::{
-        backend::{WorkerCapabilities, WorkersError},
         image_embedder::{EmbedderError, ImageEmbedder},
         inference::{Inference, InferenceStartError},
         live::{LiveDependencies, LiveService},
         recording,
         remote::RemoteSources,
-        runner::{Answers, Runner, RunnerParts},
+        runner::{Answers, JobRunner, RunnerDependencies},
         small_stills::SmallStills,
+        worker_backends::{WorkerCapabilities, WorkersError},
     },
     runs::{
-        idempotency::Idempotency,
+        idempotency::IdempotencyStore,
         job_queue::JobQueue,
-        registry::{Registry, RunLimits},
+        registry::{RunLimits, RunRegistry},
         retention::{ReaderLag, Retention},
-        source::Roots,
+        source::IngestRoots,
         summary::Summaries,
         tickets::Tickets,
-        upload::{UploadError, Uploads},
+        upload::{UploadError, UploadStore},
     },
     server::{ListenError, Server, certificates},
 };
@@ -123,7 +123,7 @@ pub enum StartError {
 
 /// Stores on disk, and the quota that counts them.
 struct Stores {
-    registry: Arc<Registry>,
+    registry: Arc<RunRegistry>,
     blobs: BlobStore,
     ledger: MetaStore,
     quota: Arc<Quota>,
@@ -133,7 +133,7 @@ impl Stores {
     fn open(
         config: &Config,
         metrics: &Arc<Metrics>,
-        reserve: &Arc<Reserve>,
+        reserve: &Arc<DiskReserve>,
     ) -> Result<Stores, StartError> {
         let former = config.api.keys.as_ref().map(ApiKeys::former).unwrap_or_default();
         let ledger = MetaStore::open(&config.data_dir.join("ledger"))?;
@@ -142,7 +142,7 @@ impl Stores {
         // Before the log: where stills are only in another store, a refused start changes nothing.
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let log_dir = config.data_dir.join("log");
-        let options = Options { columns, ..log_options(metrics) };
+        let options = TimelineOptions { columns, ..log_options(metrics) };
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
         tracing::info!(?recovery, "log opened");
         let counted = Arc::clone(metrics);
@@ -157,7 +157,8 @@ impl Stores {
         } else {
             Quota::new(config.api.quotas)
         };
-        let registry = Registry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
+        let registry =
+            RunRegistry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
         Ok(Stores { registry, blobs, ledger, quota })
@@ -185,7 +186,7 @@ fn store(
 ) -> Result<Objects, StartError> {
     let owner = node::name(ledger)?;
     let node = config.node_tag.map_or_else(|| owner.clone(), |tag| tag.to_string());
-    let tls = client_config(Trust::Roots(roots(config.egress.ca_path.as_deref())?))?;
+    let tls = client_config(TrustAnchors::Roots(roots(config.egress.ca_path.as_deref())?))?;
     let writer = Writer { node, owner };
     Ok(objects::open(access, writer, Arc::unwrap_or_clone(tls), metrics)?)
 }
@@ -226,8 +227,8 @@ pub fn open(
     rings.keys.iter_mut().chain(&mut rings.metrics_keys).for_each(|ring| ring.seal(&secret));
     tracing::info!(path = %config.data_dir.display(), "data directory");
     let labels = CurrentLabels::open(config.label_maps_path.clone())?;
-    let roots = Arc::new(Roots::open(&config.ingest_roots).map_err(StartError::Roots)?);
-    let egress = Egress::new(&config.egress)?;
+    let roots = Arc::new(IngestRoots::open(&config.ingest_roots).map_err(StartError::Roots)?);
+    let egress = EgressClient::new(&config.egress)?;
     let counted = Arc::clone(&metrics);
     let worker = worker.with_sandbox(config.sandbox).with_fork_server(move |start, failure| {
         counted.worker_starts.of(start).inc();
@@ -236,12 +237,12 @@ pub fn open(
         }
     });
     let (supervisor, workers) = WorkerCapabilities::choose(worker, &config.decode)?;
-    let reserve = Arc::new(Reserve::new(config.data_dir.clone(), config.api.disk_reserve));
+    let reserve = Arc::new(DiskReserve::new(config.data_dir.clone(), config.api.disk_reserve));
     let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
     let log = registry.timeline();
     let last = log.heads(log.head(), 1).first().map(|head| head.at);
     let clock = RetentionClock::starting(wall_now(), last);
-    let webhooks = Webhooks::open(
+    let webhooks = WebhookService::open(
         Arc::clone(&registry),
         egress.clone(),
         ledger.clone(),
@@ -277,7 +278,7 @@ pub fn open(
     )?);
     let streams = EventStreams::new(Arc::clone(&registry), config.streams);
     let cache = config.data_dir.join("search-cache");
-    let search = Search::start(Arc::clone(&registry), config.search_memory, cache)?;
+    let search = SearchService::start(Arc::clone(&registry), config.search_memory, cache)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let places = recording::JobStorage {
         blobs: blobs.clone(),
@@ -285,7 +286,7 @@ pub fn open(
         reserve: Arc::clone(&reserve),
         still_seconds: metrics.still_seconds.clone(),
     };
-    let runner = Runner::new(RunnerParts {
+    let runner = JobRunner::new(RunnerDependencies {
         registry: Arc::clone(&registry),
         stores: places.clone(),
         answers: Answers::open(&config.data_dir.join("answers")).map_err(StartError::Answers)?,
@@ -300,9 +301,9 @@ pub fn open(
     });
     let limiter = fd_limit::limiter(config.connections_max, config.api.connections_per_address)?;
     let rates = RateLimits::new(config.api.rate_global, config.api.rate_principal);
-    let idempotency = Idempotency::open(ledger.clone(), clock, Arc::clone(&quota))?;
+    let idempotency = IdempotencyStore::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");
-    let uploads = Uploads::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
+    let uploads = UploadStore::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
     let sender = Sender {
         blobs: blobs.clone(),
         timeline: registry.timeline().clone(),
@@ -366,7 +367,7 @@ pub fn open(
 
 /// Readers that must be given an event before retention may remove it.
 fn readers(
-    webhooks: &Arc<Webhooks>,
+    webhooks: &Arc<WebhookService>,
     mirror: Option<&Arc<EventMirror>>,
     export: Option<&Arc<Export>>,
 ) -> Vec<ReaderLag> {
@@ -384,12 +385,16 @@ fn readers(
 /// Reads the files that a start reads after the configuration.
 pub fn check(config: &Config) -> Result<(), StartError> {
     drop(certificates(&config.serving)?);
-    Egress::new(&config.egress)?;
+    EgressClient::new(&config.egress)?;
     Ok(CurrentLabels::open(config.label_maps_path.clone()).map(drop)?)
 }
 
-fn log_options(metrics: &Arc<Metrics>) -> Options {
+fn log_options(metrics: &Arc<Metrics>) -> TimelineOptions {
     let timed = Arc::clone(metrics);
     let on_sync = move |took: Duration| timed.fsync_seconds.observe(took.as_secs_f64());
-    Options { clock: Arc::new(wall_now), on_sync: Arc::new(on_sync), ..Options::default() }
+    TimelineOptions {
+        clock: Arc::new(wall_now),
+        on_sync: Arc::new(on_sync),
+        ..TimelineOptions::default()
+    }
 }

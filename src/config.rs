@@ -30,10 +30,10 @@ use timeline::held::{FileError, read_named};
 use transport::egress::EgressConfig;
 
 use crate::{
-    api::{KEEPALIVE_FRAMES_MAX, Origins, Settings},
-    base::{database, json::Problem, keys::ApiKeys, labels::FILE_BYTES_MAX, quota::QuotaLimits},
+    api::{CorsOrigins, KEEPALIVE_FRAMES_MAX, Settings},
+    base::{database, json::ValueError, keys::ApiKeys, labels::FILE_BYTES_MAX, quota::QuotaLimits},
     deliver::{export, mirror, objects, sse::StreamLimits},
-    runs::retention::Ages,
+    runs::retention::RetentionAges,
     server::ServingConfig,
 };
 use vars::EnvReader;
@@ -67,9 +67,9 @@ pub struct Config {
     /// Ingest stores the stills of selected frames.
     pub ingest_stills: bool,
     /// Ages after which things are removed.
-    pub retention: Ages,
+    pub retention: RetentionAges,
     /// The database; `None` turns feedback and mirror off.
-    pub database: Option<database::Settings>,
+    pub database: Option<database::DatabaseSettings>,
     /// Events that the mirror copies.
     pub mirror: mirror::Scope,
     /// Place of the export; `None` turns it off.
@@ -156,7 +156,7 @@ impl Config {
             global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
             principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
         };
-        let retention = Ages {
+        let retention = RetentionAges {
             stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
             deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
             runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
@@ -242,7 +242,7 @@ impl Config {
             shown: Vec::new(),
             warnings: Vec::new(),
         };
-        if require_keys && config.api.cors_origins == Origins::Any {
+        if require_keys && config.api.cors_origins == CorsOrigins::Any {
             vars.refuse(
                 "SERVICE_CORS_ALLOWED_ORIGINS",
                 "must list origins while keys are required, not *",
@@ -310,7 +310,7 @@ fn gate(vars: &mut EnvReader) -> GateConfig {
     }
 }
 
-fn flag(text: &str) -> Result<bool, Problem> {
+fn flag(text: &str) -> Result<bool, ValueError> {
     match text {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
@@ -318,7 +318,7 @@ fn flag(text: &str) -> Result<bool, Problem> {
     }
 }
 
-fn switch(text: &str) -> Result<bool, Problem> {
+fn switch(text: &str) -> Result<bool, ValueError> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -326,39 +326,39 @@ fn switch(text: &str) -> Result<bool, Problem> {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, Problem> {
+fn address(text: &str) -> Result<SocketAddr, ValueError> {
     text.parse().map_err(|_| "must be an address and port such as 127.0.0.1:8080".into())
 }
 
-fn whole(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, Problem> {
+fn whole(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, ValueError> {
     move |text| {
         let found = text.parse().ok().filter(|found| (min..=max).contains(found));
         found.ok_or_else(|| format!("must be an integer in [{min}, {max}]").into())
     }
 }
 
-fn fraction(text: &str) -> Result<Score, Problem> {
+fn fraction(text: &str) -> Result<Score, ValueError> {
     let found = text.parse().ok().and_then(|found| Score::from_f64(found).ok());
     found.ok_or_else(|| "must be a number in [0, 1]".into())
 }
 
-fn rate(text: &str) -> Result<Option<NonZeroU32>, Problem> {
+fn rate(text: &str) -> Result<Option<NonZeroU32>, ValueError> {
     whole(0, 1_000_000)(text).map(|found| NonZeroU32::new(found as u32))
 }
 
 /// Bytes; 0 is no limit.
-fn quota(text: &str) -> Result<Option<NonZeroU64>, Problem> {
+fn quota(text: &str) -> Result<Option<NonZeroU64>, ValueError> {
     whole(0, 1 << 60)(text).map(NonZeroU64::new)
 }
 
 /// An age in days, fractions too; 0 is never.
-fn days(text: &str) -> Result<Option<Duration>, Problem> {
+fn days(text: &str) -> Result<Option<Duration>, ValueError> {
     let found = text.parse().ok().filter(|days| (0.0..=36_500.0).contains(days));
     let age = |days: f64| (days > 0.0).then(|| Duration::from_secs_f64(days * 86_400.0));
     found.map(age).ok_or_else(|| "must be a number of days in [0, 36500], 0 for never".into())
 }
 
-fn stills(text: &str) -> Result<bool, Problem> {
+fn stills(text: &str) -> Result<bool, ValueError> {
     match text {
         "selected" => Ok(true),
         "none" => Ok(false),
@@ -366,25 +366,25 @@ fn stills(text: &str) -> Result<bool, Problem> {
     }
 }
 
-fn node_tag(text: &str) -> Result<Option<NodeTag>, Problem> {
+fn node_tag(text: &str) -> Result<Option<NodeTag>, ValueError> {
     let tag = (!text.is_empty()).then(|| text.parse());
     tag.transpose().map_err(|error: media::ParseError| error.problem.into())
 }
 
-fn optional_path(text: &str) -> Result<Option<PathBuf>, Problem> {
+fn optional_path(text: &str) -> Result<Option<PathBuf>, ValueError> {
     Ok((!text.is_empty()).then(|| text.into()))
 }
 
-fn origins(text: &str) -> Result<Origins, Problem> {
+fn origins(text: &str) -> Result<CorsOrigins, ValueError> {
     let listed: Vec<&str> =
         text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).collect();
     if listed == ["*"] {
-        return Ok(Origins::Any);
+        return Ok(CorsOrigins::Any);
     }
-    listed.into_iter().map(origin).collect::<Result<_, _>>().map(Origins::Listed)
+    listed.into_iter().map(origin).collect::<Result<_, _>>().map(CorsOrigins::Listed)
 }
 
-fn origin(text: &str) -> Result<HeaderValue, Problem> {
+fn origin(text: &str) -> Result<HeaderValue, ValueError> {
     let uri: Option<http::Uri> = text.parse().ok();
     let is_origin = uri.is_some_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))

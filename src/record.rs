@@ -2,9 +2,8 @@
 //!
 //! [`recorder`] decides and is pure, [`recording`] writes. Neither knows which source it serves.
 
-pub mod analysis;
-pub mod backend;
 pub mod frames;
+pub mod gate_replay;
 pub mod image_embedder;
 pub mod inference;
 pub mod live;
@@ -14,3 +13,4 @@ pub mod recording;
 pub mod remote;
 pub mod runner;
 pub mod small_stills;
+pub mod worker_backends;

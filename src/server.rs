@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use timeline::Health;
+use timeline::LogState;
 use tokio::{
     task::{JoinError, JoinHandle},
     time::MissedTickBehavior,
@@ -106,7 +106,7 @@ impl Server {
         self.sweeping.abort();
         self.telling.cancel();
         let timeline = self.app.registry.timeline().clone();
-        let healthy = timeline.state() == Health::Writable;
+        let healthy = timeline.state() == LogState::Writable;
         let inference = Arc::clone(&self.app.inference);
         let closing = move || {
             inference.flush();
@@ -121,7 +121,7 @@ impl Server {
         let mut tick = tokio::time::interval(SWEEP);
         loop {
             tick.tick().await;
-            if let Health::Poisoned { reason } = self.app.registry.timeline().state() {
+            if let LogState::Poisoned { reason } = self.app.registry.timeline().state() {
                 tracing::error!(reason, "the log is read-only");
                 return;
             }

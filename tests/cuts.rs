@@ -8,7 +8,7 @@ use clips::{pick, pick_with, rendered_from, with_known_cuts};
 use decode::Sampling;
 use gate::{Gate, GateConfig, SelectionReason};
 use media::Zones;
-use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerProgram};
+use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerLimits, WorkerProgram};
 
 use crate::support::sandbox;
 
@@ -29,7 +29,7 @@ fn cuts(path: &Path) -> Vec<u64> {
         zones: Zones::default(),
         threads: 2,
         resume: None,
-        limits: Limits::default(),
+        limits: WorkerLimits::default(),
     };
     let mut gate = Gate::new(GateConfig::default());
     let mut found = Vec::new();

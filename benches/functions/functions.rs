@@ -10,16 +10,16 @@ use std::{
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use decode::{
-    Demuxer, FileOptions, FrameSink, Limits, Sampling, SegmentInfo, SinkStop, decode_file,
+    DemuxLimits, Demuxer, FileOptions, FrameSink, Sampling, SegmentInfo, SinkStop, decode_file,
 };
 use gate::{
-    AHEAD, CpuBackend, FrameStamp, MeasureBackend, ReferenceBackend, SignalWindow,
+    AHEAD, CpuBackend, FrameMeta, MeasureBackend, ReferenceBackend, SignalWindow,
     conformance::{Fill, TestPicture},
 };
-use media::{Codec, DeviceMemoryLost, Frame, Rate, RunId, Sample, Score, Seq, Signal};
+use media::{Codec, DeviceMemoryLost, Frame, FrameRate, RunId, SampleFormat, Score, Seq, Signal};
 use search::{FoldedPattern, IndexLimits, SearchIndex};
-use timeline::{Event, Finding, FindingKind, NewEvent, Options, Timeline};
-use transport::rtp::{Output, Packet, Receiver, Settings};
+use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
+use transport::rtp::{ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
 
 #[path = "http.rs"]
 mod http;
@@ -37,7 +37,7 @@ fn measuring(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("measuring");
     group.throughput(Throughput::Elements(BATCH));
     for (width, height) in [(1280, 720), (1920, 1080), (3840, 2160)] {
-        for (bits, sample) in [(8, Sample::U8), (10, Sample::U16 { shift: 2 })] {
+        for (bits, sample) in [(8, SampleFormat::U8), (10, SampleFormat::U16 { shift: 2 })] {
             let picture = TestPicture { sample, padding: 64, ..TestPicture::new(width, height) };
             let frames: Vec<Frame> = (0..BATCH)
                 .filter_map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
@@ -76,8 +76,7 @@ fn signals(criterion: &mut Criterion) {
             bench.iter(|| {
                 for measurements in &measured {
                     let pts_ms = 33 * index as i64;
-                    let stamp =
-                        FrameStamp { frame_index: index, source_frame_index: index, pts_ms };
+                    let stamp = FrameMeta { frame_index: index, source_frame_index: index, pts_ms };
                     window.push(stamp, measurements);
                     while let Some(signal) = window.poll() {
                         black_box(signal);
@@ -116,13 +115,14 @@ fn decoding(criterion: &mut Criterion) {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut group = criterion.benchmark_group("decoding");
     group.sample_size(10);
-    let one_a_second = Sampling::Fixed(Rate::from_f64(1.0).expect("a rate"));
+    let one_a_second = Sampling::Fixed(FrameRate::from_f64(1.0).expect("a rate"));
     for (name, sampling) in [("every frame", Sampling::Every), ("1 a second", one_a_second)] {
         let options = FileOptions { sampling, max_frames: u64::MAX, threads, plan: true };
         group.bench_function(name, |bench| {
             bench.iter(|| {
                 let file = File::open(&path).expect("a clip");
-                let demuxer = Demuxer::open(Box::new(file), Limits::default()).expect("a video");
+                let demuxer =
+                    Demuxer::open(Box::new(file), DemuxLimits::default()).expect("a video");
                 let go_on = |frames| {
                     black_box(frames);
                     ControlFlow::Continue(())
@@ -134,12 +134,12 @@ fn decoding(criterion: &mut Criterion) {
 }
 
 fn event(run: RunId, frame_index: u64) -> NewEvent {
-    let finding = Finding {
+    let finding = FindingPayload {
         frame_index,
         pts_ms: frame_index as i64 * 33,
         confidence: Score::from_millionths((frame_index % 1_000_000) as u32),
         description: "A person in a red coat crosses the yard from left to right.".to_owned(),
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) }
 }
@@ -158,7 +158,7 @@ fn append_all(log: &Timeline, runs: u64, batches: u64, each: u64) {
 
 fn appending(criterion: &mut Criterion) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), Options::default()).expect("a log");
+    let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("a log");
     let mut group = criterion.benchmark_group("timeline");
     for (name, batches, each) in
         [("append 1", 1, 1), ("append 64 at once", 64, 1), ("append 64 batches of 100", 64, 100)]
@@ -170,7 +170,7 @@ fn appending(criterion: &mut Criterion) {
 
 /// A log of a million events of ten thousand runs.
 fn million(dir: &Path) -> Timeline {
-    let (log, _) = Timeline::open(dir, Options::default()).expect("a log");
+    let (log, _) = Timeline::open(dir, TimelineOptions::default()).expect("a log");
     (0..MILLION / 10_000).for_each(|_| append_all(&log, 10_000, 100, 100));
     log
 }
@@ -181,14 +181,14 @@ fn reading(criterion: &mut Criterion) {
     let written = LazyCell::new(|| drop(million(dir.path())));
     let log = LazyCell::new(|| {
         *written;
-        Timeline::open(dir.path(), Options::default()).expect("a log").0
+        Timeline::open(dir.path(), TimelineOptions::default()).expect("a log").0
     });
     let mut group = criterion.benchmark_group("timeline");
     group.sample_size(10);
     group.bench_function("reopen 1,000,000 events", |bench| {
         *written;
         bench.iter_with_large_drop(|| {
-            Timeline::open(dir.path(), Options::default()).expect("a log")
+            Timeline::open(dir.path(), TimelineOptions::default()).expect("a log")
         });
     });
     group.sample_size(100);
@@ -212,7 +212,7 @@ fn reading(criterion: &mut Criterion) {
 fn columns(criterion: &mut Criterion) {
     const SIGNALS: u64 = 500_000;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), Options::default()).expect("a log");
+    let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("a log");
     let write = || {
         let mut writer = log.column_writer();
         for frame_index in 0..SIGNALS {
@@ -290,7 +290,8 @@ fn searching(criterion: &mut Criterion) {
 /// Pictures of VP8 in six packets of 1,041 bytes each, 30 a second, in order and as they were sent.
 fn receiving(criterion: &mut Criterion) {
     const PACKETS: u16 = 6;
-    let mut receiver = Receiver::new(Codec::Vp8, &Settings::default()).expect("served over RTP");
+    let mut receiver =
+        RtpReceiver::new(Codec::Vp8, &ReceiverSettings::default()).expect("served over RTP");
     let (mut now, mut datagram) = (std::time::Instant::now(), vec![0; 12 + 1042]);
     let (mut sequence, mut timestamp, mut pictures, mut units) = (0_u16, 0_u32, 0, 0);
     let mut group = criterion.benchmark_group("rtp");
@@ -304,10 +305,10 @@ fn receiving(criterion: &mut Criterion) {
                 datagram[4..8].copy_from_slice(&timestamp.to_be_bytes());
                 let begins = [0x10, 0, 0, 0, 0x9d, 0x01, 0x2a];
                 datagram[12..19].copy_from_slice(if part == 0 { &begins } else { &[0; 7] });
-                let packet = Packet::parse(black_box(&datagram)).expect("well formed");
+                let packet = RtpPacket::parse(black_box(&datagram)).expect("well formed");
                 receiver.packet(&packet, now);
                 while let Some(output) = receiver.poll(now) {
-                    units += usize::from(matches!(output, Output::Unit(_)));
+                    units += usize::from(matches!(output, ReceiverOutput::Unit(_)));
                 }
                 sequence = sequence.wrapping_add(1);
             }

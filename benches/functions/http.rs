@@ -14,7 +14,8 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::runtime::Runtime;
 use transport::{
-    ConnectionLimiter, ConnectionLimits, Limits, Listener, ServiceConfig, ShutdownSignals, serve,
+    ConnectionLimiter, ConnectionLimits, Listener, ServerLimits, ServiceConfig, ShutdownSignals,
+    serve,
 };
 
 /// Requests at once on a connection of HTTP/2.
@@ -27,7 +28,8 @@ fn start(runtime: &Runtime) -> SocketAddr {
     let router = Router::new().route("/", get(|| async { "ok" }));
     let site = ServiceConfig { router, elsewhere: None, refusal_headers: HeaderMap::new };
     let limiter = ConnectionLimiter::new(ConnectionLimits { total: 64, per_address: 64 });
-    let serving = serve(listener, site, Limits::default(), limiter, ShutdownSignals::default());
+    let serving =
+        serve(listener, site, ServerLimits::default(), limiter, ShutdownSignals::default());
     runtime.spawn(serving);
     addr
 }

@@ -10,9 +10,10 @@ use std::{
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason};
 use media::{MarkerOrigin, Rotation, RunId, Signal, Zones};
-use timeline::{AnalysisKey, FrameFinding, MarkerConfig, derive_markers};
+use timeline::{AnalysisKey, FrameLabel, MarkerConfig, derive_markers};
 use worker::{
-    CancelToken, EncodedImage, FrameRecord, JobEvent, JobSpec, Limits, Supervisor, WorkerError,
+    CancelToken, EncodedImage, FrameRecord, JobEvent, JobSpec, Supervisor, WorkerError,
+    WorkerLimits,
 };
 
 use crate::{
@@ -86,7 +87,7 @@ pub fn analyze(
         zones: job.zones.clone(),
         threads: job.threads,
         resume: None,
-        limits: Limits { wall: WALL, output_bytes: OUTPUT_BYTES, ..Limits::default() },
+        limits: WorkerLimits { wall: WALL, output_bytes: OUTPUT_BYTES, ..WorkerLimits::default() },
     };
     let mut stream = None;
     let (mut signals, mut decides) = (Vec::new(), Gate::new(gate));
@@ -167,7 +168,7 @@ pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signa
         .collect();
     episodes.extend(open.end());
     let episodes = episodes.iter().map(|it| EpisodeRecord::of(it, STREAM, zones)).collect();
-    let findings = signals.iter().zip(&decisions).map(|(signal, decision)| FrameFinding {
+    let findings = signals.iter().zip(&decisions).map(|(signal, decision)| FrameLabel {
         frame_index: signal.frame_index,
         pts_ms: signal.pts_ms,
         event_type: decision.event_type.clone(),

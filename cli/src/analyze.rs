@@ -12,7 +12,7 @@ use std::{
 
 use decode::Sampling;
 use gate::Loops;
-use media::{Rate, RunId, WallTime};
+use media::{FrameRate, RunId, WallTime};
 use serde::Serialize;
 use worker::{CancelToken, Supervisor};
 
@@ -75,7 +75,7 @@ pub struct AnalyzeArgs {
     run_id: RunId,
     /// Analyse so many frames a second, 0.2 to 120, instead of all
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    fps: Option<Rate>,
+    fps: Option<FrameRate>,
     /// Most frames to analyse
     #[arg(long, value_name = "N", default_value = "500000")]
     max_frames: NonZeroU64,
@@ -94,10 +94,10 @@ pub struct AnalyzeArgs {
     threads: Option<NonZeroUsize>,
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
+fn rate(text: &str) -> Result<FrameRate, String> {
     let fps: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Rate::from_f64(fps)
-        .filter(|_| Rate::ANALYSED.contains(&fps))
+    FrameRate::from_f64(fps)
+        .filter(|_| FrameRate::ANALYSED.contains(&fps))
         .ok_or_else(|| "must lie in 0.2 to 120".to_owned())
 }
 
@@ -325,14 +325,14 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
             height: extent.height,
             rotation: stream.rotation.degrees(),
             pixel_format: &stream.pixel_format,
-            source_fps: report.source_rate.or(stream.source_rate).map(Rate::as_f64),
+            source_fps: report.source_rate.or(stream.source_rate).map(FrameRate::as_f64),
             duration_ms: stream.duration.map(|duration| duration.as_millis()),
             declared_frames: stream.declared_frames,
         },
         decoder: &report.decoder,
         sampling: SamplingRecord {
             policy: if args.fps.is_some() { "fixed" } else { "source_fps_adaptive" },
-            fixed_fps: args.fps.map(Rate::as_f64),
+            fixed_fps: args.fps.map(FrameRate::as_f64),
         },
         frames: Frames {
             analysed: report.frames,

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use timeline::{Recovery, Timeline, TimelineError};
+use timeline::{RecoveryReport, Timeline, TimelineError};
 
 use crate::{
     error::CliError,
@@ -110,7 +110,7 @@ impl Backup<'_> {
     }
 
     /// Copies the log, those of its files again that changed, until it opens.
-    fn log(&mut self) -> Result<Recovery, CliError> {
+    fn log(&mut self) -> Result<RecoveryReport, CliError> {
         ["log", "log/journal"].iter().try_for_each(|name| self.folder(Path::new(name)))?;
         let mut known = HashMap::new();
         for _ in 0..TRIES {

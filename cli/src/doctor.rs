@@ -10,10 +10,12 @@ mod server;
 
 use std::path::{Path, PathBuf};
 
-use decode::Backend;
+use decode::DecodeBackend;
 use embed::{ExecutionProvider, OnnxConfig};
 use serde::Serialize;
-use worker::{BackendRequest, CancelToken, Choice, GateBackend, GateChoice, Supervisor};
+use worker::{
+    BackendRequest, CancelToken, DecodeBackendChoice, GateBackend, GateChoice, Supervisor,
+};
 
 use crate::{
     client::ServerArgs,
@@ -69,7 +71,7 @@ pub struct DecodeArgs {
     /// Backend that must decode here: software, nvdec, vaapi or ffmpeg-cli; auto for the first that does
     #[arg(long, value_name = "NAME", env = "SERVICE_DECODE_BACKEND", default_value = "auto",
         value_parser = choice)]
-    backend: Choice,
+    backend: DecodeBackendChoice,
     /// Backend that must measure here: cpu, wgpu or cuda; auto for the first device that does, else cpu
     #[arg(long = "gate-backend", value_name = "NAME", env = "SERVICE_GATE_BACKEND",
         default_value = "auto", value_parser = gate_choice)]
@@ -82,7 +84,9 @@ pub struct DecodeArgs {
 impl DecodeArgs {
     /// A backend or a device is named.
     pub fn names_any(&self) -> bool {
-        self.backend != Choice::Auto || self.gate != GateChoice::Auto || self.device.is_some()
+        self.backend != DecodeBackendChoice::Auto
+            || self.gate != GateChoice::Auto
+            || self.device.is_some()
     }
 
     pub fn wanted(&self) -> BackendRequest {
@@ -96,11 +100,11 @@ impl DecodeArgs {
     }
 }
 
-fn choice(text: &str) -> Result<Choice, String> {
+fn choice(text: &str) -> Result<DecodeBackendChoice, String> {
     if text == "auto" {
-        return Ok(Choice::Auto);
+        return Ok(DecodeBackendChoice::Auto);
     }
-    let found = Backend::from_name(text).map(Choice::Named);
+    let found = DecodeBackend::from_name(text).map(DecodeBackendChoice::Named);
     found.ok_or_else(|| "must be one of auto, software, nvdec, vaapi, ffmpeg-cli".to_owned())
 }
 

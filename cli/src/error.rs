@@ -66,7 +66,7 @@ pub enum CliError {
     Worker(#[from] worker::WorkerError),
     /// This machine has not what is asked for.
     #[error("cannot start the media worker: {0}")]
-    Select(#[from] worker::SelectError),
+    Select(#[from] worker::BackendSelectError),
     /// A run log could not be read.
     #[error("{}: {source}", dir.display())]
     Log { dir: PathBuf, source: timeline::TimelineError },

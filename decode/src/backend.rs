@@ -9,7 +9,7 @@ use media::ErrorKind;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
-pub enum Backend {
+pub enum DecodeBackend {
     /// libav's decoders on the CPU; always there.
     Software,
     /// NVIDIA's decoder, through libav.
@@ -20,26 +20,31 @@ pub enum Backend {
     FfmpegCli,
 }
 
-impl Backend {
+impl DecodeBackend {
     /// Every backend; first those that are tried where none is named, in their order.
-    pub const ALL: [Backend; 4] =
-        [Backend::Nvdec, Backend::Vaapi, Backend::Software, Backend::FfmpegCli];
+    pub const ALL: [DecodeBackend; 4] = [
+        DecodeBackend::Nvdec,
+        DecodeBackend::Vaapi,
+        DecodeBackend::Software,
+        DecodeBackend::FfmpegCli,
+    ];
     /// Those that are tried where none is named.
-    pub const AUTOMATIC: [Backend; 3] = [Backend::Nvdec, Backend::Vaapi, Backend::Software];
+    pub const AUTOMATIC: [DecodeBackend; 3] =
+        [DecodeBackend::Nvdec, DecodeBackend::Vaapi, DecodeBackend::Software];
 
     /// Its name in settings, answers and the names of decoders.
     pub fn as_str(self) -> &'static str {
         match self {
-            Backend::Software => "software",
-            Backend::Nvdec => "nvdec",
-            Backend::Vaapi => "vaapi",
-            Backend::FfmpegCli => "ffmpeg-cli",
+            DecodeBackend::Software => "software",
+            DecodeBackend::Nvdec => "nvdec",
+            DecodeBackend::Vaapi => "vaapi",
+            DecodeBackend::FfmpegCli => "ffmpeg-cli",
         }
     }
 
     /// The backend of this name.
-    pub fn from_name(name: &str) -> Option<Backend> {
-        Backend::ALL.into_iter().find(|backend| backend.as_str() == name)
+    pub fn from_name(name: &str) -> Option<DecodeBackend> {
+        DecodeBackend::ALL.into_iter().find(|backend| backend.as_str() == name)
     }
 }
 
@@ -147,11 +152,11 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_backends() {
-        for backend in Backend::ALL {
-            assert_eq!(Backend::from_name(backend.as_str()), Some(backend));
+        for backend in DecodeBackend::ALL {
+            assert_eq!(DecodeBackend::from_name(backend.as_str()), Some(backend));
         }
         for other in ["", "auto", "NVDEC", "cuda"] {
-            assert_eq!(Backend::from_name(other), None, "{other}");
+            assert_eq!(DecodeBackend::from_name(other), None, "{other}");
         }
     }
 }

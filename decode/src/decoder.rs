@@ -8,8 +8,8 @@ use std::sync::Arc;
 use media::Codec;
 
 use crate::{
-    BackendError, DecodeError, Device, Limits,
-    ffi::{AvError, Context, OnDamage, Output, Packet, Parameters},
+    BackendError, DecodeError, DemuxLimits, HwDevice,
+    ffi::{AvError, CodecContext, DamagePolicy, Packet, Parameters, ReceiveOutcome},
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
@@ -24,16 +24,16 @@ pub(crate) trait FrameDecoder: Send {
     fn send_end(&mut self) -> Result<(), AvError>;
 
     /// The next picture in presentation order.
-    fn receive(&mut self) -> Result<Output, AvError>;
+    fn receive(&mut self) -> Result<ReceiveOutcome, AvError>;
 
     /// Forgets every picture and complaint; the next packet must be a clean start.
     fn reset(&mut self);
 
     /// Returns its way of dealing with damage.
-    fn on_damage(&self) -> OnDamage;
+    fn on_damage(&self) -> DamagePolicy;
 
     /// It met damage that no error and no frame need tell of.
-    fn complained(&self) -> bool;
+    fn has_reported_damage(&self) -> bool;
 
     /// The error to report when a picture was refused for its size.
     fn too_large(&self) -> Option<DecodeError>;
@@ -52,8 +52,8 @@ pub(crate) trait DecoderFactory: Send + Sync {
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
-        on_damage: OnDamage,
-        limits: Limits,
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError>;
 
     /// One decoder takes the whole stream, which is not cut for it.
@@ -62,7 +62,7 @@ pub(crate) trait DecoderFactory: Send + Sync {
     }
 
     /// Returns the reason that nothing opens here, where that is known.
-    fn gone(&self) -> Option<&BackendError> {
+    fn loss_reason(&self) -> Option<&BackendError> {
         None
     }
 }
@@ -75,20 +75,20 @@ impl DecoderFactory for Gone {
         &self,
         _: Codec,
         _: Option<&Parameters>,
-        _: OnDamage,
-        _: Limits,
+        _: DamagePolicy,
+        _: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         Err(self.0.clone())
     }
 
-    fn gone(&self) -> Option<&BackendError> {
+    fn loss_reason(&self) -> Option<&BackendError> {
         Some(&self.0)
     }
 }
 
 /// Decoders: libav's own, and a device that is asked first.
 #[derive(Default)]
-pub struct Decoders {
+pub struct DecoderChain {
     first: Option<PreferredDecoderState>,
 }
 
@@ -97,35 +97,38 @@ struct PreferredDecoderState {
     codecs: Vec<Codec>,
 }
 
-impl Decoders {
+impl DecoderChain {
     /// libav's own decoders alone.
-    pub fn software() -> Decoders {
-        Decoders::default()
+    pub fn software() -> DecoderChain {
+        DecoderChain::default()
     }
 
     /// `device` for these codecs, and libav's own decoders for all else.
-    pub fn with_device(device: Device, codecs: Vec<Codec>) -> Decoders {
-        Decoders::with_engines(Box::new(device), codecs)
+    pub fn with_device(device: HwDevice, codecs: Vec<Codec>) -> DecoderChain {
+        DecoderChain::with_engines(Box::new(device), codecs)
     }
 
     /// libav's own decoders, in place of a device for these codecs that opens no more: files and live
     /// sessions are told of `error` as of any loss.
-    pub fn without_device(error: BackendError, codecs: Vec<Codec>) -> Decoders {
-        Decoders::with_engines(Box::new(Gone(error)), codecs)
+    pub fn without_device(error: BackendError, codecs: Vec<Codec>) -> DecoderChain {
+        DecoderChain::with_engines(Box::new(Gone(error)), codecs)
     }
 
     /// The program that `start` starts for these codecs, and libav's own decoders for all else.
-    pub fn with_program(start: Arc<SpawnFn>, codecs: Vec<Codec>) -> Decoders {
-        Decoders::with_engines(Box::new(FfmpegFactory { start }), codecs)
+    pub fn with_program(start: Arc<SpawnFn>, codecs: Vec<Codec>) -> DecoderChain {
+        DecoderChain::with_engines(Box::new(FfmpegFactory { start }), codecs)
     }
 
-    pub(crate) fn with_engines(engines: Box<dyn DecoderFactory>, codecs: Vec<Codec>) -> Decoders {
-        Decoders { first: Some(PreferredDecoderState { engines, codecs }) }
+    pub(crate) fn with_engines(
+        engines: Box<dyn DecoderFactory>,
+        codecs: Vec<Codec>,
+    ) -> DecoderChain {
+        DecoderChain { first: Some(PreferredDecoderState { engines, codecs }) }
     }
 
     /// Returns the reason that the device that was to decode `codec` opens no more.
     pub fn gone(&self, codec: Codec) -> Option<&BackendError> {
-        self.first(codec)?.gone()
+        self.first(codec)?.loss_reason()
     }
 
     /// Returns the engine that is asked before libav's own decoder of `codec`.
@@ -140,9 +143,9 @@ pub(crate) fn open_software(
     codec: Codec,
     parameters: Option<&Parameters>,
     threads: usize,
-    on_damage: OnDamage,
-    limits: Limits,
+    on_damage: DamagePolicy,
+    limits: DemuxLimits,
 ) -> Result<Box<dyn FrameDecoder>, DecodeError> {
-    let context = Context::open(codec, parameters, threads, on_damage, limits)?;
+    let context = CodecContext::open(codec, parameters, threads, on_damage, limits)?;
     Ok(Box::new(context))
 }

@@ -9,25 +9,25 @@ use std::{
     sync::Arc,
 };
 
-use media::{Codec, Extent, PixelLayout, Rate, Rotation, Timebase, Timestamp, WallTime};
+use media::{Codec, Dimensions, FrameRate, PixelLayout, Rotation, Timebase, Timestamp, WallTime};
 
 use crate::{
     DecodeError, Sampling,
-    ffi::{Format, Packet, Parameters, StreamFacts},
+    ffi::{FormatContext, Packet, Parameters, StreamParameters},
     random_access::RandomAccessDetector,
-    sampling::Position,
-    segment::{CodedPacket, Segment, Segmenter},
+    sampling::SamplerState,
+    segment::{CodedPacket, PacketSegment, Segmenter},
     timestamp_offset::TimestampRebaser,
 };
 pub use earlier::Earlier;
 pub use excerpt::{ExcerptContainer, ExcerptStart};
-pub use limits::Limits;
+pub use limits::DemuxLimits;
 pub(crate) use limits::check_extent;
 
 /// Source of a container's bytes; nothing else is ever opened.
-pub trait Input: Read + Seek + Send {}
+pub trait ByteSource: Read + Seek + Send {}
 
-impl<T: Read + Seek + Send> Input for T {}
+impl<T: Read + Seek + Send> ByteSource for T {}
 
 /// Facts about the video stream from the container and a look at the first pictures.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -37,13 +37,13 @@ pub struct StreamInfo {
     /// libav's short name of the demuxer, such as `mov,mp4,m4a,3gp,3g2,mj2`.
     pub container: String,
     /// Size of the coded pictures, before any rotation.
-    pub extent: Extent,
+    pub extent: Dimensions,
     /// Turn that the container asks for.
     pub rotation: Rotation,
     /// Storage of samples; `None` when the probed format is not one that can be served.
     pub layout: Option<PixelLayout>,
     /// Average frame rate.
-    pub source_rate: Option<Rate>,
+    pub source_rate: Option<FrameRate>,
     /// Length that the stream or else the container declares.
     pub duration: Option<Timestamp>,
     /// Unit of the presentation times.
@@ -118,11 +118,11 @@ fn can_start_anew(codec: Codec, parameters: &Parameters) -> bool {
 
 /// An opened container.
 pub struct Demuxer {
-    format: Format,
+    format: FormatContext,
     stream_index: usize,
     stream: StreamInfo,
     parameters: Arc<Parameters>,
-    limits: Limits,
+    limits: DemuxLimits,
     inspector: RandomAccessDetector,
     segmenter: Segmenter<Packet>,
     /// Earliest and latest instant of the packets read.
@@ -145,16 +145,22 @@ pub struct Demuxer {
 
 impl Demuxer {
     /// Recognises the container and looks at its first packets.
-    pub fn open(mut input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
+    pub fn open(
+        mut input: Box<dyn ByteSource>,
+        limits: DemuxLimits,
+    ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        Demuxer::of_format(Format::open(input, check_container, limits.streams)?, limits)
+        Demuxer::of_format(FormatContext::open(input, check_container, limits.streams)?, limits)
     }
 
     /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed as it
     /// comes, since nothing can be decoded again.
-    pub fn open_live(mut input: Box<dyn Input>, limits: Limits) -> Result<Demuxer, DecodeError> {
+    pub fn open_live(
+        mut input: Box<dyn ByteSource>,
+        limits: DemuxLimits,
+    ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        let format = Format::open_live(input, check_container, limits.streams)?;
+        let format = FormatContext::open_live(input, check_container, limits.streams)?;
         Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
     }
 
@@ -163,9 +169,9 @@ impl Demuxer {
     pub fn open_rtp(
         description: &str,
         packets: Box<dyn Read + Send>,
-        limits: Limits,
+        limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
-        let format = Format::open_rtp(description, packets, limits.streams)?;
+        let format = FormatContext::open_rtp(description, packets, limits.streams)?;
         let opened = Demuxer::of_format(format, limits)?;
         Ok(Demuxer { is_live: true, ..opened }.flowing())
     }
@@ -191,7 +197,7 @@ impl Demuxer {
         self
     }
 
-    fn of_format(mut format: Format, limits: Limits) -> Result<Demuxer, DecodeError> {
+    fn of_format(mut format: FormatContext, limits: DemuxLimits) -> Result<Demuxer, DecodeError> {
         let streams = format.stream_count();
         if streams > limits.streams {
             return Err(DecodeError::TooManyStreams { count: streams, max: limits.streams });
@@ -275,13 +281,16 @@ impl Demuxer {
         self.flows
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> DemuxLimits {
         self.limits
     }
 
     /// Returns the position of the source before its first picture.
-    pub(crate) fn begin(&self, sampling: Sampling) -> Position {
-        self.earlier.as_ref().map(|earlier| Position::after(earlier, sampling)).unwrap_or_default()
+    pub(crate) fn begin(&self, sampling: Sampling) -> SamplerState {
+        self.earlier
+            .as_ref()
+            .map(|earlier| SamplerState::after(earlier, sampling))
+            .unwrap_or_default()
     }
 
     /// The same file from its beginning.
@@ -296,7 +305,7 @@ impl Demuxer {
     }
 
     /// The next segment; `None` after the last.
-    pub(crate) fn next_segment(&mut self) -> Option<Segment<Packet>> {
+    pub(crate) fn next_segment(&mut self) -> Option<PacketSegment<Packet>> {
         loop {
             if let Some(segment) = self.segmenter.pop() {
                 return Some(segment);
@@ -370,13 +379,13 @@ impl Demuxer {
 
 /// Returns the length of the declared number of frames; AVI shortens its duration to the bytes that
 /// are there. MP4 also counts frames outside its edit list.
-fn length_by_count(facts: &StreamFacts) -> Option<Timestamp> {
+fn length_by_count(facts: &StreamParameters) -> Option<Timestamp> {
     let (frames, rate) = (facts.frames?, facts.rate?);
     let ms = u128::from(frames) * u128::from(rate.den()) * 1000 / u128::from(rate.num());
     i64::try_from(ms).ok().map(Timestamp::from_millis)
 }
 
-fn check_first_bytes(input: &mut Box<dyn Input>) -> Result<(), DecodeError> {
+fn check_first_bytes(input: &mut Box<dyn ByteSource>) -> Result<(), DecodeError> {
     let mut head = [0; 16];
     let mut filled = 0;
     while filled < head.len() {

@@ -6,6 +6,7 @@
 
 mod aes;
 mod av_frame;
+mod buffer_limit;
 mod callbacks;
 mod codec;
 mod cuda;
@@ -20,15 +21,14 @@ mod nut_reader;
 mod packet;
 mod parameters;
 mod place;
-mod size;
 mod undecoded_blocks;
 
 pub use aes::CbcDecryptor;
-pub(crate) use av_frame::{DecodedFrame, RawFrame};
-pub(crate) use codec::{Context, OnDamage, Output, decoder_name};
-pub use device::{Device, DeviceSpec};
+pub(crate) use av_frame::{AvFrame, DecodedFrame};
+pub(crate) use codec::{CodecContext, DamagePolicy, ReceiveOutcome, decoder_name};
+pub use device::{HwDevice, HwDeviceSpec};
 pub(crate) use error::AvError;
-pub(crate) use format::{Format, StreamFacts};
+pub(crate) use format::{FormatContext, StreamParameters};
 pub(crate) use mux::Muxer;
 pub(crate) use nut_reader::NutFrames;
 pub(crate) use packet::Packet;

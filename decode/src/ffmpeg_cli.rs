@@ -20,12 +20,12 @@ use std::{
 use media::Codec;
 
 use crate::{
-    BackendError, DecodeError, Limits,
+    BackendError, DecodeError, DemuxLimits,
     decoder::{DecoderFactory, FrameDecoder},
-    ffi::{AvError, OnDamage, Output, Packet, Parameters, RawFrame, decoder_name},
+    ffi::{AvError, AvFrame, DamagePolicy, Packet, Parameters, ReceiveOutcome, decoder_name},
 };
 use format_change::FormatChangeDetector;
-use ivf::Rewriter;
+use ivf::InBandRewriter;
 use pipe_threads::{PipeThreads, ProgramOutput};
 
 /// Times are counted from here, so that none is negative.
@@ -36,7 +36,7 @@ const NO_TIME: i64 = i64::MIN;
 const TIME_MAX: i64 = 1 << 50;
 
 /// Input of a program.
-pub trait ProgramInput: Write + Send {
+pub trait FfmpegStdin: Write + Send {
     /// Nothing follows.
     fn end(&mut self) -> io::Result<()>;
 }
@@ -44,7 +44,7 @@ pub trait ProgramInput: Write + Send {
 /// The ends of a program that was started.
 pub struct FfmpegPipes {
     /// Its input.
-    pub input: Box<dyn ProgramInput>,
+    pub input: Box<dyn FfmpegStdin>,
     /// Its output, up to its end.
     pub output: Box<dyn Read + Send>,
     /// Its stderr; reading it never waits, and text that does not fit is dropped.
@@ -79,15 +79,15 @@ impl DecoderFactory for FfmpegFactory {
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
-        on_damage: OnDamage,
-        limits: Limits,
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         let refused = |detail: String| BackendError::Refused { call: "ffmpeg".to_owned(), detail };
         let Some(parameters) = parameters else {
             return Err(refused("it does not decode pictures as they come".to_owned()));
         };
         let extent = parameters.extent().ok_or_else(|| refused("no picture size".to_owned()))?;
-        let rewriter = Rewriter::new(codec, parameters.extradata())
+        let rewriter = InBandRewriter::new(codec, parameters.extradata())
             .ok_or_else(|| refused(format!("{} is not asked of it", codec.name())))?;
         let conversation = (self.start)(codec).map_err(|error| refused(error.to_string()))?;
         let talk = PipeThreads::start(conversation, ivf::header(codec, extent), limits)
@@ -113,10 +113,10 @@ impl DecoderFactory for FfmpegFactory {
 
 struct ProgramDecoder {
     name: String,
-    on_damage: OnDamage,
+    on_damage: DamagePolicy,
     /// NUT does not carry the range of the samples.
     is_full_range: bool,
-    rewriter: Rewriter,
+    rewriter: InBandRewriter,
     geometry: FormatChangeDetector,
     talk: PipeThreads,
     /// Times whose pictures are not shown.
@@ -147,7 +147,7 @@ impl ProgramDecoder {
     }
 
     /// The picture with the time of its packet; `None` for one that is not shown.
-    fn heard(&mut self, mut picture: RawFrame) -> Result<Option<RawFrame>, AvError> {
+    fn heard(&mut self, mut picture: AvFrame) -> Result<Option<AvFrame>, AvError> {
         if self.is_untimed == Some(true) {
             picture.set_times(None, self.is_full_range);
             return Ok(Some(picture));
@@ -190,16 +190,16 @@ impl FrameDecoder for ProgramDecoder {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<Output, AvError> {
+    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
         loop {
             match self.talk.receive() {
                 ProgramOutput::Picture(picture) => {
                     if let Some(picture) = self.heard(picture)? {
-                        return Ok(Output::Frame(picture));
+                        return Ok(ReceiveOutcome::Frame(picture));
                     }
                 }
-                ProgramOutput::Nothing => return Ok(Output::Hungry),
-                ProgramOutput::End => return Ok(Output::End),
+                ProgramOutput::Nothing => return Ok(ReceiveOutcome::Hungry),
+                ProgramOutput::End => return Ok(ReceiveOutcome::End),
                 ProgramOutput::Failed(reason) => return Err(self.lose(format!("ffmpeg: {reason}"))),
             }
         }
@@ -210,12 +210,12 @@ impl FrameDecoder for ProgramDecoder {
         self.lose("the program cannot start over");
     }
 
-    fn on_damage(&self) -> OnDamage {
+    fn on_damage(&self) -> DamagePolicy {
         self.on_damage
     }
 
     /// It is lost where it complains: the reference cuts the file anew, and conceals as it does by itself.
-    fn complained(&self) -> bool {
+    fn has_reported_damage(&self) -> bool {
         false
     }
 

@@ -13,15 +13,15 @@ mod worker;
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc, thread};
 
-use media::{DeviceMemoryLost, Extent, Frame, Rate};
+use media::{DeviceMemoryLost, Dimensions, Frame, FrameRate};
 
 use crate::{
-    DecodeError, Decoders, Demuxer, Sampling, decoder::DecoderFactory, sampling::Position,
+    DecodeError, DecoderChain, Demuxer, Sampling, decoder::DecoderFactory, sampling::SamplerState,
 };
 use preferred_decoder::PreferredDecoderState;
 pub(crate) use schedule::frame_ticks;
-use schedule::{DecodeRound, Job, Schedule, StopOnPanic};
-use worker::{Decoded, Outcome, SegmentAbort, Worker};
+use schedule::{DecodeRound, SegmentJob, SegmentScheduler, StopOnPanic};
+use worker::{DecodeThread, DecodedSegment, SegmentAbort, SegmentOutcome};
 
 /// Options of decoding a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub trait FrameSink: Send {
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop>;
 
     /// A picture was decoded that is not sampled: a sign of life between sparse samples.
-    fn passed_over(&mut self) {}
+    fn skipped_frames(&mut self) {}
 
     /// The segment is complete. What it amounts to must hold no frame whose pixels are on a device
     /// alone: those that are lost from here on cannot be had again.
@@ -92,7 +92,7 @@ pub struct FileReport {
     /// Pictures of the source up to the last one looked at, sampled or not.
     pub source_frames: u64,
     /// Average frame rate of the source.
-    pub source_rate: Option<Rate>,
+    pub source_rate: Option<FrameRate>,
     /// The source ended before it should have, or reading it failed.
     pub truncated: bool,
     /// The source goes on after the last of so many frames, as far as its packets tell.
@@ -100,7 +100,7 @@ pub struct FileReport {
     /// Packets that the demuxer or the decoder flagged or refused.
     pub damaged_packets: u64,
     /// Size of the first frame.
-    pub first_extent: Option<Extent>,
+    pub first_extent: Option<Dimensions>,
 }
 
 /// As [`decode_file_by`], with libav's own decoders alone.
@@ -110,7 +110,7 @@ pub fn decode_file<S: FrameSink>(
     make_sink: impl Fn() -> S + Sync,
     deliver: impl FnMut(S::Output) -> ControlFlow<()>,
 ) -> Result<FileReport, DecodeError> {
-    decode_file_by(&Decoders::software(), demuxer, options, make_sink, deliver)
+    decode_file_by(&DecoderChain::software(), demuxer, options, make_sink, deliver)
 }
 
 /// Decodes `demuxer`'s stream on `options.threads` threads, each with a sink of its own.
@@ -119,7 +119,7 @@ pub fn decode_file<S: FrameSink>(
 /// input that can be read only once is decoded by libav's own decoders, as a device that is lost would
 /// take pictures with it. One that is made while it is read is decoded on the calling thread alone.
 pub fn decode_file_by<S: FrameSink>(
-    decoders: &Decoders,
+    decoders: &DecoderChain,
     mut demuxer: Demuxer,
     options: &FileOptions,
     make_sink: impl Fn() -> S + Sync,
@@ -142,7 +142,7 @@ pub fn decode_file_by<S: FrameSink>(
             given: collector.given,
         };
         let decode = if demuxer.flows() { decode_as_it_comes } else { decode_once };
-        let schedule = Schedule::new(demuxer, options, round);
+        let schedule = SegmentScheduler::new(demuxer, options, round);
         let ending = decode(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
         let (facts, read) = schedule.into_parts();
         match ending {
@@ -180,7 +180,7 @@ enum Ending {
 }
 
 fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
-    schedule: &Schedule,
+    schedule: &SegmentScheduler,
     first: &PreferredDecoderState<'_>,
     collector: &mut Collector,
     make_sink: &M,
@@ -196,7 +196,7 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
                 scope,
                 move || {
                     let _stop = StopOnPanic(schedule);
-                    let worker = Worker::new(schedule, first, make_sink());
+                    let worker = DecodeThread::new(schedule, first, make_sink());
                     // Nobody receives any more once the collector has given up.
                     worker.run(&mut |outcome| match sender.send(outcome) {
                         Ok(()) => ControlFlow::Continue(()),
@@ -218,14 +218,14 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
 
 /// The same on this thread: no output waits for what a read waits for.
 fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
-    schedule: &Schedule,
+    schedule: &SegmentScheduler,
     first: &PreferredDecoderState<'_>,
     collector: &mut Collector,
     make_sink: &M,
     deliver: &mut D,
 ) -> Result<Ending, DecodeError> {
     let mut ending = Ok(Ending::Final);
-    Worker::new(schedule, first, make_sink()).run(&mut |outcome| {
+    DecodeThread::new(schedule, first, make_sink()).run(&mut |outcome| {
         collector.settle(schedule, outcome, deliver).map_break(|ended| ending = ended)
     });
     ending
@@ -234,14 +234,14 @@ fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> 
 /// Puts results back in order and checks that each began where the one before ended.
 #[derive(Default)]
 struct Collector {
-    position: Position,
+    position: SamplerState,
     next: u64,
     /// Frames whose outputs an earlier round has delivered: pieces of another decoder end elsewhere.
     given: u64,
     /// Those whose frames were delivered, each once.
     decoders: Vec<String>,
     damaged_packets: u64,
-    first_extent: Option<Extent>,
+    first_extent: Option<Dimensions>,
     /// The last segment has frames past as many as are wanted.
     has_more: bool,
 }
@@ -255,8 +255,8 @@ impl Collector {
 
     fn run<O>(
         &mut self,
-        schedule: &Schedule,
-        results: &mpsc::Receiver<Outcome<O>>,
+        schedule: &SegmentScheduler,
+        results: &mpsc::Receiver<SegmentOutcome<O>>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<Ending, DecodeError> {
         let mut early = BTreeMap::new();
@@ -279,8 +279,8 @@ impl Collector {
     /// Takes the next outcome in order; `Break` is the ending of the round.
     fn settle<O>(
         &mut self,
-        schedule: &Schedule,
-        Outcome { job, result }: Outcome<O>,
+        schedule: &SegmentScheduler,
+        SegmentOutcome { job, result }: SegmentOutcome<O>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> ControlFlow<Result<Ending, DecodeError>> {
         match result {
@@ -297,9 +297,9 @@ impl Collector {
 
     fn accept<O>(
         &mut self,
-        schedule: &Schedule,
-        job: &Job,
-        decoded: Decoded<O>,
+        schedule: &SegmentScheduler,
+        job: &SegmentJob,
+        decoded: DecodedSegment<O>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let is_new = job.start.sampled >= self.given || decoded.end.sampled > self.given;

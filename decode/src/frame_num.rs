@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use media::Bits;
 
-use crate::nal::{Framing, Nals};
+use crate::nal::{Framing, NalUnits};
 
 /// Follows the numbers of one stream with start codes, in decode order.
 #[derive(Default)]
-pub(crate) struct FrameNumbers {
+pub(crate) struct FrameNumTracker {
     sequences: BTreeMap<u32, Sequence>,
     /// Picture parameter set to sequence parameter set.
     pictures: BTreeMap<u32, u32>,
@@ -28,10 +28,10 @@ struct Sequence {
     separate_planes: bool,
 }
 
-impl FrameNumbers {
+impl FrameNumTracker {
     /// Takes the next unit; tells whether pictures that it may refer to are missing before it.
     pub(crate) fn misses(&mut self, unit: &[u8]) -> bool {
-        for nal in Nals::new(unit, Framing::StartCodes) {
+        for nal in NalUnits::new(unit, Framing::StartCodes) {
             let Some((header, payload)) = nal.bytes().split_first() else { continue };
             match header & 0x1f {
                 5 => {
@@ -199,7 +199,7 @@ mod tests {
         ];
         for (name, allows_gaps, pictures, expected) in cases {
             for high in [false, true] {
-                let mut numbers = FrameNumbers::default();
+                let mut numbers = FrameNumTracker::default();
                 let key = [sets(high, allows_gaps), vec![0, 0, 1, 0x65, 1]].concat();
                 assert!(!numbers.misses(&key), "{name}");
                 let found: Vec<bool> = pictures
@@ -209,7 +209,7 @@ mod tests {
                 assert_eq!(found, expected, "{name}, high profile {high}");
             }
         }
-        let mut wrapping = FrameNumbers::default();
+        let mut wrapping = FrameNumTracker::default();
         wrapping.misses(&sets(false, false));
         let turns = (0..100).map(|at| wrapping.misses(&slice(REFERENCE, at % 32)));
         assert_eq!(turns.filter(|misses| *misses).count(), 0, "numbers wrap");
@@ -220,7 +220,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_digested(units in vec(vec(any::<u8>(), 0..60), 1..5), kind in 0..9_u8) {
-            let mut numbers = FrameNumbers::default();
+            let mut numbers = FrameNumTracker::default();
             for unit in units {
                 let framed = [vec![0, 0, 1, 0x60 | kind], unit].concat();
                 numbers.misses(&framed);

@@ -4,19 +4,19 @@
 
 use media::{AccessUnit, Codec};
 
-use crate::{frame_num::FrameNumbers, random_access::RandomAccessDetector};
+use crate::{frame_num::FrameNumTracker, random_access::RandomAccessDetector};
 
 /// Waits for a clean start, then lets everything through until a loss.
 pub(crate) struct KeyframeGate {
     inspector: RandomAccessDetector,
-    numbers: FrameNumbers,
+    numbers: FrameNumTracker,
     is_open: bool,
 }
 
 impl KeyframeGate {
     pub(crate) fn new(codec: Codec) -> KeyframeGate {
         let inspector = RandomAccessDetector::new(codec, &[]);
-        KeyframeGate { inspector, numbers: FrameNumbers::default(), is_open: false }
+        KeyframeGate { inspector, numbers: FrameNumTracker::default(), is_open: false }
     }
 
     /// Pictures that the unit may refer to are missing, by what it says itself.

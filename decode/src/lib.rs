@@ -2,7 +2,7 @@
 //!
 //! Promises: the frames and presentation times of a file are those of a sequential decode,
 //! whatever the thread count and whether or not packets were skipped by the sampling plan.
-//! Nothing but the given [`Input`] is ever read. Opens no file and no socket, and no device but the one
+//! Nothing but the given [`ByteSource`] is ever read. Opens no file and no socket, and no device but the one
 //! asked for; computes no pixel.
 #![deny(unsafe_code)]
 
@@ -10,6 +10,8 @@ mod backend;
 #[cfg(test)]
 #[path = "tests/bit_writer.rs"]
 mod bit_writer;
+mod codec_probe;
+mod coded_pictures;
 mod decoder;
 mod demux;
 mod error;
@@ -20,28 +22,26 @@ mod frame_num;
 mod keyframe_gate;
 mod live;
 mod nal;
-mod plan;
-mod probe;
 mod pts_pairing;
 mod random_access;
 mod sampling;
 mod segment;
+mod skip_plan;
 mod timestamp_offset;
-mod units;
 
-pub use backend::{Backend, BackendError};
-pub use decoder::Decoders;
+pub use backend::{BackendError, DecodeBackend};
+pub use codec_probe::{CodecProbeResult, try_clips};
+pub use coded_pictures::{CodedPicture, CodedPictures};
+pub use decoder::DecoderChain;
 pub use demux::{
-    Demuxer, Earlier, ExcerptContainer, ExcerptStart, Input, Limits, PLAYLIST_HEAD_BYTES,
+    ByteSource, DemuxLimits, Demuxer, Earlier, ExcerptContainer, ExcerptStart, PLAYLIST_HEAD_BYTES,
     StreamInfo, is_playlist,
 };
 pub use error::DecodeError;
-pub use ffi::{CbcDecryptor, Device, DeviceSpec};
-pub use ffmpeg_cli::{FfmpegPipes, ProgramInput, SpawnFn, arguments as program_arguments};
+pub use ffi::{CbcDecryptor, HwDevice, HwDeviceSpec};
+pub use ffmpeg_cli::{FfmpegPipes, FfmpegStdin, SpawnFn, arguments as program_arguments};
 pub use file::{
     FileOptions, FileReport, FrameSink, SegmentInfo, SinkStop, decode_file, decode_file_by,
 };
 pub use live::{Decoder, LiveOptions, open_decoder, open_decoder_by};
-pub use probe::{CodecProbeResult, try_clips};
 pub use sampling::Sampling;
-pub use units::{CodedPicture, CodedPictures};

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use media::{AccessUnit, Codec, Frame};
 
 use crate::{
-    DecodeError, Decoders, Limits,
+    DecodeError, DecoderChain, DemuxLimits,
     decoder::{FrameDecoder, open_software},
     demux::check_extent,
-    ffi::{AvError, DecodedFrame, OnDamage, Output, Packet, Place, RawFrame},
+    ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, Packet, Place, ReceiveOutcome},
     keyframe_gate::KeyframeGate,
     pts_pairing::PtsPairing,
 };
@@ -46,25 +46,26 @@ pub trait Decoder: Send {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveOptions {
     /// Limits of the resources that the stream may take.
-    pub limits: Limits,
+    pub limits: DemuxLimits,
 }
 
 /// Opens libav's own decoder for `codec`.
 pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    open_decoder_by(&Decoders::software(), codec, options)
+    open_decoder_by(&DecoderChain::software(), codec, options)
 }
 
 /// Opens the first of `decoders` that takes `codec`.
 pub fn open_decoder_by(
-    decoders: &Decoders,
+    decoders: &DecoderChain,
     codec: Codec,
     options: LiveOptions,
 ) -> Result<Box<dyn Decoder>, DecodeError> {
     let LiveOptions { limits } = options;
     let first = decoders.first(codec);
     // libav's own decoder does as well. Why a device decodes none is told for all sessions at once, see
-    // `Decoders::gone`; why it does not decode one more, by nobody.
-    let opened = first.and_then(|first| first.open(codec, None, OnDamage::Discard, limits).ok());
+    // `DecoderChain::gone`; why it does not decode one more, by nobody.
+    let opened =
+        first.and_then(|first| first.open(codec, None, DamagePolicy::Discard, limits).ok());
     let engine = opened.map_or_else(|| open_discarding(codec, limits), Ok)?;
     Ok(Box::new(LiveDecoder {
         codec,
@@ -78,13 +79,16 @@ pub fn open_decoder_by(
     }))
 }
 
-fn open_discarding(codec: Codec, limits: Limits) -> Result<Box<dyn FrameDecoder>, DecodeError> {
-    open_software(codec, None, 1, OnDamage::Discard, limits)
+fn open_discarding(
+    codec: Codec,
+    limits: DemuxLimits,
+) -> Result<Box<dyn FrameDecoder>, DecodeError> {
+    open_software(codec, None, 1, DamagePolicy::Discard, limits)
 }
 
 struct LiveDecoder {
     codec: Codec,
-    limits: Limits,
+    limits: DemuxLimits,
     name: String,
     engine: Box<dyn FrameDecoder>,
     gop: KeyframeGate,
@@ -157,14 +161,14 @@ impl Decoder for LiveDecoder {
 impl LiveDecoder {
     /// Takes what the decoder has completed; an error is damage in the unit that was sent last.
     fn collect(&mut self) -> Result<(), DecodeError> {
-        while let Output::Frame(frame) = self.engine.receive().map_err(damaged)? {
+        while let ReceiveOutcome::Frame(frame) = self.engine.receive().map_err(damaged)? {
             if frame.is_damaged() {
                 return Err(DecodeError::DamagedUnit { detail: "parts are missing".to_owned() });
             }
             let frame = self.pair(frame)?;
             self.ready.extend(frame);
         }
-        if self.engine.complained() {
+        if self.engine.has_reported_damage() {
             let detail = "what it refers to is missing, or its data is".to_owned();
             return Err(DecodeError::DamagedUnit { detail });
         }
@@ -172,7 +176,7 @@ impl LiveDecoder {
     }
 
     /// The picture with the key of its unit and its time; `None` for one that no unit asked for.
-    fn pair(&mut self, frame: RawFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
+    fn pair(&mut self, frame: AvFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
         let DecodedFrame { extent, layout, pixels } = frame.into_shown(&mut Place::default())?;
@@ -185,7 +189,7 @@ impl LiveDecoder {
     fn keep_before(&mut self, key: i64) {
         if self.gop.is_open() && self.engine.send_end().is_ok() {
             // An error ends what there is to keep.
-            while let Ok(Output::Frame(frame)) = self.engine.receive() {
+            while let Ok(ReceiveOutcome::Frame(frame)) = self.engine.receive() {
                 let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };
                 self.ready.extend(kept.ok().flatten());
             }

@@ -11,13 +11,13 @@ pub(crate) enum Framing {
 
 /// One NAL unit; with start codes its end is looked for only when it is asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Nal<'a> {
+pub(crate) struct NalUnit<'a> {
     /// From its header on.
     tail: &'a [u8],
     ends: bool,
 }
 
-impl<'a> Nal<'a> {
+impl<'a> NalUnit<'a> {
     /// The header byte `index`; 0 past the end.
     pub(crate) fn header(&self, index: usize) -> u8 {
         self.tail.get(index).copied().unwrap_or(0)
@@ -35,14 +35,14 @@ impl<'a> Nal<'a> {
 }
 
 /// The units of one packet; stops at the first that does not fit.
-pub(crate) struct Nals<'a> {
+pub(crate) struct NalUnits<'a> {
     rest: &'a [u8],
     framing: Framing,
 }
 
-impl<'a> Nals<'a> {
-    pub(crate) fn new(data: &'a [u8], framing: Framing) -> Nals<'a> {
-        Nals { rest: data, framing }
+impl<'a> NalUnits<'a> {
+    pub(crate) fn new(data: &'a [u8], framing: Framing) -> NalUnits<'a> {
+        NalUnits { rest: data, framing }
     }
 
     /// Returns the bytes that no unit was made of yet.
@@ -51,22 +51,22 @@ impl<'a> Nals<'a> {
     }
 }
 
-impl<'a> Iterator for Nals<'a> {
-    type Item = Nal<'a>;
+impl<'a> Iterator for NalUnits<'a> {
+    type Item = NalUnit<'a>;
 
-    fn next(&mut self) -> Option<Nal<'a>> {
+    fn next(&mut self) -> Option<NalUnit<'a>> {
         match self.framing {
             Framing::StartCodes => {
                 let at = next_start_code(self.rest)?;
                 self.rest = &self.rest[at + 3..];
-                Some(Nal { tail: self.rest, ends: false })
+                Some(NalUnit { tail: self.rest, ends: false })
             }
             Framing::Lengths(size) => {
                 let (prefix, rest) = self.rest.split_at_checked(usize::from(size))?;
                 let length = prefix.iter().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte));
                 let (tail, rest) = rest.split_at_checked(length)?;
                 self.rest = rest;
-                Some(Nal { tail, ends: true })
+                Some(NalUnit { tail, ends: true })
             }
         }
     }
@@ -94,12 +94,12 @@ const SETS_BYTES_MAX: usize = 64 << 10;
 /// Given to a new decoder in this order they leave it in the state of one that saw the whole
 /// stream: sets of one id replace each other, whatever the id.
 #[derive(Default)]
-pub(crate) struct ParameterSets {
+pub(crate) struct ParameterSetCache {
     sets: Vec<Box<[u8]>>,
     overflowed: bool,
 }
 
-impl ParameterSets {
+impl ParameterSetCache {
     pub(crate) fn note(&mut self, set: &[u8]) {
         if self.overflowed {
             return;
@@ -110,7 +110,7 @@ impl ParameterSets {
         }
         let bytes: usize = self.sets.iter().map(|set| set.len()).sum();
         if self.sets.len() > SETS_MAX || bytes > SETS_BYTES_MAX {
-            *self = ParameterSets { sets: Vec::new(), overflowed: true };
+            *self = ParameterSetCache { sets: Vec::new(), overflowed: true };
         }
     }
 
@@ -152,14 +152,14 @@ mod tests {
         for (data, framing) in
             [(&starts[..], Framing::StartCodes), (&lengths[..], Framing::Lengths(2))]
         {
-            let found: Vec<&[u8]> = Nals::new(data, framing).map(|nal| nal.bytes()).collect();
+            let found: Vec<&[u8]> = NalUnits::new(data, framing).map(|nal| nal.bytes()).collect();
             assert_eq!(found, expected, "{framing:?}");
         }
     }
 
     #[test]
     fn sets_replay_in_the_order_of_their_last_appearance() {
-        let mut sets = ParameterSets::default();
+        let mut sets = ParameterSetCache::default();
         for set in [&[0x67, 1][..], &[0x68, 1], &[0x67, 2], &[0x68, 1]] {
             sets.note(set);
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn too_many_sets_are_forgotten_and_said_so() {
-        let mut sets = ParameterSets::default();
+        let mut sets = ParameterSetCache::default();
         (0..=SETS_MAX as u8).for_each(|id| sets.note(&[id]));
         assert!(sets.overflowed());
     }

@@ -5,7 +5,7 @@
 
 use media::{Codec, Obu};
 
-use crate::nal::{Framing, Nal, Nals, ParameterSets};
+use crate::nal::{Framing, NalUnit, NalUnits, ParameterSetCache};
 
 /// Facts about a picture from the bytes of its packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,14 +44,14 @@ pub(crate) fn framing(codec: Codec, extradata: &[u8]) -> Framing {
 pub(crate) struct RandomAccessDetector {
     codec: Codec,
     framing: Framing,
-    sets: ParameterSets,
+    sets: ParameterSetCache,
 }
 
 impl RandomAccessDetector {
     /// `extradata` is the container's decoder configuration; empty for streams with start codes.
     pub(crate) fn new(codec: Codec, extradata: &[u8]) -> RandomAccessDetector {
         let framing = framing(codec, extradata);
-        RandomAccessDetector { codec, framing, sets: ParameterSets::default() }
+        RandomAccessDetector { codec, framing, sets: ParameterSetCache::default() }
     }
 
     /// Inspects `data`, the next packet.
@@ -68,7 +68,7 @@ impl RandomAccessDetector {
     fn inspect_nals(&mut self, data: &[u8]) -> PacketInfo {
         let classify = if self.codec == Codec::H264 { classify_h264 } else { classify_h265 };
         let mut own_sets = 0;
-        for nal in Nals::new(data, self.framing) {
+        for nal in NalUnits::new(data, self.framing) {
             match classify(&nal) {
                 NalKind::Other => {}
                 NalKind::ParameterSet => {
@@ -97,7 +97,7 @@ enum NalKind {
 }
 
 /// ITU-T H.264 table 7-1.
-fn classify_h264(nal: &Nal<'_>) -> NalKind {
+fn classify_h264(nal: &NalUnit<'_>) -> NalKind {
     let header = nal.header(0);
     match header & 0x1f {
         kind @ (1 | 2 | 5) => NalKind::Slice(PacketInfo {
@@ -112,7 +112,7 @@ fn classify_h264(nal: &Nal<'_>) -> NalKind {
 }
 
 /// ITU-T H.265 table 7-1; layers above the base (3D, scalable) are not decoded.
-fn classify_h265(nal: &Nal<'_>) -> NalKind {
+fn classify_h265(nal: &NalUnit<'_>) -> NalKind {
     let (first, second) = (nal.header(0), nal.header(1));
     let layer = (first & 1) << 5 | second >> 3;
     if layer != 0 {

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use media::{Rate, Timestamp};
+use media::{FrameRate, Timestamp};
 
 use crate::Earlier;
 
@@ -14,7 +14,7 @@ pub enum Sampling {
     /// Every frame.
     Every,
     /// The first frame at or after k/rate seconds for k = 0, 1, 2, ...; a frame at most once.
-    Fixed(Rate),
+    Fixed(FrameRate),
 }
 
 /// Past this many sample instants nothing is sampled: keeps the arithmetic inside `i128`.
@@ -22,7 +22,7 @@ const SAMPLE_INSTANTS_MAX: u64 = 1 << 62;
 
 /// Progress of sampling a source; enough to go on from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct SamplerState {
     /// Frames offered.
     pub(crate) source_frames: u64,
     /// Frames taken.
@@ -31,15 +31,15 @@ pub(crate) struct Position {
     pub(crate) next_instant: u64,
 }
 
-impl Position {
+impl SamplerState {
     /// Returns the position behind these frames.
-    pub(crate) fn after(earlier: &Earlier, sampling: Sampling) -> Position {
+    pub(crate) fn after(earlier: &Earlier, sampling: Sampling) -> SamplerState {
         let Earlier { frames: sampled, source_frames, latest, .. } = *earlier;
         let next_instant = match sampling {
             Sampling::Fixed(rate) if latest.ticks >= 0 => first_instant_after(latest, rate),
             _ => 0,
         };
-        Position { source_frames, sampled, next_instant }
+        SamplerState { source_frames, sampled, next_instant }
     }
 }
 
@@ -48,11 +48,11 @@ impl Position {
 pub(crate) struct Sampler {
     sampling: Sampling,
     max_frames: u64,
-    pub(crate) position: Position,
+    pub(crate) position: SamplerState,
 }
 
 impl Sampler {
-    pub(crate) fn new(sampling: Sampling, max_frames: u64, position: Position) -> Sampler {
+    pub(crate) fn new(sampling: Sampling, max_frames: u64, position: SamplerState) -> Sampler {
         Sampler { sampling, max_frames, position }
     }
 
@@ -64,7 +64,7 @@ impl Sampler {
         self.position.source_frames += 1;
         if let Sampling::Fixed(rate) = self.sampling {
             let next = self.position.next_instant;
-            if next >= SAMPLE_INSTANTS_MAX || pts.cmp_sample(next, rate) == Ordering::Less {
+            if next >= SAMPLE_INSTANTS_MAX || pts.cmp_sample_instant(next, rate) == Ordering::Less {
                 return None;
             }
             self.position.next_instant = first_instant_after(pts, rate);
@@ -81,7 +81,7 @@ impl Sampler {
 }
 
 /// The smallest k with k/rate seconds > `pts`, which is not negative.
-fn first_instant_after(pts: Timestamp, rate: Rate) -> u64 {
+fn first_instant_after(pts: Timestamp, rate: FrameRate) -> u64 {
     let timebase = pts.timebase;
     let elapsed = i128::from(pts.ticks) * i128::from(timebase.num()) * i128::from(rate.num());
     let instant = i128::from(timebase.den()) * i128::from(rate.den());
@@ -97,7 +97,7 @@ mod tests {
 
     fn taken(sampling: Sampling, max_frames: u64, den: u32, ticks: &[i64]) -> Vec<i64> {
         let timebase = Timebase::new(1, den).expect("positive");
-        let mut sampler = Sampler::new(sampling, max_frames, Position::default());
+        let mut sampler = Sampler::new(sampling, max_frames, SamplerState::default());
         let offer = |&tick: &i64| {
             let sampled = sampler.position.sampled;
             let index = sampler.offer(Timestamp::new(tick, timebase))?;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn fixed(num: u32, den: u32) -> Sampling {
-        Sampling::Fixed(Rate::new(num, den).expect("positive"))
+        Sampling::Fixed(FrameRate::new(num, den).expect("positive"))
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn ntsc_at_its_own_rate_takes_every_frame_for_a_day() {
         let timebase = Timebase::new(1001, 30_000).expect("positive");
-        let mut sampler = Sampler::new(fixed(30_000, 1001), u64::MAX, Position::default());
+        let mut sampler = Sampler::new(fixed(30_000, 1001), u64::MAX, SamplerState::default());
         for tick in 0..30 * 86_400 {
             assert_eq!(sampler.offer(Timestamp::new(tick, timebase)), Some(tick as u64));
         }

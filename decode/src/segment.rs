@@ -62,7 +62,7 @@ impl<P: Payload> CodedPacket<P> {
 
 /// Packets in decode order that are decoded in one go.
 #[derive(Clone, Debug)]
-pub(crate) struct Segment<P> {
+pub(crate) struct PacketSegment<P> {
     pub(crate) units: Vec<CodedPacket<P>>,
     /// Goes on with the decoder of the segment before.
     pub(crate) continues_previous: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Segment<P> {
     pub(crate) is_continued: bool,
 }
 
-impl<P> Segment<P> {
+impl<P> PacketSegment<P> {
     /// Presentation times of the shown pictures in order; `None` unless all are known and
     /// distinct.
     pub(crate) fn shown_times(&self) -> Option<Vec<i64>> {
@@ -104,7 +104,7 @@ pub(crate) struct Segmenter<P> {
     repeat_packets_min: usize,
     piece_packets: usize,
     is_continued: bool,
-    ready: VecDeque<Segment<P>>,
+    ready: VecDeque<PacketSegment<P>>,
 }
 
 impl<P: Payload> Segmenter<P> {
@@ -174,7 +174,7 @@ impl<P: Payload> Segmenter<P> {
     }
 
     /// The next complete segment.
-    pub(crate) fn pop(&mut self) -> Option<Segment<P>> {
+    pub(crate) fn pop(&mut self) -> Option<PacketSegment<P>> {
         self.ready.pop_front()
     }
 
@@ -242,7 +242,7 @@ impl<P: Payload> Segmenter<P> {
         self.gathered_bytes = self.gathered.iter().map(|unit| unit.bytes).sum();
         let shown = units.iter().filter(|unit| unit.is_shown());
         self.latest = shown.filter_map(|unit| unit.pts).max().max(self.latest);
-        self.ready.push_back(Segment {
+        self.ready.push_back(PacketSegment {
             units,
             continues_previous: self.is_continued,
             is_continued,

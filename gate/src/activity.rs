@@ -19,7 +19,7 @@ use media::{Activity, Cells};
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
-use crate::thumb::CELLS;
+use crate::thumbnail::CELLS;
 
 pub use tracker::{ActivityState, Change};
 pub(crate) use tracker::{Outcome, Tracker, is_on_grid};

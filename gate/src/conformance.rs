@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use media::{
-    Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
-    Timestamp,
+    Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
+    Subsampling, Timestamp,
 };
 
 use crate::{FrameMeasurements, MeasureBackend, MeasureError, ReferenceBackend};
@@ -37,7 +37,7 @@ pub struct TestPicture {
     /// Chroma arrangement.
     pub subsampling: Subsampling,
     /// Sample storage.
-    pub sample: Sample,
+    pub sample: SampleFormat,
     /// U and V alternate in one plane.
     pub interleaved: bool,
     /// Bytes between the end of a row and the start of the next.
@@ -53,7 +53,7 @@ impl TestPicture {
             width,
             height,
             subsampling: Subsampling::Yuv420,
-            sample: Sample::U8,
+            sample: SampleFormat::U8,
             interleaved: false,
             padding: 0,
             fill: Fill::Random(1),
@@ -62,7 +62,7 @@ impl TestPicture {
 
     /// The picture as a decoder would deliver it; `None` when a side is 0.
     pub fn frame(self) -> Option<Frame> {
-        let extent = Extent::new(self.width, self.height)?;
+        let extent = Dimensions::new(self.width, self.height)?;
         let luma = self.plane(extent, 1, 0);
         let chroma = self.subsampling.chroma_extent(extent).map(|extent| {
             let step = if self.interleaved { 2 } else { 1 };
@@ -84,11 +84,11 @@ impl TestPicture {
         })
     }
 
-    fn stride(self, extent: Extent, step: usize) -> usize {
+    fn stride(self, extent: Dimensions, step: usize) -> usize {
         extent.width as usize * step * self.sample.bytes() + self.padding
     }
 
-    fn plane(self, extent: Extent, step: usize, salt: u64) -> Vec<u8> {
+    fn plane(self, extent: Dimensions, step: usize, salt: u64) -> Vec<u8> {
         let stride = self.stride(extent, step);
         let mut noise = Noise(salt ^ 0x5157_4c31);
         let mut bytes: Vec<u8> =
@@ -117,8 +117,8 @@ impl TestPicture {
     /// Writes slot `at` of a row.
     fn put(self, row: &mut [u8], at: usize, value: u8, source: &mut Noise) {
         match self.sample {
-            Sample::U8 => row[at] = value,
-            Sample::U16 { shift } => {
+            SampleFormat::U8 => row[at] = value,
+            SampleFormat::U16 { shift } => {
                 let fraction = match self.fill {
                     Fill::Random(_) => source.next() as u16 & ((1 << shift) - 1),
                     _ => (1 << shift) - 1,
@@ -132,13 +132,13 @@ impl TestPicture {
 
 struct Painted {
     picture: TestPicture,
-    extent: Extent,
+    extent: Dimensions,
     luma: Vec<u8>,
     chroma: Option<Chroma>,
 }
 
 struct Chroma {
-    extent: Extent,
+    extent: Dimensions,
     step: usize,
     u: Vec<u8>,
     /// `None` where V alternates with U.
@@ -146,7 +146,7 @@ struct Chroma {
 }
 
 impl Painted {
-    fn view<'a>(&self, bytes: &'a [u8], extent: Extent, step: usize) -> Plane<'a> {
+    fn view<'a>(&self, bytes: &'a [u8], extent: Dimensions, step: usize) -> Plane<'a> {
         let stride = self.picture.stride(extent, step);
         Plane::new(bytes, stride, extent, self.picture.sample, step).expect("built to fit")
     }
@@ -213,11 +213,11 @@ fn storages() -> impl Iterator<Item = TestPicture> {
         Subsampling::Yuv444,
     ];
     let samples = [
-        Sample::U8,
-        Sample::U16 { shift: 0 },
-        Sample::U16 { shift: 2 },
-        Sample::U16 { shift: 4 },
-        Sample::U16 { shift: 8 },
+        SampleFormat::U8,
+        SampleFormat::U16 { shift: 0 },
+        SampleFormat::U16 { shift: 2 },
+        SampleFormat::U16 { shift: 4 },
+        SampleFormat::U16 { shift: 8 },
     ];
     let sizes = [(97u32, 61u32), (130, 83), (37, 19)];
     sizes.into_iter().flat_map(move |(width, height)| {
@@ -243,7 +243,7 @@ const P010: TestPicture = TestPicture {
     width: 1920,
     height: 1080,
     subsampling: Subsampling::Yuv420,
-    sample: Sample::U16 { shift: 8 },
+    sample: SampleFormat::U16 { shift: 8 },
     interleaved: true,
     padding: 64,
     fill: Fill::Random(1),
@@ -251,7 +251,7 @@ const P010: TestPicture = TestPicture {
 
 /// An odd size as hardware decoders give it.
 const NV12: TestPicture =
-    TestPicture { width: 1279, height: 719, sample: Sample::U8, padding: 128, ..P010 };
+    TestPicture { width: 1279, height: 719, sample: SampleFormat::U8, padding: 128, ..P010 };
 
 /// Sizes, storages and fills side by side, the largest between small ones.
 fn mixed() -> Vec<TestPicture> {
@@ -276,7 +276,7 @@ pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
     let fills =
         [Fill::Flat(0), Fill::Flat(1), Fill::Flat(255), Fill::Checker, Fill::Ramp, Fill::Gradient];
     let extremes = fills.into_iter().flat_map(|fill| {
-        [Sample::U8, Sample::U16 { shift: 2 }].map(|sample| {
+        [SampleFormat::U8, SampleFormat::U16 { shift: 2 }].map(|sample| {
             [(1280, 720), (701, 8192), (8192, 41)]
                 .map(|(width, height)| TestPicture {
                     fill,
@@ -292,7 +292,7 @@ pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
 
 /// Difference of a measurer from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Nonconformance {
+pub enum ConformanceError {
     /// It refused a picture of the table.
     #[error("refused {picture:?}: {error}")]
     Refused {
@@ -310,15 +310,16 @@ pub enum Nonconformance {
 }
 
 /// Measures the whole table with `measurer`; the number of pictures when all are equal.
-pub fn check(measurer: &mut dyn MeasureBackend) -> Result<usize, Nonconformance> {
+pub fn check(measurer: &mut dyn MeasureBackend) -> Result<usize, ConformanceError> {
     batches()
         .try_fold(0, |count, batch| check_batch(measurer, &batch).map(|()| count + batch.len()))
 }
 
 /// Measures a few pictures that show most faults, for a backend's start: some milliseconds.
-pub fn smoke(measurer: &mut dyn MeasureBackend) -> Result<(), Nonconformance> {
-    let odd = TestPicture { sample: Sample::U16 { shift: 2 }, ..TestPicture::new(333, 217) };
-    let overfull = TestPicture { sample: Sample::U16 { shift: 0 }, ..TestPicture::new(65, 41) };
+pub fn quick_check(measurer: &mut dyn MeasureBackend) -> Result<(), ConformanceError> {
+    let odd = TestPicture { sample: SampleFormat::U16 { shift: 2 }, ..TestPicture::new(333, 217) };
+    let overfull =
+        TestPicture { sample: SampleFormat::U16 { shift: 0 }, ..TestPicture::new(65, 41) };
     let small = TestPicture { width: 130, height: 83, ..P010 };
     let smaller = TestPicture { width: 37, height: 19, ..NV12 };
     let bright = TestPicture { fill: Fill::Flat(255), ..TestPicture::new(701, 512) };
@@ -330,12 +331,12 @@ pub fn smoke(measurer: &mut dyn MeasureBackend) -> Result<(), Nonconformance> {
 pub fn check_batch(
     measurer: &mut dyn MeasureBackend,
     batch: &[TestPicture],
-) -> Result<(), Nonconformance> {
+) -> Result<(), ConformanceError> {
     let frames: Vec<Frame> = batch.iter().filter_map(|picture| picture.frame()).collect();
     match first_difference(measurer, &frames) {
         Ok(None) => Ok(()),
-        Ok(Some(at)) => Err(Nonconformance::Different { picture: batch.get(at).copied() }),
-        Err(error) => Err(Nonconformance::Refused { picture: batch.first().copied(), error }),
+        Ok(Some(at)) => Err(ConformanceError::Different { picture: batch.get(at).copied() }),
+        Err(error) => Err(ConformanceError::Refused { picture: batch.first().copied(), error }),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    thumb::{CellThumbnail, LEVEL},
+    thumbnail::{CellThumbnail, LEVEL},
 };
 
 /// Largest shift in cells: what remains in view is more than half of the picture.

@@ -6,26 +6,26 @@
 #![deny(unsafe_code)]
 
 mod activity;
-mod artifact;
+mod artifact_scores;
 mod cells;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod cpu;
 mod decision;
 #[cfg(any(test, feature = "device"))]
-pub mod device;
+pub mod device_batch;
 mod episodes;
 mod fallback;
 mod global_motion;
 mod loops;
 mod measure;
-mod phash;
-mod retake;
+mod perceptual_hash;
+mod relit_cut;
 mod scene;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "AVX2 loads and stores")]
 mod simd;
-mod thumb;
+mod thumbnail;
 mod window;
 
 pub use activity::{ActivityState, Change, ZoneMask};
@@ -37,4 +37,4 @@ pub use fallback::FallbackBackend;
 pub use loops::{LoopEntered, Loops};
 pub use measure::{FrameMeasurements, MAX_SIDE, MeasureBackend, MeasureError};
 pub use media::GateConfig;
-pub use window::{AHEAD, BACK, FrameStamp, Past, SignalWindow};
+pub use window::{AHEAD, BACK, FrameMeta, Past, SignalWindow};

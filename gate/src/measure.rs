@@ -1,6 +1,6 @@
 //! Measurements of pixels: exact integer sums, and the trait that every backend implements.
 
-use media::{DeviceMemoryLost, ErrorKind, Extent, Frame, Plane};
+use media::{DeviceMemoryLost, Dimensions, ErrorKind, Frame, Plane};
 
 use crate::cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS};
 
@@ -13,9 +13,9 @@ pub const MAX_SIDE: u32 = 8192;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameMeasurements {
     /// Size of the luma plane.
-    pub extent: Extent,
+    pub extent: Dimensions,
     /// Size of each chroma plane; `None` for luma-only pictures, whose chroma sums are 0.
-    pub chroma_extent: Option<Extent>,
+    pub chroma_extent: Option<Dimensions>,
     /// Sum of the luma samples of each cell.
     pub luma_cells: [u32; LUMA_COLUMNS * LUMA_ROWS],
     /// Sum of the squares of the luma samples of each cell.
@@ -26,7 +26,7 @@ pub struct FrameMeasurements {
 
 impl FrameMeasurements {
     /// All sums 0, for a picture of this size.
-    pub fn zeroed(extent: Extent, chroma_extent: Option<Extent>) -> FrameMeasurements {
+    pub fn zeroed(extent: Dimensions, chroma_extent: Option<Dimensions>) -> FrameMeasurements {
         FrameMeasurements {
             extent,
             chroma_extent,
@@ -193,7 +193,11 @@ impl<'a> CheckedPlanes<'a> {
     }
 }
 
-fn check_extent(plane: &'static str, got: Extent, expected: Extent) -> Result<(), MeasureError> {
+fn check_extent(
+    plane: &'static str,
+    got: Dimensions,
+    expected: Dimensions,
+) -> Result<(), MeasureError> {
     if got == expected {
         return Ok(());
     }

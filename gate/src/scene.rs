@@ -10,9 +10,9 @@ use media::Score;
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    global_motion, retake,
-    thumb::{CELLS, CellThumbnail, LEVEL, SPREAD},
-    window::{Neighbours, Slot},
+    global_motion, relit_cut,
+    thumbnail::{CELLS, CellThumbnail, LEVEL, SPREAD},
+    window::{FrameNeighbourhood, WindowSlot},
 };
 
 /// Shift tolerance in cells: what a fast pan moves between two frames.
@@ -76,7 +76,7 @@ pub(crate) fn step(old: &CellThumbnail, new: &CellThumbnail) -> u32 {
 }
 
 /// Strength of a cut between the frame and the one before it; 0.5 is a cut.
-pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
+pub(crate) fn score(frames: &FrameNeighbourhood<'_>) -> Score {
     let (Some(frame), Some(previous)) = (frames.at(0), frames.at(-1)) else { return Score::ZERO };
     let prominence = u64::from(frame.step) * 1000 / (context(frames) + STEP_FLOOR);
     // A change no larger than its neighbours is motion, a fade or a ramp.
@@ -95,7 +95,7 @@ pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
             continue;
         }
         least = least.min(if same_layout {
-            retake::score(frames, &old.thumb, &new.thumb)
+            relit_cut::score(frames, &old.thumb, &new.thumb)
         } else {
             strength(&old.thumb, &new.thumb, prominence, noise)
         });
@@ -112,7 +112,7 @@ pub(crate) fn score(frames: &Neighbours<'_>) -> Score {
 
 /// Returns the movement of the picture without a cut: the third largest step behind, since a flash
 /// or a short shot makes two, or the smaller one ahead.
-fn context(frames: &Neighbours<'_>) -> u64 {
+fn context(frames: &FrameNeighbourhood<'_>) -> u64 {
     let ahead = [1, 2].into_iter().filter_map(|at| frames.at(at)).map(|slot| slot.step).min();
     let mut largest = [0; 3];
     for mut step in (1..=CONTEXT_BACK).filter_map(|back| Some(frames.at(-back)?.step)) {
@@ -126,7 +126,7 @@ fn context(frames: &Neighbours<'_>) -> u64 {
 }
 
 /// Standard deviation that noise gives the mean of a cell, in 1/[`LEVEL`].
-fn noise_of_cells(slot: &Slot) -> u32 {
+fn noise_of_cells(slot: &WindowSlot) -> u32 {
     (slot.noise * (LEVEL * LEVEL / SPREAD) / slot.thumb.cell_samples.max(1)).isqrt()
 }
 

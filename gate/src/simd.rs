@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm256_srl_epi16, _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
 };
 
-use media::{Activity, Plane, Sample};
+use media::{Activity, Plane, SampleFormat};
 
 use crate::{
     ZoneMask,
@@ -95,10 +95,10 @@ impl Avx2 {
     #[target_feature(enable = "avx2")]
     fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: CellRange) {
         match (plane.sample(), plane.step()) {
-            (Sample::U8, 1) => self.sum_rows::<SQUARES, 16>(plane, band, 0),
-            (Sample::U8, _) => self.sum_rows::<SQUARES, 32>(plane, band, 0),
-            (Sample::U16 { shift }, 1) => self.sum_rows::<SQUARES, 32>(plane, band, shift),
-            (Sample::U16 { shift }, _) => self.sum_rows::<SQUARES, 64>(plane, band, shift),
+            (SampleFormat::U8, 1) => self.sum_rows::<SQUARES, 16>(plane, band, 0),
+            (SampleFormat::U8, _) => self.sum_rows::<SQUARES, 32>(plane, band, 0),
+            (SampleFormat::U16 { shift }, 1) => self.sum_rows::<SQUARES, 32>(plane, band, shift),
+            (SampleFormat::U16 { shift }, _) => self.sum_rows::<SQUARES, 64>(plane, band, shift),
         }
     }
 

@@ -11,8 +11,8 @@ use media::{Activity, Signal};
 use crate::{
     FrameMeasurements, ZoneMask,
     activity::{self, Movement, TENTHS_BACK},
-    artifact, scene,
-    thumb::{CELLS, CellThumbnail, luma_means},
+    artifact_scores, scene,
+    thumbnail::{CELLS, CellThumbnail, luma_means},
 };
 
 /// Frames before a frame on which its signal may depend but for the activity.
@@ -28,7 +28,7 @@ const RING: usize = BACK + 1 + AHEAD;
 
 /// Position of a frame in its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameStamp {
+pub struct FrameMeta {
     /// Position among the analysed frames.
     pub frame_index: u64,
     /// Position among the source's frames in presentation order.
@@ -39,8 +39,8 @@ pub struct FrameStamp {
 
 /// Data of a frame that the window keeps.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) stamp: FrameStamp,
+pub(crate) struct WindowSlot {
+    pub(crate) stamp: FrameMeta,
     pub(crate) thumb: CellThumbnail,
     /// [`scene::step`] from the frame before; 0 for the first.
     pub(crate) step: u32,
@@ -69,11 +69,11 @@ pub enum Past {
 /// Turns measurements, in order, into signals, in order.
 #[derive(Debug)]
 pub struct SignalWindow {
-    ring: Box<[Slot]>,
+    ring: Box<[WindowSlot]>,
     /// Frames taken; frame `i` lies in slot `i % RING` until [`RING`] later ones came.
     pushed: u64,
     /// The first frame.
-    first: FrameStamp,
+    first: FrameMeta,
     /// Frames whose signal is made.
     done: u64,
     /// Frames whose signal was ready before.
@@ -94,8 +94,8 @@ impl SignalWindow {
     /// More than [`AHEAD`] means [`AHEAD`], which files use; less trades flash suppression for
     /// delay.
     pub fn new(lookahead: usize) -> SignalWindow {
-        let blank = FrameStamp { frame_index: 0, source_frame_index: 0, pts_ms: 0 };
-        let slot = || Slot {
+        let blank = FrameMeta { frame_index: 0, source_frame_index: 0, pts_ms: 0 };
+        let slot = || WindowSlot {
             stamp: blank,
             thumb: CellThumbnail::blank(),
             step: 0,
@@ -151,7 +151,7 @@ impl SignalWindow {
     }
 
     /// Takes the next frame.
-    pub fn push(&mut self, stamp: FrameStamp, measurements: &FrameMeasurements) {
+    pub fn push(&mut self, stamp: FrameMeta, measurements: &FrameMeasurements) {
         self.push_picture(stamp, measurements, true);
     }
 
@@ -160,7 +160,7 @@ impl SignalWindow {
     pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
-        stamps: &[FrameStamp],
+        stamps: &[FrameMeta],
         measurements: &[FrameMeasurements],
     ) {
         let frames = || stamps.iter().copied().zip(measurements);
@@ -193,7 +193,7 @@ impl SignalWindow {
 
     fn push_picture(
         &mut self,
-        stamp: FrameStamp,
+        stamp: FrameMeta,
         measurements: &FrameMeasurements,
         with_activity: bool,
     ) {
@@ -208,7 +208,7 @@ impl SignalWindow {
             (0, 0)
         } else {
             let (old, new) = (&self.ring[previous].thumb, &self.ring[at].thumb);
-            (scene::step(old, new), artifact::brightness_change(old, new))
+            (scene::step(old, new), artifact_scores::brightness_change(old, new))
         };
         let slot = &mut self.ring[at];
         (slot.stamp, slot.step, slot.brightness_change) = (stamp, step, brightness_change);
@@ -240,8 +240,8 @@ impl SignalWindow {
     }
 
     fn finish_next(&mut self) {
-        let frames = Neighbours { ring: &self.ring, pushed: self.pushed, frame: self.done };
-        let noise = artifact::noise_variance(&frames);
+        let frames = FrameNeighbourhood { ring: &self.ring, pushed: self.pushed, frame: self.done };
+        let noise = artifact_scores::noise_variance(&frames);
         let Some(slot) = frames.at(0) else { return };
         let signal = Signal {
             frame_index: slot.stamp.frame_index,
@@ -249,9 +249,9 @@ impl SignalWindow {
             pts_ms: slot.stamp.pts_ms,
             perceptual_hash: slot.thumb.hash,
             luma_mean: slot.thumb.luma_mean,
-            flicker_score: artifact::flicker(&frames),
-            ghosting_score: artifact::ghosting(&frames),
-            noise_variance_score: artifact::noise_score(&frames, noise),
+            flicker_score: artifact_scores::flicker(&frames),
+            ghosting_score: artifact_scores::ghosting(&frames),
+            noise_variance_score: artifact_scores::noise_score(&frames, noise),
             scene_score: Some(scene::score(&frames)),
             activity: Some(slot.activity),
         };
@@ -264,8 +264,8 @@ impl SignalWindow {
 }
 
 /// Number of the last of these frames, in their order, on which a signal behind them depends.
-fn frames_back(frames: &[FrameStamp]) -> usize {
-    let tenth = |frame: &FrameStamp| activity::tenth(frame.pts_ms);
+fn frames_back(frames: &[FrameMeta]) -> usize {
+    let tenth = |frame: &FrameMeta| activity::tenth(frame.pts_ms);
     let firsts = frames.windows(2).rev().scan(0, |tenths, pair| {
         *tenths += u32::from(tenth(&pair[0]) != tenth(&pair[1]));
         Some(*tenths)
@@ -274,15 +274,15 @@ fn frames_back(frames: &[FrameStamp]) -> usize {
 }
 
 /// A frame and those around it that its signal may depend on.
-pub(crate) struct Neighbours<'a> {
-    ring: &'a [Slot],
+pub(crate) struct FrameNeighbourhood<'a> {
+    ring: &'a [WindowSlot],
     pushed: u64,
     frame: u64,
 }
 
-impl<'a> Neighbours<'a> {
+impl<'a> FrameNeighbourhood<'a> {
     /// The frame `offset` places after this one; `None` outside the sequence or the reach.
-    pub(crate) fn at(&self, offset: isize) -> Option<&'a Slot> {
+    pub(crate) fn at(&self, offset: isize) -> Option<&'a WindowSlot> {
         let index = self.frame.checked_add_signed(offset as i64)?;
         let within = offset >= -(BACK as isize) && index < self.pushed;
         within.then(|| &self.ring[(index % RING as u64) as usize])

@@ -119,25 +119,25 @@ pub fn normalised(label: &str) -> String {
 }
 
 fn label(said: &str) -> String {
-    cut(&normalised(said), *LABEL_BYTES.end()).trim_end_matches('_').to_owned()
+    truncate_body(&normalised(said), *LABEL_BYTES.end()).trim_end_matches('_').to_owned()
 }
 
 /// One line of bounded length.
 fn line(said: &str) -> String {
     let words = said.split(|c: char| c.is_whitespace() || c.is_control());
     let joined = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    cut(&joined, SUMMARY_BYTES_MAX).trim_end().to_owned()
+    truncate_body(&joined, SUMMARY_BYTES_MAX).trim_end().to_owned()
 }
 
 /// Lines without other control characters, of bounded length, and whether there were more.
 fn prose(said: &str) -> (String, bool) {
     let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
-    let (said, kept) = (said.trim(), cut(said.trim(), DESCRIPTION_BYTES_MAX));
+    let (said, kept) = (said.trim(), truncate_body(said.trim(), DESCRIPTION_BYTES_MAX));
     (kept.chars().map(plain).collect(), kept.len() < said.len())
 }
 
 /// The start of `text`, at most so many bytes of it.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+pub(crate) fn truncate_body(text: &str, bytes_max: usize) -> &str {
     let fits = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..fits.unwrap_or(0)]
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::finding::cut;
+use crate::finding::truncate_body;
 
 /// Bytes of an earlier description that a prompt repeats.
 pub const PREVIOUS_BYTES_MAX: usize = 2048;
@@ -136,7 +136,7 @@ impl Prompt {
         let mut text = fill(template.text, &values);
         if let Some(previous) = previous {
             // Words on a sign that was described must not close the part that is no instruction.
-            let previous = cut(previous, PREVIOUS_BYTES_MAX).replace(['<', '>'], " ");
+            let previous = truncate_body(previous, PREVIOUS_BYTES_MAX).replace(['<', '>'], " ");
             text += &fill(CHAIN.text, &[("previous", &previous)]);
         }
         let captions = parts.pictures_ms.iter().enumerate().map(|(at, pts_ms)| {

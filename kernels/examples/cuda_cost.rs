@@ -10,11 +10,11 @@ use cudarc::driver::{CudaContext, DevicePtr};
 use gate::MeasureBackend;
 use kernels::{CudaBackend, CudaError};
 use media::{
-    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Extent, Frame, HostFrameBuffer,
-    PixelLayout, Pixels, Sample, SampleRange, Subsampling, Timestamp,
+    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Dimensions, Frame, HostFrameBuffer,
+    PixelLayout, Pixels, SampleFormat, SampleRange, Subsampling, Timestamp,
 };
 
-const EXTENT: Extent = Extent { width: 1920, height: 1080 };
+const EXTENT: Dimensions = Dimensions { width: 1920, height: 1080 };
 const PITCH: usize = 2048;
 
 fn main() {
@@ -62,7 +62,8 @@ fn in_memory(measurer: &mut CudaBackend, pictures: usize) -> u128 {
     stream.synchronize().expect("cleared");
     let start = memory.device_ptr(&stream).0;
     let (subsampling, range) = (Subsampling::Yuv420, SampleRange::Limited);
-    let layout = PixelLayout { subsampling, sample: Sample::U8, interleaved_chroma: true, range };
+    let layout =
+        PixelLayout { subsampling, sample: SampleFormat::U8, interleaved_chroma: true, range };
     let frame = |n: usize| {
         let luma = start + (n * bytes) as u64;
         let chroma = luma + (PITCH * EXTENT.height as usize) as u64;

@@ -4,9 +4,9 @@
 //! before makes new buffers of samples; nothing else does.
 
 use cudarc::driver::{CudaSlice, DevicePtr, DriverError, PinnedHostSlice, sys};
-use gate::device::{SUMS, SURFACE_WORDS, SURFACES, Surface};
+use gate::device_batch::{SUMS, SURFACE_WORDS, SURFACES, Surface};
 
-use crate::device::{Device, WaitError};
+use crate::device::{CudaDevice, WaitError};
 
 /// Most pictures of one launch: 6.6 MB of sums.
 pub(crate) const PICTURES_MAX: usize = 256;
@@ -21,16 +21,16 @@ const SURFACE_BYTES: usize = 4 * SURFACES * SURFACE_WORDS;
 const FIRST_BYTES: usize = 4 << 20;
 
 /// Buffers of every launch.
-pub(crate) struct Buffers {
+pub(crate) struct LaunchBuffers {
     head: PinnedHostSlice<u8>,
     pub surfaces: CudaSlice<u8>,
     pub sums: CudaSlice<u8>,
     back: PinnedHostSlice<u8>,
 }
 
-impl Buffers {
-    pub fn new(device: &Device) -> Result<Buffers, DriverError> {
-        Ok(Buffers {
+impl LaunchBuffers {
+    pub fn new(device: &CudaDevice) -> Result<LaunchBuffers, DriverError> {
+        Ok(LaunchBuffers {
             head: pinned(device, PICTURES_MAX * SURFACE_BYTES, sys::CU_MEMHOSTALLOC_WRITECOMBINED)?,
             surfaces: device.stream.alloc_zeros(PICTURES_MAX * SURFACE_BYTES)?,
             sums: device.stream.alloc_zeros(PICTURES_MAX * SUM_BYTES)?,
@@ -42,7 +42,7 @@ impl Buffers {
     /// Sends the surfaces of a launch up.
     pub fn send<'a>(
         &mut self,
-        device: &Device,
+        device: &CudaDevice,
         pictures: impl Iterator<Item = &'a [Surface; SURFACES]>,
     ) -> Result<(), DriverError> {
         let words = pictures.flatten().flat_map(|surface| surface.words());
@@ -56,7 +56,7 @@ impl Buffers {
     }
 
     /// Waits for the launch; the sums of its pictures.
-    pub fn fetch(&mut self, device: &Device, pictures: usize) -> Result<&[u8], WaitError> {
+    pub fn fetch(&mut self, device: &CudaDevice, pictures: usize) -> Result<&[u8], WaitError> {
         let bytes = pictures * SUM_BYTES;
         let back = self.back.as_mut_slice()?;
         device.stream.memcpy_dtoh(&self.sums.slice(..bytes), &mut back[..bytes])?;
@@ -73,7 +73,7 @@ pub(crate) struct SampleBuffer {
 
 impl SampleBuffer {
     /// Room for a launch of `bytes`, and for somewhat larger ones.
-    pub fn new(device: &Device, bytes: usize) -> Result<SampleBuffer, DriverError> {
+    pub fn new(device: &CudaDevice, bytes: usize) -> Result<SampleBuffer, DriverError> {
         let capacity = bytes.max(FIRST_BYTES).next_power_of_two();
         Ok(SampleBuffer {
             host: pinned(device, capacity, sys::CU_MEMHOSTALLOC_WRITECOMBINED)?,
@@ -87,7 +87,7 @@ impl SampleBuffer {
     }
 
     /// Returns the address of the samples in device memory.
-    pub fn address(&self, device: &Device) -> u64 {
+    pub fn address(&self, device: &CudaDevice) -> u64 {
         self.device.device_ptr(&device.stream).0
     }
 
@@ -97,14 +97,18 @@ impl SampleBuffer {
     }
 
     /// Sends the first `bytes` up.
-    pub fn send(&mut self, device: &Device, bytes: usize) -> Result<(), DriverError> {
+    pub fn send(&mut self, device: &CudaDevice, bytes: usize) -> Result<(), DriverError> {
         let filled = &self.host.as_slice()?[..bytes];
         device.stream.memcpy_htod(filled, &mut self.device)
     }
 }
 
 #[expect(unsafe_code, reason = "the binding hands out memory that nothing has written yet")]
-fn pinned(device: &Device, bytes: usize, flags: u32) -> Result<PinnedHostSlice<u8>, DriverError> {
+fn pinned(
+    device: &CudaDevice,
+    bytes: usize,
+    flags: u32,
+) -> Result<PinnedHostSlice<u8>, DriverError> {
     // SAFETY: any byte is a `u8`, and every byte that is read has been written: by `send` and
     // `fill` before a copy up, by a copy down before `fetch` returns.
     let mut memory = unsafe { device.context.alloc_pinned_with_flags(bytes, flags) }?;

@@ -5,24 +5,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cudarc::driver::{DriverError, sys::CUresult};
 use gate::{
     FrameMeasurements, MeasureBackend, MeasureError, conformance,
-    device::{Batch, HostPlanes, SURFACES, Surface, batches, said, unpack},
+    device_batch::{DeviceBatch, HostPlanes, SURFACES, Surface, batches, said, unpack},
 };
 use media::Frame;
 
 use crate::{
     CudaError,
-    buffer::{Buffers, FILL_BYTES, PICTURES_MAX, SUM_BYTES, SampleBuffer},
-    device::{Device, WaitError, refused},
+    buffer::{FILL_BYTES, LaunchBuffers, PICTURES_MAX, SUM_BYTES, SampleBuffer},
+    device::{CudaDevice, WaitError, refused},
+    device_surface::surfaces,
     launch,
-    picture::surfaces,
 };
 
 const NAME: &str = "cuda";
 
 /// Measures on one CUDA device.
 pub struct CudaBackend {
-    device: Device,
-    buffers: Buffers,
+    device: CudaDevice,
+    buffers: LaunchBuffers,
     /// `None` until the first host picture.
     samples: Option<SampleBuffer>,
     /// The surfaces of a launch while it is put together.
@@ -34,11 +34,11 @@ pub struct CudaBackend {
 impl CudaBackend {
     /// Opens device `index`, counted from 0, and measures the smoke of the conformance table.
     pub fn open(index: usize) -> Result<CudaBackend, CudaError> {
-        let device = Device::open(index)?;
-        let buffers = Buffers::new(&device).map_err(refused("taking memory"))?;
+        let device = CudaDevice::open(index)?;
+        let buffers = LaunchBuffers::new(&device).map_err(refused("taking memory"))?;
         let surfaces = Vec::with_capacity(PICTURES_MAX);
         let mut measurer = CudaBackend { device, buffers, samples: None, surfaces, loss: None };
-        conformance::smoke(&mut measurer).map_err(|fault| CudaError::Nonconforming {
+        conformance::quick_check(&mut measurer).map_err(|fault| CudaError::Nonconforming {
             name: measurer.device.name.clone(),
             fault,
         })?;
@@ -51,7 +51,7 @@ impl CudaBackend {
     }
 
     /// Measures pictures where they are: nothing is copied to the host but sums.
-    fn measure_there(
+    fn measure_on_device(
         &mut self,
         frames: &[Frame],
         out: &mut Vec<FrameMeasurements>,
@@ -67,7 +67,7 @@ impl CudaBackend {
     }
 
     /// Measures pictures that are sent up first.
-    fn measure_here(
+    fn measure_from_host(
         &mut self,
         frames: &[Frame],
         out: &mut Vec<FrameMeasurements>,
@@ -81,7 +81,7 @@ impl CudaBackend {
     }
 
     /// Packs the batch, and sends it up.
-    fn upload(&mut self, batch: &Batch<'_>) -> Result<(), Failure> {
+    fn upload(&mut self, batch: &DeviceBatch<'_>) -> Result<(), Failure> {
         let bytes = batch.bytes as usize;
         let samples = match self.samples.take_if(|samples| samples.capacity() >= bytes) {
             Some(samples) => self.samples.insert(samples),
@@ -177,8 +177,8 @@ impl MeasureBackend for CudaBackend {
             let is_there = |frame: &Frame| surfaces(frame, number).is_some();
             for alike in frames.chunk_by(|one, next| is_there(one) == is_there(next)) {
                 match is_there(&alike[0]) {
-                    true => measurer.measure_there(alike, out)?,
-                    false => measurer.measure_here(alike, out)?,
+                    true => measurer.measure_on_device(alike, out)?,
+                    false => measurer.measure_from_host(alike, out)?,
                 }
             }
             Ok(())

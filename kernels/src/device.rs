@@ -11,15 +11,15 @@ use std::{
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
-use gate::device::said;
+use gate::device_batch::said;
 use libloading::Library;
 
-use crate::{CudaError, Version, module};
+use crate::{CudaError, CudaVersion, ptx};
 
 /// The PTX is of ISA 8.0, which drivers read that speak CUDA 12.0.
-const DRIVER_MIN: Version = Version { major: 12, minor: 0 };
+const DRIVER_MIN: CudaVersion = CudaVersion { major: 12, minor: 0 };
 /// The PTX is of this virtual architecture.
-const CAPABILITY_MIN: Version = Version { major: 7, minor: 5 };
+const CAPABILITY_MIN: CudaVersion = CudaVersion { major: 7, minor: 5 };
 
 /// A launch takes milliseconds; a device that says nothing for so long is taken for lost, well before a
 /// process in which nothing moves is.
@@ -30,7 +30,7 @@ const SPIN_MAX: Duration = Duration::from_micros(200);
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// An open device with the kernel loaded.
-pub(crate) struct Device {
+pub(crate) struct CudaDevice {
     /// As the driver counts, from 0.
     pub number: u32,
     pub name: String,
@@ -68,17 +68,17 @@ impl From<DriverError> for WaitError {
     }
 }
 
-impl Device {
+impl CudaDevice {
     /// Opens device `index`, counted from 0.
-    pub fn open(index: usize) -> Result<Device, CudaError> {
+    pub fn open(index: usize) -> Result<CudaDevice, CudaError> {
         // The binding panics where a driver lacks a function that its version should have.
-        let opened = catch_unwind(AssertUnwindSafe(|| Device::probe(index)));
+        let opened = catch_unwind(AssertUnwindSafe(|| CudaDevice::probe(index)));
         opened.unwrap_or_else(|panic| {
             Err(CudaError::Refused { step: "loading", reason: said(panic.as_ref()) })
         })
     }
 
-    fn probe(index: usize) -> Result<Device, CudaError> {
+    fn probe(index: usize) -> Result<CudaDevice, CudaError> {
         load_driver()?;
         let found = driver_version()?;
         if found < DRIVER_MIN {
@@ -92,17 +92,17 @@ impl Device {
         let name = context.name().map_err(refused("asking for the device's name"))?;
         let (major, minor) =
             context.compute_capability().map_err(refused("asking for the device's capability"))?;
-        let found = Version { major, minor };
+        let found = CudaVersion { major, minor };
         if found < CAPABILITY_MIN {
             return Err(CudaError::DeviceTooOld { name, found, needed: CAPABILITY_MIN });
         }
         let stream = context.new_stream().map_err(refused("making a stream"))?;
-        let cell_sums = module::load(&context)?;
+        let cell_sums = ptx::load(&context)?;
         let event = || context.new_event(None).map_err(refused("making an event"));
         let (reached, decoded) = (event()?, event()?);
         let decoders = context.default_stream();
         let number = index as u32;
-        Ok(Device { number, name, context, stream, cell_sums, reached, decoders, decoded })
+        Ok(CudaDevice { number, name, context, stream, cell_sums, reached, decoders, decoded })
     }
 
     /// Has what is sent from here on wait, on the device, for all that the context's default stream was
@@ -152,12 +152,12 @@ fn load_driver() -> Result<(), CudaError> {
 }
 
 #[expect(unsafe_code, reason = "a call of the driver that its binding does not wrap")]
-fn driver_version() -> Result<Version, CudaError> {
+fn driver_version() -> Result<CudaVersion, CudaError> {
     let mut number = 0;
     // SAFETY: the driver writes one integer to the place given, and needs no initialisation.
     let answer = unsafe { sys::cuDriverGetVersion(&mut number) };
     answer.result().map_err(refused("asking for the driver's version"))?;
-    Ok(Version::of_driver(number))
+    Ok(CudaVersion::of_driver(number))
 }
 
 fn device_count() -> Result<usize, CudaError> {

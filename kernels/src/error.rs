@@ -1,6 +1,6 @@
 //! Errors of opening the CUDA measurer.
 
-use gate::conformance::Nonconformance;
+use gate::conformance::ConformanceError;
 use media::ErrorKind;
 
 /// Part that is missing, or wrong.
@@ -16,9 +16,9 @@ pub enum CudaError {
     #[error("the NVIDIA driver speaks CUDA {found}, and {needed} is needed: driver 525 or later")]
     DriverTooOld {
         /// CUDA version of the driver.
-        found: Version,
+        found: CudaVersion,
         /// Least CUDA version.
-        needed: Version,
+        needed: CudaVersion,
     },
     /// The driver is there and no device is.
     #[error("the NVIDIA driver finds no device: {reason}")]
@@ -40,9 +40,9 @@ pub enum CudaError {
         /// Its name.
         name: String,
         /// Compute capability of the device.
-        found: Version,
+        found: CudaVersion,
         /// Least of what is needed.
-        needed: Version,
+        needed: CudaVersion,
     },
     /// The driver refused a step of opening the device.
     #[error("the NVIDIA driver failed at {step}: {reason}")]
@@ -58,7 +58,7 @@ pub enum CudaError {
         /// Its name.
         name: String,
         /// The first picture that shows it.
-        fault: Nonconformance,
+        fault: ConformanceError,
     },
 }
 
@@ -79,21 +79,21 @@ impl CudaError {
 
 /// A version of CUDA, or a compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct CudaVersion {
     /// Before the point.
     pub major: i32,
     /// Behind it.
     pub minor: i32,
 }
 
-impl Version {
+impl CudaVersion {
     /// From the driver's number: 12020 is 12.2.
-    pub fn of_driver(number: i32) -> Version {
-        Version { major: number / 1000, minor: number % 1000 / 10 }
+    pub fn of_driver(number: i32) -> CudaVersion {
+        CudaVersion { major: number / 1000, minor: number % 1000 / 10 }
     }
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for CudaVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
     }
@@ -107,8 +107,8 @@ mod tests {
     fn versions_are_read_and_ordered() {
         let cases = [(11040, "11.4"), (12000, "12.0"), (12080, "12.8"), (13010, "13.1")];
         for (number, expected) in cases {
-            assert_eq!(Version::of_driver(number).to_string(), expected);
+            assert_eq!(CudaVersion::of_driver(number).to_string(), expected);
         }
-        assert!(cases.is_sorted_by_key(|(number, _)| Version::of_driver(*number)));
+        assert!(cases.is_sorted_by_key(|(number, _)| CudaVersion::of_driver(*number)));
     }
 }

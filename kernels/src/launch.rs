@@ -1,11 +1,11 @@
 //! The kernel as a safe function.
 
 use cudarc::driver::{DriverError, LaunchConfig, PushKernelArg};
-use gate::device::CELLS;
+use gate::device_batch::CELLS;
 
 use crate::{
-    buffer::{Buffers, PICTURES_MAX},
-    device::Device,
+    buffer::{LaunchBuffers, PICTURES_MAX},
+    device::CudaDevice,
 };
 
 /// Threads of a block, 32 a cell: eight cells side by side share the cache lines at their borders.
@@ -18,8 +18,8 @@ const BLOCKS: u32 = (CELLS as u32 * 32).div_ceil(THREADS);
 /// Panics when there are more than a launch takes.
 #[expect(unsafe_code, reason = "a launch passes untyped arguments")]
 pub(crate) fn cell_sums(
-    device: &Device,
-    buffers: &mut Buffers,
+    device: &CudaDevice,
+    buffers: &mut LaunchBuffers,
     pictures: usize,
 ) -> Result<(), DriverError> {
     assert!(pictures <= PICTURES_MAX, "{pictures} pictures");

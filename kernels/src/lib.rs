@@ -9,11 +9,11 @@
 mod buffer;
 mod cuda_backend;
 mod device;
+mod device_surface;
 mod error;
 mod launch;
-mod module;
-mod picture;
+mod ptx;
 
 pub use cuda_backend::CudaBackend;
-pub use error::{CudaError, Version};
-pub use module::PTX;
+pub use error::{CudaError, CudaVersion};
+pub use ptx::PTX;

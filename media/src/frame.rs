@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{DeviceSurface, Extent, PixelLayout, Plane, Timestamp};
+use crate::{DeviceSurface, Dimensions, PixelLayout, Plane, Timestamp};
 
 /// A decoded picture in host memory, kept alive by whoever decoded it.
 pub trait HostFrameBuffer: Send + Sync {
@@ -77,7 +77,7 @@ pub struct Frame {
     /// Position among the source's pictures in presentation order, from 0.
     pub source_index: u64,
     /// Size of this picture, which may differ from the stream's first.
-    pub extent: Extent,
+    pub extent: Dimensions,
     /// Storage of the samples.
     pub layout: PixelLayout,
     /// The samples.

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 /// Width and height in pixels, both at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
-pub struct Extent {
+pub struct Dimensions {
     /// Columns.
     pub width: u32,
     /// Rows.
     pub height: u32,
 }
 
-crate::serde_checked!(Extent, |extent| extent.width > 0 && extent.height > 0);
+crate::serde_checked!(Dimensions, |extent| extent.width > 0 && extent.height > 0);
 
-impl Extent {
+impl Dimensions {
     /// A picture size; `None` when a side is zero.
-    pub fn new(width: u32, height: u32) -> Option<Extent> {
-        (width > 0 && height > 0).then_some(Extent { width, height })
+    pub fn new(width: u32, height: u32) -> Option<Dimensions> {
+        (width > 0 && height > 0).then_some(Dimensions { width, height })
     }
 
     /// Number of pixels.
@@ -26,11 +26,11 @@ impl Extent {
     }
 
     /// The size after turning the picture.
-    pub fn rotated(self, rotation: Rotation) -> Extent {
+    pub fn rotated(self, rotation: Rotation) -> Dimensions {
         match rotation {
             Rotation::None | Rotation::Half => self,
             Rotation::Quarter | Rotation::ThreeQuarters => {
-                Extent { width: self.height, height: self.width }
+                Dimensions { width: self.height, height: self.width }
             }
         }
     }

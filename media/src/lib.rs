@@ -29,15 +29,15 @@ pub use codec::Codec;
 pub use error::{ErrorKind, ParseError};
 pub use frame::{DeviceFrameBuffer, DeviceMemoryLost, Frame, HostFrameBuffer, Pixels};
 pub use gate_config::GateConfig;
-pub use geometry::{Extent, Rotation};
+pub use geometry::{Dimensions, Rotation};
 pub use id::{
     AnalysisId, BlobHash, FeedbackId, JobId, LABEL_BYTES, Label, MarkerId, NodeTag, RequestId,
     RunId, Seq, SessionId, StreamId, WebhookId,
 };
 pub use marker::{EventType, Marker, MarkerOrigin, MarkerStatus};
-pub use pixels::{PixelLayout, Plane, Sample, SampleRange, Subsampling};
+pub use pixels::{PixelLayout, Plane, SampleFormat, SampleRange, Subsampling};
 pub use score::Score;
 pub use signal::Signal;
 pub use surface::DeviceSurface;
 pub use text::{escaped, has_hidden, is_hidden};
-pub use time::{Rate, Timebase, Timestamp, WallTime};
+pub use time::{FrameRate, Timebase, Timestamp, WallTime};

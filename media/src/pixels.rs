@@ -1,6 +1,6 @@
 //! Stride-checked views of picture planes in host memory.
 
-use crate::Extent;
+use crate::Dimensions;
 
 /// Storage of chroma beside luma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -21,7 +21,7 @@ pub enum Subsampling {
 
 impl Subsampling {
     /// Size of a chroma plane for a picture of `extent`; `None` for luma only.
-    pub fn chroma_extent(self, extent: Extent) -> Option<Extent> {
+    pub fn chroma_extent(self, extent: Dimensions) -> Option<Dimensions> {
         let (across, down) = match self {
             Subsampling::Gray => return None,
             Subsampling::Yuv420 => (2, 2),
@@ -30,14 +30,17 @@ impl Subsampling {
             Subsampling::Yuv411 => (4, 1),
             Subsampling::Yuv444 => (1, 1),
         };
-        Some(Extent { width: extent.width.div_ceil(across), height: extent.height.div_ceil(down) })
+        Some(Dimensions {
+            width: extent.width.div_ceil(across),
+            height: extent.height.div_ceil(down),
+        })
     }
 }
 
 /// Storage of one sample: bytes and the shift that leaves its eight most significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
-pub enum Sample {
+pub enum SampleFormat {
     /// One byte.
     U8,
     /// Two bytes, little endian; `value >> shift` (0 to 8) is the eight-bit value.
@@ -47,14 +50,17 @@ pub enum Sample {
     },
 }
 
-crate::serde_checked!(Sample, |sample| matches!(sample, Sample::U8 | Sample::U16 { shift: 0..=8 }));
+crate::serde_checked!(SampleFormat, |sample| matches!(
+    sample,
+    SampleFormat::U8 | SampleFormat::U16 { shift: 0..=8 }
+));
 
-impl Sample {
+impl SampleFormat {
     /// Bytes a sample takes.
     pub fn bytes(self) -> usize {
         match self {
-            Sample::U8 => 1,
-            Sample::U16 { .. } => 2,
+            SampleFormat::U8 => 1,
+            SampleFormat::U16 { .. } => 2,
         }
     }
 }
@@ -74,7 +80,7 @@ pub struct PixelLayout {
     /// Chroma arrangement.
     pub subsampling: Subsampling,
     /// Sample storage.
-    pub sample: Sample,
+    pub sample: SampleFormat,
     /// Chroma samples of U and V alternate in one plane (NV12, P010).
     pub interleaved_chroma: bool,
     /// Black and white codes.
@@ -88,8 +94,8 @@ pub struct PixelLayout {
 pub struct Plane<'a> {
     data: &'a [u8],
     stride: usize,
-    extent: Extent,
-    sample: Sample,
+    extent: Dimensions,
+    sample: SampleFormat,
     step: usize,
 }
 
@@ -98,8 +104,8 @@ impl<'a> Plane<'a> {
     pub fn new(
         data: &'a [u8],
         stride: usize,
-        extent: Extent,
-        sample: Sample,
+        extent: Dimensions,
+        sample: SampleFormat,
         step: usize,
     ) -> Option<Plane<'a>> {
         let samples = (extent.width as usize - 1).checked_mul(step)?.checked_add(1)?;
@@ -110,12 +116,12 @@ impl<'a> Plane<'a> {
     }
 
     /// Columns and rows of samples.
-    pub fn extent(&self) -> Extent {
+    pub fn extent(&self) -> Dimensions {
         self.extent
     }
 
     /// Returns the storage of a sample.
-    pub fn sample(&self) -> Sample {
+    pub fn sample(&self) -> SampleFormat {
         self.sample
     }
 
@@ -150,8 +156,8 @@ impl<'a> Plane<'a> {
     pub fn value8(&self, row: &[u8], x: u32) -> u8 {
         let at = x as usize * self.step;
         match self.sample {
-            Sample::U8 => row[at],
-            Sample::U16 { shift } => {
+            SampleFormat::U8 => row[at],
+            SampleFormat::U16 { shift } => {
                 (u16::from_le_bytes([row[2 * at], row[2 * at + 1]]) >> shift) as u8
             }
         }
@@ -164,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_view_needs_every_row_inside_the_bytes() {
-        let extent = Extent { width: 4, height: 3 };
+        let extent = Dimensions { width: 4, height: 3 };
         let cases = [
             ("tight", 12, 4, 1, true),
             ("last row needs no padding", 20, 8, 1, true),
@@ -176,7 +182,7 @@ mod tests {
         ];
         for (name, len, stride, step, fits) in cases {
             let data = vec![0; len];
-            let plane = Plane::new(&data, stride, extent, Sample::U8, step);
+            let plane = Plane::new(&data, stride, extent, SampleFormat::U8, step);
             assert_eq!(plane.is_some(), fits, "{name}");
         }
     }
@@ -184,8 +190,8 @@ mod tests {
     #[test]
     fn ten_bit_samples_keep_their_top_eight_bits() {
         let data = [0xff, 0x03, 0x04, 0x00];
-        let extent = Extent { width: 2, height: 1 };
-        let plane = Plane::new(&data, 4, extent, Sample::U16 { shift: 2 }, 1).expect("fits");
+        let extent = Dimensions { width: 2, height: 1 };
+        let plane = Plane::new(&data, 4, extent, SampleFormat::U16 { shift: 2 }, 1).expect("fits");
         let row = plane.row(0);
         assert_eq!((plane.value8(row, 0), plane.value8(row, 1)), (255, 1));
     }

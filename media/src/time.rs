@@ -76,7 +76,7 @@ impl Timestamp {
     }
 
     /// Exact comparison with the instant `k / rate` seconds after zero.
-    pub fn cmp_sample(self, k: u64, rate: Rate) -> Ordering {
+    pub fn cmp_sample_instant(self, k: u64, rate: FrameRate) -> Ordering {
         // ticks * num / den  <=>  k * rate.den / rate.num
         let left = i128::from(self.ticks) * i128::from(self.timebase.num) * i128::from(rate.num());
         let right = i128::from(k) * i128::from(rate.den()) * i128::from(self.timebase.den);
@@ -110,47 +110,48 @@ impl Ord for Timestamp {
 /// Frames per second as a fraction, both parts positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
-pub struct Rate {
+pub struct FrameRate {
     num: u32,
     den: u32,
 }
 
-crate::serde_checked!(Rate, |rate| Rate::new(rate.num, rate.den) == Some(rate));
+crate::serde_checked!(FrameRate, |rate| FrameRate::new(rate.num, rate.den) == Some(rate));
 
-impl Rate {
+impl FrameRate {
     /// One frame a second.
-    pub const ONE: Rate = Rate { num: 1, den: 1 };
+    pub const ONE: FrameRate = FrameRate { num: 1, den: 1 };
     /// Slowest rate at which a source is analysed.
-    pub const SLOWEST: Rate = Rate { num: 1, den: 5 };
+    pub const SLOWEST: FrameRate = FrameRate { num: 1, den: 5 };
     /// Fastest rate at which a source is analysed.
-    pub const FASTEST: Rate = Rate { num: 120, den: 1 };
+    pub const FASTEST: FrameRate = FrameRate { num: 120, den: 1 };
     /// From the slowest to the fastest, in frames a second.
-    pub const ANALYSED: RangeInclusive<f64> = Rate::SLOWEST.as_f64()..=Rate::FASTEST.as_f64();
+    pub const ANALYSED: RangeInclusive<f64> =
+        FrameRate::SLOWEST.as_f64()..=FrameRate::FASTEST.as_f64();
 
     /// `num/den` frames a second, reduced; `None` unless that lies in [0.000001, 4000], so that
     /// every rate that is written can be read back.
-    pub fn new(num: u32, den: u32) -> Option<Rate> {
+    pub fn new(num: u32, den: u32) -> Option<FrameRate> {
         let (wide_num, wide_den) = (u64::from(num), u64::from(den));
         if den == 0 || wide_num * 1_000_000 < wide_den || wide_num > 4000 * wide_den {
             return None;
         }
         let divisor = gcd(num, den);
-        Some(Rate { num: num / divisor, den: den / divisor })
+        Some(FrameRate { num: num / divisor, den: den / divisor })
     }
 
     /// The fraction nearest to `fps` with a millionth as the finest step.
     ///
     /// `None` unless `fps` lies in [0.000001, 4000].
-    pub fn from_f64(fps: f64) -> Option<Rate> {
+    pub fn from_f64(fps: f64) -> Option<FrameRate> {
         if !(0.000_001..=4000.0).contains(&fps) {
             return None;
         }
-        Rate::new((fps * 1e6).round() as u32, 1_000_000)
+        FrameRate::new((fps * 1e6).round() as u32, 1_000_000)
     }
 
-    /// [`Rate::from_f64`] of the nearest rate in range: logs of earlier versions hold others.
-    pub fn nearest(fps: f64) -> Option<Rate> {
-        Rate::from_f64(fps.clamp(0.000_001, 4000.0)).filter(|_| fps > 0.0)
+    /// [`FrameRate::from_f64`] of the nearest rate in range: logs of earlier versions hold others.
+    pub fn nearest(fps: f64) -> Option<FrameRate> {
+        FrameRate::from_f64(fps.clamp(0.000_001, 4000.0)).filter(|_| fps > 0.0)
     }
 
     /// Frames in `den` seconds.
@@ -275,12 +276,12 @@ mod tests {
 
     #[test]
     fn the_kth_sample_instant_is_exact_far_out() {
-        let rate = Rate::new(30_000, 1001).expect("positive");
+        let rate = FrameRate::new(30_000, 1001).expect("positive");
         let timebase = Timebase::new(1001, 30_000).expect("positive");
         for k in [0, 1, 29, 1_000_000_007] {
             let stamp = Timestamp::new(k as i64, timebase);
-            assert_eq!(stamp.cmp_sample(k, rate), Ordering::Equal, "k = {k}");
-            assert_eq!(stamp.cmp_sample(k + 1, rate), Ordering::Less, "k = {k}");
+            assert_eq!(stamp.cmp_sample_instant(k, rate), Ordering::Equal, "k = {k}");
+            assert_eq!(stamp.cmp_sample_instant(k + 1, rate), Ordering::Less, "k = {k}");
         }
     }
 
@@ -299,11 +300,14 @@ mod tests {
             (1, 0, false),
         ];
         for (num, den, is_made) in rows {
-            let made = Rate::new(num, den);
+            let made = FrameRate::new(num, den);
             assert_eq!(made.is_some(), is_made, "{num}/{den}");
-            assert!(made.is_none_or(|rate| Rate::from_f64(rate.as_f64()).is_some()), "{num}/{den}");
+            assert!(
+                made.is_none_or(|rate| FrameRate::from_f64(rate.as_f64()).is_some()),
+                "{num}/{den}"
+            );
         }
-        let nearest = |fps| Rate::nearest(fps).map(Rate::as_f64);
+        let nearest = |fps| FrameRate::nearest(fps).map(FrameRate::as_f64);
         assert_eq!(nearest(90_000.0), Some(4000.0));
         assert_eq!(nearest(1e-9), Some(1e-6));
         assert_eq!([0.0, -1.0, f64::NAN].map(nearest), [None; 3]);
@@ -311,10 +315,10 @@ mod tests {
 
     #[test]
     fn rates_reduce_and_refuse_zero() {
-        assert_eq!(Rate::from_f64(0.2).map(|r| (r.num(), r.den())), Some((1, 5)));
-        assert_eq!(Rate::from_f64(29.97).map(|r| (r.num(), r.den())), Some((2997, 100)));
-        assert_eq!(Rate::from_f64(0.0), None);
-        assert_eq!(Rate::from_f64(f64::NAN), None);
+        assert_eq!(FrameRate::from_f64(0.2).map(|r| (r.num(), r.den())), Some((1, 5)));
+        assert_eq!(FrameRate::from_f64(29.97).map(|r| (r.num(), r.den())), Some((2997, 100)));
+        assert_eq!(FrameRate::from_f64(0.0), None);
+        assert_eq!(FrameRate::from_f64(f64::NAN), None);
     }
 
     #[test]

@@ -5,10 +5,10 @@
 
 use gate::{
     MeasureError,
-    device::{SUMS, SURFACE_WORDS, SURFACES},
+    device_batch::{SUMS, SURFACE_WORDS, SURFACES},
 };
 
-use crate::{NAME, device::Device};
+use crate::{NAME, device::WgpuDevice};
 
 /// Most pictures of one dispatch: 1.6 MB of sums.
 pub(crate) const PICTURES_MAX: usize = 64;
@@ -26,7 +26,7 @@ pub(crate) const SUM_BYTES: u64 = 4 * SUMS as u64;
 const FIRST_BYTES: u64 = 4 << 20;
 
 /// The buffers of one dispatch at a time.
-pub(crate) struct Buffers {
+pub(crate) struct DispatchBuffers {
     /// Surfaces, then samples; mapped for writing between batches.
     pub upload: wgpu::Buffer,
     pub surfaces: wgpu::Buffer,
@@ -52,13 +52,13 @@ fn capacity_for(bytes: u64, most: u64) -> u64 {
     bytes.max(FIRST_BYTES).next_power_of_two().min(most)
 }
 
-impl Buffers {
+impl DispatchBuffers {
     /// Buffers for a dispatch of `bytes` of samples.
     pub fn new(
-        device: &Device,
+        device: &WgpuDevice,
         pipeline: &wgpu::ComputePipeline,
         bytes: u64,
-    ) -> Result<Buffers, MeasureError> {
+    ) -> Result<DispatchBuffers, MeasureError> {
         use wgpu::BufferUsages as Usage;
         let most = bytes_max(&device.limits);
         if bytes > most {
@@ -82,7 +82,7 @@ impl Buffers {
             layout: &pipeline.get_bind_group_layout(0),
             entries: &[entry(0, &samples), entry(1, &surfaces), entry(2, &sums)],
         });
-        Ok(Buffers { upload, surfaces, samples, sums, readback, bound, capacity })
+        Ok(DispatchBuffers { upload, surfaces, samples, sums, readback, bound, capacity })
     }
 }
 

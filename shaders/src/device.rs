@@ -32,7 +32,7 @@ pub enum AdapterChoice<'a> {
 }
 
 /// An open adapter.
-pub(crate) struct Device {
+pub(crate) struct WgpuDevice {
     pub name: String,
     pub limits: Limits,
     pub device: wgpu::Device,
@@ -42,8 +42,8 @@ pub(crate) struct Device {
     pub is_cpu: bool,
 }
 
-impl Device {
-    pub fn open(choice: AdapterChoice<'_>) -> Result<Device, WgpuError> {
+impl WgpuDevice {
+    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuDevice, WgpuError> {
         let mut descriptor = InstanceDescriptor::new_without_display_handle();
         descriptor.backends = Backends::VULKAN;
         descriptor.flags = wgpu::InstanceFlags::empty();
@@ -60,10 +60,10 @@ impl Device {
             };
             return Err(WgpuError::NoAdapter { wanted, found: infos.iter().map(name).collect() });
         };
-        Device::request(&adapters[index], name(&infos[index]))
+        WgpuDevice::request(&adapters[index], name(&infos[index]))
     }
 
-    fn request(adapter: &Adapter, name: String) -> Result<Device, WgpuError> {
+    fn request(adapter: &Adapter, name: String) -> Result<WgpuDevice, WgpuError> {
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("gate"),
@@ -81,7 +81,7 @@ impl Device {
             loss.note_loss(format!("{reason:?} {message}").trim_end().to_owned());
         });
         let is_cpu = adapter.get_info().device_type == DeviceType::Cpu;
-        Ok(Device { name, limits, device, queue, faults, is_cpu })
+        Ok(WgpuDevice { name, limits, device, queue, faults, is_cpu })
     }
 
     /// Longest wait for a dispatch.

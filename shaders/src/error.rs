@@ -1,6 +1,6 @@
 //! Errors of opening the WGSL measurer.
 
-use gate::conformance::Nonconformance;
+use gate::conformance::ConformanceError;
 use media::ErrorKind;
 
 /// Reason that no adapter measures.
@@ -54,7 +54,7 @@ pub enum WgpuError {
         /// Its name.
         adapter: String,
         /// The first picture that shows it.
-        fault: Nonconformance,
+        fault: ConformanceError,
     },
 }
 

@@ -10,24 +10,24 @@ use std::{
 
 use gate::{
     FrameMeasurements, MeasureError,
-    device::{CELLS, HostPlanes, said, unpack},
+    device_batch::{CELLS, HostPlanes, said, unpack},
 };
 use media::Frame;
 use wgpu::MapMode;
 
 use crate::{
     NAME,
-    buffer::{Buffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
-    device::{Device, DeviceErrors, DriverRefusal},
+    buffer::{DispatchBuffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
+    device::{DeviceErrors, DriverRefusal, WgpuDevice},
 };
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
 ///
 /// After an error other than of the frames the buffers are of no use any more.
 pub(crate) fn run(
-    device: &Device,
+    device: &WgpuDevice,
     pipeline: &wgpu::ComputePipeline,
-    buffers: &Buffers,
+    buffers: &DispatchBuffers,
     frames: &[Frame],
     out: &mut Vec<FrameMeasurements>,
 ) -> Result<(), MeasureError> {
@@ -51,13 +51,13 @@ fn contained(batch: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Stopped>
 
 /// Buffers for a batch of `bytes` of samples, whatever the driver does.
 pub(crate) fn make_buffers(
-    device: &Device,
+    device: &WgpuDevice,
     pipeline: &wgpu::ComputePipeline,
     bytes: u64,
-) -> Result<Buffers, MeasureError> {
+) -> Result<DispatchBuffers, MeasureError> {
     let mut made = None;
     let ran = contained(|| {
-        made = Some(Buffers::new(device, pipeline, bytes));
+        made = Some(DispatchBuffers::new(device, pipeline, bytes));
         Ok(())
     });
     match made {
@@ -91,7 +91,7 @@ fn verdict(faults: &DeviceErrors, ran: Result<(), Stopped>) -> Result<(), Measur
 }
 
 /// Fills the upload buffer; the bytes of samples.
-fn write(buffers: &Buffers, frames: &[Frame]) -> Result<u64, Stopped> {
+fn write(buffers: &DispatchBuffers, frames: &[Frame]) -> Result<u64, Stopped> {
     let mut view =
         buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;
     let mut bytes = 0;
@@ -113,9 +113,9 @@ fn write(buffers: &Buffers, frames: &[Frame]) -> Result<u64, Stopped> {
 }
 
 fn submit(
-    device: &Device,
+    device: &WgpuDevice,
     pipeline: &wgpu::ComputePipeline,
-    buffers: &Buffers,
+    buffers: &DispatchBuffers,
     bytes: u64,
     pictures: u32,
 ) {
@@ -135,7 +135,7 @@ fn submit(
 }
 
 /// Waits until the sums can be read and the next batch can be written.
-fn wait(device: &Device, buffers: &Buffers, pictures: usize) -> Result<(), Stopped> {
+fn wait(device: &WgpuDevice, buffers: &DispatchBuffers, pictures: usize) -> Result<(), Stopped> {
     let mapped = Arc::new(AtomicU32::new(0));
     let note = || {
         let mapped = mapped.clone();
@@ -154,7 +154,7 @@ fn wait(device: &Device, buffers: &Buffers, pictures: usize) -> Result<(), Stopp
 }
 
 fn read(
-    buffers: &Buffers,
+    buffers: &DispatchBuffers,
     frames: &[Frame],
     out: &mut Vec<FrameMeasurements>,
 ) -> Result<(), Stopped> {

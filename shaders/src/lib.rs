@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gate::{
     FrameMeasurements, MeasureBackend, MeasureError, conformance,
-    device::{Batch, batches, said},
+    device_batch::{DeviceBatch, batches, said},
 };
 use media::Frame;
 
@@ -24,18 +24,18 @@ pub use device::AdapterChoice;
 pub use error::WgpuError;
 
 use crate::{
-    buffer::{Buffers, FILL_BYTES, PICTURES_MAX},
-    device::Device,
+    buffer::{DispatchBuffers, FILL_BYTES, PICTURES_MAX},
+    device::WgpuDevice,
 };
 
 const NAME: &str = "wgpu";
 
 /// Measures on one Vulkan adapter.
 pub struct WgpuBackend {
-    device: Device,
+    device: WgpuDevice,
     pipeline: wgpu::ComputePipeline,
     /// `None` until the first batch.
-    buffers: Option<Buffers>,
+    buffers: Option<DispatchBuffers>,
     buffers_made: u64,
 }
 
@@ -47,11 +47,11 @@ impl WgpuBackend {
     }
 
     fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
-        let device = Device::open(choice)?;
+        let device = WgpuDevice::open(choice)?;
         module::check_limits(&device)?;
         let pipeline = module::compile(&device)?;
         let mut measurer = WgpuBackend { device, pipeline, buffers: None, buffers_made: 0 };
-        conformance::smoke(&mut measurer).map_err(|fault| WgpuError::Nonconforming {
+        conformance::quick_check(&mut measurer).map_err(|fault| WgpuError::Nonconforming {
             adapter: measurer.device.name.clone(),
             fault,
         })?;
@@ -80,10 +80,10 @@ impl WgpuBackend {
 
     fn measure_batch(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &DeviceBatch<'_>,
         out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
-        let fits = |kept: &mut Buffers| kept.capacity >= batch.bytes;
+        let fits = |kept: &mut DispatchBuffers| kept.capacity >= batch.bytes;
         let buffers = match self.buffers.take_if(fits) {
             Some(buffers) => buffers,
             None => {

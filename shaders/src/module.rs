@@ -3,16 +3,16 @@
 use crate::{
     WgpuError,
     buffer::FILL_BYTES,
-    device::{Device, DriverRefusal},
+    device::{DriverRefusal, WgpuDevice},
 };
 
-use gate::device::CELLS;
+use gate::device_batch::CELLS;
 
 /// Threads of a workgroup, as the shader has it.
 const THREADS: u32 = 64;
 
 /// Refuses a device whose limits are below what every Vulkan driver of a GPU gives.
-pub(crate) fn check_limits(device: &Device) -> Result<(), WgpuError> {
+pub(crate) fn check_limits(device: &WgpuDevice) -> Result<(), WgpuError> {
     let limits = &device.limits;
     let groups = limits.max_compute_workgroups_per_dimension;
     let threads =
@@ -31,7 +31,7 @@ pub(crate) fn check_limits(device: &Device) -> Result<(), WgpuError> {
 }
 
 /// The shader, checked and compiled.
-pub(crate) fn compile(device: &Device) -> Result<wgpu::ComputePipeline, WgpuError> {
+pub(crate) fn compile(device: &WgpuDevice) -> Result<wgpu::ComputePipeline, WgpuError> {
     let source = wgpu::ShaderSource::Wgsl(include_str!("../wgsl/cell_sums.wgsl").into());
     let descriptor = wgpu::ShaderModuleDescriptor { label: Some("cell_sums"), source };
     let module = device.device.create_shader_module(descriptor);

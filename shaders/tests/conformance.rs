@@ -20,8 +20,8 @@ use gate::{
     conformance::{TestPicture, check, check_batch, first_difference},
 };
 use media::{
-    ErrorKind, Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, Subsampling,
-    Timestamp,
+    Dimensions, ErrorKind, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat,
+    Subsampling, Timestamp,
 };
 use shaders::{AdapterChoice, WgpuBackend, WgpuError};
 
@@ -115,11 +115,11 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
 /// Black samples of ten bits, which every plane shows.
 struct Black(Vec<u8>);
 
-const VAST: Extent = Extent { width: 8192, height: 8192 };
+const VAST: Dimensions = Dimensions { width: 8192, height: 8192 };
 
 impl Black {
-    fn plane(&self, extent: Extent) -> Plane<'_> {
-        let sample = Sample::U16 { shift: 2 };
+    fn plane(&self, extent: Dimensions) -> Plane<'_> {
+        let sample = SampleFormat::U16 { shift: 2 };
         Plane::new(&self.0, 2 * extent.width as usize, extent, sample, 1).expect("fits")
     }
 }
@@ -141,7 +141,7 @@ fn vast() -> Frame {
         pts: Timestamp::from_millis(0),
         source_index: 0,
         extent: VAST,
-        layout: PixelLayout { sample: Sample::U16 { shift: 2 }, ..raw::PLANAR },
+        layout: PixelLayout { sample: SampleFormat::U16 { shift: 2 }, ..raw::PLANAR },
         pixels: Pixels::Host(Arc::new(Black(vec![0; 2 * VAST.area() as usize]))),
     }
 }

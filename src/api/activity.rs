@@ -14,15 +14,15 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, OwnedRun, Params},
-    openapi::{FailureResponse, terms},
-    page::{PageQuery, linked},
+    extract::{Caller, OwnedRun, QueryParams},
+    openapi::{FailureResponse, schema_types},
+    pagination::{PageQuery, linked},
     responses::{Region, fraction},
     streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     zones::WatchedZones,
 };
 use crate::{
-    base::json::{Problem, declared, parsed},
+    base::json::{ValueError, declared, parsed},
     runs::registry::Run,
 };
 
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 #[schema(as = Episode)]
 pub struct EpisodeRecord {
-    #[schema(value_type = terms::Label)]
+    #[schema(value_type = schema_types::Label)]
     stream_id: String,
     /// First frame.
     start_frame: u64,
@@ -43,7 +43,7 @@ pub struct EpisodeRecord {
     end_pts_ms: Option<i64>,
     /// Highest score of the frames that are kept for the episode; that of the first while it lasts.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     peak_score: Score,
     /// The frame that has it.
     peak_frame: u64,
@@ -93,7 +93,7 @@ struct RecordedEpisode {
     #[serde(flatten)]
     episode: EpisodeRecord,
     /// Still of the peak, of those of `GET /v1/runs/{id}/keyframes`; null where none was stored.
-    #[schema(value_type = Option<terms::Sha256>, required = true)]
+    #[schema(value_type = Option<schema_types::Sha256>, required = true)]
     image_sha256: Option<String>,
 }
 
@@ -101,8 +101,8 @@ struct RecordedEpisode {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunActivity {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     /// Zones of the newest recording of each stream that has any.
     watched: Vec<WatchedZones>,
     episodes: Vec<RecordedEpisode>,
@@ -242,16 +242,16 @@ fn next_before(
 #[into_params(parameter_in = Query)]
 pub struct ActivityQuery {
     /// Only those of this stream.
-    #[param(value_type = Option<terms::Label>)]
+    #[param(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
     /// Only episodes that last at this time of the media, in milliseconds, or end or start later.
-    #[param(value_type = Option<terms::Int64>)]
+    #[param(value_type = Option<schema_types::Int64>)]
     from: Option<i64>,
 }
 
 declared!(ActivityQuery { stream_id: optional parsed, from: optional from });
 
-fn from(value: &Value) -> Result<i64, Problem> {
+fn from(value: &Value) -> Result<i64, ValueError> {
     value.as_str().unwrap_or_default().parse().map_err(|_| "must be a 64-bit integer".into())
 }
 
@@ -280,7 +280,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params((query, page)): Params<(ActivityQuery, PageQuery)>,
+    QueryParams((query, page)): QueryParams<(ActivityQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
     let ActivityQuery { stream_id, from } = query;

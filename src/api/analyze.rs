@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::GateDryRun;
 use gate::{GateConfig, SelectionReason};
-use media::{Activity, Marker, Rate, RequestId, Signal, StreamId, Zones};
+use media::{Activity, FrameRate, Marker, RequestId, Signal, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
@@ -21,11 +21,11 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, OwnedRun},
+    extract::{Caller, JsonBody, OwnedRun},
     ingest::{check_rate, default_stream, sampling},
     jobs::{JobAnswer, Prefer, Working},
-    metadata::{self, Context},
-    openapi::{FailureResponse, terms},
+    metadata::{self, MetadataContext},
+    openapi::{FailureResponse, schema_types},
     reason::ModelName,
     responses::MarkerRecord,
     thresholds::{self, GateFields},
@@ -34,12 +34,12 @@ use super::{
 use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     base::{
-        catalog::Mode,
-        json::{Form, Int, List, Problem, Text, declared, parsed},
+        json::{BoundedInt, BoundedText, Form, List, ValueError, declared, parsed},
+        model_catalog::Mode,
     },
     record::{
-        analysis::{self, FrameResult, Windowing, rezoned::Rezoned, trial::Terms},
         frames::Frames,
+        gate_replay::{self, FrameAnalysis, Windowing, rezoned::Rezoned, trial::Terms},
         runner::IngestError,
     },
     runs::{
@@ -52,34 +52,34 @@ use crate::{
 pub const FRAMES_MAX: usize = 4096;
 
 /// Frames of a window.
-pub type WindowSize = Int<2, 256>;
+pub type WindowSize = BoundedInt<2, 256>;
 /// Milliseconds of a segment.
-pub type SegmentMs = Int<50, 60_000>;
+pub type SegmentMs = BoundedInt<50, 60_000>;
 /// The caller's trace.
-pub type TraceId = Text<1, 64>;
+pub type TraceId = BoundedText<1, 64>;
 /// Number of a frame.
-pub type Index = Int<0, { (1 << 53) - 1 }>;
+pub type FrameIndex = BoundedInt<0, { (1 << 53) - 1 }>;
 
 /// Frames to analyze, and options.
 #[derive(ToSchema)]
 struct AnalyzeRequest {
     /// The model that the results are meant for, as elsewhere; none is asked.
-    #[schema(value_type = terms::ModelId)]
+    #[schema(value_type = schema_types::ModelId)]
     model: ModelName,
     /// The run's own when missing, and the thresholds that the frames were recorded with.
-    mode: Option<terms::AnalysisMode>,
+    mode: Option<schema_types::AnalysisMode>,
     /// `main` when missing, or the stream that was decoded last.
-    #[schema(value_type = Option<terms::Label>)]
+    #[schema(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
     /// Must be what the frames were decoded with, where they were decoded here.
-    sampling_policy: Option<terms::Sampling>,
+    sampling_policy: Option<schema_types::Sampling>,
     /// Required with the policy `fixed`.
-    fixed_fps: Option<terms::Fps>,
+    fixed_fps: Option<schema_types::Fps>,
     /// Signals in order; when missing, those that the run decoded last, or records now.
     #[schema(value_type = Option<Vec<FrameSignals>>, min_items = 1, max_items = 4096)]
     frames: Option<List<FrameSignals, 1, FRAMES_MAX>>,
     /// Another run of the caller, whose signals are analyzed in place of the run's own; not beside `frames`.
-    from_run: Option<terms::RunId>,
+    from_run: Option<schema_types::RunId>,
     /// Frames of a metadata window; 16 when missing.
     #[schema(inline)]
     window_size: Option<WindowSize>,
@@ -91,7 +91,7 @@ struct AnalyzeRequest {
     trace_id: Option<String>,
     /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
     #[schema(inline)]
-    marker_correction_window_frames: Option<Index>,
+    marker_correction_window_frames: Option<FrameIndex>,
     /// Thresholds of this analysis alone, in place of those of the mode or of the recording.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
@@ -131,21 +131,21 @@ declared!(AnalyzeRequest {
 pub struct FrameSignals {
     /// Greater than in the frame before.
     #[schema(inline)]
-    frame_index: Index,
+    frame_index: FrameIndex,
     /// Position in the source.
     #[schema(inline)]
-    source_frame_index: Option<Index>,
+    source_frame_index: Option<FrameIndex>,
     /// Presentation time, not less than in the frame before.
-    pts_ms: terms::Int64,
-    perceptual_hash: terms::PerceptualHash,
-    luma_mean: terms::Fraction,
-    flicker_score: terms::Fraction,
-    ghosting_score: terms::Fraction,
-    noise_variance_score: terms::Fraction,
+    pts_ms: schema_types::Int64,
+    perceptual_hash: schema_types::PerceptualHash,
+    luma_mean: schema_types::Fraction,
+    flicker_score: schema_types::Fraction,
+    ghosting_score: schema_types::Fraction,
+    noise_variance_score: schema_types::Fraction,
     /// Strength of a hard transition; derived from the hashes when missing.
-    scene_score: Option<terms::Fraction>,
+    scene_score: Option<schema_types::Fraction>,
     /// Share of the picture that moves; without it no frame is kept for activity.
-    activity_score: Option<terms::Fraction>,
+    activity_score: Option<schema_types::Fraction>,
 }
 
 declared!(FrameSignals {
@@ -165,8 +165,8 @@ declared!(FrameSignals {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes")]
 struct AnalyzeResult {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     /// Frames analysed: so many `metadata` objects, but none in a dry run.
     generated: u64,
     /// Markers; of a dry run those that the next analysis would emit.
@@ -186,10 +186,10 @@ struct Figures {
 
 impl From<FrameSignals> for Signal {
     fn from(frame: FrameSignals) -> Signal {
-        let activity = |terms::Fraction(score)| Activity { score, ..Activity::default() };
+        let activity = |schema_types::Fraction(score)| Activity { score, ..Activity::default() };
         Signal {
             frame_index: frame.frame_index.0,
-            source_frame_index: frame.source_frame_index.map(|Int(index)| index),
+            source_frame_index: frame.source_frame_index.map(|BoundedInt(index)| index),
             pts_ms: frame.pts_ms.0,
             perceptual_hash: frame.perceptual_hash.0,
             luma_mean: frame.luma_mean.0,
@@ -203,7 +203,7 @@ impl From<FrameSignals> for Signal {
 }
 
 /// Sixteen hexadecimal digits, or an integer from callers that have one.
-pub fn hash(value: &Value) -> Result<u64, Problem> {
+pub fn hash(value: &Value) -> Result<u64, ValueError> {
     let found = match value {
         Value::String(text) if text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
             u64::from_str_radix(text, 16).ok()
@@ -222,15 +222,15 @@ pub fn windowing(window_size: Option<WindowSize>, segment_ms: Option<SegmentMs>)
 }
 
 /// Rules by which markers are confirmed.
-pub fn marker_rules(correction_window: Option<Index>) -> MarkerConfig {
+pub fn marker_rules(correction_window: Option<FrameIndex>) -> MarkerConfig {
     let own = MarkerConfig::default();
     let window = correction_window.map_or(own.correction_window_frames, |it| it.0);
     MarkerConfig { correction_window_frames: window, ..own }
 }
 
 /// The caller's own name of a trace.
-pub fn trace(value: &Value) -> Result<String, Problem> {
-    let Text(found) = TraceId::read(value)?;
+pub fn trace(value: &Value) -> Result<String, ValueError> {
+    let BoundedText(found) = TraceId::read(value)?;
     let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
     if visible { Ok(found) } else { Err("must be visible ASCII".into()) }
 }
@@ -256,7 +256,7 @@ struct Input {
     signals: Vec<Signal>,
     stream_id: StreamId,
     policy: SamplingPolicy,
-    sample_fps: Option<Rate>,
+    sample_fps: Option<FrameRate>,
     source: &'static str,
     /// Thresholds that they were recorded with.
     gate: GateConfig,
@@ -323,9 +323,9 @@ fn check_recorded(request: &AnalyzeRequest, decoded: &FramesDecoded) -> Result<(
         return Err(ApiError::field("zones", message));
     }
     let is_fixed = recorded == SamplingPolicy::Fixed;
-    let other = |rate: &terms::Fps| Some(rate.0) != decoded.sample_fps;
+    let other = |rate: &schema_types::Fps| Some(rate.0) != decoded.sample_fps;
     if is_fixed && request.fixed_fps.as_ref().is_some_and(other) {
-        let rate = decoded.sample_fps.map_or(0.0, Rate::as_f64);
+        let rate = decoded.sample_fps.map_or(0.0, FrameRate::as_f64);
         let message = format!("differs from {rate}, with which the frames were decoded");
         return Err(ApiError::field("fixed_fps", message));
     }
@@ -337,9 +337,9 @@ struct Analysis {
     dry_run: Option<GateDryRun>,
     events: Vec<Event>,
     markers: Vec<Marker>,
-    frames: Vec<FrameResult>,
+    frames: Vec<FrameAnalysis>,
     windowing: Windowing,
-    context: Context,
+    context: MetadataContext,
 }
 
 /// Reads the signals and decides; everything that takes time.
@@ -373,7 +373,7 @@ fn analysis(
     };
     let wanted = terms(gate, zones.as_ref());
     let shown = input.signals.iter().map(|signal| wanted.signal(signal));
-    let frames = analysis::replay(shown, gate, rename);
+    let frames = gate_replay::replay(shown, gate, rename);
     if !is_dry {
         let selected =
             frames.iter().filter(|frame| frame.reason != SelectionReason::NoTrigger).count();
@@ -384,7 +384,7 @@ fn analysis(
     let config = marker_rules(request.marker_correction_window_frames);
     let timeline = app.registry.timeline();
     let analysis = run.next_analysis(timeline, &input.stream_id)?;
-    let markers = analysis::markers(&analysis, &frames, config);
+    let markers = gate_replay::markers(&analysis, &frames, config);
     if markers.len() >= BATCH_RECORDS_MAX {
         return Err(too_many(markers.len()));
     }
@@ -401,7 +401,7 @@ fn analysis(
     } else {
         None
     };
-    let sample_fps = input.sample_fps.unwrap_or_else(|| analysis::rate_of(&frames));
+    let sample_fps = input.sample_fps.unwrap_or_else(|| gate_replay::rate_of(&frames));
     let mode = mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
     let model = request.model.0.as_str().to_owned();
     let windowing = windowing(request.window_size, request.segment_ms);
@@ -421,7 +421,7 @@ fn analysis(
         zones,
     })];
     events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
-    let context = Context {
+    let context = MetadataContext {
         request_id,
         run_id: run.id(),
         stream_id: input.stream_id,
@@ -471,7 +471,7 @@ pub async fn analyze(
     caller: Caller,
     OwnedRun(run): OwnedRun,
     job: Working,
-    body: Body,
+    body: JsonBody,
 ) -> ApiResult {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let request: AnalyzeRequest = body.read_as(Form::Naming(&catalog))?;

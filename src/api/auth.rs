@@ -16,8 +16,8 @@ use super::{
     App,
     error::{ApiError, is_refused},
     extract::Caller,
+    send_budget,
     tickets::Shown,
-    unsent,
 };
 use crate::base::keys::{ApiKeys, Principal};
 
@@ -40,7 +40,7 @@ pub async fn authenticate(
             if is_refused(&response) {
                 count_refusal(&app, &principal);
             }
-            unsent::count(&app, &principal, response)
+            send_budget::count(&app, &principal, response)
         }
         Err(error) => error.into_response(),
     }
@@ -63,7 +63,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     let within = app.rates.of_principal(&principal).and_then(|()| {
         // A probe asks little, and must hear.
         let asks = request.method() == Method::GET && request.uri().path() != READY;
-        if asks { unsent::check(app, &principal) } else { Ok(()) }
+        if asks { send_budget::check(app, &principal) } else { Ok(()) }
     });
     within.inspect_err(|_| count_refusal(app, &principal))?;
     // A client that cannot send a key cannot send a tenant.

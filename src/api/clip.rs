@@ -17,20 +17,20 @@ use worker::{ExcerptEvent, JobFault, WorkerError};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, OwnedRun, Params},
-    openapi::{FailureResponse, terms},
+    extract::{Caller, OwnedRun, QueryParams},
+    openapi::{FailureResponse, schema_types},
+    send_budget::{self, BufferedBytes},
     source::find,
     streamed_json::READING_BYTES,
     tickets::TicketQuery,
-    unsent::{self, BufferedBytes},
 };
 use crate::{
-    base::json::{Int, declared},
+    base::json::{BoundedInt, declared},
     record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
 
 /// A media time of a request.
-type ClipTime = Int<0, { i64::MAX as u64 }>;
+type ClipTime = BoundedInt<0, { i64::MAX as u64 }>;
 
 /// Tells where in the source a clip begins.
 const STARTS_AT: &str = "x-clip-starts-at-ms";
@@ -49,7 +49,7 @@ pub struct ClipQuery {
 
 declared!(
     ClipQuery { from_ms, to_ms } | faults | {
-        if let (Some(Int(from)), Some(Int(to))) = (from_ms, to_ms) {
+        if let (Some(BoundedInt(from)), Some(BoundedInt(to))) = (from_ms, to_ms) {
             if to <= from {
                 faults.refuse("to_ms", "must be after from_ms");
             } else if to - from > EXCERPT_MS_MAX {
@@ -82,8 +82,8 @@ fn told(error: IngestError) -> ApiError {
     params(ClipQuery, TicketQuery),
     responses(
         (status = 200, description = "The bytes", content(
-            (terms::Bytes = "video/mp4"),
-            (terms::Bytes = "video/x-matroska"),
+            (schema_types::Bytes = "video/mp4"),
+            (schema_types::Bytes = "video/x-matroska"),
         ), headers(
             ("x-clip-starts-at-ms" = i64, description = "Media time in the source of the first picture"),
         )),
@@ -94,11 +94,13 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params(ClipQuery { from_ms: Int(from), to_ms: Int(to) }): Params<ClipQuery>,
+    QueryParams(ClipQuery { from_ms: BoundedInt(from), to_ms: BoundedInt(to) }): QueryParams<
+        ClipQuery,
+    >,
 ) -> ApiResult {
     let finder = Arc::clone(&app);
     let found = app.blocking(move || find(&finder, &run)).await??;
-    unsent::check(&app, &caller.principal)?;
+    send_budget::check(&app, &caller.principal)?;
     let cut = app
         .runner
         .excerpt(&caller.principal, found.file, from as i64..to as i64)

@@ -10,7 +10,7 @@ use axum::{
 use super::{error::ApiError, whip};
 /// Browser origins that may read answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origins {
+pub enum CorsOrigins {
     /// These, exactly.
     Listed(Vec<HeaderValue>),
     /// Every one; only while keys are off.
@@ -30,7 +30,7 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The answer to a preflight; `None` for every other request.
-pub fn preflight(origins: &Origins, request: &Request) -> Option<Response> {
+pub fn preflight(origins: &CorsOrigins, request: &Request) -> Option<Response> {
     if request.method() != Method::OPTIONS {
         return None;
     }
@@ -57,8 +57,11 @@ pub fn preflight(origins: &Origins, request: &Request) -> Option<Response> {
 }
 
 /// The headers that let an allowed origin read an answer.
-pub fn readable(origins: &Origins, origin: Option<&HeaderValue>) -> Vec<(HeaderName, HeaderValue)> {
-    if *origins == Origins::Listed(Vec::new()) {
+pub fn readable(
+    origins: &CorsOrigins,
+    origin: Option<&HeaderValue>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    if *origins == CorsOrigins::Listed(Vec::new()) {
         return Vec::new();
     }
     // Caches must keep the answers to different origins apart, allowed or not.
@@ -70,9 +73,9 @@ pub fn readable(origins: &Origins, origin: Option<&HeaderValue>) -> Vec<(HeaderN
     headers
 }
 
-fn allowed(origins: &Origins, origin: &HeaderValue) -> Option<HeaderValue> {
+fn allowed(origins: &CorsOrigins, origin: &HeaderValue) -> Option<HeaderValue> {
     match origins {
-        Origins::Any => Some(HeaderValue::from_static("*")),
-        Origins::Listed(listed) => listed.contains(origin).then(|| origin.clone()),
+        CorsOrigins::Any => Some(HeaderValue::from_static("*")),
+        CorsOrigins::Listed(listed) => listed.contains(origin).then(|| origin.clone()),
     }
 }

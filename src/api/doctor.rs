@@ -11,7 +11,7 @@ use super::{
     App,
     checks::{self, Check},
     extract::Caller,
-    openapi::terms,
+    openapi::schema_types,
     responses::shown,
 };
 
@@ -19,7 +19,7 @@ use super::{
 #[derive(Serialize, ToSchema)]
 pub struct DoctorReport {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     checks: Vec<CheckRecord>,
 }
@@ -29,7 +29,7 @@ pub struct DoctorReport {
 #[schema(as = DoctorCheck)]
 struct CheckRecord {
     name: String,
-    #[schema(value_type = terms::CheckStatus)]
+    #[schema(value_type = schema_types::CheckStatus)]
     status: &'static str,
     /// Finding of the check.
     message: String,

@@ -17,8 +17,9 @@ use worker::WorkerError;
 use super::infer;
 use crate::{
     base::{
-        database::DatabaseError, disk::DiskLow, json::Detail, meta_store::MetaStoreError,
-        metrics::RefusalReason, per_owner::LimitScope, quota::QuotaError,
+        database::DatabaseError, disk_reserve::DiskLow, json::FieldError,
+        meta_store::MetaStoreError, metrics::RefusalReason, owner_limit::LimitScope,
+        quota::QuotaError,
     },
     deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},
     record::{
@@ -36,7 +37,7 @@ pub use answer::{Envelope, ErrorBody, ErrorExtension, is_refused};
 pub enum ApiError {
     /// Fields that cannot be accepted.
     #[error("validation failed")]
-    Invalid(Vec<Detail>),
+    Invalid(Vec<FieldError>),
     /// A browser's preflight without an origin.
     #[error("a preflight request needs an Origin header")]
     OriginMissing,
@@ -187,7 +188,7 @@ pub enum ApiError {
 impl ApiError {
     /// One unacceptable field.
     pub fn field(field: &str, message: impl Into<String>) -> ApiError {
-        ApiError::Invalid(vec![Detail::new(field, message)])
+        ApiError::Invalid(vec![FieldError::new(field, message)])
     }
 
     /// Another version than the one there is was asked for.
@@ -327,37 +328,37 @@ impl ApiError {
         }
     }
 
-    fn details(&self) -> Vec<Detail> {
-        let source = |message| vec![Detail::new("source_uri", message)];
+    fn details(&self) -> Vec<FieldError> {
+        let source = |message| vec![FieldError::new("source_uri", message)];
         match self {
             ApiError::Invalid(details) => details.clone(),
             ApiError::Source(error) => source(error.to_string()),
             ApiError::Ingest(error @ IngestError::Crop { .. }) => {
-                vec![Detail::new("crop", error.to_string())]
+                vec![FieldError::new("crop", error.to_string())]
             }
             ApiError::Ingest(error) if self.kind() == ErrorKind::InvalidInput => {
                 source(error.told())
             }
             ApiError::Webhook(error @ (WebhookError::Url(_) | WebhookError::Target(_))) => {
-                vec![Detail::new("url", error.to_string())]
+                vec![FieldError::new("url", error.to_string())]
             }
             ApiError::Webhook(WebhookError::TooMany { limit, count, .. }) => vec![
-                Detail::new("limit", limit.to_string()),
-                Detail::new("webhooks", count.to_string()),
+                FieldError::new("limit", limit.to_string()),
+                FieldError::new("webhooks", count.to_string()),
             ],
             ApiError::Run(RunError::ActiveLimit { limit, active }) => vec![
-                Detail::new("limit", limit.to_string()),
-                Detail::new("active", active.to_string()),
+                FieldError::new("limit", limit.to_string()),
+                FieldError::new("active", active.to_string()),
             ],
             ApiError::Run(RunError::Busy { job: Some(job) }) => {
-                vec![Detail::new("job_id", job.to_string())]
+                vec![FieldError::new("job_id", job.to_string())]
             }
             ApiError::Inference(error) => infer::details(error),
-            ApiError::AnswerLost { run, .. } => vec![Detail::new("run_id", run.to_string())],
+            ApiError::AnswerLost { run, .. } => vec![FieldError::new("run_id", run.to_string())],
             ApiError::Quota(QuotaError::Principal { quota, used, asked }) => vec![
-                Detail::new("quota", quota.to_string()),
-                Detail::new("used", used.to_string()),
-                Detail::new("asked", asked.to_string()),
+                FieldError::new("quota", quota.to_string()),
+                FieldError::new("used", used.to_string()),
+                FieldError::new("asked", asked.to_string()),
             ],
             _ => Vec::new(),
         }

@@ -12,19 +12,19 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, OwnedRun, Params},
+    extract::{Caller, JsonBody, OwnedRun, QueryParams},
     openapi::{
         FailureResponse,
         events::{EventRecord, QueryMatch},
-        terms,
+        schema_types,
     },
-    page::{PageQuery, linked},
+    pagination::{PageQuery, linked},
     streamed_json::{READING_BYTES, Snapshot, event_texts, list as listed},
     zones::ZoneName,
 };
 use crate::{
     base::{
-        json::{Int, Problem, declared},
+        json::{BoundedInt, ValueError, declared},
         keys::Principal,
     },
     deliver::sse::index_of,
@@ -35,11 +35,11 @@ use crate::{
 const PAGE_BYTES: u64 = 8 << 20;
 
 /// First event to read.
-pub type FromSeq = Int<0, { u64::MAX }>;
+pub type FromSeq = BoundedInt<0, { u64::MAX }>;
 /// Events in an answer to a query.
-pub type QueryLimit = Int<1, 10_000>;
+pub type QueryLimit = BoundedInt<1, 10_000>;
 /// Milliseconds that a query may wait.
-pub type WaitMs = Int<0, 30_000>;
+pub type WaitMs = BoundedInt<0, 30_000>;
 /// Events where a caller gives no limit.
 pub const QUERY_DEFAULT: u64 = 1000;
 
@@ -128,9 +128,9 @@ pub struct EventsQuery {
     #[param(inline)]
     from_seq: Option<FromSeq>,
     /// Only events of this kind.
-    kind: Option<terms::EventKind>,
+    kind: Option<schema_types::EventKind>,
     /// Only events whose payload has this `index_name`.
-    index: Option<terms::Label>,
+    index: Option<schema_types::Label>,
     /// Only episodes of activity that touch the zone of this name.
     #[param(inline)]
     zone: Option<ZoneName>,
@@ -142,8 +142,8 @@ declared!(EventsQuery { from_seq, kind, index, zone });
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunEvents {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     events: Vec<EventRecord>,
 }
 
@@ -157,13 +157,13 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params((query, page)): Params<(EventsQuery, PageQuery)>,
+    QueryParams((query, page)): QueryParams<(EventsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
     let EventsQuery { from_seq, kind, index, zone } = query;
     let kind = kind.map(|it| it.0);
     let chosen = Chosen { index: index.map(|it| it.0), zone: zone.map(|it| it.0) };
-    let from = page.cursor.or(from_seq.map(|Int(from)| Seq(from))).unwrap_or_default();
+    let from = page.cursor.or(from_seq.map(|BoundedInt(from)| Seq(from))).unwrap_or_default();
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","events":"#);
@@ -186,7 +186,7 @@ pub async fn list(
 }
 
 /// Reads the name of a kind.
-pub fn kind(value: &Value) -> Result<EventKind, Problem> {
+pub fn kind(value: &Value) -> Result<EventKind, ValueError> {
     value.as_str().and_then(EventKind::from_name).ok_or_else(|| {
         let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
         format!("must be one of {}", names.join(", ")).into()
@@ -196,9 +196,9 @@ pub fn kind(value: &Value) -> Result<EventKind, Problem> {
 /// Events to look for.
 #[derive(ToSchema)]
 struct QueryRequest {
-    run_id: terms::RunId,
+    run_id: schema_types::RunId,
     /// Only events of this kind.
-    kind: Option<terms::EventKind>,
+    kind: Option<schema_types::EventKind>,
     /// The first event that may be in the answer; 0 when missing.
     #[schema(inline)]
     from_seq: Option<FromSeq>,
@@ -216,7 +216,7 @@ declared!(QueryRequest { run_id, kind, from_seq, limit, wait_ms });
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
 struct QueryResult {
-    request_id: terms::RequestId,
+    request_id: schema_types::RequestId,
     query: AppliedQuery,
     matches: Vec<QueryMatch>,
     /// The `from_seq` of the next query.
@@ -229,9 +229,9 @@ struct QueryResult {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
 struct AppliedQuery {
-    run_id: terms::RunId,
+    run_id: schema_types::RunId,
     #[schema(required = true)]
-    kind: Option<terms::EventKind>,
+    kind: Option<schema_types::EventKind>,
     from_seq: u64,
 }
 
@@ -241,12 +241,13 @@ struct AppliedQuery {
     request_body = QueryRequest,
     responses((status = 200, description = "What was found", body = QueryResult), FailureResponse<404>, FailureResponse<503>),
 )]
-pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
-    let QueryRequest { run_id: terms::RunId(id), kind, from_seq, limit, wait_ms } = body.read()?;
-    let kind = kind.map(|terms::EventKind(kind)| kind);
-    let from = from_seq.map_or(0, |Int(from)| from);
-    let limit = limit.map_or(QUERY_DEFAULT, |Int(limit)| limit) as usize;
-    let wait = wait_ms.map_or(0, |Int(wait)| wait);
+pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) -> ApiResult {
+    let QueryRequest { run_id: schema_types::RunId(id), kind, from_seq, limit, wait_ms } =
+        body.read()?;
+    let kind = kind.map(|schema_types::EventKind(kind)| kind);
+    let from = from_seq.map_or(0, |BoundedInt(from)| from);
+    let limit = limit.map_or(QUERY_DEFAULT, |BoundedInt(limit)| limit) as usize;
+    let wait = wait_ms.map_or(0, |BoundedInt(wait)| wait);
     let run = app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)?;
     let wanted = Wanted { from: Seq(from), limit, kind, chosen: Chosen::default() };
     let wait = Duration::from_millis(wait);

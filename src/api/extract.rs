@@ -15,7 +15,7 @@ use transport::Peer;
 use super::{App, error::ApiError};
 use crate::{
     base::{
-        json::{self, Declared, Detail, Faults, Form},
+        json::{self, Declared, Faults, FieldError, Form},
         keys::Principal,
     },
     runs::registry::Run,
@@ -131,12 +131,12 @@ pub async fn path_id<T: FromStr<Err = ParseError>>(
 }
 
 /// A JSON body, parsed strictly.
-pub struct Body {
+pub struct JsonBody {
     value: Value,
     text: Bytes,
 }
 
-impl Body {
+impl JsonBody {
     /// The body as a `T`, or every fault of it.
     pub fn read<T: Declared>(&self) -> Result<T, Faults> {
         self.read_as(Form::Body)
@@ -172,13 +172,13 @@ impl Body {
     }
 }
 
-impl FromRequest<Arc<App>> for Body {
+impl FromRequest<Arc<App>> for JsonBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Body, ApiError> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<JsonBody, ApiError> {
         check_type(request.headers())?;
         let (_, text) = whole(request, app).await?;
-        Ok(Body { value: json::parse(&text)?, text })
+        Ok(JsonBody { value: json::parse(&text)?, text })
     }
 }
 
@@ -254,7 +254,7 @@ impl FromRequestParts<Arc<App>> for RawParams {
         let mut twice = Vec::new();
         for (name, value) in pairs {
             if object.insert(name.clone(), Value::String(value)).is_some() {
-                twice.push(Detail::new(name, "appears twice"));
+                twice.push(FieldError::new(name, "appears twice"));
             }
         }
         if twice.is_empty() { Ok(RawParams(Value::Object(object))) } else { Err(twice.into()) }
@@ -262,12 +262,15 @@ impl FromRequestParts<Arc<App>> for RawParams {
 }
 
 /// The parameters of the query as a `T`.
-pub struct Params<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<T: Declared> FromRequestParts<Arc<App>> for Params<T> {
+impl<T: Declared> FromRequestParts<Arc<App>> for QueryParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Params<T>, ApiError> {
-        Ok(Params(RawParams::from_request_parts(parts, app).await?.read()?))
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<App>,
+    ) -> Result<QueryParams<T>, ApiError> {
+        Ok(QueryParams(RawParams::from_request_parts(parts, app).await?.read()?))
     }
 }

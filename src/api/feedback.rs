@@ -17,15 +17,15 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, OwnedRun, Params},
-    openapi::terms,
-    page::{PageQuery, linked},
+    extract::{Caller, JsonBody, OwnedRun, QueryParams},
+    openapi::schema_types,
+    pagination::{PageQuery, linked},
     responses::shown,
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::base::{
     database::{Database, Feedback, FeedbackPage, NewFeedback},
-    json::{Int, Problem, Text, declared, text},
+    json::{BoundedInt, BoundedText, ValueError, declared, text},
     keys::Principal,
 };
 
@@ -40,7 +40,9 @@ impl App {
 }
 
 /// A string of so many bytes that the database can hold: it has no room for NUL.
-fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result<String, Problem> {
+fn storable(
+    bytes: std::ops::RangeInclusive<usize>,
+) -> impl Fn(&Value) -> Result<String, ValueError> {
     move |value| match text(bytes.clone())(value)? {
         found if found.contains('\0') => Err("must not hold the character U+0000".into()),
         found => Ok(found.to_owned()),
@@ -48,11 +50,11 @@ fn storable(bytes: std::ops::RangeInclusive<usize>) -> impl Fn(&Value) -> Result
 }
 
 /// Rating, from worthless to perfect.
-pub type Rating = Int<0, 10>;
+pub type Rating = BoundedInt<0, 10>;
 /// Subject of the feedback, in the caller's own word.
-pub type Category = Text<1, 128>;
+pub type Category = BoundedText<1, 128>;
 /// Text of a piece of feedback.
-pub type FeedbackText = Text<0, 8192>;
+pub type FeedbackText = BoundedText<0, 8192>;
 
 /// Feedback of a caller on a run.
 #[derive(ToSchema)]
@@ -79,13 +81,13 @@ declared!(FeedbackRequest {
 #[schema(as = FeedbackCreated)]
 struct Submitted {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::FeedbackId)]
+    #[schema(value_type = schema_types::FeedbackId)]
     feedback_id: FeedbackId,
     /// Always `submitted`.
     status: &'static str,
@@ -101,9 +103,9 @@ pub async fn submit(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    body: Body,
+    body: JsonBody,
 ) -> ApiResult {
-    let FeedbackRequest { rating: Int(rating), category, feedback } = body.read()?;
+    let FeedbackRequest { rating: BoundedInt(rating), category, feedback } = body.read()?;
     let id = FeedbackId::from_bytes(crate::base::random_bytes());
     let (run, principal) = (run.id(), caller.principal);
     let feedback = NewFeedback { id, run, principal, rating: rating as u8, category, feedback };
@@ -116,15 +118,15 @@ pub async fn submit(
 #[derive(Serialize, ToSchema)]
 #[schema(as = Feedback)]
 struct FeedbackRecord {
-    #[schema(value_type = terms::FeedbackId)]
+    #[schema(value_type = schema_types::FeedbackId)]
     feedback_id: String,
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: String,
     rating: i16,
     category: String,
     #[schema(required = true)]
     feedback: Option<String>,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     created_at: String,
 }
 
@@ -146,7 +148,7 @@ impl From<Feedback> for FeedbackRecord {
 #[schema(as = FeedbackPage)]
 struct Listed {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     feedback: Vec<FeedbackRecord>,
 }
@@ -160,7 +162,7 @@ struct Listed {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Params(page): Params<PageQuery>,
+    QueryParams(page): QueryParams<PageQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let principal = &caller.principal;

@@ -25,23 +25,23 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditions::{Preconditions, Version},
+    conditional::{Preconditions, ResourceVersion},
     error::ApiError,
-    extract::{Caller, Params},
-    openapi::{FailureResponse, terms},
-    page::{NO_CURSOR, PageLimit, limit, linked},
+    extract::{Caller, QueryParams},
+    openapi::{FailureResponse, schema_types},
+    pagination::{NO_CURSOR, PageLimit, limit, linked},
     responses::shown,
+    send_budget,
     streamed_json::{READING_BYTES, list as listed, record_texts},
-    unsent,
 };
 use crate::{
     base::{
-        json::{Problem, declared},
+        json::{ValueError, declared},
         keys::Principal,
     },
     runs::{
         source::SourceError,
-        upload::{StoredName, Upload, UploadError, media_type},
+        upload::{StoredName, StoredUpload, UploadError, media_type},
     },
 };
 pub use body::FileBody;
@@ -63,12 +63,12 @@ fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
 }
 
 /// The file of an upload.
-pub fn stored(app: &App, upload: Upload) -> Result<Found, SourceError> {
+pub fn stored(app: &App, upload: StoredUpload) -> Result<Found, SourceError> {
     let file = app.uploads.open_file(&upload)?;
-    let Upload { bytes, sha256, original_name, name, at, .. } = upload;
+    let StoredUpload { bytes, sha256, original_name, name, at, .. } = upload;
     let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
     let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
-    let version = Version { etag: format!("\"{sha256}\""), modified };
+    let version = ResourceVersion { etag: format!("\"{sha256}\""), modified };
     // Its own name has the extension of what the probe found; the uploader's may not.
     let kind = media_type(name.as_str());
     let name = if original_name.is_empty() { name.to_string() } else { original_name };
@@ -93,13 +93,13 @@ fn told(error: SourceError) -> ApiError {
     get, path = "/v1/files/{*name}", operation_id = "getFile", tag = "files",
     params(FileHeaders, Preconditions),
     responses(
-        (status = 200, description = "The bytes", content_type = "*/*", body = terms::Bytes, headers(
+        (status = 200, description = "The bytes", content_type = "*/*", body = schema_types::Bytes, headers(
             ("etag" = String, description = "The version"),
             ("last-modified" = String, description = "When it was last changed"),
             ("accept-ranges" = String, description = "Always bytes"),
             ("content-disposition" = String, description = "What it is called"),
         )),
-        (status = 206, description = "The bytes of the range", content_type = "*/*", body = terms::Bytes, headers(
+        (status = 206, description = "The bytes of the range", content_type = "*/*", body = schema_types::Bytes, headers(
             ("content-range" = String, description = "Which bytes, and of how many"),
         )),
         (status = 304, description = "The caller has it"),
@@ -119,7 +119,7 @@ pub async fn fetch(
     let (finder, owner) = (Arc::clone(&app), caller.principal.clone());
     let found = app.blocking(move || find(&finder, &owner, &name)).await??;
     // Those that were looked for at the same time may have filled the account.
-    unsent::check(&app, &caller.principal)?;
+    send_budget::check(&app, &caller.principal)?;
     answer(found, &method, &headers)
 }
 
@@ -141,7 +141,7 @@ pub struct FilesQuery {
     #[param(inline, value_type = Option<PageLimit>)]
     limit: Option<usize>,
     /// Start of the page, as the `Link` header of the page before says.
-    #[param(value_type = Option<terms::FileCursor>)]
+    #[param(value_type = Option<schema_types::FileCursor>)]
     cursor: Option<StoredName>,
 }
 
@@ -154,16 +154,16 @@ struct FileRecord {
     /// Path on the server: a `source_uri` for its owner.
     file_path: String,
     /// Its name under `/v1/files/`.
-    #[schema(value_type = terms::FileName)]
+    #[schema(value_type = schema_types::FileName)]
     file_name: String,
     /// Name that its uploader gave it.
     original_name: String,
     bytes: u64,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::Sha256)]
+    #[schema(value_type = schema_types::Sha256)]
     sha256: BlobHash,
     media_type: &'static str,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     uploaded_at: String,
 }
 
@@ -171,7 +171,7 @@ struct FileRecord {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct FilePage {
-    request_id: terms::RequestId,
+    request_id: schema_types::RequestId,
     files: Vec<FileRecord>,
 }
 
@@ -179,15 +179,15 @@ struct FilePage {
 #[derive(Serialize, ToSchema)]
 struct FileDeleted {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::FileName)]
+    #[schema(value_type = schema_types::FileName)]
     file_name: StoredName,
 }
 
 impl FileRecord {
-    fn new(app: &App, upload: Upload) -> FileRecord {
+    fn new(app: &App, upload: StoredUpload) -> FileRecord {
         FileRecord {
             file_path: app.uploads.path(&upload).display().to_string(),
             media_type: media_type(upload.name.as_str()),
@@ -201,7 +201,7 @@ impl FileRecord {
 }
 
 /// A cursor is the name of the last file of the page before.
-fn cursor(value: &Value) -> Result<StoredName, Problem> {
+fn cursor(value: &Value) -> Result<StoredName, ValueError> {
     let name = value.as_str().and_then(|text| text.parse().ok());
     name.ok_or(NO_CURSOR.into())
 }
@@ -215,7 +215,7 @@ fn cursor(value: &Value) -> Result<StoredName, Problem> {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Params(FilesQuery { limit, cursor: before }): Params<FilesQuery>,
+    QueryParams(FilesQuery { limit, cursor: before }): QueryParams<FilesQuery>,
     uri: Uri,
 ) -> ApiResult {
     let (request_id, owner) = (caller.request_id, caller.principal);

@@ -10,15 +10,15 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    extract::{Body, Caller, Params},
-    openapi::terms,
-    page::PageLimit,
+    extract::{Caller, JsonBody, QueryParams},
+    openapi::schema_types,
+    pagination::PageLimit,
     responses::shown,
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
 };
 use crate::base::{
     database::{FleetHit, FleetRun},
-    json::{Int, Problem, declared},
+    json::{BoundedInt, ValueError, declared},
 };
 
 /// Runs of an answer where a caller gives no limit.
@@ -41,14 +41,14 @@ declared!(FleetQuery { limit });
 struct RunRecord {
     /// Server that has it.
     node: String,
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: String,
     #[schema(required = true)]
     label: Option<String>,
     status: String,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     created_at: String,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     last_event_at: String,
 }
 
@@ -70,7 +70,7 @@ impl From<FleetRun> for RunRecord {
 #[schema(as = FleetRuns)]
 struct Listed {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     runs: Vec<RunRecord>,
 }
@@ -84,9 +84,9 @@ struct Listed {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Params(FleetQuery { limit }): Params<FleetQuery>,
+    QueryParams(FleetQuery { limit }): QueryParams<FleetQuery>,
 ) -> ApiResult {
-    let limit = limit.map_or(RUNS_DEFAULT, |Int(limit)| limit) as usize;
+    let limit = limit.map_or(RUNS_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let runs = app.database()?.fleet_runs(&caller.principal, limit).await?;
     let runs = runs.into_iter().map(RunRecord::from).collect();
     Ok(Json(Listed { request_id: caller.request_id, runs }).into_response())
@@ -95,7 +95,7 @@ pub async fn list(
 /// Text to find.
 #[derive(ToSchema)]
 struct FleetSearchRequest {
-    #[schema(value_type = terms::SearchText)]
+    #[schema(value_type = schema_types::SearchText)]
     query: String,
     /// Most hits; 50 when missing.
     #[schema(inline)]
@@ -110,7 +110,7 @@ declared!(FleetSearchRequest { query: required needle, limit });
 struct HitRecord {
     /// Server that has its run.
     node: String,
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: String,
     /// Label of the run.
     #[schema(required = true)]
@@ -118,7 +118,7 @@ struct HitRecord {
     /// Its event in the log of that server.
     seq: u64,
     kind: String,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     appended_at: String,
     /// Text that was searched, at most 1024 characters of it.
     description: String,
@@ -143,13 +143,13 @@ impl From<FleetHit> for HitRecord {
 #[schema(as = FleetHits)]
 struct Found {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     hits: Vec<HitRecord>,
 }
 
 /// White space around it is no part of a text.
-fn needle(value: &Value) -> Result<String, Problem> {
+fn needle(value: &Value) -> Result<String, ValueError> {
     let text = value.as_str().map(str::trim).filter(|text| !text.contains('\0'));
     let text = text.filter(|text| (1..=QUERY_BYTES_MAX).contains(&text.len()));
     text.map(str::to_owned).ok_or_else(|| {
@@ -168,9 +168,9 @@ fn needle(value: &Value) -> Result<String, Problem> {
     request_body = FleetSearchRequest,
     responses((status = 200, description = "What was found", body = Found)),
 )]
-pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
+pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) -> ApiResult {
     let FleetSearchRequest { query, limit } = body.read()?;
-    let limit = limit.map_or(SEARCH_DEFAULT, |Int(limit)| limit) as usize;
+    let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let hits = app.database()?.fleet_search(&caller.principal, &query, limit).await?;
     let hits = hits.into_iter().map(HitRecord::from).collect();
     Ok(Json(Found { request_id: caller.request_id, hits }).into_response())

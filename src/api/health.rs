@@ -6,10 +6,10 @@ use axum::{Json, extract::State, response::IntoResponse};
 use http::StatusCode;
 use media::RequestId;
 use serde::Serialize;
-use timeline::Health;
+use timeline::LogState;
 use utoipa::ToSchema;
 
-use super::{ApiResult, App, extract::Caller, openapi::terms, responses::shown};
+use super::{ApiResult, App, extract::Caller, openapi::schema_types, responses::shown};
 
 /// Liveness of the server.
 #[derive(Serialize, ToSchema)]
@@ -31,7 +31,7 @@ pub async fn health() -> Json<Liveness> {
 #[derive(Serialize, ToSchema)]
 struct Readiness {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// `ready` or `not_ready`.
     status: &'static str,
@@ -98,9 +98,9 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
 pub fn reasons(app: &App) -> Vec<String> {
     let mut reasons = Vec::new();
     match app.registry.timeline().state() {
-        Health::Writable => {}
-        Health::Poisoned { reason } => reasons.push(format!("the log is read-only: {reason}")),
-        Health::Closed => reasons.push("the log is closed".to_owned()),
+        LogState::Writable => {}
+        LogState::Poisoned { reason } => reasons.push(format!("the log is read-only: {reason}")),
+        LogState::Closed => reasons.push("the log is closed".to_owned()),
     }
     match app.reserve.check() {
         Ok(low) => reasons.extend(low.map(|low| low.to_string())),

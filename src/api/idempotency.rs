@@ -17,7 +17,7 @@ use axum::{
 use http::{HeaderMap, HeaderName, StatusCode};
 use media::RunId;
 use redb::WriteTransaction;
-use timeline::Health;
+use timeline::LogState;
 use tracing::Instrument;
 use utoipa::IntoParams;
 
@@ -28,7 +28,7 @@ use super::{
     jobs,
 };
 use crate::runs::idempotency::{
-    Fingerprint, Interrupted, KeyLookup, KeyScope, KeyedRequest, KeysError, RecoveredOutcome,
+    BodyDigest, IdempotencyError, Interrupted, KeyLookup, KeyScope, KeyedRequest, RecoveredOutcome,
     StoredResponse, TRACED_MAX,
 };
 use stored_response::{KeyedRequestContext, kept, replay};
@@ -57,12 +57,12 @@ pub enum DeferredKey {
     /// Act, and say what was answered.
     Act(Arc<KeyedRequest>),
     /// Answer that was given to a request with this body.
-    Answered(Fingerprint, Arc<StoredResponse>),
+    Answered(BodyDigest, Arc<StoredResponse>),
 }
 
 impl DeferredKey {
     /// The answer to a request with this body, where it was given before.
-    pub fn check(&self, fingerprint: Fingerprint) -> Result<Option<Response>, ApiError> {
+    pub fn check(&self, fingerprint: BodyDigest) -> Result<Option<Response>, ApiError> {
         match self {
             DeferredKey::Act(_) => Ok(None),
             DeferredKey::Answered(known, answer) => {
@@ -76,7 +76,7 @@ impl DeferredKey {
     pub fn answered(
         &self,
         change: &WriteTransaction,
-        fingerprint: Fingerprint,
+        fingerprint: BodyDigest,
         answer: StoredResponse,
     ) -> Result<(), redb::Error> {
         match self {
@@ -87,14 +87,14 @@ impl DeferredKey {
 }
 
 /// Carries a request with a key out once; its body is read whole before.
-pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
+pub async fn idempotent(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
     let Some(scope) = scope(&request)? else { return Ok(next.run(request).await) };
     let caller = caller(&request)?;
     let (parts, body) = whole(request, &app).await?;
     let run = run_in(parts.uri.path());
     let log_failed = !takes_events(&app);
     let tenant = caller.tenant.as_deref().unwrap_or_default();
-    let fingerprint = Fingerprint::of(&[tenant.as_bytes(), &body]);
+    let fingerprint = BodyDigest::of(&[tenant.as_bytes(), &body]);
     let attempt = match begin(&app, scope, Some(fingerprint), &caller).await? {
         KeyLookup::Fresh(attempt) => attempt,
         KeyLookup::Answered(known, answer) => {
@@ -129,7 +129,7 @@ pub async fn once(State(app): State<Arc<App>>, request: Request, next: Next) -> 
 }
 
 /// Hands a request with a key to its handler together with the key's [`DeferredKey`].
-pub async fn once_at_its_end(
+pub async fn idempotent_deferred(
     State(app): State<Arc<App>>,
     mut request: Request,
     next: Next,
@@ -165,7 +165,7 @@ pub struct JoinsOnly;
 async fn begin(
     app: &Arc<App>,
     scope: KeyScope,
-    fingerprint: Option<Fingerprint>,
+    fingerprint: Option<BodyDigest>,
     caller: &Caller,
 ) -> Result<KeyLookup, ApiError> {
     let (keys, id, head) =
@@ -183,8 +183,8 @@ async fn begin(
         // Records without an answer make room before a request is refused.
         if matches!(begun, KeyLookup::Full { .. })
             && keys.make_room(&owner, &timeline).map_err(|error| match error {
-                KeysError::Ledger(error) => ApiError::from(error),
-                KeysError::Log(error) => ApiError::from(error),
+                IdempotencyError::Ledger(error) => ApiError::from(error),
+                IdempotencyError::Log(error) => ApiError::from(error),
             })?
         {
             return Ok(keys.begin(scope, fingerprint, id, head, keys.now())?);
@@ -199,7 +199,7 @@ async fn resume(
     app: &Arc<App>,
     mut attempt: KeyedRequest,
     past: Interrupted,
-    fingerprint: Option<Fingerprint>,
+    fingerprint: Option<BodyDigest>,
     run: Option<RunId>,
 ) -> Result<KeyedRequest, ApiError> {
     let timeline = app.registry.timeline().clone();
@@ -223,7 +223,7 @@ async fn resume(
     app.blocking(resumed).await?
 }
 
-fn check_body(known: Fingerprint, asked: Fingerprint) -> Result<(), ApiError> {
+fn check_body(known: BodyDigest, asked: BodyDigest) -> Result<(), ApiError> {
     if known == asked {
         return Ok(());
     }
@@ -250,7 +250,7 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 
 /// Returns true while the log takes events.
 fn takes_events(app: &App) -> bool {
-    app.registry.timeline().state() == Health::Writable
+    app.registry.timeline().state() == LogState::Writable
 }
 
 /// The run that a path names.

@@ -1,9 +1,9 @@
 //! Direct inference: one question to a model, or a batch of them.
 
-mod asked;
 mod batch;
 mod images;
 mod prepare;
+mod request;
 
 use std::{
     sync::Arc,
@@ -26,14 +26,14 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Body, Caller},
-    openapi::{FailureResponse, terms},
+    extract::{Caller, JsonBody},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
 };
 use crate::{
     base::{
-        json::{Detail, Form},
-        patience::patiently,
+        json::{FieldError, Form},
+        retry_while_full::patiently,
     },
     record::{
         inference::{InferenceError, Requester, WaitBudget},
@@ -41,21 +41,21 @@ use crate::{
     },
     runs::registry::{Run, RunError},
 };
-use asked::InferRequest;
 use prepare::PreparedInference;
+use request::InferRequest;
 
-pub use asked::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 pub use batch::{__path_infer_batch, MAX_PARALLEL_DEFAULT, MaxParallel, REQUESTS, infer_batch};
+pub use request::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 
 /// Answer of a model.
 #[derive(Serialize, ToSchema)]
 #[schema(as = InferResult)]
 pub struct InferAnswer {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// The run whose timeline tells of it; null without one, and where the run ended before the answer.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     /// Name of the backend that answered.
     provider: String,
@@ -65,9 +65,9 @@ pub struct InferAnswer {
     output_text: String,
     /// The text as JSON, valid by `output_schema`; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::AnyValue, required = false)]
+    #[schema(value_type = schema_types::AnyValue, required = false)]
     output_json: Option<Value>,
-    #[schema(value_type = terms::FinishReason)]
+    #[schema(value_type = schema_types::FinishReason)]
     finish_reason: &'static str,
     /// Time from the question to the whole answer, without the wait for a permit.
     inference_latency_ms: u64,
@@ -152,7 +152,7 @@ fn millis(time: Duration) -> u64 {
 pub async fn infer(
     State(app): State<Arc<App>>,
     caller: Caller,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<InferAnswer>, ApiError> {
     let since = Instant::now();
     let catalog = app.inference.catalog_for(&body.models()).await;
@@ -291,7 +291,7 @@ async fn record(
 }
 
 /// The fields of a request that an inference failed for.
-pub fn details(error: &InferenceError) -> Vec<Detail> {
+pub fn details(error: &InferenceError) -> Vec<FieldError> {
     use infer::InferError::{NoProvider, NotServed};
     let field = match error {
         InferenceError::Infer(NotServed { .. }) => "model",
@@ -303,5 +303,5 @@ pub fn details(error: &InferenceError) -> Vec<Detail> {
         },
         _ => return Vec::new(),
     };
-    vec![Detail::new(field, error.to_string())]
+    vec![FieldError::new(field, error.to_string())]
 }

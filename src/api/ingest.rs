@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use media::{Rate, RequestId, RunId, StreamId, Zones};
+use media::{FrameRate, RequestId, RunId, StreamId, Zones};
 use serde::Serialize;
 use timeline::SamplingPolicy;
 use utoipa::ToSchema;
@@ -11,52 +11,52 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Body, Caller, OwnedRun},
+    extract::{Caller, JsonBody, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
-    openapi::{DenyUnknownFields, FailureResponse, terms},
+    openapi::{DenyUnknownFields, FailureResponse, schema_types},
     responses::{fps, shown},
     thresholds::{self, GateFields},
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::{
     base::{
-        catalog::Mode,
-        json::{Int, Object, Problem, Text, declared, number, parsed},
+        json::{BoundedInt, BoundedText, Object, ValueError, declared, number, parsed},
         keys::Principal,
         labels::TenantLabels,
+        model_catalog::Mode,
     },
-    record::runner::Ingest,
+    record::runner::IngestJob,
     runs::{
         lifecycle::RunState,
-        source::{self, Source},
+        source::{self, IngestSource},
     },
 };
 
 /// Name of the stream where a caller gives none.
 pub const DEFAULT_STREAM: &str = "main";
 /// A `source_uri`: at most a path of Linux's limit, percent-encoded whole.
-pub type SourceUri = Text<1, { 3 * 4096 }>;
+pub type SourceUri = BoundedText<1, { 3 * 4096 }>;
 /// Frames that an ingest may take.
-pub type MaxFrames = Int<1, 500_000>;
+pub type MaxFrames = BoundedInt<1, 500_000>;
 /// Longest body that an event repeats, among other fields.
 const ECHO_BYTES_MAX: usize = timeline::PAYLOAD_BYTES_MAX / 2;
 /// Frames where a caller says nothing of them.
 pub const MAX_FRAMES_DEFAULT: u64 = 512;
 
 /// Frames a second that a caller may ask for.
-pub fn rate(value: &serde_json::Value) -> Result<Rate, Problem> {
-    let fps = number(Rate::ANALYSED)(value)?;
-    Rate::from_f64(fps).ok_or("must be a number of frames a second".into())
+pub fn rate(value: &serde_json::Value) -> Result<FrameRate, ValueError> {
+    let fps = number(FrameRate::ANALYSED)(value)?;
+    FrameRate::from_f64(fps).ok_or("must be a number of frames a second".into())
 }
 
 /// Requires the rate of the policy `fixed`.
 pub fn check_rate(
     object: &mut Object<'_>,
-    policy: &Option<Option<terms::Sampling>>,
-    fixed_fps: &Option<Option<terms::Fps>>,
+    policy: &Option<Option<schema_types::Sampling>>,
+    fixed_fps: &Option<Option<schema_types::Fps>>,
     problem: &'static str,
 ) {
-    let is_fixed = matches!(policy, Some(Some(terms::Sampling(SamplingPolicy::Fixed))));
+    let is_fixed = matches!(policy, Some(Some(schema_types::Sampling(SamplingPolicy::Fixed))));
     if is_fixed && matches!(fixed_fps, Some(None)) {
         object.refuse("fixed_fps", problem);
     }
@@ -64,9 +64,9 @@ pub fn check_rate(
 
 /// Sampling policy, and the rate of the policy `fixed`.
 pub fn sampling(
-    policy: Option<terms::Sampling>,
-    fixed_fps: Option<terms::Fps>,
-) -> (SamplingPolicy, Option<Rate>) {
+    policy: Option<schema_types::Sampling>,
+    fixed_fps: Option<schema_types::Fps>,
+) -> (SamplingPolicy, Option<FrameRate>) {
     let policy = policy.map_or(SamplingPolicy::SourceFpsAdaptive, |it| it.0);
     (policy, fixed_fps.map(|it| it.0).filter(|_| policy == SamplingPolicy::Fixed))
 }
@@ -87,16 +87,16 @@ struct IngestRequest {
     #[schema(inline)]
     source_uri: SourceUri,
     /// `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.
-    sampling_policy: Option<terms::Sampling>,
+    sampling_policy: Option<schema_types::Sampling>,
     /// Frames a second; required with the policy `fixed`.
-    fixed_fps: Option<terms::Fps>,
+    fixed_fps: Option<schema_types::Fps>,
     /// Frames a second with the policy `source_fps_adaptive`; every frame when missing.
-    sample_fps: Option<terms::Fps>,
+    sample_fps: Option<schema_types::Fps>,
     /// Frames after which the ingest ends; 512 when missing.
     #[schema(inline)]
     max_frames: Option<MaxFrames>,
     /// `main` when missing.
-    #[schema(value_type = Option<terms::Label>)]
+    #[schema(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
     /// Thresholds of this recording in place of those of the run's mode. They are recorded with it: an analysis uses
     /// them unless it has its own, whatever the server is set to then.
@@ -122,17 +122,17 @@ type IngestBody = DenyUnknownFields<IngestRequest>;
 #[derive(Serialize, ToSchema)]
 pub struct IngestResult {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
-    #[schema(value_type = terms::RunState)]
+    #[schema(value_type = schema_types::RunState)]
     status: &'static str,
     /// Frames decoded, measured and recorded.
     decoded_frames: u64,
     source_uri: String,
-    #[schema(value_type = terms::Sampling)]
+    #[schema(value_type = schema_types::Sampling)]
     sampling_policy: &'static str,
     /// Frames a second of the source; null where its container does not say.
     #[schema(required = true)]
@@ -175,7 +175,7 @@ pub async fn ingest(
     caller: Caller,
     OwnedRun(run): OwnedRun,
     job: Working,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<IngestResult>, ApiError> {
     run.check_active()?;
     let request: IngestRequest = body.read()?;
@@ -183,7 +183,7 @@ pub async fn ingest(
     app.quota.check(&caller.principal)?;
     let (policy, fixed_fps) = sampling(request.sampling_policy, request.fixed_fps);
     let mode = Mode::from_name(&run.origin().mode);
-    let ingest = Ingest {
+    let ingest = IngestJob {
         stream_id: request.stream_id.unwrap_or_else(default_stream),
         policy,
         rate: fixed_fps.or(request.sample_fps.map(|it| it.0)),
@@ -216,9 +216,9 @@ pub async fn ingest(
 pub async fn opened(
     app: &Arc<App>,
     caller: &Caller,
-    body: &Body,
+    body: &JsonBody,
     uri: &str,
-) -> Result<Ingest, ApiError> {
+) -> Result<IngestJob, ApiError> {
     let (source, source_uri) = source(app, &caller.principal, uri).await?;
     let echo = if source_uri == uri { body.text() } else { body.with("source_uri", &source_uri) };
     let echo = echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?;
@@ -226,7 +226,7 @@ pub async fn opened(
         let message = format!("is longer than the {ECHO_BYTES_MAX} bytes that an event repeats");
         return Err(ApiError::field("body", message));
     }
-    Ok(Ingest {
+    Ok(IngestJob {
         request_id: caller.request_id,
         source,
         source_uri,
@@ -247,13 +247,13 @@ async fn source(
     app: &Arc<App>,
     caller: &Principal,
     uri: &str,
-) -> Result<(Source, String), ApiError> {
+) -> Result<(IngestSource, String), ApiError> {
     if let Some(remote) = source::remote::read(uri, &app.settings.remote)? {
         let shown = source::remote::shown(uri, &remote);
-        return Ok((Source::Remote(remote), shown));
+        return Ok((IngestSource::Remote(remote), shown));
     }
     let (opener, owner, shown) = (Arc::clone(app), caller.clone(), uri.to_owned());
     let uri = shown.clone();
     let file = app.blocking(move || opener.open_source(&owner, &uri)).await??;
-    Ok((Source::File(file), shown))
+    Ok((IngestSource::File(file), shown))
 }

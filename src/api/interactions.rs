@@ -10,14 +10,14 @@ use http::Uri;
 use media::{EventType, Label, Score, Seq};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use timeline::{Event, Finding, SemanticChunkInferred, Timeline};
+use timeline::{Event, FindingPayload, SemanticChunkInferred, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiError, ApiResult, App,
-    extract::{Caller, OwnedRun, Params},
-    openapi::{FailureResponse, terms},
-    page::{PageQuery, linked},
+    extract::{Caller, OwnedRun, QueryParams},
+    openapi::{FailureResponse, schema_types},
+    pagination::{PageQuery, linked},
     responses::fraction_or_null,
     streamed_json::{READING_BYTES, list as list_answer, record_texts},
 };
@@ -49,17 +49,17 @@ struct Interaction {
     description: String,
     /// The model's object, where the reasoning gave an `output_schema`; absent elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::AnyObject, required = false)]
+    #[schema(value_type = schema_types::AnyObject, required = false)]
     output: Option<Box<RawValue>>,
     /// Null where the model said nothing of it.
     #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
     confidence: Option<Score>,
     /// The backend that answered.
     #[schema(required = true)]
     provider: Option<String>,
     #[serde(serialize_with = "label")]
-    #[schema(value_type = Option<terms::Label>, required = true)]
+    #[schema(value_type = Option<schema_types::Label>, required = true)]
     index_name: Option<Label>,
     /// The live description that this one repeats; absent elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ impl Interaction {
         }
     }
 
-    fn of_live(seq: Seq, found: Finding) -> Interaction {
+    fn of_live(seq: Seq, found: FindingPayload) -> Interaction {
         Interaction {
             chunk_index: found.frame_index,
             seq: seq.0,
@@ -147,7 +147,7 @@ fn said(
 #[into_params(parameter_in = Query)]
 pub struct InteractionsQuery {
     /// Only those that were made with this `index_name`.
-    index: Option<terms::Label>,
+    index: Option<schema_types::Label>,
 }
 
 declared!(InteractionsQuery { index });
@@ -156,7 +156,7 @@ declared!(InteractionsQuery { index });
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunInteractions {
-    run_id: terms::RunId,
+    run_id: schema_types::RunId,
     /// Number of `interactions` in this answer.
     count: usize,
     /// Interactions in the order of their chunks, or frames.
@@ -177,7 +177,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params((query, page)): Params<(InteractionsQuery, PageQuery)>,
+    QueryParams((query, page)): QueryParams<(InteractionsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
     let InteractionsQuery { index } = query;

@@ -20,12 +20,12 @@ use super::{
     ApiResult, App,
     error::ApiError,
     events::WaitMs,
-    extract::{Caller, OwnedRun, Params},
-    openapi::{FailureResponse, terms},
+    extract::{Caller, OwnedRun, QueryParams},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
 };
 use crate::{
-    base::json::{Int, declared},
+    base::json::{BoundedInt, declared},
     runs::registry::{JobToken, JobView, Run},
 };
 
@@ -114,9 +114,9 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     caller: Caller,
     named: Named,
-    Params(JobQuery { wait_ms }): Params<JobQuery>,
+    QueryParams(JobQuery { wait_ms }): QueryParams<JobQuery>,
 ) -> ApiResult {
-    let wait = wait_ms.map_or(0, |Int(wait)| wait);
+    let wait = wait_ms.map_or(0, |BoundedInt(wait)| wait);
     named.wait(&app, Duration::from_millis(wait)).await;
     named.answer(&app, caller.request_id).await
 }
@@ -140,10 +140,10 @@ pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -
 #[derive(Serialize, ToSchema)]
 pub struct JobList {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     /// Jobs in the order in which they were requested, without their results.
     jobs: Vec<JobRecord>,

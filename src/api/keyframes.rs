@@ -14,17 +14,17 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditions::{Outcome, Preconditions, Version, evaluate},
+    conditional::{PreconditionOutcome, Preconditions, ResourceVersion, evaluate},
     error::ApiError,
-    extract::{Caller, OwnedRun, Params, RawParams},
-    openapi::{FailureResponse, terms},
-    page::{PageQuery, linked},
+    extract::{Caller, OwnedRun, QueryParams, RawParams},
+    openapi::{FailureResponse, schema_types},
+    pagination::{PageQuery, linked},
     responses::KeyframeRecord,
     streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     tickets::TicketQuery,
 };
 use crate::{
-    base::json::{Faults, Int, Problem, declared},
+    base::json::{BoundedInt, Faults, ValueError, declared},
     runs::registry::Run,
 };
 
@@ -52,8 +52,8 @@ fn stills(
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunKeyframes {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     keyframes: Vec<KeyframeRecord>,
 }
 
@@ -67,7 +67,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params(page): Params<PageQuery>,
+    QueryParams(page): QueryParams<PageQuery>,
     uri: Uri,
 ) -> ApiResult {
     let timeline = app.registry.timeline().clone();
@@ -89,7 +89,7 @@ pub async fn list(
 }
 
 /// Longest edge of a still that is scaled down.
-pub type StillEdge = Int<32, 4096>;
+pub type StillEdge = BoundedInt<32, 4096>;
 
 /// Size of a still.
 #[derive(IntoParams)]
@@ -107,7 +107,7 @@ declared!(StillQuery { max_edge });
     get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
     params(StillQuery, TicketQuery, Preconditions),
     responses(
-        (status = 200, description = "The bytes", content_type = "image/jpeg", body = terms::Bytes, headers(
+        (status = 200, description = "The bytes", content_type = "image/jpeg", body = schema_types::Bytes, headers(
             ("etag" = String, description = "The hash of the still, and the edge, in quotes"),
             ("cache-control" = String, description = "Private and immutable"),
         )),
@@ -127,7 +127,7 @@ pub async fn fetch(
     let query = faults.part("", params.read());
     let hash = faults.part("sha256", parsed_hash(&sha256));
     let (StillQuery { max_edge }, hash) = faults.finish(|| query.zip(hash))?;
-    let edge = max_edge.map(|Int(edge)| edge as u32);
+    let edge = max_edge.map(|BoundedInt(edge)| edge as u32);
     let (reader, principal) = (Arc::clone(&app), &caller.principal);
     let read = move || picture(&reader, &run, hash, edge);
     let places = if app.blobs.is_here(&hash) { &app.readers } else { &app.fetchers };
@@ -135,15 +135,17 @@ pub async fn fetch(
         app.in_turn(places, principal, read).await??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = edge.map_or_else(|| format!("\"{hash}\""), |edge| format!("\"{hash}-{edge}\""));
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];
-    match evaluate(&headers, &Version { etag, modified: None }) {
-        Outcome::Send => {}
-        Outcome::NotModified => return Ok((StatusCode::NOT_MODIFIED, kept).into_response()),
-        Outcome::Failed => return Err(ApiError::precondition_failed()),
+    match evaluate(&headers, &ResourceVersion { etag, modified: None }) {
+        PreconditionOutcome::Send => {}
+        PreconditionOutcome::NotModified => {
+            return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
+        }
+        PreconditionOutcome::Failed => return Err(ApiError::precondition_failed()),
     }
     Ok((kept, [(header::CONTENT_TYPE, "image/jpeg")], bytes).into_response())
 }
 
-fn parsed_hash(text: &str) -> Result<BlobHash, Problem> {
+fn parsed_hash(text: &str) -> Result<BlobHash, ValueError> {
     text.parse().map_err(|_| "must be 64 lower-case hexadecimal digits".into())
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use axum::{Json, extract::State};
 use infer::finding::{DESCRIPTION_BYTES_MAX, SUMMARY_BYTES_MAX};
-use media::{Rate, RequestId};
+use media::{FrameRate, RequestId};
 use serde::Serialize;
 use serde_json::Number;
 use timeline::MarkerConfig;
@@ -34,12 +34,12 @@ use super::{
         TimeoutMs,
     },
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
-    openapi::terms,
-    page::PageLimit,
+    openapi::schema_types,
+    pagination::PageLimit,
     reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
     responses::shown,
     search::{self, SearchLimit},
-    unsent,
+    send_budget,
     upload::FORM_BYTES_MAX,
     webhooks::{WebhookDescription, WebhookUrl},
 };
@@ -55,7 +55,7 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 pub struct Limits {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Limits by name: the field of a body as `route.field`, or a noun.
     limits: BTreeMap<&'static str, Limit>,
@@ -121,7 +121,7 @@ fn numbers(range: RangeInclusive<f64>) -> RangeInclusive<Number> {
 }
 
 fn rates() -> RangeInclusive<Number> {
-    numbers(Rate::ANALYSED)
+    numbers(FrameRate::ANALYSED)
 }
 
 /// Tell every limit of this server.
@@ -176,7 +176,7 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
         ),
         (
             "analyze.marker_correction_window_frames",
-            Limit::within(analyze::Index::RANGE, "frames").default(window),
+            Limit::within(analyze::FrameIndex::RANGE, "frames").default(window),
         ),
         ("analyze.trace_id", Limit::within(analyze::TraceId::BYTES, "bytes")),
         ("label", Limit::within(media::LABEL_BYTES, "bytes")),
@@ -240,7 +240,7 @@ fn of_reason() -> BTreeMap<&'static str, Limit> {
 fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     let (settings, runs) = (&app.settings, app.registry.limits());
     let streams = app.streams.limits();
-    let (transport, limiter) = (transport::Limits::default(), app.limiter.limits());
+    let (transport, limiter) = (transport::ServerLimits::default(), app.limiter.limits());
     let rate =
         |rate: Option<NonZeroU32>| Limit::switched(rate.map(NonZeroU32::get), "requests a second");
     let quota = |bytes: Option<NonZeroU64>| Limit::switched(bytes.map(NonZeroU64::get), "bytes");
@@ -274,10 +274,13 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
         ),
         ("readers", Limit::most(app.jobs, "long answers made at once")),
         ("readers_waiting", Limit::most(READERS_WAITING, "waiting")),
-        ("unsent", Limit::most(unsent::ALL_BYTES_MAX, "bytes of answers that wait to be taken")),
+        (
+            "unsent",
+            Limit::most(send_budget::ALL_BYTES_MAX, "bytes of answers that wait to be taken"),
+        ),
         (
             "principal_unsent",
-            Limit::most(unsent::OWN_BYTES_MAX, "bytes of answers that wait to be taken"),
+            Limit::most(send_budget::OWN_BYTES_MAX, "bytes of answers that wait to be taken"),
         ),
         ("event_streams", Limit::most(streams.all, "at once").by("SERVICE_MAX_STREAMS")),
         (
@@ -334,7 +337,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
 
 /// Limits of a file job in its media worker.
 fn of_workers() -> BTreeMap<&'static str, Limit> {
-    let file = worker::Limits::default();
+    let file = worker::WorkerLimits::default();
     let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
     BTreeMap::from([
         ("file_job", seconds(file.wall)),

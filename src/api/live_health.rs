@@ -11,7 +11,7 @@ use super::{
     App,
     error::ApiError,
     extract::{Caller, OwnedRun},
-    openapi::{FailureResponse, terms},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
 };
 
@@ -19,17 +19,17 @@ use super::{
 #[derive(Serialize, ToSchema)]
 pub struct SessionHealth {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::SessionId)]
+    #[schema(value_type = schema_types::SessionId)]
     session_id: SessionId,
     /// `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
     /// `silent`: no packet for 5 s, or none yet.
-    #[schema(value_type = terms::HealthStatus)]
+    #[schema(value_type = schema_types::HealthStatus)]
     word: &'static str,
     /// Reason of that word, in a sentence; of `poor` and `silent`, a remedy too.
     rule: String,

@@ -12,14 +12,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, OwnedRun, Params},
-    openapi::{FailureResponse, terms},
-    page::{NO_CURSOR, PageLimit, limit, linked},
+    extract::{Caller, OwnedRun, QueryParams},
+    openapi::{FailureResponse, schema_types},
+    pagination::{NO_CURSOR, PageLimit, limit, linked},
     responses::MarkerRecord,
     streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
 };
 use crate::{
-    base::json::{Int, Problem, Text, declared, name, parsed},
+    base::json::{BoundedInt, BoundedText, ValueError, declared, name, parsed},
     runs::registry::{Made, Run},
 };
 
@@ -139,7 +139,7 @@ fn markers(
 
 /// A cursor is the key of the last marker of the page before, and the event up to which analyses
 /// count: one that is made meanwhile does not mix with the one that is read.
-fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
+fn cursor(value: &Value) -> Result<(Key, Seq), ValueError> {
     let read = |text: &str| {
         let parts: Vec<&str> = text.splitn(4, '.').collect();
         let [start, end, id, until] = parts[..] else { return None };
@@ -155,13 +155,13 @@ fn cursor(value: &Value) -> Result<(Key, Seq), Problem> {
 #[into_params(parameter_in = Query)]
 pub struct MarkersQuery {
     /// Only those of this analysis; those of the newest of each stream when missing.
-    #[param(value_type = Option<terms::AnalysisFilter>)]
+    #[param(value_type = Option<schema_types::AnalysisFilter>)]
     analysis_id: Option<Analyses>,
     /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
     /// came to, where a model's word goes before the gate's.
-    #[param(value_type = Option<terms::OriginFilter>)]
+    #[param(value_type = Option<schema_types::OriginFilter>)]
     origin: Option<Origins>,
-    status: Option<terms::MarkerState>,
+    status: Option<schema_types::MarkerState>,
     /// Exactly this event type.
     #[param(inline)]
     event_type: Option<EventTypeText>,
@@ -175,7 +175,7 @@ pub struct MarkersQuery {
     #[param(inline, value_type = Option<PageLimit>)]
     limit: Option<usize>,
     /// Start of the page, as the `Link` header of the page before says.
-    #[param(value_type = Option<terms::MarkerCursor>)]
+    #[param(value_type = Option<schema_types::MarkerCursor>)]
     cursor: Option<(Key, Seq)>,
 }
 
@@ -191,7 +191,7 @@ declared!(MarkersQuery {
 });
 
 /// Analyses that a query names; `None` where it names none.
-fn analyses(value: &Value) -> Result<Analyses, Problem> {
+fn analyses(value: &Value) -> Result<Analyses, ValueError> {
     match value.as_str() {
         Some("all") => Ok(Analyses::All),
         _ => {
@@ -201,15 +201,15 @@ fn analyses(value: &Value) -> Result<Analyses, Problem> {
     }
 }
 
-type EventTypeText = Text<1, 128>;
-type FrameNumber = Int<0, { u64::MAX }>;
+type EventTypeText = BoundedText<1, 128>;
+type FrameNumber = BoundedInt<0, { u64::MAX }>;
 
 /// Markers of a run.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunMarkers {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     markers: Vec<MarkerRecord>,
 }
 
@@ -223,7 +223,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params(query): Params<MarkersQuery>,
+    QueryParams(query): QueryParams<MarkersQuery>,
     uri: Uri,
 ) -> ApiResult {
     let (after, until) = query.cursor.unzip();

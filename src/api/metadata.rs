@@ -18,19 +18,19 @@ use axum::{
 use bytes::Bytes;
 use http::header;
 use http_body::{Body as HttpBody, Frame};
-use media::{Marker, Rate, RequestId, RunId, StreamId};
+use media::{FrameRate, Marker, RequestId, RunId, StreamId};
 use serde::Serialize;
 use timeline::SamplingPolicy;
 use utoipa::ToSchema;
 
 pub use coordinates::Coordinates;
 
-use super::openapi::terms;
+use super::openapi::schema_types;
 use super::responses::MarkerRecord;
-use crate::record::analysis::{FrameResult, ModelOutcome, Window, Windowing, windows};
+use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Windowing, windows};
 
 /// Values that all metadata objects of an analysis share.
-pub struct Context {
+pub struct MetadataContext {
     /// The request.
     pub request_id: RequestId,
     /// The run.
@@ -46,7 +46,7 @@ pub struct Context {
     /// Policy by which frames were chosen.
     pub policy: SamplingPolicy,
     /// Analysed frames a second.
-    pub sample_fps: Rate,
+    pub sample_fps: FrameRate,
     /// Source of the signals: `ingest`, `request` or `reason`.
     pub source: &'static str,
     /// The model that was to describe the frames.
@@ -61,9 +61,9 @@ pub struct Context {
 
 /// The response of an analysis; the fields of `figures` stand beside its own.
 pub fn answer(
-    context: Context,
+    context: MetadataContext,
     figures: impl Serialize,
-    frames: Vec<FrameResult>,
+    frames: Vec<FrameAnalysis>,
     markers: &[Marker],
     windowing: Windowing,
 ) -> Response {
@@ -75,7 +75,12 @@ pub fn answer(
 }
 
 /// Everything up to the first metadata object.
-fn head(context: &Context, figures: impl Serialize, markers: &[Marker], frames: usize) -> String {
+fn head(
+    context: &MetadataContext,
+    figures: impl Serialize,
+    markers: &[Marker],
+    frames: usize,
+) -> String {
     #[derive(Serialize)]
     struct Head<F> {
         request_id: String,
@@ -100,9 +105,9 @@ fn head(context: &Context, figures: impl Serialize, markers: &[Marker], frames: 
 }
 
 struct Chunks {
-    context: Context,
-    frames: Vec<FrameResult>,
-    windows: std::vec::IntoIter<Window>,
+    context: MetadataContext,
+    frames: Vec<FrameAnalysis>,
+    windows: std::vec::IntoIter<MetadataWindow>,
     head: Option<String>,
     comma: &'static str,
     done: bool,
@@ -150,31 +155,31 @@ fn written(value: &impl Serialize) -> String {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameMetadata)]
 pub struct Metadata<'a> {
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: String,
-    #[schema(value_type = terms::Label)]
+    #[schema(value_type = schema_types::Label)]
     stream_id: &'a str,
     frame_index: u64,
     pts_ms: i64,
-    #[schema(value_type = terms::AnalysisMode)]
+    #[schema(value_type = schema_types::AnalysisMode)]
     mode: &'a str,
-    #[schema(value_type = terms::Label)]
+    #[schema(value_type = schema_types::Label)]
     model: &'a str,
     window: WindowRecord,
     annotations: Annotations<'a>,
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     confidence: f64,
     fallback: Fallback<'a>,
     trace: Trace<'a>,
     /// `run_id:pts_ms:frame_index`.
     ordering_key: String,
-    #[schema(value_type = terms::Sampling)]
+    #[schema(value_type = schema_types::Sampling)]
     sampling_policy: &'static str,
     /// Rate of the source or of the caller, else by the times of the frames.
-    #[schema(value_type = terms::Fps)]
+    #[schema(value_type = schema_types::Fps)]
     sample_fps: f64,
     /// `gate` where no model was asked of the frame; `stop` where one answered, else `other`.
-    #[schema(value_type = terms::FrameFinish)]
+    #[schema(value_type = schema_types::FrameFinish)]
     finish_reason: &'static str,
     /// Part of the pictures that a model was shown; absent where that was all of them, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,7 +220,7 @@ struct Annotations<'a> {
 #[schema(as = FrameObject)]
 struct ObjectRecord<'a> {
     label: &'a str,
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     score: f64,
 }
 
@@ -225,7 +230,7 @@ struct ObjectRecord<'a> {
 struct Finding<'a> {
     #[serde(rename = "type")]
     event_type: &'a str,
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     score: f64,
     /// Reason of the gate's decision, or a model's summary in one line.
     description: &'a str,
@@ -250,7 +255,7 @@ struct Fallback<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameTrace)]
 struct Trace<'a> {
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: String,
     #[schema(value_type = String)]
     trace_id: std::borrow::Cow<'a, str>,
@@ -258,7 +263,11 @@ struct Trace<'a> {
     span_id: String,
 }
 
-fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -> Metadata<'a> {
+fn metadata<'a>(
+    context: &'a MetadataContext,
+    window: &MetadataWindow,
+    frame: &'a FrameAnalysis,
+) -> Metadata<'a> {
     let run_id = context.run_id.to_string();
     let request_id = context.request_id.to_string();
     let (pts_ms, frame_index) = (frame.pts_ms, frame.frame_index);
@@ -309,7 +318,7 @@ fn metadata<'a>(context: &'a Context, window: &Window, frame: &'a FrameResult) -
     }
 }
 
-fn annotations(frame: &FrameResult) -> Annotations<'_> {
+fn annotations(frame: &FrameAnalysis) -> Annotations<'_> {
     let gate = Finding {
         event_type: frame.event_type.as_str(),
         score: frame.confidence.as_f64(),

@@ -8,7 +8,7 @@ use infer::scheduler::Priority;
 use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::FailureResponse};
-use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, Queue, RunState};
+use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, QueueLabel, RunState};
 
 /// Tell every series, for a scraper.
 ///
@@ -45,15 +45,15 @@ impl App {
         for (state, count) in self.registry.count_by_state() {
             metrics.runs.of(RunState(state.as_str())).set(count as i64);
         }
-        metrics.waiting.of(Queue::FileJobs).set(self.runner.waiting() as i64);
+        metrics.waiting.of(QueueLabel::FileJobs).set(self.runner.waiting() as i64);
         metrics.streams.set(self.streams.open() as i64);
         metrics.search_bytes.set(self.search.memory_bytes() as i64);
         raise(&metrics.search_chunks, self.search.examined());
-        metrics.waiting.of(Queue::Analyses).set(self.analyses.waiting() as i64);
+        metrics.waiting.of(QueueLabel::Analyses).set(self.analyses.waiting() as i64);
         metrics.connections.set(self.limiter.open() as i64);
         for (outcome, count) in [
             (ConnectionOutcome::Accepted, self.limiter.accepted()),
-            (ConnectionOutcome::GaveWay, self.limiter.gave_way()),
+            (ConnectionOutcome::GaveWay, self.limiter.evicted_total()),
             (ConnectionOutcome::Refused, self.limiter.refused()),
         ] {
             raise(metrics.admitted.of(outcome), count);

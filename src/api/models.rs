@@ -8,9 +8,9 @@ use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{App, extract::Caller, openapi::terms, responses::shown};
+use super::{App, extract::Caller, openapi::schema_types, responses::shown};
 use crate::{
-    base::catalog::{self, Listed},
+    base::model_catalog::{self, CatalogEntry},
     record::{image_embedder::ImageEmbedder, inference::Inference},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 pub struct Models {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     models: Vec<ModelRecord>,
     /// Backends that are configured.
@@ -33,12 +33,12 @@ pub struct Models {
 #[schema(as = Model)]
 struct ModelRecord {
     id: String,
-    #[schema(value_type = terms::ModelTier)]
+    #[schema(value_type = schema_types::ModelTier)]
     tier: &'static str,
     /// `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
     /// `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
     /// that may serve it list other models. `not_configured`: no backend serves models of its family.
-    #[schema(value_type = terms::ModelAvailability)]
+    #[schema(value_type = schema_types::ModelAvailability)]
     availability: &'static str,
     /// Names of the backends that serve it, can be reached and have it, in the order in which they are
     /// asked.
@@ -156,7 +156,11 @@ impl From<&ProbeResult> for ProviderRecord {
     }
 }
 
-fn model_record(model: Listed<'_>, inference: &Inference, probes: &[ProbeResult]) -> ModelRecord {
+fn model_record(
+    model: CatalogEntry<'_>,
+    inference: &Inference,
+    probes: &[ProbeResult],
+) -> ModelRecord {
     let serving = inference.standing(model.id, probes);
     let of = |standing| serving.iter().filter(move |one| one.standing == standing);
     let available: Vec<String> = of(Standing::Ready).map(|one| one.name.to_string()).collect();
@@ -166,7 +170,8 @@ fn model_record(model: Listed<'_>, inference: &Inference, probes: &[ProbeResult]
         () if of(Standing::Unreachable).next().is_some() => "unreachable",
         () => "name_not_served",
     };
-    let lesser = catalog::model(model.id).into_iter().flat_map(catalog::Model::fallbacks);
+    let lesser =
+        model_catalog::model(model.id).into_iter().flat_map(model_catalog::CuratedModel::fallbacks);
     ModelRecord {
         id: model.id.to_owned(),
         tier: model.tier.as_str(),

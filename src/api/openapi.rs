@@ -5,7 +5,7 @@
 //! said here, once.
 
 pub mod events;
-pub mod terms;
+pub mod schema_types;
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::LazyLock};
 
@@ -26,7 +26,7 @@ use utoipa::{
 
 use super::{
     embedded::Packed, error, extract::BODY_BYTES_MAX, middleware::fails_in_plain_text,
-    signals::FrameNumber, unsent::BufferedBytes, whip,
+    send_budget::BufferedBytes, signals::FrameNumber, whip,
 };
 
 #[derive(OpenApi)]
@@ -37,7 +37,7 @@ use super::{
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     servers((url = "/")),
-    components(schemas(error::Envelope, terms::RequestId, whip::PublishConfig)),
+    components(schemas(error::Envelope, schema_types::RequestId, whip::PublishConfig)),
 )]
 struct Document;
 
@@ -112,7 +112,7 @@ fn plain_failure(status: u16) -> RefOr<Response> {
 /// The same text is in the repository as `schemas/openapi.json`.
 #[utoipa::path(
     get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "server",
-    responses((status = 200, description = "This document", body = terms::AnyObject)),
+    responses((status = 200, description = "This document", body = schema_types::AnyObject)),
 )]
 pub async fn document(headers: HeaderMap) -> impl IntoResponse {
     static WHOLE: LazyLock<Bytes> = LazyLock::new(|| PUBLISHED.whole());
@@ -139,8 +139,8 @@ pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     let bearer = bearer.description(Some("The same key, by the header that browsers know"));
     components.add_security_scheme("api_key", SecurityScheme::ApiKey(ApiKey::Header(key)));
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer.build()));
-    components.schemas.extend(terms::all());
-    components.schemas.values_mut().for_each(mend);
+    components.schemas.extend(schema_types::all());
+    components.schemas.values_mut().for_each(fix_schema);
     for (status, name, when) in FAILURES {
         components.responses.insert(name.to_owned(), described(status, when));
     }
@@ -189,7 +189,7 @@ fn finish(path: &str, operation: &mut Operation) {
         fails.extend([413, 415]);
         for content in body.content.values_mut() {
             if let RefOr::T(Content { schema: Some(schema), .. }) = content {
-                mend(schema);
+                fix_schema(schema);
             }
         }
     }
@@ -211,7 +211,7 @@ fn finish(path: &str, operation: &mut Operation) {
 /// Takes the fields of `schema` apart that are at once what they are and any object.
 ///
 /// That is how the derive adds a description to the schema of an inlined field that is required.
-fn mend(schema: &mut RefOr<Schema>) {
+fn fix_schema(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(object)) = schema else { return };
     for field in object.properties.values_mut() {
         let RefOr::T(Schema::AllOf(all)) = field else { continue };
@@ -229,13 +229,13 @@ fn is_called(parameter: &RefOr<Parameter>, name: &str) -> bool {
 
 fn path_parameter(name: &str) -> Parameter {
     let (schema, description) = match name {
-        "id" => (terms::RunId::schema(), "The run"),
-        "job_id" => (terms::JobId::schema(), "The job"),
-        "webhook_id" => (terms::WebhookId::schema(), "The webhook"),
-        "sha256" => (terms::Sha256::schema(), "SHA-256 of the still"),
+        "id" => (schema_types::RunId::schema(), "The run"),
+        "job_id" => (schema_types::JobId::schema(), "The job"),
+        "webhook_id" => (schema_types::WebhookId::schema(), "The webhook"),
+        "sha256" => (schema_types::Sha256::schema(), "SHA-256 of the still"),
         "frame_index" => (FrameNumber::schema(), "Position among the analysed frames"),
-        "sess" => (terms::SessionId::schema(), "The session"),
-        "name" => (terms::FileName::schema(), "Name of an upload"),
+        "sess" => (schema_types::SessionId::schema(), "The session"),
+        "name" => (schema_types::FileName::schema(), "Name of an upload"),
         _ => (String::schema(), ""),
     };
     ParameterBuilder::new()
@@ -253,7 +253,7 @@ fn tenant() -> Parameter {
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some("Tenant of the request, empty for none: metadata, no boundary"))
-        .schema(Some(terms::Tenant::schema()))
+        .schema(Some(schema_types::Tenant::schema()))
         .build()
 }
 
@@ -271,7 +271,7 @@ fn add_header(
 }
 
 fn add_request_id(response: Option<&mut RefOr<Response>>) {
-    let id = Ref::from_schema_name(terms::RequestId::name());
+    let id = Ref::from_schema_name(schema_types::RequestId::name());
     add_header(response, "x-request-id", "Id of the request", id);
 }
 

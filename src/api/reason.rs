@@ -6,33 +6,33 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use infer::scheduler::Priority;
-use media::{Extent, Label, Rate};
+use media::{Dimensions, FrameRate, Label};
 use serde::Serialize;
 use utoipa::ToSchema;
-use worker::{Chunking, NoveltySpec};
+use worker::{ChunkBoundary, NoveltySpec};
 
 use super::{
     ApiError, ApiResult, App,
     analyze::{marker_rules, windowing},
-    extract::{Body, Caller, OwnedRun},
+    extract::{Caller, JsonBody, OwnedRun},
     ingest::{MAX_FRAMES_DEFAULT, default_stream, opened, sampling},
     jobs::{JobAnswer, Prefer, Working},
-    metadata::{self, Context, Coordinates},
-    openapi::{FailureResponse, terms},
+    metadata::{self, Coordinates, MetadataContext},
+    openapi::{FailureResponse, schema_types},
     responses::{MarkerRecord, SemanticRecord, fps},
     thresholds,
     zones::zones,
 };
 use crate::{
-    base::{catalog::Mode, json::Form, labels::TenantLabels},
+    base::{json::Form, labels::TenantLabels, model_catalog::Mode},
     record::{
-        analysis::rate_of,
+        gate_replay::rate_of,
         inference::Requester,
         reason::{
-            ChunkNovelty, DescriptionOptions, LabelOptions, ModelStage, Models, ReasonJob,
+            ChunkNovelty, DescriptionOptions, LabelOptions, ModelDescriber, ModelStage, ReasonJob,
             Reasoned, RetryPolicy,
         },
-        runner::{Ingest, Ingested},
+        runner::{IngestJob, IngestResult},
     },
     runs::registry::Run,
 };
@@ -74,8 +74,8 @@ struct Figures {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes of `Figures`")]
 struct ReasonResult {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     /// Frames analysed: so many `metadata` objects, unless they are left out.
     generated: u64,
     /// `metadata` has an object a frame; false where `include_frame_metadata` is.
@@ -112,7 +112,7 @@ fn asked(
     caller: &Caller,
     run: &Arc<Run>,
     wanted: Option<ModelOptions>,
-    rate: Option<Rate>,
+    rate: Option<FrameRate>,
 ) -> Result<ModelStage, ApiError> {
     let Some(ModelOptions { mut views, mut inquiry, ask }) = wanted else {
         return Ok(ModelStage::Off);
@@ -143,7 +143,7 @@ fn asked(
         waits_out: false,
     };
     let outage = Arc::new(RetryPolicy::new(app.settings.inference.outage));
-    let describer = Arc::new(Models { inference, asker, ask, outage });
+    let describer = Arc::new(ModelDescriber { inference, asker, ask, outage });
     // A comparison with the picture before makes each chunk another question: none is repeated.
     let rule = app.settings.novelty.rule;
     let repeats = !inquiry.compares && !outlasts(views.chunks, rate, rule.elapsed_ms_max);
@@ -159,14 +159,14 @@ fn asked(
 
 /// A chunk lasts longer than an answer may be repeated: hardly any would be, and every picture
 /// would be embedded for it.
-fn outlasts(chunks: Chunking, rate: Option<Rate>, longest_ms: u64) -> bool {
+fn outlasts(chunks: ChunkBoundary, rate: Option<FrameRate>, longest_ms: u64) -> bool {
     match (chunks, rate) {
-        (Chunking::Span { ms }, _) => u64::from(ms) > longest_ms,
-        (Chunking::Frames(frames), Some(rate)) => {
+        (ChunkBoundary::Span { ms }, _) => u64::from(ms) > longest_ms,
+        (ChunkBoundary::Frames(frames), Some(rate)) => {
             u64::from(frames) * 1000 * u64::from(rate.den()) > longest_ms * u64::from(rate.num())
         }
         // The source's own rate is not known yet.
-        (Chunking::Frames(_), None) => false,
+        (ChunkBoundary::Frames(_), None) => false,
     }
 }
 
@@ -192,7 +192,7 @@ pub async fn reason(
     caller: Caller,
     OwnedRun(run): OwnedRun,
     job: Working,
-    body: Body,
+    body: JsonBody,
 ) -> ApiResult {
     run.check_active()?;
     let body = Arc::new(body);
@@ -219,7 +219,7 @@ pub async fn reason(
     let stream_id = request.stream_id.unwrap_or_else(default_stream);
     let mode = request.mode.map(|it| it.0);
     let own = mode.or_else(|| Mode::from_name(&origin.mode));
-    let ingest = Ingest {
+    let ingest = IngestJob {
         request_id: caller.request_id,
         stream_id: stream_id.clone(),
         policy,
@@ -246,7 +246,7 @@ pub async fn reason(
     let sample_fps = reasoned.ingested.sample_fps;
     let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
     let is_included = request.include_frame_metadata.unwrap_or(true);
-    let context = Context {
+    let context = MetadataContext {
         request_id: caller.request_id,
         run_id: run.id(),
         stream_id,
@@ -267,9 +267,9 @@ pub async fn reason(
 }
 
 /// Size of the first picture as it is seen.
-fn upright(ingested: &Ingested) -> Extent {
-    let Ingested { width, height, rotation, .. } = *ingested;
-    Extent { width, height }.rotated(rotation)
+fn upright(ingested: &IngestResult) -> Dimensions {
+    let IngestResult { width, height, rotation, .. } = *ingested;
+    Dimensions { width, height }.rotated(rotation)
 }
 
 impl Figures {
@@ -303,15 +303,15 @@ mod tests {
 
     #[test]
     fn long_chunks_repeat_no_answer() {
-        let rate = |num, den| Rate::new(num, den);
+        let rate = |num, den| FrameRate::new(num, den);
         let rows = [
-            (Chunking::Span { ms: 2000 }, None, false),
-            (Chunking::Span { ms: 2001 }, None, true),
-            (Chunking::Frames(30), None, false),
-            (Chunking::Frames(30), rate(15, 1), false),
-            (Chunking::Frames(31), rate(15, 1), true),
-            (Chunking::Frames(59), rate(30_000, 1001), false),
-            (Chunking::Frames(60), rate(30_000, 1001), true),
+            (ChunkBoundary::Span { ms: 2000 }, None, false),
+            (ChunkBoundary::Span { ms: 2001 }, None, true),
+            (ChunkBoundary::Frames(30), None, false),
+            (ChunkBoundary::Frames(30), rate(15, 1), false),
+            (ChunkBoundary::Frames(31), rate(15, 1), true),
+            (ChunkBoundary::Frames(59), rate(30_000, 1001), false),
+            (ChunkBoundary::Frames(60), rate(30_000, 1001), true),
         ];
         for (chunks, rate, expected) in rows {
             assert_eq!(outlasts(chunks, rate, 2000), expected, "{chunks:?} {rate:?}");

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use media::{CellBox, Marker, MarkerOrigin, Rate, RequestId, RunId, Score, WallTime};
+use media::{CellBox, FrameRate, Marker, MarkerOrigin, RequestId, RunId, Score, WallTime};
 use serde::{Serialize, Serializer};
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
 
-use super::{jobs::JobRecord, openapi::terms, runs::SummaryRecord};
+use super::{jobs::JobRecord, openapi::schema_types, runs::SummaryRecord};
 use crate::runs::{
-    registry::{ChunkProgress, JobProgress, Registry, Run},
+    registry::{ChunkProgress, JobProgress, Run, RunRegistry},
     source::remote,
 };
 
@@ -36,17 +36,17 @@ pub fn fraction_or_null<S: Serializer>(
 pub struct Region {
     /// Left edge.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     x: Score,
     /// Top edge.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     y: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     width: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     height: Score,
 }
 
@@ -59,8 +59,8 @@ impl Region {
 }
 
 /// Frames a second as a number, or null.
-pub fn fps(rate: Option<Rate>) -> Option<f64> {
-    rate.map(Rate::as_f64)
+pub fn fps(rate: Option<FrameRate>) -> Option<f64> {
+    rate.map(FrameRate::as_f64)
 }
 
 /// Progress of a job.
@@ -133,17 +133,17 @@ impl From<&SemanticOutcome> for SemanticRecord {
 pub struct RunRecord {
     /// Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::RequestId, required = false)]
+    #[schema(value_type = schema_types::RequestId, required = false)]
     request_id: Option<String>,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     /// Label that its owner gave it.
-    #[schema(value_type = Option<terms::Label>, required = true)]
+    #[schema(value_type = Option<schema_types::Label>, required = true)]
     label: Option<String>,
-    #[schema(value_type = terms::RunState)]
+    #[schema(value_type = schema_types::RunState)]
     status: &'static str,
-    #[schema(value_type = terms::AnalysisMode)]
+    #[schema(value_type = schema_types::AnalysisMode)]
     mode: String,
     /// The model that the run was made for, or else the last one that a reasoning asked.
     #[schema(required = true)]
@@ -161,7 +161,7 @@ pub struct RunRecord {
     #[schema(required = true)]
     source: Option<&'static str>,
     /// The live session that made the run.
-    #[schema(value_type = Option<terms::SessionId>, required = true)]
+    #[schema(value_type = Option<schema_types::SessionId>, required = true)]
     session_id: Option<String>,
     /// Metadata, not an authorization boundary.
     #[schema(required = true)]
@@ -169,12 +169,12 @@ pub struct RunRecord {
     /// Epoch milliseconds at which the first picture of each stream was taken, as its container
     /// says, or came, where it was live; null where that is unknown.
     wall_start_ms: BTreeMap<String, Option<i64>>,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     created_at: String,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     updated_at: String,
     /// Time at which it expires unless something happens; null once it has ended.
-    #[schema(value_type = Option<terms::Timestamp>, required = true)]
+    #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
     expires_at: Option<String>,
     /// The run in short; null where nothing is decoded, absent where it is not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -184,7 +184,7 @@ pub struct RunRecord {
 
 impl RunRecord {
     /// The record of `run`, with the request's id where a single run is asked for; may read the log.
-    pub fn new(run: &Run, registry: &Registry, request_id: Option<RequestId>) -> RunRecord {
+    pub fn new(run: &Run, registry: &RunRegistry, request_id: Option<RequestId>) -> RunRecord {
         let (origin, snapshot) = (run.origin(), run.snapshot());
         let source = match (origin.session, &snapshot.source_uri) {
             (Some(_), _) => Some("whip"),
@@ -227,16 +227,16 @@ impl RunRecord {
 #[schema(as = Marker)]
 pub struct MarkerRecord {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::MarkerId)]
+    #[schema(value_type = schema_types::MarkerId)]
     marker_id: media::MarkerId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
-    #[schema(value_type = terms::Label)]
+    #[schema(value_type = schema_types::Label)]
     stream_id: String,
     /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, a model's or a tenant's own.
     event_type: String,
-    #[schema(value_type = terms::MarkerState)]
+    #[schema(value_type = schema_types::MarkerState)]
     status: &'static str,
     start_frame: u64,
     /// Inclusive.
@@ -244,18 +244,18 @@ pub struct MarkerRecord {
     start_pts_ms: i64,
     end_pts_ms: i64,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     confidence: Score,
     /// The provisional marker that this finalized one replaces; null elsewhere.
-    #[schema(value_type = Option<terms::MarkerId>, required = true)]
+    #[schema(value_type = Option<schema_types::MarkerId>, required = true)]
     supersedes_marker_id: Option<String>,
     /// The analysis that made it; absent where that was before analyses had names.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::AnalysisId, required = false)]
+    #[schema(value_type = schema_types::AnalysisId, required = false)]
     analysis_id: Option<String>,
     /// `model` where a model named the type of some of its frames; absent likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = terms::MarkerSource, required = false)]
+    #[schema(value_type = schema_types::MarkerSource, required = false)]
     origin: Option<&'static str>,
     /// The gate's own, where in the analysis a model's word goes before the gate's; listed where `origin`
     /// is asked for. Absent elsewhere.
@@ -296,17 +296,17 @@ pub struct KeyframeRecord {
     pts_ms: i64,
     event_type: String,
     /// Reason for which the gate keeps the frame; null where the still is of an older server.
-    #[schema(value_type = Option<terms::GateReason>, required = true)]
+    #[schema(value_type = Option<schema_types::GateReason>, required = true)]
     reason: Option<String>,
     /// Empty when none was made.
     description: String,
     /// Path at which the bytes are served.
     image_ref: String,
-    #[schema(value_type = terms::Jpeg)]
+    #[schema(value_type = schema_types::Jpeg)]
     image_media_type: &'static str,
     image_bytes: u64,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::Sha256)]
+    #[schema(value_type = schema_types::Sha256)]
     image_sha256: media::BlobHash,
 }
 

@@ -13,17 +13,17 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, OwnedRun, Params},
-    openapi::{FailureResponse, terms},
-    page::{PageQuery, linked},
+    extract::{Caller, JsonBody, OwnedRun, QueryParams},
+    openapi::{FailureResponse, schema_types},
+    pagination::{PageQuery, linked},
     reason::ModelName,
     responses::{ProgressRecord, RunRecord, shown},
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::{
     base::{
-        catalog::Mode,
         json::{Form, Nullable, declared},
+        model_catalog::Mode,
     },
     runs::{
         lifecycle::RunState,
@@ -39,30 +39,30 @@ const SLICE: usize = 256;
 #[derive(ToSchema)]
 struct RunRequest {
     /// Thoroughness that is asked of analyses; `balanced` when missing.
-    mode: Option<terms::AnalysisMode>,
+    mode: Option<schema_types::AnalysisMode>,
     /// The model that the run is meant for.
-    #[schema(value_type = Option<terms::ModelId>)]
+    #[schema(value_type = Option<schema_types::ModelId>)]
     model: Option<ModelName>,
     /// Label of the run.
-    label: Option<terms::Label>,
+    label: Option<schema_types::Label>,
 }
 
 declared!(RunRequest { mode, model, label });
 
 /// A run that was just created.
 #[derive(Serialize, ToSchema)]
-pub struct RunCreated {
+pub struct CreatedResponse {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
-    #[schema(value_type = terms::RunState)]
+    #[schema(value_type = schema_types::RunState)]
     status: &'static str,
-    #[schema(value_type = terms::AnalysisMode)]
+    #[schema(value_type = schema_types::AnalysisMode)]
     mode: &'static str,
-    #[schema(value_type = Option<terms::ModelId>)]
+    #[schema(value_type = Option<schema_types::ModelId>)]
     model: Option<String>,
 }
 
@@ -71,18 +71,18 @@ pub struct RunCreated {
     post, path = "/v1/runs", operation_id = "createRun", tag = "runs",
     params(super::idempotency::IdempotencyKey),
     request_body = RunRequest,
-    responses((status = 200, description = "The run", body = RunCreated), FailureResponse<409>, FailureResponse<503>),
+    responses((status = 200, description = "The run", body = CreatedResponse), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    body: Body,
-) -> Result<Json<RunCreated>, ApiError> {
+    body: JsonBody,
+) -> Result<Json<CreatedResponse>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let RunRequest { mode, model, label } = body.read_as(Form::Naming(&catalog))?;
     let mode = mode.map_or_else(Mode::default, |mode| mode.0);
     let model = model.map(|ModelName(model)| model.as_str().to_owned());
-    let label = label.map(|terms::Label(label)| label);
+    let label = label.map(|schema_types::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     let origin = RunOrigin {
@@ -93,7 +93,7 @@ pub async fn create(
         session: None,
     };
     let run = app.registry.create_labelled(origin, label, caller.request_id).await?;
-    Ok(Json(RunCreated {
+    Ok(Json(CreatedResponse {
         request_id: caller.request_id,
         run_id: run.id(),
         status: RunState::Pending.as_str(),
@@ -107,9 +107,9 @@ pub async fn create(
 #[into_params(parameter_in = Query)]
 pub struct RunsQuery {
     /// Only runs in this state.
-    status: Option<terms::RunState>,
+    status: Option<schema_types::RunState>,
     /// Part to add to each record.
-    include: Option<terms::RunInclude>,
+    include: Option<schema_types::RunInclude>,
 }
 
 declared!(RunsQuery { status, include });
@@ -125,7 +125,7 @@ declared!(RunsQuery { status, include });
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Params((query, page)): Params<(RunsQuery, PageQuery)>,
+    QueryParams((query, page)): QueryParams<(RunsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {
     let RunsQuery { status, include } = query;
@@ -182,8 +182,8 @@ async fn record(
 #[derive(ToSchema)]
 struct RunUpdate {
     /// Label from now on; null for nothing.
-    #[schema(value_type = Option<terms::Label>, required = true)]
-    label: Nullable<terms::Label>,
+    #[schema(value_type = Option<schema_types::Label>, required = true)]
+    label: Nullable<schema_types::Label>,
 }
 
 declared!(RunUpdate { label });
@@ -198,10 +198,10 @@ pub async fn update(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<RunRecord>, ApiError> {
     let RunUpdate { label: Nullable(label) } = body.read()?;
-    let label = label.map(|terms::Label(label)| label);
+    let label = label.map(|schema_types::Label(label)| label);
     app.check_open()?;
     app.quota.check(&caller.principal)?;
     app.registry.label(&run, label, caller.request_id).await?;
@@ -210,39 +210,39 @@ pub async fn update(
 
 /// A deleted run.
 #[derive(Serialize, ToSchema)]
-pub struct RunDeleted {
+pub struct DeletedResponse {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
 }
 
 /// Delete a run: it answers as unknown from then on, also to a second deletion.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
-    responses((status = 200, description = "Deleted", body = RunDeleted), FailureResponse<503>),
+    responses((status = 200, description = "Deleted", body = DeletedResponse), FailureResponse<503>),
 )]
 pub async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-) -> Result<Json<RunDeleted>, ApiError> {
+) -> Result<Json<DeletedResponse>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
-    Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
+    Ok(Json(DeletedResponse { request_id: caller.request_id, run_id: run.id() }))
 }
 
 /// A run that was ended.
 #[derive(Serialize, ToSchema)]
 pub struct RunEnded {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
-    #[schema(value_type = terms::RunState)]
+    #[schema(value_type = schema_types::RunState)]
     status: &'static str,
 }
 
@@ -280,12 +280,12 @@ pub async fn finish(
 #[derive(Serialize, ToSchema)]
 pub struct RunStatus {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
-    #[schema(value_type = terms::RunState)]
+    #[schema(value_type = schema_types::RunState)]
     state: &'static str,
     /// Progress of the ingest, the reasoning or the live video under way.
     #[serde(skip_serializing_if = "Option::is_none")]

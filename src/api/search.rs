@@ -12,25 +12,25 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller},
-    openapi::{FailureResponse, terms},
+    extract::{Caller, JsonBody},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
-    unsent,
+    send_budget,
 };
 use crate::{
-    base::json::{Int, Problem, declared},
+    base::json::{BoundedInt, ValueError, declared},
     deliver::search::{Hit, SearchOutcome, SearchQuery},
 };
 
 /// Longest query once trimmed, bytes.
 pub const QUERY_BYTES_MAX: usize = 1024;
 /// Most hits of an answer.
-pub type SearchLimit = Int<1, 500>;
+pub type SearchLimit = BoundedInt<1, 500>;
 /// Most hits of an answer where a caller gives no limit.
 pub const SEARCH_DEFAULT: u64 = 50;
 
 /// A query is white space around what is looked for.
-pub fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
+pub fn needle(value: &Value) -> Result<FoldedPattern, ValueError> {
     let query = value.as_str().map(str::trim).filter(|query| query.len() <= QUERY_BYTES_MAX);
     query.and_then(FoldedPattern::new).ok_or_else(|| {
         format!(
@@ -43,12 +43,12 @@ pub fn needle(value: &Value) -> Result<FoldedPattern, Problem> {
 /// Query and scope of a search.
 #[derive(ToSchema)]
 struct SearchRequest {
-    query: terms::SearchText,
+    query: schema_types::SearchText,
     /// Most hits; 50 when missing.
     #[schema(inline)]
     limit: Option<SearchLimit>,
     /// Only descriptions of this run; those of every run of the caller when missing.
-    run_id: Option<terms::RunId>,
+    run_id: Option<schema_types::RunId>,
 }
 
 declared!(SearchRequest { query, limit, run_id });
@@ -67,15 +67,15 @@ declared!(SearchRequest { query, limit, run_id });
         FailureResponse<404>, FailureResponse<503>,
     ),
 )]
-pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> ApiResult {
+pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) -> ApiResult {
     let SearchRequest { query, limit, run_id } = body.read()?;
     let find = |id| app.registry.find(id, &caller.principal);
     let run = match run_id {
-        Some(terms::RunId(id)) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
+        Some(schema_types::RunId(id)) => Some(find(id).ok_or(ApiError::RUN_NOT_FOUND)?.id()),
         None => None,
     };
-    unsent::check(&app, &caller.principal)?;
-    let limit = limit.map_or(SEARCH_DEFAULT, |Int(limit)| limit) as usize;
+    send_budget::check(&app, &caller.principal)?;
+    let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let wanted = SearchQuery { owner: caller.principal, run, needle: query.0, limit };
     let _timer = app.metrics.search_seconds.start_timer();
     let SearchOutcome { scanned, total_hits, hits } = app.search.find(wanted).await?;
@@ -89,7 +89,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: Body) -> 
 pub struct SearchResult {
     /// The request.
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Descriptions examined: those of the caller's runs, or of the one run asked for.
     scanned: u64,
@@ -105,15 +105,15 @@ pub struct SearchHit {
     /// Its event.
     seq: u64,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     /// Media time, ms; null where the event has none.
     #[schema(required = true)]
     pts_ms: Option<i64>,
-    #[schema(value_type = terms::EventKind)]
+    #[schema(value_type = schema_types::EventKind)]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<terms::Label>)]
+    #[schema(value_type = Option<schema_types::Label>)]
     index_name: Option<String>,
     /// Text that was searched, at most 4096 bytes of it.
     description: String,

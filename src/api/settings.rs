@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 use gate::GateConfig;
 
-use super::cors::Origins;
+use super::cors::CorsOrigins;
 use crate::{
     base::{keys::ApiKeys, quota::QuotaLimits},
     deliver::webhook,
@@ -34,13 +34,13 @@ pub struct Settings {
     /// Most bytes kept on disk.
     pub quotas: QuotaLimits,
     /// Attempts and timeout of webhook deliveries.
-    pub webhooks: webhook::Settings,
+    pub webhooks: webhook::WebhookSettings,
     /// Most bytes of an uploaded file.
     pub upload_bytes_max: u64,
     /// Programs looked for at start.
     pub tools: [Tool; 2],
     /// Browser origins.
-    pub cors_origins: Origins,
+    pub cors_origins: CorsOrigins,
     /// The console is served at `/`.
     pub console: bool,
     /// Most open connections of one address.

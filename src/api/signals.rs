@@ -23,23 +23,23 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, OwnedRun, Params, RawParams},
-    openapi::{FailureResponse, terms},
+    extract::{Caller, OwnedRun, QueryParams, RawParams},
+    openapi::{FailureResponse, schema_types},
     responses::{Region, fraction, fraction_or_null, shown},
     streamed_json::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
 };
 use crate::{
-    base::json::{Faults, Int, declared, parsed},
+    base::json::{BoundedInt, Faults, declared, parsed},
     record::frames::Frames,
     runs::registry::Run,
 };
 use buckets::{Buckets, FrameBucket};
 
 /// Points of an answer, past which frames are put into buckets.
-pub type MaxPoints = Int<2, 20_000>;
+pub type MaxPoints = BoundedInt<2, 20_000>;
 /// Number of a frame.
-pub type FrameNumber = Int<0, { u64::MAX }>;
+pub type FrameNumber = BoundedInt<0, { u64::MAX }>;
 
 /// A recorded frame and what the gate decided about it.
 #[derive(Serialize, ToSchema)]
@@ -51,26 +51,26 @@ struct FrameRecord {
     #[schema(required = true)]
     source_frame_index: Option<u64>,
     pts_ms: i64,
-    #[schema(value_type = terms::PerceptualHash)]
+    #[schema(value_type = schema_types::PerceptualHash)]
     perceptual_hash: String,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     luma_mean: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     flicker_score: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     ghosting_score: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     noise_variance_score: Score,
     #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
     scene_score: Option<Score>,
     /// Share of the picture's cells that changed from four tenths of a second before; null of recordings of older servers.
     #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
     activity_score: Option<Score>,
     /// Box around them; absent where none changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ struct FrameRecord {
     /// The gate keeps the frame as a still. Of an artifact that lasts it keeps the first frame only.
     kept: bool,
     /// The first reason that holds, in the gate's order.
-    #[schema(value_type = terms::GateReason)]
+    #[schema(value_type = schema_types::GateReason)]
     reason: &'static str,
 }
 
@@ -162,7 +162,7 @@ impl Recorded {
 #[into_params(parameter_in = Query)]
 pub struct SignalsQuery {
     /// The stream; the one that was decoded last when missing.
-    #[param(value_type = Option<terms::Label>)]
+    #[param(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
     /// Only this frame and later ones.
     #[param(inline)]
@@ -181,11 +181,11 @@ declared!(SignalsQuery { stream_id: optional parsed, from_frame, to_frame, max_p
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `list` writes")]
 struct RunSignals {
-    request_id: terms::RequestId,
-    run_id: terms::RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     /// The stream they are of; null where the run has no frames.
     #[schema(required = true)]
-    stream_id: Option<terms::Label>,
+    stream_id: Option<schema_types::Label>,
     /// Number of frames in the range that is asked for.
     frames: u64,
     thresholds: GateRecord,
@@ -209,7 +209,7 @@ struct RunSignals {
         (status = 200, description = "The signals; as an Arrow stream the columns of `signals` or of `buckets`, those of inner \
             objects called by their path (`luma_mean.max`), and the rest as metadata of its schema", content(
             (RunSignals = "application/json"),
-            (terms::Bytes = "application/vnd.apache.arrow.stream"),
+            (schema_types::Bytes = "application/vnd.apache.arrow.stream"),
         )),
         FailureResponse<503>,
     ),
@@ -218,13 +218,13 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    Params(query): Params<SignalsQuery>,
+    QueryParams(query): QueryParams<SignalsQuery>,
     headers: HeaderMap,
 ) -> ApiResult {
     let stream = query.stream_id;
-    let from = query.from_frame.map_or(0, |Int(from)| from);
-    let to = query.to_frame.map_or(u64::MAX, |Int(to)| to);
-    let points = query.max_points.map(|Int(points)| points);
+    let from = query.from_frame.map_or(0, |BoundedInt(from)| from);
+    let to = query.to_frame.map_or(u64::MAX, |BoundedInt(to)| to);
+    let points = query.max_points.map(|BoundedInt(points)| points);
     let as_arrow = columns::wants_arrow(&headers);
     let reader = Arc::clone(&app);
     let made = app.reading(&caller.principal, move || {
@@ -297,7 +297,7 @@ fn in_columns(
 #[into_params(parameter_in = Query)]
 struct FrameQuery {
     /// The stream; the one that was decoded last when missing.
-    #[param(value_type = Option<terms::Label>)]
+    #[param(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
 }
 
@@ -307,22 +307,22 @@ declared!(FrameQuery { stream_id: optional parsed });
 #[derive(Serialize, ToSchema)]
 struct FrameExplanation {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::Label)]
+    #[schema(value_type = schema_types::Label)]
     stream_id: StreamId,
     #[serde(flatten)]
     frame: FrameRecord,
     /// Change of `luma_mean` against the frame before; null of the first one.
     #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
     luma_shift: Option<Score>,
     /// The reason of the frame before; null of the first one.
-    #[schema(value_type = Option<terms::GateReason>, required = true)]
+    #[schema(value_type = Option<schema_types::GateReason>, required = true)]
     previous_reason: Option<&'static str>,
     thresholds: GateRecord,
 }

@@ -16,13 +16,13 @@ use http::{HeaderMap, Method};
 
 use super::{
     ApiResult, App,
-    conditions::{Preconditions, Version},
+    conditional::{Preconditions, ResourceVersion},
     error::ApiError,
     extract::{Caller, OwnedRun},
     files::{self, FileHeaders, Found},
-    openapi::{FailureResponse, terms},
+    openapi::{FailureResponse, schema_types},
+    send_budget,
     tickets::TicketQuery,
-    unsent,
 };
 use crate::runs::{
     registry::Run,
@@ -59,7 +59,7 @@ fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
         format!("\"{:x}-{:x}-{:x}.{:x}\"", stat.ino(), stat.len(), stat.mtime(), stat.mtime_nsec());
     let seconds = stat.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let modified = seconds.map(|since| UNIX_EPOCH + Duration::from_secs(since.as_secs()));
-    let version = Version { etag, modified };
+    let version = ResourceVersion { etag, modified };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(Found { file, size: stat.len(), version, kind: media_type(&name), name })
 }
@@ -79,13 +79,13 @@ fn told(error: SourceError) -> ApiError {
     get, path = "/v1/runs/{id}/source", operation_id = "getSource", tag = "timeline",
     params(TicketQuery, FileHeaders, Preconditions),
     responses(
-        (status = 200, description = "The bytes", content_type = "*/*", body = terms::Bytes, headers(
+        (status = 200, description = "The bytes", content_type = "*/*", body = schema_types::Bytes, headers(
             ("etag" = String, description = "The version"),
             ("last-modified" = String, description = "When it was last changed"),
             ("accept-ranges" = String, description = "Always bytes"),
             ("content-disposition" = String, description = "What it is called"),
         )),
-        (status = 206, description = "The bytes of the range", content_type = "*/*", body = terms::Bytes, headers(
+        (status = 206, description = "The bytes of the range", content_type = "*/*", body = schema_types::Bytes, headers(
             ("content-range" = String, description = "Which bytes, and of how many"),
         )),
         (status = 304, description = "The caller has it"),
@@ -102,6 +102,6 @@ pub async fn fetch(
     let finder = Arc::clone(&app);
     let found = app.blocking(move || find(&finder, &run)).await??;
     // Those that were looked for at the same time may have filled the account.
-    unsent::check(&app, &caller.principal)?;
+    send_budget::check(&app, &caller.principal)?;
     files::answer(found, &method, &headers)
 }

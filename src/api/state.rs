@@ -4,15 +4,15 @@ use std::{fs::File, sync::Arc, time::Duration};
 
 use timeline::{BlobStore, OpenColumns};
 use tokio_util::sync::CancellationToken;
-use transport::{ConnectionLimiter, egress::Egress};
+use transport::{ConnectionLimiter, egress::EgressClient};
 use worker::Supervisor;
 
-use super::{ApiError, Desk, Growth, RateLimits, Settings, unsent};
+use super::{ApiError, Desk, Growth, RateLimits, Settings, send_budget};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
         database::Database,
-        disk::Reserve,
+        disk_reserve::DiskReserve,
         keys::Principal,
         labels::{CurrentLabels, LabelMaps},
         meta_store::MetaStore,
@@ -21,22 +21,22 @@ use crate::{
         stats::Stats,
     },
     deliver::{
-        export::Export, mirror::EventMirror, objects::Sender, search::Search, sse::EventStreams,
-        webhook::Webhooks,
+        export::Export, mirror::EventMirror, objects::Sender, search::SearchService,
+        sse::EventStreams, webhook::WebhookService,
     },
     record::{
-        backend::WorkerCapabilities, inference::Inference, live::LiveService, runner::Runner,
-        small_stills::SmallStills,
+        inference::Inference, live::LiveService, runner::JobRunner, small_stills::SmallStills,
+        worker_backends::WorkerCapabilities,
     },
     runs::{
-        idempotency::Idempotency,
+        idempotency::IdempotencyStore,
         job_queue::JobQueue,
-        registry::Registry,
+        registry::RunRegistry,
         retention::Retention,
-        source::{Roots, SourceError, path_of},
+        source::{IngestRoots, SourceError, path_of},
         summary::Summaries,
         tickets::Tickets,
-        upload::Uploads,
+        upload::UploadStore,
     },
 };
 
@@ -54,9 +54,9 @@ pub struct App {
     /// Settings that handlers look at.
     pub settings: Settings,
     /// Every run.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<RunRegistry>,
     /// Runner of jobs.
-    pub runner: Arc<Runner>,
+    pub runner: Arc<JobRunner>,
     /// Stored stills.
     pub blobs: BlobStore,
     /// Small durable records.
@@ -64,9 +64,9 @@ pub struct App {
     /// Database in PostgreSQL, where one is configured.
     pub database: Option<Database>,
     /// The way to other hosts.
-    pub egress: Egress,
+    pub egress: EgressClient,
     /// Delivery of events to their owners.
-    pub webhooks: Arc<Webhooks>,
+    pub webhooks: Arc<WebhookService>,
     /// Copying of descriptions to the database.
     pub mirror: Option<Arc<EventMirror>>,
     /// Writing of the log as Parquet files.
@@ -74,15 +74,15 @@ pub struct App {
     /// Sending of stills and columns to the object store.
     pub sender: Arc<Sender>,
     /// Directories beneath which sources may lie.
-    pub roots: Arc<Roots>,
+    pub roots: Arc<IngestRoots>,
     /// Requests that must not be carried out twice.
-    pub idempotency: Arc<Idempotency>,
+    pub idempotency: Arc<IdempotencyStore>,
     /// Uploaded files.
-    pub uploads: Arc<Uploads>,
+    pub uploads: Arc<UploadStore>,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// Room that new work leaves on disk.
-    pub reserve: Arc<Reserve>,
+    pub reserve: Arc<DiskReserve>,
     /// Bytes that each principal stores.
     pub quota: Arc<Quota>,
     /// Growth of the bytes stored, by the quarter of an hour.
@@ -126,7 +126,7 @@ pub struct App {
     /// Open event streams.
     pub streams: Arc<EventStreams>,
     /// Search over descriptions.
-    pub search: Search,
+    pub search: SearchService,
     /// Names that tenants give event types and objects.
     pub labels: CurrentLabels,
 }
@@ -198,7 +198,7 @@ impl App {
         let turn = places.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
         let turn = Arc::new(turn);
         // Requests before it in the queue may have filled the account.
-        unsent::check(self, owner)?;
+        send_budget::check(self, owner)?;
         // Kept until the work is over, and until the waiting caller has its result.
         let held = Arc::clone(&turn);
         let in_turn = move || {

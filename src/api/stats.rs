@@ -10,20 +10,20 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     App,
     error::ApiError,
-    extract::{Caller, Params},
-    openapi::terms,
+    extract::{Caller, QueryParams},
+    openapi::schema_types,
     responses::shown,
 };
 use crate::base::{
     clock::wall_now,
-    json::{Int, declared},
+    json::{BoundedInt, declared},
     keys::Principal,
     metrics::Tally,
     stats::{MINUTES_MAX, Machine, Point},
 };
 
 /// Minutes of an answer.
-pub type Minutes = Int<1, { MINUTES_MAX as u64 }>;
+pub type Minutes = BoundedInt<1, { MINUTES_MAX as u64 }>;
 
 /// Minutes to list.
 #[derive(IntoParams)]
@@ -40,7 +40,7 @@ declared!(StatsQuery { minutes });
 #[derive(Serialize, ToSchema)]
 pub struct Stats {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long.
     points: Vec<StatsMinute>,
@@ -50,7 +50,7 @@ pub struct Stats {
 #[derive(Serialize, ToSchema)]
 struct StatsMinute {
     /// End of the minute; of the one under way, now.
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     at: String,
     /// Length of the minute; of the one under way, so far.
     seconds: f64,
@@ -113,9 +113,9 @@ struct MachineMinute {
 pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Params(StatsQuery { minutes }): Params<StatsQuery>,
+    QueryParams(StatsQuery { minutes }): QueryParams<StatsQuery>,
 ) -> Result<Json<Stats>, ApiError> {
-    let minutes = minutes.map_or(MINUTES_MAX, |Int(minutes)| minutes as usize);
+    let minutes = minutes.map_or(MINUTES_MAX, |BoundedInt(minutes)| minutes as usize);
     let owner = caller.principal;
     let reader = Arc::clone(&app);
     let points = app.blocking(move || {

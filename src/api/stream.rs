@@ -16,11 +16,11 @@ use super::{
     error::ApiError,
     events::FromSeq,
     extract::{Caller, OwnedRun, RawParams},
-    openapi::{FailureResponse, terms},
+    openapi::{FailureResponse, schema_types},
 };
 use crate::{
     base::{
-        json::{Faults, Int, Problem, declared},
+        json::{BoundedInt, Faults, ValueError, declared},
         keys::Principal,
     },
     deliver::sse::{EventStreamCursor, Filter, StreamScope},
@@ -36,9 +36,9 @@ struct StreamQuery {
     #[param(inline)]
     after: Option<FromSeq>,
     /// Only events of this kind.
-    kind: Option<terms::EventKind>,
+    kind: Option<schema_types::EventKind>,
     /// Only events whose payload has this `index_name`.
-    index: Option<terms::Label>,
+    index: Option<schema_types::Label>,
 }
 
 declared!(StreamQuery { after, kind, index });
@@ -59,12 +59,12 @@ fn asked(headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiEr
     let query = faults.part("", params.read());
     let last = headers.get(LAST_EVENT_ID).map(|value| {
         let text = value.to_str().map_or(Value::Null, Value::from);
-        FromSeq::digits(&text).map_err(|_| Problem::from("must be the id of an event"))
+        FromSeq::digits(&text).map_err(|_| ValueError::from("must be the id of an event"))
     });
     let last = faults.part(LAST_EVENT_ID.as_str(), last.transpose());
     let (StreamQuery { after, kind, index }, last) = faults.finish(|| query.zip(last))?;
-    let after = last.or(after.map(|Int(after)| after)).unwrap_or(0);
-    let index = index.map(|terms::Label(index)| index.as_str().to_owned());
+    let after = last.or(after.map(|BoundedInt(after)| after)).unwrap_or(0);
+    let index = index.map(|schema_types::Label(index)| index.as_str().to_owned());
     Ok((Seq(after), Filter { kind: kind.map(|it| it.0), index }))
 }
 

@@ -19,9 +19,9 @@ use http::header;
 use http_body::{Body as HttpBody, Frame};
 use media::Seq;
 use serde::Serialize;
-use timeline::{EventKind, EventMeta, PayloadText, StreamedEvent, Timeline};
+use timeline::{EventKind, EventMeta, PayloadChunks, StreamedEvent, Timeline};
 
-use super::{error::ApiError, unsent::BufferedBytes};
+use super::{error::ApiError, send_budget::BufferedBytes};
 use crate::{
     base::blocking::{TaskPanicked, blocking},
     runs::registry::Run,
@@ -106,7 +106,7 @@ pub fn event_texts(
 struct EventTexts<I> {
     events: I,
     /// Payload of the event that is being written.
-    payload: Option<PayloadText>,
+    payload: Option<PayloadChunks>,
     with_run: bool,
     comma: &'static str,
 }
@@ -278,7 +278,9 @@ mod tests {
     use http_body_util::BodyExt;
     use media::{RunId, Signal, Zones};
     use serde_json::Value;
-    use timeline::{Event, FramesDecoded, NewEvent, Options, RunFailed, SamplingPolicy, Signals};
+    use timeline::{
+        Event, FramesDecoded, NewEvent, RunFailed, SamplingPolicy, Signals, TimelineOptions,
+    };
 
     use super::*;
 
@@ -323,7 +325,7 @@ mod tests {
     #[tokio::test]
     async fn a_long_answer_is_never_whole_in_memory() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+        let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
         let run = RunId::from_bytes([7; 16]);
         let mut column = log.column_writer();
         (0..FRAMES).for_each(|index| column.push(&signal(index)).expect("room"));

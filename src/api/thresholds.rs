@@ -5,19 +5,19 @@ use media::Score;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{openapi::terms, responses::fraction};
+use super::{openapi::schema_types, responses::fraction};
 use crate::base::{
-    catalog::Mode,
-    json::{Int, declared},
+    json::{BoundedInt, declared},
+    model_catalog::Mode,
 };
 
 /// Most frames from one that is kept for its distance to the next.
 pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;
 
 /// Frames from one that is kept for its distance to the next.
-pub type KeepaliveFrames = Int<0, KEEPALIVE_FRAMES_MAX>;
+pub type KeepaliveFrames = BoundedInt<0, KEEPALIVE_FRAMES_MAX>;
 /// Media time from one frame that is kept for it to the next.
-pub type KeepaliveMs = Int<1, 3_600_000>;
+pub type KeepaliveMs = BoundedInt<1, 3_600_000>;
 
 /// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
 /// stays as it is. Other fields are refused.
@@ -32,19 +32,19 @@ pub struct GateFields {
     #[schema(inline)]
     keepalive_ms: Option<KeepaliveMs>,
     /// Least `scene_score` of a scene cut.
-    scene_cut: Option<terms::Fraction>,
+    scene_cut: Option<schema_types::Fraction>,
     /// Least `activity_score` that starts an episode.
-    activity_on: Option<terms::Fraction>,
+    activity_on: Option<schema_types::Fraction>,
     /// An episode ends where `activity_score` stays below this, or below `activity_on` where that is less, for a second.
-    activity_off: Option<terms::Fraction>,
+    activity_off: Option<schema_types::Fraction>,
     /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
-    luma_shift: Option<terms::Fraction>,
+    luma_shift: Option<schema_types::Fraction>,
     /// Least `flicker_score` of suspected flicker.
-    flicker: Option<terms::Fraction>,
+    flicker: Option<schema_types::Fraction>,
     /// Least `ghosting_score` of suspected ghosting.
-    ghosting: Option<terms::Fraction>,
+    ghosting: Option<schema_types::Fraction>,
     /// Least `noise_variance_score` of a noise spike.
-    noise: Option<terms::Fraction>,
+    noise: Option<schema_types::Fraction>,
 }
 
 declared!(GateFields {
@@ -57,9 +57,11 @@ impl GateFields {
         // One of the two that is chosen alone goes without the other.
         let (frames, ms) = match (self.keepalive_frames, self.keepalive_ms) {
             (None, None) => (base.keepalive_frames, base.keepalive_ms),
-            (frames, ms) => (frames.map_or(0, |Int(n)| n as u32), ms.map(|Int(n)| n as u32)),
+            (frames, ms) => {
+                (frames.map_or(0, |BoundedInt(n)| n as u32), ms.map(|BoundedInt(n)| n as u32))
+            }
         };
-        let of = |chosen: Option<terms::Fraction>, base| chosen.map_or(base, |it| it.0);
+        let of = |chosen: Option<schema_types::Fraction>, base| chosen.map_or(base, |it| it.0);
         GateConfig {
             keepalive_frames: frames,
             keepalive_ms: ms,
@@ -101,31 +103,31 @@ pub struct GateRecord {
     keepalive_ms: Option<u32>,
     /// Least `scene_score` of a scene cut.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     scene_cut: Score,
     /// Least `activity_score` that starts an episode.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     activity_on: Score,
     /// An episode ends where `activity_score` stays below this for a second.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     activity_off: Score,
     /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     luma_shift: Score,
     /// Least `flicker_score` of suspected flicker.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     flicker: Score,
     /// Least `ghosting_score` of suspected ghosting.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     ghosting: Score,
     /// Least `noise_variance_score` of a noise spike.
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     noise: Score,
 }
 

@@ -16,7 +16,7 @@ use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Caller, OwnedRun},
-    openapi::{FailureResponse, terms},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
 };
 use crate::{
@@ -70,15 +70,15 @@ pub struct TicketQuery {
 #[derive(Serialize, ToSchema)]
 struct MediaTicket {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     /// Ticket, as secret as a key for as long as it lasts.
     #[schema(pattern = "^tk-[0-9a-f]{64}$")]
     ticket: String,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     expires_at: String,
 }
 

@@ -20,18 +20,18 @@ use super::{
     extract::{Caller, check_body},
     idempotency::{DeferredKey, response},
     middleware::REQUEST_ID,
-    openapi::{FailureResponse, terms},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
 };
 use crate::{
     base::{clock::wall_now, keys::Principal},
     record::runner::IngestError,
     runs::{
-        idempotency::{Fingerprint, StoredResponse},
-        upload::{Incoming, NewUpload, Upload, UploadError, extension, media_type},
+        idempotency::{BodyDigest, StoredResponse},
+        upload::{NewUpload, StoredUpload, UploadError, UploadWriter, extension, media_type},
     },
 };
-use form::{MultipartForm, Part};
+use form::{FormPart, MultipartForm};
 
 /// The field that holds the file.
 const FIELD: &str = "file";
@@ -45,7 +45,7 @@ pub const FORM_BYTES_MAX: u64 = 1 << 20;
 #[expect(dead_code, reason = "says what `receive` reads")]
 struct UploadForm {
     /// A media file with a video stream, at most `SERVICE_MAX_UPLOAD_BYTES` bytes.
-    #[schema(value_type = terms::Bytes)]
+    #[schema(value_type = schema_types::Bytes)]
     file: Bytes,
 }
 
@@ -56,17 +56,17 @@ struct UploadAnswer {
     /// Path on the server: a `source_uri` for its owner.
     file_path: String,
     /// Its name under `/v1/files/`.
-    #[schema(value_type = terms::FileName)]
+    #[schema(value_type = schema_types::FileName)]
     file_name: String,
     bytes: u64,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::Sha256)]
+    #[schema(value_type = schema_types::Sha256)]
     sha256: BlobHash,
     media_type: &'static str,
 }
 
 impl UploadAnswer {
-    fn new(app: &App, upload: &Upload) -> UploadAnswer {
+    fn new(app: &App, upload: &StoredUpload) -> UploadAnswer {
         UploadAnswer {
             file_path: app.uploads.path(upload).display().to_string(),
             file_name: upload.name.to_string(),
@@ -119,7 +119,7 @@ pub async fn upload(
     let received = held.finish(receive(&app, &caller.principal, request)).await??;
     let Received { incoming, file_name } = received;
     let sha256 = incoming.sha256();
-    let fingerprint = Fingerprint::of(&[file_name.as_bytes(), sha256.as_bytes()]);
+    let fingerprint = BodyDigest::of(&[file_name.as_bytes(), sha256.as_bytes()]);
     if let Some(ticket) = &ticket
         && let Some(answered) = ticket.check(fingerprint)?
     {
@@ -163,7 +163,7 @@ fn check_head(headers: &HeaderMap, bytes_max: u64) -> Result<(), ApiError> {
 }
 
 struct Received {
-    incoming: Incoming,
+    incoming: UploadWriter,
     file_name: String,
 }
 
@@ -206,9 +206,9 @@ async fn receive(
 /// Writes the field to disk as it comes.
 async fn store(
     app: &App,
-    part: &mut Part<'_>,
-    mut incoming: Incoming,
-) -> Result<Incoming, ApiError> {
+    part: &mut FormPart<'_>,
+    mut incoming: UploadWriter,
+) -> Result<UploadWriter, ApiError> {
     let (mut batch, mut size) = (Vec::new(), 0);
     loop {
         let chunk = part.chunk().await?;
@@ -234,7 +234,7 @@ async fn store(
 }
 
 /// Container of the file, as a media worker finds it.
-async fn probe(app: &App, owner: &Principal, incoming: &Incoming) -> Result<String, ApiError> {
+async fn probe(app: &App, owner: &Principal, incoming: &UploadWriter) -> Result<String, ApiError> {
     let file = incoming.reopen()?;
     let probed = app.runner.probe(owner, file).await;
     probed.map(|stream| stream.container).map_err(refusal)

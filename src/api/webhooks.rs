@@ -18,13 +18,13 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Body, Caller, OwnedRun, path_id},
-    openapi::{FailureResponse, terms},
+    extract::{Caller, JsonBody, OwnedRun, path_id},
+    openapi::{FailureResponse, schema_types},
     responses::shown,
 };
 use crate::{
     base::json::Form,
-    deliver::webhook::{DeadLetter, Secret, Webhook, WebhookSummary},
+    deliver::webhook::{DeadLetter, SigningSecret, Webhook, WebhookSummary},
     runs::registry::{Run, RunError},
 };
 
@@ -36,16 +36,16 @@ pub use asked::{WebhookDescription, WebhookUrl};
 #[schema(as = Webhook)]
 struct WebhookRecord {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::WebhookId)]
+    #[schema(value_type = schema_types::WebhookId)]
     webhook_id: WebhookId,
     url: String,
-    #[schema(required = true, value_type = Option<Vec<terms::EventKind>>)]
+    #[schema(required = true, value_type = Option<Vec<schema_types::EventKind>>)]
     kinds: Option<Vec<&'static str>>,
     #[schema(required = true)]
     description: Option<String>,
-    #[schema(value_type = terms::WebhookStatus)]
+    #[schema(value_type = schema_types::WebhookStatus)]
     status: &'static str,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     created_at: String,
     /// Events that the target never took and that can be looked at.
     dead_letters: usize,
@@ -86,20 +86,20 @@ impl From<(WebhookSummary, usize)> for WebhookRecord {
 #[derive(Serialize, ToSchema)]
 pub struct WebhookCreated {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Null where it is of all runs.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::WebhookId)]
+    #[schema(value_type = schema_types::WebhookId)]
     webhook_id: WebhookId,
     url: String,
-    #[schema(required = true, value_type = Option<Vec<terms::EventKind>>)]
+    #[schema(required = true, value_type = Option<Vec<schema_types::EventKind>>)]
     kinds: Option<Vec<&'static str>>,
     #[schema(required = true)]
     description: Option<String>,
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     created_at: String,
     /// Secret that signs messages; not shown again.
     secret: String,
@@ -126,7 +126,7 @@ pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     made(&app, caller, Some(&run), &body).await
 }
@@ -136,7 +136,7 @@ async fn made(
     app: &App,
     caller: Caller,
     run: Option<&Run>,
-    body: &Body,
+    body: &JsonBody,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     let form = if run.is_some() { Form::OfRun } else { Form::Body };
     let WebhookRequest { url, kinds, secret, description } = body.read_as(form)?;
@@ -154,7 +154,7 @@ async fn made(
         url,
         kinds: kinds.map(|it| it.0),
         description: description.map(|it| it.0),
-        secret: secret.unwrap_or_else(Secret::generate),
+        secret: secret.unwrap_or_else(SigningSecret::generate),
         created_at: crate::base::clock::wall_now(),
     };
     let webhook = app.webhooks.create(webhook).await?.webhook;
@@ -174,10 +174,10 @@ async fn made(
 #[derive(Serialize, ToSchema)]
 pub struct WebhookList {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Null where it is of all runs.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     webhooks: Vec<WebhookRecord>,
 }
@@ -234,13 +234,13 @@ impl FromRequestParts<Arc<App>> for OwnedWebhook {
 #[derive(Serialize, ToSchema)]
 pub struct WebhookDeleted {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Null where it is of all runs.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::WebhookId)]
+    #[schema(value_type = schema_types::WebhookId)]
     webhook_id: WebhookId,
 }
 
@@ -269,9 +269,9 @@ pub async fn remove(
 struct DeadLetterRecord {
     seq: u64,
     /// The run of the event; null where that was purged.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
-    #[schema(value_type = terms::EventKind)]
+    #[schema(value_type = schema_types::EventKind)]
     kind: &'static str,
     attempts: u32,
     /// Error of the last attempt.
@@ -295,13 +295,13 @@ impl DeadLetterRecord {
 #[derive(Serialize, ToSchema)]
 pub struct DeadLetterList {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Null where it is of all runs.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::WebhookId)]
+    #[schema(value_type = schema_types::WebhookId)]
     webhook_id: WebhookId,
     dead_letters: Vec<DeadLetterRecord>,
 }
@@ -333,13 +333,13 @@ pub async fn dead_letters(
 #[derive(Serialize, ToSchema)]
 pub struct RedeliverResult {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Null where it is of all runs.
-    #[schema(value_type = Option<terms::RunId>, required = true)]
+    #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::WebhookId)]
+    #[schema(value_type = schema_types::WebhookId)]
     webhook_id: WebhookId,
     /// Number of dead letters that are sent again.
     queued: usize,

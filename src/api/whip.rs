@@ -3,7 +3,7 @@
 //! Successes are SDP or empty, failures plain text, as WHIP clients expect them. What a session
 //! does is in `live`; here are only its headers and statuses.
 
-pub mod attach;
+pub mod attach_config;
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Body, Caller, check_body},
-    openapi::terms,
+    extract::{Caller, JsonBody, check_body},
+    openapi::schema_types,
 };
 use crate::{
     base::{keys::Principal, labels::TenantLabels},
     record::live::{
-        EndReason, IceServer, Instruction, LiveError, PromptError, PublisherIdentity, Session,
+        EndReason, IceServer, Instruction, LiveError, LiveSession, PromptError, PublisherIdentity,
         SessionLookup,
     },
 };
 
-use attach::PromptUpdate;
-pub use attach::PublishConfig;
+use attach_config::PromptUpdate;
+pub use attach_config::PublishConfig;
 
 /// Path beneath which the routes of this module are.
 pub const BASE: &str = "/v1/stream/whip";
@@ -92,7 +92,7 @@ pub async fn offer(
     check_body(&headers, SDP, |essence| essence == SDP)?;
     let offer = text(body).await?;
     let mut given = headers.get_all(ATTACH).iter();
-    let attached = attach::decoded(given.next())?;
+    let attached = attach_config::decoded(given.next())?;
     if given.next().is_some() {
         let text = "x-attach-config appears twice: send one".to_owned();
         return Err(ApiError::Plain(StatusCode::BAD_REQUEST, text));
@@ -101,7 +101,8 @@ pub async fn offer(
     let catalog = app.inference.catalog_for(named.as_slice()).await;
     let gate = app.settings.gate;
     // A schema takes a while to compile.
-    let wishes = app.blocking(move || attach::read(attached.as_ref(), &catalog, gate)).await??;
+    let wishes =
+        app.blocking(move || attach_config::read(attached.as_ref(), &catalog, gate)).await??;
     app.check_open()?;
     if let Some(refusal) = app.workers.refusal() {
         return Err(ApiError::MediaRefused(refusal.to_owned()));
@@ -190,7 +191,7 @@ pub async fn terminate(
 #[derive(Serialize, ToSchema)]
 pub struct PromptApplied {
     prompt: String,
-    #[schema(value_type = Option<terms::AnyObject>)]
+    #[schema(value_type = Option<schema_types::AnyObject>)]
     output_schema: Option<Value>,
     /// The first frame that it holds for.
     applied_from_frame: u64,
@@ -214,10 +215,11 @@ pub async fn prompt(
     State(app): State<Arc<App>>,
     caller: Caller,
     Path(session): Path<String>,
-    body: Body,
+    body: JsonBody,
 ) -> ApiResult {
     let found = find(&app, &caller.principal, &session)?;
-    let (instruction, output_schema) = app.blocking(move || attach::instruction(&body)).await??;
+    let (instruction, output_schema) =
+        app.blocking(move || attach_config::instruction(&body)).await??;
     let applied = match found {
         SessionLookup::Live(session) => session.instruct(instruction.clone()).await,
         SessionLookup::Ended => Err(PromptError::Closed),
@@ -232,7 +234,7 @@ fn find(app: &App, owner: &Principal, session: &str) -> Result<SessionLookup, Ap
     id.and_then(|id| app.live.find(owner, id)).ok_or(ApiError::NotFound("session"))
 }
 
-fn live(app: &App, owner: &Principal, session: &str) -> Result<Arc<Session>, ApiError> {
+fn live(app: &App, owner: &Principal, session: &str) -> Result<Arc<LiveSession>, ApiError> {
     match find(app, owner, session)? {
         SessionLookup::Live(session) => Ok(session),
         SessionLookup::Ended => Err(ApiError::NotFound("session")),

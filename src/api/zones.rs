@@ -8,11 +8,11 @@ use utoipa::{
     openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, Type},
 };
 
-use super::{openapi::terms, responses::shown};
-use crate::base::json::{List, Object, Problem, Text, declared, parsed, score};
+use super::{openapi::schema_types, responses::shown};
+use crate::base::json::{BoundedText, List, Object, ValueError, declared, parsed, score};
 
 /// Name of a zone.
-pub type ZoneName = Text<1, { Zone::NAME_BYTES_MAX }>;
+pub type ZoneName = BoundedText<1, { Zone::NAME_BYTES_MAX }>;
 
 /// Part of the picture that is watched; other fields are refused.
 #[derive(ToSchema)]
@@ -73,7 +73,7 @@ impl From<&Zone> for ZoneRecord {
 #[derive(Serialize, ToSchema)]
 pub struct WatchedZones {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::Label)]
+    #[schema(value_type = schema_types::Label)]
     stream_id: StreamId,
     zones: Vec<ZoneRecord>,
     /// True where movement outside of them does not count.
@@ -116,18 +116,19 @@ pub fn zones(zones: Option<ZoneList>, only: Option<bool>) -> Zones {
     Zones { zones, only: only.unwrap_or(false) }
 }
 
-fn name(value: &Value) -> Result<String, Problem> {
-    let Text(name) = ZoneName::read(value)?;
+fn name(value: &Value) -> Result<String, ValueError> {
+    let BoundedText(name) = ZoneName::read(value)?;
     parsed::<Label>(value).map(|_| name)
 }
 
-fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, Problem> {
+fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, ValueError> {
     let corners = value
         .as_array()
         .filter(|corners| (Zone::CORNERS_MIN..=Zone::CORNERS_MAX).contains(&corners.len()));
     let (least, most) = (Zone::CORNERS_MIN, Zone::CORNERS_MAX);
-    let corners = corners
-        .ok_or_else(|| Problem::from(format!("must be an array of {least} to {most} corners")))?;
+    let corners = corners.ok_or_else(|| {
+        ValueError::from(format!("must be an array of {least} to {most} corners"))
+    })?;
     let corner = |(at, corner): (usize, &Value)| {
         match corner.as_array().map(Vec::as_slice) {
             Some([x, y]) => score(x).and_then(|x| Ok((x, score(y)?))).ok(),
@@ -143,7 +144,7 @@ fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::json::{Declared, Detail, Form};
+    use crate::base::json::{Declared, FieldError, Form};
     use serde_json::json;
 
     struct Watched {
@@ -159,7 +160,7 @@ mod tests {
         let read = Watched::take(&body, Form::Body);
         let read = read.map(|it| zones(it.zones, it.activity_zones_only));
         read.map_err(|faults| {
-            let details = Vec::<Detail>::from(faults).into_iter();
+            let details = Vec::<FieldError>::from(faults).into_iter();
             details.map(|it| format!("{} {}", it.field, it.message)).collect()
         })
     }

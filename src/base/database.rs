@@ -28,7 +28,7 @@ use crate::base::backoff::{Backoff, jitter};
 pub use feedback::{Feedback, FeedbackPage, NewFeedback};
 pub use fleet::{FleetHit, FleetRun};
 
-pub use target::Target;
+pub use target::DatabaseUrl;
 
 /// Delays of the attempts to reach a database before it has its schema.
 const RETRY: Backoff =
@@ -36,9 +36,9 @@ const RETRY: Backoff =
 
 /// Target of the database, and limits of its use.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DatabaseSettings {
     /// Address and credentials.
-    pub target: Target,
+    pub target: DatabaseUrl,
     /// Most connections.
     pub connections: usize,
     /// Longest time that one use may take, from waiting for a connection to the answer.
@@ -146,7 +146,7 @@ enum Schema {
 
 impl Database {
     /// A database that nothing has been asked of yet.
-    pub fn new(settings: &Settings) -> Database {
+    pub fn new(settings: &DatabaseSettings) -> Database {
         let recycling_method = RecyclingMethod::Fast;
         let (config, tls) = settings.target.connect(settings.timeout);
         let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method });

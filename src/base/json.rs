@@ -17,7 +17,7 @@ use std::{
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, error::Category};
 
-pub use bounds::{Int, Text};
+pub use bounds::{BoundedInt, BoundedText};
 pub(crate) use declared::declared;
 pub use declared::{Declared, Form, List, Nullable, Object};
 pub use faults::Faults;
@@ -25,25 +25,25 @@ pub use values::{digits, integer, name, number, parsed, said, score, signed, tex
 
 /// Fault of one field, in words for the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detail {
+pub struct FieldError {
     /// Path of the field, such as `frames[3].pts_ms`.
     pub field: String,
     /// Requirement that its value does not meet.
     pub message: String,
 }
 
-impl Detail {
+impl FieldError {
     /// A complaint about `field`.
     ///
     /// A longer name than any of ours is cut: an answer must not repeat what was sent.
-    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Detail {
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> FieldError {
         let mut field = field.into();
         if field.len() > FIELD_BYTES_MAX {
             let kept = (0..=FIELD_BYTES_MAX).rev().find(|at| field.is_char_boundary(*at));
             field.truncate(kept.unwrap_or(0));
             field.push('\u{2026}');
         }
-        Detail { field, message: message.into() }
+        FieldError { field, message: message.into() }
     }
 }
 
@@ -55,17 +55,17 @@ const FIELD_BYTES_MAX: usize = 128;
 
 /// Reason for which a value is refused, without its field's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem(pub Cow<'static, str>);
+pub struct ValueError(pub Cow<'static, str>);
 
-impl From<&'static str> for Problem {
-    fn from(text: &'static str) -> Problem {
-        Problem(Cow::Borrowed(text))
+impl From<&'static str> for ValueError {
+    fn from(text: &'static str) -> ValueError {
+        ValueError(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Problem {
-    fn from(text: String) -> Problem {
-        Problem(Cow::Owned(text))
+impl From<String> for ValueError {
+    fn from(text: String) -> ValueError {
+        ValueError(Cow::Owned(text))
     }
 }
 
@@ -77,10 +77,10 @@ pub enum JsonError {
     Malformed(String),
     /// JSON, and these fields are not acceptable.
     #[error("{}", Details(.0))]
-    Invalid(Vec<Detail>),
+    Invalid(Vec<FieldError>),
 }
 
-struct Details<'a>(&'a [Detail]);
+struct Details<'a>(&'a [FieldError]);
 
 impl fmt::Display for Details<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +106,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
         let too_large = message == "number out of range";
         if too_large || error.classify() == Category::Data {
             let message = if too_large { "is out of range" } else { message };
-            JsonError::Invalid(vec![Detail::new(path_of(trail.into_inner()), message)])
+            JsonError::Invalid(vec![FieldError::new(path_of(trail.into_inner()), message)])
         } else {
             JsonError::Malformed(text)
         }

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::base::json::Problem;
+use crate::base::json::ValueError;
 
 /// Identity that a request acts as: the owner of runs, never the key itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +53,7 @@ impl fmt::Debug for ApiKeys {
 
 impl ApiKeys {
     /// Adds `name:key` or a bare key, whose principal [`ApiKeys::seal`] makes.
-    pub fn add(&mut self, entry: &str) -> Result<(), Problem> {
+    pub fn add(&mut self, entry: &str) -> Result<(), ValueError> {
         let (name, key) = match entry.split_once(':') {
             Some((name, key)) => (Some(name), key),
             None => (None, entry),
@@ -186,7 +186,7 @@ mod tests {
         for (entry, told) in rows {
             let mut ring = ApiKeys::default();
             ring.add(&format!("one:{key}")).expect("valid");
-            let Problem(problem) = ring.add(&entry).expect_err(&entry);
+            let ValueError(problem) = ring.add(&entry).expect_err(&entry);
             assert!(problem.contains(told) && !problem.contains("fifteen"), "{entry}: {problem}");
         }
     }

@@ -14,7 +14,9 @@ use media::EventType;
 use serde_json::Value;
 use timeline::held::{FileError, read_named};
 
-use crate::base::json::{self, Declared, Detail, Faults, Form, JsonError, Problem, declared};
+use crate::base::json::{
+    self, Declared, Faults, FieldError, Form, JsonError, ValueError, declared,
+};
 
 /// Most bytes of a file that a setting names, such as that of the maps.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -101,7 +103,7 @@ impl LabelMaps {
     fn parse(bytes: &[u8]) -> Result<LabelMaps, JsonError> {
         let value = json::parse(bytes)?;
         let Value::Object(tenants) = value else {
-            return Err(JsonError::Invalid(vec![Detail::new(
+            return Err(JsonError::Invalid(vec![FieldError::new(
                 "file",
                 "must be an object of tenants",
             )]));
@@ -156,12 +158,12 @@ impl TenantLabels {
     }
 }
 
-fn renames(value: &Value) -> Result<HashMap<String, String>, Problem> {
+fn renames(value: &Value) -> Result<HashMap<String, String>, ValueError> {
     let Value::Object(entries) = value else { return Err("must be an object".into()) };
     let mut renames = HashMap::new();
     for (from, to) in entries {
         let to: media::Label = json::parsed(to).map_err(|problem| {
-            Problem::from(format!("gives {from:?} a label that {}", problem.0))
+            ValueError::from(format!("gives {from:?} a label that {}", problem.0))
         })?;
         if renames.insert(normalised(from), to.as_str().to_owned()).is_some() {
             return Err(format!("renames {from:?} twice once it is normalised").into());

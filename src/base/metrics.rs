@@ -4,9 +4,9 @@
 //! values. Knows no HTTP and does not look at anything itself: gauges are set by whoever reads
 //! the whole for a scraper. Long because it is the one table.
 
-mod family;
 mod http;
 mod inference;
+mod labelled;
 mod live;
 mod owners;
 mod process;
@@ -19,10 +19,10 @@ use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
 use worker::WorkerStart;
 
-pub use family::{Counters, Gauges, Label};
-pub use http::Http;
-pub use inference::{ChunkEnd, Inference, RefusalLabel};
-pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, Shed};
+pub use http::HttpMetrics;
+pub use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
+pub use labelled::{Counters, Gauges, Label};
+pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, ShedReason};
 pub use owners::{Owners, Tally, Work};
 pub use remote::RemoteFailure;
 
@@ -57,123 +57,123 @@ macro_rules! series {
 
 series! {
     /// Frames that the gate decided about.
-    frames_analyzed: IntCounter = family::counter, "service_pipeline_gate_frames_analyzed_total";
+    frames_analyzed: IntCounter = labelled::counter, "service_pipeline_gate_frames_analyzed_total";
     /// Frames that the gate selected, before any queue.
-    keyframes_selected: IntCounter = family::counter, "service_pipeline_gate_keyframes_selected_total";
+    keyframes_selected: IntCounter = labelled::counter, "service_pipeline_gate_keyframes_selected_total";
     /// Selected frames that were forwarded to model workers.
-    keyframes: IntCounter = family::counter, "service_pipeline_keyframes_total";
+    keyframes: IntCounter = labelled::counter, "service_pipeline_keyframes_total";
     /// Time of a job's threads in decoding.
-    decode_seconds: Histogram = family::histogram, "service_pipeline_decode_seconds", LONG;
+    decode_seconds: Histogram = labelled::histogram, "service_pipeline_decode_seconds", LONG;
     /// Time of a job's threads in measuring frames, deciding about them and encoding stills.
-    gate_seconds: Histogram = family::histogram, "service_pipeline_gate_seconds", LONG;
+    gate_seconds: Histogram = labelled::histogram, "service_pipeline_gate_seconds", LONG;
     /// Time from the start of a file job in its worker to its last event.
-    job_seconds: Histogram = family::histogram, "service_job_seconds", LONG;
+    job_seconds: Histogram = labelled::histogram, "service_job_seconds", LONG;
     /// Media workers, by whether they were forked or had to load their program.
     worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
     /// Batches that a device was late with, and that the CPU measured.
-    gate_batches_late: IntCounter = family::counter, "service_gate_batches_late_total";
+    gate_batches_late: IntCounter = labelled::counter, "service_gate_batches_late_total";
     /// Devices that measured frames in a worker and were given up, the CPU going on.
-    gate_devices_lost: IntCounter = family::counter, "service_gate_devices_lost_total";
+    gate_devices_lost: IntCounter = labelled::counter, "service_gate_devices_lost_total";
     /// Files and workers of live sessions in which software decoded for the backend asked for.
-    decode_fallbacks: IntCounter = family::counter, "service_decode_fallbacks_total";
+    decode_fallbacks: IntCounter = labelled::counter, "service_decode_fallbacks_total";
     /// Bytes of remote sources that were fetched.
-    remote_bytes: IntCounter = family::counter, "service_remote_bytes_total";
+    remote_bytes: IntCounter = labelled::counter, "service_remote_bytes_total";
     /// Remote sources that were not read, by class of failure.
     remote_failures: Counters<RemoteFailure> = Counters::new, "service_remote_failures_total", "class";
     /// Time of one sync of the log.
-    fsync_seconds: Histogram = family::histogram, "service_log_fsync_seconds", SHORT;
+    fsync_seconds: Histogram = labelled::histogram, "service_log_fsync_seconds", SHORT;
     /// Time to make one still durable.
-    still_seconds: Histogram = family::histogram, "service_still_store_seconds", SHORT;
+    still_seconds: Histogram = labelled::histogram, "service_still_store_seconds", SHORT;
     /// Time to scale one still down, the start of its worker included.
-    shrink_seconds: Histogram = family::histogram, "service_still_shrink_seconds", SHORT;
+    shrink_seconds: Histogram = labelled::histogram, "service_still_shrink_seconds", SHORT;
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
     /// Runs that can be read.
     runs: Gauges<RunState> = Gauges::new, "service_runs", "state";
     /// Requests by route, method and status of their answers.
-    http: Http = Http::new, "service_http_requests_total", SHORT;
+    http: HttpMetrics = HttpMetrics::new, "service_http_requests_total", SHORT;
     /// Time from the first byte of a client's file to its last, kept or not.
-    upload_seconds: Histogram = family::histogram, "service_upload_receive_seconds", LONG;
+    upload_seconds: Histogram = labelled::histogram, "service_upload_receive_seconds", LONG;
     /// Bytes of files received from clients, kept or not.
-    upload_bytes: IntCounter = family::counter, "service_upload_bytes_total";
+    upload_bytes: IntCounter = labelled::counter, "service_upload_bytes_total";
     /// Responses that were replayed for their idempotency key.
-    replays: IntCounter = family::counter, "service_idempotent_replays_total";
+    replays: IntCounter = labelled::counter, "service_idempotent_replays_total";
     /// Requests that were refused to keep a limit.
     refusals: Counters<RefusalReason> = Counters::new, "service_refusals_total", "reason";
     /// Connections that are open.
-    connections: IntGauge = family::gauge, "service_connections";
+    connections: IntGauge = labelled::gauge, "service_connections";
     /// Connections by what the server did with them.
     admitted: Counters<ConnectionOutcome> = Counters::new, "service_connections_total", "outcome";
     /// Work that waits for a slot, by queue.
-    waiting: Gauges<Queue> = Gauges::new, "service_queue_waiting", "queue";
+    waiting: Gauges<QueueLabel> = Gauges::new, "service_queue_waiting", "queue";
     /// Spans of traces that were finished.
-    spans: Counters<SpanEnd> = Counters::new, "service_trace_spans_total", "outcome";
+    spans: Counters<SpanOutcome> = Counters::new, "service_trace_spans_total", "outcome";
     /// Log lines, text and JSON, that were dropped as their reader was too slow.
-    log_lines_dropped: IntCounter = family::counter, "service_log_lines_dropped_total";
+    log_lines_dropped: IntCounter = labelled::counter, "service_log_lines_dropped_total";
     /// Event streams that are open.
-    streams: IntGauge = family::gauge, "service_event_streams";
+    streams: IntGauge = labelled::gauge, "service_event_streams";
     /// Memory of the search index.
-    search_bytes: IntGauge = family::gauge, "service_search_index_bytes";
+    search_bytes: IntGauge = labelled::gauge, "service_search_index_bytes";
     /// Chunks of descriptions that searches examined.
-    search_chunks: IntCounter = family::counter, "service_search_chunks_examined_total";
+    search_chunks: IntCounter = labelled::counter, "service_search_chunks_examined_total";
     /// Time from a search's request to its answer, the wait for its slot included.
-    search_seconds: Histogram = family::histogram, "service_search_seconds", SHORT;
+    search_seconds: Histogram = labelled::histogram, "service_search_seconds", SHORT;
     /// Memory of the log's index.
-    index_bytes: IntGauge = family::gauge, "service_log_index_bytes";
+    index_bytes: IntGauge = labelled::gauge, "service_log_index_bytes";
     /// Number of the last event.
-    head: IntGauge = family::gauge, "service_log_head";
+    head: IntGauge = labelled::gauge, "service_log_head";
     /// Events copied to the database.
-    mirrored: IntCounter = family::counter, "service_mirror_events_total";
+    mirrored: IntCounter = labelled::counter, "service_mirror_events_total";
     /// Attempts of the mirror that failed at the database.
-    mirror_failures: IntCounter = family::counter, "service_mirror_failures_total";
+    mirror_failures: IntCounter = labelled::counter, "service_mirror_failures_total";
     /// Events that were not copied, as the database refused them again and again.
-    mirror_skipped: IntCounter = family::counter, "service_mirror_skipped_total";
+    mirror_skipped: IntCounter = labelled::counter, "service_mirror_skipped_total";
     /// Events that the mirror has not looked at yet, as of its last attempt.
-    mirror_behind: IntGauge = family::gauge, "service_mirror_behind_events";
+    mirror_behind: IntGauge = labelled::gauge, "service_mirror_behind_events";
     /// Age of the first event that the mirror has not looked at, as of its last attempt.
-    mirror_lag: IntGauge = family::gauge, "service_mirror_lag_seconds";
+    mirror_lag: IntGauge = labelled::gauge, "service_mirror_lag_seconds";
     /// Events whose part of the export is written.
-    export_events: IntCounter = family::counter, "service_export_events_total";
+    export_events: IntCounter = labelled::counter, "service_export_events_total";
     /// Bytes of the files that the export wrote.
-    export_bytes: IntCounter = family::counter, "service_export_bytes_total";
+    export_bytes: IntCounter = labelled::counter, "service_export_bytes_total";
     /// Attempts of the export that failed; each is tried again.
-    export_failures: IntCounter = family::counter, "service_export_failures_total";
+    export_failures: IntCounter = labelled::counter, "service_export_failures_total";
     /// Events that the export could not read whole, as the log is damaged.
-    export_skipped: IntCounter = family::counter, "service_export_skipped_total";
+    export_skipped: IntCounter = labelled::counter, "service_export_skipped_total";
     /// Age of the first event that is not exported.
-    export_lag: IntGauge = family::gauge, "service_export_lag_seconds";
+    export_lag: IntGauge = labelled::gauge, "service_export_lag_seconds";
     /// Calls of the object store, by operation.
     object_store_calls: Counters<Operation> = Counters::new, "service_object_store_calls_total", "operation";
     /// Calls of the object store that failed, by fault.
     object_store_failures: Counters<RemoteFault> = Counters::new, "service_object_store_failures_total", "fault";
     /// Time of one call of the object store.
-    object_store_seconds: Histogram = family::histogram, "service_object_store_seconds", SHORT;
+    object_store_seconds: Histogram = labelled::histogram, "service_object_store_seconds", SHORT;
     /// Stills and columns that the object store has not taken yet; they are on disk.
-    object_store_unsent: IntGauge = family::gauge, "service_object_store_unsent_files";
+    object_store_unsent: IntGauge = labelled::gauge, "service_object_store_unsent_files";
     /// Bytes of the stills that are on disk, where there is an object store.
-    object_store_cache_bytes: IntGauge = family::gauge, "service_object_store_cache_bytes";
+    object_store_cache_bytes: IntGauge = labelled::gauge, "service_object_store_cache_bytes";
     /// Attempts to deliver an event to a webhook, by outcome.
-    webhook_deliveries: Counters<Delivery> = Counters::new, "service_webhook_deliveries_total", "outcome";
+    webhook_deliveries: Counters<DeliveryOutcome> = Counters::new, "service_webhook_deliveries_total", "outcome";
     /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.
-    stored_bytes: IntGauge = family::gauge, "service_stored_bytes";
+    stored_bytes: IntGauge = labelled::gauge, "service_stored_bytes";
     /// Ended runs that the service deleted for their age.
-    retention_runs: IntCounter = family::counter, "service_retention_runs_deleted_total";
+    retention_runs: IntCounter = labelled::counter, "service_retention_runs_deleted_total";
     /// Events of deleted runs that were purged from the log.
-    retention_events: IntCounter = family::counter, "service_retention_events_purged_total";
+    retention_events: IntCounter = labelled::counter, "service_retention_events_purged_total";
     /// Files that were removed: past their age, or named by no event.
     retention_files: Counters<StoredFile> = Counters::new, "service_retention_files_removed_total", "kind";
     /// Bytes of the files that sweeps removed.
     retention_bytes: Counters<StoredFile> = Counters::new, "service_retention_bytes_removed_total", "kind";
     /// Time of one retention sweep.
-    retention_seconds: Histogram = family::histogram, "service_retention_sweep_seconds", LONG;
+    retention_seconds: Histogram = labelled::histogram, "service_retention_sweep_seconds", LONG;
     /// Parts of retention sweeps that failed; the next sweep does what they left.
-    retention_failures: IntCounter = family::counter, "service_retention_failures_total";
+    retention_failures: IntCounter = labelled::counter, "service_retention_failures_total";
     /// Damaged events that retention passed over.
-    retention_unreadable: IntCounter = family::counter, "service_retention_unreadable_events_total";
+    retention_unreadable: IntCounter = labelled::counter, "service_retention_unreadable_events_total";
     /// Requests to model backends, by backend and outcome.
-    inference: Inference = Inference::new, "service_inference_requests_total", LONG;
+    inference: InferenceMetrics = InferenceMetrics::new, "service_inference_requests_total", LONG;
     /// Time that an inference waited for its slot.
-    inference_wait_seconds: Histogram = family::histogram, "service_inference_wait_seconds", SHORT;
+    inference_wait_seconds: Histogram = labelled::histogram, "service_inference_wait_seconds", SHORT;
     /// Inferences that were refused before they got a slot, by reason.
     inference_refusals: Counters<RefusalLabel> = Counters::new, "service_inference_refusals_total", "reason";
     /// Inferences that wait for a slot.
@@ -181,59 +181,59 @@ series! {
     /// Inferences that hold a slot.
     inference_in_flight: Gauges<Priority> = Gauges::new, "service_inference_in_flight", "class";
     /// Bytes of the pictures of inferences that hold a slot.
-    inference_image_bytes: IntGauge = family::gauge, "service_inference_image_bytes";
+    inference_image_bytes: IntGauge = labelled::gauge, "service_inference_image_bytes";
     /// Tokens that inferences with a slot are expected to take.
-    inference_tokens_in_flight: IntGauge = family::gauge, "service_inference_tokens_in_flight";
+    inference_tokens_in_flight: IntGauge = labelled::gauge, "service_inference_tokens_in_flight";
     /// Daily token budgets of principals that were nine tenths spent.
-    token_budgets_low: IntCounter = family::counter, "service_inference_token_budgets_low_total";
+    token_budgets_low: IntCounter = labelled::counter, "service_inference_token_budgets_low_total";
     /// Chunks of reasonings, by outcome.
     reason_chunks: Counters<ChunkEnd> = Counters::new, "service_reason_chunks_total", "outcome";
     /// Descriptions of live video that models gave in plain text where JSON was asked for.
-    live_plain_text: IntCounter = family::counter, "service_live_plain_text_total";
+    live_plain_text: IntCounter = labelled::counter, "service_live_plain_text_total";
     /// Live sessions.
-    live_sessions: IntGauge = family::gauge, "service_live_sessions";
+    live_sessions: IntGauge = labelled::gauge, "service_live_sessions";
     /// Live sessions whose publisher has connected.
-    live_connected: IntCounter = family::counter, "service_live_connected_total";
+    live_connected: IntCounter = labelled::counter, "service_live_connected_total";
     /// Live sessions that ended, by reason.
     live_ends: Counters<SessionEnd> = Counters::new, "service_live_sessions_ended_total", "end";
     /// Media workers of live sessions.
-    live_workers: IntGauge = family::gauge, "service_live_workers";
+    live_workers: IntGauge = labelled::gauge, "service_live_workers";
     /// Memory that live sessions have reserved.
-    live_memory_reserved: IntGauge = family::gauge, "service_live_memory_reserved_bytes";
+    live_memory_reserved: IntGauge = labelled::gauge, "service_live_memory_reserved_bytes";
     /// Pictures received from publishers, whole.
-    live_pictures: IntCounter = family::counter, "service_live_pictures_total";
+    live_pictures: IntCounter = labelled::counter, "service_live_pictures_total";
     /// Received pictures that did not decode.
-    live_damaged: IntCounter = family::counter, "service_live_pictures_damaged_total";
+    live_damaged: IntCounter = labelled::counter, "service_live_pictures_damaged_total";
     /// Packets of live video, those sent again included.
-    live_packets: IntCounter = family::counter, "service_live_packets_total";
+    live_packets: IntCounter = labelled::counter, "service_live_packets_total";
     /// Packets of live video given up: neither they nor their retransmissions came in time.
-    live_packets_lost: IntCounter = family::counter, "service_live_packets_lost_total";
+    live_packets_lost: IntCounter = labelled::counter, "service_live_packets_lost_total";
     /// Packets of live video that were requested again by NACK.
-    live_packets_asked: IntCounter = family::counter, "service_live_packets_asked_total";
+    live_packets_asked: IntCounter = labelled::counter, "service_live_packets_asked_total";
     /// Keyframes that publishers were asked for.
-    live_keyframes_asked: IntCounter = family::counter, "service_live_keyframes_asked_total";
+    live_keyframes_asked: IntCounter = labelled::counter, "service_live_keyframes_asked_total";
     /// Failures of the WebRTC endpoint, each of which ends every session.
-    live_receiver_ends: IntCounter = family::counter, "service_live_receiver_ends_total";
+    live_receiver_ends: IntCounter = labelled::counter, "service_live_receiver_ends_total";
     /// Datagrams of live video that were dropped, whole or in part, by reason.
     live_refused: Counters<DropReason> = Counters::new, "service_live_datagrams_refused_total", "reason";
     /// Items that live sessions dropped to keep a bound.
-    live_shed: Counters<Shed> = Counters::new, "service_live_shed_total", "what";
+    live_shed: Counters<ShedReason> = Counters::new, "service_live_shed_total", "what";
     /// Time from the last packet of a picture to its decision.
-    live_decision_seconds: Histogram = family::histogram, "service_live_decision_seconds", SHORT;
+    live_decision_seconds: Histogram = labelled::histogram, "service_live_decision_seconds", SHORT;
     /// Time from a publisher's connection to the first decision about one of its pictures.
-    live_first_decision_seconds: Histogram = family::histogram, "service_live_first_decision_seconds", SHORT;
+    live_first_decision_seconds: Histogram = labelled::histogram, "service_live_first_decision_seconds", SHORT;
     /// Pictures and clips that models gave no description of.
-    live_undescribed: IntCounter = family::counter, "service_live_undescribed_total";
+    live_undescribed: IntCounter = labelled::counter, "service_live_undescribed_total";
     /// Selected frames by whether they showed anything new.
     novelty_decisions: Counters<NoveltyDecision> = Counters::new, "service_novelty_decisions_total", "decision";
     /// Execution provider that embeds images: 1 for the one in use.
     embedding_provider: Gauges<EmbeddingProvider> = Gauges::new, "service_embedding_provider", "provider";
     /// Time to embed one picture, the wait for its batch included.
-    embedding_seconds: Histogram = family::histogram, "service_embedding_seconds", SHORT;
+    embedding_seconds: Histogram = labelled::histogram, "service_embedding_seconds", SHORT;
     /// Work of each principal: no series, and shown to that principal alone.
     owners: Owners = Owners::new, "owners";
     /// Resources that the process takes from the system.
-    process: process::Process = process::Process::new, "process";
+    process: process::ProcessMetrics = process::ProcessMetrics::new, "process";
 }
 
 /// Outcome of a connection at the limiter.
@@ -262,27 +262,27 @@ impl Label for ConnectionOutcome {
 
 /// A bounded queue of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum QueueLabel {
     /// Ingests that wait for a worker.
     FileJobs,
     /// Analyses that wait for a processor.
     Analyses,
 }
 
-impl Label for Queue {
-    const ALL: &'static [Queue] = &[Queue::FileJobs, Queue::Analyses];
+impl Label for QueueLabel {
+    const ALL: &'static [QueueLabel] = &[QueueLabel::FileJobs, QueueLabel::Analyses];
 
     fn value(self) -> &'static str {
         match self {
-            Queue::FileJobs => "file_jobs",
-            Queue::Analyses => "analyses",
+            QueueLabel::FileJobs => "file_jobs",
+            QueueLabel::Analyses => "analyses",
         }
     }
 }
 
 /// Outcome of an attempt to deliver an event to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
+pub enum DeliveryOutcome {
     /// The target has it.
     Delivered,
     /// The attempt failed; another follows.
@@ -293,36 +293,40 @@ pub enum Delivery {
     Gone,
 }
 
-impl Label for Delivery {
-    const ALL: &'static [Delivery] =
-        &[Delivery::Delivered, Delivery::Failed, Delivery::Dead, Delivery::Gone];
+impl Label for DeliveryOutcome {
+    const ALL: &'static [DeliveryOutcome] = &[
+        DeliveryOutcome::Delivered,
+        DeliveryOutcome::Failed,
+        DeliveryOutcome::Dead,
+        DeliveryOutcome::Gone,
+    ];
 
     fn value(self) -> &'static str {
         match self {
-            Delivery::Delivered => "delivered",
-            Delivery::Failed => "failed",
-            Delivery::Dead => "dead_letter",
-            Delivery::Gone => "gone",
+            DeliveryOutcome::Delivered => "delivered",
+            DeliveryOutcome::Failed => "failed",
+            DeliveryOutcome::Dead => "dead_letter",
+            DeliveryOutcome::Gone => "gone",
         }
     }
 }
 
 /// Outcome of a finished span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanEnd {
+pub enum SpanOutcome {
     /// The collector took it.
     Exported,
     /// There was no room for it, or the collector did not take it.
     Dropped,
 }
 
-impl Label for SpanEnd {
-    const ALL: &'static [SpanEnd] = &[SpanEnd::Exported, SpanEnd::Dropped];
+impl Label for SpanOutcome {
+    const ALL: &'static [SpanOutcome] = &[SpanOutcome::Exported, SpanOutcome::Dropped];
 
     fn value(self) -> &'static str {
         match self {
-            SpanEnd::Exported => "exported",
-            SpanEnd::Dropped => "dropped",
+            SpanOutcome::Exported => "exported",
+            SpanOutcome::Dropped => "dropped",
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use media::ErrorKind;
 
-use crate::base::{disk::Reserve, keys::Principal};
+use crate::base::{disk_reserve::DiskReserve, keys::Principal};
 
 /// Most bytes kept; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl QuotaError {
 pub struct Quota {
     limits: QuotaLimits,
     /// The disk of which each principal has a share, where none has a quota.
-    shared: Option<Arc<Reserve>>,
+    shared: Option<Arc<DiskReserve>>,
     accounts: Mutex<Accounts>,
 }
 
@@ -103,7 +103,7 @@ impl Quota {
     }
 
     /// Empty accounts under `limits`, of principals that share the disk of `reserve`.
-    pub fn shared(limits: QuotaLimits, reserve: Arc<Reserve>) -> Arc<Quota> {
+    pub fn shared(limits: QuotaLimits, reserve: Arc<DiskReserve>) -> Arc<Quota> {
         Arc::new(Quota { limits, shared: Some(reserve), accounts: Mutex::default() })
     }
 

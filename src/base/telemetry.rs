@@ -58,13 +58,13 @@ pub enum TelemetryError {
 
 /// Writes what waits when dropped, as long as somebody reads it.
 #[must_use]
-pub struct Flush {
+pub struct FlushGuard {
     lines: Vec<Arc<Queued>>,
     /// Ends after the lines are written, which it may add to.
     _spans: Option<otlp::OtlpExporter>,
 }
 
-impl Drop for Flush {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         let started = Instant::now();
         let waits = || self.lines.iter().any(|queued| queued.bytes.load(Ordering::Acquire) > 0);
@@ -114,7 +114,7 @@ pub fn start(
     format: LogFormat,
     collector: Option<&str>,
     metrics: &Arc<Metrics>,
-) -> Result<Flush, TelemetryError> {
+) -> Result<FlushGuard, TelemetryError> {
     // Descriptors of our own: a writer that hangs must not hold the locks of the standard streams.
     let text = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let json = File::from(io::stderr().as_fd().try_clone_to_owned()?);
@@ -144,7 +144,7 @@ pub fn start(
         layer.with_location(false).with_threads(false).with_target(false).with_filter(ours)
     });
     tracing_subscriber::registry().with(exported).with(text).with(json).try_init()?;
-    Ok(Flush { lines, _spans: spans })
+    Ok(FlushGuard { lines, _spans: spans })
 }
 
 /// Lets the events through that `filter` does, and no span.

@@ -5,7 +5,7 @@ use std::fmt;
 use tracing_subscriber::EnvFilter;
 
 use super::vars::without_credentials;
-use crate::base::{json::Problem, telemetry::LogFormat};
+use crate::base::{json::ValueError, telemetry::LogFormat};
 
 /// The URL of a collector of spans, which may hold a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl fmt::Debug for TraceEndpoint {
     }
 }
 
-pub(super) fn collector(text: &str) -> Result<Option<TraceEndpoint>, Problem> {
+pub(super) fn collector(text: &str) -> Result<Option<TraceEndpoint>, ValueError> {
     let uri: Option<http::Uri> = text.parse().ok();
     let fits = |uri: &http::Uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
@@ -37,7 +37,7 @@ pub(super) fn collector(text: &str) -> Result<Option<TraceEndpoint>, Problem> {
 }
 
 /// A filter of log lines.
-pub(super) fn filter(text: &str) -> Result<String, Problem> {
+pub(super) fn filter(text: &str) -> Result<String, ValueError> {
     match EnvFilter::try_new(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(format!("is not a log filter: {error}").into()),
@@ -45,6 +45,6 @@ pub(super) fn filter(text: &str) -> Result<String, Problem> {
 }
 
 /// Copies of the log that are written.
-pub(super) fn format(text: &str) -> Result<LogFormat, Problem> {
+pub(super) fn format(text: &str) -> Result<LogFormat, ValueError> {
     LogFormat::from_name(text).ok_or_else(|| format!("must be one of {}", LogFormat::NAMES).into())
 }

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use decode::Backend;
-use worker::{BackendRequest, Choice, GateBackend, GateChoice, SandboxPolicy};
+use decode::DecodeBackend;
+use worker::{BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, SandboxPolicy};
 
 use super::EnvReader;
-use crate::base::json::Problem;
+use crate::base::json::ValueError;
 
 /// Longest name of a device: a path.
 const DEVICE_BYTES_MAX: usize = 4096;
@@ -22,15 +22,15 @@ pub(super) fn decoding(vars: &mut EnvReader, ffmpeg: Option<PathBuf>) -> Backend
     }
 }
 
-fn choice(text: &str) -> Result<Choice, Problem> {
-    match (text, Backend::from_name(text)) {
-        ("auto", _) => Ok(Choice::Auto),
-        (_, Some(backend)) => Ok(Choice::Named(backend)),
+fn choice(text: &str) -> Result<DecodeBackendChoice, ValueError> {
+    match (text, DecodeBackend::from_name(text)) {
+        ("auto", _) => Ok(DecodeBackendChoice::Auto),
+        (_, Some(backend)) => Ok(DecodeBackendChoice::Named(backend)),
         _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
     }
 }
 
-fn gate(text: &str) -> Result<GateChoice, Problem> {
+fn gate(text: &str) -> Result<GateChoice, ValueError> {
     match (text, GateBackend::from_name(text)) {
         ("auto", _) => Ok(GateChoice::Auto),
         (_, Some(backend)) => Ok(GateChoice::Named(backend)),
@@ -39,12 +39,12 @@ fn gate(text: &str) -> Result<GateChoice, Problem> {
 }
 
 /// Isolation that media workers must have.
-pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, Problem> {
+pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, ValueError> {
     SandboxPolicy::from_name(text).ok_or_else(|| "must be require or best-effort".into())
 }
 
 /// The number of an NVIDIA device or the path of a render node.
-fn device(text: &str) -> Result<Option<String>, Problem> {
+fn device(text: &str) -> Result<Option<String>, ValueError> {
     let is_number = text.parse::<u32>().is_ok();
     let is_path = text.starts_with('/') && text.len() <= DEVICE_BYTES_MAX;
     match text {

@@ -7,20 +7,20 @@ use media::NodeTag;
 
 use super::{EnvReader, whole};
 use crate::{
-    base::{database, json::Problem},
+    base::{database, json::ValueError},
     deliver::{export, mirror, objects, webhook},
 };
 
 /// The database that is configured, if one is.
-pub(super) fn database(vars: &mut EnvReader) -> Option<database::Settings> {
+pub(super) fn database(vars: &mut EnvReader) -> Option<database::DatabaseSettings> {
     let url = vars.secret("SERVICE_DB_URL");
     let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
     let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
-    let target = database::Target::parse(&url?);
+    let target = database::DatabaseUrl::parse(&url?);
     // A refusal stops the start: what is returned then is of no use.
     let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
     let timeout = Duration::from_millis(timeout_ms);
-    Some(database::Settings { target, connections, timeout })
+    Some(database::DatabaseSettings { target, connections, timeout })
 }
 
 /// Events that the mirror copies.
@@ -51,7 +51,7 @@ pub(super) fn export(
 }
 
 /// A directory, or a place in an object store; `None` of an empty text.
-fn target(text: &str) -> Result<Option<Target>, Problem> {
+fn target(text: &str) -> Result<Option<Target>, ValueError> {
     let must = "must be an absolute directory such as file:///srv/export, or s3://bucket/prefix";
     match text.split_once("://") {
         _ if text.is_empty() => Ok(None),
@@ -66,7 +66,7 @@ enum Target {
     Store(Place),
 }
 
-fn place(text: &str) -> Result<Place, Problem> {
+fn place(text: &str) -> Result<Place, ValueError> {
     Place::parse(text).map_err(|error| format!("must be {error}").into())
 }
 
@@ -105,10 +105,10 @@ fn access(
 }
 
 /// Attempts and timeout of webhook deliveries.
-pub(super) fn webhooks(vars: &mut EnvReader) -> webhook::Settings {
+pub(super) fn webhooks(vars: &mut EnvReader) -> webhook::WebhookSettings {
     let attempts = vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32;
     let retry_ms = vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", whole(10, 3_600_000));
     let timeout_ms = vars.read("SERVICE_WEBHOOK_TIMEOUT_MS", "15000", whole(100, 60_000));
     let (retry, timeout) = (Duration::from_millis(retry_ms), Duration::from_millis(timeout_ms));
-    webhook::Settings { attempts, retry, timeout }
+    webhook::WebhookSettings { attempts, retry, timeout }
 }

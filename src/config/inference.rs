@@ -6,7 +6,7 @@ use infer::{BackendConfig, BackendConfigs, BaseUrl, scheduler::AdmissionLimits};
 use timeline::held::FileError;
 
 use super::{EnvReader, text_of, whole};
-use crate::{base::json::Problem, record::inference::InferenceConfig};
+use crate::{base::json::ValueError, record::inference::InferenceConfig};
 
 /// The file that is read where none is named; it need not be there.
 const FILE_DEFAULT: &str = "sightline.toml";
@@ -59,7 +59,7 @@ fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
     })
 }
 
-fn url(text: &str) -> Result<Option<BaseUrl>, Problem> {
+fn url(text: &str) -> Result<Option<BaseUrl>, ValueError> {
     if text.is_empty() {
         return Ok(None);
     }

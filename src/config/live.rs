@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{EnvReader, fraction, whole};
 use crate::{
-    base::json::Problem,
+    base::json::ValueError,
     record::live::{IceServer, LiveConfig, SESSION_BYTES},
 };
 
@@ -53,17 +53,17 @@ fn unspecified(ips: &[IpAddr]) -> IpAddr {
     }
 }
 
-fn addresses(text: &str) -> Result<Vec<IpAddr>, Problem> {
+fn addresses(text: &str) -> Result<Vec<IpAddr>, ValueError> {
     let listed = text.split(',').map(str::trim).filter(|ip| !ip.is_empty());
     let parsed: Result<Vec<IpAddr>, _> = listed.map(str::parse).collect();
-    let parsed = parsed.map_err(|_| Problem::from("must list IP addresses, comma separated"))?;
+    let parsed = parsed.map_err(|_| ValueError::from("must list IP addresses, comma separated"))?;
     if parsed.iter().any(IpAddr::is_unspecified) {
         return Err("must list addresses that publishers can send to, not 0.0.0.0 or ::".into());
     }
     Ok(parsed)
 }
 
-fn stun_servers(text: &str) -> Result<Vec<IceServer>, Problem> {
+fn stun_servers(text: &str) -> Result<Vec<IceServer>, ValueError> {
     let listed = text.split(',').map(str::trim).filter(|url| !url.is_empty());
     let server = |url: &str| {
         is_ice_url(url, &["stun:", "stuns:"])
@@ -108,7 +108,7 @@ fn is_ice_url(text: &str, schemes: &[&str]) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
 }
 
-fn isolation(text: &str) -> Result<Option<bool>, Problem> {
+fn isolation(text: &str) -> Result<Option<bool>, ValueError> {
     match text {
         "auto" => Ok(None),
         "principal" => Ok(Some(false)),

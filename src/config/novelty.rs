@@ -6,7 +6,7 @@ use embed::{ExecutionProvider, ReuseRule};
 
 use super::{EnvReader, fraction, optional_path, whole};
 use crate::{
-    base::json::Problem,
+    base::json::ValueError,
     record::image_embedder::{EmbedderConfig, NoveltyConfig},
 };
 
@@ -43,12 +43,12 @@ pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {
     NoveltyConfig { eyes, timeout: Duration::from_millis(timeout), rule }
 }
 
-fn provider(text: &str) -> Result<ExecutionProvider, Problem> {
+fn provider(text: &str) -> Result<ExecutionProvider, ValueError> {
     ExecutionProvider::from_name(text)
         .ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".into())
 }
 
-fn sidecar(text: &str) -> Result<Option<String>, Problem> {
+fn sidecar(text: &str) -> Result<Option<String>, ValueError> {
     if text.is_empty() {
         return Ok(None);
     }

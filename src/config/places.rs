@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use timeline::{default_data_dir, overlap};
 
-use super::{Problem, vars::EnvReader};
+use super::{ValueError, vars::EnvReader};
 
 const DATA_DIR: &str = "SERVICE_DATA_DIR";
 
@@ -31,13 +31,13 @@ pub(super) fn places(vars: &mut EnvReader) -> (PathBuf, Vec<PathBuf>) {
     (std::path::absolute(&dir).unwrap_or(dir), roots)
 }
 
-fn directories(text: &str) -> Result<Vec<PathBuf>, Problem> {
+fn directories(text: &str) -> Result<Vec<PathBuf>, ValueError> {
     let listed = text.split(',').map(str::trim).filter(|path| !path.is_empty());
     listed.map(|path| directory(Path::new(path))).collect()
 }
 
 /// An existing directory, made absolute and otherwise as it was named.
-fn directory(path: &Path) -> Result<PathBuf, Problem> {
+fn directory(path: &Path) -> Result<PathBuf, ValueError> {
     let named = |error| format!("names {}: {error}", path.display());
     if !path.metadata().map_err(named)?.is_dir() {
         return Err(format!("names {}, which is not a directory", path.display()).into());

@@ -1,9 +1,9 @@
 //! Settings of remote sources and of the way out to other hosts.
 
-use transport::egress::{AllowedNetworks, EgressConfig};
+use transport::egress::{EgressConfig, NetworkAllowlist};
 
 use super::{flag, optional_path, vars::EnvReader, whole};
-use crate::{base::json::Problem, runs::source::remote::RemoteConfig};
+use crate::{base::json::ValueError, runs::source::remote::RemoteConfig};
 
 /// Remote sources; the way to them is that of `egress`.
 pub(super) fn remote(vars: &mut EnvReader, egress: &EgressConfig) -> RemoteConfig {
@@ -34,10 +34,10 @@ pub(super) fn warnings(egress: &EgressConfig) -> Vec<String> {
     unverified.into_iter().collect()
 }
 
-fn networks(text: &str) -> Result<AllowedNetworks, Problem> {
+fn networks(text: &str) -> Result<NetworkAllowlist, ValueError> {
     let listed = text.split(',').map(str::trim).filter(|net| !net.is_empty());
-    let parse = |net: &str| -> Result<ipnet::IpNet, Problem> {
+    let parse = |net: &str| -> Result<ipnet::IpNet, ValueError> {
         net.parse().map_err(|_| "must list networks such as 10.0.0.0/8 or fd00::/8".into())
     };
-    listed.map(parse).collect::<Result<_, _>>().map(AllowedNetworks)
+    listed.map(parse).collect::<Result<_, _>>().map(NetworkAllowlist)
 }

@@ -1,10 +1,10 @@
 //! Settings of how the site is served: with TLS or without, on HTTP/3 or not.
 
-use transport::CertificateFiles;
+use transport::CertificatePaths;
 
 use super::{address, optional_path, vars::EnvReader};
 use crate::{
-    base::json::Problem,
+    base::json::ValueError,
     server::{Http3Config, ServingConfig},
 };
 
@@ -27,10 +27,10 @@ pub(super) fn serving(vars: &mut EnvReader, has_h3: bool) -> ServingConfig {
     ServingConfig { tls, h3: certificate.map(|certificate| Http3Config { bind_addr, certificate }) }
 }
 
-fn pair(vars: &mut EnvReader, chain: &'static str, key: &'static str) -> Option<CertificateFiles> {
+fn pair(vars: &mut EnvReader, chain: &'static str, key: &'static str) -> Option<CertificatePaths> {
     let found = (vars.read(chain, "", optional_path), vars.read(key, "", optional_path));
     match found {
-        (Some(chain), Some(key)) => Some(CertificateFiles { chain, key }),
+        (Some(chain), Some(key)) => Some(CertificatePaths { chain, key }),
         (None, None) => None,
         (Some(_), None) => {
             vars.refuse(key, format!("is not set, and {chain} is useless without it"));
@@ -43,7 +43,7 @@ fn pair(vars: &mut EnvReader, chain: &'static str, key: &'static str) -> Option<
     }
 }
 
-fn transport(text: &str, has_h3: bool) -> Result<bool, Problem> {
+fn transport(text: &str, has_h3: bool) -> Result<bool, ValueError> {
     match text {
         "h1h2" => Ok(false),
         "h3" if has_h3 => Ok(true),
@@ -73,8 +73,8 @@ mod tests {
         if errors.is_empty() { Ok(serving) } else { Err(errors.join("\n")) }
     }
 
-    fn files(chain: &str, key: &str) -> CertificateFiles {
-        CertificateFiles { chain: chain.into(), key: key.into() }
+    fn files(chain: &str, key: &str) -> CertificatePaths {
+        CertificatePaths { chain: chain.into(), key: key.into() }
     }
 
     #[test]

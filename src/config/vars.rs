@@ -7,7 +7,7 @@ use std::{
     fmt,
 };
 
-use crate::base::json::Problem;
+use crate::base::json::ValueError;
 
 /// The prefix of the server's own variables.
 pub(super) const PREFIX: &str = "SERVICE_";
@@ -59,7 +59,7 @@ impl EnvReader {
         }
     }
 
-    pub(super) fn refuse(&mut self, name: &'static str, problem: impl Into<Problem>) {
+    pub(super) fn refuse(&mut self, name: &'static str, problem: impl Into<ValueError>) {
         self.errors.push(VarError { name: name.into(), problem: problem.into().0.into_owned() });
     }
 
@@ -84,7 +84,7 @@ impl EnvReader {
         &mut self,
         name: &'static str,
         default: &str,
-        parse: impl Fn(&str) -> Result<T, Problem>,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> T {
         let set = self.raw(name).map(str::to_owned);
         let is_set = set.is_some();
@@ -102,7 +102,7 @@ impl EnvReader {
         &mut self,
         name: &'static str,
         default: &str,
-        parse: impl Fn(&str) -> Result<T, Problem>,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> T {
         let parsed = self.read(name, default, parse);
         if let Some(shown) = self.shown.last_mut() {

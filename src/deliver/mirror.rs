@@ -34,11 +34,13 @@ use crate::{
     },
     deliver::{
         node,
-        outbox::{Consumer, Cursors, DeliveryQueue, DeliverySlot, Outcome, ScheduleLimits},
+        outbox::{
+            Cursors, DeliveryQueue, DeliveryResult, DeliverySlot, LogConsumer, ScheduleLimits,
+        },
     },
 };
 use log::Told;
-use rows::{Batch, DatabaseState, Row, SkippedEvent};
+use rows::{DatabaseState, Row, RowBatch, SkippedEvent};
 
 /// One copy at a time, tried again within seconds of the database's return.
 const PLACES: ScheduleLimits = ScheduleLimits {
@@ -202,7 +204,7 @@ impl EventMirror {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn copy(self: &Arc<Self>, limit: usize) -> Result<Outcome, MirrorError> {
+    async fn copy(self: &Arc<Self>, limit: usize) -> Result<DeliveryResult, MirrorError> {
         let known = self.place().clone();
         let place = match known {
             Some(place) => place,
@@ -221,11 +223,11 @@ impl EventMirror {
         }
         self.next.store(place.next.0, Relaxed);
         *self.place() = Some(place);
-        Ok(if batch.is_last { Outcome::Drained } else { Outcome::More })
+        Ok(if batch.is_last { DeliveryResult::Drained } else { DeliveryResult::More })
     }
 
     /// Has the rows of a batch in the database, but for those that it refuses for good.
-    async fn hand_over(&self, database: &str, batch: &Batch) -> Result<(), MirrorError> {
+    async fn hand_over(&self, database: &str, batch: &RowBatch) -> Result<(), MirrorError> {
         for skipped in &batch.unreadable {
             self.skip(skipped).await?;
         }
@@ -290,10 +292,10 @@ impl EventMirror {
     }
 
     /// Reads what is to be copied from `from` on.
-    fn collect(&self, from: Seq, limit: usize) -> Result<Batch, TimelineError> {
+    fn collect(&self, from: Seq, limit: usize) -> Result<RowBatch, TimelineError> {
         let head = self.timeline.head();
         let span = SPAN.min((head.0 + 1).saturating_sub(from.0) as usize);
-        let mut batch = Batch { next: Seq(from.0 + span as u64), ..Batch::default() };
+        let mut batch = RowBatch { next: Seq(from.0 + span as u64), ..RowBatch::default() };
         let (mut bytes, (_, bytes_max)) = (0, self.scope.batch());
         for head in self.timeline.heads(from, span) {
             if !self.scope.has(head.kind) {
@@ -352,14 +354,14 @@ impl EventMirror {
     }
 }
 
-impl Consumer for EventMirror {
+impl LogConsumer for EventMirror {
     type Key = ();
 
-    async fn turn(self: Arc<Self>, turn: DeliverySlot<()>) -> Outcome {
+    async fn turn(self: Arc<Self>, turn: DeliverySlot<()>) -> DeliveryResult {
         // A database that is too slow for a batch may be fast enough for less of it.
         let limit = (self.scope.batch().0 >> turn.failures.min(12)).max(1);
         let outcome = self.copy(limit).await;
-        self.measure(matches!(outcome, Ok(Outcome::Drained)));
+        self.measure(matches!(outcome, Ok(DeliveryResult::Drained)));
         match outcome {
             Ok(outcome) => {
                 if turn.failures > 0 {
@@ -369,7 +371,7 @@ impl Consumer for EventMirror {
             }
             // It is asked while this server begins: no failure of anybody.
             Err(MirrorError::Database(DatabaseError::NotAsked)) => {
-                Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+                DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
             }
             Err(error) => {
                 self.metrics.mirror_failures.inc();
@@ -379,7 +381,7 @@ impl Consumer for EventMirror {
                 if turn.failures == 0 {
                     tracing::warn!(%error, "database mirror failed; retrying");
                 }
-                Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+                DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
             }
         }
     }

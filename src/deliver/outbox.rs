@@ -21,10 +21,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use cursors::{Cursors, forget, move_to};
-pub use schedule::{DeliverySlot, Outcome, Schedule, ScheduleLimits};
+pub use schedule::{DeliveryResult, DeliverySlot, RetrySchedule, ScheduleLimits};
 
 /// Receiver of what follows the cursors of its readers of the log.
-pub trait Consumer: Send + Sync + 'static {
+pub trait LogConsumer: Send + Sync + 'static {
     /// Names one reader of the log.
     type Key: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static;
 
@@ -34,23 +34,23 @@ pub trait Consumer: Send + Sync + 'static {
     fn turn(
         self: Arc<Self>,
         turn: DeliverySlot<Self::Key>,
-    ) -> impl Future<Output = Outcome> + Send + 'static;
+    ) -> impl Future<Output = DeliveryResult> + Send + 'static;
 }
 
 /// A schedule that publishers share with the task that takes the turns.
 pub struct DeliveryQueue<K> {
-    schedule: Mutex<Schedule<K>>,
+    schedule: Mutex<RetrySchedule<K>>,
     changed: Notify,
 }
 
 impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
     /// An outbox without readers.
     pub fn new(places: ScheduleLimits) -> Arc<DeliveryQueue<K>> {
-        let schedule = Mutex::new(Schedule::new(places));
+        let schedule = Mutex::new(RetrySchedule::new(places));
         Arc::new(DeliveryQueue { schedule, changed: Notify::new() })
     }
 
-    fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
+    fn schedule(&self) -> MutexGuard<'_, RetrySchedule<K>> {
         self.schedule.lock().expect("the schedule does not panic")
     }
 
@@ -93,7 +93,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
     }
 
     /// Takes the turns as they come due, until `stop`, which drops those under way.
-    pub async fn run<C: Consumer<Key = K>>(
+    pub async fn run<C: LogConsumer<Key = K>>(
         self: Arc<Self>,
         consumer: Arc<C>,
         stop: CancellationToken,
@@ -123,19 +123,19 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
 }
 
 struct Turns<K> {
-    running: JoinSet<Outcome>,
+    running: JoinSet<DeliveryResult>,
     keys: HashMap<Id, K>,
 }
 
 impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<K> {
-    fn start<C: Consumer<Key = K>>(&mut self, consumer: &Arc<C>, turn: DeliverySlot<K>) {
+    fn start<C: LogConsumer<Key = K>>(&mut self, consumer: &Arc<C>, turn: DeliverySlot<K>) {
         let key = turn.key;
         let task = self.running.spawn(Arc::clone(consumer).turn(turn));
         self.keys.insert(task.id(), key);
     }
 
     /// The next turn to end; `None` while there is none.
-    async fn next(&mut self) -> Option<(K, Outcome)> {
+    async fn next(&mut self) -> Option<(K, DeliveryResult)> {
         let (id, outcome) = match self.running.join_next_with_id().await? {
             Ok(ended) => ended,
             Err(error) => (error.id(), panicked(&error)),
@@ -145,9 +145,9 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<
 }
 
 /// A turn that panics is our bug; it must not end the others, nor come again at once.
-fn panicked(error: &JoinError) -> Outcome {
+fn panicked(error: &JoinError) -> DeliveryResult {
     tracing::error!(%error, "delivery task panicked");
-    Outcome::Failed { at_least: Duration::ZERO, progressed: false }
+    DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
 }
 
 async fn until(due: Option<Instant>) {

@@ -3,7 +3,7 @@
 //! Promises that a search sees every event that was acknowledged before it began, that only so
 //! many run at once, and that one whose caller has left stops before its next chunk.
 
-mod follower;
+mod indexer;
 mod searchable_text;
 
 use std::{
@@ -31,10 +31,10 @@ use crate::{
     },
     runs::{
         job_queue::{JobPermit, JobQueue, QueueFull},
-        registry::Registry,
+        registry::RunRegistry,
     },
 };
-use follower::IndexerThread;
+use indexer::IndexerThread;
 use searchable_text::SearchableText;
 pub use searchable_text::description;
 
@@ -155,7 +155,7 @@ enum Progress {
 
 /// State shared by the follower and the searches.
 struct Shared {
-    registry: Arc<Registry>,
+    registry: Arc<RunRegistry>,
     limits: IndexLimits,
     /// Directory in which the cache file is made.
     cache: PathBuf,
@@ -176,7 +176,7 @@ impl Shared {
 }
 
 /// The searches of one server.
-pub struct Search {
+pub struct SearchService {
     shared: Arc<Shared>,
     admission: JobQueue,
     threads: usize,
@@ -184,24 +184,24 @@ pub struct Search {
     _follower: IndexerThread,
 }
 
-impl Search {
+impl SearchService {
     /// Begins to build the index, which takes about `memory_bytes`, and follows the log.
     ///
     /// What memory has no room for goes to a nameless file, made at `cache`.
     pub fn start(
-        registry: Arc<Registry>,
+        registry: Arc<RunRegistry>,
         memory_bytes: usize,
         cache: PathBuf,
-    ) -> Result<Search, SearchError> {
+    ) -> Result<SearchService, SearchError> {
         let limits = IndexLimits { memory_bytes, chunk_bytes: CHUNK_BYTES };
-        Search::start_with(registry, limits, cache)
+        SearchService::start_with(registry, limits, cache)
     }
 
     fn start_with(
-        registry: Arc<Registry>,
+        registry: Arc<RunRegistry>,
         limits: IndexLimits,
         cache: PathBuf,
-    ) -> Result<Search, SearchError> {
+    ) -> Result<SearchService, SearchError> {
         let index = Mutex::new(Some(SearchIndex::new(limits, &cache)?));
         let shared = Arc::new(Shared {
             registry,
@@ -217,7 +217,7 @@ impl Search {
         let admission = JobQueue::new(RUNNING_MAX, WAITING_MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let catch_up = CATCH_UP;
-        Ok(Search { shared, admission, threads, catch_up, _follower: follower })
+        Ok(SearchService { shared, admission, threads, catch_up, _follower: follower })
     }
 
     /// Chunks that searches have examined since the start.

@@ -21,11 +21,11 @@ use crate::{
     base::{
         blocking::blocking,
         keys::Principal,
-        per_owner::{LimitScope, OwnerLimiter},
+        owner_limit::{LimitScope, OwnerLimiter},
     },
-    runs::registry::{Registry, Run},
+    runs::registry::{Run, RunRegistry},
 };
-use page::{Key, SsePage};
+use page::{PageKey, SsePage};
 
 pub use feed::{EventStreamCursor, HEARTBEAT};
 pub use page::{Filter, index_of};
@@ -90,18 +90,18 @@ type Reading = OnceCell<Option<Arc<SsePage>>>;
 
 /// Every open stream.
 pub struct EventStreams {
-    registry: Arc<Registry>,
+    registry: Arc<RunRegistry>,
     limits: StreamLimits,
     topics: Mutex<Topics>,
     /// Reads under way, each shared by the streams at the same position.
-    pages: Mutex<HashMap<Key, Weak<Reading>>>,
+    pages: Mutex<HashMap<PageKey, Weak<Reading>>>,
     published: Arc<Notify>,
     closed: CancellationToken,
 }
 
 impl EventStreams {
     /// No streams, on the log of `registry`.
-    pub fn new(registry: Arc<Registry>, limits: StreamLimits) -> Arc<EventStreams> {
+    pub fn new(registry: Arc<RunRegistry>, limits: StreamLimits) -> Arc<EventStreams> {
         let published = Arc::new(Notify::new());
         let wake = Arc::clone(&published);
         registry.timeline().on_publish(Box::new(move |_| wake.notify_one()));
@@ -205,7 +205,7 @@ impl EventStreams {
     }
 
     /// Next page at `key`, read once for all who ask; `None` when the log fails.
-    async fn page(&self, key: Key, scope: &StreamScope) -> Option<Arc<SsePage>> {
+    async fn page(&self, key: PageKey, scope: &StreamScope) -> Option<Arc<SsePage>> {
         let cell = {
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             match pages.get(&key).and_then(Weak::upgrade) {

@@ -5,12 +5,12 @@
 //! the next event follows; its owner can have it sent again, out of order. A run's webhook goes with
 //! its run; one that is done counts for no limit, and goes when newer ones of its principal are done.
 
+mod delivery;
 mod message;
 mod post;
 mod secret;
 mod store;
 mod table;
-mod turn;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use timeline::{EventKind, Timeline, TimelineError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
-use transport::egress::{Egress, EgressError, Target};
+use transport::egress::{EgressClient, EgressError, RequestUrl};
 
 use super::{
     node,
@@ -33,14 +33,14 @@ use crate::{
         meta_store::{MetaStore, MetaStoreError},
         metrics::Metrics,
     },
-    runs::registry::Registry,
+    runs::registry::RunRegistry,
 };
 
-use message::Message;
-use store::Store;
-use table::{Table, WebhookState};
+use message::WebhookMessage;
+use store::WebhookStore;
+use table::{WebhookState, WebhookTable};
 
-pub use secret::{Secret, SecretError};
+pub use secret::{SecretError, SigningSecret};
 pub use store::DeadLetter;
 pub use table::{Status, WebhookSummary};
 
@@ -59,7 +59,7 @@ const RETRIES: usize = 128;
 
 /// Attempts and timeout of deliveries.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct WebhookSettings {
     /// Attempts before an event becomes a dead letter.
     pub attempts: u32,
     /// Time between the first attempt and the second; each further one is four times longer.
@@ -68,7 +68,7 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
-impl Settings {
+impl WebhookSettings {
     fn places(self) -> ScheduleLimits {
         let longest = Duration::from_secs(86_400);
         let backoff = Backoff { first: self.retry, factor: 4, longest };
@@ -86,13 +86,13 @@ pub struct Webhook {
     /// Principal that made it.
     pub owner: Principal,
     /// Target of its events.
-    pub url: Target,
+    pub url: RequestUrl,
     /// The kinds it gets; every one when `None`.
     pub kinds: Option<Vec<EventKind>>,
     /// Note of the owner.
     pub description: Option<String>,
     /// Secret that signs its messages.
-    pub secret: Secret,
+    pub secret: SigningSecret,
     /// Time at which it was made.
     pub created_at: WallTime,
 }
@@ -159,38 +159,38 @@ impl WebhookError {
 }
 
 /// Every webhook of the server.
-pub struct Webhooks {
-    registry: Arc<Registry>,
-    egress: Egress,
-    store: Store,
+pub struct WebhookService {
+    registry: Arc<RunRegistry>,
+    egress: EgressClient,
+    store: WebhookStore,
     metrics: Arc<Metrics>,
-    settings: Settings,
+    settings: WebhookSettings,
     /// The `source` of every message: this server.
     source: String,
-    table: Table,
+    table: WebhookTable,
     outbox: Arc<DeliveryQueue<WebhookId>>,
     /// One creation at a time, so that limits hold.
     creating: tokio::sync::Mutex<()>,
 }
 
-impl Webhooks {
+impl WebhookService {
     /// The webhooks kept in `ledger`; nothing is delivered yet.
     pub fn open(
-        registry: Arc<Registry>,
-        egress: Egress,
+        registry: Arc<RunRegistry>,
+        egress: EgressClient,
         ledger: MetaStore,
         metrics: Arc<Metrics>,
-        settings: Settings,
-    ) -> Result<Arc<Webhooks>, MetaStoreError> {
+        settings: WebhookSettings,
+    ) -> Result<Arc<WebhookService>, MetaStoreError> {
         let source = format!("urn:sightline:{}", node::name(&ledger)?);
-        let store = Store::new(ledger);
-        let (table, outbox) = (Table::default(), DeliveryQueue::new(settings.places()));
+        let store = WebhookStore::new(ledger);
+        let (table, outbox) = (WebhookTable::default(), DeliveryQueue::new(settings.places()));
         for live in store.load()? {
             outbox.add(live.webhook.id, live.attempts);
             table.insert(live);
         }
         let creating = tokio::sync::Mutex::default();
-        let webhooks = Webhooks {
+        let webhooks = WebhookService {
             registry,
             egress,
             store,
@@ -238,8 +238,8 @@ impl Webhooks {
 
     /// Target of `url`, which can be delivered to as far as that is known before the first
     /// delivery.
-    pub async fn check(&self, url: &str) -> Result<Target, WebhookError> {
-        let target = Target::parse(url)?;
+    pub async fn check(&self, url: &str) -> Result<RequestUrl, WebhookError> {
+        let target = RequestUrl::parse(url)?;
         if target.url().scheme() != "https" {
             return Err(WebhookError::Url(
                 "must be an https URL: messages are not sent in the clear",

@@ -127,7 +127,7 @@ impl ImageEmbedder {
 
     /// A frame shown at `at` as the reuse rule compares it; `None` where it cannot be embedded, which
     /// is counted.
-    pub async fn see(
+    pub async fn embed_frame(
         &self,
         stream: u64,
         at: Timestamp,

@@ -9,7 +9,7 @@ mod daily_usage_store;
 mod error;
 mod models;
 mod spans;
-mod waiting;
+mod wait_budget;
 
 use std::{
     path::Path,
@@ -28,25 +28,25 @@ use media::{RequestId, Seq, WallTime};
 use timeline::{Event, TokenBudgetLow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};
-use transport::tls::{Trust, client_config, roots};
+use transport::tls::{TrustAnchors, client_config, roots};
 
 use crate::{
     base::{
-        catalog::{self, Catalog},
         clock::wall_now,
         keys::Principal,
         meta_store::MetaStore,
         metrics::{Metrics, RefusalLabel},
+        model_catalog::{self, Catalog},
         telemetry::SPANS,
     },
     runs::{
         lifecycle::RunState,
-        registry::{Registry, Run},
+        registry::{Run, RunRegistry},
     },
 };
 use daily_usage_store::DailyUsageStore;
 pub use error::{InferenceError, InferenceStartError};
-pub use waiting::WaitBudget;
+pub use wait_budget::WaitBudget;
 
 /// The model backends and admission to them.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ pub struct Inference {
     admission: InferenceAdmission,
     days: Arc<DailyUsageStore>,
     limits: AdmissionLimits,
-    registry: Arc<Registry>,
+    registry: Arc<RunRegistry>,
     metrics: Arc<Metrics>,
 }
 
@@ -116,14 +116,14 @@ impl Inference {
     pub fn open(
         config: &InferenceConfig,
         ca_path: Option<&Path>,
-        registry: Arc<Registry>,
+        registry: Arc<RunRegistry>,
         ledger: MetaStore,
         metrics: Arc<Metrics>,
     ) -> Result<Inference, InferenceStartError> {
         let (backends, limits) = (&config.backends, config.limits);
-        let tls = client_config(Trust::Roots(roots(ca_path)?))?;
+        let tls = client_config(TrustAnchors::Roots(roots(ca_path)?))?;
         metrics.inference.name_providers(backends.iter().map(|backend| Arc::clone(&backend.name)));
-        let curated = |name: &str| catalog::model(name).map(|model| model.id);
+        let curated = |name: &str| model_catalog::model(name).map(|model| model.id);
         let chain = BackendChain::new(backends.clone(), (*tls).clone(), curated)?
             .observed_by(Arc::new(metrics.inference.clone()));
         let days = Arc::new(DailyUsageStore::open(ledger, today())?);

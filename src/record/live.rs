@@ -4,24 +4,24 @@
 //! everything back, and that sessions of one media worker share its fate and no others do. Knows
 //! no HTTP. Long because it puts the parts of a session together.
 
-mod allowance;
-mod budget;
+mod description_history;
 mod description_worker;
 mod drop_oldest_queue;
+mod endpoint_supervisor;
 mod frame_router;
 mod health;
-mod inbox;
-mod memory;
+mod memory_budget;
 mod novelty;
-mod overlap;
-mod port;
 mod prompt_updates;
+mod publisher_state;
 mod recording;
 mod session;
+mod session_events;
 mod session_log;
 mod settings;
+mod token_rate;
 mod transport_metrics;
-mod turns;
+mod word_overlap;
 mod worker_pool;
 
 use std::{
@@ -43,32 +43,32 @@ use transport::webrtc::{EndpointConfig, EndpointError, OfferError, SdpAnswer};
 use worker::{ClipSpec, Crop, ModelImageSpec, NoveltySpec, SessionSpec, Supervisor};
 
 use crate::{
-    base::{catalog::Mode, keys::Principal, labels::TenantLabels, metrics::Metrics},
+    base::{keys::Principal, labels::TenantLabels, metrics::Metrics, model_catalog::Mode},
     record::{
         image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
         recording::{JobStorage, RunLog},
     },
-    runs::registry::{JobGuard, JobToken, Registry, Run, RunError, RunOrigin},
+    runs::registry::{JobGuard, JobToken, Run, RunError, RunOrigin, RunRegistry},
 };
-use allowance::TokenRateLimit;
-use description_worker::{DescriptionTarget, DescriptionWorker, Models};
+use description_worker::{DescriptionTarget, DescriptionWorker, ModelChoice};
+use endpoint_supervisor::EndpointSupervisor;
 use frame_router::{FrameRouter, RouterSink};
-use inbox::inbox;
 use novelty::SessionNovelty;
-use port::LivePort;
 use prompt_updates::PromptUpdater;
+use publisher_state::PublisherSignals;
 use recording::{LiveRecording, LiveRecordingSpec};
-use session::{DescriptionWorkers, Task, TaskInputs};
+use session::{DescriptionWorkers, SessionTask, TaskInputs};
+use session_events::inbox;
 use session_log::SessionLog;
-use turns::PublisherSignals;
+use token_rate::TokenRateLimit;
 use worker_pool::LiveWorkerPool;
 
-pub use budget::{Budget, MemoryExhausted, Reservation, SESSION_BYTES};
 pub use description_worker::Instruction;
 pub use health::{Health, Word};
+pub use memory_budget::{MemoryBudget, MemoryExhausted, MemoryReservation, SESSION_BYTES};
 pub use prompt_updates::PromptError;
-pub use session::{EndReason, PatchError, Session};
+pub use session::{EndReason, LiveSession, PatchError};
 pub use settings::{IceServer, LiveConfig};
 
 /// Sessions on the port, offers that have not connected included.
@@ -148,7 +148,7 @@ pub struct PublisherIdentity {
 /// Dependencies of live sessions.
 pub struct LiveDependencies {
     /// Every run.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<RunRegistry>,
     /// Places of recordings.
     pub stores: JobStorage,
     /// Starts media workers.
@@ -170,8 +170,8 @@ pub struct LiveDependencies {
 /// Every live session.
 pub struct LiveService {
     parts: LiveDependencies,
-    port: Arc<LivePort>,
-    budget: Arc<Budget>,
+    port: Arc<EndpointSupervisor>,
+    budget: Arc<MemoryBudget>,
     workers: Arc<LiveWorkerPool>,
     schema: Arc<OutputSchema>,
     tables: Mutex<Tables>,
@@ -180,7 +180,7 @@ pub struct LiveService {
 
 #[derive(Default)]
 struct Tables {
-    live: HashMap<SessionId, Arc<Session>>,
+    live: HashMap<SessionId, Arc<LiveSession>>,
     /// Sessions that have ended, the oldest first.
     ended: VecDeque<(Instant, SessionId, Principal)>,
 }
@@ -188,7 +188,7 @@ struct Tables {
 /// A session as its owner finds it.
 pub enum SessionLookup {
     /// It is live.
-    Live(Arc<Session>),
+    Live(Arc<LiveSession>),
     /// It has ended, not long ago.
     Ended,
 }
@@ -204,8 +204,8 @@ impl LiveService {
             connect_within: CONNECT_WITHIN,
             lost_after: LOST_AFTER,
         };
-        let port = Arc::new(LivePort::open(settings, Arc::clone(&parts.metrics))?);
-        let budget = Budget::new(parts.config.memory_budget, parts.config.memory_share);
+        let port = Arc::new(EndpointSupervisor::open(settings, Arc::clone(&parts.metrics))?);
+        let budget = MemoryBudget::new(parts.config.memory_budget, parts.config.memory_share);
         let counted = Arc::clone(&parts.metrics);
         let workers = LiveWorkerPool::new(parts.supervisor.clone(), *shares_workers, counted);
         let schema = default_answer();
@@ -255,7 +255,7 @@ impl LiveService {
         who: PublisherIdentity,
         offer: String,
         wishes: SessionOptions,
-    ) -> Result<(Arc<Session>, SdpAnswer), LiveError> {
+    ) -> Result<(Arc<LiveSession>, SdpAnswer), LiveError> {
         let live = Arc::clone(self);
         let beginning = async move { live.begin(who, &offer, wishes).await };
         let task = self.tasks.spawn(beginning.in_current_span());
@@ -267,7 +267,7 @@ impl LiveService {
         who: PublisherIdentity,
         offer: &str,
         wishes: SessionOptions,
-    ) -> Result<(Arc<Session>, SdpAnswer), LiveError> {
+    ) -> Result<(Arc<LiveSession>, SdpAnswer), LiveError> {
         let LiveDependencies { registry, metrics, .. } = &self.parts;
         let memory = self.budget.reserve(&who.principal)?;
         let turns = Arc::<PublisherSignals>::default();
@@ -294,9 +294,10 @@ impl LiveService {
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
         let orders = PromptUpdater::new(orders.map(|handle| handle.orders().clone()).collect());
-        let (session, ends, over) = Session::new(id, run, link, orders, Arc::clone(inbox.shared()));
+        let (session, ends, over) =
+            LiveSession::new(id, run, link, orders, Arc::clone(inbox.shared()));
         let session = Arc::new(session);
-        let task = Task {
+        let task = SessionTask {
             session: Arc::clone(&session),
             recording: LiveRecording::new(recorded),
             guard,
@@ -386,7 +387,7 @@ impl LiveService {
     }
 
     /// The session that fills `run`, while it is live.
-    pub fn of(&self, run: &Run) -> Option<Arc<Session>> {
+    pub fn of(&self, run: &Run) -> Option<Arc<LiveSession>> {
         self.tables().live.get(&run.origin().session?).cloned()
     }
 
@@ -483,9 +484,9 @@ impl LiveService {
         Some(SessionNovelty::new(eyes, rule, session.seed(), Arc::clone(&self.parts.metrics)))
     }
 
-    fn models(&self, wishes: &SessionOptions) -> Models {
+    fn models(&self, wishes: &SessionOptions) -> ModelChoice {
         let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
-        Models {
+        ModelChoice {
             first: wishes.model.clone().or_else(|| model.clone()),
             second: second_model.clone(),
             threshold: *threshold,

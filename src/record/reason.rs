@@ -8,14 +8,14 @@ mod chunk_tracker;
 mod describer;
 mod driver;
 mod model_describer;
-mod outage;
+mod retry_policy;
 
 pub use chunk_dedup::{ChunkComparer, ChunkNovelty};
 pub use chunk_tracker::{ChunkPrompt, FrameRange, PromptConfig, Totals};
 pub use describer::{ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts};
 pub use driver::{EventContext, RAW_BYTES_MAX, ReasonDriver, ReasonOutcome};
-pub use model_describer::{Models, ReasonQuery};
-pub use outage::{ChunkAttempt, RetryPolicy};
+pub use model_describer::{ModelDescriber, ReasonQuery};
+pub use retry_policy::{ChunkAttempt, RetryPolicy};
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use media::{Label, Marker};
 use timeline::{MarkerConfig, SemanticOutcome};
 use worker::ChunkImageOptions;
 
-use super::runner::{Ingest, Ingested};
-use crate::record::analysis::{FrameResult, Windowing};
+use super::runner::{IngestJob, IngestResult};
+use crate::record::gate_replay::{FrameAnalysis, Windowing};
 
 /// A checked request to reason over a source.
 pub struct ReasonJob {
     /// The source, and how it is decoded.
-    pub ingest: Ingest,
+    pub ingest: IngestJob,
     /// Questions to models.
     pub semantics: ModelStage,
     /// Settings of the events and the answer.
@@ -79,9 +79,9 @@ pub struct DescriptionOptions {
 #[derive(Debug)]
 pub struct Reasoned {
     /// The decoding.
-    pub ingested: Ingested,
+    pub ingested: IngestResult,
     /// Every frame.
-    pub frames: Vec<FrameResult>,
+    pub frames: Vec<FrameAnalysis>,
     /// The markers that were emitted.
     pub markers: Vec<Marker>,
     /// The figures over all chunks.

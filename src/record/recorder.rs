@@ -11,9 +11,9 @@ use gate::{
 };
 use media::{BlobHash, EventType, MarkerOrigin, RequestId, RunId, Score, Signal, StreamId};
 use timeline::{
-    ActivityEpisode, Event, Finding, FindingKind, FrameFinding, KeyframeStored, MarkerDeriver,
+    ActivityEpisode, Event, FindingKind, FindingPayload, FrameLabel, KeyframeStored, MarkerDeriver,
 };
-use worker::ProtocolError;
+use worker::WireError;
 
 use crate::base::labels::TenantLabels;
 
@@ -99,7 +99,7 @@ pub struct RecorderSpec {
     /// Markers are told as their segments close.
     pub markers: Option<MarkerDeriver>,
     /// Fields that the findings of the recording share.
-    pub finding: Finding,
+    pub finding: FindingPayload,
     /// Fields that the episodes of the recording share.
     pub watch: Watch,
 }
@@ -124,7 +124,7 @@ pub struct Recorder {
     quiet_below: Score,
     words: TenantLabels,
     markers: Option<MarkerDeriver>,
-    finding: Finding,
+    finding: FindingPayload,
     watch: Watch,
     frames: u64,
     marker_count: u64,
@@ -153,15 +153,11 @@ impl Recorder {
     }
 
     /// Takes the next frame, with its still; one that is not selected must have none.
-    pub fn frame(
-        &mut self,
-        signal: Signal,
-        still: Option<Bytes>,
-    ) -> Result<Decision, ProtocolError> {
+    pub fn frame(&mut self, signal: Signal, still: Option<Bytes>) -> Result<Decision, WireError> {
         let decision = self.decide(signal);
         if let Some(jpeg) = still {
             if !decision.selected {
-                return Err(ProtocolError::Unexpected("still"));
+                return Err(WireError::Unexpected("still"));
             }
             let Signal { frame_index, pts_ms, .. } = signal;
             let event_type = self.words.event_type(decision.event_type.clone());
@@ -176,7 +172,7 @@ impl Recorder {
         let decision = self.gate.offer(&signal);
         let frame_index = signal.frame_index;
         if let Some(entered) = self.loops.push(&signal) {
-            let finding = Finding {
+            let finding = FindingPayload {
                 frame_index,
                 pts_ms: signal.pts_ms,
                 confidence: entered.likeness,
@@ -196,7 +192,7 @@ impl Recorder {
             self.batch.events.push((frame_index, event));
         }
         if let Some(markers) = &mut self.markers {
-            let closed = markers.push(FrameFinding {
+            let closed = markers.push(FrameLabel {
                 frame_index,
                 pts_ms: signal.pts_ms,
                 event_type: self.words.event_type(decision.event_type.clone()),

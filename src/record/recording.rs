@@ -10,7 +10,7 @@ use gate::GateConfig;
 use media::{ErrorKind, JobId, Label, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
-    AnalysisGenerated, AnalysisKey, Appended, BlobStore, Event, Finding, FindingKind,
+    AnalysisGenerated, AnalysisKey, AppendResult, BlobStore, Event, FindingKind, FindingPayload,
     FramesDecoded, IngestReceived, OpenColumn, OpenColumns, PinGuard, Signals, TimelineError,
 };
 use tokio::runtime::Handle;
@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 use super::recorder::{Batch, Kept};
 use crate::{
     base::{
-        disk::{DiskLow, Reserve},
-        patience::patiently,
+        disk_reserve::{DiskLow, DiskReserve},
         quota::{QuotaError, QuotaReservation},
+        retry_while_full::patiently,
     },
-    runs::registry::{Growing, Registry, Run, RunError},
+    runs::registry::{Growing, Run, RunError, RunRegistry},
 };
 
 /// Events appended at a time, about 2 MiB; a recording that has no more is closed by one append.
@@ -68,7 +68,7 @@ impl RecordError {
 #[derive(Clone)]
 pub struct RunLog {
     /// Every run.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<RunRegistry>,
     /// The run.
     pub run: Arc<Run>,
     /// Runtime of the service.
@@ -84,7 +84,11 @@ impl RunLog {
 
     /// Appends what was recorded, also of a run that was stopped, and `last` where that is active; a full log is
     /// waited for. Returns what is there.
-    fn append(&self, events: Vec<Event>, last: Option<Event>) -> Result<Vec<Appended>, RunError> {
+    fn append(
+        &self,
+        events: Vec<Event>,
+        last: Option<Event>,
+    ) -> Result<Vec<AppendResult>, RunError> {
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
         let attempt = |_| self.registry.wind_up(&self.run, events.clone(), last.clone());
@@ -118,7 +122,7 @@ pub struct JobStorage {
     /// Columns of recordings in progress.
     pub columns: OpenColumns,
     /// Room that they leave on disk.
-    pub reserve: Arc<Reserve>,
+    pub reserve: Arc<DiskReserve>,
     /// Time that stills take to be stored.
     pub still_seconds: Histogram,
 }
@@ -156,7 +160,7 @@ impl Head {
     fn written(self) -> impl Iterator<Item = Event> {
         let index_name = self.index_name.clone();
         let found = index_name.map(|name| {
-            let finding = Finding { index_name: Some(name), ..Finding::default() };
+            let finding = FindingPayload { index_name: Some(name), ..FindingPayload::default() };
             Event::Found(FindingKind::LoopDetected, finding)
         });
         self.events(0, 0).chain(found)

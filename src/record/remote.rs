@@ -23,9 +23,12 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use transport::egress::{
-    Body, Budget, Download, Egress, EgressError, Fetcher, Target, TimeoutPhase,
+    Download, DownloadBody, DownloadBudget, EgressClient, EgressError, Fetcher, RequestUrl,
+    TimeoutPhase,
 };
-use worker::{JobInput, Limits, Remote, Resource, ResourceError, Resources, Rtsp};
+use worker::{
+    JobInput, RemoteMedia, Resource, ResourceError, ResourceOpener, RtspMedia, WorkerLimits,
+};
 
 use crate::runs::{
     job_queue::Lender,
@@ -100,14 +103,16 @@ fn pipe_failed(error: io::Error) -> RemoteError {
 impl RemoteSource {
     /// Resource limits of its worker: a file that drips must not keep a place as long as a camera
     /// or a playlist that grows may that sends whole pictures rarely.
-    pub fn limits(&self, is_endless: bool) -> Limits {
-        let limits = Limits::remote();
+    pub fn limits(&self, is_endless: bool) -> WorkerLimits {
+        let limits = WorkerLimits::remote();
         match self {
-            RemoteSource::Url(_) if is_endless => Limits::camera(),
-            RemoteSource::Url(_) => {
-                Limits { first_frame: FIRST_FRAME, niceness: Limits::file().niceness, ..limits }
-            }
-            RemoteSource::Rtsp(_) => Limits::camera(),
+            RemoteSource::Url(_) if is_endless => WorkerLimits::camera(),
+            RemoteSource::Url(_) => WorkerLimits {
+                first_frame: FIRST_FRAME,
+                niceness: WorkerLimits::file().niceness,
+                ..limits
+            },
+            RemoteSource::Rtsp(_) => WorkerLimits::camera(),
         }
     }
 }
@@ -116,7 +121,7 @@ impl RemoteSource {
 #[derive(Clone, Debug)]
 pub struct RemoteSources {
     /// The way to other hosts.
-    pub egress: Egress,
+    pub egress: EgressClient,
     /// Settings of the operator.
     pub config: RemoteConfig,
 }
@@ -153,7 +158,7 @@ pub struct Errand<'a> {
 /// A job's connections, until dropped.
 pub struct RemoteConnections {
     cause: Cause,
-    budget: Arc<Budget>,
+    budget: Arc<DownloadBudget>,
     _end: DropGuard,
 }
 
@@ -181,11 +186,11 @@ impl RemoteSources {
         let cause = Cause::default();
         let budget = match source {
             RemoteSource::Url(_) if !is_endless => {
-                Budget::new(self.config.bytes_max, FETCHES_MAX, wall)
+                DownloadBudget::new(self.config.bytes_max, FETCHES_MAX, wall)
             }
             // A camera goes on for as long as it is wanted.
             RemoteSource::Url(_) | RemoteSource::Rtsp(_) => {
-                Budget::new(u64::MAX, u64::MAX, FOR_EVER)
+                DownloadBudget::new(u64::MAX, u64::MAX, FOR_EVER)
             }
         };
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
@@ -205,7 +210,7 @@ impl RemoteSources {
                     cause: cause.clone(),
                 };
                 let (url, resources) = (target.url().to_string(), Box::new(fetches));
-                JobInput::Remote(Remote { url, resources, playlists, is_endless })
+                JobInput::Remote(RemoteMedia { url, resources, playlists, is_endless })
             }
             RemoteSource::Rtsp(target) => {
                 let dialled = self.dial(target, budget, &end, &cause, lender.clone());
@@ -215,7 +220,7 @@ impl RemoteSources {
                 let url = target.url().to_string();
                 let named = target.credentials().cloned();
                 let credentials = named.map(|named| (named.user, named.password));
-                JobInput::Rtsp(Rtsp { socket, url, credentials })
+                JobInput::Rtsp(RtspMedia { socket, url, credentials })
             }
         };
         Ok((input, feed))
@@ -223,8 +228,8 @@ impl RemoteSources {
 
     async fn dial(
         &self,
-        target: &Target,
-        budget: Arc<Budget>,
+        target: &RequestUrl,
+        budget: Arc<DownloadBudget>,
         end: &CancellationToken,
         cause: &Cause,
         lender: Lender,
@@ -250,7 +255,7 @@ struct Fetches {
     fetcher: Fetcher,
     playlists: bool,
     /// First target, with its credentials.
-    first: Option<Target>,
+    first: Option<RequestUrl>,
     /// True of a playlist and its parts, which may come as slowly as they are made.
     is_playlist: bool,
     /// Its worker hears of a failure as of an end, and says first what it has.
@@ -261,7 +266,7 @@ struct Fetches {
     cause: Cause,
 }
 
-impl Resources for Fetches {
+impl ResourceOpener for Fetches {
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError> {
         let (runtime, end) = (self.runtime.clone(), self.end.clone());
         let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
@@ -280,7 +285,7 @@ impl Fetches {
     async fn fetch(&mut self, url: &str, from: u64) -> Result<Resource, RemoteError> {
         let target = match self.first.take() {
             Some(first) => first,
-            None => Target::parse(url)?,
+            None => RequestUrl::parse(url)?,
         };
         let got = self.line.wait(self.fetcher.get(&target, from)).await?;
         let Download { url, size, seekable, mut body } = got;
@@ -303,7 +308,7 @@ impl Fetches {
         let (end, cause) = (self.end.clone(), self.cause.clone());
         let (line, is_playlist) = (self.line.clone(), self.is_playlist);
         tokio::spawn(async move {
-            let pouring = copy::pour(&mut body, &mut writer, &line);
+            let pouring = copy::copy_to_pipe(&mut body, &mut writer, &line);
             let copied = end.run_until_cancelled(pouring).await;
             if is_playlist {
                 // Its worker waits for the next part to be made.
@@ -326,7 +331,7 @@ fn cut(url: &str) -> io::Result<Resource> {
 }
 
 /// The first bytes of `body`, enough of them to know a playlist by, however they come.
-async fn head(body: &mut Body) -> Result<Bytes, EgressError> {
+async fn head(body: &mut DownloadBody) -> Result<Bytes, EgressError> {
     let mut head = body.next().await?.unwrap_or_default();
     while head.len() < decode::PLAYLIST_HEAD_BYTES {
         let Some(more) = body.next().await? else { break };

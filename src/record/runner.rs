@@ -4,6 +4,7 @@
 //! delete and shutdown end it. Stills are durable before the events that name them.
 
 mod answers;
+mod decode_events;
 mod error;
 mod excerpt;
 mod held;
@@ -12,14 +13,13 @@ mod job_registry;
 mod places;
 mod probe;
 mod reason;
-mod record;
 mod records;
 mod recovered;
 
 use std::sync::Arc;
 
 use gate::GateConfig;
-use media::{Label, Rate, RequestId, Rotation, StreamId, Zones};
+use media::{FrameRate, Label, RequestId, Rotation, StreamId, Zones};
 use timeline::{Event, JsonText, OpenColumns, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -38,11 +38,11 @@ use crate::{
     record::recording::JobStorage,
     runs::{
         job_queue::JobQueue,
-        registry::{JobGuard, JobToken, Registry, Run},
-        source::Source,
+        registry::{JobGuard, JobToken, Run, RunRegistry},
+        source::IngestSource,
     },
 };
-use job::Job;
+use job::JobThread;
 use job_registry::{Jobs, in_background};
 use places::Decoding;
 
@@ -59,11 +59,11 @@ pub const SHUTDOWN: &str = "shutdown";
 
 /// A checked request to ingest a source.
 #[derive(Debug)]
-pub struct Ingest {
+pub struct IngestJob {
     /// The request.
     pub request_id: RequestId,
     /// Source to read.
-    pub source: Source,
+    pub source: IngestSource,
     /// Name of the source in the request, credentials masked.
     pub source_uri: String,
     /// The stream of the run.
@@ -71,7 +71,7 @@ pub struct Ingest {
     /// Rule that chooses frames.
     pub policy: SamplingPolicy,
     /// The rate frames are chosen at; `None` takes every frame.
-    pub rate: Option<Rate>,
+    pub rate: Option<FrameRate>,
     /// Most frames analysed.
     pub max_frames: u64,
     /// Thresholds of the gate.
@@ -88,13 +88,13 @@ pub struct Ingest {
 
 /// Result of an ingest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ingested {
+pub struct IngestResult {
     /// Frames analysed.
     pub decoded_frames: u64,
     /// Frames a second of the source.
-    pub source_fps: Option<Rate>,
+    pub source_fps: Option<FrameRate>,
     /// Analysed frames a second.
-    pub sample_fps: Option<Rate>,
+    pub sample_fps: Option<FrameRate>,
     /// Columns of the first picture.
     pub width: u32,
     /// Rows of the first picture.
@@ -110,9 +110,9 @@ pub struct Ingested {
 }
 
 /// Dependencies of jobs.
-pub struct RunnerParts {
+pub struct RunnerDependencies {
     /// Every run.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<RunRegistry>,
     /// Places of recordings.
     pub stores: JobStorage,
     /// Store of their long answers.
@@ -137,7 +137,7 @@ pub struct RunnerParts {
 
 /// State of a job when it begins.
 struct Begun {
-    runner: Arc<Runner>,
+    runner: Arc<JobRunner>,
     guard: Arc<JobGuard>,
     /// Held for as long as it decodes.
     places: Decoding,
@@ -145,8 +145,8 @@ struct Begun {
 }
 
 /// Runner of jobs.
-pub struct Runner {
-    parts: RunnerParts,
+pub struct JobRunner {
+    parts: RunnerDependencies,
     records: Jobs,
     admission: JobQueue,
     /// Places of reasonings, kept until their models have answered.
@@ -173,9 +173,9 @@ pub fn remotes_max(jobs: usize) -> (usize, usize) {
     (2 * own, own)
 }
 
-impl Runner {
+impl JobRunner {
     /// A runner of as many jobs at once as `parts` says.
-    pub fn new(parts: RunnerParts) -> Arc<Runner> {
+    pub fn new(parts: RunnerDependencies) -> Arc<JobRunner> {
         let [admission, looks] = [(); 2].map(|()| JobQueue::new(parts.threads, QUEUE_MAX));
         let reasonings = JobQueue::new(REASONINGS_MAX, QUEUE_MAX);
         let (all, own) = remotes_max(parts.threads);
@@ -184,7 +184,7 @@ impl Runner {
         let excerpts = JobQueue::shared(all, own, QUEUE_MAX);
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let records = Jobs::new(parts.ledger.clone());
-        Arc::new(Runner {
+        Arc::new(JobRunner {
             parts,
             records,
             admission,
@@ -211,15 +211,15 @@ impl Runner {
     pub async fn ingest(
         self: &Arc<Self>,
         run: &Arc<Run>,
-        ingest: Ingest,
+        ingest: IngestJob,
         token: JobToken,
-    ) -> Result<Ingested, IngestError> {
+    ) -> Result<IngestResult, IngestError> {
         let (request_id, id) = (ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
         let is_remote = ingest.source.is_remote();
         let job = |begun: Begun| {
             let Begun { runner, guard, places, runtime } = begun;
-            let ingested = Job::new(runner, guard, ingest, runtime, &places).ingest();
+            let ingested = JobThread::new(runner, guard, ingest, runtime, &places).ingest();
             drop(places);
             ingested
         };
@@ -254,7 +254,7 @@ impl Runner {
         let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
         let driven = async move {
-            let outcome = runner.drive(guard, is_remote, job).await;
+            let outcome = runner.run_to_end(guard, is_remote, job).await;
             // Whoever asked may be gone; the events are there all the same.
             drop(tell.send(outcome));
         };
@@ -263,7 +263,7 @@ impl Runner {
     }
 
     /// Drives a job that is recorded before it begins, and forgotten where it is refused.
-    async fn drive<T: Send + 'static>(
+    async fn run_to_end<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
         is_remote: bool,
@@ -352,7 +352,7 @@ impl Runner {
             .name("file-job".to_owned())
             .spawn(move || {
                 let outcome = span.in_scope(|| job(begun));
-                // The receiver waits in `drive`, which nothing gives up on but a runtime's end.
+                // The receiver waits in `run_to_end`, which nothing gives up on but a runtime's end.
                 drop(tell.send(outcome));
             })
             .map_err(IngestError::Thread)?;

@@ -8,7 +8,7 @@
 mod attempt;
 mod charges;
 mod records;
-mod trace;
+mod recovery;
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -31,8 +31,8 @@ use crate::base::{
 };
 pub use attempt::KeyedRequest;
 use charges::Charges;
-use records::State;
-pub use trace::RecoveredOutcome;
+use records::KeyState;
+pub use recovery::RecoveredOutcome;
 
 /// Time for which an answer is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -57,7 +57,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Reason that room cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum KeysError {
+pub enum IdempotencyError {
     /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
@@ -87,12 +87,12 @@ impl KeyScope {
 
 /// Digest that tells one body from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint([u8; 32]);
+pub struct BodyDigest([u8; 32]);
 
-impl Fingerprint {
+impl BodyDigest {
     /// Digest of a request whose effect depends on these parts.
-    pub fn of(parts: &[&[u8]]) -> Fingerprint {
-        Fingerprint(digest(parts))
+    pub fn of(parts: &[&[u8]]) -> BodyDigest {
+        BodyDigest(digest(parts))
     }
 }
 
@@ -122,7 +122,7 @@ pub enum KeyLookup {
     /// Nothing: carry the request out.
     Fresh(KeyedRequest),
     /// Answer that was given.
-    Answered(Fingerprint, StoredResponse),
+    Answered(BodyDigest, StoredResponse),
     /// A request that was begun and never answered; nothing of it is under way.
     Interrupted(KeyedRequest, Interrupted),
     /// The same, and it is under way.
@@ -138,7 +138,7 @@ pub enum KeyLookup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupted {
     /// Its body; `None` where that was not known before its end.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<BodyDigest>,
     /// The request.
     pub request_id: String,
     /// Its events, if there are any, come after this one.
@@ -146,7 +146,7 @@ pub struct Interrupted {
 }
 
 /// The use of keys.
-pub struct Idempotency {
+pub struct IdempotencyStore {
     ledger: MetaStore,
     clock: RetentionClock,
     charges: Charges,
@@ -155,17 +155,17 @@ pub struct Idempotency {
     looked: Mutex<HashMap<Principal, Instant>>,
 }
 
-impl Idempotency {
+impl IdempotencyStore {
     /// The records in `ledger`, without those whose time is over by `clock`; what they take is
     /// charged to their owners.
     pub fn open(
         ledger: MetaStore,
         clock: RetentionClock,
         quota: Arc<Quota>,
-    ) -> Result<Arc<Idempotency>, MetaStoreError> {
+    ) -> Result<Arc<IdempotencyStore>, MetaStoreError> {
         let charges = Charges::new(ledger.clone(), quota);
         let (under_way, looked) = (Mutex::default(), Mutex::default());
-        let keys = Idempotency { ledger, clock, charges, under_way, looked };
+        let keys = IdempotencyStore { ledger, clock, charges, under_way, looked };
         keys.expire(keys.clock.now())?;
         keys.ledger.read(records::owners)?.iter().try_for_each(|owner| keys.settle(owner))?;
         Ok(Arc::new(keys))
@@ -217,7 +217,7 @@ impl Idempotency {
     pub fn begin(
         self: &Arc<Self>,
         scope: KeyScope,
-        fingerprint: Option<Fingerprint>,
+        fingerprint: Option<BodyDigest>,
         request_id: RequestId,
         head: Seq,
         now: DatedInstant,
@@ -232,8 +232,8 @@ impl Idempotency {
         let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
         if let Some(record) = known.filter(|record| record.at >= oldest) {
             return Ok(match record.state {
-                State::Answered(fingerprint, answer) => KeyLookup::Answered(fingerprint, answer),
-                State::Begun(past) => KeyLookup::Interrupted(attempt, past),
+                KeyState::Answered(fingerprint, answer) => KeyLookup::Answered(fingerprint, answer),
+                KeyState::Begun(past) => KeyLookup::Interrupted(attempt, past),
             });
         }
         let owner = &attempt.scope.owner;
@@ -256,10 +256,10 @@ impl Idempotency {
     pub fn keep(
         &self,
         scope: &KeyScope,
-        fingerprint: Fingerprint,
+        fingerprint: BodyDigest,
         answer: StoredResponse,
     ) -> Result<(), MetaStoreError> {
-        let answered = State::Answered(fingerprint, answer);
+        let answered = KeyState::Answered(fingerprint, answer);
         self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))?;
         self.settle(&scope.owner)
     }
@@ -269,14 +269,18 @@ impl Idempotency {
         let oldest = oldest_kept(self.now().counted);
         let found = self.ledger.read(|view| records::find(view, scope))?;
         Ok(found.filter(|record| record.at >= oldest).and_then(|record| match record.state {
-            State::Answered(_, answer) => Some(answer),
-            State::Begun(_) => None,
+            KeyState::Answered(_, answer) => Some(answer),
+            KeyState::Begun(_) => None,
         }))
     }
 
     /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
     /// they keep nothing that a repetition needs. Looks once a minute.
-    pub fn make_room(&self, owner: &Principal, timeline: &Timeline) -> Result<bool, KeysError> {
+    pub fn make_room(
+        &self,
+        owner: &Principal,
+        timeline: &Timeline,
+    ) -> Result<bool, IdempotencyError> {
         if !self.looks_now(owner) {
             return Ok(false);
         }
@@ -286,7 +290,7 @@ impl Idempotency {
             let is_idle = self.under_way().insert(scope.clone());
             is_idle.then(|| (UnderWay { keys: self, scope }, past))
         });
-        let idle = trace::idle(held.collect(), timeline, TRACED_MAX)?;
+        let idle = recovery::idle(held.collect(), timeline, TRACED_MAX)?;
         let made = self.ledger.write(|change| {
             // One may have been answered since it was listed.
             idle.iter().try_fold(false, |made, (held, past)| {
@@ -319,7 +323,7 @@ impl Idempotency {
 
 /// A key that is taken, until dropped.
 struct UnderWay<'a> {
-    keys: &'a Idempotency,
+    keys: &'a IdempotencyStore,
     scope: KeyScope,
 }
 

@@ -13,8 +13,8 @@ use std::{
 
 use media::{Label, NodeTag, RequestId, RunId, Seq, WallTime};
 use timeline::{
-    Appended, Event, EventKind, EventMeta, NewEvent, RequestMarkerPayload, RunDeleted, RunLabelled,
-    Timeline, TimelineError,
+    AppendResult, Event, EventKind, EventMeta, NewEvent, RequestMarkerPayload, RunDeleted,
+    RunLabelled, Timeline, TimelineError,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
@@ -50,7 +50,7 @@ pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken
 pub use lookup::readable;
 pub use origin::RunOrigin;
 pub use run::{JobGuard, Run};
-pub use snapshot::Snapshot;
+pub use snapshot::RunSnapshot;
 
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub struct RunLimits {
 }
 
 /// Every run of the log.
-pub struct Registry {
+pub struct RunRegistry {
     timeline: Timeline,
     limits: RunLimits,
     quota: Arc<Quota>,
@@ -91,7 +91,7 @@ struct Owner {
     untouched: HashSet<RunId>,
 }
 
-impl Registry {
+impl RunRegistry {
     /// Follows `timeline` from now on; principals recorded by a name in `former` have another now.
     pub fn open(
         timeline: Timeline,
@@ -99,9 +99,9 @@ impl Registry {
         quota: Arc<Quota>,
         wall_now: WallTime,
         former: &HashMap<Principal, Principal>,
-    ) -> Result<Arc<Registry>, TimelineError> {
+    ) -> Result<Arc<RunRegistry>, TimelineError> {
         let (tables, jobs, deletions) = (Mutex::default(), Arc::default(), Notify::new());
-        let registry = Arc::new(Registry { timeline, limits, quota, tables, jobs, deletions });
+        let registry = Arc::new(RunRegistry { timeline, limits, quota, tables, jobs, deletions });
         registry.rebuild(wall_now, former)?;
         let follower = Arc::downgrade(&registry);
         registry.timeline.on_publish(Box::new(move |heads| {
@@ -233,7 +233,7 @@ impl Registry {
         self.create_labelled(origin, None, request_id).await
     }
 
-    /// Works as [`Registry::create`], with the label that the owner gives the run.
+    /// Works as [`RunRegistry::create`], with the label that the owner gives the run.
     pub async fn create_labelled(
         self: &Arc<Self>,
         origin: RunOrigin,
@@ -246,11 +246,11 @@ impl Registry {
         let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
         let created = std::iter::once(run.origin().created(request_id));
         let created = created.chain(labelled.map(Event::RunLabelled)).collect();
-        self.take_slot(&run)?;
+        self.acquire_active_slot(&run)?;
         self.change(&run, RunTransition::Create(created)).await.map(|_| run)
     }
 
-    fn take_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
+    fn acquire_active_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let mut tables = self.tables();
         let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
         // A run that rests holds nothing that others could lack.
@@ -278,18 +278,18 @@ impl Registry {
         self: &Arc<Self>,
         run: &Arc<Run>,
         events: Vec<Event>,
-    ) -> Result<Vec<Appended>, RunError> {
+    ) -> Result<Vec<AppendResult>, RunError> {
         self.change(run, RunTransition::Active(events)).await
     }
 
-    /// As [`Registry::commit`], with `last` after `events`; of a run that was stopped without it:
+    /// As [`RunRegistry::commit`], with `last` after `events`; of a run that was stopped without it:
     /// what its job had come to by then.
     pub async fn wind_up(
         self: &Arc<Self>,
         run: &Arc<Run>,
         events: Vec<Event>,
         last: Option<Event>,
-    ) -> Result<Vec<Appended>, RunError> {
+    ) -> Result<Vec<AppendResult>, RunError> {
         self.change(run, RunTransition::WindUp(events, last)).await
     }
 
@@ -336,7 +336,7 @@ impl Registry {
         self: &Arc<Self>,
         run: &Arc<Run>,
         change: RunTransition,
-    ) -> Result<Vec<Appended>, RunError> {
+    ) -> Result<Vec<AppendResult>, RunError> {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
         // A task of its own: a caller that goes away must not give up the run's order between
         // the append and its answer, or the next change would be checked against an old state.
@@ -353,7 +353,7 @@ impl Registry {
         task.await.map_err(|_| RunError::Unfinished)?
     }
 
-    async fn apply(&self, run: &Run, change: RunTransition) -> Result<Vec<Appended>, RunError> {
+    async fn apply(&self, run: &Run, change: RunTransition) -> Result<Vec<AppendResult>, RunError> {
         let _order = run.order().await;
         let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
         let (id, events_count) = (run.id(), events.len());

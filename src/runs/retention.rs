@@ -17,11 +17,13 @@ use std::{
 };
 
 use media::{BlobHash, RunId, WallTime};
-use timeline::{BlobStore, Compaction, Event, EventKind, EventMeta, SweepStats, TimelineError};
+use timeline::{
+    BlobStore, CompactionStats, Event, EventKind, EventMeta, SweepStats, TimelineError,
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::registry::{Registry, Run};
+use super::registry::{Run, RunRegistry};
 use crate::base::{
     blocking::{TaskPanicked, blocking},
     clock::RetentionClock,
@@ -47,7 +49,7 @@ const REST: Duration = Duration::from_millis(1);
 
 /// Ages after which things go; `None` is never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ages {
+pub struct RetentionAges {
     /// Age of a still, counted from its event.
     pub stills: Option<Duration>,
     /// Age of the records of a deleted run, counted from its deletion.
@@ -75,8 +77,8 @@ pub enum RetentionError {
 
 /// Removes what is old or unused.
 pub struct Retention {
-    ages: Ages,
-    registry: Arc<Registry>,
+    ages: RetentionAges,
+    registry: Arc<RunRegistry>,
     blobs: BlobStore,
     metrics: Arc<Metrics>,
     readers: Vec<ReaderLag>,
@@ -89,7 +91,7 @@ pub struct Retention {
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     runs_deleted: u64,
-    log: Compaction,
+    log: CompactionStats,
     stills: SweepStats,
     columns: SweepStats,
 }
@@ -97,8 +99,8 @@ struct Sweep {
 impl Retention {
     /// Retention by `ages`.
     pub fn new(
-        ages: Ages,
-        registry: Arc<Registry>,
+        ages: RetentionAges,
+        registry: Arc<RunRegistry>,
         blobs: BlobStore,
         metrics: Arc<Metrics>,
         readers: Vec<ReaderLag>,
@@ -274,7 +276,7 @@ impl Retention {
         now: WallTime,
         behind: &HashSet<RunId>,
         stop: &CancellationToken,
-    ) -> Result<Compaction, TimelineError> {
+    ) -> Result<CompactionStats, TimelineError> {
         let timeline = self.registry.timeline();
         let deleted = self
             .ages

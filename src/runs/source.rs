@@ -71,23 +71,23 @@ impl SourceError {
 
 /// Source of an ingest.
 #[derive(Debug)]
-pub enum Source {
+pub enum IngestSource {
     /// An opened file.
     File(File),
     /// A URL that may be read.
     Remote(RemoteSource),
 }
 
-impl Source {
+impl IngestSource {
     /// It comes over a network.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Source::Remote(_))
+        matches!(self, IngestSource::Remote(_))
     }
 }
 
 /// The directories beneath which sources are opened.
 #[derive(Debug)]
-pub struct Roots(Vec<Root>);
+pub struct IngestRoots(Vec<Root>);
 
 #[derive(Debug)]
 struct Root {
@@ -111,10 +111,10 @@ impl Root {
     }
 }
 
-impl Roots {
+impl IngestRoots {
     /// Holds `paths` open, so that a root that is replaced later changes nothing.
-    pub fn open(paths: &[PathBuf]) -> io::Result<Roots> {
-        paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(Roots)
+    pub fn open(paths: &[PathBuf]) -> io::Result<IngestRoots> {
+        paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(IngestRoots)
     }
 
     /// Number of them.
@@ -271,7 +271,7 @@ mod tests {
             ("file://host/x".into(), "is not a path or file URL: a file URL names no other host"),
             ("file://host".into(), "is not a path or file URL: the URL has no path"),
         ];
-        let roots = Roots::open(&[root]).expect("opened");
+        let roots = IngestRoots::open(&[root]).expect("opened");
         for (uri, expected) in cases {
             let found = match roots.open_source(&uri) {
                 Ok(_) => "opened".to_owned(),
@@ -292,7 +292,7 @@ mod tests {
             assert_eq!(roots.open_served(uri).is_ok(), is_served, "{uri}");
         }
         assert!(roots.open_source(".hidden.mp4").is_ok(), "an ingest may read it");
-        let none = Roots::open(&[]).expect("nothing to open");
+        let none = IngestRoots::open(&[]).expect("nothing to open");
         assert!(matches!(none.open_source("a b.mp4"), Err(SourceError::NoRoots)));
     }
 
@@ -311,7 +311,7 @@ mod tests {
         std::fs::write(root.join("b.mp4"), "inside").expect("written");
         symlink(&out, root.join("sub-link")).expect("linked");
         symlink("../out/a.mp4", root.join("b-link.mp4")).expect("linked");
-        let roots = Roots::open(std::slice::from_ref(&root)).expect("opened");
+        let roots = IngestRoots::open(std::slice::from_ref(&root)).expect("opened");
         let is_over = AtomicBool::new(false);
         let swap = |from: &str, to: &str| {
             while !is_over.load(Ordering::Relaxed) {
@@ -358,7 +358,7 @@ mod tests {
         std::fs::create_dir(&real).expect("made");
         std::fs::write(real.join("a.mp4"), "x").expect("written");
         symlink(&real, &link).expect("linked");
-        let roots = Roots::open(std::slice::from_ref(&link)).expect("opened");
+        let roots = IngestRoots::open(std::slice::from_ref(&link)).expect("opened");
         for path in [link.join("a.mp4"), real.join("a.mp4"), "a.mp4".into()] {
             let opened = roots.open_source(path.to_str().expect("UTF-8"));
             assert!(opened.is_ok(), "{}: {opened:?}", path.display());

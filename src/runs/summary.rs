@@ -12,7 +12,7 @@ use std::{
 };
 
 use gate::GateConfig;
-use media::{BlobHash, Extent, Rate, RunId};
+use media::{BlobHash, Dimensions, FrameRate, RunId};
 use timeline::{BlobStore, Timeline};
 
 use crate::runs::registry::Run;
@@ -56,9 +56,9 @@ pub struct Summary {
     /// The last description, cut where it is long.
     pub description: Option<String>,
     /// The size of the picture.
-    pub extent: Option<Extent>,
+    pub extent: Option<Dimensions>,
     /// Frames a second of the source.
-    pub source_fps: Option<Rate>,
+    pub source_fps: Option<FrameRate>,
     /// Distribution of its frames over its duration.
     pub shape: Told,
     /// Stretches of it in which models named something.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{
     keys::Principal,
-    per_owner::{LimitScope, OwnerLimiter},
+    owner_limit::{LimitScope, OwnerLimiter},
 };
 
 /// Time for which a ticket opens its run.

@@ -4,12 +4,12 @@
 //! most a file without a record, which opening removes. An owner reaches only its own folder.
 //! Knows neither HTTP nor what is in a file.
 
-mod doubt;
 mod folder;
 mod incoming;
 mod kind;
 mod name;
 mod upload_limit;
+mod verify_write;
 
 use std::{
     collections::HashSet,
@@ -27,7 +27,7 @@ use crate::{
     base::{
         keys::Principal,
         meta_store::{self, MetaStore, MetaStoreError},
-        per_owner::LimitScope,
+        owner_limit::LimitScope,
         quota::{Quota, QuotaError},
     },
     runs::source::SourceError,
@@ -36,7 +36,7 @@ use crate::{
 use folder::{folder_of, is_folder, list, sync_parent};
 use name::last_name;
 
-pub use incoming::Incoming;
+pub use incoming::UploadWriter;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
 use upload_limit::told;
@@ -114,7 +114,7 @@ impl UploadError {
 
 /// A stored file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
+pub struct StoredUpload {
     /// Its name, by which it is served.
     pub name: StoredName,
     /// Its owner.
@@ -143,7 +143,7 @@ pub struct NewUpload<'a> {
 }
 
 /// Every uploaded file.
-pub struct Uploads {
+pub struct UploadStore {
     /// Path in the settings, and the one that it leads to: a caller may use either.
     dirs: [PathBuf; 2],
     /// Tag with which names begin.
@@ -154,7 +154,7 @@ pub struct Uploads {
     under_way: Arc<UploadLimiter>,
 }
 
-impl Uploads {
+impl UploadStore {
     /// Opens the files in `dir`, made when there is none; removes what a crash left there and
     /// counts the rest to their owners' accounts.
     pub fn open(
@@ -162,7 +162,7 @@ impl Uploads {
         tag: Option<NodeTag>,
         ledger: MetaStore,
         quota: Arc<Quota>,
-    ) -> Result<Uploads, UploadError> {
+    ) -> Result<UploadStore, UploadError> {
         let failed = |what| UploadError::io(what, dir);
         fs::create_dir_all(dir.join(INCOMING)).map_err(failed("make the upload directory"))?;
         let absolute = std::path::absolute(dir).map_err(failed("find the upload directory"))?;
@@ -170,7 +170,7 @@ impl Uploads {
         sync_parent(&real)?;
         let root = HeldDir::open(&real).map_err(failed("open the upload directory"))?;
         let under_way = Arc::default();
-        let uploads = Uploads { dirs: [absolute, real], tag, root, ledger, quota, under_way };
+        let uploads = UploadStore { dirs: [absolute, real], tag, root, ledger, quota, under_way };
         let swept = uploads.sweep()?;
         if swept > 0 {
             tracing::warn!(swept, "unfinished uploads removed");
@@ -244,19 +244,19 @@ impl Uploads {
     }
 
     /// An empty file that takes up to `bytes_max` bytes, and charges `owner` for them.
-    pub fn receive(&self, owner: &Principal, bytes_max: u64) -> Result<Incoming, UploadError> {
+    pub fn receive(&self, owner: &Principal, bytes_max: u64) -> Result<UploadWriter, UploadError> {
         self.quota.check(owner)?;
-        Incoming::create(&self.dirs[1].join(INCOMING), bytes_max, self.quota.hold(owner))
+        UploadWriter::create(&self.dirs[1].join(INCOMING), bytes_max, self.quota.hold(owner))
     }
 
     /// Keeps `incoming` as `new` says; durable on return, in one step with what `also` writes.
     pub fn keep(
         &self,
-        incoming: Incoming,
+        incoming: UploadWriter,
         new: NewUpload<'_>,
-        also: impl FnOnce(&WriteTransaction, &Upload) -> Result<(), redb::Error>,
-    ) -> Result<Upload, UploadError> {
-        let upload = Upload {
+        also: impl FnOnce(&WriteTransaction, &StoredUpload) -> Result<(), redb::Error>,
+    ) -> Result<StoredUpload, UploadError> {
+        let upload = StoredUpload {
             name: StoredName::new(self.tag, new.at, new.extension),
             owner: new.owner.clone(),
             bytes: incoming.bytes(),
@@ -276,7 +276,7 @@ impl Uploads {
         let path = dir.join(upload.name.as_str());
         let hold = incoming.publish(&path)?;
         let recorded = self.ledger.write(|change| {
-            let Upload { name, owner, bytes, sha256, original_name, .. } = &upload;
+            let StoredUpload { name, owner, bytes, sha256, original_name, .. } = &upload;
             let key = (folder.as_str(), name.as_str());
             let (sha256, epoch_ms) = (*sha256.as_bytes(), new.at.epoch_ms);
             let value = (*bytes, sha256, epoch_ms, original_name.as_str(), owner.as_str());
@@ -297,7 +297,7 @@ impl Uploads {
         &self,
         owner: &Principal,
         name: &StoredName,
-    ) -> Result<Option<Upload>, UploadError> {
+    ) -> Result<Option<StoredUpload>, UploadError> {
         let folder = folder_of(owner);
         self.look(None, |table| {
             let found = table.get((folder.as_str(), name.as_str()))?;
@@ -311,7 +311,7 @@ impl Uploads {
         owner: &Principal,
         before: Option<&StoredName>,
         limit: usize,
-    ) -> Result<Vec<Upload>, UploadError> {
+    ) -> Result<Vec<StoredUpload>, UploadError> {
         let folder = folder_of(owner);
         let before = before.map_or("~", StoredName::as_str);
         self.look(Vec::new(), |table| {
@@ -347,7 +347,7 @@ impl Uploads {
     }
 
     /// Opens the upload, which is as long as it was recorded to be.
-    pub fn open_file(&self, upload: &Upload) -> Result<File, SourceError> {
+    pub fn open_file(&self, upload: &StoredUpload) -> Result<File, SourceError> {
         let beneath = Path::new(&folder_of(&upload.owner)).join(upload.name.as_str());
         let opened = self.root.file(&beneath, Links::Never).and_then(|file| {
             check_size(&file, upload.bytes)?;
@@ -372,7 +372,7 @@ impl Uploads {
     }
 
     /// Path of the file on this server.
-    pub fn path(&self, upload: &Upload) -> PathBuf {
+    pub fn path(&self, upload: &StoredUpload) -> PathBuf {
         self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())
     }
 }
@@ -382,9 +382,9 @@ type Records = redb::ReadOnlyTable<
     (u64, [u8; 32], i64, &'static str, &'static str),
 >;
 
-fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> Upload {
+fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> StoredUpload {
     let (bytes, sha256, epoch_ms, original_name, owner) = value;
-    Upload {
+    StoredUpload {
         name,
         owner: Principal::named(owner),
         bytes,

@@ -7,7 +7,8 @@ use std::{net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinHandle;
 use transport::{
-    Certificate, CertificateFiles, DrainReport, Limits, Listener, ServiceConfig, ShutdownSignals,
+    CertificatePaths, DrainReport, Listener, ReloadingCertificate, ServerLimits, ServiceConfig,
+    ShutdownSignals,
 };
 
 use super::serving::{ListenError, ServingConfig, certificates};
@@ -19,7 +20,7 @@ pub(super) struct BoundSockets {
     addr: SocketAddr,
     #[cfg(feature = "h3-experimental")]
     quic: Option<quic::Quic>,
-    certificates: Vec<Arc<Certificate>>,
+    certificates: Vec<Arc<ReloadingCertificate>>,
 }
 
 impl BoundSockets {
@@ -47,7 +48,7 @@ impl BoundSockets {
             let stop = ends.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(certificate.watch()).await });
         }
-        let (limits, limiter) = (Limits::default(), Arc::clone(&app.limiter));
+        let (limits, limiter) = (ServerLimits::default(), Arc::clone(&app.limiter));
         let site =
             ServiceConfig { router: router(Arc::clone(app)), elsewhere: None, refusal_headers };
         let mut accepting = Vec::new();
@@ -76,7 +77,10 @@ impl BoundSockets {
 }
 
 /// The pair in `files`, among those that are shown.
-fn find<'a>(files: &CertificateFiles, opened: &'a [Arc<Certificate>]) -> &'a Arc<Certificate> {
+fn find<'a>(
+    files: &CertificatePaths,
+    opened: &'a [Arc<ReloadingCertificate>],
+) -> &'a Arc<ReloadingCertificate> {
     opened.iter().find(|known| known.files() == files).expect("every pair was opened")
 }
 
@@ -100,11 +104,11 @@ mod quic {
     impl Quic {
         pub fn bind(
             serving: &ServingConfig,
-            opened: &[Arc<Certificate>],
+            opened: &[Arc<ReloadingCertificate>],
         ) -> Result<Option<Quic>, ListenError> {
             let Some(h3) = &serving.h3 else { return Ok(None) };
             let certificate = find(&h3.certificate, opened);
-            let listener = QuicListener::bind(h3.bind_addr, certificate, Limits::default());
+            let listener = QuicListener::bind(h3.bind_addr, certificate, ServerLimits::default());
             let refused =
                 |source| ListenError::Transport { setting: "SERVICE_H3_BIND_ADDR", source };
             let listener = listener.map_err(refused)?;

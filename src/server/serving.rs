@@ -2,13 +2,13 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use transport::{Certificate, CertificateError, CertificateFiles, TransportError};
+use transport::{CertificateError, CertificatePaths, ReloadingCertificate, TransportError};
 
 /// Protocols and certificates of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingConfig {
     /// Certificate of HTTP/1.1 and HTTP/2; `None` serves them in clear text.
-    pub tls: Option<CertificateFiles>,
+    pub tls: Option<CertificatePaths>,
     /// HTTP/3 beside them.
     pub h3: Option<Http3Config>,
 }
@@ -19,13 +19,13 @@ pub struct Http3Config {
     /// UDP address and port.
     pub bind_addr: SocketAddr,
     /// Certificate that it shows.
-    pub certificate: CertificateFiles,
+    pub certificate: CertificatePaths,
 }
 
 impl ServingConfig {
     /// The pairs that are shown, and the settings that name them: first that of HTTP/1.1 and HTTP/2,
     /// then that of HTTP/3 where it is another.
-    pub fn certificates(&self) -> impl Iterator<Item = (&CertificateFiles, &'static str)> {
+    pub fn certificates(&self) -> impl Iterator<Item = (&CertificatePaths, &'static str)> {
         let tls =
             self.tls.iter().map(|files| (files, "SERVICE_TLS_CERT_PATH, SERVICE_TLS_KEY_PATH"));
         let h3 = self.h3.iter().map(|h3| &h3.certificate);
@@ -59,9 +59,11 @@ pub enum ListenError {
 }
 
 /// Reads every pair that is to be shown.
-pub fn certificates(serving: &ServingConfig) -> Result<Vec<Arc<Certificate>>, ListenError> {
-    let open = |(files, settings): (&CertificateFiles, _)| {
-        Certificate::open(files.clone())
+pub fn certificates(
+    serving: &ServingConfig,
+) -> Result<Vec<Arc<ReloadingCertificate>>, ListenError> {
+    let open = |(files, settings): (&CertificatePaths, _)| {
+        ReloadingCertificate::open(files.clone())
             .map_err(|source| ListenError::Certificate { settings, source })
     };
     serving.certificates().map(open).collect()

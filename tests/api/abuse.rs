@@ -9,7 +9,9 @@ use std::{
 };
 
 use media::{RequestId, RunId};
-use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline};
+use timeline::{
+    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineOptions,
+};
 
 use crate::support::{ALICE, BOB, Server, Setup};
 
@@ -298,7 +300,8 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
 /// A log with one run of alice's, of which a page of events takes about a megabyte.
 fn seed_large_pages(dir: &std::path::Path) -> RunId {
     let run = RunId::from_bytes([7; 16]);
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("opens");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("opens");
     let created = Event::RunCreated(RunCreated {
         request_id: RequestId::from_bytes([1; 8]),
         mode: "balanced".to_owned(),
@@ -307,7 +310,7 @@ fn seed_large_pages(dir: &std::path::Path) -> RunId {
         tenant_id: None,
     });
     log.append_wait(vec![NewEvent { run, event: created }]).expect("appended");
-    let finding = Finding { description: "d".repeat(1024), ..Finding::default() };
+    let finding = FindingPayload { description: "d".repeat(1024), ..FindingPayload::default() };
     let described = NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) };
     log.append_wait(vec![described; 1000]).expect("appended");
     run

@@ -2,7 +2,9 @@
 
 use media::{EventType, Marker, MarkerId, MarkerStatus, RequestId, RunId, Score};
 use serde_json::{Value, json};
-use timeline::{AnalysisGenerated, Event, NewEvent, Options, RunCreated, SamplingPolicy, Timeline};
+use timeline::{
+    AnalysisGenerated, Event, NewEvent, RunCreated, SamplingPolicy, Timeline, TimelineOptions,
+};
 
 use crate::support::{Reply, Server, Setup, shared};
 
@@ -136,7 +138,8 @@ const RUN: RunId = RunId::from_bytes([9; 16]);
 
 /// A log of before analyses had names, with two analyses that gave one marker each.
 fn seed(dir: &std::path::Path) {
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
     let request_id = RequestId::from_bytes([0; 8]);
     let stream_id: media::StreamId = "main".parse().expect("a label");
     let created = RunCreated {

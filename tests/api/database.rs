@@ -6,7 +6,7 @@ use std::{
 };
 
 use sightline::base::{
-    database::{Database, DatabaseError, NewFeedback, Settings, Target},
+    database::{Database, DatabaseError, DatabaseSettings, DatabaseUrl, NewFeedback},
     keys::Principal,
 };
 
@@ -16,9 +16,9 @@ use crate::support::postgres::Postgres;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn library(postgres: &Postgres, query: &str) -> Database {
-    let target = Target::parse(&format!("{}?{query}", postgres.url())).expect("a target");
+    let target = DatabaseUrl::parse(&format!("{}?{query}", postgres.url())).expect("a target");
     let timeout = Duration::from_secs(5);
-    Database::new(&Settings { target, connections: 2, timeout })
+    Database::new(&DatabaseSettings { target, connections: 2, timeout })
 }
 
 fn anything() -> NewFeedback {
@@ -73,8 +73,10 @@ async fn migrations_are_applied_once_by_servers_that_start_at_once_and_never_cha
     refusal(&library(&postgres, ""), "migration 0001_feedback was changed after it was").await;
     refusal(&library(&postgres, "sslmode=require"), "server does not support TLS").await;
     postgres.sql("CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0");
-    let latin = Target::parse(&postgres.url().replace("/postgres", "/latin")).expect("a target");
-    let settings = Settings { target: latin, connections: 1, timeout: Duration::from_secs(5) };
+    let latin =
+        DatabaseUrl::parse(&postgres.url().replace("/postgres", "/latin")).expect("a target");
+    let settings =
+        DatabaseSettings { target: latin, connections: 1, timeout: Duration::from_secs(5) };
     refusal(&Database::new(&settings), "encoding is LATIN1").await;
 }
 

@@ -15,8 +15,8 @@ use media::{
 use serde_json::{Value, json};
 use sightline::{base::meta_store::MetaStore, deliver::outbox::Cursors};
 use timeline::{
-    Event, Finding, FindingKind, FramesDecoded, NewEvent, Options, RunLabelled, SessionRunCreated,
-    Signals, Timeline, system_clock,
+    Event, FindingKind, FindingPayload, FramesDecoded, NewEvent, RunLabelled, SessionRunCreated,
+    Signals, Timeline, TimelineOptions, system_clock,
 };
 
 use crate::{
@@ -29,7 +29,7 @@ const DAY_MS: i64 = 86_400_000;
 fn seed(dir: &Path, days_ago: i64, events: &[NewEvent]) {
     let clock =
         Arc::new(move || WallTime { epoch_ms: system_clock().epoch_ms - days_ago * DAY_MS });
-    let options = Options { clock, ..Options::default() };
+    let options = TimelineOptions { clock, ..TimelineOptions::default() };
     let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("opens");
     for batch in events.chunks(4000) {
         log.append_wait(batch.to_vec()).expect("appended");
@@ -38,7 +38,11 @@ fn seed(dir: &Path, days_ago: i64, events: &[NewEvent]) {
 
 fn described(description: &str) -> Event {
     let session_id = Some(SessionId::from_bytes([8; 16]));
-    let finding = Finding { session_id, description: description.to_owned(), ..Finding::default() };
+    let finding = FindingPayload {
+        session_id,
+        description: description.to_owned(),
+        ..FindingPayload::default()
+    };
     Event::Found(FindingKind::Vlm, finding)
 }
 

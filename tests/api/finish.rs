@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use media::{RequestId, RunId, WallTime};
 use serde_json::{Value, json};
-use timeline::{AnalysisGenerated, Event, NewEvent, Options, RunCreated, SamplingPolicy, Timeline};
+use timeline::{
+    AnalysisGenerated, Event, NewEvent, RunCreated, SamplingPolicy, Timeline, TimelineOptions,
+};
 
 use crate::{
     api::{
@@ -139,7 +141,10 @@ fn a_run_with_work_under_way_counts_until_it_has_ended() {
 /// A run of Alice's as a server of two hours ago left it, with an analysis or without.
 fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
     let long_ago = WallTime { epoch_ms: timeline::system_clock().epoch_ms - 7_200_000 };
-    let options = Options { clock: std::sync::Arc::new(move || long_ago), ..Options::default() };
+    let options = TimelineOptions {
+        clock: std::sync::Arc::new(move || long_ago),
+        ..TimelineOptions::default()
+    };
     let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
     let request_id = RequestId::from_bytes([1; 8]);
     for (run, is_analyzed) in runs {

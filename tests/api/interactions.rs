@@ -5,7 +5,8 @@ use std::path::Path;
 use media::{Label, RequestId, RunId, Score};
 use serde_json::{Value, json};
 use timeline::{
-    Event, NewEvent, Options, Pass, RunCreated, SemanticChunkInferred, Timeline, Tokens,
+    Event, NewEvent, Pass, RunCreated, SemanticChunkInferred, Timeline, TimelineOptions,
+    TokenCounts,
 };
 
 use crate::support::{BOB, Setup};
@@ -40,7 +41,7 @@ fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
         confidence: Some(Score::from_millionths(750_000)),
         raw_output: "{}".to_owned(),
         output: None,
-        tokens: Tokens::default(),
+        tokens: TokenCounts::default(),
         inference_latency_ms: 1,
         tier: Some(Pass::First),
         model: Some("m".to_owned()),
@@ -58,7 +59,7 @@ fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
 fn write(data: &Path, events: Vec<Event>) {
     let log = data.join("data/log");
     std::fs::create_dir_all(&log).expect("made");
-    let (log, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let (log, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
     let batch = events.into_iter().map(|event| NewEvent { run: RUN, event });
     log.append_wait(batch.collect()).expect("durable");
 }

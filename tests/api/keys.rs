@@ -2,7 +2,7 @@
 
 use media::{RequestId, RunId};
 use serde_json::json;
-use timeline::{Event, NewEvent, Options, RunCreated, Timeline};
+use timeline::{Event, NewEvent, RunCreated, Timeline, TimelineOptions};
 
 use crate::support::{ALICE, BOB, Setup};
 
@@ -46,8 +46,8 @@ fn a_bare_key_owns_what_it_owned_and_is_named_by_a_digest_that_others_cannot_mak
     let dir = tempfile::tempdir().expect("a directory");
     let old = RunId::from_bytes([7; 16]);
     {
-        let (log, _) =
-            Timeline::open(&dir.path().join("data/log"), Options::default()).expect("opens");
+        let (log, _) = Timeline::open(&dir.path().join("data/log"), TimelineOptions::default())
+            .expect("opens");
         let created = Event::RunCreated(RunCreated {
             request_id: RequestId::from_bytes([1; 8]),
             mode: "balanced".to_owned(),

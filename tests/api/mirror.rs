@@ -12,14 +12,15 @@ use media::{RunId, Score, SessionId};
 use serde_json::Value;
 use sightline::{
     base::{
-        database::{Database, Settings, Target},
+        database::{Database, DatabaseSettings, DatabaseUrl},
         meta_store::MetaStore,
         metrics::Metrics,
     },
     deliver::mirror::{EventMirror, Scope},
 };
 use timeline::{
-    Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
+    Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, SessionRunCreated, Timeline,
+    TimelineOptions,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -33,13 +34,13 @@ const RUN: RunId = RunId::from_bytes([7; 16]);
 const SESSION: SessionId = SessionId::from_bytes([8; 16]);
 
 fn found(kind: FindingKind, session_id: Option<SessionId>, description: &str) -> NewEvent {
-    let finding = Finding {
+    let finding = FindingPayload {
         session_id,
         frame_index: 3,
         pts_ms: 100,
         confidence: Score::from_millionths(900_000),
         description: description.to_owned(),
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     NewEvent { run: RUN, event: Event::Found(kind, finding) }
 }
@@ -59,7 +60,8 @@ fn created() -> NewEvent {
 
 /// Appends to the log of a server that does not run.
 fn seed(dir: &Path, events: Vec<NewEvent>) {
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("opens");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("opens");
     for batch in events.chunks(1000) {
         log.append_wait(batch.to_vec()).expect("appended");
     }
@@ -344,11 +346,12 @@ pub struct Own {
 impl Own {
     pub fn start(scope: Scope, url: &str) -> Own {
         let dir = tempfile::tempdir().expect("a directory");
-        let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
+        let (log, _) =
+            Timeline::open(&dir.path().join("log"), TimelineOptions::default()).expect("opens");
         let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
-        let target = Target::parse(url).expect("a target");
+        let target = DatabaseUrl::parse(url).expect("a target");
         let timeout = Duration::from_secs(5);
-        let database = Database::new(&Settings { target, connections: 2, timeout });
+        let database = Database::new(&DatabaseSettings { target, connections: 2, timeout });
         let metrics = Arc::new(Metrics::new());
         let (copied, counted) = (log.clone(), Arc::clone(&metrics));
         let mirror =
@@ -443,11 +446,12 @@ async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
     let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
     let proxy = Proxy::start(postgres.port());
-    let (log, _) = Timeline::open(&dir.path().join("log"), Options::default()).expect("opens");
+    let (log, _) =
+        Timeline::open(&dir.path().join("log"), TimelineOptions::default()).expect("opens");
     let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
-    let target = Target::parse(&url(proxy.port())).expect("a target");
+    let target = DatabaseUrl::parse(&url(proxy.port())).expect("a target");
     let timeout = Duration::from_secs(1);
-    let database = Database::new(&Settings { target, connections: 2, timeout });
+    let database = Database::new(&DatabaseSettings { target, connections: 2, timeout });
     database.prepare().await;
     let metrics = Arc::new(Metrics::new());
     let mirror = EventMirror::new(Scope::Descriptions, database, log.clone(), ledger, metrics)

@@ -11,8 +11,8 @@ use media::{EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Scor
 use serde_json::{Value, json};
 use sightline::deliver::mirror::Scope;
 use timeline::{
-    Event, Finding, FindingKind, NewEvent, Options, RunDeleted, RunLabelled, SessionRunCreated,
-    Timeline,
+    Event, FindingKind, FindingPayload, NewEvent, RunDeleted, RunLabelled, SessionRunCreated,
+    Timeline, TimelineOptions,
 };
 
 use crate::{
@@ -34,7 +34,11 @@ fn session(run: RunId, principal: &str) -> NewEvent {
 
 fn described(run: RunId, description: &str) -> NewEvent {
     let session_id = Some(SessionId::from_bytes([8; 16]));
-    let finding = Finding { session_id, description: description.to_owned(), ..Finding::default() };
+    let finding = FindingPayload {
+        session_id,
+        description: description.to_owned(),
+        ..FindingPayload::default()
+    };
     NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) }
 }
 
@@ -156,7 +160,8 @@ fn wait_until_there(there: &dyn Fn() -> u64, count: u64) {
 }
 
 fn start(dir: &std::path::Path, events: Vec<NewEvent>, url: &str) -> Server {
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("opens");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("opens");
     log.append_wait(events).expect("appended");
     drop(log);
     Setup::new(dir).var("SERVICE_DB_URL", url).var("SERVICE_DB_MIRROR", "all").start()

@@ -5,8 +5,8 @@ use std::path::Path;
 use media::{Label, RequestId, RunId, Score};
 use serde_json::{Value, json};
 use timeline::{
-    ActivityEpisode, Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, RunCreated,
-    RunDeleted, SemanticChunkInferred, Timeline, Tokens,
+    ActivityEpisode, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, RunCreated,
+    RunDeleted, SemanticChunkInferred, Timeline, TimelineOptions, TokenCounts,
 };
 
 use crate::support::{BOB, Setup};
@@ -32,13 +32,13 @@ pub fn found(kind: FindingKind, description: &str) -> Event {
     let (session_id, confidence) = (None, Score::ONE);
     Event::Found(
         kind,
-        Finding {
+        FindingPayload {
             session_id,
             frame_index: 3,
             pts_ms: 120,
             confidence,
             description,
-            ..Finding::default()
+            ..FindingPayload::default()
         },
     )
 }
@@ -89,7 +89,7 @@ pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
         confidence: Some(Score::ONE),
         raw_output: "the red raw output".to_owned(),
         output: None,
-        tokens: Tokens::default(),
+        tokens: TokenCounts::default(),
         inference_latency_ms: 1,
         tier: None,
         model: None,
@@ -107,7 +107,7 @@ pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
 pub fn write(data: &Path, events: Vec<(u8, Event)>) {
     let log = data.join("data/log");
     std::fs::create_dir_all(&log).expect("made");
-    let (log, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let (log, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
     let batch = events.into_iter().map(|(number, event)| NewEvent { run: run(number), event });
     log.append_wait(batch.collect()).expect("durable");
 }

@@ -3,7 +3,7 @@
 use media::{RequestId, RunId, Score, Signal, Zones};
 use serde_json::{Value, json};
 use timeline::{
-    Event, FramesDecoded, NewEvent, Options, RunCreated, SamplingPolicy, Signals, Timeline,
+    Event, FramesDecoded, NewEvent, RunCreated, SamplingPolicy, Signals, Timeline, TimelineOptions,
 };
 
 use crate::support::{BOB, Server, Setup, shared};
@@ -206,7 +206,8 @@ pub fn decoded(signals: Signals) -> FramesDecoded {
 }
 
 fn seed(dir: &std::path::Path) {
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
     let mut column = log.column_writer();
     for index in 0..MANY {
         let peak = if index == MANY / 3 + 1 { Score::ONE } else { Score::ZERO };

@@ -8,7 +8,9 @@ use std::{
 use media::{RequestId, RunId, Score};
 use reqwest::blocking::{Client, Response};
 use serde_json::{Value, json};
-use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline};
+use timeline::{
+    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineOptions,
+};
 
 use crate::support::{ALICE, BOB, Server, Setup};
 
@@ -218,7 +220,7 @@ fn a_reader_that_reads_nothing_holds_up_nobody() {
     {
         let path = dir.path().join("data/log");
         std::fs::create_dir_all(&path).expect("made");
-        let (log, _) = Timeline::open(&path, Options::default()).expect("opens");
+        let (log, _) = Timeline::open(&path, TimelineOptions::default()).expect("opens");
         let append = |event| log.append_wait(vec![NewEvent { run, event }]).expect("durable");
         append(Event::RunCreated(RunCreated {
             request_id: RequestId::from_bytes([1; 8]),
@@ -231,13 +233,13 @@ fn a_reader_that_reads_nothing_holds_up_nobody() {
         for frame_index in 0..LONG {
             let description = "x".repeat(60_000);
             let (session_id, pts_ms, confidence) = (None, 0, Score::ONE);
-            let found = Finding {
+            let found = FindingPayload {
                 session_id,
                 frame_index,
                 pts_ms,
                 confidence,
                 description,
-                ..Finding::default()
+                ..FindingPayload::default()
             };
             append(Event::Found(FindingKind::Vlm, found));
         }

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 use media::{BlobHash, EventType, RunId, SessionId};
 use serde_json::{Value, json};
 use timeline::{
-    Event, Finding, FindingKind, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline,
+    Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, SessionRunCreated, Timeline,
+    TimelineOptions,
 };
 
 use crate::support::{BOB, Server, Setup, shared};
@@ -106,7 +107,8 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
 
 /// A live run of Alice's whose session told a cut, and what a model said of another picture.
 fn seed(dir: &Path) {
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
     let created = Event::SessionRunCreated(SessionRunCreated {
         principal_key: "alice".to_owned(),
         session_id: SessionId::from_bytes([6; 16]),
@@ -125,13 +127,13 @@ fn seed(dir: &Path) {
         })
     };
     let said = |frame_index: u64, description: &str, summary: Option<&str>| {
-        let finding = Finding {
+        let finding = FindingPayload {
             frame_index,
             pts_ms: frame_index as i64 * 40,
             description: description.to_owned(),
             summary: summary.map(str::to_owned),
             object_label: (frame_index == 15).then(|| "van".to_owned()),
-            ..Finding::default()
+            ..FindingPayload::default()
         };
         Event::Found(FindingKind::Vlm, finding)
     };

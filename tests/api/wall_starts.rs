@@ -4,7 +4,7 @@ use std::path::Path;
 
 use media::{BlobHash, EventType, RunId, SessionId, WallTime};
 use serde_json::{Value, json};
-use timeline::{Event, KeyframeStored, NewEvent, Options, SessionRunCreated, Timeline};
+use timeline::{Event, KeyframeStored, NewEvent, SessionRunCreated, Timeline, TimelineOptions};
 
 use crate::support::{Server, Setup};
 
@@ -16,7 +16,7 @@ const ARRIVED_MS: i64 = 1_700_000_000_123;
 /// A live run of Alice's as a server of then left it: its first still came when its first picture did.
 fn seed(dir: &Path) {
     let clock = std::sync::Arc::new(move || WallTime { epoch_ms: ARRIVED_MS });
-    let options = Options { clock, ..Options::default() };
+    let options = TimelineOptions { clock, ..TimelineOptions::default() };
     let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
     let still = |frame_index| {
         Event::KeyframeStored(KeyframeStored {

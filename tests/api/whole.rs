@@ -2,7 +2,9 @@
 
 use media::{RequestId, RunId, Score};
 use serde_json::{Value, json};
-use timeline::{Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline};
+use timeline::{
+    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineOptions,
+};
 
 use crate::support::{Server, Setup};
 
@@ -11,7 +13,8 @@ const EVENTS: u64 = 2500;
 
 /// A log with one run of the principal that tests are.
 fn seed(dir: &std::path::Path, events: u64) {
-    let (log, _) = Timeline::open(&dir.join("data/log"), Options::default()).expect("a log");
+    let (log, _) =
+        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
     let created = Event::RunCreated(RunCreated {
         request_id: RequestId::from_bytes([0; 8]),
         mode: "balanced".to_owned(),
@@ -20,11 +23,11 @@ fn seed(dir: &std::path::Path, events: u64) {
         tenant_id: None,
     });
     let described = |number: u64| {
-        let finding = Finding {
+        let finding = FindingPayload {
             frame_index: number,
             confidence: Score::ONE,
             description: format!("frame {number} of the yard"),
-            ..Finding::default()
+            ..FindingPayload::default()
         };
         Event::Found(FindingKind::Vlm, finding)
     };

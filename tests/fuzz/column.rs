@@ -3,7 +3,7 @@
 use std::fs;
 
 use media::BlobHash;
-use timeline::{Options, Signals, Timeline};
+use timeline::{Signals, Timeline, TimelineOptions};
 
 /// Magic of a column, and bytes of a row; of those of before there was activity.
 const ROWS: [(&[u8], usize); 2] = [(b"SLSIGNL\x03", 64), (b"SLSIGNL\x01", 52)];
@@ -17,7 +17,8 @@ pub fn column(bytes: &[u8]) -> Option<usize> {
     let mut bytes = bytes[..8 + count * row].to_vec();
     bytes.extend(crc32c::crc32c(&bytes[8..]).to_le_bytes());
     let dir = tempfile::tempdir().expect("a directory");
-    let options = Options { grow_bytes: 64 << 10, spare_bytes: 0, ..Options::default() };
+    let options =
+        TimelineOptions { grow_bytes: 64 << 10, spare_bytes: 0, ..TimelineOptions::default() };
     let (log, _) = Timeline::open(dir.path(), options).expect("a new log");
     let hash = BlobHash::from_bytes([1; 32]);
     fs::write(dir.path().join("columns").join(hash.to_string()), bytes).expect("written");

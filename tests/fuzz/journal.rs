@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use media::{RequestId, RunId, Seq};
-use timeline::{Event, NewEvent, Options, RequestMarkerPayload, Timeline, TimelineError};
+use timeline::{Event, NewEvent, RequestMarkerPayload, Timeline, TimelineError, TimelineOptions};
 
 fn open(dir: &Path) -> Result<Timeline, TimelineError> {
-    let options = Options { grow_bytes: 64 << 10, spare_bytes: 0, ..Options::default() };
+    let options =
+        TimelineOptions { grow_bytes: 64 << 10, spare_bytes: 0, ..TimelineOptions::default() };
     Timeline::open(dir, options).map(|(log, _)| log)
 }
 

@@ -15,7 +15,7 @@ use sightline::{
     config::Config,
 };
 use tokio::runtime::Runtime;
-use transport::{Limits, Listener, ServiceConfig, ShutdownSignals};
+use transport::{Listener, ServerLimits, ServiceConfig, ShutdownSignals};
 use worker::WorkerProgram;
 
 use crate::support::{ALICE, sandbox, whip::eventually};
@@ -57,7 +57,7 @@ impl Here {
             let router = api::router(Arc::clone(&app));
             let refusal_headers = api::refusal_headers;
             let site = ServiceConfig { router, elsewhere: None, refusal_headers };
-            let (limits, limiter) = (Limits::default(), Arc::clone(&app.limiter));
+            let (limits, limiter) = (ServerLimits::default(), Arc::clone(&app.limiter));
             tokio::spawn(transport::serve(
                 listener,
                 site,

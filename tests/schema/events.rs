@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use media::{
-    AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Marker, MarkerId, MarkerOrigin,
-    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, Zone, Zones,
+    AnalysisId, BlobHash, CellBox, EventType, FrameRate, GateConfig, JobId, Marker, MarkerId,
+    MarkerOrigin, MarkerStatus, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, Zone,
+    Zones,
 };
 use serde_json::{Value, json};
 use timeline::{
-    ActivityEpisode, AnalysisGenerated, Event, EventKind, Finding, FindingKind, FramesDecoded,
-    InferenceCompleted, IngestReceived, IngestStarted, JsonText, KeyframeStored, NewEvent, Options,
-    Pass, RequestMarkerPayload, RunCompleted, RunCreated, RunDeleted, RunFailed, RunLabelled,
-    SamplingPolicy, SemanticChunkGenerated, SemanticChunkInferred, SemanticFallbackActivated,
-    SemanticOutcome, SessionRunCreated, Signals, SourceReconnected, Timeline, TokenBudgetLow,
-    Tokens,
+    ActivityEpisode, AnalysisGenerated, Event, EventKind, FindingKind, FindingPayload,
+    FramesDecoded, InferenceCompleted, IngestReceived, IngestStarted, JsonText, KeyframeStored,
+    NewEvent, Pass, RequestMarkerPayload, RunCompleted, RunCreated, RunDeleted, RunFailed,
+    RunLabelled, SamplingPolicy, SemanticChunkGenerated, SemanticChunkInferred,
+    SemanticFallbackActivated, SemanticOutcome, SessionRunCreated, Signals, SourceReconnected,
+    Timeline, TimelineOptions, TokenBudgetLow, TokenCounts,
 };
 
 use crate::schema::{assert_valid, component};
@@ -82,7 +83,7 @@ fn of_runs() -> Vec<Event> {
             decoded_frames: Some(1),
             source_uri: Some(text("a.mp4")),
             sampling_policy: Some(SamplingPolicy::Fixed),
-            sample_fps: Rate::new(2, 1),
+            sample_fps: FrameRate::new(2, 1),
         }),
         Event::IngestStarted(IngestStarted {
             request_id: REQUEST,
@@ -158,7 +159,7 @@ fn of_runs() -> Vec<Event> {
 
 /// Events of inference.
 fn of_models() -> Vec<Event> {
-    let finding = Finding {
+    let finding = FindingPayload {
         session_id: Some(SESSION),
         frame_index: 1,
         pts_ms: 40,
@@ -217,7 +218,7 @@ fn of_models() -> Vec<Event> {
             confidence: Some(Score::ONE),
             raw_output: text("r"),
             output: JsonText::parse(r#"{"a":1}"#),
-            tokens: Tokens::default(),
+            tokens: TokenCounts::default(),
             inference_latency_ms: 3,
             tier: Some(Pass::First),
             model: Some(text("qwen3-vl-8b")),
@@ -238,7 +239,7 @@ fn of_models() -> Vec<Event> {
             source_span_ms: 1000,
             lag_ms: -3,
             index_name: None,
-            tokens: Tokens::default(),
+            tokens: TokenCounts::default(),
             inference_latency_ms: 3,
         }),
         Event::SemanticFallbackActivated(SemanticFallbackActivated {
@@ -292,7 +293,7 @@ fn of_models() -> Vec<Event> {
 #[test]
 fn an_event_of_every_kind_is_as_the_document_says() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
     let events = of_runs().into_iter().chain(of_models());
     log.append_wait(events.map(|event| NewEvent { run: RUN, event }).collect()).expect("appended");
     let (schema, mut kinds) = (component("Event"), BTreeSet::new());

@@ -14,7 +14,9 @@ use std::{
 };
 
 use media::{RunId, Score};
-use timeline::{Event, Finding, FindingKind, NewEvent, Options, Timeline, TimelineError};
+use timeline::{
+    Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineError, TimelineOptions,
+};
 
 const EVENTS: u64 = 1_000_000;
 const RUNS: u64 = 1000;
@@ -28,7 +30,7 @@ fn main() -> Result<(), TimelineError> {
     let dir = std::env::args_os().nth(1).map(PathBuf::from).expect("a directory to use");
     fill(&dir)?;
     reopen(&dir, "reopen before")?;
-    let (log, _) = Timeline::open(&dir, Options::default())?;
+    let (log, _) = Timeline::open(&dir, TimelineOptions::default())?;
     let alone = latencies(&log, &AtomicBool::new(false));
     print("append alone", &alone);
     let half = |from: u64| (from..RUNS).step_by(4).map(run).collect::<HashSet<_>>();
@@ -44,18 +46,18 @@ fn run(number: u64) -> RunId {
 }
 
 fn event(run: RunId) -> NewEvent {
-    let finding = Finding {
+    let finding = FindingPayload {
         frame_index: 1,
         pts_ms: 33,
         confidence: Score::ONE,
         description: "A person in a red coat crosses the yard from left to right.".to_owned(),
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) }
 }
 
 fn fill(dir: &Path) -> Result<(), TimelineError> {
-    let (log, _) = Timeline::open(dir, Options::default())?;
+    let (log, _) = Timeline::open(dir, TimelineOptions::default())?;
     let (sender, receiver) = mpsc::sync_channel(WAITING);
     for group in 0..EVENTS / BATCH {
         let batch = (0..BATCH).map(|each| event(run((group * BATCH + each) % RUNS))).collect();
@@ -71,7 +73,7 @@ fn fill(dir: &Path) -> Result<(), TimelineError> {
 
 fn reopen(dir: &Path, what: &str) -> Result<(), TimelineError> {
     let started = Instant::now();
-    let (log, recovery) = Timeline::open(dir, Options::default())?;
+    let (log, recovery) = Timeline::open(dir, TimelineOptions::default())?;
     let (took, index) = (started.elapsed(), log.index_bytes() >> 10);
     println!(
         "{what}: {} events, {} files, {took:?}, index {index} KiB",

@@ -6,7 +6,8 @@ use std::{env, path::PathBuf, sync::mpsc};
 
 use media::{RequestId, RunId, Score};
 use timeline::{
-    Event, Finding, FindingKind, NewEvent, Options, RunCreated, Timeline, TimelineError,
+    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineError,
+    TimelineOptions,
 };
 
 const DESCRIPTIONS: u64 = 1_000_000;
@@ -21,7 +22,7 @@ const WORDS: [&str; 24] = [
 fn main() -> Result<(), TimelineError> {
     let dir = env::args_os().nth(1).map(PathBuf::from).expect("a directory for the log");
     let runs = env::args().nth(2).map_or(1000, |runs| runs.parse().expect("a number of runs"));
-    let (log, _) = Timeline::open(&dir, Options::default())?;
+    let (log, _) = Timeline::open(&dir, TimelineOptions::default())?;
     let (done, acks) = mpsc::sync_channel(WAITING);
     let created: Vec<_> = (0..runs).map(created).collect();
     let described = (0..DESCRIPTIONS / BATCH).map(|group| {
@@ -64,12 +65,12 @@ fn described(number: u64, runs: u64) -> NewEvent {
         description.push(' ');
     }
     description += &number.to_string();
-    let finding = Finding {
+    let finding = FindingPayload {
         frame_index: number / runs,
         pts_ms: (number / runs) as i64 * 33,
         confidence: Score::ONE,
         description,
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     NewEvent { run: run(number % runs), event: Event::Found(FindingKind::Vlm, finding) }
 }

@@ -16,18 +16,18 @@ pub(crate) const HEADER_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8;
 const MAGIC: [u8; 4] = [0xff, 0xfe, b'S', b'B'];
 
 /// A batch being filled by the writer.
-pub(crate) struct Builder {
+pub(crate) struct BatchBuilder {
     bytes: Vec<u8>,
     first: Seq,
     count: u32,
 }
 
-impl Builder {
+impl BatchBuilder {
     /// Starts a batch whose first record will be `first`; reuses the memory of `bytes`.
-    pub(crate) fn new(mut bytes: Vec<u8>, first: Seq) -> Builder {
+    pub(crate) fn new(mut bytes: Vec<u8>, first: Seq) -> BatchBuilder {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
-        Builder { bytes, first, count: 0 }
+        BatchBuilder { bytes, first, count: 0 }
     }
 
     /// Returns the offset of the next record from the start of the batch.
@@ -62,13 +62,13 @@ impl Builder {
 }
 
 /// The mark that says: everything before `next` is durable.
-pub(crate) fn mark(next: Seq) -> Vec<u8> {
-    Builder::new(Vec::new(), next).finish()
+pub(crate) fn commit_marker(next: Seq) -> Vec<u8> {
+    BatchBuilder::new(Vec::new(), next).finish()
 }
 
 /// An intact batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Batch<'a> {
+pub(crate) struct JournalBatch<'a> {
     pub(crate) first: Seq,
     /// The number after the last that it stands for.
     pub(crate) next: Seq,
@@ -76,9 +76,9 @@ pub(crate) struct Batch<'a> {
     pub(crate) body: &'a [u8],
 }
 
-impl<'a> Batch<'a> {
+impl<'a> JournalBatch<'a> {
     /// The batch at the start of `bytes`; `None` unless all of it is there and intact.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Batch<'a>> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<JournalBatch<'a>> {
         let header = bytes.first_chunk::<HEADER_BYTES>()?;
         if header[..4] != MAGIC {
             return None;
@@ -91,7 +91,7 @@ impl<'a> Batch<'a> {
             0 => first.checked_add(u64::from(count))?,
             next => next,
         };
-        intact.then(|| Batch {
+        intact.then(|| JournalBatch {
             first: Seq(first),
             next: Seq(next),
             count,
@@ -114,7 +114,7 @@ pub(crate) fn find(bytes: &[u8], from: usize, least: Seq) -> Option<usize> {
     let mut at = from;
     while let Some(step) = bytes.get(at..)?.iter().position(|byte| *byte == MAGIC[0]) {
         at += step;
-        if Batch::parse(&bytes[at..]).is_some_and(|batch| batch.first >= least) {
+        if JournalBatch::parse(&bytes[at..]).is_some_and(|batch| batch.first >= least) {
             return Some(at);
         }
         at += 1;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn batch(first: u64, records: &[&[u8]]) -> Vec<u8> {
-        let mut builder = Builder::new(vec![1, 2, 3], Seq(first));
+        let mut builder = BatchBuilder::new(vec![1, 2, 3], Seq(first));
         for record in records {
             builder.push(|out| out.extend_from_slice(record));
         }
@@ -137,15 +137,15 @@ mod tests {
     #[test]
     fn a_batch_reads_back_what_was_put_in() {
         let bytes = batch(5, &[b"one", b"two"]);
-        let read = Batch::parse(&bytes).expect("intact");
+        let read = JournalBatch::parse(&bytes).expect("intact");
         assert_eq!((read.first, read.count, read.body), (Seq(5), 2, b"onetwo".as_slice()));
         assert!(!read.is_mark() && read.next == Seq(7));
-        let mut sparse = Builder::new(Vec::new(), Seq(5));
+        let mut sparse = BatchBuilder::new(Vec::new(), Seq(5));
         sparse.push(|out| out.extend_from_slice(b"one"));
         let bytes = sparse.finish_before(Seq(90));
-        let read = Batch::parse(&bytes).expect("intact");
+        let read = JournalBatch::parse(&bytes).expect("intact");
         assert_eq!((read.first, read.next, read.count), (Seq(5), Seq(90), 1));
-        assert!(Batch::parse(&mark(Seq(7))).is_some_and(|mark| mark.is_mark()));
+        assert!(JournalBatch::parse(&commit_marker(Seq(7))).is_some_and(|mark| mark.is_mark()));
     }
 
     #[test]
@@ -154,10 +154,10 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Batch::parse(&damaged), None, "bit {bit}");
+            assert_eq!(JournalBatch::parse(&damaged), None, "bit {bit}");
         }
         for cut in 0..bytes.len() {
-            assert_eq!(Batch::parse(&bytes[..cut]), None, "cut at {cut}");
+            assert_eq!(JournalBatch::parse(&bytes[..cut]), None, "cut at {cut}");
         }
     }
 

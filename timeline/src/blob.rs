@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Result, TimelineError,
-    disk::open_dir_durably,
     error::unread,
     files::{Backing, Files, Layout, Standing},
     held::{FileError, HeldDir, Size},
     pins::{PinGuard, SweepGuard, SweepStats},
+    storage::open_dir_durably,
     temporary::{Temporary, remove_temporary},
 };
 
@@ -55,9 +55,9 @@ impl BlobStore {
     }
 
     /// Stores blobs for events that follow.
-    pub fn lease(&self) -> BlobLease {
+    pub fn lease(&self) -> BlobWriteLease {
         let (files, lease) = (Arc::clone(&self.files), self.files.lease());
-        BlobLease { files, lease, made: Vec::new(), put: Vec::new() }
+        BlobWriteLease { files, lease, made: Vec::new(), put: Vec::new() }
     }
 
     /// Begins a sweep, before its caller reads what events name; `None` while there is one.
@@ -124,7 +124,7 @@ impl BlobStore {
 /// Stores blobs and keeps them from being swept, until it is dropped: after the events that
 /// name them are durable.
 #[derive(Debug)]
-pub struct BlobLease {
+pub struct BlobWriteLease {
     files: Arc<Files>,
     lease: PinGuard,
     /// Those that were not there before.
@@ -133,7 +133,7 @@ pub struct BlobLease {
     put: Vec<BlobHash>,
 }
 
-impl BlobLease {
+impl BlobWriteLease {
     /// Stores `bytes` under their hash; durable on return.
     pub fn put(&mut self, bytes: &[u8]) -> Result<BlobHash> {
         let hash = hash(bytes);

@@ -8,10 +8,10 @@ mod kind;
 
 pub use kind::{EventKind, FindingKind};
 
-use crate::column;
+use crate::signal_column;
 use media::{
-    AnalysisId, BlobHash, CellBox, EventType, GateConfig, JobId, Label, Marker, Rate, RequestId,
-    RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zones,
+    AnalysisId, BlobHash, CellBox, EventType, FrameRate, GateConfig, JobId, Label, Marker,
+    RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zones,
 };
 
 /// Reason of what ended because its server did, without a word: it was killed, or the machine was.
@@ -67,7 +67,7 @@ pub enum Event {
     /// The run was given another label.
     RunLabelled(RunLabelled),
     /// A worker's finding; the finding's kind is the event's kind.
-    Found(FindingKind, Finding),
+    Found(FindingKind, FindingPayload),
 }
 
 impl Event {
@@ -199,7 +199,7 @@ pub struct IngestReceived {
     /// Policy by which frames were chosen.
     pub sampling_policy: Option<SamplingPolicy>,
     /// Analysed frames a second.
-    pub sample_fps: Option<Rate>,
+    pub sample_fps: Option<FrameRate>,
 }
 
 /// The per-frame signals of a decode pass, inline or in a column file.
@@ -229,7 +229,7 @@ impl Signals {
     pub fn column_bytes(&self) -> u64 {
         match self {
             Signals::Inline(_) => 0,
-            Signals::Column { count, .. } => column::file_bytes(*count).unwrap_or_default(),
+            Signals::Column { count, .. } => signal_column::file_bytes(*count).unwrap_or_default(),
         }
     }
 }
@@ -246,9 +246,9 @@ pub struct FramesDecoded {
     /// Policy by which frames were chosen.
     pub sampling_policy: SamplingPolicy,
     /// Frames a second of the source.
-    pub source_fps: Option<Rate>,
+    pub source_fps: Option<FrameRate>,
     /// Analysed frames a second.
-    pub sample_fps: Option<Rate>,
+    pub sample_fps: Option<FrameRate>,
     /// Frames analysed.
     pub decoded_frames: u64,
     /// Columns of the first picture.
@@ -291,7 +291,7 @@ pub struct AnalysisGenerated {
     /// Policy by which frames were chosen.
     pub sampling_policy: SamplingPolicy,
     /// Analysed frames a second.
-    pub sample_fps: Option<Rate>,
+    pub sample_fps: Option<FrameRate>,
     /// Mode of the analysis.
     pub mode: Option<String>,
     /// Model asked for.
@@ -308,7 +308,7 @@ pub struct AnalysisGenerated {
 
 /// Tokens spent on an inference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub struct TokenCounts {
     /// Tokens of the prompt.
     pub prompt_tokens: u64,
     /// Tokens of the answer.
@@ -379,7 +379,7 @@ pub struct SemanticChunkInferred {
     /// The object in it, by the caller's own schema; absent without one.
     pub output: Option<JsonText>,
     /// Tokens spent.
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     /// Time from request to answer.
     pub inference_latency_ms: u64,
     /// Pass that answered, or failed; absent when no backend was asked.
@@ -423,7 +423,7 @@ pub struct SemanticChunkGenerated {
     /// The caller's index.
     pub index_name: Option<Label>,
     /// Tokens spent.
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     /// Time from request to answer.
     pub inference_latency_ms: u64,
 }
@@ -622,7 +622,7 @@ pub struct SourceReconnected {
 
 /// Finding at a frame, or over a clip; a field that is `None` is absent on the wire.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Finding {
+pub struct FindingPayload {
     /// The live session; absent for a file.
     pub session_id: Option<SessionId>,
     /// The frame; of a clip the first.

@@ -18,10 +18,10 @@ use media::{BlobHash, ErrorKind};
 
 use crate::{
     Result, TimelineError, blob,
-    disk::{create_dir_durably, sync_dir},
     error::unread,
     held::{FileError, HeldDir, Links, Size},
     pins::{PinGuard, PinTable, SweepGuard, SweepStats},
+    storage::{create_dir_durably, sync_dir},
     temporary::{Temporary, list},
 };
 use backed::Backed;

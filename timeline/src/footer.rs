@@ -7,7 +7,7 @@ use media::{RunId, Seq, WallTime};
 
 use crate::{
     event::EventKind,
-    index::{FileIndex, Index, Numbered},
+    index::{FileIndex, LogIndex, RunEventRef},
     record::{u32_at, u64_at},
 };
 
@@ -22,7 +22,7 @@ const ENTRY_BYTES: usize = 4 + 4 + 4 + 4;
 const SPARSE_ENTRY_BYTES: usize = ENTRY_BYTES + 4;
 
 /// The footer of file number `number` of `index`.
-pub(crate) fn build(index: &Index, number: usize) -> Vec<u8> {
+pub(crate) fn build(index: &LogIndex, number: usize) -> Vec<u8> {
     let file = index.file(number);
     let &FileIndex { first, base, end, .. } = file;
     let sparse = file.is_sparse();
@@ -114,7 +114,7 @@ impl<'a> Footer<'a> {
     }
 
     /// Adds the events of its file to `index`.
-    pub(crate) fn load(&self, index: &mut Index) {
+    pub(crate) fn load(&self, index: &mut LogIndex) {
         let numbers: Vec<u32> = self
             .runs
             .chunks_exact(RUN_BYTES)
@@ -135,7 +135,7 @@ impl<'a> Footer<'a> {
             let after_first =
                 if self.sparse { u64::from(u32_at(entry, ENTRY_BYTES)) } else { position };
             let seq = Seq(self.first.0 + after_first);
-            let head = Numbered { seq, at: WallTime { epoch_ms }, run: number, kind };
+            let head = RunEventRef { seq, at: WallTime { epoch_ms }, run: number, kind };
             position += 1;
             index.push(head, u32_at(entry, 0)..end);
         }

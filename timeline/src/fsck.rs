@@ -13,14 +13,13 @@ use std::{
 use media::{Seq, WallTime};
 
 use crate::{
-    Result, StoredEvent, StreamedEvent, TimelineError,
-    column::Columns,
-    disk::{DirDisk, Disk},
-    footer,
-    index::Index,
-    journal::{self, Header, Journal, SeqRange, Sizes},
-    lock::{self, Lock},
+    Result, StoredEvent, StreamedEvent, TimelineError, footer,
+    index::LogIndex,
+    journal::{self, Journal, JournalHeader, JournalSizes, SeqRange},
+    lock::{self, LogLock},
     recovery::{self, TornTail},
+    signal_column::ColumnDir,
+    storage::{DirStorage, Storage},
 };
 
 /// Findings of [`verify`].
@@ -79,8 +78,8 @@ pub fn verify(dir: &Path) -> Result<VerifyReport> {
 }
 
 fn verify_once(dir: &Path) -> Result<VerifyReport> {
-    let disk = DirDisk::read_only(&dir.join("journal"));
-    let columns = Columns::at(&dir.join("columns"));
+    let disk = DirStorage::read_only(&dir.join("journal"));
+    let columns = ColumnDir::at(&dir.join("columns"));
     let files = recovery::list(&disk)?.files;
     let mut report = VerifyReport::default();
     report.problems.extend(lock::check_journal(dir, files.len()).err());
@@ -97,11 +96,11 @@ fn verify_once(dir: &Path) -> Result<VerifyReport> {
 
 /// Checks one file, which should begin after `head`.
 fn verify_file(
-    disk: &dyn Disk,
+    disk: &dyn Storage,
     first: Seq,
     successor: Option<Seq>,
     head: Seq,
-    columns: &Columns,
+    columns: &ColumnDir,
     report: &mut VerifyReport,
 ) -> Result<()> {
     report.files += 1;
@@ -124,7 +123,7 @@ fn verify_file(
     match successor {
         Some(successor) => {
             end.continued_by(&file, successor)?;
-            let mut index = Index::default();
+            let mut index = LogIndex::default();
             recovery::scan_into(&file, &mut index).sound()?;
             let footer = recovery::read_footer(disk, first)?;
             let intact = footer.is_some_and(|bytes| bytes == footer::build(&index, 0));
@@ -140,10 +139,10 @@ fn verify_file(
 
 /// Calls `visit` for every event of the log in `dir`, in order, until damage or `Break`.
 pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) -> Result<()> {
-    let disk = DirDisk::read_only(&dir.join("journal"));
-    let columns = Columns::at(&dir.join("columns"));
+    let disk = DirStorage::read_only(&dir.join("journal"));
+    let columns = ColumnDir::at(&dir.join("columns"));
     let mut visited = Seq(0);
-    recovery::beside_a_writer(|| {
+    recovery::tolerate_live_writer(|| {
         let files = recovery::list(&disk)?.files;
         let mut head = Seq(0);
         for (position, first) in files.iter().enumerate() {
@@ -183,10 +182,10 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
 pub fn repair(dir: &Path) -> Result<RepairReport> {
     let journal_dir = dir.join("journal");
     // Only where there is a log: locking and opening would begin one.
-    let files = recovery::list(&DirDisk::read_only(&journal_dir))?.files;
-    let _lock = Lock::take(dir, files.len())?;
+    let files = recovery::list(&DirStorage::read_only(&journal_dir))?.files;
+    let _lock = LogLock::take(dir, files.len())?;
     let io = TimelineError::io("open the journal", &journal_dir);
-    let disk: Arc<dyn Disk> = Arc::new(DirDisk::create(&journal_dir).map_err(io)?);
+    let disk: Arc<dyn Storage> = Arc::new(DirStorage::create(&journal_dir).map_err(io)?);
     let files = recovery::list(&*disk)?.files;
     let mut report = RepairReport::default();
     let mut head = Seq(0);
@@ -204,7 +203,7 @@ pub fn repair(dir: &Path) -> Result<RepairReport> {
         break;
     }
     if report.damage.is_some() {
-        begin_anew(&disk, Seq(head.0 + 1))?;
+        create_empty(&disk, Seq(head.0 + 1))?;
     }
     report.events = recovery::recover(&*disk)?.recovery.events;
     Ok(report)
@@ -217,12 +216,12 @@ struct Sound {
     /// The last number that they stand for.
     head: Seq,
     /// The header that says so, of a compacted file.
-    shortened: Option<Header>,
+    shortened: Option<JournalHeader>,
     /// Damage that ends it there.
     damage: Option<TimelineError>,
 }
 
-fn inspect(disk: &dyn Disk, first: Seq, successor: Option<Seq>, head: Seq) -> Result<Sound> {
+fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) -> Result<Sound> {
     let checked = recovery::check_continues(disk, first, head)
         .and_then(|()| recovery::read_file(disk, first));
     let file = match checked {
@@ -234,7 +233,7 @@ fn inspect(disk: &dyn Disk, first: Seq, successor: Option<Seq>, head: Seq) -> Re
     let mut count = 0;
     let end = recovery::scan(&file, |_, _| count += 1);
     let span = file.header.span.map(|_| SeqRange { next: end.next, count });
-    let shortened = span.map(|span| Header { span: Some(span), ..file.header });
+    let shortened = span.map(|span| JournalHeader { span: Some(span), ..file.header });
     let (position, head) = (end.position as u64, Seq(end.next.0 - 1));
     let sound = |damage| Ok(Sound { end: position, head, shortened, damage });
     let checked = match successor {
@@ -252,10 +251,10 @@ fn inspect(disk: &dyn Disk, first: Seq, successor: Option<Seq>, head: Seq) -> Re
 ///
 /// `shortened` is the header of a compacted file that ends earlier than it said.
 fn cut(
-    disk: &dyn Disk,
+    disk: &dyn Storage,
     first: Seq,
     offset: u64,
-    shortened: Option<Header>,
+    shortened: Option<JournalHeader>,
     report: &mut RepairReport,
 ) -> Result<()> {
     let name = journal::file_name(first);
@@ -290,7 +289,7 @@ fn cut(
 }
 
 /// Lets the log go on at `next` in a file of its own, as the file before may be sealed.
-fn begin_anew(disk: &Arc<dyn Disk>, next: Seq) -> Result<()> {
+fn create_empty(disk: &Arc<dyn Storage>, next: Seq) -> Result<()> {
     let files = recovery::list(&**disk)?.files;
     let before = files.last().map(|last| recovery::read_file(&**disk, *last)).transpose()?;
     if before.as_ref().is_some_and(|file| file.header.first == next) {
@@ -301,8 +300,8 @@ fn begin_anew(disk: &Arc<dyn Disk>, next: Seq) -> Result<()> {
         base = file.header.base;
         recovery::scan(&file, |_, record| base = base.max(record.head.at)).sound()?;
     }
-    let sizes = Sizes { file: 0, grow: 1, spare: 0 };
-    Journal::create(disk.clone(), sizes, Header::new(next, base))
+    let sizes = JournalSizes { file: 0, grow: 1, spare: 0 };
+    Journal::create(disk.clone(), sizes, JournalHeader::new(next, base))
         .map(drop)
         .map_err(|failure| failure.error())
 }

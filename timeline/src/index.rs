@@ -105,7 +105,7 @@ impl Entry {
 
 /// An event by the number of its run.
 #[derive(Clone, Copy)]
-pub(crate) struct Numbered {
+pub(crate) struct RunEventRef {
     pub(crate) seq: Seq,
     pub(crate) at: WallTime,
     pub(crate) run: u32,
@@ -122,7 +122,7 @@ pub(crate) struct FileId {
 
 /// Position of one event, and its head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
+pub(crate) struct EventLocation {
     pub(crate) head: EventMeta,
     pub(crate) file: FileId,
     pub(crate) offset: u32,
@@ -132,7 +132,7 @@ pub(crate) struct Hit {
 
 /// Outcome of a step of looking backwards.
 pub(crate) enum BackwardStep {
-    Found(Hit),
+    Found(EventLocation),
     /// Not found yet among the newest; look before this one next.
     GoOn(Seq),
     None,
@@ -140,7 +140,7 @@ pub(crate) enum BackwardStep {
 
 /// The index of a whole log.
 #[derive(Default)]
-pub(crate) struct Index {
+pub(crate) struct LogIndex {
     files: Vec<FileIndex>,
     runs: Vec<RunEvents>,
     numbers: HashMap<RunId, u32>,
@@ -149,7 +149,7 @@ pub(crate) struct Index {
     generation: u32,
 }
 
-impl Index {
+impl LogIndex {
     /// The last number given to an event; 0 when there is none.
     pub(crate) fn head(&self) -> Seq {
         Seq(self.files.last().map_or(0, |file| file.next.0 - 1))
@@ -224,7 +224,7 @@ impl Index {
     }
 
     /// Adds an event behind the head to the last file; its record spans `record`.
-    pub(crate) fn push(&mut self, event: Numbered, record: Range<u32>) {
+    pub(crate) fn push(&mut self, event: RunEventRef, record: Range<u32>) {
         let file = self.files.last_mut().expect("a file is begun before its events");
         let after_base = u32::try_from(event.at.epoch_ms - file.base.epoch_ms)
             .expect("the writer begins a file before times outgrow it");
@@ -270,14 +270,14 @@ impl Index {
     }
 
     /// Up to `count` events of file number `file` from position `from` on.
-    pub(crate) fn hits(&self, file: usize, from: usize, count: usize) -> Vec<Hit> {
+    pub(crate) fn hits(&self, file: usize, from: usize, count: usize) -> Vec<EventLocation> {
         let file = &self.files[file];
         let to = file.entries.len().min(from + count);
         (from..to).map(|position| self.hit_at(file, position)).collect()
     }
 
     /// Returns the position of event `seq`.
-    pub(crate) fn locate(&self, seq: Seq) -> Option<Hit> {
+    pub(crate) fn locate(&self, seq: Seq) -> Option<EventLocation> {
         let file = self.files.partition_point(|file| file.first <= seq).checked_sub(1)?;
         self.hit(&self.files[file], seq)
     }
@@ -291,7 +291,7 @@ impl Index {
         from: Seq,
         limit: usize,
         kind: Option<EventKind>,
-        hits: &mut Vec<Hit>,
+        hits: &mut Vec<EventLocation>,
     ) -> Option<Seq> {
         let events = &self.runs[*self.numbers.get(&run)? as usize].events;
         let start = events.partition_point(|seq| u64::from(*seq) < from.0);
@@ -344,15 +344,15 @@ impl Index {
         files.sum::<usize>() + runs.sum::<usize>() + self.runs.capacity() * size_of::<RunEvents>()
     }
 
-    fn hit(&self, file: &FileIndex, seq: Seq) -> Option<Hit> {
+    fn hit(&self, file: &FileIndex, seq: Seq) -> Option<EventLocation> {
         file.position(seq).map(|position| self.hit_at(file, position))
     }
 
-    fn hit_at(&self, file: &FileIndex, position: usize) -> Hit {
+    fn hit_at(&self, file: &FileIndex, position: usize) -> EventLocation {
         let offset = file.entries[position].offset;
         let end = file.entries.get(position + 1).map_or(file.end, |next| next.offset);
         let id = FileId { first: file.first, generation: file.generation };
-        Hit { head: self.head_of(file, position), file: id, offset, end }
+        EventLocation { head: self.head_of(file, position), file: id, offset, end }
     }
 
     fn head_of(&self, file: &FileIndex, position: usize) -> EventMeta {

@@ -9,8 +9,8 @@ use media::{Seq, WallTime};
 
 use crate::{
     Result, SyncObserver, TimelineError, batch,
-    disk::{Disk, DiskFile},
     record::{u32_at, u64_at},
+    storage::{Storage, StorageFile},
 };
 
 /// Magic, version, checksum, first seq, base time.
@@ -50,7 +50,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 
 /// Header of every journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct JournalHeader {
     pub(crate) first: Seq,
     /// No event of the file is older.
     pub(crate) base: WallTime,
@@ -65,10 +65,10 @@ pub(crate) struct SeqRange {
     pub(crate) count: u64,
 }
 
-impl Header {
+impl JournalHeader {
     /// The header of a file that will be written to.
-    pub(crate) fn new(first: Seq, base: WallTime) -> Header {
-        Header { first, base, span: None }
+    pub(crate) fn new(first: Seq, base: WallTime) -> JournalHeader {
+        JournalHeader { first, base, span: None }
     }
 
     /// Its size, which is where the batches start.
@@ -87,12 +87,12 @@ impl Header {
             bytes.extend_from_slice(&next.0.to_le_bytes());
             bytes.extend_from_slice(&count.to_le_bytes());
         }
-        let checksum = Header::checksum(&bytes);
+        let checksum = JournalHeader::checksum(&bytes);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    pub(crate) fn parse(bytes: &[u8], file: PathBuf) -> Result<Header> {
+    pub(crate) fn parse(bytes: &[u8], file: PathBuf) -> Result<JournalHeader> {
         let damaged = |what| TimelineError::Damaged { file: file.clone(), offset: 0, what };
         let cut_short = || damaged("the file ends inside its header");
         let short = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(cut_short)?;
@@ -100,7 +100,7 @@ impl Header {
         let compacted = short[..8] == MAGIC && version == COMPACTED_VERSION;
         let size = if compacted { COMPACTED_HEADER_BYTES } else { HEADER_BYTES };
         let bytes = bytes.get(..size).ok_or_else(cut_short)?;
-        if bytes[..8] != MAGIC || u32_at(bytes, 12) != Header::checksum(bytes) {
+        if bytes[..8] != MAGIC || u32_at(bytes, 12) != JournalHeader::checksum(bytes) {
             return Err(damaged("no journal file header"));
         }
         if version != VERSION && !compacted {
@@ -109,7 +109,7 @@ impl Header {
         let base = WallTime { epoch_ms: u64_at(bytes, 24) as i64 };
         let span =
             compacted.then(|| SeqRange { next: Seq(u64_at(bytes, 32)), count: u64_at(bytes, 40) });
-        Ok(Header { first: Seq(u64_at(bytes, 16)), base, span })
+        Ok(JournalHeader { first: Seq(u64_at(bytes, 16)), base, span })
     }
 
     fn checksum(bytes: &[u8]) -> u32 {
@@ -119,20 +119,20 @@ impl Header {
 
 /// Reason that a batch was not appended.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum AppendFailure {
     /// Nothing of it is in the log, which goes on.
     Refused { what: &'static str, path: PathBuf, source: io::Error },
     /// Some of it may be; the log must take nothing more.
     Fatal { reason: String },
 }
 
-impl Failure {
-    fn refused(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> Failure {
-        move |source| Failure::Refused { what, path, source }
+impl AppendFailure {
+    fn refused(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> AppendFailure {
+        move |source| AppendFailure::Refused { what, path, source }
     }
 
-    fn fatal(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> Failure {
-        move |source| Failure::Fatal {
+    fn fatal(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> AppendFailure {
+        move |source| AppendFailure::Fatal {
             reason: format!("cannot {what}: {source}: {}", path.display()),
         }
     }
@@ -140,8 +140,8 @@ impl Failure {
     /// The failure as one of the callers waiting for the batch gets it.
     pub(crate) fn error(&self) -> TimelineError {
         match self {
-            Failure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
-            Failure::Refused { what, path, source } => {
+            AppendFailure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
+            AppendFailure::Refused { what, path, source } => {
                 let source = io::Error::new(source.kind(), source.to_string());
                 TimelineError::io(what, path)(source)
             }
@@ -156,7 +156,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 
 /// Sizes of journal files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct JournalSizes {
     /// A file with events is sealed before it grows past this.
     pub(crate) file: u64,
     /// Step by which files grow.
@@ -167,9 +167,9 @@ pub(crate) struct Sizes {
 
 /// The file at the end of the journal.
 pub(crate) struct Journal {
-    disk: Arc<dyn Disk>,
-    sizes: Sizes,
-    file: Arc<dyn DiskFile>,
+    disk: Arc<dyn Storage>,
+    sizes: JournalSizes,
+    file: Arc<dyn StorageFile>,
     path: PathBuf,
     /// Offset of the next batch.
     position: u64,
@@ -181,15 +181,15 @@ pub(crate) struct Journal {
 impl Journal {
     /// Begins the file of event `first`.
     pub(crate) fn create(
-        disk: Arc<dyn Disk>,
-        sizes: Sizes,
-        header: Header,
-    ) -> std::result::Result<Journal, Failure> {
+        disk: Arc<dyn Storage>,
+        sizes: JournalSizes,
+        header: JournalHeader,
+    ) -> std::result::Result<Journal, AppendFailure> {
         let name = file_name(header.first);
         let temporary = temporary_name(header.first);
         let path = disk.path(&name);
         let allocated = sizes.grow.max(HEADER_BYTES as u64 + sizes.spare);
-        let make = || -> io::Result<Arc<dyn DiskFile>> {
+        let make = || -> io::Result<Arc<dyn StorageFile>> {
             let file = disk.create(&temporary)?;
             let header = header.bytes();
             let mut bytes = vec![0; allocated as usize];
@@ -200,17 +200,18 @@ impl Journal {
             disk.rename(&temporary, &name)?;
             Ok(file)
         };
-        let file = make().map_err(Failure::refused("begin a journal file", path.clone()))?;
+        let file = make().map_err(AppendFailure::refused("begin a journal file", path.clone()))?;
         // From here on the name may or may not survive: only certainty lets the log go on.
-        disk.sync_names().map_err(Failure::fatal("sync the journal's directory", path.clone()))?;
+        disk.sync_names()
+            .map_err(AppendFailure::fatal("sync the journal's directory", path.clone()))?;
         let position = HEADER_BYTES as u64;
         Ok(Journal { disk, sizes, file, path, position, allocated, next: header.first })
     }
 
     /// Goes on after the last batch of a recovered file; what lies behind it is cut.
     pub(crate) fn resume(
-        disk: Arc<dyn Disk>,
-        sizes: Sizes,
+        disk: Arc<dyn Storage>,
+        sizes: JournalSizes,
         name: &str,
         position: u64,
         torn: bool,
@@ -236,8 +237,11 @@ impl Journal {
     }
 
     /// Replaces this file, which is empty, by one for events from `base` on.
-    pub(crate) fn begin_again(&mut self, base: WallTime) -> std::result::Result<(), Failure> {
-        let header = Header::new(self.next, base);
+    pub(crate) fn truncate_to_empty(
+        &mut self,
+        base: WallTime,
+    ) -> std::result::Result<(), AppendFailure> {
+        let header = JournalHeader::new(self.next, base);
         *self = Journal::create(self.disk.clone(), self.sizes, header)?;
         Ok(())
     }
@@ -266,7 +270,7 @@ impl Journal {
         count: u64,
         urgent: bool,
         on_sync: &SyncObserver,
-    ) -> std::result::Result<u64, Failure> {
+    ) -> std::result::Result<u64, AppendFailure> {
         let start = self.position;
         let end = start + batch.len() as u64;
         let grown = self.grow(end + batch::HEADER_BYTES as u64 + self.sizes.spare);
@@ -278,7 +282,7 @@ impl Journal {
             self.mark()?;
             self.sync()?;
             let (what, path) = ("append to the journal", self.path.clone());
-            return Err(Failure::Refused { what, path, source });
+            return Err(AppendFailure::Refused { what, path, source });
         }
         let started = Instant::now();
         self.sync()?;
@@ -294,18 +298,18 @@ impl Journal {
         &mut self,
         base: WallTime,
         footer: &[u8],
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), AppendFailure> {
         // Room first: a disk that fills up later would leave the file half sealed.
         self.grow(self.position + footer.len() as u64)?;
-        let header = Header::new(self.next, base);
+        let header = JournalHeader::new(self.next, base);
         // A sealed file has a successor, always: that is how a missing last file is noticed.
         let successor = Journal::create(self.disk.clone(), self.sizes, header)?;
         let sealed = std::mem::replace(self, successor);
         seal(&*sealed.file, sealed.position, footer)
-            .map_err(Failure::fatal("seal a journal file", sealed.path))
+            .map_err(AppendFailure::fatal("seal a journal file", sealed.path))
     }
 
-    fn grow(&mut self, needed: u64) -> std::result::Result<(), Failure> {
+    fn grow(&mut self, needed: u64) -> std::result::Result<(), AppendFailure> {
         if needed <= self.allocated {
             return Ok(());
         }
@@ -313,25 +317,25 @@ impl Journal {
         let zeros = vec![0; (steps * self.sizes.grow.max(1)) as usize];
         self.file
             .write_all_at(&zeros, self.allocated)
-            .map_err(Failure::refused("grow the journal", self.path.clone()))?;
+            .map_err(AppendFailure::refused("grow the journal", self.path.clone()))?;
         self.allocated += zeros.len() as u64;
         Ok(())
     }
 
-    fn mark(&mut self) -> std::result::Result<(), Failure> {
-        let mark = batch::mark(self.next);
+    fn mark(&mut self) -> std::result::Result<(), AppendFailure> {
+        let mark = batch::commit_marker(self.next);
         self.file
             .write_all_at(&mark, self.position)
-            .map_err(Failure::fatal("mark the journal", self.path.clone()))
+            .map_err(AppendFailure::fatal("mark the journal", self.path.clone()))
     }
 
-    fn sync(&mut self) -> std::result::Result<(), Failure> {
-        self.file.sync().map_err(Failure::fatal("sync the journal", self.path.clone()))
+    fn sync(&mut self) -> std::result::Result<(), AppendFailure> {
+        self.file.sync().map_err(AppendFailure::fatal("sync the journal", self.path.clone()))
     }
 }
 
 /// Puts `footer` where the events end and makes it durable.
-pub(crate) fn seal(file: &dyn DiskFile, end: u64, footer: &[u8]) -> io::Result<()> {
+pub(crate) fn seal(file: &dyn StorageFile, end: u64, footer: &[u8]) -> io::Result<()> {
     file.write_all_at(footer, end)?;
     file.set_size(end + footer.len() as u64)?;
     file.sync()

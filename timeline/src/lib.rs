@@ -9,19 +9,17 @@
 
 mod batch;
 mod blob;
-mod column;
-mod compact;
-mod disk;
+mod compaction;
 mod error;
 mod event;
 mod files;
 mod footer;
 mod fsck;
-mod heads;
 pub mod held;
 mod index;
 mod journal;
 mod lock;
+mod log_state;
 mod marker;
 mod open_column;
 mod options;
@@ -33,7 +31,9 @@ mod record;
 mod recovery;
 mod remote;
 mod retention;
-mod store;
+mod scan;
+mod signal_column;
+mod storage;
 mod sync;
 mod temporary;
 mod writer;
@@ -42,35 +42,35 @@ use std::{path::Path, sync::Arc};
 
 use media::{RunId, Seq, Signal, StreamId, WallTime};
 
-pub use blob::{BlobLease, BlobStore, BlobSweep};
-pub use column::{ColumnWriter, INLINE_JSON_BYTES_MAX};
-pub use compact::{Compaction, CompactionThrottle};
-pub use disk::{DirDisk, Disk, DiskFile};
+pub use blob::{BlobStore, BlobSweep, BlobWriteLease};
+pub use compaction::{CompactionStats, CompactionThrottle};
 pub use error::TimelineError;
 pub use event::*;
 pub use files::{Backing, Standing};
 pub use fsck::{CutBytes, RepairReport, VerifyReport, cat, repair, verify};
 pub use index::{EVENTS_MAX, RUNS_MAX};
-pub use marker::{AnalysisKey, FrameFinding, MarkerConfig, MarkerDeriver, derive_markers};
+pub use log_state::PublishListener;
+pub use marker::{AnalysisKey, FrameLabel, MarkerConfig, MarkerDeriver, derive_markers};
 pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows, OpenSnapshot};
-pub use options::{Options, SyncObserver, system_clock};
-pub use payload_stream::{PayloadText, StreamedEvent};
+pub use options::{SyncObserver, TimelineOptions, system_clock};
+pub use payload_stream::{PayloadChunks, StreamedEvent};
 pub use pins::{PinGuard, SweepStats};
 pub use place::{default_data_dir, overlap};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
 pub use record::PAYLOAD_BYTES_MAX;
-pub use recovery::{Recovery, TornTail};
+pub use recovery::{RecoveryReport, TornTail};
 pub use remote::{Remote, RemoteError, RemoteFault, SLOWEST};
-pub use store::Listener;
+pub use signal_column::{ColumnWriter, INLINE_JSON_BYTES_MAX};
+pub use storage::{DirStorage, Storage, StorageFile};
 
-use column::Columns;
-use journal::{Header, Journal, Sizes};
-use lock::Lock;
-use queue::{Queue, Request};
+use journal::{Journal, JournalHeader, JournalSizes};
+use lock::LogLock;
+use log_state::SharedLog;
+use queue::{AppendQueue, AppendRequest};
 use record::{ColumnRef, RecordBuilder};
-use store::Store;
+use signal_column::ColumnDir;
 use sync::{Mutex, mpsc, thread};
-use writer::Writer;
+use writer::LogWriter;
 
 type Result<T> = std::result::Result<T, TimelineError>;
 
@@ -83,7 +83,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Position of an appended event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendResult {
     /// Its position in the one order.
     pub seq: Seq,
     /// Time at which the writer took it.
@@ -114,7 +114,7 @@ pub struct StoredEvent {
 
 /// State of the log: ready for events, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Health {
+pub enum LogState {
     /// Accepts appends.
     Writable,
     /// A write to disk failed; reading goes on.
@@ -131,27 +131,27 @@ pub enum Health {
 pub struct Timeline(Arc<Inner>);
 
 struct Inner {
-    store: Arc<Store>,
-    queue: Arc<Queue>,
+    store: Arc<SharedLog>,
+    queue: Arc<AppendQueue>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
     /// A journal file is sealed before it grows past this.
     file_bytes: u64,
     /// Held by the one compaction.
     compacting: Mutex<()>,
     /// Released after the writer has ended.
-    _lock: Option<Lock>,
+    _lock: Option<LogLock>,
 }
 
 impl Timeline {
     /// Opens the log in `dir` for writing, created when there is none; a torn tail is cut.
-    pub fn open(dir: &Path, options: Options) -> Result<(Timeline, Recovery)> {
+    pub fn open(dir: &Path, options: TimelineOptions) -> Result<(Timeline, RecoveryReport)> {
         let (journal, columns) = (dir.join("journal"), dir.join("columns"));
         let io = |path| TimelineError::io("create the log's directory", path);
-        let disk = DirDisk::create(&journal).map_err(io(&journal))?;
-        let lock = Lock::take(dir, recovery::list(&disk)?.files.len())?;
-        disk::open_dir_durably(&columns).map_err(io(&columns))?;
+        let disk = DirStorage::create(&journal).map_err(io(&journal))?;
+        let lock = LogLock::take(dir, recovery::list(&disk)?.files.len())?;
+        storage::open_dir_durably(&columns).map_err(io(&columns))?;
         let unfinished = temporary::remove_temporary(&columns)?;
-        let columns = Columns::open(&columns, options.columns.clone())?;
+        let columns = ColumnDir::open(&columns, options.columns.clone())?;
         let (log, mut recovery) = Timeline::start(Arc::new(disk), columns, options, Some(lock))?;
         recovery.leftovers += unfinished;
         Ok((log, recovery))
@@ -160,37 +160,37 @@ impl Timeline {
     /// Opens the log whose journal is on `disk` and whose columns are in `columns`, without
     /// a lock: for a disk that only this process can reach.
     pub fn open_on(
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn Storage>,
         columns: &Path,
-        options: Options,
-    ) -> Result<(Timeline, Recovery)> {
-        Timeline::start(disk, Columns::at(columns), options, None)
+        options: TimelineOptions,
+    ) -> Result<(Timeline, RecoveryReport)> {
+        Timeline::start(disk, ColumnDir::at(columns), options, None)
     }
 
     /// Opens the log in `dir` for reading, as far as it is written now; changes nothing.
     ///
     /// Reads may fail after a compaction by its writer has moved what they look for: open anew.
-    pub fn open_read_only(dir: &Path) -> Result<(Timeline, Recovery)> {
-        let disk = Arc::new(DirDisk::read_only(&dir.join("journal")));
-        let found = recovery::beside_a_writer(|| recovery::recover(&*disk))?;
-        let columns = Columns::at(&dir.join("columns"));
-        let store = Arc::new(Store::new(disk, columns, found.index, Health::Closed));
+    pub fn open_read_only(dir: &Path) -> Result<(Timeline, RecoveryReport)> {
+        let disk = Arc::new(DirStorage::read_only(&dir.join("journal")));
+        let found = recovery::tolerate_live_writer(|| recovery::recover(&*disk))?;
+        let columns = ColumnDir::at(&dir.join("columns"));
+        let store = Arc::new(SharedLog::new(disk, columns, found.index, LogState::Closed));
         let log = Timeline::of(store, Arc::default(), None, 0, None);
         log.0.queue.close();
         Ok((log, found.recovery))
     }
 
     fn start(
-        disk: Arc<dyn Disk>,
-        columns: Columns,
-        options: Options,
-        lock: Option<Lock>,
-    ) -> Result<(Timeline, Recovery)> {
+        disk: Arc<dyn Storage>,
+        columns: ColumnDir,
+        options: TimelineOptions,
+        lock: Option<LogLock>,
+    ) -> Result<(Timeline, RecoveryReport)> {
         let file = options.file_bytes.min(FILE_BYTES_MAX);
         let grow = options.grow_bytes.clamp(1, FILE_BYTES_MAX);
-        let sizes = Sizes { file, grow, spare: options.spare_bytes.min(FILE_BYTES_MAX) };
+        let sizes = JournalSizes { file, grow, spare: options.spare_bytes.min(FILE_BYTES_MAX) };
         let mut found = recovery::recover(&*disk)?;
-        recovery::settle(&*disk, &mut found)?;
+        recovery::finish_recovery(&*disk, &mut found)?;
         let last = recovery::last_time(&found.index);
         let next = Seq(found.index.head().0 + 1);
         let journal = match found.tail {
@@ -200,16 +200,18 @@ impl Timeline {
             None => {
                 let base = (options.clock)();
                 found.index.begin_file(next, base, journal::HEADER_BYTES as u32);
-                let header = Header::new(next, base);
+                let header = JournalHeader::new(next, base);
                 Journal::create(disk.clone(), sizes, header).map_err(|failure| failure.error())?
             }
         };
-        lock.as_ref().map_or(Ok(()), Lock::remember_journal)?;
-        let store = Arc::new(Store::new(disk.clone(), columns, found.index, Health::Writable));
-        let queue: Arc<Queue> = Arc::default();
+        lock.as_ref().map_or(Ok(()), LogLock::remember_journal)?;
+        let store =
+            Arc::new(SharedLog::new(disk.clone(), columns, found.index, LogState::Writable));
+        let queue: Arc<AppendQueue> = Arc::default();
         let (shared, input, clock) = (store.clone(), queue.clone(), options.clock);
         let (on_sync, buffer) = (options.on_sync, Vec::new());
-        let writer = Writer { store: shared, queue: input, journal, clock, on_sync, last, buffer };
+        let writer =
+            LogWriter { store: shared, queue: input, journal, clock, on_sync, last, buffer };
         let thread = thread::Builder::new()
             .name("timeline-writer".to_owned())
             .spawn(move || writer.run())
@@ -218,11 +220,11 @@ impl Timeline {
     }
 
     fn of(
-        store: Arc<Store>,
-        queue: Arc<Queue>,
+        store: Arc<SharedLog>,
+        queue: Arc<AppendQueue>,
         writer: Option<thread::JoinHandle<()>>,
         file_bytes: u64,
-        lock: Option<Lock>,
+        lock: Option<LogLock>,
     ) -> Timeline {
         let (writer, compacting) = (Mutex::new(writer), Mutex::default());
         Timeline(Arc::new(Inner { store, queue, writer, file_bytes, compacting, _lock: lock }))
@@ -236,18 +238,18 @@ impl Timeline {
     pub fn append(
         &self,
         batch: Vec<NewEvent>,
-        ack: impl FnOnce(Result<Vec<Appended>>) + Send + 'static,
+        ack: impl FnOnce(Result<Vec<AppendResult>>) + Send + 'static,
     ) {
         match self.request(batch) {
             Ok((drafts, bytes)) => {
-                self.0.queue.push(Request { drafts, bytes, seal: false, ack: Box::new(ack) });
+                self.0.queue.push(AppendRequest { drafts, bytes, seal: false, ack: Box::new(ack) });
             }
             Err(error) => ack(Err(error)),
         }
     }
 
     /// Appends `batch` as [`Timeline::append`], waiting for room and for the acknowledgement.
-    pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<Appended>> {
+    pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<AppendResult>> {
         let (drafts, bytes) = self.request(batch)?;
         self.wait_for(drafts, bytes, false)
     }
@@ -257,12 +259,12 @@ impl Timeline {
         drafts: Vec<RecordBuilder>,
         bytes: usize,
         seal: bool,
-    ) -> Result<Vec<Appended>> {
+    ) -> Result<Vec<AppendResult>> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let ack = move |result| {
             sender.send(result).expect("the caller below waits until this is sent");
         };
-        self.0.queue.push_wait(Request { drafts, bytes, seal, ack: Box::new(ack) });
+        self.0.queue.push_wait(AppendRequest { drafts, bytes, seal, ack: Box::new(ack) });
         receiver.recv().unwrap_or_else(|_| {
             // Only a panicking writer drops an acknowledgement.
             self.0.store.poison(writer::STOPPED);
@@ -289,9 +291,9 @@ impl Timeline {
 
     fn refusal(&self) -> Option<TimelineError> {
         match self.state() {
-            Health::Writable => None,
-            Health::Poisoned { reason } => Some(TimelineError::Poisoned { reason }),
-            Health::Closed => Some(TimelineError::Closed),
+            LogState::Writable => None,
+            LogState::Poisoned { reason } => Some(TimelineError::Poisoned { reason }),
+            LogState::Closed => Some(TimelineError::Closed),
         }
     }
 
@@ -380,14 +382,14 @@ impl Timeline {
 
     /// Has `listener` called on the writer's thread with what became readable, before the
     /// acknowledgements. It must be brief, and must not wait for this log.
-    pub fn on_publish(&self, listener: Listener) {
+    pub fn on_publish(&self, listener: PublishListener) {
         self.0.store.listen(listener);
     }
 
     /// Returns the state of the log.
-    pub fn state(&self) -> Health {
+    pub fn state(&self) -> LogState {
         match self.0.store.health() {
-            Health::Writable if self.0.queue.is_closed() => Health::Closed,
+            LogState::Writable if self.0.queue.is_closed() => LogState::Closed,
             health => health,
         }
     }

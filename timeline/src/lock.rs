@@ -21,7 +21,7 @@ const NAME: &str = "lock";
 /// Content of the file of a log that has begun.
 const BEGUN: &[u8] = b"begun\n";
 
-pub(crate) struct Lock {
+pub(crate) struct LogLock {
     path: PathBuf,
     /// Holds the lock as long as it is open.
     file: File,
@@ -38,14 +38,14 @@ pub(crate) fn check_journal(dir: &Path, journal_files: usize) -> Result<()> {
     Err(TimelineError::Damaged { file: path, offset: 0, what })
 }
 
-impl Lock {
+impl LogLock {
     /// Locks the log in `dir`, which has so many journal files.
-    pub(crate) fn take(dir: &Path, journal_files: usize) -> Result<Lock> {
+    pub(crate) fn take(dir: &Path, journal_files: usize) -> Result<LogLock> {
         let path = dir.join(NAME);
         let file = HeldDir::new(dir).file_to_write(Path::new(NAME));
         let file = file.map_err(unread("open the lock file", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => check_journal(dir, journal_files).map(|()| Lock { path, file }),
+            Ok(()) => check_journal(dir, journal_files).map(|()| LogLock { path, file }),
             Err(Errno::WOULDBLOCK) => Err(TimelineError::Locked { dir: dir.to_owned() }),
             Err(errno) => Err(TimelineError::io("lock the log", path)(errno.into())),
         }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 /// Finding of the analysis about one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FrameFinding {
+pub struct FrameLabel {
     /// Position among the analysed frames.
     pub frame_index: u64,
     /// Presentation time.
@@ -82,7 +82,7 @@ impl Default for MarkerConfig {
 /// The markers of `frames`, which come in ascending `frame_index`: what a [`MarkerDeriver`] gives.
 pub fn derive_markers(
     analysis: &AnalysisKey,
-    frames: impl IntoIterator<Item = FrameFinding>,
+    frames: impl IntoIterator<Item = FrameLabel>,
     config: MarkerConfig,
 ) -> Vec<Marker> {
     let mut deriver = MarkerDeriver::new(analysis.clone(), config);
@@ -118,7 +118,7 @@ impl MarkerDeriver {
     }
 
     /// Takes the next frame; the markers that are known by it, in order.
-    pub fn push(&mut self, frame: FrameFinding) -> impl Iterator<Item = Marker> + use<> {
+    pub fn push(&mut self, frame: FrameLabel) -> impl Iterator<Item = Marker> + use<> {
         let closed = match &mut self.open {
             Some(segment) if segment.continues_with(&frame) => {
                 segment.extend(&frame);
@@ -216,7 +216,7 @@ struct Segment {
 }
 
 impl Segment {
-    fn start(frame: FrameFinding) -> Segment {
+    fn start(frame: FrameLabel) -> Segment {
         let at = (frame.frame_index, frame.pts_ms);
         let millionths = u64::from(frame.confidence.millionths());
         Segment {
@@ -230,11 +230,11 @@ impl Segment {
         }
     }
 
-    fn continues_with(&self, frame: &FrameFinding) -> bool {
+    fn continues_with(&self, frame: &FrameLabel) -> bool {
         frame.event_type == self.event_type && self.end.0.checked_add(1) == Some(frame.frame_index)
     }
 
-    fn extend(&mut self, frame: &FrameFinding) {
+    fn extend(&mut self, frame: &FrameLabel) {
         self.end = (frame.frame_index, frame.pts_ms);
         self.has_scene_cut |= frame.is_scene_cut;
         if frame.origin == MarkerOrigin::Model {

@@ -19,14 +19,14 @@ use media::{JobId, RunId, Seq, Signal, WallTime};
 
 use crate::{
     Result, TimelineError,
-    column::{
-        BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
-    },
-    disk::open_dir_durably,
     error::unread,
     event::{Event, NewEvent},
     held::{FileError, HeldDir, Links},
-    record::{HEADER_BYTES, PAYLOAD_BYTES_MAX, Record, RecordBuilder, u32_at},
+    record::{HEADER_BYTES, JournalRecord, PAYLOAD_BYTES_MAX, RecordBuilder, u32_at},
+    signal_column::{
+        BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
+    },
+    storage::open_dir_durably,
     temporary::{Temporary, remove_temporary},
 };
 
@@ -383,7 +383,8 @@ impl OpenRows {
                 if body > PAYLOAD_BYTES_MAX || !self.fill(1 + HEADER_BYTES + body)? {
                     return Ok(None);
                 }
-                let event = Record::parse(&self.part[1..]).ok().and_then(|it| it.decode().ok());
+                let event =
+                    JournalRecord::parse(&self.part[1..]).ok().and_then(|it| it.decode().ok());
                 let Some(event) = event else { return Ok(None) };
                 self.head.push(event);
             }

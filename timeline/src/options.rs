@@ -11,7 +11,7 @@ use crate::files::Backing;
 
 /// Settings of a log.
 #[derive(Clone)]
-pub struct Options {
+pub struct TimelineOptions {
     /// A journal file is sealed before it grows past this; at most 1 GiB.
     pub file_bytes: u64,
     /// Journal files grow by this much zero-filled space at a time.
@@ -29,9 +29,9 @@ pub struct Options {
 /// Hears of the duration of syncs.
 pub type SyncObserver = Arc<dyn Fn(Duration) + Send + Sync>;
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for TimelineOptions {
+    fn default() -> TimelineOptions {
+        TimelineOptions {
             file_bytes: 64 << 20,
             grow_bytes: 4 << 20,
             spare_bytes: 256 << 10,

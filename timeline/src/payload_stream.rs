@@ -9,9 +9,9 @@ use media::BlobHash;
 
 use crate::{
     EventMeta, Result, StoredEvent, TimelineError,
-    column::{ColumnReader, Columns},
     event::{Event, EventKind},
-    record::{ColumnRef, StoredPayload, decode_stored, put_signal},
+    record::{ColumnRef, RawPayload, decode_stored, put_signal},
+    signal_column::{ColumnDir, ColumnReader},
 };
 
 /// Signals in one piece of text; about 64 KiB of it.
@@ -28,7 +28,7 @@ pub struct StreamedEvent {
     /// Everything but the payload.
     pub head: EventMeta,
     text: Box<str>,
-    column: Option<(Columns, ColumnRef)>,
+    column: Option<(ColumnDir, ColumnRef)>,
     /// File, offset and kind of the damage of its record.
     damage: Option<(PathBuf, u64, &'static str)>,
 }
@@ -40,9 +40,9 @@ impl StreamedEvent {
     }
 
     pub(crate) fn new(
-        columns: &Columns,
+        columns: &ColumnDir,
         head: EventMeta,
-        StoredPayload { text, column }: StoredPayload<'_>,
+        RawPayload { text, column }: RawPayload<'_>,
     ) -> StreamedEvent {
         let column = column.map(|at| (columns.clone(), at));
         StreamedEvent { head, text: text.into(), column, damage: None }
@@ -82,7 +82,7 @@ impl StreamedEvent {
             return Err(damage);
         }
         let column = self.column.as_ref().map(|(_, column)| *column);
-        decode_stored(self.head, StoredPayload { text: &self.text, column })
+        decode_stored(self.head, RawPayload { text: &self.text, column })
     }
 
     /// The payload as JSON text, without the signals of frames, which may be half a million.
@@ -99,8 +99,8 @@ impl StreamedEvent {
     }
 
     /// The payload as JSON text in pieces of bounded length; ends after the first error.
-    pub fn into_payload(self) -> PayloadText {
-        PayloadText { text: Some(self.text), column: self.column, signals: None, is_open: false }
+    pub fn into_payload(self) -> PayloadChunks {
+        PayloadChunks { text: Some(self.text), column: self.column, signals: None, is_open: false }
     }
 
     /// The event with all of its text.
@@ -118,15 +118,15 @@ impl StreamedEvent {
 }
 
 /// The text of a payload, piece by piece.
-pub struct PayloadText {
+pub struct PayloadChunks {
     text: Option<Box<str>>,
-    column: Option<(Columns, ColumnRef)>,
+    column: Option<(ColumnDir, ColumnRef)>,
     signals: Option<ColumnReader>,
     /// A part of the signals was returned.
     is_open: bool,
 }
 
-impl PayloadText {
+impl PayloadChunks {
     /// Returns the rest of a text that ended with an error: the signals as far as they came, none
     /// where none did, and `damaged`.
     pub fn closing(&self) -> String {
@@ -135,7 +135,7 @@ impl PayloadText {
     }
 }
 
-impl Iterator for PayloadText {
+impl Iterator for PayloadChunks {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Result<String>> {

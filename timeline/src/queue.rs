@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Appended, Result, TimelineError,
+    AppendResult, Result, TimelineError,
     record::RecordBuilder,
     sync::{Condvar, Mutex, MutexGuard},
 };
@@ -17,10 +17,10 @@ const GROUP_RECORDS: usize = 1024;
 /// Bytes from which a group of batches takes no further one.
 const GROUP_BYTES: usize = 1 << 20;
 
-pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<Appended>>) + Send>;
+pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<AppendResult>>) + Send>;
 
 /// One batch and whom to tell about it.
-pub(crate) struct Request {
+pub(crate) struct AppendRequest {
     pub(crate) drafts: Vec<RecordBuilder>,
     pub(crate) bytes: usize,
     /// Seals the last file before the batch.
@@ -29,7 +29,7 @@ pub(crate) struct Request {
 }
 
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct AppendQueue {
     state: Mutex<State>,
     /// Something is waiting, or the queue is closed.
     filled: Condvar,
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct State {
-    requests: VecDeque<Request>,
+    requests: VecDeque<AppendRequest>,
     records: usize,
     bytes: usize,
     closed: bool,
@@ -47,7 +47,7 @@ struct State {
 
 impl State {
     /// The limit that `request` would break; an empty queue takes any.
-    fn limit_for(&self, request: &Request) -> Option<TimelineError> {
+    fn limit_for(&self, request: &AppendRequest) -> Option<TimelineError> {
         if self.requests.is_empty() {
             return None;
         }
@@ -58,16 +58,16 @@ impl State {
         full.then_some(TimelineError::QueueFull { limit: QUEUE_BYTES_MAX, unit: "bytes" })
     }
 
-    fn push(&mut self, request: Request) {
+    fn push(&mut self, request: AppendRequest) {
         self.records += request.drafts.len();
         self.bytes += request.bytes;
         self.requests.push_back(request);
     }
 }
 
-impl Queue {
+impl AppendQueue {
     /// Queues `request`, or tells it that there is no room.
-    pub(crate) fn push(&self, request: Request) {
+    pub(crate) fn push(&self, request: AppendRequest) {
         let mut state = self.lock();
         let refused =
             if state.closed { Some(TimelineError::Closed) } else { state.limit_for(&request) };
@@ -84,7 +84,7 @@ impl Queue {
     }
 
     /// Queues `request` as soon as there is room.
-    pub(crate) fn push_wait(&self, request: Request) {
+    pub(crate) fn push_wait(&self, request: AppendRequest) {
         let full = |state: &mut State| !state.closed && state.limit_for(&request).is_some();
         let waited = self.drained.wait_while(self.lock(), full);
         let mut state = waited.expect("no holder of the queue panics");
@@ -98,7 +98,7 @@ impl Queue {
     }
 
     /// The next group of batches, whole; waits for one, `None` once closed and empty.
-    pub(crate) fn drain(&self) -> Option<Vec<Request>> {
+    pub(crate) fn drain(&self) -> Option<Vec<AppendRequest>> {
         let waiting = |state: &mut State| state.requests.is_empty() && !state.closed;
         let waited = self.filled.wait_while(self.lock(), waiting);
         let mut state = waited.expect("no holder of the queue panics");

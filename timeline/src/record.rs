@@ -10,7 +10,7 @@ mod payloads;
 use media::{BlobHash, RunId, Seq, WallTime};
 
 pub(crate) use json::put_signal;
-use json::{Fields, Object, Payload};
+use json::{JsonObjectReader, JsonObjectWriter, JsonPayload};
 
 use crate::{
     EventMeta, Result, StoredEvent, TimelineError,
@@ -124,65 +124,71 @@ fn fit(mut event: Event) -> Result<Vec<u8>> {
 
 fn payload_text(event: &Event) -> Vec<u8> {
     match event {
-        Event::RunCreated(payload) => Object::of(payload),
-        Event::SessionRunCreated(payload) => Object::of(payload),
-        Event::IngestReceived(payload) => Object::of(payload),
-        Event::IngestStarted(payload) => Object::of(payload),
-        Event::FramesDecoded(payload) => Object::of(payload),
-        Event::MarkerEmitted(payload) => Object::of(payload),
-        Event::AnalysisGenerated(payload) => Object::of(payload),
-        Event::SemanticChunkInferred(payload) => Object::of(payload),
-        Event::SemanticChunkGenerated(payload) => Object::of(payload),
-        Event::SemanticFallbackActivated(payload) => Object::of(payload),
-        Event::InferenceCompleted(payload) => Object::of(payload),
-        Event::RunCompleted(payload) => Object::of(payload),
-        Event::RunFailed(payload) => Object::of(payload),
+        Event::RunCreated(payload) => JsonObjectWriter::of(payload),
+        Event::SessionRunCreated(payload) => JsonObjectWriter::of(payload),
+        Event::IngestReceived(payload) => JsonObjectWriter::of(payload),
+        Event::IngestStarted(payload) => JsonObjectWriter::of(payload),
+        Event::FramesDecoded(payload) => JsonObjectWriter::of(payload),
+        Event::MarkerEmitted(payload) => JsonObjectWriter::of(payload),
+        Event::AnalysisGenerated(payload) => JsonObjectWriter::of(payload),
+        Event::SemanticChunkInferred(payload) => JsonObjectWriter::of(payload),
+        Event::SemanticChunkGenerated(payload) => JsonObjectWriter::of(payload),
+        Event::SemanticFallbackActivated(payload) => JsonObjectWriter::of(payload),
+        Event::InferenceCompleted(payload) => JsonObjectWriter::of(payload),
+        Event::RunCompleted(payload) => JsonObjectWriter::of(payload),
+        Event::RunFailed(payload) => JsonObjectWriter::of(payload),
         Event::RunExpired => b"{}".to_vec(),
-        Event::StopRequested(payload) | Event::KeepaliveRefreshed(payload) => Object::of(payload),
-        Event::RunDeleted(payload) => Object::of(payload),
-        Event::KeyframeStored(payload) => Object::of(payload),
-        Event::TokenBudgetLow(payload) => Object::of(payload),
-        Event::SourceReconnected(payload) => Object::of(payload),
-        Event::RunLabelled(payload) => Object::of(payload),
-        Event::ActivityStarted(payload) | Event::ActivityEnded(payload) => Object::of(payload),
-        Event::Found(_, payload) => Object::of(payload),
+        Event::StopRequested(payload) | Event::KeepaliveRefreshed(payload) => {
+            JsonObjectWriter::of(payload)
+        }
+        Event::RunDeleted(payload) => JsonObjectWriter::of(payload),
+        Event::KeyframeStored(payload) => JsonObjectWriter::of(payload),
+        Event::TokenBudgetLow(payload) => JsonObjectWriter::of(payload),
+        Event::SourceReconnected(payload) => JsonObjectWriter::of(payload),
+        Event::RunLabelled(payload) => JsonObjectWriter::of(payload),
+        Event::ActivityStarted(payload) | Event::ActivityEnded(payload) => {
+            JsonObjectWriter::of(payload)
+        }
+        Event::Found(_, payload) => JsonObjectWriter::of(payload),
     }
 }
 
 /// The event of `kind` with this payload; the error names the field that does not fit.
 fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'static str> {
-    let fields = &Fields::parse(text)?;
-    let found = |kind| Payload::read(fields).map(|finding| Event::Found(kind, finding));
+    let fields = &JsonObjectReader::parse(text)?;
+    let found = |kind| JsonPayload::read(fields).map(|finding| Event::Found(kind, finding));
     match kind {
         EventKind::RunCreated if fields.has("session_id") => {
-            Payload::read(fields).map(Event::SessionRunCreated)
+            JsonPayload::read(fields).map(Event::SessionRunCreated)
         }
-        EventKind::RunCreated => Payload::read(fields).map(Event::RunCreated),
-        EventKind::IngestReceived => Payload::read(fields).map(Event::IngestReceived),
-        EventKind::IngestStarted => Payload::read(fields).map(Event::IngestStarted),
-        EventKind::FramesDecoded => Payload::read(fields).map(Event::FramesDecoded),
-        EventKind::MarkerEmitted => Payload::read(fields).map(Event::MarkerEmitted),
-        EventKind::AnalysisGenerated => Payload::read(fields).map(Event::AnalysisGenerated),
-        EventKind::SemanticChunkInferred => Payload::read(fields).map(Event::SemanticChunkInferred),
+        EventKind::RunCreated => JsonPayload::read(fields).map(Event::RunCreated),
+        EventKind::IngestReceived => JsonPayload::read(fields).map(Event::IngestReceived),
+        EventKind::IngestStarted => JsonPayload::read(fields).map(Event::IngestStarted),
+        EventKind::FramesDecoded => JsonPayload::read(fields).map(Event::FramesDecoded),
+        EventKind::MarkerEmitted => JsonPayload::read(fields).map(Event::MarkerEmitted),
+        EventKind::AnalysisGenerated => JsonPayload::read(fields).map(Event::AnalysisGenerated),
+        EventKind::SemanticChunkInferred => {
+            JsonPayload::read(fields).map(Event::SemanticChunkInferred)
+        }
         EventKind::SemanticChunkGenerated => {
-            Payload::read(fields).map(Event::SemanticChunkGenerated)
+            JsonPayload::read(fields).map(Event::SemanticChunkGenerated)
         }
         EventKind::SemanticFallbackActivated => {
-            Payload::read(fields).map(Event::SemanticFallbackActivated)
+            JsonPayload::read(fields).map(Event::SemanticFallbackActivated)
         }
-        EventKind::InferenceCompleted => Payload::read(fields).map(Event::InferenceCompleted),
-        EventKind::RunCompleted => Payload::read(fields).map(Event::RunCompleted),
-        EventKind::RunFailed => Payload::read(fields).map(Event::RunFailed),
+        EventKind::InferenceCompleted => JsonPayload::read(fields).map(Event::InferenceCompleted),
+        EventKind::RunCompleted => JsonPayload::read(fields).map(Event::RunCompleted),
+        EventKind::RunFailed => JsonPayload::read(fields).map(Event::RunFailed),
         EventKind::RunExpired => Ok(Event::RunExpired),
-        EventKind::StopRequested => Payload::read(fields).map(Event::StopRequested),
-        EventKind::KeepaliveRefreshed => Payload::read(fields).map(Event::KeepaliveRefreshed),
-        EventKind::RunDeleted => Payload::read(fields).map(Event::RunDeleted),
-        EventKind::KeyframeStored => Payload::read(fields).map(Event::KeyframeStored),
-        EventKind::TokenBudgetLow => Payload::read(fields).map(Event::TokenBudgetLow),
-        EventKind::SourceReconnected => Payload::read(fields).map(Event::SourceReconnected),
-        EventKind::RunLabelled => Payload::read(fields).map(Event::RunLabelled),
-        EventKind::ActivityStarted => Payload::read(fields).map(Event::ActivityStarted),
-        EventKind::ActivityEnded => Payload::read(fields).map(Event::ActivityEnded),
+        EventKind::StopRequested => JsonPayload::read(fields).map(Event::StopRequested),
+        EventKind::KeepaliveRefreshed => JsonPayload::read(fields).map(Event::KeepaliveRefreshed),
+        EventKind::RunDeleted => JsonPayload::read(fields).map(Event::RunDeleted),
+        EventKind::KeyframeStored => JsonPayload::read(fields).map(Event::KeyframeStored),
+        EventKind::TokenBudgetLow => JsonPayload::read(fields).map(Event::TokenBudgetLow),
+        EventKind::SourceReconnected => JsonPayload::read(fields).map(Event::SourceReconnected),
+        EventKind::RunLabelled => JsonPayload::read(fields).map(Event::RunLabelled),
+        EventKind::ActivityStarted => JsonPayload::read(fields).map(Event::ActivityStarted),
+        EventKind::ActivityEnded => JsonPayload::read(fields).map(Event::ActivityEnded),
         EventKind::Vlm => found(FindingKind::Vlm),
         EventKind::VlmTiered => found(FindingKind::VlmTiered),
         EventKind::ClipVlm => found(FindingKind::ClipVlm),
@@ -206,7 +212,7 @@ fn decode(head: EventMeta, text: &str) -> Result<Event> {
 /// The event of a payload as it stands in a record, a column left as the reference it is.
 pub(crate) fn decode_stored(
     head: EventMeta,
-    StoredPayload { text, column }: StoredPayload<'_>,
+    RawPayload { text, column }: RawPayload<'_>,
 ) -> Result<Event> {
     let Some(ColumnRef { hash, count }) = column else { return decode(head, text) };
     match decode(head, &format!("{text}{COLUMN_PLACEHOLDER}"))? {
@@ -224,21 +230,21 @@ fn invalid(head: EventMeta, field: &'static str) -> TimelineError {
 
 /// The payload as it stands in a record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredPayload<'a> {
+pub(crate) struct RawPayload<'a> {
     pub(crate) text: &'a str,
     pub(crate) column: Option<ColumnRef>,
 }
 
 /// A record found in a journal file and checked.
-pub(crate) struct Record<'a> {
+pub(crate) struct JournalRecord<'a> {
     pub(crate) head: EventMeta,
     flags: u8,
     body: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> JournalRecord<'a> {
     /// The record at the start of `bytes`; the error says what is wrong with it.
-    pub(crate) fn parse(bytes: &'a [u8]) -> std::result::Result<Record<'a>, &'static str> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> std::result::Result<JournalRecord<'a>, &'static str> {
         let header = bytes.first_chunk::<HEADER_BYTES>().ok_or("a record ends early")?;
         let length = u32_at(header, 0) as usize;
         if length > PAYLOAD_BYTES_MAX + COLUMN_REF_BYTES {
@@ -257,7 +263,7 @@ impl<'a> Record<'a> {
             run: RunId::from_bytes(run),
             kind,
         };
-        Ok(Record { head, flags: header[41], body: &bytes[HEADER_BYTES..] })
+        Ok(JournalRecord { head, flags: header[41], body: &bytes[HEADER_BYTES..] })
     }
 
     pub(crate) fn record_bytes(&self) -> usize {
@@ -265,11 +271,11 @@ impl<'a> Record<'a> {
     }
 
     /// The payload text, which lacks its end when there is a column, and the column.
-    pub(crate) fn payload(&self) -> std::result::Result<StoredPayload<'a>, &'static str> {
+    pub(crate) fn payload(&self) -> std::result::Result<RawPayload<'a>, &'static str> {
         let not_text = |_| "a payload is not UTF-8";
         if self.flags & FLAG_COLUMN == 0 {
             let text = std::str::from_utf8(self.body).map_err(not_text)?;
-            return Ok(StoredPayload { text, column: None });
+            return Ok(RawPayload { text, column: None });
         }
         let (text, reference) = self
             .body
@@ -279,7 +285,7 @@ impl<'a> Record<'a> {
         hash.copy_from_slice(&reference[..32]);
         let column = ColumnRef { hash: BlobHash::from_bytes(hash), count: u64_at(reference, 32) };
         let text = std::str::from_utf8(text).map_err(not_text)?;
-        Ok(StoredPayload { text, column: Some(column) })
+        Ok(RawPayload { text, column: Some(column) })
     }
 
     /// The event, with a column left as the reference it is.

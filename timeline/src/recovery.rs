@@ -11,17 +11,17 @@ use media::{Seq, WallTime};
 
 use crate::{
     EventMeta, Result, TimelineError,
-    batch::{self, Batch},
-    disk::Disk,
+    batch::{self, JournalBatch},
     footer::{self, Footer},
-    index::{Index, Numbered},
-    journal::{self, Header, SeqRange},
-    record::Record,
+    index::{LogIndex, RunEventRef},
+    journal::{self, JournalHeader, SeqRange},
+    record::JournalRecord,
+    storage::Storage,
 };
 
 /// Findings of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
+pub struct RecoveryReport {
     /// Events in the log.
     pub events: u64,
     /// Journal files.
@@ -47,8 +47,8 @@ pub struct TornTail {
 
 /// A log as it was found.
 pub(crate) struct RecoveredLog {
-    pub(crate) index: Index,
-    pub(crate) recovery: Recovery,
+    pub(crate) index: LogIndex,
+    pub(crate) recovery: RecoveryReport,
     /// Files without an intact footer that should have one, by their place in the index.
     pub(crate) unsealed: Vec<usize>,
     /// Position of the next batch; `None` in an empty log.
@@ -63,7 +63,7 @@ pub(crate) struct WriteOffset {
 }
 
 /// Contents of the journal's directory.
-pub(crate) struct Listing {
+pub(crate) struct JournalListing {
     /// The files of the log, by their first number.
     pub(crate) files: Vec<Seq>,
     /// Names of files never finished, and of those that a compacted one stands for.
@@ -71,7 +71,7 @@ pub(crate) struct Listing {
 }
 
 /// Lists the journal files of `disk`.
-pub(crate) fn list(disk: &dyn Disk) -> Result<Listing> {
+pub(crate) fn list(disk: &dyn Storage) -> Result<JournalListing> {
     let names = disk.list().map_err(TimelineError::io("list the journal", disk.path("")))?;
     let mut firsts: Vec<Seq> =
         names.iter().filter_map(|name| journal::parse_file_name(name)).collect();
@@ -95,15 +95,15 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Listing> {
         };
         covered = span.map_or(Seq(0), |span| span.next);
     }
-    Ok(Listing { files, leftovers })
+    Ok(JournalListing { files, leftovers })
 }
 
 /// Reads the log on `disk`.
-pub(crate) fn recover(disk: &dyn Disk) -> Result<RecoveredLog> {
-    let Listing { files, .. } = list(disk)?;
+pub(crate) fn recover(disk: &dyn Storage) -> Result<RecoveredLog> {
+    let JournalListing { files, .. } = list(disk)?;
     let mut found = RecoveredLog {
-        index: Index::default(),
-        recovery: Recovery { files: files.len() as u64, ..Recovery::default() },
+        index: LogIndex::default(),
+        recovery: RecoveryReport { files: files.len() as u64, ..RecoveryReport::default() },
         unsealed: Vec::new(),
         tail: None,
     };
@@ -120,7 +120,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<RecoveredLog> {
 }
 
 /// Refuses a file that does not go on where the one before ends.
-pub(crate) fn check_continues(disk: &dyn Disk, first: Seq, head: Seq) -> Result<()> {
+pub(crate) fn check_continues(disk: &dyn Storage, first: Seq, head: Seq) -> Result<()> {
     if first.0 == head.0 + 1 {
         return Ok(());
     }
@@ -129,7 +129,7 @@ pub(crate) fn check_continues(disk: &dyn Disk, first: Seq, head: Seq) -> Result<
 }
 
 fn load_sealed(
-    disk: &dyn Disk,
+    disk: &dyn Storage,
     first: Seq,
     successor: Seq,
     found: &mut RecoveredLog,
@@ -154,7 +154,7 @@ fn load_sealed(
     Ok(())
 }
 
-fn load_last(disk: &dyn Disk, first: Seq, found: &mut RecoveredLog) -> Result<()> {
+fn load_last(disk: &dyn Storage, first: Seq, found: &mut RecoveredLog) -> Result<()> {
     check_not_sealed(disk, first)?;
     let file = read_file(disk, first)?;
     if file.header.span.is_some() {
@@ -169,7 +169,7 @@ fn load_last(disk: &dyn Disk, first: Seq, found: &mut RecoveredLog) -> Result<()
 }
 
 /// Refuses a last file that is sealed: sealing comes after the next file has its name.
-pub(crate) fn check_not_sealed(disk: &dyn Disk, last: Seq) -> Result<()> {
+pub(crate) fn check_not_sealed(disk: &dyn Storage, last: Seq) -> Result<()> {
     let bytes = read_footer(disk, last)?.unwrap_or_default();
     let Some(footer) = Footer::parse(&bytes) else { return Ok(()) };
     let (file, offset) = (disk.path(&journal::file_name(last)), u64::from(footer.end));
@@ -178,7 +178,7 @@ pub(crate) fn check_not_sealed(disk: &dyn Disk, last: Seq) -> Result<()> {
 }
 
 /// Does what recovery left to do before the log is written to: footers, unfinished files.
-pub(crate) fn settle(disk: &dyn Disk, found: &mut RecoveredLog) -> Result<()> {
+pub(crate) fn finish_recovery(disk: &dyn Storage, found: &mut RecoveredLog) -> Result<()> {
     // A process that was killed may have named a file without a sync: what is sealed and appended now builds on that name.
     disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
     for number in &found.unsealed {
@@ -205,7 +205,7 @@ pub(crate) fn settle(disk: &dyn Disk, found: &mut RecoveredLog) -> Result<()> {
 }
 
 /// The bytes that the end of a file says are its footer; `None` when it says nothing of it.
-pub(crate) fn read_footer(disk: &dyn Disk, first: Seq) -> Result<Option<Vec<u8>>> {
+pub(crate) fn read_footer(disk: &dyn Storage, first: Seq) -> Result<Option<Vec<u8>>> {
     let name = journal::file_name(first);
     let file = disk.open(&name).map_err(changed(disk.path(&name)))?;
     let size = file.size().map_err(changed(disk.path(&name)))?;
@@ -236,11 +236,11 @@ fn changed(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
 /// A journal file in memory.
 pub(crate) struct FileBytes {
     pub(crate) path: PathBuf,
-    pub(crate) header: Header,
+    pub(crate) header: JournalHeader,
     pub(crate) bytes: Vec<u8>,
 }
 
-pub(crate) fn read_header(disk: &dyn Disk, first: Seq) -> Result<Header> {
+pub(crate) fn read_header(disk: &dyn Storage, first: Seq) -> Result<JournalHeader> {
     let name = journal::file_name(first);
     let path = disk.path(&name);
     let read = || -> io::Result<Vec<u8>> {
@@ -251,18 +251,18 @@ pub(crate) fn read_header(disk: &dyn Disk, first: Seq) -> Result<Header> {
         Ok(bytes)
     };
     let bytes = read().map_err(changed(path.clone()))?;
-    Header::parse(&bytes, path)
+    JournalHeader::parse(&bytes, path)
 }
 
 /// Reads the file of event `first` and checks its header.
-pub(crate) fn read_file(disk: &dyn Disk, first: Seq) -> Result<FileBytes> {
+pub(crate) fn read_file(disk: &dyn Storage, first: Seq) -> Result<FileBytes> {
     let name = journal::file_name(first);
     let path = disk.path(&name);
     let file = disk.open(&name).map_err(changed(path.clone()))?;
     let size = file.size().map_err(changed(path.clone()))?;
     let mut bytes = vec![0; size as usize];
     file.read_exact_at(&mut bytes, 0).map_err(changed(path.clone()))?;
-    let header = Header::parse(&bytes, path.clone())?;
+    let header = JournalHeader::parse(&bytes, path.clone())?;
     let file = FileBytes { path, header, bytes };
     if header.first != first {
         return Err(file.damaged(0, "the header names another event than the file name"));
@@ -277,7 +277,7 @@ impl FileBytes {
 
     /// Returns the bytes after the intact batches that end at `end`, without zeros and the mark.
     pub(crate) fn torn(&self, end: usize) -> Option<TornTail> {
-        let marked = Batch::parse(&self.bytes[end..]).is_some();
+        let marked = JournalBatch::parse(&self.bytes[end..]).is_some();
         let from = if marked { end + batch::HEADER_BYTES } else { end };
         let last = self.bytes[from..].iter().rposition(|byte| *byte != 0)?;
         let (offset, bytes) = (end as u64, (from + last + 1 - end) as u64);
@@ -311,10 +311,10 @@ impl ScanEnd {
 }
 
 /// Calls `visit` for every record of `file` with its offset, up to the last intact batch.
-pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) -> ScanEnd {
+pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &JournalRecord<'_>)) -> ScanEnd {
     let header = &file.header;
     let mut end = ScanEnd { position: header.len(), next: header.first, damage: None };
-    while let Some(batch) = Batch::parse(&file.bytes[end.position..]) {
+    while let Some(batch) = JournalBatch::parse(&file.bytes[end.position..]) {
         if batch.first != end.next {
             end.damage = Some(file.damaged(end.position, "a batch is not the next in order"));
             return end;
@@ -342,16 +342,16 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &Record<'_>)) 
 
 fn visit_batch(
     file: &FileBytes,
-    batch: &Batch<'_>,
+    batch: &JournalBatch<'_>,
     start: &ScanEnd,
-    visit: &mut impl FnMut(usize, &Record<'_>),
+    visit: &mut impl FnMut(usize, &JournalRecord<'_>),
 ) -> Result<()> {
     let end = start.position + batch.batch_bytes();
     let mut offset = start.position + batch::HEADER_BYTES;
     let mut next = batch.first;
     for _ in 0..batch.count {
-        let record =
-            Record::parse(&file.bytes[offset..end]).map_err(|what| file.damaged(offset, what))?;
+        let record = JournalRecord::parse(&file.bytes[offset..end])
+            .map_err(|what| file.damaged(offset, what))?;
         if !(next..batch.next).contains(&record.head.seq) {
             return Err(file.damaged(offset, "a record is not the next in order"));
         }
@@ -366,13 +366,13 @@ fn visit_batch(
 }
 
 /// Adds the events of `file` to `index` as a file of its own.
-pub(crate) fn scan_into(file: &FileBytes, index: &mut Index) -> ScanEnd {
+pub(crate) fn scan_into(file: &FileBytes, index: &mut LogIndex) -> ScanEnd {
     index.begin_file(file.header.first, file.header.base, file.header.len() as u32);
     let end = scan(file, |offset, record| {
         let EventMeta { seq, at, run, kind } = record.head;
         let run = index.number(run);
         let end = (offset + record.record_bytes()) as u32;
-        index.push(Numbered { seq, at, run, kind }, offset as u32..end);
+        index.push(RunEventRef { seq, at, run, kind }, offset as u32..end);
     });
     index.end_file(end.next);
     end
@@ -381,7 +381,7 @@ pub(crate) fn scan_into(file: &FileBytes, index: &mut Index) -> ScanEnd {
 /// Runs `read` until it finds no damage or the same twice.
 ///
 /// Beside a live writer a read may see a batch without the one before it; never twice so.
-pub(crate) fn beside_a_writer<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn tolerate_live_writer<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
     let mut before = None;
     loop {
         match read() {
@@ -398,7 +398,7 @@ pub(crate) fn beside_a_writer<T>(mut read: impl FnMut() -> Result<T>) -> Result<
 }
 
 /// The time that the next event must not precede.
-pub(crate) fn last_time(index: &Index) -> WallTime {
+pub(crate) fn last_time(index: &LogIndex) -> WallTime {
     // The last file may be empty; its base is no earlier than any event before it.
     let last = index.last_file().map(|file| file.last_at().unwrap_or(file.base));
     last.unwrap_or(WallTime { epoch_ms: i64::MIN })

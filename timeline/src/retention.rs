@@ -5,8 +5,8 @@ use std::{collections::HashSet, sync::PoisonError};
 use media::{RunId, WallTime};
 
 use crate::{
-    Compaction, CompactionThrottle, EventKind, Result, SweepStats, Timeline,
-    compact::{self, compact},
+    CompactionStats, CompactionThrottle, EventKind, Result, SweepStats, Timeline,
+    compaction::{self, compact},
 };
 
 impl Timeline {
@@ -35,10 +35,10 @@ impl Timeline {
         &self,
         purged: &HashSet<RunId>,
         pace: CompactionThrottle<'_>,
-    ) -> Result<Compaction> {
+    ) -> Result<CompactionStats> {
         let _one = self.0.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         self.refusal().map_or(Ok(()), Err)?;
-        if compact::concerns_last(&self.0.store.index(), purged) {
+        if compaction::concerns_last(&self.0.store.index(), purged) {
             self.wait_for(Vec::new(), 0, true)?;
         }
         compact(&self.0.store, purged, self.0.file_bytes, pace)

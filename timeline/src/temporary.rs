@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Result, TimelineError, disk::sync_dir};
+use crate::{Result, TimelineError, storage::sync_dir};
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 

@@ -8,11 +8,11 @@ use std::{ops::Range, sync::Arc};
 use media::{Seq, WallTime};
 
 use crate::{
-    Appended, EventKind, EventMeta, Health, SyncObserver, TimelineError, batch, footer,
-    index::{EVENTS_MAX, Numbered, RUNS_MAX},
-    journal::{self, Failure, Journal},
-    queue::{Queue, Request},
-    store::Store,
+    AppendResult, EventKind, EventMeta, LogState, SyncObserver, TimelineError, batch, footer,
+    index::{EVENTS_MAX, RUNS_MAX, RunEventRef},
+    journal::{self, AppendFailure, Journal},
+    log_state::SharedLog,
+    queue::{AppendQueue, AppendRequest},
 };
 
 /// Reason that the log is poisoned after a panic of the writer's thread.
@@ -21,9 +21,9 @@ pub(crate) const STOPPED: &str = "the writer stopped by a bug";
 /// A buffer that one huge batch made larger than this is given back.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
-pub(crate) struct Writer {
-    pub(crate) store: Arc<Store>,
-    pub(crate) queue: Arc<Queue>,
+pub(crate) struct LogWriter {
+    pub(crate) store: Arc<SharedLog>,
+    pub(crate) queue: Arc<AppendQueue>,
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
     pub(crate) on_sync: SyncObserver,
@@ -40,7 +40,7 @@ struct Placed {
     record: Range<usize>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Writes until the queue is closed and empty.
     pub(crate) fn run(mut self) {
         let guard = PanicGuard { store: self.store.clone(), queue: self.queue.clone() };
@@ -50,11 +50,11 @@ impl Writer {
         drop(guard);
     }
 
-    fn serve(&mut self, group: Vec<Request>) {
+    fn serve(&mut self, group: Vec<AppendRequest>) {
         match self.commit(&group) {
             Ok(placed) => acknowledge(group, &placed),
             // Requests without room together may have some alone, and the end of a run has its own.
-            Err(Failure::Refused { .. }) if group.len() > 1 => {
+            Err(AppendFailure::Refused { .. }) if group.len() > 1 => {
                 group.into_iter().for_each(|request| self.serve(vec![request]));
             }
             Err(failure) => self.refuse(group, &failure),
@@ -62,9 +62,9 @@ impl Writer {
     }
 
     /// Makes `group` durable and readable.
-    fn commit(&mut self, group: &[Request]) -> Result<Vec<Placed>, Failure> {
-        if let Health::Poisoned { reason } = self.store.health() {
-            return Err(Failure::Fatal { reason });
+    fn commit(&mut self, group: &[AppendRequest]) -> Result<Vec<Placed>, AppendFailure> {
+        if let LogState::Poisoned { reason } = self.store.health() {
+            return Err(AppendFailure::Fatal { reason });
         }
         self.last = (self.clock)().max(self.last);
         let at = self.last;
@@ -82,7 +82,8 @@ impl Writer {
         let urgent = kinds.all(EventKind::ends_run);
         self.rotate_for(batch::HEADER_BYTES + bytes, at, urgent)?;
         let mut seq = head;
-        let mut builder = batch::Builder::new(std::mem::take(&mut self.buffer), Seq(head.0 + 1));
+        let mut builder =
+            batch::BatchBuilder::new(std::mem::take(&mut self.buffer), Seq(head.0 + 1));
         let mut placed = Vec::with_capacity(records);
         for draft in group.iter().flat_map(|request| &request.drafts) {
             seq = Seq(seq.0 + 1);
@@ -101,14 +102,14 @@ impl Writer {
     }
 
     /// The head, when the log can number `records` more.
-    fn check_room(&self, records: usize) -> Result<Seq, Failure> {
+    fn check_room(&self, records: usize) -> Result<Seq, AppendFailure> {
         let index = self.store.index();
         let head = index.head();
         let full = head.0 + records as u64 > EVENTS_MAX || index.run_count() + records > RUNS_MAX;
         if !full {
             return Ok(head);
         }
-        Err(Failure::Refused {
+        Err(AppendFailure::Refused {
             what: "number further events",
             path: self.store.path(),
             source: std::io::Error::from(std::io::ErrorKind::StorageFull),
@@ -116,19 +117,26 @@ impl Writer {
     }
 
     /// Begins another file when the last one has no room for `bytes` or no number for `at`.
-    fn rotate_for(&mut self, bytes: usize, at: WallTime, urgent: bool) -> Result<(), Failure> {
+    fn rotate_for(
+        &mut self,
+        bytes: usize,
+        at: WallTime,
+        urgent: bool,
+    ) -> Result<(), AppendFailure> {
         let old = self.store.index().last_file().is_some_and(|file| file.is_too_old_for(at));
         if !old && !self.journal.is_full_for(bytes) {
             return Ok(());
         }
         if self.journal.is_empty() {
-            self.journal.begin_again(at)?;
+            self.journal.truncate_to_empty(at)?;
             self.store.index_mut().rebase_last_file(at);
             return Ok(());
         }
         match self.rotate(at) {
             // No room for another file: what ends a run goes into the spare space of this one.
-            Err(Failure::Refused { .. }) if urgent && !old && self.journal.has_room_for(bytes) => {
+            Err(AppendFailure::Refused { .. })
+                if urgent && !old && self.journal.has_room_for(bytes) =>
+            {
                 Ok(())
             }
             rotated => rotated,
@@ -136,7 +144,7 @@ impl Writer {
     }
 
     /// Seals the last file, unless it is empty, and begins another.
-    fn rotate(&mut self, at: WallTime) -> Result<(), Failure> {
+    fn rotate(&mut self, at: WallTime) -> Result<(), AppendFailure> {
         if self.journal.is_empty() {
             return Ok(());
         }
@@ -157,15 +165,15 @@ impl Writer {
             let (from, to) =
                 ((start + event.record.start) as u32, (start + event.record.end) as u32);
             let EventMeta { seq, at, kind, .. } = event.head;
-            index.push(Numbered { seq, at, run, kind }, from..to);
+            index.push(RunEventRef { seq, at, run, kind }, from..to);
         }
         drop(index);
         let heads: Vec<EventMeta> = placed.iter().map(|event| event.head).collect();
-        self.store.tell(&heads);
+        self.store.notify_listeners(&heads);
     }
 
-    fn refuse(&self, group: Vec<Request>, failure: &Failure) {
-        if let Failure::Fatal { reason } = failure {
+    fn refuse(&self, group: Vec<AppendRequest>, failure: &AppendFailure) {
+        if let AppendFailure::Fatal { reason } = failure {
             self.store.poison(reason);
         }
         for request in group {
@@ -174,20 +182,21 @@ impl Writer {
     }
 }
 
-fn acknowledge(group: Vec<Request>, placed: &[Placed]) {
+fn acknowledge(group: Vec<AppendRequest>, placed: &[Placed]) {
     let mut rest = placed;
-    for Request { drafts, ack, .. } in group {
+    for AppendRequest { drafts, ack, .. } in group {
         let (own, others) = rest.split_at(drafts.len());
         rest = others;
-        let appended = own.iter().map(|event| Appended { seq: event.head.seq, at: event.head.at });
+        let appended =
+            own.iter().map(|event| AppendResult { seq: event.head.seq, at: event.head.at });
         ack(Ok(appended.collect()));
     }
 }
 
 /// Makes a panic of the writer's thread visible to everyone who waits or comes later.
 struct PanicGuard {
-    store: Arc<Store>,
-    queue: Arc<Queue>,
+    store: Arc<SharedLog>,
+    queue: Arc<AppendQueue>,
 }
 
 impl Drop for PanicGuard {

@@ -29,7 +29,7 @@ struct Print {
 }
 
 impl SessionHandler for Print {
-    fn unit(&mut self, unit: ReceivedUnit) {
+    fn on_access_unit(&mut self, unit: ReceivedUnit) {
         self.units += 1;
         if self.units == 1 && !self.is_quiet {
             let (after, access_unit) = (self.answered_at.elapsed(), &unit.access_unit);
@@ -41,7 +41,7 @@ impl SessionHandler for Print {
         }
     }
 
-    fn told(&mut self, what: SessionEvent) {
+    fn on_event(&mut self, what: SessionEvent) {
         if !self.is_quiet || what != SessionEvent::Connected {
             let (after, units) = (self.answered_at.elapsed(), self.units);
             eprintln!("session {}: {what:?} after {after:?}, {units} units", self.number);

@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFiles {
+pub struct CertificatePaths {
     /// The chain in PEM, the server's own first.
     pub chain: PathBuf,
     /// The private key in PEM.
@@ -66,28 +66,28 @@ struct Stamp([(i64, i64, u64, u64); 2]);
 
 /// A certificate and its key, replaced together.
 #[derive(Debug)]
-pub struct Certificate {
-    files: CertificateFiles,
+pub struct ReloadingCertificate {
+    files: CertificatePaths,
     current: RwLock<Arc<CertifiedKey>>,
     seen: Mutex<Stamp>,
 }
 
-impl Certificate {
+impl ReloadingCertificate {
     /// Reads the pair.
-    pub fn open(files: CertificateFiles) -> Result<Arc<Certificate>, CertificateError> {
+    pub fn open(files: CertificatePaths) -> Result<Arc<ReloadingCertificate>, CertificateError> {
         // Before the reading: a change in between is then seen as one.
         let stamp = stamp(&files)?;
         let current = RwLock::new(Arc::new(read(&files)?));
-        Ok(Arc::new(Certificate { files, current, seen: Mutex::new(stamp) }))
+        Ok(Arc::new(ReloadingCertificate { files, current, seen: Mutex::new(stamp) }))
     }
 
     /// Returns the paths that it is read from.
-    pub fn files(&self) -> &CertificateFiles {
+    pub fn files(&self) -> &CertificatePaths {
         &self.files
     }
 
     /// Reads the pair again if its files have changed since; true when another pair is shown now.
-    pub fn look(&self) -> Result<bool, CertificateError> {
+    pub fn reload_if_changed(&self) -> Result<bool, CertificateError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(&self.files)?;
         if *seen == stamp {
@@ -100,14 +100,14 @@ impl Certificate {
     }
 
     /// Looks at the files now and then, and never ends.
-    pub async fn watch(self: Arc<Certificate>) {
+    pub async fn watch(self: Arc<ReloadingCertificate>) {
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
             let certificate = Arc::clone(&self);
             // Files may lie on a disk that hangs.
-            match tokio::task::spawn_blocking(move || certificate.look()).await {
+            match tokio::task::spawn_blocking(move || certificate.reload_if_changed()).await {
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => tracing::info!("TLS certificate reloaded"),
                 Ok(Err(error)) => tracing::error!(%error, "the certificate in use is kept"),
@@ -120,7 +120,7 @@ impl Certificate {
     ///
     /// Early data is off: what a request does must not be done twice.
     pub fn server_config(
-        self: &Arc<Certificate>,
+        self: &Arc<ReloadingCertificate>,
         protocols: &[&[u8]],
     ) -> Result<ServerConfig, CertificateError> {
         let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
@@ -133,13 +133,13 @@ impl Certificate {
     }
 }
 
-impl ResolvesServerCert for Certificate {
+impl ResolvesServerCert for ReloadingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-fn read(files: &CertificateFiles) -> Result<CertifiedKey, CertificateError> {
+fn read(files: &CertificatePaths) -> Result<CertifiedKey, CertificateError> {
     let refused = |what, path: &Path| {
         let path = path.to_owned();
         move |reason: String| CertificateError::File { what, path, reason }
@@ -211,7 +211,7 @@ fn out_of_time(own: &CertificateDer<'_>, now: ASN1Time) -> Option<String> {
     }
 }
 
-fn stamp(files: &CertificateFiles) -> Result<Stamp, CertificateError> {
+fn stamp(files: &CertificatePaths) -> Result<Stamp, CertificateError> {
     let of = |what, path: &Path| {
         let unreadable = |error: io::Error| CertificateError::File {
             what,

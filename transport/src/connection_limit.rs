@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection_state::{Activity, EvictionPriority};
+use crate::connection_state::{ConnectionActivity, EvictionPriority};
 
 /// Limits of the number of connections.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ struct Members {
 #[derive(Debug)]
 struct Member {
     address: IpAddr,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     leave: CancellationToken,
 }
 
@@ -74,7 +74,7 @@ struct Member {
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     number: u64,
-    pub activity: Arc<Activity>,
+    pub activity: Arc<ConnectionActivity>,
     /// The peer.
     pub peer: Peer,
     /// Cancelled when the connection gives way.
@@ -111,7 +111,7 @@ impl ConnectionLimiter {
     }
 
     /// Connections that were closed to make room.
-    pub fn gave_way(&self) -> u64 {
+    pub fn evicted_total(&self) -> u64 {
         self.counts.gave_way.load(Relaxed)
     }
 
@@ -122,7 +122,7 @@ impl ConnectionLimiter {
 
     /// Tries to admit a connection from `address`, evicting the least useful one if a limit is
     /// reached. Returns `None` if no connection can be evicted.
-    pub(crate) fn enter(
+    pub(crate) fn try_acquire(
         self: &Arc<ConnectionLimiter>,
         address: IpAddr,
     ) -> Option<ConnectionPermit> {
@@ -137,7 +137,7 @@ impl ConnectionLimiter {
             return None;
         }
         self.counts.accepted.fetch_add(1, Relaxed);
-        let (activity, leave) = (Activity::new(), CancellationToken::new());
+        let (activity, leave) = (ConnectionActivity::new(), CancellationToken::new());
         let member = Member { address, activity: Arc::clone(&activity), leave: leave.clone() };
         let number = members.add(member);
         drop(members);
@@ -151,7 +151,7 @@ impl ConnectionLimiter {
     }
 
     /// Closes connections that are of least use, for when the system has no room for more.
-    pub(crate) fn give_way(&self) -> bool {
+    pub(crate) fn evict(&self) -> bool {
         self.make_room(&mut self.members(), None)
     }
 
@@ -225,7 +225,7 @@ mod tests {
     fn the_unused_give_way_before_the_owing_and_the_working_never() {
         let limiter = limiter(3, 3);
         let mut places: Vec<ConnectionPermit> =
-            (0..3).map(|_| limiter.enter(host(1)).expect("room")).collect();
+            (0..3).map(|_| limiter.try_acquire(host(1)).expect("room")).collect();
         let working = places[0].activity.begin();
         let owing = places[1].activity.begin();
         let mut debt = crate::connection_state::PeerStallGuard::new(owing.activity());
@@ -233,19 +233,19 @@ mod tests {
         let left = |places: &[ConnectionPermit]| -> Vec<bool> {
             places.iter().map(|place| place.leave.is_cancelled()).collect()
         };
-        places.push(limiter.enter(host(2)).expect("the unused one gives way"));
+        places.push(limiter.try_acquire(host(2)).expect("the unused one gives way"));
         assert_eq!(left(&places), [false, false, true, false]);
         let newest = places[3].activity.begin();
-        places.push(limiter.enter(host(3)).expect("the owing one gives way"));
+        places.push(limiter.try_acquire(host(3)).expect("the owing one gives way"));
         assert_eq!(left(&places), [false, true, true, false, false]);
         let last = places[4].activity.begin();
-        assert!(limiter.enter(host(4)).is_none(), "the server works for all of them");
+        assert!(limiter.try_acquire(host(4)).is_none(), "the server works for all of them");
         assert_eq!(
-            (limiter.open(), limiter.accepted(), limiter.gave_way(), limiter.refused()),
+            (limiter.open(), limiter.accepted(), limiter.evicted_total(), limiter.refused()),
             (3, 5, 2, 1)
         );
         drop((working, newest, last));
-        assert!(limiter.enter(host(4)).is_some());
+        assert!(limiter.try_acquire(host(4)).is_some());
         drop((places, debt, owing));
         assert_eq!(limiter.open(), 0);
     }
@@ -253,11 +253,11 @@ mod tests {
     #[test]
     fn the_longest_unused_gives_way_and_of_one_address_only_its_own() {
         let limiter = limiter(64, 2);
-        let other = limiter.enter(host(1)).expect("room");
-        let first = limiter.enter(host(2)).expect("room");
+        let other = limiter.try_acquire(host(1)).expect("room");
+        let first = limiter.try_acquire(host(2)).expect("room");
         std::thread::sleep(std::time::Duration::from_millis(5));
-        let second = limiter.enter(host(2)).expect("room");
-        let third = limiter.enter(host(2)).expect("its own gives way");
+        let second = limiter.try_acquire(host(2)).expect("room");
+        let third = limiter.try_acquire(host(2)).expect("its own gives way");
         let left = [&other, &first, &second, &third].map(|place| place.leave.is_cancelled());
         assert_eq!(left, [false, true, false, false]);
     }

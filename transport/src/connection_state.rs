@@ -13,7 +13,7 @@ use std::{
 
 /// Counters of the activity of one connection.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct ConnectionActivity {
     accepted: Instant,
     started: AtomicU64,
     in_flight: AtomicUsize,
@@ -38,9 +38,9 @@ pub(crate) enum EvictionPriority {
     Working,
 }
 
-impl Activity {
-    pub(crate) fn new() -> Arc<Activity> {
-        Arc::new(Activity {
+impl ConnectionActivity {
+    pub(crate) fn new() -> Arc<ConnectionActivity> {
+        Arc::new(ConnectionActivity {
             accepted: Instant::now(),
             started: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
@@ -52,12 +52,12 @@ impl Activity {
     }
 
     /// Counts a request until the guard is dropped, which its response body holds.
-    pub(crate) fn begin(self: &Arc<Activity>) -> InFlight {
+    pub(crate) fn begin(self: &Arc<ConnectionActivity>) -> RequestGuard {
         self.started.fetch_add(1, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
         self.changed_ms.store(self.now_ms(), Relaxed);
         self.moved();
-        InFlight(Arc::clone(self))
+        RequestGuard(Arc::clone(self))
     }
 
     /// Requests begun so far.
@@ -118,16 +118,16 @@ impl Activity {
 
 /// One request being answered.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Activity>);
+pub(crate) struct RequestGuard(Arc<ConnectionActivity>);
 
-impl InFlight {
+impl RequestGuard {
     /// The connection's activity.
-    pub(crate) fn activity(&self) -> &Arc<Activity> {
+    pub(crate) fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.0
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.changed_ms.store(self.0.now_ms(), Relaxed);
         self.0.in_flight.fetch_sub(1, Relaxed);
@@ -137,12 +137,12 @@ impl Drop for InFlight {
 /// Bytes that the peer owes, or owes to take, while set.
 #[derive(Debug)]
 pub(crate) struct PeerStallGuard {
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     is_set: bool,
 }
 
 impl PeerStallGuard {
-    pub(crate) fn new(activity: &Arc<Activity>) -> PeerStallGuard {
+    pub(crate) fn new(activity: &Arc<ConnectionActivity>) -> PeerStallGuard {
         PeerStallGuard { activity: Arc::clone(activity), is_set: false }
     }
 

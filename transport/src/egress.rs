@@ -18,14 +18,14 @@ use http::{HeaderValue, Request, Response, header};
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
-pub use address::{AllowedNetworks, is_global};
-pub use dial::{CONNECT, Socket, Stream};
+pub use address::{NetworkAllowlist, is_global};
+pub use dial::{AsyncStream, CONNECT, CheckedStream};
 pub use error::{DownloadLimit, EgressError, TimeoutPhase};
-pub use fetch::{Body, Budget, Download, Fetcher, REDIRECTS_MAX};
+pub use fetch::{Download, DownloadBody, DownloadBudget, Fetcher, REDIRECTS_MAX};
 pub use http1::{FIRST_BYTE, IDLE};
-pub use target::{Credentials, Target};
+pub use target::{RequestUrl, UrlCredentials};
 
-use crate::tls::{self, Trust, TrustError};
+use crate::tls::{self, TrustAnchors, TrustError};
 
 /// Name lookups at once.
 const LOOKUPS_MAX: usize = 32;
@@ -37,7 +37,7 @@ const AGENT: HeaderValue =
 #[derive(Clone, Debug, Default)]
 pub struct EgressConfig {
     /// Networks that may be connected to although they are not public.
-    pub networks: AllowedNetworks,
+    pub networks: NetworkAllowlist,
     /// PEM file of certificates trusted beside the system's.
     pub ca_path: Option<PathBuf>,
     /// Media may come over unencrypted HTTP.
@@ -48,10 +48,10 @@ pub struct EgressConfig {
 
 /// The way out; cheap to clone.
 #[derive(Clone)]
-pub struct Egress(Arc<Inner>);
+pub struct EgressClient(Arc<Inner>);
 
 struct Inner {
-    networks: AllowedNetworks,
+    networks: NetworkAllowlist,
     insecure_http: bool,
     /// For media: believes what the operator says.
     media_tls: Arc<ClientConfig>,
@@ -60,15 +60,15 @@ struct Inner {
     lookups: Arc<Semaphore>,
 }
 
-impl fmt::Debug for Egress {
+impl fmt::Debug for EgressClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Egress").field("networks", &self.0.networks).finish_non_exhaustive()
     }
 }
 
-impl Egress {
+impl EgressClient {
     /// Reads the trusted certificates.
-    pub fn new(config: &EgressConfig) -> Result<Egress, TrustError> {
+    pub fn new(config: &EgressConfig) -> Result<EgressClient, TrustError> {
         let roots = tls::roots(config.ca_path.as_deref())?;
         if roots.is_empty() {
             tracing::warn!(
@@ -76,13 +76,13 @@ impl Egress {
                  (ca-certificates) or set SERVICE_EGRESS_CA_PATH"
             );
         }
-        let strict_tls = tls::client_config(Trust::Roots(roots))?;
+        let strict_tls = tls::client_config(TrustAnchors::Roots(roots))?;
         let media_tls = if config.insecure_tls {
-            tls::client_config(Trust::Anyone)?
+            tls::client_config(TrustAnchors::Anyone)?
         } else {
             Arc::clone(&strict_tls)
         };
-        Ok(Egress(Arc::new(Inner {
+        Ok(EgressClient(Arc::new(Inner {
             networks: config.networks.clone(),
             insecure_http: config.insecure_http,
             media_tls,
@@ -92,7 +92,7 @@ impl Egress {
     }
 
     /// Checks that `target` may be connected to, as far as its name tells now.
-    pub async fn check(&self, target: &Target) -> Result<(), EgressError> {
+    pub async fn check(&self, target: &RequestUrl) -> Result<(), EgressError> {
         self.resolve(target).await.map(drop)
     }
 
@@ -104,7 +104,7 @@ impl Egress {
     /// for the rest: callers that want less time out themselves.
     pub async fn request(
         &self,
-        target: &Target,
+        target: &RequestUrl,
         mut request: Request<Bytes>,
         reply_max: usize,
     ) -> Result<Response<Bytes>, EgressError> {

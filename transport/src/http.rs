@@ -19,11 +19,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     connection_limit::{ConnectionLimiter, ConnectionPermit},
-    idle::{IdleStream, Times},
+    error_response::{self, ExtraHeaders},
     listener::Listener,
-    preface::{Version, greet},
-    refusal::{self, Headers},
-    respond::{HEADERS_MAX, answer},
+    preface::{HttpVersion, sniff_http_version},
+    respond::{HEADERS_MAX, handle_request},
+    timeouts::{TimeoutStream, Times},
 };
 
 /// Bytes of one request body on HTTP/2 that may come before somebody reads them.
@@ -46,7 +46,7 @@ pub struct ServiceConfig {
     /// Other endpoints of the site (`Alt-Svc`, RFC 7838), told in answers on TCP.
     pub elsewhere: Option<HeaderValue>,
     /// The headers of the answers that the router does not give.
-    pub refusal_headers: Headers,
+    pub refusal_headers: ExtraHeaders,
 }
 
 /// Signals that end serving.
@@ -60,7 +60,7 @@ pub struct ShutdownSignals {
 
 /// Limits of what one peer may take of the server.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Request line and headers together; past it 431.
     pub header_bytes_max: usize,
     /// Longest time from the first byte of a request's head to its last; past it 408 and close.
@@ -73,9 +73,9 @@ pub struct Limits {
     pub streams_max: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
             header_bytes_max: 64 << 10,
             header: Duration::from_secs(15),
             handshake: Duration::from_secs(30),
@@ -96,7 +96,7 @@ pub struct DrainReport {
 pub async fn serve(
     listener: Listener,
     site: ServiceConfig,
-    limits: Limits,
+    limits: ServerLimits,
     limiter: Arc<ConnectionLimiter>,
     ends: ShutdownSignals,
 ) -> DrainReport {
@@ -136,7 +136,7 @@ async fn accept(
     let next = async {
         loop {
             match listener.socket.accept().await {
-                Ok((stream, peer)) => match limiter.enter(peer.ip()) {
+                Ok((stream, peer)) => match limiter.try_acquire(peer.ip()) {
                     Some(place) => return (stream, place),
                     // Behind TLS the words would cost a handshake, which is what there is no room for.
                     None if listener.tls.is_some() => {}
@@ -144,7 +144,7 @@ async fn accept(
                 },
                 Err(error) if is_peer_fault(&error) => {}
                 Err(error) => {
-                    let made_room = limiter.give_way();
+                    let made_room = limiter.evict();
                     tracing::warn!(%error, made_room, "cannot accept a connection");
                     // Out of descriptors: trying again at once would spin until one is free.
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -156,19 +156,19 @@ async fn accept(
 }
 
 /// Tells a peer that speaks HTTP/1.1 why there is no room for it, unless many are being told.
-fn refuse(stream: TcpStream, limiter: &ConnectionLimiter, headers: Headers) {
+fn refuse(stream: TcpStream, limiter: &ConnectionLimiter, headers: ExtraHeaders) {
     let Ok(permit) = Arc::clone(&limiter.refusing).try_acquire_owned() else { return };
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let answer = refusal::bytes(status, "too many connections", headers);
+    let answer = error_response::bytes(status, "too many connections", headers);
     tokio::spawn(async move {
-        let told = tell(stream, &answer).await;
+        let told = send_refusal(stream, &answer).await;
         tracing::debug!(told, "no room for a connection");
         drop(permit);
     });
 }
 
 /// Gives a peer an answer before its request is read, and closes; true when it took it.
-async fn tell(mut stream: TcpStream, answer: &[u8]) -> bool {
+async fn send_refusal(mut stream: TcpStream, answer: &[u8]) -> bool {
     let told = async {
         stream.write_all(answer).await?;
         stream.shutdown().await?;
@@ -187,7 +187,7 @@ async fn connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     site: ServiceConfig,
-    limits: Limits,
+    limits: ServerLimits,
     stop: CancellationToken,
     place: ConnectionPermit,
 ) {
@@ -197,7 +197,7 @@ async fn connection(
     let Some(tls) = tls else { return converse(stream, site, limits, None, stop, place).await };
     let due = Instant::now() + limits.handshake;
     // Boxed, both: a connection without TLS then has no room for them.
-    let shaken = Box::pin(shake_hands(tls, stream, site.refusal_headers));
+    let shaken = Box::pin(tls_handshake(tls, stream, site.refusal_headers));
     match timeout_at(due, shaken).await {
         Ok(Ok(Some(stream))) => {
             Box::pin(converse(stream, site, limits, Some(due), stop, place)).await;
@@ -209,15 +209,16 @@ async fn connection(
 }
 
 /// `None` when the peer speaks HTTP in clear text, and was told so.
-async fn shake_hands(
+async fn tls_handshake(
     tls: TlsAcceptor,
     stream: TcpStream,
-    headers: Headers,
+    headers: ExtraHeaders,
 ) -> io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
-        let answer = refusal::bytes(StatusCode::BAD_REQUEST, "this port speaks HTTPS", headers);
-        let told = tell(stream, &answer).await;
+        let answer =
+            error_response::bytes(StatusCode::BAD_REQUEST, "this port speaks HTTPS", headers);
+        let told = send_refusal(stream, &answer).await;
         tracing::debug!(told, "a peer does not speak TLS");
         return Ok(None);
     }
@@ -228,7 +229,7 @@ async fn shake_hands(
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: ServiceConfig,
-    limits: Limits,
+    limits: ServerLimits,
     first_header: Option<Instant>,
     stop: CancellationToken,
     place: ConnectionPermit,
@@ -236,7 +237,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let (activity, peer) = (Arc::clone(&place.activity), place.peer);
     // Also cancelled by the socket, of a peer that keeps it open for nothing.
     let retire = stop.child_token();
-    let stream = IdleStream::new(
+    let stream = TimeoutStream::new(
         stream,
         Times { idle: limits.idle, header: limits.header, first_header },
         Arc::clone(&activity),
@@ -244,7 +245,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         site.refusal_headers,
     );
     // Boxed: what is served afterwards has no room for it.
-    let greeted = retire.run_until_cancelled(Box::pin(greet(stream))).await;
+    let greeted = retire.run_until_cancelled(Box::pin(sniff_http_version(stream))).await;
     let (version, stream) = match greeted {
         Some(Ok(greeted)) => greeted,
         Some(Err(error)) => {
@@ -254,12 +255,12 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     };
     let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
-        let answer = answer(request, peer, site.clone(), limits, activity.begin());
+        let answer = handle_request(request, peer, site.clone(), limits, activity.begin());
         // Boxed: an idle connection, or one that streams, then has no room for it.
         Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });
     let result = match version {
-        Version::Http1 => {
+        HttpVersion::Http1 => {
             let mut connection = http1(&limits).serve_connection(io, service);
             tokio::select! {
                 result = &mut connection => result,
@@ -270,7 +271,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 }
             }
         }
-        Version::Http2 => {
+        HttpVersion::Http2 => {
             // Boxed: the others then have no room for it.
             let mut connection = Box::pin(http2(&limits).serve_connection(io, service));
             tokio::select! {
@@ -287,11 +288,11 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-fn http1(limits: &Limits) -> http1::Builder {
+fn http1(limits: &ServerLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // `IdleStream` times the head, and answers 408 where hyper only closes.
+        // `TimeoutStream` times the head, and answers 408 where hyper only closes.
         .header_read_timeout(None)
         // Room for a head one byte past the limit, which `answer` then refuses.
         .max_headers(HEADERS_MAX)
@@ -299,7 +300,7 @@ fn http1(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+fn http2(limits: &ServerLimits) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())

@@ -29,15 +29,16 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ConnectionLimiter, DrainReport, Limits, Peer, ServiceConfig, ShutdownSignals, TransportError,
-    certificate::{Certificate, CertificateError},
-    connection_state::Activity,
-    idle::LEAST_BYTES,
-    respond::{CountedBody, answer},
+    ConnectionLimiter, DrainReport, Peer, ServerLimits, ServiceConfig, ShutdownSignals,
+    TransportError,
+    certificate::{CertificateError, ReloadingCertificate},
+    connection_state::ConnectionActivity,
+    respond::{TrackedBody, handle_request},
+    timeouts::LEAST_BYTES,
 };
 use body::RequestBody;
-use congestion::ForgivingConfig;
-use quic::{Accepted, BufferedBytes, Quic, SendStream, code};
+use congestion::LossTolerantCubicConfig;
+use quic::{AcceptedStream, BufferedBytes, QuicConnection, SendStream, code};
 
 /// Bytes of one request body that may come before somebody reads them.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -59,8 +60,8 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// Interval of keep-alives on an idle connection while the server waits for it.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-type Connection = server::Connection<Quic, Bytes>;
-type Resolver = server::RequestResolver<Quic, Bytes>;
+type Connection = server::Connection<QuicConnection, Bytes>;
+type Resolver = server::RequestResolver<QuicConnection, Bytes>;
 type Sending = server::RequestStream<SendStream, Bytes>;
 
 /// A UDP socket that QUIC connections come to.
@@ -73,8 +74,8 @@ impl QuicListener {
     /// Listens on `addr` and shows `certificate`; port 0 takes a free one.
     pub fn bind(
         addr: SocketAddr,
-        certificate: &Arc<Certificate>,
-        limits: Limits,
+        certificate: &Arc<ReloadingCertificate>,
+        limits: ServerLimits,
     ) -> Result<QuicListener, TransportError> {
         let crypto = certificate.server_config(&[b"h3"]).and_then(|tls| {
             let made: Result<QuicServerConfig, NoInitialCipherSuite> = Arc::new(tls).try_into();
@@ -103,7 +104,7 @@ impl QuicListener {
     }
 }
 
-fn transport(limits: Limits) -> TransportConfig {
+fn transport(limits: ServerLimits) -> TransportConfig {
     let idle = u32::try_from(limits.idle.as_millis()).unwrap_or(u32::MAX);
     let mut transport = TransportConfig::default();
     transport
@@ -116,7 +117,7 @@ fn transport(limits: Limits) -> TransportConfig {
         .max_idle_timeout(Some(VarInt::from_u32(idle).into()))
         .keep_alive_interval(Some(KEEP_ALIVE.min(limits.idle / 3)))
         .datagram_receive_buffer_size(None)
-        .congestion_controller_factory(Arc::new(ForgivingConfig::default()));
+        .congestion_controller_factory(Arc::new(LossTolerantCubicConfig::default()));
     transport
 }
 
@@ -124,7 +125,7 @@ fn transport(limits: Limits) -> TransportConfig {
 pub async fn serve_quic(
     listener: QuicListener,
     site: ServiceConfig,
-    limits: Limits,
+    limits: ServerLimits,
     limiter: Arc<ConnectionLimiter>,
     ends: ShutdownSignals,
 ) -> DrainReport {
@@ -185,15 +186,15 @@ async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
 async fn converse(
     quic: quinn::Connection,
     site: ServiceConfig,
-    limits: Limits,
+    limits: ServerLimits,
     limiter: Arc<ConnectionLimiter>,
     stop: CancellationToken,
 ) {
-    let Some(place) = limiter.enter(quic.remote_address().ip()) else {
+    let Some(place) = limiter.try_acquire(quic.remote_address().ip()) else {
         quic.close(code(Code::H3_EXCESSIVE_LOAD), b"too many connections");
         return;
     };
-    let (transport, newest) = Quic::new(quic.clone(), 2 * limits.header_bytes_max);
+    let (transport, newest) = QuicConnection::new(quic.clone(), 2 * limits.header_bytes_max);
     let mut builder = server::builder();
     // Room for a head past the limit, which `answer` then refuses with our headers.
     builder.max_field_section_size(2 * limits.header_bytes_max as u64).send_grease(false);
@@ -255,12 +256,12 @@ async fn converse(
 /// One request and its answer, as long as its peer wants one.
 async fn exchange(
     resolver: Resolver,
-    accepted: Accepted,
+    accepted: AcceptedStream,
     site: ServiceConfig,
-    limits: Limits,
-    activity: (Peer, Arc<Activity>),
+    limits: ServerLimits,
+    activity: (Peer, Arc<ConnectionActivity>),
 ) {
-    let Accepted { held, given_up } = accepted;
+    let AcceptedStream { held, given_up } = accepted;
     tokio::select! {
         () = respond(resolver, held, site, limits, activity) => {}
         () = given_up => tracing::debug!("a peer has given up a request"),
@@ -271,8 +272,8 @@ async fn respond(
     resolver: Resolver,
     held: Arc<BufferedBytes>,
     site: ServiceConfig,
-    limits: Limits,
-    (peer, activity): (Peer, Arc<Activity>),
+    limits: ServerLimits,
+    (peer, activity): (Peer, Arc<ConnectionActivity>),
 ) {
     let (request, mut stream) = match timeout(limits.header, resolver.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
@@ -295,12 +296,12 @@ async fn respond(
     let in_flight = activity.begin();
     let (sending, receiving) = stream.split();
     let body = RequestBody::new(receiving, held, length);
-    let response = answer(request.map(|()| body), peer, site, limits, in_flight).await;
+    let response = handle_request(request.map(|()| body), peer, site, limits, in_flight).await;
     reply(sending, response, limits.idle).await;
 }
 
 /// Sends the answer; each piece must be taken within `idle`.
-async fn reply(mut stream: Sending, response: Response<CountedBody>, idle: Duration) {
+async fn reply(mut stream: Sending, response: Response<TrackedBody>, idle: Duration) {
     let (mut parts, body) = response.into_parts();
     // As the library for the other versions does by itself.
     let date = || httpdate::fmt_http_date(SystemTime::now()).parse().ok();
@@ -335,7 +336,7 @@ async fn reply(mut stream: Sending, response: Response<CountedBody>, idle: Durat
 
 /// An answer's body in parts that are worth a frame, and that the slowest peer allowed takes in time.
 struct Parts {
-    body: CountedBody,
+    body: TrackedBody,
     rest: Bytes,
     ended: bool,
 }

@@ -10,25 +10,25 @@ mod connection_limit;
 mod connection_state;
 pub mod egress;
 mod error;
+mod error_response;
 mod heads;
 mod http;
 #[cfg(feature = "http3")]
 mod http3;
-mod idle;
 mod listener;
 pub mod percent;
 mod preface;
-mod refusal;
 mod respond;
 pub mod rtp;
+mod timeouts;
 pub mod tls;
 pub mod webrtc;
 
-pub use certificate::{Certificate, CertificateError, CertificateFiles};
+pub use certificate::{CertificateError, CertificatePaths, ReloadingCertificate};
 pub use connection_limit::{ConnectionLimiter, ConnectionLimits, Peer};
 pub use error::TransportError;
-pub use http::{DrainReport, Limits, ServiceConfig, ShutdownSignals, serve};
+pub use error_response::ExtraHeaders;
+pub use http::{DrainReport, ServerLimits, ServiceConfig, ShutdownSignals, serve};
 #[cfg(feature = "http3")]
 pub use http3::{QuicListener, serve_quic};
 pub use listener::Listener;
-pub use refusal::Headers;

@@ -6,7 +6,7 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 
-use crate::{TransportError, certificate::Certificate};
+use crate::{TransportError, certificate::ReloadingCertificate};
 
 /// Connections that wait to be accepted; the system may hold fewer.
 const BACKLOG: u32 = 4096;
@@ -35,7 +35,10 @@ impl Listener {
     }
 
     /// Every connection begins with a TLS handshake that shows `certificate`.
-    pub fn with_tls(self, certificate: &Arc<Certificate>) -> Result<Listener, TransportError> {
+    pub fn with_tls(
+        self,
+        certificate: &Arc<ReloadingCertificate>,
+    ) -> Result<Listener, TransportError> {
         let config: ServerConfig = certificate.server_config(&[b"h2", b"http/1.1"])?;
         Ok(Listener { tls: Some(Arc::new(config).into()), ..self })
     }

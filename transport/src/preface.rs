@@ -16,7 +16,7 @@ pub(crate) const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A version of HTTP on TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum HttpVersion {
     Http1,
     Http2,
 }
@@ -31,18 +31,18 @@ pub(crate) struct SniffedStream<S> {
 }
 
 /// Reads until it is clear what `stream` speaks: no more than the preface is long.
-pub(crate) async fn greet<S: AsyncRead + Unpin>(
+pub(crate) async fn sniff_http_version<S: AsyncRead + Unpin>(
     mut stream: S,
-) -> io::Result<(Version, SniffedStream<S>)> {
+) -> io::Result<(HttpVersion, SniffedStream<S>)> {
     let (mut first, mut read) = ([0; PREFACE.len()], 0);
     let version = loop {
         let more = stream.read(&mut first[read..]).await?;
         read += more;
         if more == 0 || first[..read] != PREFACE[..read] {
-            break Version::Http1;
+            break HttpVersion::Http1;
         }
         if read == PREFACE.len() {
-            break Version::Http2;
+            break HttpVersion::Http2;
         }
     };
     Ok((version, SniffedStream { first, again: 0, read, stream }))
@@ -108,22 +108,22 @@ mod tests {
     #[tokio::test]
     async fn the_first_bytes_tell_and_none_is_lost() {
         let h2 = [&PREFACE[..], b"\0\0\0\x04\0\0\0\0\0"].concat();
-        let rows: [(&str, &[u8], Version); 9] = [
-            ("a request", b"GET / HTTP/1.1\r\nhost: a\r\n\r\n", Version::Http1),
-            ("a POST", b"POST / HTTP/1.1\r\n\r\n", Version::Http1),
-            ("a method like it", b"PROPFIND / HTTP/1.1\r\n\r\n", Version::Http1),
-            ("another version", b"PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n", Version::Http1),
-            ("half of it", b"PRI * HT", Version::Http1),
-            ("all but the last byte", &PREFACE[..23], Version::Http1),
-            ("all of it", &PREFACE, Version::Http2),
-            ("all of it and more", &h2, Version::Http2),
-            ("nothing", b"", Version::Http1),
+        let rows: [(&str, &[u8], HttpVersion); 9] = [
+            ("a request", b"GET / HTTP/1.1\r\nhost: a\r\n\r\n", HttpVersion::Http1),
+            ("a POST", b"POST / HTTP/1.1\r\n\r\n", HttpVersion::Http1),
+            ("a method like it", b"PROPFIND / HTTP/1.1\r\n\r\n", HttpVersion::Http1),
+            ("another version", b"PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n", HttpVersion::Http1),
+            ("half of it", b"PRI * HT", HttpVersion::Http1),
+            ("all but the last byte", &PREFACE[..23], HttpVersion::Http1),
+            ("all of it", &PREFACE, HttpVersion::Http2),
+            ("all of it and more", &h2, HttpVersion::Http2),
+            ("nothing", b"", HttpVersion::Http1),
         ];
         for (name, said, expected) in rows {
             for piece in [1, 3, 24, 100] {
                 let (mut peer, stream) = duplex(piece);
                 let greeted = async {
-                    let (version, mut stream) = greet(stream).await.expect("read");
+                    let (version, mut stream) = sniff_http_version(stream).await.expect("read");
                     let mut all = Vec::new();
                     stream.read_to_end(&mut all).await.expect("read");
                     (version, all)
@@ -143,14 +143,14 @@ mod tests {
         let (mut peer, stream) = duplex(1000);
         let head = [&b"GET / HTTP/1.1\r\nx: "[..], &[b'y'; 400], b"\r\n\r\n"].concat();
         peer.write_all(&head).await.expect("taken");
-        let (_, mut stream) = greet(stream).await.expect("read");
+        let (_, mut stream) = sniff_http_version(stream).await.expect("read");
         let mut buffer = [0; 1000];
         let read = stream.read(&mut buffer).await.expect("read");
         assert_eq!(&buffer[..read], head);
         // A small buffer gets what it has room for.
         let (mut peer, stream) = duplex(1000);
         peer.write_all(&head).await.expect("taken");
-        let (_, mut stream) = greet(stream).await.expect("read");
+        let (_, mut stream) = sniff_http_version(stream).await.expect("read");
         assert_eq!(stream.read(&mut buffer[..5]).await.expect("read"), 5);
         let read = stream.read(&mut buffer[5..]).await.expect("read");
         assert_eq!(&buffer[..5 + read], head);

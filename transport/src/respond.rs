@@ -16,23 +16,23 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tower::ServiceExt;
 
 use crate::{
-    Limits, Peer, ServiceConfig,
-    connection_state::{InFlight, PeerStallGuard},
-    idle::{Expired, IdleBody},
-    refusal::{self, Headers},
+    Peer, ServerLimits, ServiceConfig,
+    connection_state::{PeerStallGuard, RequestGuard},
+    error_response::{self, ExtraHeaders},
+    timeouts::{BodyExpired, TimeoutBody},
 };
 
 /// Most headers of a request, where hyper alone has 100: their bytes are what counts.
 pub(crate) const HEADERS_MAX: usize = 1024;
 
 /// The answer to `request`, its headers and its silences within `limits`.
-pub(crate) async fn answer<B>(
+pub(crate) async fn handle_request<B>(
     mut request: Request<B>,
     peer: Peer,
     site: ServiceConfig,
-    limits: Limits,
-    in_flight: InFlight,
-) -> Response<CountedBody>
+    limits: ServerLimits,
+    in_flight: RequestGuard,
+) -> Response<TrackedBody>
 where
     B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
 {
@@ -42,16 +42,16 @@ where
     let is_head = request.method() == Method::HEAD;
     let mut response = if too_large || request.headers().len() > HEADERS_MAX {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        refusal::response(status, "request headers too large", site.refusal_headers)
+        error_response::response(status, "request headers too large", site.refusal_headers)
     } else if !names_its_host(&request) {
         let text = "a request names its host once";
-        refusal::response(StatusCode::BAD_REQUEST, text, site.refusal_headers)
+        error_response::response(StatusCode::BAD_REQUEST, text, site.refusal_headers)
     } else {
         let close = request.version() < Version::HTTP_2;
-        let expired: Expired = Arc::new(AtomicBool::new(false));
+        let expired: BodyExpired = Arc::new(AtomicBool::new(false));
         let activity = Arc::clone(in_flight.activity());
         let body =
-            |body| Body::new(IdleBody::new(body, limits.idle, Arc::clone(&expired), &activity));
+            |body| Body::new(TimeoutBody::new(body, limits.idle, Arc::clone(&expired), &activity));
         let response = match site.router.oneshot(request.map(body)).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -71,7 +71,7 @@ where
     let body = std::mem::take(response.body_mut());
     let mut debt = PeerStallGuard::new(in_flight.activity());
     debt.set(true);
-    response.map(|_| CountedBody { body, debt, _in_flight: in_flight })
+    response.map(|_| TrackedBody { body, debt, _in_flight: in_flight })
 }
 
 /// Returns true where it has the one Host that HTTP/1.1 asks for (RFC 9112 3.2): with two, or none,
@@ -106,8 +106,9 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
 }
 
 /// Replaces the router's response to a broken-off body by a 408 that says so; its headers stay.
-fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Response<Body> {
-    let mut told = refusal::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
+fn timed_out(response: Response<Body>, close: bool, headers: ExtraHeaders) -> Response<Body> {
+    let mut told =
+        error_response::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     // The router's headers stand, its id above all; only the type is of the new text.
@@ -122,14 +123,14 @@ fn timed_out(response: Response<Body>, close: bool, headers: Headers) -> Respons
 }
 
 /// A response body that keeps its request counted until the last byte is handed over.
-pub(crate) struct CountedBody {
+pub(crate) struct TrackedBody {
     body: Body,
     /// Set from each part that is handed over until the next is asked for.
     debt: PeerStallGuard,
-    _in_flight: InFlight,
+    _in_flight: RequestGuard,
 }
 
-impl HttpBody for CountedBody {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -22,9 +22,9 @@ use std::time::Instant;
 use media::{AccessUnit, WallTime};
 
 pub use depacketize::parameter_sets;
-pub(crate) use jitter_estimate::Interarrival;
-pub use packet::{Packet, PacketError, extension};
-pub use receiver::{Counts, Receiver, Settings};
+pub(crate) use jitter_estimate::JitterEstimator;
+pub use packet::{RtpPacket, RtpParseError, extension};
+pub use receiver::{ReceiverSettings, ReceiverStats, RtpReceiver};
 
 /// Most bytes of one access unit.
 pub const UNIT_BYTES_MAX: usize = 4 << 20;
@@ -42,7 +42,7 @@ pub struct ReceivedUnit {
 
 /// Output of the receiver to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum ReceiverOutput {
     /// The next picture in decode order.
     Unit(ReceivedUnit),
     /// Packets to ask for again (RFC 4585 6.2.1), by sequence number, at most 128.

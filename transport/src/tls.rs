@@ -36,7 +36,7 @@ pub enum TrustError {
 
 /// Servers that a client believes.
 #[derive(Clone, Debug)]
-pub enum Trust {
+pub enum TrustAnchors {
     /// Servers with a certificate that these vouch for, for the name that was dialled.
     Roots(RootCertStore),
     /// Any server: encrypted, to a host that is not verified.
@@ -72,15 +72,15 @@ pub fn roots_in(path: &Path) -> Result<RootCertStore, TrustError> {
 }
 
 /// A client that believes `trust` and shows no certificate of its own.
-pub fn client_config(trust: Trust) -> Result<Arc<ClientConfig>, TrustError> {
+pub fn client_config(trust: TrustAnchors) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
     let config = match trust {
-        Trust::Roots(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-        Trust::Anyone => builder
+        TrustAnchors::Roots(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
+        TrustAnchors::Anyone => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            .with_custom_certificate_verifier(Arc::new(InsecureAcceptAny(provider)))
             .with_no_client_auth(),
     };
     Ok(Arc::new(config))
@@ -88,9 +88,9 @@ pub fn client_config(trust: Trust) -> Result<Arc<ClientConfig>, TrustError> {
 
 /// Believes every certificate, and still wants its key to have signed the handshake.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct InsecureAcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for InsecureAcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     /// Returns true where a client that believes `trust` talks to a server with `certificate`.
-    fn is_believed(trust: Trust, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool {
+    fn is_believed(trust: TrustAnchors, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let key = certificate.signing_key.serialize_der().try_into().expect("a key");
         let server = ServerConfig::builder_with_provider(provider)
@@ -206,8 +206,8 @@ mod tests {
         }
         let rows = [(&own, true), (&stranger, false), (&misnamed, false)];
         for (certificate, expected) in rows {
-            assert_eq!(is_believed(Trust::Roots(roots.clone()), certificate), expected);
-            assert!(is_believed(Trust::Anyone, certificate));
+            assert_eq!(is_believed(TrustAnchors::Roots(roots.clone()), certificate), expected);
+            assert!(is_believed(TrustAnchors::Anyone, certificate));
         }
     }
 }

@@ -7,7 +7,6 @@
 //! Deliberately sends no media, opens no data channel and gathers no candidates of a peer.
 
 mod auth_failure_limiter;
-mod bucket;
 mod codecs;
 mod command_queue;
 mod dtls;
@@ -42,6 +41,7 @@ mod stun;
 #[cfg(test)]
 mod test_publisher;
 mod timers;
+mod token_bucket;
 mod twcc;
 mod video_track;
 
@@ -51,9 +51,9 @@ use std::{
 };
 
 pub use endpoint::{SessionHandle, WebRtcEndpoint};
-pub use error::{EndpointError, Failure, FragmentError, OfferError};
+pub use error::{EndpointError, OfferError, SdpFragError, SessionFailure};
 pub use session::PEER_BYTES_A_SECOND;
-pub use stats::{DropReason, EndpointStats, SessionCounts};
+pub use stats::{DropReason, EndpointStats, SessionStats};
 
 use crate::rtp::ReceivedUnit;
 
@@ -86,7 +86,7 @@ pub struct SdpAnswer {
 
 /// The server's side of an ICE restart.
 #[derive(Clone, Debug)]
-pub struct Restarted {
+pub struct IceRestartAnswer {
     /// New credentials and candidates, `application/trickle-ice-sdpfrag` (RFC 8840).
     pub sdpfrag: String,
     /// The new entity tag, quotes included.
@@ -97,11 +97,11 @@ pub struct Restarted {
 pub trait SessionHandler: Send {
     /// The peer has the answer: its first authentic check came. It has no keys yet, and may never
     /// have; a handshake is what there is time for to get ready.
-    fn reached(&mut self) {}
+    fn on_first_check(&mut self) {}
     /// An access unit that can be decoded after those before it.
-    fn unit(&mut self, unit: ReceivedUnit);
+    fn on_access_unit(&mut self, unit: ReceivedUnit);
     /// Takes an event of the session. After anything but [`SessionEvent::Connected`] the sink is dropped.
-    fn told(&mut self, what: SessionEvent);
+    fn on_event(&mut self, what: SessionEvent);
 }
 
 /// Event of a session.
@@ -116,5 +116,5 @@ pub enum SessionEvent {
     /// The peer ended it, by DTLS `close_notify`.
     Closed,
     /// It cannot go on.
-    Failed(Failure),
+    Failed(SessionFailure),
 }

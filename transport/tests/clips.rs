@@ -14,19 +14,19 @@ use std::{
 
 use clips::{pick, rendered};
 use decode::{
-    CodedPicture, Demuxer, FileOptions, FrameSink, Limits, LiveOptions, Sampling, SegmentInfo,
+    CodedPicture, DemuxLimits, Demuxer, FileOptions, FrameSink, LiveOptions, Sampling, SegmentInfo,
     SinkStop, decode_file, open_decoder,
 };
 use media::{Codec, DeviceMemoryLost, Frame, Plane, Timestamp};
 use packetize::Packetizer;
-use transport::rtp::{Output, Packet, ReceivedUnit, Receiver, Settings};
+use transport::rtp::{ReceivedUnit, ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
 
 /// Frames compared of each clip; every clip has its second keyframe, or none, in them.
 const FRAMES: usize = 90;
 
 fn demuxer(path: &Path) -> Demuxer {
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    Demuxer::open(Box::new(file), Limits::default()).expect("a clip")
+    Demuxer::open(Box::new(file), DemuxLimits::default()).expect("a clip")
 }
 
 fn digest(frame: &Frame) -> u64 {
@@ -95,14 +95,14 @@ fn shuffled(payloads: Vec<Vec<u8>>) -> Vec<(usize, Vec<u8>)> {
 /// The first pictures through packets of 1200 bytes.
 fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<ReceivedUnit> {
     let mut packetizer = Packetizer::new(codec, 1200).expect("is served");
-    let mut receiver = Receiver::new(codec, &Settings::default()).expect("is served");
+    let mut receiver = RtpReceiver::new(codec, &ReceiverSettings::default()).expect("is served");
     let (mut now, mut sequence, mut units) = (Instant::now(), 65_000_u16, Vec::new());
     for picture in pictures {
         let timestamp = (rtp_ticks(picture.access_unit.pts) as u32).wrapping_add(u32::MAX - 9000);
         let payloads = packetizer.payloads(&picture.access_unit);
         let count = payloads.len();
         for (index, payload) in shuffled(payloads) {
-            let packet = Packet {
+            let packet = RtpPacket {
                 payload_type: 96,
                 ssrc: 1,
                 sequence: sequence.wrapping_add(index as u16),
@@ -117,9 +117,9 @@ fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Rece
         now += Duration::from_millis(5);
         while let Some(output) = receiver.poll(now) {
             match output {
-                Output::Unit(unit) => units.push(unit),
+                ReceiverOutput::Unit(unit) => units.push(unit),
                 // A delimiter in a packet of its own does not say what follows.
-                Output::NeedKeyframe if units.is_empty() => {}
+                ReceiverOutput::NeedKeyframe if units.is_empty() => {}
                 other => panic!("nothing is missing: {other:?}"),
             }
         }

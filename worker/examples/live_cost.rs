@@ -23,8 +23,8 @@ use decode::Demuxer;
 use gate::GateConfig;
 use media::{AccessUnit, Codec};
 use worker::{
-    ClipSpec, FrameImages, Limits, LiveEvent, LiveWorker, ModelImageSpec, NoveltySpec,
-    SessionEvent, SessionSpec, Supervisor, WorkerProgram,
+    ClipSpec, FrameImages, LiveWorker, LiveWorkerEvent, ModelImageSpec, NoveltySpec, SessionSpec,
+    Supervisor, WorkerLimits, WorkerProgram, WorkerSessionEvent,
 };
 
 /// Time in which the sessions begin.
@@ -74,7 +74,7 @@ fn arguments() -> Option<Arguments> {
 /// The pictures of a file as a live source sends them, and how long they take in ticks.
 fn pictures(path: &str) -> Result<(Vec<AccessUnit>, i64), Box<dyn Error>> {
     let input = Box::new(BufReader::new(File::open(path)?));
-    let coded = Demuxer::open(input, decode::Limits::default())?.into_coded_pictures();
+    let coded = Demuxer::open(input, decode::DemuxLimits::default())?.into_coded_pictures();
     let units: Vec<AccessUnit> = coded.map(|picture| picture.access_unit).collect();
     let ticks = || units.iter().map(|unit| unit.pts.ticks);
     let (Some(first), Some(last)) = (ticks().min(), ticks().max()) else {
@@ -101,17 +101,17 @@ struct Tally {
 }
 
 impl Tally {
-    fn take(&mut self, first: u32, event: LiveEvent) {
+    fn take(&mut self, first: u32, event: LiveWorkerEvent) {
         let (session, event) = match event {
-            LiveEvent::Session { session, event } => (first + session, event),
-            LiveEvent::Ended(error) => return self.trouble.push(error.to_string()),
-            LiveEvent::GateLate => return self.trouble.push("a late batch".to_owned()),
-            LiveEvent::GateLost(reason) | LiveEvent::DecoderLost(reason) => {
+            LiveWorkerEvent::Session { session, event } => (first + session, event),
+            LiveWorkerEvent::Ended(error) => return self.trouble.push(error.to_string()),
+            LiveWorkerEvent::GateLate => return self.trouble.push("a late batch".to_owned()),
+            LiveWorkerEvent::GateLost(reason) | LiveWorkerEvent::DecoderLost(reason) => {
                 return self.trouble.push(reason);
             }
         };
         match event {
-            SessionEvent::Frames(records) => {
+            WorkerSessionEvent::Frames(records) => {
                 let heard = &mut self.sessions[session as usize].heard;
                 heard.extend(records.iter().map(|_| Instant::now()));
                 for FrameImages { still, clip, .. } in records.into_iter().map(|it| it.pictures) {
@@ -121,9 +121,9 @@ impl Tally {
                     }
                 }
             }
-            SessionEvent::Damaged { detail } => self.trouble.push(detail),
-            SessionEvent::Failed(fault) => self.trouble.push(fault.to_string()),
-            SessionEvent::Closed { .. } => {}
+            WorkerSessionEvent::Damaged { detail } => self.trouble.push(detail),
+            WorkerSessionEvent::Failed(fault) => self.trouble.push(fault.to_string()),
+            WorkerSessionEvent::Closed { .. } => {}
         }
     }
 }
@@ -142,7 +142,7 @@ fn run(given: &Arguments) -> Result<(), Box<dyn Error>> {
             lock(&tally).take(first, event);
             Ok(())
         };
-        let live = supervisor.start_live(Limits::default(), listen)?;
+        let live = supervisor.start_live(WorkerLimits::default(), listen)?;
         (0..given.each).try_for_each(|session| live.open(session, spec.clone()))?;
         workers.push(live);
     }

@@ -18,7 +18,7 @@ use std::{
 
 use decode::Sampling;
 use gate::{
-    AHEAD, CpuBackend, FrameStamp, Gate, GateConfig, MeasureBackend, SignalWindow,
+    AHEAD, CpuBackend, FrameMeta, Gate, GateConfig, MeasureBackend, SignalWindow,
     conformance::{Fill, TestPicture},
 };
 use media::Zones;
@@ -103,7 +103,7 @@ fn decisions(frames: usize) -> u128 {
         let picture = std::slice::from_ref(&pictures[index % pictures.len()]);
         measurer.measure(picture, &mut measured).expect("measurable");
         let (frame_index, pts_ms) = (index as u64, 33 * index as i64);
-        let stamp = FrameStamp { frame_index, source_frame_index: frame_index, pts_ms };
+        let stamp = FrameMeta { frame_index, source_frame_index: frame_index, pts_ms };
         window.push(stamp, &measured[0]);
         while let Some(signal) = window.poll() {
             black_box(gate.offer(&signal));

@@ -4,7 +4,7 @@
 //! [`Album`]'s matter. The gate and the plan here are only to know which pictures will be wanted: whoever hears the
 //! records decides the same again.
 
-use gate::{FrameMeasurements, FrameStamp, Gate, SignalWindow};
+use gate::{FrameMeasurements, FrameMeta, Gate, SignalWindow};
 use media::{Signal, Timestamp};
 
 use crate::{
@@ -39,7 +39,7 @@ impl Assembler {
     /// The next frame.
     pub fn push(
         &mut self,
-        stamp: FrameStamp,
+        stamp: FrameMeta,
         measured: &FrameMeasurements,
         album: &mut impl Album,
         say: Say<'_>,
@@ -52,7 +52,7 @@ impl Assembler {
     pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
-        (stamps, measured): (&[FrameStamp], &[FrameMeasurements]),
+        (stamps, measured): (&[FrameMeta], &[FrameMeasurements]),
         album: &mut impl Album,
         say: Say<'_>,
     ) -> Result<(), JobFault> {

@@ -5,24 +5,24 @@
 
 use std::path::PathBuf;
 
-use decode::{Backend, BackendError, CodecProbeResult, DeviceSpec};
+use decode::{BackendError, CodecProbeResult, DecodeBackend, HwDeviceSpec};
 use media::{Codec, ErrorKind};
 
 use crate::{
-    Capabilities, GateBackend, JobFault, Limits, SandboxReport, Supervisor, WorkerError,
+    Capabilities, GateBackend, JobFault, SandboxReport, Supervisor, WorkerError, WorkerLimits,
     WorkerProgram,
-    measuring::GateDevice,
-    process::{Process, WorkerLifetime},
+    gate_device::GateDevice,
+    process::{WorkerLifetime, WorkerProcess},
 };
 
 /// Choice of the decoding backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum DecodeBackendChoice {
     /// The first device that decodes, else libav's own decoders.
     #[default]
     Auto,
     /// This one.
-    Named(Backend),
+    Named(DecodeBackend),
 }
 
 /// Choice of the measuring backend.
@@ -39,10 +39,10 @@ pub enum GateChoice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendRequest {
     /// The backend.
-    pub choice: Choice,
-    /// Its device, see [`DeviceSpec::device`].
+    pub choice: DecodeBackendChoice,
+    /// Its device, see [`HwDeviceSpec::device`].
     pub device: Option<String>,
-    /// See [`DeviceSpec::capabilities`].
+    /// See [`HwDeviceSpec::capabilities`].
     pub capabilities: Option<String>,
     /// The program of [`Backend::FfmpegCli`], where there is one.
     pub ffmpeg: Option<PathBuf>,
@@ -52,15 +52,15 @@ pub struct BackendRequest {
 
 /// Backends that were selected, and those that were passed over.
 #[derive(Debug)]
-pub struct Selection {
+pub struct DecodeSelection {
     /// Backend that is asked first.
-    pub backend: Backend,
+    pub backend: DecodeBackend,
     /// Results of the test clips.
     pub capabilities: Capabilities,
     /// Confinement of its workers.
     pub sandbox: SandboxReport,
     /// Backends that were tried before, and why they were passed over.
-    pub passed_over: Vec<(Backend, WorkerError)>,
+    pub passed_over: Vec<(DecodeBackend, WorkerError)>,
     /// Selected measuring backend.
     pub gate: GateSelection,
 }
@@ -76,7 +76,7 @@ pub struct GateSelection {
 
 /// Reason that no workers can be had as they are asked for.
 #[derive(Debug, thiserror::Error)]
-pub enum SelectError {
+pub enum BackendSelectError {
     /// The backend that is to measure does not.
     #[error("the gate backend {} failed its self-test: {source}", .backend.as_str())]
     Gate {
@@ -92,10 +92,10 @@ pub enum SelectError {
 
 impl BackendRequest {
     /// Returns the backends to try, in order.
-    fn candidates(&self) -> Vec<Backend> {
+    fn candidates(&self) -> Vec<DecodeBackend> {
         match self.choice {
-            Choice::Auto => Backend::AUTOMATIC.into(),
-            Choice::Named(backend) => vec![backend],
+            DecodeBackendChoice::Auto => DecodeBackend::AUTOMATIC.into(),
+            DecodeBackendChoice::Named(backend) => vec![backend],
         }
     }
 
@@ -109,12 +109,18 @@ impl BackendRequest {
     /// A device that decodes or measures is asked for by name.
     pub fn names_device(&self) -> bool {
         use GateChoice::Named;
-        matches!(self.choice, Choice::Named(Backend::Nvdec | Backend::Vaapi))
-            || matches!(self.gate, Named(GateBackend::Cuda | GateBackend::Wgpu))
+        matches!(
+            self.choice,
+            DecodeBackendChoice::Named(DecodeBackend::Nvdec | DecodeBackend::Vaapi)
+        ) || matches!(self.gate, Named(GateBackend::Cuda | GateBackend::Wgpu))
     }
 
-    fn spec(&self, backend: Backend) -> DeviceSpec {
-        DeviceSpec { backend, device: self.device.clone(), capabilities: self.capabilities.clone() }
+    fn spec(&self, backend: DecodeBackend) -> HwDeviceSpec {
+        HwDeviceSpec {
+            backend,
+            device: self.device.clone(),
+            capabilities: self.capabilities.clone(),
+        }
     }
 }
 
@@ -123,7 +129,7 @@ impl Supervisor {
     pub fn select(
         program: &WorkerProgram,
         wanted: &BackendRequest,
-    ) -> Result<(Supervisor, Selection), SelectError> {
+    ) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
         select_by(
             wanted,
             |gate| try_gate(program, gate),
@@ -144,11 +150,11 @@ impl Supervisor {
 fn select_by(
     wanted: &BackendRequest,
     mut measures: impl FnMut(GateDevice) -> Result<(), WorkerError>,
-    mut decodes: impl FnMut(Backend, Option<GateDevice>) -> Result<Found, WorkerError>,
-) -> Result<(Supervisor, Selection), SelectError> {
+    mut decodes: impl FnMut(DecodeBackend, Option<GateDevice>) -> Result<Found, WorkerError>,
+) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
     let ((supervisor, found), gate) = match wanted.gate {
         GateChoice::Named(backend) => {
-            let refused = |source| SelectError::Gate { backend, source };
+            let refused = |source| BackendSelectError::Gate { backend, source };
             let device = wanted.gate_device(backend);
             measures(device).map_err(refused)?;
             let device = Some(device).filter(|_| backend != GateBackend::Cpu);
@@ -156,7 +162,7 @@ fn select_by(
                 first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, device))
                     .map_err(|error| match error {
                         WorkerError::Fault(JobFault::Gate(_)) => refused(error),
-                        other => SelectError::Decode(other),
+                        other => BackendSelectError::Decode(other),
                     })?;
             (found, GateSelection { backend, passed_over: Vec::new() })
         }
@@ -171,17 +177,17 @@ fn select_by(
     };
     let supervisor = Supervisor::new(supervisor.program.with_devices_found());
     let Decodes { backend, capabilities, sandbox, passed_over } = found;
-    Ok((supervisor, Selection { backend, capabilities, sandbox, passed_over, gate }))
+    Ok((supervisor, DecodeSelection { backend, capabilities, sandbox, passed_over, gate }))
 }
 
 /// Devices that measure without being named where `decoder` decodes, in the order in which they are
 /// tried: its driver is in the worker already. Elsewhere the CPU measures: frames that are in host memory
 /// cost a device more than they cost the CPU, and a driver widens the sandbox.
-fn gates_beside(decoder: Backend) -> &'static [GateBackend] {
+fn gates_beside(decoder: DecodeBackend) -> &'static [GateBackend] {
     match decoder {
-        Backend::Nvdec => &[GateBackend::Cuda, GateBackend::Wgpu],
-        Backend::Vaapi => &[GateBackend::Wgpu],
-        Backend::Software | Backend::FfmpegCli => &[],
+        DecodeBackend::Nvdec => &[GateBackend::Cuda, GateBackend::Wgpu],
+        DecodeBackend::Vaapi => &[GateBackend::Wgpu],
+        DecodeBackend::Software | DecodeBackend::FfmpegCli => &[],
     }
 }
 
@@ -189,7 +195,7 @@ fn gates_beside(decoder: Backend) -> &'static [GateBackend] {
 /// finds measuring.
 fn beside(
     plain: (Supervisor, Decodes),
-    mut attempt: impl FnMut(Backend, GateBackend) -> Result<(Supervisor, Decodes), WorkerError>,
+    mut attempt: impl FnMut(DecodeBackend, GateBackend) -> Result<(Supervisor, Decodes), WorkerError>,
 ) -> ((Supervisor, Decodes), GateSelection) {
     let mut passed_over = Vec::new();
     for &backend in gates_beside(plain.1.backend) {
@@ -204,21 +210,23 @@ fn beside(
     (plain, GateSelection { backend: GateBackend::Cpu, passed_over })
 }
 
-impl SelectError {
+impl BackendSelectError {
     /// The closed kind that decides what the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            SelectError::Gate { source, .. } | SelectError::Decode(source) => source.kind(),
+            BackendSelectError::Gate { source, .. } | BackendSelectError::Decode(source) => {
+                source.kind()
+            }
         }
     }
 }
 
-/// Decoding part of a [`Selection`].
+/// Decoding part of a [`DecodeSelection`].
 struct Decodes {
-    backend: Backend,
+    backend: DecodeBackend,
     capabilities: Capabilities,
     sandbox: SandboxReport,
-    passed_over: Vec<(Backend, WorkerError)>,
+    passed_over: Vec<(DecodeBackend, WorkerError)>,
 }
 
 /// Has a worker open `device`; the CPU needs no trying.
@@ -226,7 +234,11 @@ fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerErr
     if device.backend == GateBackend::Cpu {
         return Ok(());
     }
-    Process::spawn(&program.clone().with_gate(device), &Limits::default(), WorkerLifetime::Open)?;
+    WorkerProcess::spawn(
+        &program.clone().with_gate(device),
+        &WorkerLimits::default(),
+        WorkerLifetime::Open,
+    )?;
     Ok(())
 }
 
@@ -237,15 +249,15 @@ type Found = (Supervisor, Capabilities, SandboxReport);
 fn try_backend(
     program: &WorkerProgram,
     wanted: &BackendRequest,
-    backend: Backend,
+    backend: DecodeBackend,
 ) -> Result<Found, WorkerError> {
-    if backend == Backend::Software {
+    if backend == DecodeBackend::Software {
         let supervisor = Supervisor::new(program.clone());
         let (capabilities, report) = supervisor.capabilities()?;
         return Ok((supervisor, capabilities, report));
     }
     let ffmpeg = match backend {
-        Backend::FfmpegCli => Some(usable(program, wanted.ffmpeg.as_ref())?),
+        DecodeBackend::FfmpegCli => Some(usable(program, wanted.ffmpeg.as_ref())?),
         _ => None,
     };
     let with = |codecs| {
@@ -270,7 +282,7 @@ fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, 
 }
 
 /// The codecs of which every clip was decoded by `backend` alone.
-fn decoded_by(backend: Backend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, JobFault> {
+fn decoded_by(backend: DecodeBackend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, JobFault> {
     let is_right = |tried: &&CodecProbeResult| tried.reason.is_none() && is_of(backend, tried);
     let codecs: Vec<Codec> = tried
         .iter()
@@ -286,17 +298,17 @@ fn decoded_by(backend: Backend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>
     Err(JobFault::Backend(BackendError::DecodesNothing { reason }))
 }
 
-fn is_of(backend: Backend, tried: &CodecProbeResult) -> bool {
+fn is_of(backend: DecodeBackend, tried: &CodecProbeResult) -> bool {
     let decoder = tried.decoder.as_deref().and_then(|name| name.split_once(':'));
     decoder.is_some_and(|(name, _)| name == backend.as_str())
 }
 
 /// The last candidate's failure is an error; those before it are told.
 fn first_that_decodes(
-    candidates: &[Backend],
-    mut attempt: impl FnMut(Backend) -> Result<Found, WorkerError>,
+    candidates: &[DecodeBackend],
+    mut attempt: impl FnMut(DecodeBackend) -> Result<Found, WorkerError>,
 ) -> Result<(Supervisor, Decodes), WorkerError> {
-    let mut passed_over: Vec<(Backend, WorkerError)> = Vec::new();
+    let mut passed_over: Vec<(DecodeBackend, WorkerError)> = Vec::new();
     for &backend in candidates {
         match attempt(backend) {
             Ok((supervisor, capabilities, sandbox)) => {

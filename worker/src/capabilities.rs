@@ -1,9 +1,9 @@
 //! Capabilities of a worker, found out by trying them inside the sandbox.
 
-use decode::{Decoders, try_clips};
+use decode::{DecoderChain, try_clips};
 
 use crate::{
-    measuring::GateMeasurement,
+    gate_device::GateMeasurement,
     wire::{LIST_MAX, list},
 };
 
@@ -18,6 +18,6 @@ pub struct Capabilities {
 }
 
 /// Tries every codec.
-pub(crate) fn look(decoders: &Decoders, measuring: &GateMeasurement) -> Capabilities {
+pub(crate) fn look(decoders: &DecoderChain, measuring: &GateMeasurement) -> Capabilities {
     Capabilities { codecs: try_clips(decoders), measurer: measuring.name() }
 }

@@ -19,7 +19,7 @@ use rustix::{
     },
 };
 
-use crate::wire::{HEADER_BYTES, Message, ProtocolError, decode, encode, payload_len};
+use crate::wire::{HEADER_BYTES, Message, WireError, decode, encode, payload_len};
 
 /// Bytes asked of the socket at a time; its own buffer is about three times that.
 const READ_BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Bytes that arrived and are not parsed yet.
 #[derive(Default)]
-pub(crate) struct Incoming {
+pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     total: u64,
@@ -46,8 +46,8 @@ pub(crate) struct Incoming {
     descriptors: VecDeque<OwnedFd>,
 }
 
-impl Incoming {
-    /// Bytes of the message that [`Incoming::next`] gave last.
+impl ReceiveBuffer {
+    /// Bytes of the message that [`ReceiveBuffer::next`] gave last.
     pub fn last(&self) -> u64 {
         self.last
     }
@@ -101,7 +101,7 @@ impl Incoming {
     }
 
     /// The next whole message.
-    pub fn next<T: Message>(&mut self) -> Result<Option<T>, ProtocolError> {
+    pub fn next<T: Message>(&mut self) -> Result<Option<T>, WireError> {
         let Some(payload) = self.whole_payload()? else {
             // The rest of a message is joined to its start, at the front of the buffer.
             self.bytes.drain(..self.start);
@@ -113,7 +113,7 @@ impl Incoming {
         decode(&self.bytes[payload]).map(Some)
     }
 
-    fn whole_payload(&self) -> Result<Option<Range<usize>>, ProtocolError> {
+    fn whole_payload(&self) -> Result<Option<Range<usize>>, WireError> {
         let start = self.start + HEADER_BYTES;
         let Some(header) = self.bytes[self.start..].first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -123,8 +123,8 @@ impl Incoming {
     }
 
     /// The descriptor that came with the last message.
-    pub fn descriptor(&mut self) -> Result<OwnedFd, ProtocolError> {
-        self.descriptors.pop_front().ok_or(ProtocolError::NoDescriptor)
+    pub fn descriptor(&mut self) -> Result<OwnedFd, WireError> {
+        self.descriptors.pop_front().ok_or(WireError::NoDescriptor)
     }
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     /// Adds a message.
-    pub fn push(&mut self, message: &impl Message) -> Result<(), ProtocolError> {
+    pub fn push(&mut self, message: &impl Message) -> Result<(), WireError> {
         encode(message, &mut self.bytes)
     }
 
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::{
         JobOptions,
-        protocol::{Request, Source},
+        protocol::{InputSource, WorkerRequest},
     };
 
     fn pair() -> (OwnedFd, OwnedFd) {
@@ -253,7 +253,7 @@ mod tests {
             .expect("a socket pair")
     }
 
-    fn job(len: u64) -> Request {
+    fn job(len: u64) -> WorkerRequest {
         let gate = GateConfig::default();
         let sampling = Sampling::Every;
         let options = JobOptions {
@@ -266,7 +266,7 @@ mod tests {
             threads: 2,
             resume: None,
         };
-        Request::Job { source: Source::File { len }, options }
+        WorkerRequest::Job { source: InputSource::File { len }, options }
     }
 
     #[test]
@@ -280,9 +280,9 @@ mod tests {
             send_with(ours.as_fd(), &job(len), file.as_fd()).expect("sent");
         }
         drop(ours);
-        let mut incoming = Incoming::default();
+        let mut incoming = ReceiveBuffer::default();
         for (len, text) in [(3, "one"), (5, "three")] {
-            let request: Request = loop {
+            let request: WorkerRequest = loop {
                 if let Some(request) = incoming.next().expect("a message") {
                     break request;
                 }
@@ -294,7 +294,7 @@ mod tests {
             file.read_to_string(&mut got).expect("readable");
             assert_eq!(got, text);
         }
-        assert_eq!(incoming.descriptor().err(), Some(ProtocolError::NoDescriptor));
+        assert_eq!(incoming.descriptor().err(), Some(WireError::NoDescriptor));
         assert_eq!(incoming.wait(theirs.as_fd()).expect("the end"), 0);
     }
 
@@ -305,13 +305,13 @@ mod tests {
         for len in [1, 2] {
             encode(&job(len), &mut bytes).expect("below the bound");
         }
-        let mut incoming = Incoming::default();
+        let mut incoming = ReceiveBuffer::default();
         let mut got = Vec::new();
         assert_eq!(incoming.fill(theirs.as_fd()).expect("nothing yet"), None);
         for byte in &bytes {
             send_all(ours.as_fd(), std::slice::from_ref(byte)).expect("sent");
             assert_eq!(incoming.fill(theirs.as_fd()).expect("readable"), Some(1));
-            got.extend(incoming.next::<Request>().expect("no damage"));
+            got.extend(incoming.next::<WorkerRequest>().expect("no damage"));
         }
         assert_eq!(got, [job(1), job(2)]);
         assert_eq!(incoming.total(), bytes.len() as u64);
@@ -327,14 +327,14 @@ mod tests {
         stream.truncate(1000 * message.len() + 3);
         let first: Vec<u8> = stream.drain(..3).collect();
         send_all(ours.as_fd(), &first).expect("sent");
-        let mut incoming = Incoming::default();
+        let mut incoming = ReceiveBuffer::default();
         incoming.fill(theirs.as_fd()).expect("readable");
         for _ in 0..1000 {
             let piece: Vec<u8> = stream.drain(..message.len()).collect();
             send_all(ours.as_fd(), &piece).expect("sent");
             incoming.fill(theirs.as_fd()).expect("readable");
             assert_eq!(incoming.next().expect("no damage"), Some(job(1)));
-            assert_eq!(incoming.next::<Request>().expect("no damage"), None);
+            assert_eq!(incoming.next::<WorkerRequest>().expect("no damage"), None);
             assert_eq!(incoming.bytes.len(), 3);
         }
     }
@@ -343,7 +343,7 @@ mod tests {
     fn what_the_socket_does_not_take_waits() {
         let (ours, theirs) = pair();
         let data = vec![7; 1 << 20];
-        let unit = Request::AccessUnit {
+        let unit = WorkerRequest::AccessUnit {
             session: 1,
             pts: media::Timestamp::from_millis(0),
             keyframe: true,
@@ -354,7 +354,7 @@ mod tests {
         backlog.push(&unit).expect("below the bound");
         backlog.send(ours.as_fd()).expect("sent");
         assert!(backlog.len() > 0, "a socket does not hold a megabyte");
-        let mut incoming = Incoming::default();
+        let mut incoming = ReceiveBuffer::default();
         while backlog.len() > 0 {
             incoming.fill(theirs.as_fd()).expect("readable");
             backlog.send(ours.as_fd()).expect("sent");

@@ -5,7 +5,7 @@
 //! order of time, upright, cropped, scaled down and as JPEG. Pixels stay in the worker.
 
 use gate::SelectionReason;
-use media::{Extent, Rotation, Score, Signal};
+use media::{Dimensions, Rotation, Score, Signal};
 
 use crate::{EncodedImage, FrameRecord, FrameView, NoveltyInput, NoveltySpec, still::CropScale};
 
@@ -14,7 +14,7 @@ use crate::{EncodedImage, FrameRecord, FrameView, NoveltyInput, NoveltySpec, sti
 #[serde(remote = "Self")]
 pub struct ChunkImageOptions {
     /// Division of the analysed frames into chunks.
-    pub chunks: Chunking,
+    pub chunks: ChunkBoundary,
     /// Most views of a chunk, from 1 to [`ChunkImageOptions::PER_CHUNK_MAX`].
     pub per_chunk: u8,
     /// Longest edge of a view in pixels, from [`ChunkImageOptions::EDGE_MIN`] to
@@ -30,13 +30,13 @@ media::serde_checked!(ChunkImageOptions, |options| options.within_bounds() == op
 
 /// Boundaries of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Chunking {
-    /// So many analysed frames, from [`Chunking::FRAMES_MIN`] to [`Chunking::FRAMES_MAX`].
+pub enum ChunkBoundary {
+    /// So many analysed frames, from [`ChunkBoundary::FRAMES_MIN`] to [`ChunkBoundary::FRAMES_MAX`].
     Frames(u32),
     /// Clips of media time, each from a multiple of its length to the next. Spans without a frame
     /// make no chunk.
     Span {
-        /// Their length, from 1 to [`Chunking::SPAN_MS_MAX`].
+        /// Their length, from 1 to [`ChunkBoundary::SPAN_MS_MAX`].
         ms: u32,
     },
 }
@@ -52,10 +52,12 @@ impl ChunkImageOptions {
     /// The same options, each number that lies beyond its bounds replaced by the nearest within.
     pub fn within_bounds(self) -> ChunkImageOptions {
         let chunks = match self.chunks {
-            Chunking::Frames(frames) => {
-                Chunking::Frames(frames.clamp(Chunking::FRAMES_MIN, Chunking::FRAMES_MAX))
+            ChunkBoundary::Frames(frames) => ChunkBoundary::Frames(
+                frames.clamp(ChunkBoundary::FRAMES_MIN, ChunkBoundary::FRAMES_MAX),
+            ),
+            ChunkBoundary::Span { ms } => {
+                ChunkBoundary::Span { ms: ms.clamp(1, ChunkBoundary::SPAN_MS_MAX) }
             }
-            Chunking::Span { ms } => Chunking::Span { ms: ms.clamp(1, Chunking::SPAN_MS_MAX) },
         };
         ChunkImageOptions {
             chunks,
@@ -67,7 +69,7 @@ impl ChunkImageOptions {
     }
 
     /// Returns the part of an upright picture that is shown, and its size once it is scaled.
-    pub fn shown(&self, picture: Extent) -> (Region, Extent) {
+    pub fn images_per_chunk(&self, picture: Dimensions) -> (Region, Dimensions) {
         let cut = CropScale::new(picture, Rotation::None, self.crop, self.edge_max());
         (cut.region(), cut.extent())
     }
@@ -78,7 +80,7 @@ impl ChunkImageOptions {
     }
 }
 
-impl Chunking {
+impl ChunkBoundary {
     /// Fewest frames of a chunk other than the last.
     pub const FRAMES_MIN: u32 = 5;
     /// Most frames of a chunk that is cut by their number.
@@ -127,7 +129,7 @@ impl Crop {
     }
 
     /// The pixels of an upright picture that it touches.
-    pub fn region(&self, picture: Extent) -> Region {
+    pub fn region(&self, picture: Dimensions) -> Region {
         let (x, width) = touched(self.x, self.width, picture.width);
         let (y, height) = touched(self.y, self.height, picture.height);
         Region { x, y, width, height }
@@ -145,13 +147,13 @@ fn touched(from: Score, len: Score, side: u32) -> (u32, u32) {
 
 impl Region {
     /// All of a picture.
-    pub fn all(picture: Extent) -> Region {
+    pub fn all(picture: Dimensions) -> Region {
         Region { x: 0, y: 0, width: picture.width, height: picture.height }
     }
 
     /// Its size.
-    pub fn extent(&self) -> Extent {
-        Extent { width: self.width, height: self.height }
+    pub fn extent(&self) -> Dimensions {
+        Dimensions { width: self.width, height: self.height }
     }
 }
 

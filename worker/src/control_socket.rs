@@ -13,14 +13,14 @@ use std::{
 use media::Codec;
 
 use crate::{
-    channel::{Incoming, MessageSender},
-    protocol::{Request, WorkerReply},
-    wire::{Message, ProtocolError},
+    channel::{MessageSender, ReceiveBuffer},
+    protocol::{WorkerReply, WorkerRequest},
+    wire::{Message, WireError},
 };
 
 pub(crate) struct ControlSocket<S> {
     socket: S,
-    incoming: Mutex<Incoming>,
+    incoming: Mutex<ReceiveBuffer>,
     outbox: MessageSender<S>,
 }
 
@@ -52,7 +52,7 @@ impl<S: AsFd> ControlSocket<S> {
     }
 
     /// The next request; `None` when the server has closed its end.
-    pub fn next(&self) -> io::Result<Option<Request>> {
+    pub fn next(&self) -> io::Result<Option<WorkerRequest>> {
         self.wait(&mut self.incoming())
     }
 
@@ -66,11 +66,11 @@ impl<S: AsFd> ControlSocket<S> {
         let mut incoming = self.incoming();
         self.send(&WorkerReply::Open { url: url.to_owned(), from })?;
         match self.wait(&mut incoming)? {
-            Some(Request::Resource { url, size, seekable }) => {
+            Some(WorkerRequest::Resource { url, size, seekable }) => {
                 let bytes = File::from(incoming.descriptor().map_err(io::Error::other)?);
                 Ok(OpenedResource { bytes, url, size, seekable })
             }
-            Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
+            Some(_) => Err(io::Error::other(WireError::Unexpected("request"))),
             None => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
@@ -81,18 +81,18 @@ impl<S: AsFd> ControlSocket<S> {
         let mut incoming = self.incoming();
         self.send(&WorkerReply::Program { codec })?;
         let mut end = || match self.wait(&mut incoming)? {
-            Some(Request::Program) => incoming.descriptor().map_err(io::Error::other),
-            Some(_) => Err(io::Error::other(ProtocolError::Unexpected("request"))),
+            Some(WorkerRequest::Program) => incoming.descriptor().map_err(io::Error::other),
+            Some(_) => Err(io::Error::other(WireError::Unexpected("request"))),
             None => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         Ok((end()?, end()?))
     }
 
-    fn incoming(&self) -> MutexGuard<'_, Incoming> {
+    fn incoming(&self) -> MutexGuard<'_, ReceiveBuffer> {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, incoming: &mut Incoming) -> io::Result<Option<Request>> {
+    fn wait(&self, incoming: &mut ReceiveBuffer) -> io::Result<Option<WorkerRequest>> {
         loop {
             if let Some(request) = incoming.next().map_err(io::Error::other)? {
                 return Ok(Some(request));

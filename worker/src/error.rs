@@ -6,7 +6,7 @@ use decode::{BackendError, DecodeError};
 use gate::MeasureError;
 use media::{DeviceMemoryLost, ErrorKind};
 
-use crate::{GateError, ResourceError, SandboxReport, still::StillError, wire::ProtocolError};
+use crate::{GateBackendError, ResourceError, SandboxReport, still::JpegError, wire::WireError};
 
 /// Reason for the early end of a job or a live session, found by the code inside the worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
@@ -19,7 +19,7 @@ pub enum JobFault {
     Backend(BackendError),
     /// The measuring backend does not work here.
     #[error(transparent)]
-    Gate(GateError),
+    Gate(GateBackendError),
     /// The source gives no media, or no more of it: nothing is wrong with what came.
     #[error("{message}")]
     Source {
@@ -93,10 +93,10 @@ impl From<MeasureError> for JobFault {
     }
 }
 
-impl From<StillError> for JobFault {
-    fn from(error: StillError) -> JobFault {
+impl From<JpegError> for JobFault {
+    fn from(error: JpegError) -> JobFault {
         match error {
-            StillError::PixelsLost(lost) => JobFault::PixelsLost(lost),
+            JpegError::PixelsLost(lost) => JobFault::PixelsLost(lost),
             error => JobFault::Other { kind: error.kind(), message: error.to_string() },
         }
     }
@@ -186,7 +186,7 @@ pub enum WorkerError {
     Cancelled,
     /// The worker sent what no worker sends.
     #[error("the media worker broke the protocol: {0}")]
-    Protocol(#[from] ProtocolError),
+    Protocol(#[from] WireError),
     /// More access units of a live session, or of all, wait than may; or the session's units up to
     /// its next keyframe are refused because some before them were.
     #[error("the media worker does not keep up: {queued_bytes} bytes of the session wait")]

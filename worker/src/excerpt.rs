@@ -15,13 +15,13 @@ use std::{
 use decode::ExcerptStart;
 
 use crate::{
-    CancelToken, Limits, Supervisor, WorkerError,
+    CancelToken, Supervisor, WorkerError, WorkerLimits,
     control_socket::ControlSocket,
-    process::{Process, SocketState as Link, WorkerLifetime},
-    protocol::{Request, Source, WorkerReply},
+    process::{SocketState as Link, WorkerLifetime, WorkerProcess},
+    protocol::{InputSource, WorkerReply, WorkerRequest},
     source::{self, Place, SourceErrorCell},
     watchdog::Watchdog,
-    wire::ProtocolError,
+    wire::WireError,
 };
 
 /// A part of a file.
@@ -32,7 +32,7 @@ pub struct ExcerptSpec {
     /// In milliseconds of media time.
     pub span: Range<i64>,
     /// Limits of the worker's resources.
-    pub limits: Limits,
+    pub limits: WorkerLimits,
 }
 
 /// Replies about an excerpt, in this order.
@@ -55,7 +55,7 @@ pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket<Stdin>>) 
         out
     };
     let trouble = SourceErrorCell::default();
-    let opened = source::open(Source::File { len }, line, &trouble, &Place::of(None));
+    let opened = source::open(InputSource::File { len }, line, &trouble, &Place::of(None));
     let cut = opened.and_then(|demuxer| Ok(demuxer.excerpt(span, begin)?));
     match trouble.explain(cut) {
         Ok(()) => line.send(&WorkerReply::Excerpt(ExcerptEvent::Ended)),
@@ -95,9 +95,9 @@ impl Supervisor {
         }
         let cpu_seconds = limits.wall.as_secs();
         let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };
-        let mut process = Process::spawn(&self.program.plain(), &limits, life)?.0;
+        let mut process = WorkerProcess::spawn(&self.program.plain(), &limits, life)?.0;
         let request =
-            Request::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };
+            WorkerRequest::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };
         process.send_with(&request, file.as_fd())?;
         let mut watchdog = Watchdog::new(&limits);
         let mut has_begun = false;
@@ -118,9 +118,9 @@ impl Supervisor {
                     watchdog.resume(told);
                 }
                 None => {
-                    process.look()?;
+                    process.sample_usage()?;
                     if process.wait(None)? == Link::Closed {
-                        return Err(process.death());
+                        return Err(process.exit_error());
                     }
                 }
             }
@@ -130,17 +130,20 @@ impl Supervisor {
 }
 
 /// The next that has arrived, in its order.
-fn next(process: &mut Process, has_begun: &mut bool) -> Result<Option<ExcerptEvent>, WorkerError> {
+fn next(
+    process: &mut WorkerProcess,
+    has_begun: &mut bool,
+) -> Result<Option<ExcerptEvent>, WorkerError> {
     match process.next()? {
         None => Ok(None),
         Some(WorkerReply::Excerpt(event)) => {
             let begins = matches!(event, ExcerptEvent::Begins(_));
             if std::mem::replace(has_begun, true) == begins {
-                return Err(ProtocolError::Unexpected("excerpt").into());
+                return Err(WireError::Unexpected("excerpt").into());
             }
             Ok(Some(event))
         }
         Some(WorkerReply::Failed(fault)) => Err(fault.into()),
-        Some(_) => Err(ProtocolError::Unexpected("reply").into()),
+        Some(_) => Err(WireError::Unexpected("reply").into()),
     }
 }

@@ -8,7 +8,7 @@ pub use crate::source::fuzz::{conversation, playlist};
 use std::fmt::Debug;
 
 use crate::{
-    protocol::{Request, WorkerReply},
+    protocol::{WorkerReply, WorkerRequest},
     wire::{HEADER_BYTES, Message, decode, encode},
 };
 
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// Whatever is accepted reads the same once it was written again.
 pub fn message(bytes: &[u8]) {
-    keeps_its_meaning::<Request>(bytes);
+    keeps_its_meaning::<WorkerRequest>(bytes);
     keeps_its_meaning::<WorkerReply>(bytes);
 }
 

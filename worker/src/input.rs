@@ -11,9 +11,9 @@ pub enum JobInput {
     /// An opened file, which must be a regular one.
     File(File),
     /// A URL whose bytes the server fetches.
-    Remote(Remote),
+    Remote(RemoteMedia),
     /// An RTSP server that the server has connected to.
-    Rtsp(Rtsp),
+    Rtsp(RtspMedia),
 }
 
 impl From<File> for JobInput {
@@ -23,18 +23,18 @@ impl From<File> for JobInput {
 }
 
 /// Media behind a URL.
-pub struct Remote {
+pub struct RemoteMedia {
     /// URL of its start.
     pub url: String,
     /// Opens that URL, and those that it leads to.
-    pub resources: Box<dyn Resources>,
+    pub resources: Box<dyn ResourceOpener>,
     /// A playlist is followed; otherwise it is refused.
     pub playlists: bool,
     /// It is known to go on for as long as somebody wants it.
     pub is_endless: bool,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteMedia {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote")
             .field("url", &self.url)
@@ -47,7 +47,7 @@ impl fmt::Debug for Remote {
 ///
 /// What a worker asks for may be chosen by hostile media: every address is checked, and all work,
 /// bytes, times and the number of calls are bounded here.
-pub trait Resources: Send {
+pub trait ResourceOpener: Send {
     /// Opens `url` from byte `from` on, whether or not its server can begin there; called on the
     /// supervisor's thread, which waits for it.
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError>;
@@ -71,7 +71,7 @@ pub struct Resource {
 pub struct ResourceError(pub String);
 
 /// Live media behind a connection that the server has made.
-pub struct Rtsp {
+pub struct RtspMedia {
     /// Connected, with nothing sent yet; whatever encrypts it is outside.
     pub socket: OwnedFd,
     /// URL to fetch, without credentials.
@@ -80,7 +80,7 @@ pub struct Rtsp {
     pub credentials: Option<(String, String)>,
 }
 
-impl fmt::Debug for Rtsp {
+impl fmt::Debug for RtspMedia {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rtsp").field("url", &self.url).finish_non_exhaustive()
     }

@@ -13,10 +13,11 @@ use rustix::{
 };
 
 use crate::{
-    JobInput, JobOptions, Remote, Resource, ResourceError, Resources, Rtsp, WorkerError,
-    process::Process,
-    protocol::{Credentials, Request, Source},
-    wire::ProtocolError,
+    JobInput, JobOptions, RemoteMedia, Resource, ResourceError, ResourceOpener, RtspMedia,
+    WorkerError,
+    process::WorkerProcess,
+    protocol::{InputSource, RtspCredentials, WorkerRequest},
+    wire::WireError,
 };
 
 /// Longest URL that a worker may ask for: what servers accept at most.
@@ -26,11 +27,11 @@ const URL_BYTES_MAX: usize = 8 << 10;
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 pub(crate) struct InputProvider {
-    source: Source,
+    source: InputSource,
     descriptor: Option<OwnedFd>,
     /// The connection of a camera, to see its end by.
     camera: Option<OwnedFd>,
-    resources: Option<Box<dyn Resources>>,
+    resources: Option<Box<dyn ResourceOpener>>,
     is_endless: bool,
 }
 
@@ -42,7 +43,7 @@ impl InputProvider {
                 if !metadata.is_file() {
                     return Err(WorkerError::NotAFile);
                 }
-                let source = Source::File { len: metadata.len() };
+                let source = InputSource::File { len: metadata.len() };
                 let descriptor = Some(file.into());
                 Ok(InputProvider {
                     source,
@@ -52,15 +53,15 @@ impl InputProvider {
                     is_endless: false,
                 })
             }
-            JobInput::Remote(Remote { url, resources, playlists, is_endless }) => {
-                let (source, resources) = (Source::Remote { url, playlists }, Some(resources));
+            JobInput::Remote(RemoteMedia { url, resources, playlists, is_endless }) => {
+                let (source, resources) = (InputSource::Remote { url, playlists }, Some(resources));
                 Ok(InputProvider { source, descriptor: None, camera: None, resources, is_endless })
             }
-            JobInput::Rtsp(Rtsp { socket, url, credentials }) => {
+            JobInput::Rtsp(RtspMedia { socket, url, credentials }) => {
                 prepare_connection(&socket).map_err(|error| WorkerError::Io(error.into()))?;
                 let credentials =
-                    credentials.map(|(user, password)| Credentials { user, password });
-                let source = Source::Rtsp { url, credentials };
+                    credentials.map(|(user, password)| RtspCredentials { user, password });
+                let source = InputSource::Rtsp { url, credentials };
                 let camera = Some(socket.try_clone().map_err(WorkerError::Io)?);
                 let descriptor = Some(socket);
                 Ok(InputProvider { source, descriptor, camera, resources: None, is_endless: true })
@@ -83,8 +84,12 @@ impl InputProvider {
     }
 
     /// Gives the worker its job.
-    pub fn start(&mut self, process: &mut Process, options: JobOptions) -> Result<(), WorkerError> {
-        let request = Request::Job { source: self.source.clone(), options };
+    pub fn start(
+        &mut self,
+        process: &mut WorkerProcess,
+        options: JobOptions,
+    ) -> Result<(), WorkerError> {
+        let request = WorkerRequest::Job { source: self.source.clone(), options };
         match self.descriptor.take() {
             Some(descriptor) => process.send_with(&request, descriptor.as_fd()),
             None => Ok(process.backlog().push(&request)?),
@@ -92,9 +97,14 @@ impl InputProvider {
     }
 
     /// Opens what the worker asks for; a refusal ends the job.
-    pub fn open(&mut self, process: &mut Process, url: &str, from: u64) -> Result<(), WorkerError> {
+    pub fn open(
+        &mut self,
+        process: &mut WorkerProcess,
+        url: &str,
+        from: u64,
+    ) -> Result<(), WorkerError> {
         let Some(resources) = &mut self.resources else {
-            return Err(ProtocolError::Unexpected("open").into());
+            return Err(WireError::Unexpected("open").into());
         };
         if url.len() > URL_BYTES_MAX {
             let told = format!("too large: a URL of {} bytes", url.len());
@@ -103,7 +113,7 @@ impl InputProvider {
         let Resource { bytes, url, size, seekable } =
             resources.open(url, from).map_err(WorkerError::Refused)?;
         make_waiting(bytes.as_fd())?;
-        process.send_with(&Request::Resource { url, size, seekable }, bytes.as_fd())
+        process.send_with(&WorkerRequest::Resource { url, size, seekable }, bytes.as_fd())
     }
 }
 
@@ -131,7 +141,7 @@ mod tests {
     fn a_camera_has_ended_when_it_sends_no_more_whatever_waits_to_be_read() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (socket, url) = (theirs.into(), String::new());
-        let feed = InputProvider::new(JobInput::Rtsp(Rtsp { socket, url, credentials: None }));
+        let feed = InputProvider::new(JobInput::Rtsp(RtspMedia { socket, url, credentials: None }));
         let feed = feed.expect("a socket");
         (&ours).write_all(b"packet").expect("room");
         assert!(feed.is_endless() && !feed.has_ended());

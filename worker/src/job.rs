@@ -5,9 +5,9 @@
 //! where the pixels are, on the segment's thread, wherever `predict` can foresee them. Long GOPs are cut into
 //! pieces where chunks are short.
 
+mod merge_segments;
 mod progress;
 mod select_predictor;
-mod sequence;
 mod sink;
 
 use std::{
@@ -18,14 +18,15 @@ use std::{
 };
 
 use decode::{
-    Decoders, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
+    DecoderChain, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
 };
 use gate::{AHEAD, FrameMeasurements, Gate, GateConfig, GateState, SignalWindow, ZoneMask};
 use media::{Rotation, Signal, Timestamp, Zones};
 
 use crate::{
-    ChunkImageOptions, Chunking, FrameRecord, GateBackendReport, JobFault,
-    measuring::GateMeasurement, pictures::PictureSpec, plan::Plan, record::RECORDS_MAX, wire::list,
+    ChunkBoundary, ChunkImageOptions, FrameRecord, GateBackendReport, JobFault,
+    gate_device::GateMeasurement, pictures::PictureSpec, plan::Plan, record::RECORDS_MAX,
+    wire::list,
 };
 use progress::{Clocks, Progress};
 pub(crate) use select_predictor::bytes_to_send;
@@ -90,8 +91,8 @@ impl JobOptions {
     fn hurry(&self) -> Option<usize> {
         let views = self.views.filter(|_| self.sampling == Sampling::Every)?;
         Some(match views.chunks {
-            Chunking::Frames(frames) => 2 * frames as usize,
-            Chunking::Span { .. } => 0,
+            ChunkBoundary::Frames(frames) => 2 * frames as usize,
+            ChunkBoundary::Span { .. } => 0,
         })
     }
 }
@@ -140,7 +141,7 @@ pub struct StageTimings {
 }
 
 /// Receives events from any thread of the job; `Break` ends the job.
-pub(crate) type Emit<'a> = &'a (dyn Fn(JobEvent) -> ControlFlow<()> + Sync);
+pub(crate) type EventCallback<'a> = &'a (dyn Fn(JobEvent) -> ControlFlow<()> + Sync);
 
 /// Analyses `input` in this process, without a sandbox; workers and benches call it.
 pub fn analyze(
@@ -148,16 +149,16 @@ pub fn analyze(
     options: &JobOptions,
     emit: &(dyn Fn(JobEvent) -> ControlFlow<()> + Sync),
 ) -> Result<FileReport, JobFault> {
-    let demuxer = Demuxer::open(Box::new(input), decode::Limits::default())?;
-    analyze_opened(demuxer, options, (&Decoders::software(), &GateMeasurement::default()), emit)
+    let demuxer = Demuxer::open(Box::new(input), decode::DemuxLimits::default())?;
+    analyze_opened(demuxer, options, (&DecoderChain::software(), &GateMeasurement::default()), emit)
 }
 
 /// As [`analyze`], of a container that is open.
 pub(crate) fn analyze_opened(
     demuxer: Demuxer,
     options: &JobOptions,
-    (decoders, measuring): (&Decoders, &GateMeasurement),
-    emit: Emit<'_>,
+    (decoders, measuring): (&DecoderChain, &GateMeasurement),
+    emit: EventCallback<'_>,
 ) -> Result<FileReport, JobFault> {
     let demuxer = match options.hurry() {
         Some(packets) => demuxer.in_hurry(packets),
@@ -178,7 +179,7 @@ pub(crate) fn analyze_opened(
         threads: options.threads,
         plan: true,
     };
-    let mut sequencer = sequence::SegmentMerger::new(&job);
+    let mut sequencer = merge_segments::SegmentMerger::new(&job);
     let mut deliver = |segment| {
         let started = Instant::now();
         let delivered = sequencer.deliver(segment);
@@ -202,7 +203,7 @@ struct Job<'a> {
     zones: ZoneMask,
     pictures: PictureSpec,
     measuring: &'a GateMeasurement,
-    emit: Emit<'a>,
+    emit: EventCallback<'a>,
     failure: Mutex<Option<JobFault>>,
     progress: Progress,
     clocks: Clocks,
@@ -215,7 +216,7 @@ impl<'a> Job<'a> {
         options: &'a JobOptions,
         rotation: Rotation,
         measuring: &'a GateMeasurement,
-        emit: Emit<'a>,
+        emit: EventCallback<'a>,
     ) -> Job<'a> {
         Job {
             options,

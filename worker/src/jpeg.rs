@@ -4,7 +4,7 @@
 //! Walks the segments and decodes nothing: what is stored, served and sent on is of the one shape
 //! that our encoder writes, whatever a hostile file made of the worker.
 
-use media::Extent;
+use media::Dimensions;
 
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
@@ -16,12 +16,12 @@ const DRI: u8 = 0xdd;
 const APP0: u8 = 0xe0;
 
 /// Returns true where `bytes` are a baseline JPEG of `extent`: 8 bits, grey or three components, one scan.
-pub(crate) fn is_baseline(bytes: &[u8], extent: Extent) -> bool {
+pub(crate) fn is_baseline(bytes: &[u8], extent: Dimensions) -> bool {
     header(bytes, extent).is_some_and(ends_with_its_scan)
 }
 
 /// The size in pixels of a baseline JPEG, by its header alone.
-pub(crate) fn extent_of(bytes: &[u8]) -> Option<Extent> {
+pub(crate) fn extent_of(bytes: &[u8]) -> Option<Dimensions> {
     let mut rest = bytes.strip_prefix(&[0xff, SOI])?;
     loop {
         let (&[0xff, marker, high, low], _) = rest.split_first_chunk::<4>()? else { return None };
@@ -35,14 +35,14 @@ pub(crate) fn extent_of(bytes: &[u8]) -> Option<Extent> {
 }
 
 /// The size that a frame header tells.
-fn size_of_frame(segment: &[u8]) -> Option<Extent> {
+fn size_of_frame(segment: &[u8]) -> Option<Dimensions> {
     let &[_, high, low, wide, narrow, ..] = segment else { return None };
     let [height, width] = [[high, low], [wide, narrow]].map(u16::from_be_bytes).map(u32::from);
-    (width > 0 && height > 0).then_some(Extent { width, height })
+    (width > 0 && height > 0).then_some(Dimensions { width, height })
 }
 
 /// The entropy-coded bytes after the headers, if those are of a baseline JPEG of `extent`.
-fn header(bytes: &[u8], extent: Extent) -> Option<&[u8]> {
+fn header(bytes: &[u8], extent: Dimensions) -> Option<&[u8]> {
     let mut rest = bytes.strip_prefix(&[0xff, SOI])?;
     let mut components = None;
     loop {
@@ -65,7 +65,7 @@ fn header(bytes: &[u8], extent: Extent) -> Option<&[u8]> {
 }
 
 /// The number of components of a frame of `extent` with 8 bits a sample.
-fn frame(segment: &[u8], extent: Extent) -> Option<u8> {
+fn frame(segment: &[u8], extent: Dimensions) -> Option<u8> {
     let [8, _, _, _, _, count @ (1 | 3), components @ ..] = segment else { return None };
     let fits = size_of_frame(segment) == Some(extent);
     (fits && components.len() == 3 * usize::from(*count)).then_some(*count)
@@ -85,7 +85,7 @@ fn ends_with_its_scan(scan: &[u8]) -> bool {
 
 /// The shortest bytes that pass for a grey picture of `extent`.
 #[cfg(test)]
-pub(crate) fn shortest(extent: Extent) -> Vec<u8> {
+pub(crate) fn shortest(extent: Dimensions) -> Vec<u8> {
     let mut bytes = vec![0xff, SOI, 0xff, SOF0, 0, 11, 8];
     bytes.extend_from_slice(&(extent.height as u16).to_be_bytes());
     bytes.extend_from_slice(&(extent.width as u16).to_be_bytes());
@@ -97,7 +97,7 @@ pub(crate) fn shortest(extent: Extent) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const EXTENT: Extent = Extent { width: 320, height: 180 };
+    const EXTENT: Dimensions = Dimensions { width: 320, height: 180 };
 
     #[test]
     fn only_a_baseline_picture_of_the_announced_size_passes() {
@@ -105,7 +105,7 @@ mod tests {
         assert!(is_baseline(&good, EXTENT));
         assert_eq!(extent_of(&good), Some(EXTENT));
         assert_eq!(extent_of(&good[..8]), None);
-        assert!(!is_baseline(&good, Extent { width: 180, height: 320 }), "another size");
+        assert!(!is_baseline(&good, Dimensions { width: 180, height: 320 }), "another size");
         let edit = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;

@@ -15,16 +15,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{BackendError, FfmpegPipes, ProgramInput, program_arguments};
+use decode::{BackendError, FfmpegPipes, FfmpegStdin, program_arguments};
 use media::Codec;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::{
-    EscapeAttempt, Limits,
+    EscapeAttempt, WorkerLimits,
     child::Child,
-    descriptors, probe,
+    close_fds,
     program::{library_directories, loader_path},
     sandbox::{ProgramConfinement, become_program},
+    sandbox_probe,
 };
 
 /// First argument of a process that is to become a decoding program.
@@ -92,15 +93,15 @@ pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
 
 /// Attempts what a decoding program must not do, by our own binary as one.
 pub(crate) fn probe(ours: &Path) -> io::Result<Vec<EscapeAttempt>> {
-    let said = said_by(ours, ours, probe::ARGUMENT)?;
-    let attempts: Option<Vec<EscapeAttempt>> = said.lines().map(probe::attempt).collect();
+    let said = said_by(ours, ours, sandbox_probe::ARGUMENT)?;
+    let attempts: Option<Vec<EscapeAttempt>> = said.lines().map(sandbox_probe::attempt).collect();
     attempts.filter(|attempts| !attempts.is_empty()).ok_or_else(|| io::Error::other(said))
 }
 
 /// Returns the output of `program` in its sandbox; where it prints nothing, its stderr.
 fn said_by(ours: &Path, program: &Path, argument: &str) -> io::Result<String> {
     let mut command =
-        confined(ours, program, Limits::default().memory_bytes, SAID_WITHIN.as_secs());
+        confined(ours, program, WorkerLimits::default().memory_bytes, SAID_WITHIN.as_secs());
     command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let deadline = Instant::now() + SAID_WITHIN;
@@ -162,7 +163,7 @@ impl Launch {
     }
 
     fn run(self) -> io::Error {
-        if let Err(error) = descriptors::close_inherited() {
+        if let Err(error) = close_fds::close_inherited() {
             return error;
         }
         if let Err(error) = become_program(&self.confinement) {
@@ -196,7 +197,7 @@ impl Write for Input {
     }
 }
 
-impl ProgramInput for Input {
+impl FfmpegStdin for Input {
     fn end(&mut self) -> io::Result<()> {
         Ok(shutdown(&self.0, Shutdown::Write)?)
     }

@@ -14,8 +14,8 @@ mod capabilities;
 mod channel;
 mod child;
 mod chunk_images;
+mod close_fds;
 mod control_socket;
-mod descriptors;
 mod ending;
 mod error;
 mod excerpt;
@@ -23,22 +23,22 @@ mod fork;
 mod fork_server;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod gate_device;
 mod input;
 mod input_provider;
 mod job;
 mod jpeg;
 mod launcher;
 mod live;
-mod measuring;
 mod pictures;
 mod plan;
-mod probe;
 mod process;
 mod program;
 mod protocol;
 mod record;
 mod said;
 mod sandbox;
+mod sandbox_probe;
 mod session;
 mod source;
 mod still;
@@ -48,19 +48,22 @@ mod wire;
 mod worker_main;
 
 pub use arenas::limit_arenas;
-pub use backend::{BackendRequest, Choice, GateChoice, GateSelection, SelectError, Selection};
+pub use backend::{
+    BackendRequest, BackendSelectError, DecodeBackendChoice, DecodeSelection, GateChoice,
+    GateSelection,
+};
 pub use capabilities::Capabilities;
-pub use chunk_images::{ChunkImageOptions, Chunking, Crop, FrameChunk, ModelImage, Region};
+pub use chunk_images::{ChunkBoundary, ChunkImageOptions, Crop, FrameChunk, ModelImage, Region};
 pub use ending::LiveEnd;
 pub use error::{JobFault, WorkerError};
 pub use excerpt::{ExcerptEvent, ExcerptSpec};
 pub use fork_server::WorkerStart;
-pub use input::{JobInput, Remote, Resource, ResourceError, Resources, Rtsp};
+pub use gate_device::{GateBackend, GateBackendError, GateBackendReport};
+pub use input::{JobInput, RemoteMedia, Resource, ResourceError, ResourceOpener, RtspMedia};
 pub use job::{JobEvent, JobOptions, Resume, StageTimings, analyze};
-pub use live::{LiveEvent, LiveWorker, SessionBacklog};
-pub use measuring::{GateBackend, GateBackendReport, GateError};
+pub use live::{LiveWorker, LiveWorkerEvent, SessionBacklog};
 pub use plan::{
-    chunks::Chunker,
+    chunks::ChunkBuilder,
     clips::{ClipDecision, ClipSampler},
 };
 pub use program::WorkerProgram;
@@ -68,9 +71,9 @@ pub use protocol::EscapeAttempt;
 pub use record::{EmbeddingInput, EncodedImage, FrameImages, FrameRecord, FrameView, NoveltyInput};
 pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
 pub use session::{
-    ClipSpec, ModelImageSpec, NoveltySpec, SessionEvent, SessionResume, SessionSpec,
+    ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec, WorkerSessionEvent,
 };
 pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
-pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Limits, Supervisor};
-pub use wire::ProtocolError;
+pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Supervisor, WorkerLimits};
+pub use wire::WireError;
 pub use worker_main::{is_worker_invocation, worker_main};

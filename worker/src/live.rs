@@ -3,8 +3,8 @@
 //! Events of a session come in its order; a callback that takes long delays those of all. Whatever
 //! waits has a bound for each session and one for all, and what is over it is refused and counted.
 
-mod lanes;
 mod output_rate;
+mod session_queues;
 
 use std::{
     io, mem,
@@ -19,23 +19,23 @@ use media::AccessUnit;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    Limits, SandboxReport, SessionEvent, SessionSpec, Supervisor, WorkerError,
-    process::{Process, SocketState, WorkerLifetime},
+    SandboxReport, SessionSpec, Supervisor, WorkerError, WorkerLimits, WorkerSessionEvent,
+    process::{SocketState, WorkerLifetime, WorkerProcess},
     protocol::WorkerReply,
     session::{SESSION_BYTES_MAX, SESSIONS_MAX},
-    wire::ProtocolError,
+    wire::WireError,
 };
-use lanes::{EventCheck, SessionQueues};
+use session_queues::{EventCheck, SessionQueues};
 
 /// Message of a live worker.
 #[derive(Debug)]
-pub enum LiveEvent {
+pub enum LiveWorkerEvent {
     /// About one of its sessions.
     Session {
         /// The caller's number of the session.
         session: u32,
         /// Event of the session.
-        event: SessionEvent,
+        event: WorkerSessionEvent,
     },
     /// The device that measured was given up, for this reason; the CPU goes on with the same integers.
     GateLost(String),
@@ -105,24 +105,24 @@ impl SharedLine {
 impl Supervisor {
     /// Starts a worker for live sessions; `on_event` is called on a thread of its own, and an error of it, a message
     /// that should not have come, ends the worker. Of what it says, each session has a share of its own instead of
-    /// [`Limits::output_bytes`].
+    /// [`WorkerLimits::output_bytes`].
     pub fn start_live(
         &self,
-        limits: Limits,
-        on_event: impl FnMut(LiveEvent) -> Result<(), ProtocolError> + Send + 'static,
+        limits: WorkerLimits,
+        on_event: impl FnMut(LiveWorkerEvent) -> Result<(), WireError> + Send + 'static,
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
         // Every message is a session's, or the one that ends a unit under way: a total limit would
         // end sessions for what others say.
-        let limits = Limits { output_bytes: u64::MAX, ..limits };
+        let limits = WorkerLimits { output_bytes: u64::MAX, ..limits };
         let state = LineState { lanes: SessionQueues::default(), closed: false };
         let line = Arc::new(SharedLine { state: Mutex::new(state), wake });
         let (tell, told) = mpsc::sync_channel(1);
         let (program, shared) = (self.program.clone(), Arc::clone(&line));
         // The worker dies with the thread that starts it, so that thread stays with it.
         let supervise = move || {
-            let started = Process::spawn(&program, &limits, WorkerLifetime::Open);
+            let started = WorkerProcess::spawn(&program, &limits, WorkerLifetime::Open);
             let (started, process) = match started {
                 Ok((process, report)) => (Ok(report), Some(process)),
                 Err(error) => (Err(error), None),
@@ -170,7 +170,7 @@ impl LiveWorker {
 
     /// Says that pictures are missing before the next one of the session, so that nothing that refers
     /// to them is shown; they are those that never came, not those that `push` refused.
-    pub fn lose(&self, session: u32) -> Result<(), WorkerError> {
+    pub fn mark_loss(&self, session: u32) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.lose(session))
     }
 
@@ -179,7 +179,7 @@ impl LiveWorker {
         self.line.state().lanes.load(session)
     }
 
-    /// Says that no picture follows; the session answers with [`SessionEvent::Closed`].
+    /// Says that no picture follows; the session answers with [`WorkerSessionEvent::Closed`].
     pub fn close(&self, session: u32) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.close(session))
     }
@@ -197,10 +197,10 @@ impl Drop for LiveWorker {
 }
 
 fn supervise(
-    mut process: Process,
+    mut process: WorkerProcess,
     line: &SharedLine,
-    limits: &Limits,
-    mut on_event: impl FnMut(LiveEvent) -> Result<(), ProtocolError>,
+    limits: &WorkerLimits,
+    mut on_event: impl FnMut(LiveWorkerEvent) -> Result<(), WireError>,
 ) {
     let listened =
         catch_unwind(AssertUnwindSafe(|| listen(&mut process, line, limits, &mut on_event)));
@@ -214,16 +214,16 @@ fn supervise(
         && !by_caller
     {
         // The listener has had every event where it panics at this one too; the panic was reported. An error of it has no worker left to end.
-        catch_unwind(AssertUnwindSafe(|| on_event(LiveEvent::Ended(error)).ok())).ok();
+        catch_unwind(AssertUnwindSafe(|| on_event(LiveWorkerEvent::Ended(error)).ok())).ok();
     }
 }
 
 /// Until the caller closes the line, or the worker ends.
 fn listen(
-    process: &mut Process,
+    process: &mut WorkerProcess,
     line: &SharedLine,
-    limits: &Limits,
-    on_event: &mut dyn FnMut(LiveEvent) -> Result<(), ProtocolError>,
+    limits: &WorkerLimits,
+    on_event: &mut dyn FnMut(LiveWorkerEvent) -> Result<(), WireError>,
 ) -> Result<(), WorkerError> {
     let (mut is_gate_lost, mut is_decoder_lost) = (false, false);
     loop {
@@ -241,33 +241,33 @@ fn listen(
         match process.next()? {
             Some(WorkerReply::Session { session, event }) => {
                 let (bytes, now) = (process.last_reply(), Instant::now());
-                let looked = line.state().lanes.look(session, &event, bytes, now)?;
+                let looked = line.state().lanes.check_event(session, &event, bytes, now)?;
                 let event = match looked {
                     EventCheck::Wanted => event,
-                    EventCheck::Cut(fault) => SessionEvent::Failed(fault),
+                    EventCheck::Cut(fault) => WorkerSessionEvent::Failed(fault),
                     EventCheck::Unwanted => continue,
                 };
-                on_event(LiveEvent::Session { session, event })?;
+                on_event(LiveWorkerEvent::Session { session, event })?;
             }
             Some(WorkerReply::Taken { session }) => {
                 line.state().lanes.taken(session, Instant::now())?
             }
             // A device is lost once.
             Some(WorkerReply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
-                on_event(LiveEvent::GateLost(reason))?;
+                on_event(LiveWorkerEvent::GateLost(reason))?;
             }
-            Some(WorkerReply::GateLate) => on_event(LiveEvent::GateLate)?,
+            Some(WorkerReply::GateLate) => on_event(LiveWorkerEvent::GateLate)?,
             Some(WorkerReply::DecoderLost { reason })
                 if !mem::replace(&mut is_decoder_lost, true) =>
             {
-                on_event(LiveEvent::DecoderLost(reason))?;
+                on_event(LiveWorkerEvent::DecoderLost(reason))?;
             }
-            Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
+            Some(_) => return Err(WireError::Unexpected("reply").into()),
             None => {
-                process.look()?;
+                process.sample_usage()?;
                 let received = process.received();
                 if process.wait(Some(line.wake.as_fd()))? == SocketState::Closed {
-                    return Err(process.death());
+                    return Err(process.exit_error());
                 }
                 clear(&line.wake);
                 // Bytes that have just arrived may be those that it is waited for.

@@ -6,7 +6,7 @@ use crate::{
     ChunkImageOptions, Crop, EncodedImage, FrameImages, FrameView, JobFault, JobOptions,
     ModelImageSpec, NoveltySpec, SessionSpec,
     record::{CLIP_PICTURE_BYTES_MAX, VIEW_BYTES_MAX},
-    still::{CropScale, InputMaker, JpegEncoder, StillError},
+    still::{CropScale, EmbeddingInputBuilder, JpegEncoder, JpegError},
 };
 
 /// Pictures of a frame that are to be made.
@@ -87,7 +87,7 @@ impl FrameImages {
 #[derive(Default)]
 pub(crate) struct ImageEncoder {
     encoder: Option<JpegEncoder>,
-    inputs: InputMaker,
+    inputs: EmbeddingInputBuilder,
 }
 
 impl ImageEncoder {
@@ -133,7 +133,7 @@ impl ImageEncoder {
     }
 }
 
-fn within(picture: &EncodedImage, bytes_max: usize) -> Result<(), StillError> {
+fn within(picture: &EncodedImage, bytes_max: usize) -> Result<(), JpegError> {
     let bytes = picture.jpeg.len();
-    if bytes <= bytes_max { Ok(()) } else { Err(StillError::TooLarge { bytes }) }
+    if bytes <= bytes_max { Ok(()) } else { Err(JpegError::TooLarge { bytes }) }
 }

@@ -7,7 +7,7 @@ use gate::SelectionReason;
 use media::{Signal, Timestamp};
 
 use crate::{JobOptions, SessionSpec, pictures::PictureKinds};
-use chunks::Chunker;
+use chunks::ChunkBuilder;
 use clips::ClipSampler;
 
 /// Choice of a worker for one source.
@@ -16,13 +16,13 @@ pub(crate) struct Plan {
     /// Views are of selected frames.
     shows_selected: bool,
     /// Views are of the frames that are shown of a chunk.
-    chunks: Option<Chunker<()>>,
+    chunks: Option<ChunkBuilder<()>>,
     clips: Option<ClipSampler<()>>,
 }
 
 impl Plan {
     pub fn of_job(options: &JobOptions) -> Plan {
-        let chunks = options.views.map(Chunker::new);
+        let chunks = options.views.map(ChunkBuilder::new);
         Plan { stills: options.stills, shows_selected: false, chunks, clips: None }
     }
 

@@ -1,7 +1,7 @@
 //! One worker process as its supervisor holds it: started, listened to, looked at, always reaped.
 
 mod helper_programs;
-mod output;
+mod output_budget;
 mod usage;
 
 use std::{
@@ -23,17 +23,17 @@ use rustix::{
 };
 
 use crate::{
-    Limits, SandboxReport, WorkerError, WorkerProgram,
-    channel::{Incoming, SendQueue, pair, send_with},
+    SandboxReport, WorkerError, WorkerLimits, WorkerProgram,
+    channel::{ReceiveBuffer, SendQueue, pair, send_with},
     child::Child,
     fork_server::Ends,
-    protocol::{Request, WorkerReply},
-    sandbox::Confinement,
+    protocol::{WorkerReply, WorkerRequest},
+    sandbox::SandboxLimits,
     session::SESSION_THREADS_MAX,
-    wire::ProtocolError,
+    wire::WireError,
 };
 use helper_programs::{HelperPrograms, ProgramPipes};
-use output::OutputBudget;
+use output_budget::OutputBudget;
 use usage::Usage;
 
 /// The end of stderr that is kept for an error.
@@ -52,7 +52,7 @@ pub(crate) enum SocketState {
 /// A running worker; dropping it kills and reaps it.
 ///
 /// One that was executed, not forked, is killed by the kernel with the thread that started it.
-pub(crate) struct Process {
+pub(crate) struct WorkerProcess {
     child: Child,
     program: WorkerProgram,
     /// Decoding programs of the worker.
@@ -60,10 +60,10 @@ pub(crate) struct Process {
     socket: OwnedFd,
     stderr: Option<File>,
     stderr_tail: VecDeque<u8>,
-    incoming: Incoming,
+    incoming: ReceiveBuffer,
     backlog: SendQueue,
     status: File,
-    limits: Limits,
+    limits: WorkerLimits,
     threads_max: u64,
     output: OutputBudget,
     looked: Instant,
@@ -96,13 +96,13 @@ impl WorkerLifetime {
     }
 }
 
-impl Process {
+impl WorkerProcess {
     /// Starts a worker and waits until it is confined.
     pub fn spawn(
         program: &WorkerProgram,
-        limits: &Limits,
+        limits: &WorkerLimits,
         life: WorkerLifetime,
-    ) -> Result<(Process, SandboxReport), WorkerError> {
+    ) -> Result<(WorkerProcess, SandboxReport), WorkerError> {
         let start = || -> io::Result<(Child, OwnedFd, File, File)> {
             let (socket, theirs) = pair()?;
             let (stderr, says) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -113,14 +113,14 @@ impl Process {
             Ok((child, socket, stderr.into(), status))
         };
         let (child, socket, stderr, status) = start().map_err(WorkerError::Spawn)?;
-        let mut process = Process {
+        let mut process = WorkerProcess {
             child,
             program: program.clone(),
             externals: HelperPrograms::new(limits, life),
             socket,
             stderr: Some(stderr),
             stderr_tail: VecDeque::new(),
-            incoming: Incoming::default(),
+            incoming: ReceiveBuffer::default(),
             backlog: SendQueue::default(),
             status,
             limits: limits.clone(),
@@ -128,7 +128,7 @@ impl Process {
             output: OutputBudget::new(limits.output_bytes, life),
             looked: Instant::now(),
         };
-        let confinement = Confinement {
+        let confinement = SandboxLimits {
             memory_bytes: limits.memory_bytes,
             cpu_seconds: match life {
                 WorkerLifetime::Job { cpu_seconds, .. } => Some(cpu_seconds),
@@ -140,11 +140,11 @@ impl Process {
             gate: program.gate(),
             libraries: program.libraries(),
         };
-        process.backlog.push(&Request::Confine(confinement))?;
+        process.backlog.push(&WorkerRequest::Confine(confinement))?;
         match process.answer()? {
             WorkerReply::Confined(report) => Ok((process, program.judge(report)?)),
             WorkerReply::Failed(fault) => Err(fault.into()),
-            _ => Err(ProtocolError::Unexpected("first").into()),
+            _ => Err(WireError::Unexpected("first").into()),
         }
     }
 
@@ -160,7 +160,7 @@ impl Process {
                 return Err(WorkerError::FirstFrameTimeout { after });
             }
             if self.wait(None)? == SocketState::Closed {
-                return Err(self.death());
+                return Err(self.exit_error());
             }
         }
     }
@@ -173,16 +173,16 @@ impl Process {
     /// Sends a request with a descriptor to a worker that is listening.
     pub fn send_with(
         &mut self,
-        request: &Request,
+        request: &WorkerRequest,
         descriptor: BorrowedFd<'_>,
     ) -> Result<(), WorkerError> {
         match send_with(self.socket.as_fd(), request, descriptor) {
             Ok(()) => Ok(()),
             // It asks and does not take the answers.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(ProtocolError::Unexpected("open").into())
+                Err(WireError::Unexpected("open").into())
             }
-            Err(_) => Err(self.death()),
+            Err(_) => Err(self.exit_error()),
         }
     }
 
@@ -199,8 +199,8 @@ impl Process {
     /// Starts what the worker decodes with.
     fn start_external(&mut self, codec: Codec) -> Result<(), WorkerError> {
         let ProgramPipes { socket, said } = self.externals.start(&self.program, codec)?;
-        self.send_with(&Request::Program, socket.as_fd())?;
-        self.send_with(&Request::Program, said.as_fd())
+        self.send_with(&WorkerRequest::Program, socket.as_fd())?;
+        self.send_with(&WorkerRequest::Program, said.as_fd())
     }
 
     /// Bytes of the reply that came last.
@@ -245,7 +245,7 @@ impl Process {
     }
 
     /// Looks now and then whether the worker keeps within its limits.
-    pub fn look(&mut self) -> Result<(), WorkerError> {
+    pub fn sample_usage(&mut self) -> Result<(), WorkerError> {
         self.output.check(self.incoming.total(), Instant::now())?;
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
@@ -266,7 +266,7 @@ impl Process {
     }
 
     /// Returns the reason that the worker closed its end; ends it if it has not.
-    pub fn death(&mut self) -> WorkerError {
+    pub fn exit_error(&mut self) -> WorkerError {
         // A process that is exiting keeps its status: only one that lives on is killed here.
         let ended = self.child.end();
         while self.stderr.is_some() {

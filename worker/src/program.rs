@@ -10,15 +10,15 @@ use std::{
     sync::Arc,
 };
 
-use decode::{BackendError, DeviceSpec};
+use decode::{BackendError, HwDeviceSpec};
 use media::Codec;
 
 use crate::{
     EscapeAttempt, WorkerError,
     child::Child,
     fork_server::{Ends, ForkServer, WorkerStart},
+    gate_device::GateDevice,
     launcher::{self, ProgramRequest, ProgramStdio},
-    measuring::GateDevice,
     sandbox::{RequestedDevice, SandboxPolicy, SandboxReport},
     worker_main::ARGUMENT,
 };
@@ -84,7 +84,7 @@ impl WorkerProgram {
     }
 
     /// The same, its workers decoding these codecs with a device.
-    pub(crate) fn with_device(self, spec: DeviceSpec, codecs: Vec<Codec>) -> WorkerProgram {
+    pub(crate) fn with_device(self, spec: HwDeviceSpec, codecs: Vec<Codec>) -> WorkerProgram {
         let device = Some(RequestedDevice { spec, codecs, was_there: false });
         WorkerProgram { device, ..self }
     }

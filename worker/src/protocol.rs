@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Capabilities, EncodedImage, ExcerptEvent, JobEvent, JobFault, JobOptions, SandboxReport,
-    sandbox::Confinement,
-    session::{SessionEvent, SessionSpec},
+    sandbox::SandboxLimits,
+    session::{SessionSpec, WorkerSessionEvent},
     wire::{self, LIST_MAX, Message},
 };
 
 /// Message of a server to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum WorkerRequest {
     /// Comes first: enter the sandbox.
-    Confine(Confinement),
+    Confine(SandboxLimits),
     /// Analyse a source.
-    Job { source: Source, options: JobOptions },
+    Job { source: InputSource, options: JobOptions },
     /// The answer to [`WorkerReply::Open`]; the read end of a pipe comes along.
     Resource { url: String, size: Option<u64>, seekable: bool },
     /// Start a live session under a number of the server's choice.
@@ -55,30 +55,30 @@ pub(crate) enum Request {
     Look,
 }
 
-impl Message for Request {
+impl Message for WorkerRequest {
     const IS_TOLD: bool = false;
 }
 
 /// Source of a job's media.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Source {
+pub(crate) enum InputSource {
     /// The file whose descriptor comes along; `len` bytes of it.
     File { len: u64 },
     /// URL that the server opens when it is asked to.
     Remote { url: String, playlists: bool },
     /// The RTSP server at the other end of the connection that comes along.
-    Rtsp { url: String, credentials: Option<Credentials> },
+    Rtsp { url: String, credentials: Option<RtspCredentials> },
 }
 
 /// Credentials for a source.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Credentials {
+pub(crate) struct RtspCredentials {
     pub user: String,
     pub password: String,
 }
 
 /// Has no place in a log.
-impl fmt::Debug for Credentials {
+impl fmt::Debug for RtspCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }
@@ -98,7 +98,7 @@ pub(crate) enum WorkerReply {
     /// The job needs a program that decodes `codec`, and waits for it.
     Program { codec: Codec },
     /// About a live session.
-    Session { session: u32, event: SessionEvent },
+    Session { session: u32, event: WorkerSessionEvent },
     /// The device that measured live sessions was given up, for this reason: the CPU goes on.
     GateLost { reason: String },
     /// The device that measures live sessions was late with a batch: the CPU measured it.
@@ -113,7 +113,7 @@ pub(crate) enum WorkerReply {
     Excerpt(ExcerptEvent),
     /// Attempts and the error number of each, 0 for success.
     Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<EscapeAttempt>),
-    /// Result of [`Request::Look`].
+    /// Result of [`WorkerRequest::Look`].
     Able(Capabilities),
 }
 

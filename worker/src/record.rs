@@ -7,12 +7,12 @@
 use std::fmt;
 
 use gate::{LUMA_COLUMNS, LUMA_ROWS};
-use media::{Extent, Signal, Timestamp};
+use media::{Dimensions, Signal, Timestamp};
 
 use crate::{
     JobFault, NoveltySpec,
     pictures::PictureSpec,
-    wire::{MESSAGE_BYTES_MAX, ProtocolError},
+    wire::{MESSAGE_BYTES_MAX, WireError},
 };
 
 /// Records in one message at most: their signals take 50 kB.
@@ -60,7 +60,7 @@ pub struct FrameImages {
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EncodedImage {
     /// Size of the picture.
-    pub extent: Extent,
+    pub extent: Dimensions,
     /// The picture.
     #[serde(with = "crate::wire::bytes")]
     pub jpeg: Vec<u8>,
@@ -182,10 +182,10 @@ impl RecordCheck {
     }
 
     /// Looks at records: each is of the next frame and has no picture but what was asked for.
-    pub fn look(&mut self, records: &[FrameRecord]) -> Result<(), ProtocolError> {
+    pub fn look(&mut self, records: &[FrameRecord]) -> Result<(), WireError> {
         for record in records {
             if record.signal.frame_index != self.next || self.next >= self.frames_max {
-                return Err(ProtocolError::Invalid("frame"));
+                return Err(WireError::Invalid("frame"));
             }
             self.next += 1;
             self.look_at(&record.pictures)?;
@@ -193,7 +193,7 @@ impl RecordCheck {
         Ok(())
     }
 
-    fn look_at(&self, pictures: &FrameImages) -> Result<(), ProtocolError> {
+    fn look_at(&self, pictures: &FrameImages) -> Result<(), WireError> {
         let FrameImages { still, view, clip, novelty } = pictures;
         let PictureSpec { view_edge, clip_edge, .. } = self.spec;
         let stills = self.stills.then_some(self.side_max);
@@ -202,7 +202,7 @@ impl RecordCheck {
             Some(FrameView::Own(view)) => judge("view", Some(view), view_edge, VIEW_BYTES_MAX)?,
             // A still has been looked into.
             Some(FrameView::Still) => {
-                let still = still.as_ref().ok_or(ProtocolError::Invalid("view"))?;
+                let still = still.as_ref().ok_or(WireError::Invalid("view"))?;
                 bound("view", still, view_edge, VIEW_BYTES_MAX)?;
             }
             None => {}
@@ -211,7 +211,7 @@ impl RecordCheck {
         let side = novelty.as_ref().map(|input| input.picture.side);
         let asked = self.spec.novelty.map(|spec| spec.side);
         let is_right = side == asked || side.is_none() && view.is_none();
-        if is_right { Ok(()) } else { Err(ProtocolError::Invalid("input of novelty")) }
+        if is_right { Ok(()) } else { Err(WireError::Invalid("input of novelty")) }
     }
 }
 
@@ -221,11 +221,11 @@ fn judge(
     picture: Option<&EncodedImage>,
     side_max: Option<u32>,
     bytes_max: usize,
-) -> Result<(), ProtocolError> {
+) -> Result<(), WireError> {
     let Some(picture) = picture else { return Ok(()) };
     bound(what, picture, side_max, bytes_max)?;
     let is_jpeg = crate::jpeg::is_baseline(&picture.jpeg, picture.extent);
-    if is_jpeg { Ok(()) } else { Err(ProtocolError::Invalid(what)) }
+    if is_jpeg { Ok(()) } else { Err(WireError::Invalid(what)) }
 }
 
 /// Holds a picture to the longest side that was asked for.
@@ -234,11 +234,11 @@ fn bound(
     picture: &EncodedImage,
     side_max: Option<u32>,
     bytes_max: usize,
-) -> Result<(), ProtocolError> {
+) -> Result<(), WireError> {
     let EncodedImage { extent, jpeg } = picture;
-    let side_max = side_max.ok_or(ProtocolError::Unexpected(what))?;
+    let side_max = side_max.ok_or(WireError::Unexpected(what))?;
     let fits = extent.width.max(extent.height) <= side_max && jpeg.len() <= bytes_max;
-    if fits { Ok(()) } else { Err(ProtocolError::Invalid(what)) }
+    if fits { Ok(()) } else { Err(WireError::Invalid(what)) }
 }
 
 /// Without the JPEG, which has no place in a log.

@@ -6,8 +6,8 @@ use decode::FileReport;
 use media::Rotation;
 
 use crate::{
-    JobEvent, JobOptions, Limits, StageTimings, pictures::PictureSpec, record::RecordCheck,
-    supervisor::JOB_THREADS_MAX, wire::ProtocolError,
+    JobEvent, JobOptions, StageTimings, WorkerLimits, pictures::PictureSpec, record::RecordCheck,
+    supervisor::JOB_THREADS_MAX, wire::WireError,
 };
 
 /// Largest count that every reader of JSON has exactly.
@@ -22,8 +22,8 @@ pub(crate) struct JobCheck {
 }
 
 impl JobCheck {
-    pub fn new(options: &JobOptions, limits: &Limits) -> JobCheck {
-        let side_max = decode::Limits::default().side_px;
+    pub fn new(options: &JobOptions, limits: &WorkerLimits) -> JobCheck {
+        let side_max = decode::DemuxLimits::default().side_px;
         let wall_us = u64::try_from(limits.wall.as_micros()).unwrap_or(u64::MAX);
         let next = options.resume.map_or(0, |resume| resume.next_frame());
         let spec = PictureSpec::of_job(options, Rotation::None);
@@ -35,10 +35,10 @@ impl JobCheck {
     }
 
     /// Looks at the next event of the job.
-    pub fn look(&mut self, event: &JobEvent) -> Result<(), ProtocolError> {
+    pub fn look(&mut self, event: &JobEvent) -> Result<(), WireError> {
         let (is_right, what) = match event {
             JobEvent::Opened(_) if mem::replace(&mut self.is_opened, true) => {
-                return Err(ProtocolError::Unexpected("opening"));
+                return Err(WireError::Unexpected("opening"));
             }
             JobEvent::Frames(records) => return self.records.look(records),
             JobEvent::Spent(StageTimings { decode_us, gate_us }) => {
@@ -48,7 +48,7 @@ impl JobCheck {
             JobEvent::Segment { next } => (*next <= COUNT_MAX, "segment"),
             JobEvent::Opened(_) | JobEvent::Progress { .. } | JobEvent::Measured(_) => (true, ""),
         };
-        if is_right { Ok(()) } else { Err(ProtocolError::Invalid(what)) }
+        if is_right { Ok(()) } else { Err(WireError::Invalid(what)) }
     }
 
     fn agrees(&self, report: &FileReport) -> bool {

@@ -6,17 +6,16 @@
 //! opened in between, see `device`.
 //! What the kernel cannot give is named in the report, and the caller decides.
 
-mod device;
-mod filter;
+mod device_access;
 mod privileges;
 mod program;
+mod seccomp;
 #[cfg(test)]
 mod signals;
 
 use std::{fmt, fs, io};
 
-use decode::{Backend, DeviceSpec};
-use filter::Filter;
+use decode::{DecodeBackend, HwDeviceSpec};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
 };
@@ -26,10 +25,11 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getppid, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
 };
+use seccomp::Filter;
 
 use crate::{
     EscapeAttempt, JobFault,
-    measuring::GateDevice,
+    gate_device::GateDevice,
     wire::{LIST_MAX, list},
 };
 
@@ -144,7 +144,7 @@ impl fmt::Display for SandboxReport {
 
 /// Resource limits of one worker, and the device that it is left.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Confinement {
+pub(crate) struct SandboxLimits {
     /// Memory the supervisor allows.
     pub memory_bytes: u64,
     /// CPU seconds of the whole process, where there is a bound.
@@ -161,7 +161,7 @@ pub(crate) struct Confinement {
     pub libraries: Vec<String>,
 }
 
-impl Confinement {
+impl SandboxLimits {
     /// A driver is kept within.
     fn has_driver(&self) -> bool {
         self.device.is_some() || self.gate.is_some()
@@ -171,7 +171,7 @@ impl Confinement {
 /// A device that a worker is to decode with.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct RequestedDevice {
-    pub spec: DeviceSpec,
+    pub spec: HwDeviceSpec,
     /// Codecs that it is asked to decode.
     pub codecs: Vec<Codec>,
     /// It decoded when the server started: where it cannot be opened any more, the CPU goes on.
@@ -181,8 +181,8 @@ pub(crate) struct RequestedDevice {
 /// Gives everything up but the devices, which `open` opens once no paths but theirs are left. The
 /// calling process must have one thread.
 pub(crate) fn enter<T>(
-    confinement: &Confinement,
-    open: impl FnOnce(&Confinement) -> Result<T, JobFault>,
+    confinement: &SandboxLimits,
+    open: impl FnOnce(&SandboxLimits) -> Result<T, JobFault>,
 ) -> Result<(SandboxReport, T), JobFault> {
     let mut missing = Vec::new();
     let decodes = confinement.device.as_ref().map(|device| device.spec.backend.as_str());
@@ -191,7 +191,7 @@ pub(crate) fn enter<T>(
         missing.push(format!("closed file system ({backend} keeps its driver's files)"));
     }
     if !confinement.program.is_empty() {
-        let backend = Backend::FfmpegCli.as_str();
+        let backend = DecodeBackend::FfmpegCli.as_str();
         missing.push(format!("closed file system ({backend} reads its libraries)"));
     }
     let mut check = |what: &str, result: io::Result<()>| match result {
@@ -217,7 +217,7 @@ pub(crate) fn enter<T>(
     rlimits &= set(last);
     let closed = check("landlock", paths) && alone;
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
-    let seccomp = check("seccomp", filter::of_worker(confinement).and_then(Filter::install));
+    let seccomp = check("seccomp", seccomp::of_worker(confinement).and_then(Filter::install));
 
     let level =
         if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
@@ -252,7 +252,7 @@ fn still_child_of(parent: u32) -> io::Result<()> {
 type Limit = (&'static str, Resource, u64);
 
 /// Those before devices are opened, and those after.
-fn limits(confinement: &Confinement) -> (Vec<Limit>, Vec<Limit>) {
+fn limits(confinement: &SandboxLimits) -> (Vec<Limit>, Vec<Limit>) {
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
     let has_device = confinement.has_driver();
     let descriptors = if has_device { DEVICE_DESCRIPTORS_MAX } else { DESCRIPTORS_MAX };
@@ -283,14 +283,14 @@ fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
 
 /// No path below `/` but a driver's, no TCP port, no abstract socket or signal outside; with the ABI
 /// in force.
-fn restrict_paths(confinement: &Confinement) -> (u32, io::Result<()>) {
+fn restrict_paths(confinement: &SandboxLimits) -> (u32, io::Result<()>) {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V7))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
         .and_then(|ruleset| match confinement.has_driver() {
-            true => device::allow(ruleset, &confinement.libraries),
+            true => device_access::allow(ruleset, &confinement.libraries),
             false => Ok(ruleset),
         })
         .and_then(|ruleset| ruleset.restrict_self());
@@ -371,7 +371,7 @@ mod tests {
             fs::OpenOptions::new().write(true).create(true).truncate(true).open(path).is_ok()
         };
         let attempt = move |has_driver: bool| {
-            let (abi, _) = restrict_paths(&filter::tests::confinement(has_driver, false));
+            let (abi, _) = restrict_paths(&seccomp::tests::confinement(has_driver, false));
             let own = format!("/proc/self/task/{}/comm", rustix::thread::gettid());
             (abi > 0).then(|| [own.as_str(), "/proc/self/comm", "/tmp/sandbox-probe"].map(write))
         };

@@ -4,16 +4,16 @@
 //! then, and only where pictures are wanted. Times that jump change no decision: the gate counts
 //! frames, and its signals take neighbours that are far apart or out of order for what they are.
 
-mod batches;
 mod device;
+mod gate_batcher;
 mod pool;
 mod scratch;
 mod spec;
 
 use std::collections::VecDeque;
 
-use decode::{DecodeError, Decoder, Decoders, Limits, LiveOptions, open_decoder_by};
-use gate::{AHEAD, FrameMeasurements, FrameStamp, Gate, SignalWindow, ZoneMask};
+use decode::{DecodeError, Decoder, DecoderChain, DemuxLimits, LiveOptions, open_decoder_by};
+use gate::{AHEAD, FrameMeasurements, FrameMeta, Gate, SignalWindow, ZoneMask};
 use media::{AccessUnit, Codec, DeviceMemoryLost, Frame, Timestamp};
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     wire::list,
 };
 
-pub(crate) use pool::{SESSIONS_MAX, Sessions, THREADS_MAX as SESSION_THREADS_MAX};
+pub(crate) use pool::{SESSIONS_MAX, SessionPool, THREADS_MAX as SESSION_THREADS_MAX};
 use scratch::ThreadScratch;
 pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec};
 
@@ -33,8 +33,8 @@ pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec
 const AREA_PX: u64 = 4096 * 2304;
 
 /// Pictures that a live session may have: the largest with ten bits of 4:2:0, or eight of 4:4:4.
-pub(crate) const LIMITS: Limits =
-    Limits { side_px: 4096, area_px: AREA_PX, picture_bytes: AREA_PX * 3, streams: 1 };
+pub(crate) const LIMITS: DemuxLimits =
+    DemuxLimits { side_px: 4096, area_px: AREA_PX, picture_bytes: AREA_PX * 3, streams: 1 };
 
 /// Pictures that a session is taken to keep: sixteen references, the one that is being decoded, those undecided.
 const PICTURES_MAX: u64 = 16 + 1 + AHEAD as u64 + 1;
@@ -46,7 +46,7 @@ pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 
 /// Event of a live session.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub enum SessionEvent {
+pub enum WorkerSessionEvent {
     /// The next frames, in order and without gaps.
     Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
     /// An access unit did not decode; nothing comes until the next clean start.
@@ -94,8 +94,9 @@ impl<'a> Undecided<'a> {
         Undecided { frames, maker, pictures, is_timed, lost: Vec::new() }
     }
 
-    fn note_lost(self, events: &mut Vec<SessionEvent>) {
-        let damaged = |lost: DeviceMemoryLost| SessionEvent::Damaged { detail: lost.to_string() };
+    fn note_lost(self, events: &mut Vec<WorkerSessionEvent>) {
+        let damaged =
+            |lost: DeviceMemoryLost| WorkerSessionEvent::Damaged { detail: lost.to_string() };
         events.extend(self.lost.into_iter().map(damaged));
     }
 }
@@ -121,7 +122,7 @@ impl Album for Undecided<'_> {
 }
 
 impl Session {
-    fn open(spec: SessionSpec, decoders: &Decoders) -> Result<Session, JobFault> {
+    fn open(spec: SessionSpec, decoders: &DecoderChain) -> Result<Session, JobFault> {
         let window = SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones));
         let gate = match &spec.resume {
             Some(resume) => Gate::after(spec.gate, 0, resume.last, resume.gate),
@@ -146,7 +147,7 @@ impl Session {
         &mut self,
         unit: &AccessUnit,
         follows_gap: bool,
-        events: &mut Vec<SessionEvent>,
+        events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<Vec<Frame>, JobFault> {
         if follows_gap {
             self.decoder.lose();
@@ -157,14 +158,14 @@ impl Session {
     }
 
     /// Returns the frames that the decoder still has when no unit follows.
-    fn drain(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, JobFault> {
+    fn drain(&mut self, events: &mut Vec<WorkerSessionEvent>) -> Result<Vec<Frame>, JobFault> {
         let flushed = self.decoder.flush();
         note_damage(flushed, events)?;
         self.complete(events)
     }
 
     /// Returns the frames that the decoder has completed.
-    fn complete(&mut self, events: &mut Vec<SessionEvent>) -> Result<Vec<Frame>, JobFault> {
+    fn complete(&mut self, events: &mut Vec<WorkerSessionEvent>) -> Result<Vec<Frame>, JobFault> {
         let mut frames = Vec::new();
         loop {
             match self.decoder.poll() {
@@ -184,12 +185,12 @@ impl Session {
         frames: Vec<Frame>,
         measured: &[FrameMeasurements],
         tools: &mut ThreadScratch,
-        events: &mut Vec<SessionEvent>,
+        events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
         let say = &mut |records| say(records, events);
         for (frame, measured) in frames.into_iter().zip(measured) {
-            let stamp = FrameStamp {
+            let stamp = FrameMeta {
                 frame_index: self.frames,
                 source_frame_index: frame.source_index,
                 pts_ms: frame.pts.as_millis(),
@@ -209,30 +210,30 @@ impl Session {
     fn finish(
         mut self,
         tools: &mut ThreadScratch,
-        events: &mut Vec<SessionEvent>,
+        events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
         self.assembler.finish(&mut album, &mut |records| say(records, events))?;
         album.note_lost(events);
         let decoder = self.decoder.name().to_owned();
-        events.push(SessionEvent::Closed { frames: self.frames, decoder });
+        events.push(WorkerSessionEvent::Closed { frames: self.frames, decoder });
         Ok(())
     }
 }
 
-fn say(records: Vec<FrameRecord>, events: &mut Vec<SessionEvent>) -> Result<(), JobFault> {
-    events.push(SessionEvent::Frames(records));
+fn say(records: Vec<FrameRecord>, events: &mut Vec<WorkerSessionEvent>) -> Result<(), JobFault> {
+    events.push(WorkerSessionEvent::Frames(records));
     Ok(())
 }
 
 /// Pixels that went with their device are damage, and are said to be; any other fault ends the session.
 fn note_lost(
     outcome: Result<(), JobFault>,
-    events: &mut Vec<SessionEvent>,
+    events: &mut Vec<WorkerSessionEvent>,
 ) -> Result<(), JobFault> {
     match outcome {
         Err(JobFault::PixelsLost(lost)) => {
-            events.push(SessionEvent::Damaged { detail: lost.to_string() });
+            events.push(WorkerSessionEvent::Damaged { detail: lost.to_string() });
             Ok(())
         }
         other => other,
@@ -242,12 +243,12 @@ fn note_lost(
 /// Damage is said and passes; any other error ends the session.
 fn note_damage(
     outcome: Result<(), DecodeError>,
-    events: &mut Vec<SessionEvent>,
+    events: &mut Vec<WorkerSessionEvent>,
 ) -> Result<(), JobFault> {
     match outcome {
         Ok(()) => Ok(()),
         Err(DecodeError::DamagedUnit { detail }) => {
-            events.push(SessionEvent::Damaged { detail });
+            events.push(WorkerSessionEvent::Damaged { detail });
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -284,7 +285,7 @@ mod tests {
     fn a_session_goes_on_without_pixels_that_went_with_their_device() {
         let spec =
             SessionSpec { stills: true, ..SessionSpec::new(Codec::H264, GateConfig::default()) };
-        let mut session = Session::open(spec, &Decoders::software()).expect("opens");
+        let mut session = Session::open(spec, &DecoderChain::software()).expect("opens");
         let (mut tools, mut events) = (ThreadScratch::default(), Vec::new());
         let picture = TestPicture::new(64, 48).frame().expect("has pixels");
         let measured = tools.measure(std::slice::from_ref(&picture)).expect("measured");
@@ -302,15 +303,15 @@ mod tests {
         let mut damaged = 0;
         for event in &events {
             match event {
-                SessionEvent::Frames(some) => {
+                WorkerSessionEvent::Frames(some) => {
                     signals.extend(some.iter().map(|record| record.signal.frame_index));
                     assert!(some.iter().all(|record| record.pictures.still.is_none()));
                 }
-                SessionEvent::Damaged { detail } => {
+                WorkerSessionEvent::Damaged { detail } => {
                     assert!(detail.ends_with("from the device: unplugged"), "{detail}");
                     damaged += 1;
                 }
-                SessionEvent::Closed { frames, .. } => assert_eq!(*frames, 9),
+                WorkerSessionEvent::Closed { frames, .. } => assert_eq!(*frames, 9),
                 other => panic!("{other:?}"),
             }
         }

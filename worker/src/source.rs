@@ -22,15 +22,15 @@ use std::{
     },
 };
 
-use decode::{Demuxer, Limits};
-use error::SourceError;
+use decode::{DemuxLimits, Demuxer};
+use error::RemoteSourceError;
 pub use hls::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX};
 pub use playlist::SEGMENTS_MAX;
 
 use crate::{
     JobFault, Resume,
     control_socket::{ControlSocket, OpenedResource},
-    protocol::Source,
+    protocol::InputSource,
 };
 
 /// Opens the bytes of a URL from one of them on.
@@ -121,22 +121,22 @@ impl Place {
 
 /// The container in `source`, whose descriptor, if it has one, is the next on the line.
 pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
-    source: Source,
+    source: InputSource,
     line: &Arc<ControlSocket<S>>,
     trouble: &SourceErrorCell,
     place: &Place,
 ) -> Result<Demuxer, JobFault> {
-    let limits = Limits::default();
+    let limits = DemuxLimits::default();
     match source {
-        Source::File { len } => {
-            let file = line.descriptor().map_err(SourceError::Asking)?;
+        InputSource::File { len } => {
+            let file = line.descriptor().map_err(RemoteSourceError::Asking)?;
             Ok(Demuxer::open(Box::new(file::FileInput::new(file, len)), limits)?)
         }
-        Source::Remote { url, playlists } => {
+        InputSource::Remote { url, playlists } => {
             let opener: Arc<dyn Opener> = Arc::clone(line) as Arc<dyn Opener>;
             let mut input = remote::RemoteInput::open(Arc::clone(&opener), &url, trouble.clone())?;
             if playlists && input.is_playlist()? {
-                let media = hls::Hls::open(opener, input, trouble.clone(), place.clone())?;
+                let media = hls::HlsReader::open(opener, input, trouble.clone(), place.clone())?;
                 let demuxer = if media.is_live() {
                     Demuxer::open_live(Box::new(media), limits)?.endless()
                 } else {
@@ -145,15 +145,15 @@ pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
                 return Ok(demuxer.joined());
             }
             if place.begin.is_some() {
-                return Err(SourceError::Gone.into());
+                return Err(RemoteSourceError::Gone.into());
             }
             if input.is_endless() {
                 return Ok(Demuxer::open_live(Box::new(input), limits)?);
             }
             Ok(Demuxer::open(Box::new(input), limits)?)
         }
-        Source::Rtsp { url, credentials } => {
-            let socket = line.descriptor().map_err(SourceError::Asking)?;
+        InputSource::Rtsp { url, credentials } => {
+            let socket = line.descriptor().map_err(RemoteSourceError::Asking)?;
             rtsp::open(socket.into(), url, credentials, trouble)
         }
     }

@@ -4,18 +4,20 @@
 //! and encodes it. What is to be smaller is cut out and scaled first (`cut`, `area`), so that the
 //! rest has less to do. Plane buffers are reused from picture to picture.
 
-mod area;
+mod area_scaler;
 mod colour;
 mod crop;
-mod input;
+mod embedding_input;
 
-use media::{DeviceMemoryLost, ErrorKind, Extent, Frame, Plane, Rotation, Sample, Subsampling};
+use media::{
+    DeviceMemoryLost, Dimensions, ErrorKind, Frame, Plane, Rotation, SampleFormat, Subsampling,
+};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage, decompress_to_yuv};
 
-use area::Scaler;
-use colour::{Matrix, Planes8};
+use area_scaler::AreaScaler;
+use colour::{ColorMatrix, Planes8};
 pub(crate) use crop::CropScale;
-pub(crate) use input::InputMaker;
+pub(crate) use embedding_input::EmbeddingInputBuilder;
 
 use crate::{EncodedImage, record::VIEW_BYTES_MAX};
 
@@ -24,7 +26,7 @@ const QUALITY: i32 = 85;
 
 /// Reason that a frame has no picture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StillError {
+pub(crate) enum JpegError {
     #[error("the picture's chroma planes do not match its layout")]
     Chroma,
     #[error(transparent)]
@@ -35,54 +37,50 @@ pub(crate) enum StillError {
     TooLarge { bytes: usize },
 }
 
-impl StillError {
+impl JpegError {
     pub fn kind(&self) -> ErrorKind {
         match self {
-            StillError::Chroma | StillError::Encoder(_) => ErrorKind::Internal,
-            StillError::PixelsLost(_) => ErrorKind::Unavailable,
+            JpegError::Chroma | JpegError::Encoder(_) => ErrorKind::Internal,
+            JpegError::PixelsLost(_) => ErrorKind::Unavailable,
             // Only noise in a very large picture does.
-            StillError::TooLarge { .. } => ErrorKind::InvalidInput,
+            JpegError::TooLarge { .. } => ErrorKind::InvalidInput,
         }
     }
 }
 
-impl From<turbojpeg::Error> for StillError {
-    fn from(error: turbojpeg::Error) -> StillError {
-        StillError::Encoder(error.to_string())
+impl From<turbojpeg::Error> for JpegError {
+    fn from(error: turbojpeg::Error) -> JpegError {
+        JpegError::Encoder(error.to_string())
     }
 }
 
 /// Encodes pictures one after the other.
 pub(crate) struct JpegEncoder {
     compressor: Compressor,
-    scaler: Scaler,
+    scaler: AreaScaler,
     coded: Planes8,
     upright: Planes8,
 }
 
 impl JpegEncoder {
-    pub fn new() -> Result<JpegEncoder, StillError> {
+    pub fn new() -> Result<JpegEncoder, JpegError> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(QUALITY)?;
         Ok(JpegEncoder {
             compressor,
-            scaler: Scaler::default(),
+            scaler: AreaScaler::default(),
             coded: Planes8::default(),
             upright: Planes8::default(),
         })
     }
 
     /// The frame, turned by `rotation`, as a JPEG.
-    pub fn encode(
-        &mut self,
-        frame: &Frame,
-        rotation: Rotation,
-    ) -> Result<EncodedImage, StillError> {
+    pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<EncodedImage, JpegError> {
         let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
         let subsampling = frame.layout.subsampling;
         let share = arrangement(subsampling).size();
-        self.coded.convert(&Matrix::of(frame), picture.luma(), chroma, share);
+        self.coded.convert(&ColorMatrix::of(frame), picture.luma(), chroma, share);
         self.encode_coded(frame.extent.rotated(rotation), subsampling, rotation)
     }
 
@@ -92,7 +90,7 @@ impl JpegEncoder {
         frame: &Frame,
         rotation: Rotation,
         cut: &CropScale,
-    ) -> Result<EncodedImage, StillError> {
+    ) -> Result<EncodedImage, JpegError> {
         if cut.is_all() {
             return self.encode(frame, rotation);
         }
@@ -102,17 +100,17 @@ impl JpegEncoder {
         let share = arrangement(subsampling).size();
         self.scaler.scale(cut, picture.luma(), chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
-        self.coded.convert(&Matrix::of(frame), luma, chroma, share);
+        self.coded.convert(&ColorMatrix::of(frame), luma, chroma, share);
         self.encode_coded(cut.extent().rotated(rotation), subsampling, rotation)
     }
 
     /// Encodes the converted picture, turned, as a JPEG of `extent`.
     fn encode_coded(
         &mut self,
-        extent: Extent,
+        extent: Dimensions,
         subsampling: Subsampling,
         rotation: Rotation,
-    ) -> Result<EncodedImage, StillError> {
+    ) -> Result<EncodedImage, JpegError> {
         let (planes, subsamp) = match rotation {
             Rotation::None => (&self.coded, arrangement(subsampling)),
             Rotation::Half => (self.upright.turn(&self.coded, rotation), arrangement(subsampling)),
@@ -124,21 +122,21 @@ impl JpegEncoder {
     }
 
     /// Scales a JPEG down, its longer edge to `edge_max`; never up.
-    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<EncodedImage, StillError> {
+    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<EncodedImage, JpegError> {
         let image = decompress_to_yuv(jpeg)?;
-        let extent = Extent { width: image.width as u32, height: image.height as u32 };
+        let extent = Dimensions { width: image.width as u32, height: image.height as u32 };
         let (luma_bytes, chroma_bytes) =
             (image.y_width() * image.y_height(), image.uv_width() * image.uv_height());
-        let plane = |from: usize, stride: usize, extent: Extent| {
+        let plane = |from: usize, stride: usize, extent: Dimensions| {
             let samples = image.pixels.get(from..).unwrap_or_default();
-            Plane::new(samples, stride, extent, Sample::U8, 1).ok_or(StillError::Chroma)
+            Plane::new(samples, stride, extent, SampleFormat::U8, 1).ok_or(JpegError::Chroma)
         };
         let luma = plane(0, image.y_width(), extent)?;
         let (mut chroma, mut share) = (None, (1, 1));
         if image.subsamp != Subsamp::Gray {
             share = image.subsamp.size();
             let (across, down) = (share.0 as u32, share.1 as u32);
-            let size = Extent {
+            let size = Dimensions {
                 width: extent.width.div_ceil(across),
                 height: extent.height.div_ceil(down),
             };
@@ -148,7 +146,7 @@ impl JpegEncoder {
         let cut = CropScale::new(extent, Rotation::None, None, edge_max);
         self.scaler.scale(&cut, luma, chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
-        self.coded.convert(&Matrix::none(), luma, chroma, share);
+        self.coded.convert(&ColorMatrix::none(), luma, chroma, share);
         compressed(&mut self.compressor, &self.coded, cut.extent(), image.subsamp)
     }
 }
@@ -157,9 +155,9 @@ impl JpegEncoder {
 fn compressed(
     compressor: &mut Compressor,
     planes: &Planes8,
-    extent: Extent,
+    extent: Dimensions,
     subsamp: Subsamp,
-) -> Result<EncodedImage, StillError> {
+) -> Result<EncodedImage, JpegError> {
     let (width, height) = (extent.width as usize, extent.height as usize);
     let [y, u, v] = planes.planes();
     let jpeg = if subsamp == Subsamp::Gray {
@@ -191,11 +189,11 @@ fn compressed(
 fn matching_chroma<'a>(
     frame: &Frame,
     chroma: Option<[Plane<'a>; 2]>,
-) -> Result<Option<[Plane<'a>; 2]>, StillError> {
+) -> Result<Option<[Plane<'a>; 2]>, JpegError> {
     if chroma.is_some() == (frame.layout.subsampling != Subsampling::Gray) {
         Ok(chroma)
     } else {
-        Err(StillError::Chroma)
+        Err(JpegError::Chroma)
     }
 }
 

@@ -15,19 +15,19 @@ use std::{
 
 use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
-use media::{Extent, Rotation, Zones};
+use media::{Dimensions, Rotation, Zones};
 
 use crate::{
     Capabilities, ChunkImageOptions, EncodedImage, EscapeAttempt, JobEvent, JobInput, JobOptions,
     Resume, SandboxReport, WorkerError, WorkerProgram,
     input_provider::InputProvider,
     jpeg,
-    process::{Process, SocketState, WorkerLifetime},
-    protocol::{Request, WorkerReply},
+    process::{SocketState, WorkerLifetime, WorkerProcess},
+    protocol::{WorkerReply, WorkerRequest},
     said::JobCheck,
     still::CropScale,
     watchdog::Watchdog,
-    wire::ProtocolError,
+    wire::WireError,
 };
 
 /// Decoding threads of one job: libav's own decoders gain nothing beyond, and every thread holds
@@ -42,7 +42,7 @@ const ENDLESS: Duration = Duration::from_secs(1 << 32);
 
 /// Limits of a worker's resources, past which it is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkerLimits {
     /// Resident memory.
     pub memory_bytes: u64,
     /// Time for a whole job.
@@ -63,9 +63,9 @@ pub struct Limits {
 /// Niceness of what reads a file: with it a thread gets a third of what another gets that wants the same processor.
 const FILE_NICENESS: i32 = 5;
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for WorkerLimits {
+    fn default() -> WorkerLimits {
+        WorkerLimits {
             // 8192x8192 4:2:0 with sixteen reference pictures fits once.
             memory_bytes: 2 << 30,
             wall: Duration::from_secs(3600),
@@ -78,27 +78,27 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl WorkerLimits {
     /// For a file that is read beside live pictures and requests, which come first: it loses nothing by being late.
-    pub fn file() -> Limits {
-        Limits { niceness: FILE_NICENESS, ..Limits::default() }
+    pub fn file() -> WorkerLimits {
+        WorkerLimits { niceness: FILE_NICENESS, ..WorkerLimits::default() }
     }
 
     /// For media that arrives over a network, which whoever fetches it times: pictures come at the
     /// pace of a camera or of a slow line.
-    pub fn remote() -> Limits {
-        Limits {
+    pub fn remote() -> WorkerLimits {
+        WorkerLimits {
             first_frame: Duration::from_secs(30),
             stall: Duration::from_secs(60),
-            ..Limits::default()
+            ..WorkerLimits::default()
         }
     }
 
     /// For a camera or a playlist that grows, which is recorded until it ends, is stopped, or has shown as many frames as are
     /// wanted: no time for the whole, which those frames bound. Once its connection has ended, the
     /// worker has the time of a stall for what is left.
-    pub fn camera() -> Limits {
-        Limits { wall: ENDLESS, ..Limits::remote() }
+    pub fn camera() -> WorkerLimits {
+        WorkerLimits { wall: ENDLESS, ..WorkerLimits::remote() }
     }
 }
 
@@ -125,7 +125,7 @@ pub struct JobSpec {
     /// The source is a live one that goes on from an earlier job.
     pub resume: Option<Resume>,
     /// Limits of the worker's resources.
-    pub limits: Limits,
+    pub limits: WorkerLimits,
 }
 
 /// Ends a job from another thread; clones share one state.
@@ -170,10 +170,10 @@ impl Supervisor {
     /// program has attempted what it must not do as well.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
         let (mut process, report) =
-            Process::spawn(&self.program, &Limits::default(), WorkerLifetime::Open)?;
-        process.backlog().push(&Request::Look)?;
+            WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?;
+        process.backlog().push(&WorkerRequest::Look)?;
         let WorkerReply::Able(capabilities) = process.answer()? else {
-            return Err(ProtocolError::Unexpected("look").into());
+            return Err(WireError::Unexpected("look").into());
         };
         // Where nothing refuses it would become another program.
         if !self.program.is_plain() || !report.seccomp {
@@ -185,12 +185,14 @@ impl Supervisor {
 
     /// Returns the confinement of a worker that was really started.
     pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
-        Ok(Process::spawn(&self.program, &Limits::default(), WorkerLifetime::Open)?.1)
+        Ok(WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?.1)
     }
 
     /// Has a real worker attempt what it must not do.
     pub fn probe_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
-        attempts(Process::spawn(&self.program, &Limits::default(), WorkerLifetime::Open)?.0)
+        attempts(
+            WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?.0,
+        )
     }
 
     /// The same of a program that decodes beside a worker; it may stat any path.
@@ -199,7 +201,7 @@ impl Supervisor {
     }
 
     /// The size in pixels of a still, by its header.
-    pub fn still_extent(jpeg: &[u8]) -> Option<Extent> {
+    pub fn still_extent(jpeg: &[u8]) -> Option<Dimensions> {
         jpeg::extent_of(jpeg)
     }
 
@@ -207,22 +209,22 @@ impl Supervisor {
     ///
     /// The picture is one of a worker's before, and what made it may have been told what to make.
     pub fn shrink(&self, still: Vec<u8>, edge_max: u32) -> Result<Vec<u8>, WorkerError> {
-        let extent = jpeg::extent_of(&still).ok_or(ProtocolError::Invalid("still"))?;
+        let extent = jpeg::extent_of(&still).ok_or(WireError::Invalid("still"))?;
         let expected = CropScale::new(extent, Rotation::None, None, edge_max).extent();
-        let limits = Limits { memory_bytes: SHRINK_MEMORY_BYTES, ..Limits::default() };
+        let limits = WorkerLimits { memory_bytes: SHRINK_MEMORY_BYTES, ..WorkerLimits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
         let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };
-        let (mut process, _) = Process::spawn(&self.program.plain(), &limits, life)?;
-        process.backlog().push(&Request::Shrink { jpeg: still, edge_max })?;
+        let (mut process, _) = WorkerProcess::spawn(&self.program.plain(), &limits, life)?;
+        process.backlog().push(&WorkerRequest::Shrink { jpeg: still, edge_max })?;
         match process.answer()? {
             WorkerReply::Shrunk(EncodedImage { extent, jpeg })
                 if extent == expected && jpeg::is_baseline(&jpeg, extent) =>
             {
                 Ok(jpeg)
             }
-            WorkerReply::Shrunk(_) => Err(ProtocolError::Invalid("still").into()),
+            WorkerReply::Shrunk(_) => Err(WireError::Invalid("still").into()),
             WorkerReply::Failed(fault) => Err(fault.into()),
-            _ => Err(ProtocolError::Unexpected("shrunk").into()),
+            _ => Err(WireError::Unexpected("shrunk").into()),
         }
     }
 
@@ -239,7 +241,7 @@ impl Supervisor {
             zones: Zones::default(),
             threads: 1,
             resume: None,
-            limits: Limits::default(),
+            limits: WorkerLimits::default(),
         };
         let mut found = None;
         let ended = self.run_job(spec, cancel, &mut |event| match event {
@@ -252,7 +254,7 @@ impl Supervisor {
         match (found, ended) {
             (Some(stream), _) => Ok(stream),
             (None, Err(error)) => Err(error),
-            (None, Ok(_)) => Err(ProtocolError::Unexpected("last").into()),
+            (None, Ok(_)) => Err(WireError::Unexpected("last").into()),
         }
     }
 
@@ -274,7 +276,7 @@ impl Supervisor {
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
         let is_endless = views.is_some() || feed.is_endless();
         let life = WorkerLifetime::Job { threads, cpu_seconds, is_endless };
-        let mut process = Process::spawn(&self.program, &limits, life)?.0;
+        let mut process = WorkerProcess::spawn(&self.program, &limits, life)?.0;
         let options =
             JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };
         let mut check = JobCheck::new(&options, &limits);
@@ -308,14 +310,14 @@ impl Supervisor {
                     watchdog.resume(asked);
                 }
                 Some(WorkerReply::Failed(fault)) => return Err(fault.into()),
-                Some(_) => return Err(ProtocolError::Unexpected("reply").into()),
+                Some(_) => return Err(WireError::Unexpected("reply").into()),
                 None => {
-                    process.look()?;
+                    process.sample_usage()?;
                     if feed.has_ended() {
                         watchdog.source_ended();
                     }
                     if process.wait(None)? == SocketState::Closed {
-                        return Err(process.death());
+                        return Err(process.exit_error());
                     }
                 }
             }
@@ -325,10 +327,10 @@ impl Supervisor {
 }
 
 /// Has a worker attempt what it must not do, as the last that is asked of it.
-fn attempts(mut worker: Process) -> Result<Vec<EscapeAttempt>, WorkerError> {
-    worker.backlog().push(&Request::Probe)?;
+fn attempts(mut worker: WorkerProcess) -> Result<Vec<EscapeAttempt>, WorkerError> {
+    worker.backlog().push(&WorkerRequest::Probe)?;
     match worker.answer()? {
         WorkerReply::Probed(attempts) => Ok(attempts),
-        _ => Err(ProtocolError::Unexpected("probe").into()),
+        _ => Err(WireError::Unexpected("probe").into()),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Limits, WorkerError};
+use crate::{WorkerError, WorkerLimits};
 
 /// The clocks of one job.
 pub(crate) struct Watchdog<'a> {
-    limits: &'a Limits,
+    limits: &'a WorkerLimits,
     started: Instant,
     heard: Instant,
     frames_seen: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Watchdog<'a> {
 }
 
 impl Watchdog<'_> {
-    pub fn new(limits: &Limits) -> Watchdog<'_> {
+    pub fn new(limits: &WorkerLimits) -> Watchdog<'_> {
         let now = Instant::now();
         Watchdog {
             limits,
@@ -50,7 +50,7 @@ impl Watchdog<'_> {
     }
 
     pub fn check(&self) -> Result<(), WorkerError> {
-        let Limits { wall, first_frame, stall, .. } = *self.limits;
+        let WorkerLimits { wall, first_frame, stall, .. } = *self.limits;
         let silence = self.heard.elapsed();
         if self.started.elapsed() > wall {
             Err(WorkerError::WallClock { after: wall })
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_talks_on_is_not_heard_for_ever_behind_the_end_of_its_source() {
-        let limits = Limits { stall: Duration::ZERO, ..Limits::camera() };
+        let limits = WorkerLimits { stall: Duration::ZERO, ..WorkerLimits::camera() };
         let mut watchdog = Watchdog::new(&limits);
         assert!(watchdog.check().is_ok());
         watchdog.source_ended();

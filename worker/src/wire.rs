@@ -17,7 +17,7 @@ use serde::{
 
 /// Reason that bytes are not a message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
+pub enum WireError {
     /// Bytes that are no value of the message's type.
     #[error("a message cannot be read: {0:?}")]
     Malformed(#[from] Error),
@@ -65,14 +65,14 @@ pub(crate) trait Message: Serialize + DeserializeOwned {
 /// Appends `message` to `out` as it goes over the socket.
 ///
 /// A message over the bound is refused here, so that the other end need not end the connection.
-pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), ProtocolError> {
+pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), WireError> {
     let start = out.len();
     out.extend([0; HEADER_BYTES]);
     out.push(VERSION);
-    let written = postcard::to_io(message, &mut *out).map(drop).map_err(ProtocolError::from);
+    let written = postcard::to_io(message, &mut *out).map(drop).map_err(WireError::from);
     let len = out.len() - start - HEADER_BYTES;
     let fits = match len > MESSAGE_BYTES_MAX as usize {
-        true => Err(ProtocolError::TooLong(u32::try_from(len).unwrap_or(u32::MAX))),
+        true => Err(WireError::TooLong(u32::try_from(len).unwrap_or(u32::MAX))),
         false => Ok(()),
     };
     if let Err(error) = written.and(fits) {
@@ -84,25 +84,25 @@ pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Pr
 }
 
 /// Bytes of the payload behind this header.
-pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, ProtocolError> {
+pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, WireError> {
     match u32::from_le_bytes(header) {
-        len if len > MESSAGE_BYTES_MAX => Err(ProtocolError::TooLong(len)),
+        len if len > MESSAGE_BYTES_MAX => Err(WireError::TooLong(len)),
         len => Ok(len as usize),
     }
 }
 
 /// The message in a payload.
-pub(crate) fn decode<T: Message>(payload: &[u8]) -> Result<T, ProtocolError> {
+pub(crate) fn decode<T: Message>(payload: &[u8]) -> Result<T, WireError> {
     let (version, bytes) = payload.split_first().ok_or(Error::DeserializeUnexpectedEnd)?;
     if *version != VERSION {
-        return Err(ProtocolError::Version(*version));
+        return Err(WireError::Version(*version));
     }
     let rest = Rest { bytes: Slice::new(bytes), is_told: T::IS_TOLD, text: String::new() };
     let mut from = postcard::Deserializer::from_flavor(rest);
     let message = T::deserialize(&mut from)?;
     match from.finalize()? {
         [] => Ok(message),
-        rest => Err(ProtocolError::Trailing(rest.len())),
+        rest => Err(WireError::Trailing(rest.len())),
     }
 }
 

@@ -8,21 +8,22 @@ use std::{
     sync::Arc,
 };
 
-use decode::{BackendError, Decoders, Device};
+use decode::{BackendError, DecoderChain, HwDevice};
 use media::Codec;
 
 use crate::{
-    JobEvent, JobFault, JobOptions, capabilities,
+    JobEvent, JobFault, JobOptions, capabilities, close_fds,
     control_socket::ControlSocket,
-    descriptors, excerpt, fork_server, job, launcher,
-    measuring::GateMeasurement,
-    probe,
-    protocol::{Request, Source, WorkerReply},
-    sandbox::{self, Confinement, RequestedDevice},
-    session::Sessions,
+    excerpt, fork_server,
+    gate_device::GateMeasurement,
+    job, launcher,
+    protocol::{InputSource, WorkerReply, WorkerRequest},
+    sandbox::{self, RequestedDevice, SandboxLimits},
+    sandbox_probe,
+    session::SessionPool,
     source::{self, Place, SourceErrorCell},
     still::JpegEncoder,
-    wire::ProtocolError,
+    wire::WireError,
 };
 
 /// First argument of a process that is to be a worker.
@@ -31,7 +32,7 @@ pub(crate) const ARGUMENT: &str = "media-worker";
 /// This process was started to be a worker, or what a worker decodes with; its `main` must call
 /// [`worker_main`] and nothing else.
 pub fn is_worker_invocation() -> bool {
-    let ours = [ARGUMENT, fork_server::ARGUMENT, launcher::ARGUMENT, probe::ARGUMENT];
+    let ours = [ARGUMENT, fork_server::ARGUMENT, launcher::ARGUMENT, sandbox_probe::ARGUMENT];
     first_argument().is_some_and(|argument| ours.iter().any(|ours| argument == *ours))
 }
 
@@ -43,9 +44,9 @@ fn first_argument() -> Option<OsString> {
 pub fn worker_main() -> ExitCode {
     let served = match first_argument() {
         Some(argument) if argument == launcher::ARGUMENT => return launcher::launch(),
-        Some(argument) if argument == probe::ARGUMENT => probe::say(),
+        Some(argument) if argument == sandbox_probe::ARGUMENT => sandbox_probe::say(),
         Some(argument) if argument == fork_server::ARGUMENT => {
-            descriptors::close_inherited().and_then(|()| fork_server::serve(serve))
+            close_fds::close_inherited().and_then(|()| fork_server::serve(serve))
         }
         _ => serve(),
     };
@@ -59,10 +60,10 @@ pub fn worker_main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    descriptors::close_inherited()?;
+    close_fds::close_inherited()?;
     let line = Arc::new(ControlSocket::new(io::stdin(), io::stdin()));
     let confinement = match line.next()? {
-        Some(Request::Confine(confinement)) => confinement,
+        Some(WorkerRequest::Confine(confinement)) => confinement,
         Some(_) => return Err(io::Error::other("the first message must confine the worker")),
         // Nobody wants it any more.
         None => return Ok(()),
@@ -75,20 +76,23 @@ fn serve() -> io::Result<()> {
     line.send(&WorkerReply::Confined(report))?;
 
     let decoders = Arc::new(decoders);
-    let mut sessions = Sessions::new(Arc::clone(&line), Arc::clone(&decoders), measuring.clone());
+    let mut sessions =
+        SessionPool::new(Arc::clone(&line), Arc::clone(&decoders), measuring.clone());
     while let Some(request) = line.next()? {
         match request {
-            Request::Job { source, options } => {
+            WorkerRequest::Job { source, options } => {
                 run_job(source, &options, (&decoders, &measuring), &line)?;
             }
-            Request::Look => {
+            WorkerRequest::Look => {
                 line.send(&WorkerReply::Able(capabilities::look(&decoders, &measuring)))?;
             }
-            Request::Excerpt { len, from_ms, to_ms } => excerpt::cut(len, from_ms..to_ms, &line)?,
-            Request::Shrink { jpeg, edge_max } => line.send(&shrink(&jpeg, edge_max))?,
-            Request::Probe => line.send(&WorkerReply::Probed(probe::attempts()))?,
-            Request::Confine(_) => {
-                return Err(io::Error::other(ProtocolError::Unexpected("confine")));
+            WorkerRequest::Excerpt { len, from_ms, to_ms } => {
+                excerpt::cut(len, from_ms..to_ms, &line)?
+            }
+            WorkerRequest::Shrink { jpeg, edge_max } => line.send(&shrink(&jpeg, edge_max))?,
+            WorkerRequest::Probe => line.send(&WorkerReply::Probed(sandbox_probe::attempts()))?,
+            WorkerRequest::Confine(_) => {
+                return Err(io::Error::other(WireError::Unexpected("confine")));
             }
             live => sessions.take(live)?,
         }
@@ -97,19 +101,19 @@ fn serve() -> io::Result<()> {
 }
 
 fn open_devices(
-    given: &Confinement,
+    given: &SandboxLimits,
     line: &Arc<ControlSocket<Stdin>>,
-) -> Result<(Decoders, GateMeasurement), JobFault> {
+) -> Result<(DecoderChain, GateMeasurement), JobFault> {
     // Before the gate: its libav sets the flags of the context that both share.
     let device = given.device.as_ref().map(open_device).transpose().map_err(JobFault::Backend)?;
     let measuring = GateMeasurement::open(given.gate.as_ref()).map_err(JobFault::Gate)?;
     let decoders = match (device, &given.device) {
         (Some(opened), Some(asked)) => decoders_on(opened, &asked.codecs, measuring.nvidia()),
-        _ if given.program.is_empty() => Decoders::software(),
+        _ if given.program.is_empty() => DecoderChain::software(),
         _ => {
             let line = Arc::clone(line);
             let start = move |codec| Ok(launcher::conversation(line.program(codec)?));
-            Decoders::with_program(Arc::new(start), given.program.clone())
+            DecoderChain::with_program(Arc::new(start), given.program.clone())
         }
     };
     Ok((decoders, measuring))
@@ -117,23 +121,23 @@ fn open_devices(
 
 /// Pictures stay on the NVIDIA device that measures them there, if one does.
 fn decoders_on(
-    opened: Result<Device, BackendError>,
+    opened: Result<HwDevice, BackendError>,
     codecs: &[Codec],
     nvidia: Option<u32>,
-) -> Decoders {
+) -> DecoderChain {
     let codecs = codecs.to_vec();
     match (opened, nvidia) {
         (Ok(device), Some(number)) => {
-            Decoders::with_device(device.keeping_pictures_on(number), codecs)
+            DecoderChain::with_device(device.keeping_pictures_on(number), codecs)
         }
-        (Ok(device), None) => Decoders::with_device(device, codecs),
-        (Err(error), _) => Decoders::without_device(error, codecs),
+        (Ok(device), None) => DecoderChain::with_device(device, codecs),
+        (Err(error), _) => DecoderChain::without_device(error, codecs),
     }
 }
 
 /// A device, or why one that was there is not any more.
-fn open_device(asked: &RequestedDevice) -> Result<Result<Device, BackendError>, BackendError> {
-    match Device::open(&asked.spec) {
+fn open_device(asked: &RequestedDevice) -> Result<Result<HwDevice, BackendError>, BackendError> {
+    match HwDevice::open(&asked.spec) {
         Err(error) if !asked.was_there => Err(error),
         opened => Ok(opened),
     }
@@ -145,9 +149,9 @@ fn shrink(jpeg: &[u8], edge_max: u32) -> WorkerReply {
 }
 
 fn run_job(
-    source: Source,
+    source: InputSource,
     options: &JobOptions,
-    tools: (&Decoders, &GateMeasurement),
+    tools: (&DecoderChain, &GateMeasurement),
     line: &Arc<ControlSocket<Stdin>>,
 ) -> io::Result<()> {
     let place = Place::of(options.resume.as_ref());
@@ -174,7 +178,7 @@ fn run_job(
 
 #[cfg(test)]
 mod tests {
-    use decode::{Backend, DeviceSpec, try_clips};
+    use decode::{DecodeBackend, HwDeviceSpec, try_clips};
 
     use super::*;
 
@@ -182,8 +186,8 @@ mod tests {
     #[test]
     fn a_device_that_was_there_and_opens_no_more_is_replaced_by_software() {
         let asked = |was_there| RequestedDevice {
-            spec: DeviceSpec {
-                backend: Backend::Nvdec,
+            spec: HwDeviceSpec {
+                backend: DecodeBackend::Nvdec,
                 device: Some("4000".to_owned()),
                 capabilities: None,
             },

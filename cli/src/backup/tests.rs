@@ -7,7 +7,7 @@ use std::{
 };
 
 use media::{RequestId, RunId, Seq};
-use timeline::{Event, NewEvent, Options, RequestMarkerPayload};
+use timeline::{Event, NewEvent, RequestMarkerPayload, TimelineOptions};
 
 use super::*;
 
@@ -47,7 +47,8 @@ fn a_log_is_copied_whole_while_its_files_come_and_go() {
     let data = dir.path().join("data");
     fs::create_dir_all(data.join("log")).expect("made");
     fs::write(data.join("ledger"), [7; 4096]).expect("written");
-    let small = Options { file_bytes: 2 << 10, grow_bytes: 1 << 10, ..Options::default() };
+    let small =
+        TimelineOptions { file_bytes: 2 << 10, grow_bytes: 1 << 10, ..TimelineOptions::default() };
     let (log, _) = Timeline::open(&data.join("log"), small).expect("opens");
     let (head, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let append = || {

@@ -17,7 +17,7 @@ use decode::Sampling;
 use gate::GateConfig;
 use media::{Codec, Zones};
 use serde::Serialize;
-use worker::{CancelToken, JobEvent, JobSpec, Limits, StageTimings, Supervisor, WorkerError};
+use worker::{CancelToken, JobEvent, JobSpec, StageTimings, Supervisor, WorkerError, WorkerLimits};
 
 use crate::{
     doctor::DecodeArgs,
@@ -185,7 +185,7 @@ fn decode_for_a_while(
             zones: Zones::default(),
             threads: 1,
             resume: None,
-            limits: Limits::default(),
+            limits: WorkerLimits::default(),
         };
         let report = supervisor.run_job(spec, cancel, &mut |event| {
             match event {

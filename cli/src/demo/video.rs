@@ -10,7 +10,7 @@ use std::{
 use decode::{Sampling, StreamInfo};
 use gate::GateConfig;
 use media::Zones;
-use worker::{CancelToken, JobEvent, JobSpec, Limits, Supervisor, WorkerError};
+use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerError, WorkerLimits};
 
 use crate::{environment, error::CliError};
 
@@ -110,7 +110,7 @@ pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
         zones: Zones::default(),
         threads: 1,
         resume: None,
-        limits: Limits::default(),
+        limits: WorkerLimits::default(),
     };
     let outcome = supervisor.run_job(spec, &CancelToken::new(), &mut |event| match event {
         JobEvent::Opened(info) => {

@@ -5,11 +5,12 @@ use std::{
     process::Command,
 };
 
-use decode::{Backend, CodecProbeResult};
+use decode::{CodecProbeResult, DecodeBackend};
 use embed::{EmbeddingModel, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
 use worker::{
-    BackendRequest, Choice, GateBackend, GateChoice, SandboxLevel, Supervisor, WorkerProgram,
+    BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, SandboxLevel, Supervisor,
+    WorkerProgram,
 };
 
 use super::{Check, CheckState};
@@ -57,17 +58,23 @@ fn attempts(supervisor: &Supervisor) -> Check {
 
 /// Checks of each decode backend, in a worker of its own: what it decodes and lacks.
 pub fn decoders(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
-    [Backend::Software, Backend::Nvdec, Backend::Vaapi, Backend::FfmpegCli]
+    [DecodeBackend::Software, DecodeBackend::Nvdec, DecodeBackend::Vaapi, DecodeBackend::FfmpegCli]
         .into_iter()
         .flat_map(|backend| decoded_by(backend, program, wanted))
         .collect()
 }
 
-fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
-    let is_needed = backend == Backend::Software || wanted.choice == Choice::Named(backend);
+fn decoded_by(
+    backend: DecodeBackend,
+    program: &WorkerProgram,
+    wanted: &BackendRequest,
+) -> Vec<Check> {
+    let is_needed =
+        backend == DecodeBackend::Software || wanted.choice == DecodeBackendChoice::Named(backend);
     let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
     let gate = GateChoice::Named(GateBackend::Cpu);
-    let alone = BackendRequest { choice: Choice::Named(backend), gate, ..wanted.clone() };
+    let alone =
+        BackendRequest { choice: DecodeBackendChoice::Named(backend), gate, ..wanted.clone() };
     let tried = match Supervisor::select(program, &alone) {
         Ok((_, selection)) => selection.capabilities.codecs,
         Err(error) => {
@@ -78,7 +85,7 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &BackendRequest
         let depth = if tried.bits == 8 { "" } else { " 10-bit" };
         let codec = format!("{}{depth}", tried.codec.name());
         let name = match backend {
-            Backend::Software => codec,
+            DecodeBackend::Software => codec,
             device => format!("{} {codec}", device.as_str()),
         };
         let decoder = tried.decoder.unwrap_or_else(|| "nothing decodes it".to_owned());
@@ -88,7 +95,7 @@ fn decoded_by(backend: Backend, program: &WorkerProgram, wanted: &BackendRequest
             }
             None => Check::new("decode", &name, CheckState::Absent, decoder),
             Some(reason) => {
-                let state = if backend == Backend::Software {
+                let state = if backend == DecodeBackend::Software {
                     CheckState::Fail
                 } else {
                     CheckState::Absent
@@ -105,7 +112,8 @@ pub fn measurers(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check>
     let check = |backend: GateBackend| {
         let is_needed = wanted.gate == GateChoice::Named(backend);
         let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
-        let (choice, gate) = (Choice::Named(Backend::Software), GateChoice::Named(backend));
+        let (choice, gate) =
+            (DecodeBackendChoice::Named(DecodeBackend::Software), GateChoice::Named(backend));
         let alone = BackendRequest { choice, gate, ..wanted.clone() };
         match Supervisor::select(program, &alone) {
             Ok((_, found)) => {

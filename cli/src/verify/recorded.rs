@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use media::{GateConfig, Rate, RunId, Seq, Signal, Zones};
+use media::{FrameRate, GateConfig, RunId, Seq, Signal, Zones};
 use timeline::{Event, EventKind, KeyframeStored, Timeline};
 
 use crate::{error::CliError, log::locate};
@@ -14,7 +14,7 @@ const PAGE: usize = 1000;
 pub struct RecordedPass {
     pub seq: Seq,
     pub source_uri: String,
-    pub sample_fps: Option<Rate>,
+    pub sample_fps: Option<FrameRate>,
     /// Thresholds that it was recorded with; `None` in older logs.
     pub gate: Option<GateConfig>,
     /// Its zones; of older logs the names alone.

@@ -3,7 +3,7 @@
 use std::{fs::File, path::Path};
 
 use bytes::Bytes;
-use decode::{CodedPicture, Demuxer, Limits};
+use decode::{CodedPicture, DemuxLimits, Demuxer};
 use media::{Codec, Timestamp};
 
 use super::{error::WhipError, packetize::Packetizer};
@@ -48,7 +48,7 @@ impl ClipFile {
         let failed = |source| CliError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let demuxer =
-            Demuxer::open(Box::new(file), Limits::default()).map_err(WhipError::Decode)?;
+            Demuxer::open(Box::new(file), DemuxLimits::default()).map_err(WhipError::Decode)?;
         let codec = demuxer.stream().codec;
         Ok(ClipFile::of(codec, demuxer.into_coded_pictures())?)
     }

@@ -18,7 +18,8 @@ const RUN: RunId = RunId::from_bytes([7; 16]);
 fn log_of(count: u64) -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let (timeline, _) =
-        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opens");
+        Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
+            .expect("opens");
     let request_id = RequestId::from_bytes([1; 8]);
     let created = Event::RunCreated(RunCreated {
         request_id,
@@ -115,7 +116,7 @@ fn where_there_is_no_log_it_says_so() {
 fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
     let hash = BlobStore::open(&dir.join("blobs"), None).and_then(|blobs| blobs.lease().put(bytes));
     let hash = hash.expect("stored");
-    let options = timeline::Options::default();
+    let options = timeline::TimelineOptions::default();
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opens");
     let event = Event::KeyframeStored(KeyframeStored {
         frame_index: 0,
@@ -167,7 +168,7 @@ fn a_still_that_retention_removed_is_no_damage() {
     let hash = log_with_still(dir.path(), b"a still");
     let blobs = BlobStore::at(&dir.path().join("blobs"));
     std::fs::remove_file(blobs.path(&hash)).expect("removed");
-    let options = timeline::Options::default();
+    let options = timeline::TimelineOptions::default();
     let (timeline, _) = Timeline::open(&dir.path().join("log"), options).expect("opens");
     let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
     timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");

@@ -88,8 +88,8 @@ fn still(record: &Value) -> KeyframeStored {
 /// A data directory whose log says `pass` about `source`.
 fn recorded(pass: &Pass, source: &str) -> TempDir {
     let dir = TempDir::new().expect("a folder");
-    let (log, _) =
-        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opens");
+    let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
+        .expect("opens");
     let decoded = FramesDecoded {
         request_id: RequestId::from_bytes([1; 8]),
         source_uri: source.to_owned(),

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use decode::{Demuxer, Limits};
+use decode::{DemuxLimits, Demuxer};
 use media::AccessUnit;
 use serde_json::Value;
 use transport::{
@@ -132,11 +132,11 @@ fn what_cannot_be_published_is_told_before_anything_is_asked() {
 struct Collect(mpsc::SyncSender<(usize, AccessUnit)>, usize);
 
 impl SessionHandler for Collect {
-    fn unit(&mut self, unit: ReceivedUnit) {
+    fn on_access_unit(&mut self, unit: ReceivedUnit) {
         self.0.try_send((self.1, unit.access_unit)).expect("the test takes them all");
     }
 
-    fn told(&mut self, _what: SessionEvent) {}
+    fn on_event(&mut self, _what: SessionEvent) {}
 }
 
 /// Result of a publication: requests without bodies, and the units of each session.
@@ -185,7 +185,7 @@ fn received(file: &str, options: &[&str]) -> Received {
 /// The file's own pictures.
 fn pictures(file: &str) -> Vec<AccessUnit> {
     let input = File::open(file).expect("the clip");
-    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("a clip");
+    let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("a clip");
     demuxer.into_coded_pictures().map(|picture| picture.access_unit).collect()
 }
 

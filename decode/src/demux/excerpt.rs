@@ -15,7 +15,7 @@ use super::Demuxer;
 use crate::{
     DecodeError,
     decoder::open_software,
-    ffi::{AvError, Muxer, OnDamage, Packet},
+    ffi::{AvError, DamagePolicy, Muxer, Packet},
     file::frame_ticks,
 };
 use lane::Lane;
@@ -297,7 +297,7 @@ impl Demuxer {
             depth > 0 && matches!(self.stream.codec, Codec::H264 | Codec::H265 | Codec::Mpeg4);
         let decoder = (is_reordered && !start.is_timed).then(|| {
             let parameters = Some(&*self.parameters);
-            open_software(self.stream.codec, parameters, 1, OnDamage::Conceal, self.limits)
+            open_software(self.stream.codec, parameters, 1, DamagePolicy::Conceal, self.limits)
         });
         Ok(Order::new(decoder.transpose()?, depth, step))
     }

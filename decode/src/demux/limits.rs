@@ -1,12 +1,12 @@
 //! Bounds of what is taken from a file, and a look at a picture's size by them.
 
-use media::Extent;
+use media::Dimensions;
 
 use crate::DecodeError;
 
 /// Limits of the resources that a file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DemuxLimits {
     /// Most columns and most rows of a picture.
     pub side_px: u32,
     /// Most pixels of a picture.
@@ -18,16 +18,16 @@ pub struct Limits {
     pub streams: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
+impl Default for DemuxLimits {
+    fn default() -> DemuxLimits {
         // No format has more than four samples of sixteen bits a pixel: none is refused for its bytes.
         let area_px = 8192 * 8192;
-        Limits { side_px: 8192, area_px, picture_bytes: area_px * 8, streams: 16 }
+        DemuxLimits { side_px: 8192, area_px, picture_bytes: area_px * 8, streams: 16 }
     }
 }
 
-pub(crate) fn check_extent(extent: Extent, limits: Limits) -> Result<(), DecodeError> {
-    let Extent { width, height } = extent;
+pub(crate) fn check_extent(extent: Dimensions, limits: DemuxLimits) -> Result<(), DecodeError> {
+    let Dimensions { width, height } = extent;
     if width.max(height) > limits.side_px {
         return Err(DecodeError::PictureTooLarge { width, height, max: limits.side_px });
     }

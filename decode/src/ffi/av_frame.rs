@@ -4,7 +4,7 @@ use std::{ffi::CStr, ptr::NonNull, sync::Arc};
 
 use ffmpeg_next::ffi;
 use media::{
-    Extent, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
+    Dimensions, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange, Subsampling,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 use crate::DecodeError;
 
 /// Owns an `AVFrame` that a decoder has filled, or none yet.
-pub(crate) struct RawFrame {
+pub(crate) struct AvFrame {
     raw: NonNull<ffi::AVFrame>,
     /// Of a picture that stays on its device.
     pub(super) keeper: Option<DeviceFrameOwner>,
@@ -25,19 +25,19 @@ pub(crate) struct RawFrame {
 
 /// Facts about a frame, and its pixels.
 pub(crate) struct DecodedFrame {
-    pub(crate) extent: Extent,
+    pub(crate) extent: Dimensions,
     pub(crate) layout: PixelLayout,
     pub(crate) pixels: Pixels,
 }
 
 // SAFETY: owned by this value; the buffers behind it are counted atomically by libav.
-unsafe impl Send for RawFrame {}
+unsafe impl Send for AvFrame {}
 
-impl RawFrame {
-    pub(super) fn empty() -> Result<RawFrame, AvError> {
+impl AvFrame {
+    pub(super) fn empty() -> Result<AvFrame, AvError> {
         // SAFETY: plain allocation.
         let raw = NonNull::new(unsafe { ffi::av_frame_alloc() }).ok_or(AvError::NO_MEMORY)?;
-        Ok(RawFrame { raw, keeper: None })
+        Ok(AvFrame { raw, keeper: None })
     }
 
     pub(super) fn as_ptr(&self) -> *mut ffi::AVFrame {
@@ -67,9 +67,9 @@ impl RawFrame {
 
     /// A copy of a device's picture in this machine's memory, with its times, marks and edges. `copier` is
     /// there for a picture in CUDA's memory.
-    pub(super) fn downloaded(&self, copier: Option<&CudaCopier>) -> Result<RawFrame, String> {
+    pub(super) fn downloaded(&self, copier: Option<&CudaCopier>) -> Result<AvFrame, String> {
         let said = |error: AvError| error.to_string();
-        let mut copy = RawFrame::empty().map_err(said)?;
+        let mut copy = AvFrame::empty().map_err(said)?;
         match copier {
             Some(copier) => {
                 let format = self.pool().ok_or("a picture of no device")?.sw_format;
@@ -103,7 +103,7 @@ impl RawFrame {
     }
 
     /// Gives it all of `other` but its samples.
-    pub(super) fn take_marks(&mut self, other: &RawFrame) -> Result<(), AvError> {
+    pub(super) fn take_marks(&mut self, other: &AvFrame) -> Result<(), AvError> {
         // SAFETY: both frames are valid, and this one is our own.
         unsafe {
             AvError::check(ffi::av_frame_copy_props(self.as_ptr(), other.as_ptr()))?;
@@ -162,9 +162,9 @@ impl RawFrame {
         raw.flags & ffi::AV_FRAME_FLAG_CORRUPT != 0 || raw.decode_error_flags != 0
     }
 
-    pub(crate) fn extent(&self) -> Option<Extent> {
+    pub(crate) fn extent(&self) -> Option<Dimensions> {
         let raw = self.raw();
-        Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
+        Dimensions::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
     }
 
     /// Checks the layout and every plane, then lends the pixels where they are; the picture has `place`.
@@ -184,7 +184,7 @@ impl RawFrame {
         DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) }
     }
 
-    /// As [`RawFrame::into_shown`], of a frame in this machine's memory.
+    /// As [`AvFrame::into_shown`], of a frame in this machine's memory.
     pub(super) fn into_picture(self) -> Result<HostFrame, DecodeError> {
         let raw = self.raw();
         let unsupported = || self.unsupported();
@@ -203,7 +203,7 @@ impl RawFrame {
     }
 }
 
-impl Drop for RawFrame {
+impl Drop for AvFrame {
     fn drop(&mut self) {
         let mut raw = self.as_ptr();
         // SAFETY: made by `av_frame_alloc`, freed once; drops its references to the buffers.
@@ -213,8 +213,8 @@ impl Drop for RawFrame {
 
 /// A checked frame; the pixels live as long as it does.
 pub(super) struct HostFrame {
-    frame: RawFrame,
-    extent: Extent,
+    frame: AvFrame,
+    extent: Dimensions,
     layout: PixelLayout,
     shape: Shape,
 }
@@ -230,7 +230,13 @@ impl HostFrame {
         unsafe { ffi::av_frame_unref(self.frame.as_ptr()) };
     }
 
-    fn plane(&self, index: usize, offset: usize, step: usize, extent: Extent) -> Option<Plane<'_>> {
+    fn plane(
+        &self,
+        index: usize,
+        offset: usize,
+        step: usize,
+        extent: Dimensions,
+    ) -> Option<Plane<'_>> {
         let raw = self.frame.raw();
         let stride = usize::try_from(raw.linesize[index]).ok().filter(|&stride| stride > 0)?;
         let data = raw.data[index];
@@ -271,7 +277,7 @@ impl HostFrameBuffer for HostFrame {
 #[derive(Clone, Copy)]
 struct Shape {
     subsampling: Subsampling,
-    sample: Sample,
+    sample: SampleFormat,
     interleaved: bool,
     /// Plane and byte offset of the first U and of the first V sample.
     chroma: [(usize, usize); 2],
@@ -292,9 +298,9 @@ impl Shape {
         }
         let luma = descriptor.comp[0];
         let sample = match (luma.depth, luma.shift) {
-            (8, 0) => Sample::U8,
+            (8, 0) => SampleFormat::U8,
             (9..=16, shift) if descriptor.flags & ffi::AV_PIX_FMT_FLAG_BE as u64 == 0 => {
-                Sample::U16 { shift: u8::try_from(luma.depth + shift - 8).ok()? }
+                SampleFormat::U16 { shift: u8::try_from(luma.depth + shift - 8).ok()? }
             }
             _ => return None,
         };

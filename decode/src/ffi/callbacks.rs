@@ -12,14 +12,14 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::Extent;
+use media::Dimensions;
 
-use super::{AvError, codec::OnDamage, size::SizeGuard};
+use super::{AvError, buffer_limit::FrameSizeLimit, codec::DamagePolicy};
 
 /// State shared with the decoder's threads, and with the pictures that its device keeps.
 pub(super) struct CallbackState {
-    pub(super) size: SizeGuard,
-    pub(super) on_damage: OnDamage,
+    pub(super) size: FrameSizeLimit,
+    pub(super) on_damage: DamagePolicy,
     /// Something was logged that undamaged bytes give no cause for.
     pub(super) complained: AtomicBool,
     /// libav's number of the format in which a device gives its pictures; none for the CPU.
@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn get_buffer(
         };
         (guard, (*frame).width.max(0) as u32, (*frame).height.max(0) as u32, format)
     };
-    let extent = Extent { width, height };
+    let extent = Dimensions { width, height };
     if let Err(error) = guard.size.admit(extent, format) {
         return error.0;
     }
@@ -123,7 +123,7 @@ pub(super) unsafe extern "C" fn get_buffer(
     // Memory that is not cleared has zeros or an earlier picture of the same stream: buffers of one
     // decoder are its own, and libav clears them when it makes them.
     // A device's buffers are not this machine's memory.
-    if code >= 0 && guard.on_damage != OnDamage::Discard && guard.device_format.is_none() {
+    if code >= 0 && guard.on_damage != DamagePolicy::Discard && guard.device_format.is_none() {
         // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet
         // shared with anyone.
         unsafe {

@@ -13,34 +13,34 @@ use ffmpeg_next::ffi;
 use media::{Codec, DeviceMemoryLost};
 
 use super::{
-    AvError, Device, Packet, Parameters, RawFrame,
+    AvError, AvFrame, HwDevice, Packet, Parameters,
     av_frame::format_name,
+    buffer_limit::FrameSizeLimit,
     callbacks::{CallbackState, get_buffer, pick_format},
-    device::{self, Nvidia},
-    device_frame::{self, DeviceFrameOwner, Pool},
-    size::SizeGuard,
+    device::{self, CudaContext},
+    device_frame::{self, DeviceFrameOwner, FramePool},
     undecoded_blocks::has_holes,
 };
-use crate::{Backend, BackendError, DecodeError, Limits, decoder::FrameDecoder};
+use crate::{BackendError, DecodeBackend, DecodeError, DemuxLimits, decoder::FrameDecoder};
 
 /// Result of asking a decoder for a picture.
-pub(crate) enum Output {
+pub(crate) enum ReceiveOutcome {
     /// A picture.
-    Frame(RawFrame),
+    Frame(AvFrame),
     /// It wants more packets.
     Hungry,
-    /// Everything was given out since [`Context::send_end`].
+    /// Everything was given out since [`CodecContext::send_end`].
     End,
 }
 
 /// Treatment of damaged bytes by a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnDamage {
+pub(crate) enum DamagePolicy {
     /// Says so, and is used no further: what it would show depends on its threads' timing.
     Refuse,
     /// Shows what it can; on one thread that is always the same.
     Conceal,
-    /// As [`OnDamage::Refuse`], of a decoder on one thread that is reset then, so that nothing
+    /// As [`DamagePolicy::Refuse`], of a decoder on one thread that is reset then, so that nothing
     /// damaged is ever shown and its pictures need no clearing.
     Discard,
 }
@@ -50,22 +50,22 @@ pub(crate) enum OnDamage {
 const OWN_SURFACES: i32 = 1 << 3;
 
 /// Owns an open `AVCodecContext`.
-pub(crate) struct Context {
+pub(crate) struct CodecContext {
     raw: NonNull<ffi::AVCodecContext>,
     guard: Arc<CallbackState>,
-    backend: Backend,
-    nvidia: Option<Nvidia>,
+    backend: DecodeBackend,
+    nvidia: Option<CudaContext>,
     /// Its pictures are looked at for parts that were not decoded.
     may_have_holes: bool,
     /// Memory of an NVIDIA device for pictures that stay, from the first on.
-    pool: Option<Pool>,
+    pool: Option<FramePool>,
     /// Reused until a decoder fills it.
-    spare: Option<RawFrame>,
+    spare: Option<AvFrame>,
 }
 
 // SAFETY: owned by this value and used by one thread at a time; libav contexts are not bound
 // to the thread that made them.
-unsafe impl Send for Context {}
+unsafe impl Send for CodecContext {}
 
 /// Decoders by name, so that no wrapper of a device or of another library is picked.
 pub(crate) fn decoder_name(codec: Codec) -> &'static CStr {
@@ -85,10 +85,10 @@ struct Setup<'a> {
     codec: Codec,
     parameters: Option<&'a Parameters>,
     threads: usize,
-    on_damage: OnDamage,
-    limits: Limits,
+    on_damage: DamagePolicy,
+    limits: DemuxLimits,
     /// With the format of its pictures.
-    device: Option<(&'a Device, i32)>,
+    device: Option<(&'a HwDevice, i32)>,
 }
 
 /// A call of libav that failed.
@@ -101,7 +101,7 @@ fn failed(call: &'static str) -> impl FnOnce(AvError) -> Failed {
     move |error| Failed { call, error }
 }
 
-impl Context {
+impl CodecContext {
     /// Opens the software decoder of `codec` on `threads` threads.
     ///
     /// `parameters` is what the container says; without it everything comes in band.
@@ -109,9 +109,9 @@ impl Context {
         codec: Codec,
         parameters: Option<&Parameters>,
         threads: usize,
-        on_damage: OnDamage,
-        limits: Limits,
-    ) -> Result<Context, DecodeError> {
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
+    ) -> Result<CodecContext, DecodeError> {
         super::silence_log();
         // SAFETY: the name is a C string.
         let decoder = unsafe { ffi::avcodec_find_decoder_by_name(decoder_name(codec).as_ptr()) };
@@ -119,7 +119,7 @@ impl Context {
             return Err(DecodeError::UnsupportedCodec { name: codec.name().to_owned() });
         }
         let setup = Setup { codec, parameters, threads, on_damage, limits, device: None };
-        Context::make(decoder, &setup).map_err(|Failed { call, error }| DecodeError::Libav {
+        CodecContext::make(decoder, &setup).map_err(|Failed { call, error }| DecodeError::Libav {
             call: call.to_owned(),
             detail: error.to_string(),
         })
@@ -127,12 +127,12 @@ impl Context {
 
     /// Opens the decoder of `codec` that uses `device`.
     pub(crate) fn open_on(
-        device: &Device,
+        device: &HwDevice,
         codec: Codec,
         parameters: Option<&Parameters>,
-        on_damage: OnDamage,
-        limits: Limits,
-    ) -> Result<Context, BackendError> {
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
+    ) -> Result<CodecContext, BackendError> {
         let decoder = device::decoder_name(codec).map_or(std::ptr::null(), |name| {
             // SAFETY: the name is a C string.
             unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) }
@@ -142,33 +142,32 @@ impl Context {
         })?;
         let device = Some((device, format));
         let setup = Setup { codec, parameters, threads: 1, on_damage, limits, device };
-        Context::make(decoder, &setup).map_err(|Failed { call, error }| BackendError::Refused {
-            call: call.to_owned(),
-            detail: error.to_string(),
+        CodecContext::make(decoder, &setup).map_err(|Failed { call, error }| {
+            BackendError::Refused { call: call.to_owned(), detail: error.to_string() }
         })
     }
 
     /// `decoder` is a static descriptor.
-    fn make(decoder: *const ffi::AVCodec, setup: &Setup<'_>) -> Result<Context, Failed> {
+    fn make(decoder: *const ffi::AVCodec, setup: &Setup<'_>) -> Result<CodecContext, Failed> {
         let &Setup { codec, parameters, threads, on_damage, limits, device } = setup;
         // SAFETY: `decoder` is a static descriptor.
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
         let guard = Arc::new(CallbackState {
-            size: SizeGuard::new(limits),
+            size: FrameSizeLimit::new(limits),
             on_damage,
             complained: AtomicBool::new(false),
             device_format: device.map(|(_, format)| format),
             lost: OnceLock::new(),
         });
-        let backend = device.map_or(Backend::Software, |(device, _)| device.backend());
+        let backend = device.map_or(DecodeBackend::Software, |(device, _)| device.backend());
         let nvidia = device.and_then(|(device, _)| device.nvidia().cloned());
         // Where damage is discarded, memory that nothing is decoded into is not cleared.
         let may_have_holes =
-            codec == Codec::H265 && on_damage == OnDamage::Refuse && device.is_none();
+            codec == Codec::H265 && on_damage == DamagePolicy::Refuse && device.is_none();
         let (pool, spare) = (None, None);
-        let context = Context { raw, guard, backend, nvidia, may_have_holes, pool, spare };
+        let context = CodecContext { raw, guard, backend, nvidia, may_have_holes, pool, spare };
         let raw = context.raw.as_ptr();
         if let Some(parameters) = parameters {
             // SAFETY: both are valid; the context is not open yet.
@@ -196,7 +195,7 @@ impl Context {
                 (*raw).pkt_timebase = parameters.timebase();
             }
             (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
-            if on_damage != OnDamage::Conceal && matches!(codec, Codec::H264 | Codec::H265) {
+            if on_damage != DamagePolicy::Conceal && matches!(codec, Codec::H264 | Codec::H265) {
                 // Else errors inside a picture are only concealed.
                 (*raw).err_recognition |= ffi::AV_EF_EXPLODE;
             }
@@ -214,7 +213,7 @@ impl Context {
 
     /// A device's picture in memory that the decoder does not want back: the device's where pictures are
     /// to stay and can, else this machine's. The frame itself where the CPU decoded it.
-    fn own_frame(&mut self, frame: RawFrame) -> Result<RawFrame, AvError> {
+    fn own_frame(&mut self, frame: AvFrame) -> Result<AvFrame, AvError> {
         let Some(format) = self.guard.device_format else { return Ok(frame) };
         if frame.format() != format {
             // libav goes over to its own decoder without a word.
@@ -222,7 +221,7 @@ impl Context {
             self.guard.lose(format!("a picture came as {name}, not from the device"));
             return Err(AvError::REFUSED);
         }
-        if let Some(Nvidia { number, copier, keeps: true }) = self.nvidia.clone() {
+        if let Some(CudaContext { number, copier, keeps: true }) = self.nvidia.clone() {
             let keeper = DeviceFrameOwner { number, copier, guard: Arc::clone(&self.guard) };
             // A device without room for it may still give it to the host.
             if let Ok(Some(kept)) = device_frame::keep(&frame, &mut self.pool, keeper) {
@@ -237,8 +236,8 @@ impl Context {
     }
 }
 
-impl FrameDecoder for Context {
-    fn on_damage(&self) -> OnDamage {
+impl FrameDecoder for CodecContext {
+    fn on_damage(&self) -> DamagePolicy {
         self.guard.on_damage
     }
 
@@ -261,10 +260,10 @@ impl FrameDecoder for Context {
             .map_err(|error| self.guard.note_device(error))
     }
 
-    fn receive(&mut self) -> Result<Output, AvError> {
+    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
         let frame = match self.spare.take() {
             Some(frame) => frame,
-            None => RawFrame::empty()?,
+            None => AvFrame::empty()?,
         };
         // SAFETY: both are valid; libav resets the frame before it fills it.
         let code = unsafe { ffi::avcodec_receive_frame(self.raw.as_ptr(), frame.as_ptr()) };
@@ -276,12 +275,12 @@ impl FrameDecoder for Context {
             if self.may_have_holes && has_holes(&frame) {
                 self.guard.complained.store(true, Ordering::Relaxed);
             }
-            return Ok(Output::Frame(frame));
+            return Ok(ReceiveOutcome::Frame(frame));
         }
         self.spare = Some(frame);
         match AvError(code) {
-            AvError::AGAIN => Ok(Output::Hungry),
-            AvError::END => Ok(Output::End),
+            AvError::AGAIN => Ok(ReceiveOutcome::Hungry),
+            AvError::END => Ok(ReceiveOutcome::End),
             error => Err(self.guard.note_device(error)),
         }
     }
@@ -296,8 +295,9 @@ impl FrameDecoder for Context {
 
     /// libav's threads may hand a picture out before its flags are set, and some decoders only log.
     /// Only asked where damage is refused.
-    fn complained(&self) -> bool {
-        self.guard.on_damage != OnDamage::Conceal && self.guard.complained.load(Ordering::Relaxed)
+    fn has_reported_damage(&self) -> bool {
+        self.guard.on_damage != DamagePolicy::Conceal
+            && self.guard.complained.load(Ordering::Relaxed)
     }
 
     fn reset(&mut self) {
@@ -307,7 +307,7 @@ impl FrameDecoder for Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for CodecContext {
     fn drop(&mut self) {
         let mut raw = self.raw.as_ptr();
         // SAFETY: made by `avcodec_alloc_context3`, freed once; joins the decoder's threads.

@@ -15,7 +15,7 @@ use std::{
 use ffmpeg_next::ffi;
 
 use super::{
-    av_frame::RawFrame,
+    av_frame::AvFrame,
     driver::{Library, meaning},
 };
 
@@ -169,8 +169,8 @@ impl CudaCopier {
     /// memory for them where `place` says.
     pub(super) fn copy(
         &self,
-        from: &RawFrame,
-        to: &mut RawFrame,
+        from: &AvFrame,
+        to: &mut AvFrame,
         format: ffi::AVPixelFormat,
         place: CopyDestination,
     ) -> Result<(), String> {
@@ -211,8 +211,8 @@ impl Plan {
     /// Of one plane of pictures that are stored as `format`.
     fn of(
         plane: usize,
-        from: &RawFrame,
-        to: &RawFrame,
+        from: &AvFrame,
+        to: &AvFrame,
         format: ffi::AVPixelFormat,
         place: CopyDestination,
     ) -> Result<Plan, String> {

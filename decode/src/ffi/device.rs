@@ -10,9 +10,9 @@ use std::{
 use ffmpeg_next::ffi;
 use media::Codec;
 
-use super::{AvError, Context, OnDamage, Parameters, cuda::CudaCopier, driver};
+use super::{AvError, CodecContext, DamagePolicy, Parameters, cuda::CudaCopier, driver};
 use crate::{
-    Backend, BackendError, Limits,
+    BackendError, DecodeBackend, DemuxLimits,
     decoder::{DecoderFactory, FrameDecoder},
 };
 
@@ -21,9 +21,9 @@ const RENDER_NODE: &str = "/dev/dri/renderD128";
 
 /// Device to open.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DeviceSpec {
-    /// Driving backend; not [`Backend::Software`], which has no device.
-    pub backend: Backend,
+pub struct HwDeviceSpec {
+    /// Driving backend; not [`DecodeBackend::Software`], which has no device.
+    pub backend: DecodeBackend,
     /// A number of the driver's, counted from 0, or the path of a render node; `None` is the first.
     pub device: Option<String>,
     /// Value of the variable `NVIDIA_DRIVER_CAPABILITIES`, for the error of a driver without video.
@@ -31,15 +31,15 @@ pub struct DeviceSpec {
 }
 
 /// An open device; decoders of many threads share it.
-pub struct Device {
+pub struct HwDevice {
     raw: NonNull<ffi::AVBufferRef>,
-    backend: Backend,
-    nvidia: Option<Nvidia>,
+    backend: DecodeBackend,
+    nvidia: Option<CudaContext>,
 }
 
 /// State that only an NVIDIA device has.
 #[derive(Clone)]
-pub(super) struct Nvidia {
+pub(super) struct CudaContext {
     /// Counted from 0.
     pub(super) number: u32,
     pub(super) copier: Arc<CudaCopier>,
@@ -49,20 +49,20 @@ pub(super) struct Nvidia {
 
 // SAFETY: libav counts references to a device atomically and serialises what its driver cannot take
 // from several threads.
-unsafe impl Send for Device {}
+unsafe impl Send for HwDevice {}
 // SAFETY: as above; through `&Device` only new references are made.
-unsafe impl Sync for Device {}
+unsafe impl Sync for HwDevice {}
 
-impl Device {
+impl HwDevice {
     /// Opens a device; what is missing is named.
-    pub fn open(spec: &DeviceSpec) -> Result<Device, BackendError> {
+    pub fn open(spec: &HwDeviceSpec) -> Result<HwDevice, BackendError> {
         super::silence_log();
         let backend = spec.backend;
         let kind = kind(backend).filter(|kind| is_built(*kind));
         let kind =
             kind.ok_or_else(|| BackendError::NotBuilt { backend: backend.as_str().to_owned() })?;
         let (device, number, flags) = match backend {
-            Backend::Vaapi => (render_node(spec.device.as_deref())?, None, 0),
+            DecodeBackend::Vaapi => (render_node(spec.device.as_deref())?, None, 0),
             _ => {
                 let number = nvidia(spec)?;
                 // The context that whoever measures on the device has, too.
@@ -85,31 +85,31 @@ impl Device {
         };
         AvError::check(code).map_err(refused)?;
         let raw = NonNull::new(raw).ok_or(AvError::NO_MEMORY).map_err(refused)?;
-        let mut device = Device { raw, backend, nvidia: None };
+        let mut device = HwDevice { raw, backend, nvidia: None };
         if let Some(number) = number {
             // SAFETY: an initialised context of CUDA, whose data is of this type.
             let copier = unsafe { CudaCopier::of(&*(*raw.as_ptr()).data.cast()) };
             let call = "loading the driver".to_owned();
             let copier = copier.map_err(|detail| BackendError::Refused { call, detail })?;
-            device.nvidia = Some(Nvidia { number, copier: Arc::new(copier), keeps: false });
+            device.nvidia = Some(CudaContext { number, copier: Arc::new(copier), keeps: false });
         }
         Ok(device)
     }
 
     /// Leaves pictures in the memory of NVIDIA device `number`, where this is it: for whoever measures
     /// them there. What is asked for their samples fetches them.
-    pub fn keeping_pictures_on(mut self, number: u32) -> Device {
+    pub fn keeping_pictures_on(mut self, number: u32) -> HwDevice {
         if let Some(nvidia) = &mut self.nvidia {
             nvidia.keeps = nvidia.number == number;
         }
         self
     }
 
-    pub(super) fn nvidia(&self) -> Option<&Nvidia> {
+    pub(super) fn nvidia(&self) -> Option<&CudaContext> {
         self.nvidia.as_ref()
     }
 
-    pub(super) fn backend(&self) -> Backend {
+    pub(super) fn backend(&self) -> DecodeBackend {
         self.backend
     }
 
@@ -125,20 +125,20 @@ impl Device {
     }
 }
 
-impl DecoderFactory for Device {
+impl DecoderFactory for HwDevice {
     fn open(
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
-        on_damage: OnDamage,
-        limits: Limits,
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError> {
-        let context = Context::open_on(self, codec, parameters, on_damage, limits)?;
+        let context = CodecContext::open_on(self, codec, parameters, on_damage, limits)?;
         Ok(Box::new(context))
     }
 }
 
-impl Drop for Device {
+impl Drop for HwDevice {
     fn drop(&mut self) {
         let mut raw = self.raw.as_ptr();
         // SAFETY: one reference, given up once; decoders have their own.
@@ -159,11 +159,11 @@ pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
     })
 }
 
-fn kind(backend: Backend) -> Option<ffi::AVHWDeviceType> {
+fn kind(backend: DecodeBackend) -> Option<ffi::AVHWDeviceType> {
     match backend {
-        Backend::Nvdec => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA),
-        Backend::Vaapi => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI),
-        Backend::Software | Backend::FfmpegCli => None,
+        DecodeBackend::Nvdec => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA),
+        DecodeBackend::Vaapi => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI),
+        DecodeBackend::Software | DecodeBackend::FfmpegCli => None,
     }
 }
 
@@ -190,7 +190,7 @@ fn format_of(decoder: *const ffi::AVCodec, kind: ffi::AVHWDeviceType) -> Option<
         .map(|config| config.pix_fmt as i32)
 }
 
-fn nvidia(spec: &DeviceSpec) -> Result<u32, BackendError> {
+fn nvidia(spec: &HwDeviceSpec) -> Result<u32, BackendError> {
     let named = spec.device.as_deref().unwrap_or("0");
     let index: u32 = named.parse().map_err(|_| BackendError::BadDevice {
         device: named.to_owned(),

@@ -16,7 +16,7 @@ use media::{
 
 use super::{
     AvError,
-    av_frame::{HostFrame, RawFrame, layout_of},
+    av_frame::{AvFrame, HostFrame, layout_of},
     callbacks::CallbackState,
     cuda::{CopyDestination, CudaCopier},
 };
@@ -32,18 +32,18 @@ pub(super) struct DeviceFrameOwner {
 }
 
 /// Memory of a device for pictures of one size and storage.
-pub(super) struct Pool(NonNull<ffi::AVBufferRef>);
+pub(super) struct FramePool(NonNull<ffi::AVBufferRef>);
 
 // SAFETY: libav counts references to a pool atomically and locks what it hands out.
-unsafe impl Send for Pool {}
+unsafe impl Send for FramePool {}
 
-impl Pool {
+impl FramePool {
     /// For pictures like `frame`, which a device decoded.
-    fn like(frame: &RawFrame) -> Result<Pool, AvError> {
+    fn like(frame: &AvFrame) -> Result<FramePool, AvError> {
         let source = frame.pool().ok_or(AvError::INVALID)?;
         // SAFETY: a valid reference to the device that the pool of a valid frame holds.
         let raw = unsafe { ffi::av_hwframe_ctx_alloc(source.device_ref) };
-        let pool = Pool(NonNull::new(raw).ok_or(AvError::NO_MEMORY)?);
+        let pool = FramePool(NonNull::new(raw).ok_or(AvError::NO_MEMORY)?);
         // SAFETY: plain fields of a pool that is not initialised yet, of the type that libav says.
         unsafe {
             let own = (*pool.0.as_ptr()).data.cast::<ffi::AVHWFramesContext>();
@@ -56,7 +56,7 @@ impl Pool {
         Ok(pool)
     }
 
-    fn is_like(&self, frame: &RawFrame) -> bool {
+    fn is_like(&self, frame: &AvFrame) -> bool {
         // SAFETY: an initialised pool, of the type that libav says.
         let own = unsafe { &*(*self.0.as_ptr()).data.cast::<ffi::AVHWFramesContext>() };
         let shape = |of: &ffi::AVHWFramesContext| (of.format, of.sw_format, of.width, of.height);
@@ -64,7 +64,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for FramePool {
     fn drop(&mut self) {
         let mut raw = self.0.as_ptr();
         // SAFETY: one reference, given up once; pictures have their own.
@@ -75,10 +75,10 @@ impl Drop for Pool {
 /// A copy of `frame` in memory of `pool`, which is replaced where it is not for such pictures; `None` for
 /// one that only the host can read: planes of other kinds, or edges to be cut off on the left or above.
 pub(super) fn keep(
-    frame: &RawFrame,
-    pool: &mut Option<Pool>,
+    frame: &AvFrame,
+    pool: &mut Option<FramePool>,
     keeper: DeviceFrameOwner,
-) -> Result<Option<RawFrame>, String> {
+) -> Result<Option<AvFrame>, String> {
     let is_semi_planar = stored(frame).is_some_and(|layout| {
         layout.subsampling == Subsampling::Yuv420 && layout.interleaved_chroma
     });
@@ -88,9 +88,9 @@ pub(super) fn keep(
     let said = |error: AvError| error.to_string();
     let pool = match pool.take_if(|pool| pool.is_like(frame)) {
         Some(fitting) => pool.insert(fitting),
-        None => pool.insert(Pool::like(frame).map_err(said)?),
+        None => pool.insert(FramePool::like(frame).map_err(said)?),
     };
-    let mut kept = RawFrame::empty().map_err(said)?;
+    let mut kept = AvFrame::empty().map_err(said)?;
     // SAFETY: an initialised pool and an empty frame, which is given memory of it.
     let given = unsafe { ffi::av_hwframe_get_buffer(pool.0.as_ptr(), kept.as_ptr(), 0) };
     AvError::check(given).map_err(said)?;
@@ -102,14 +102,14 @@ pub(super) fn keep(
 }
 
 /// Returns the storage of a device's picture; `None` where that is not as YUV planes.
-fn stored(frame: &RawFrame) -> Option<PixelLayout> {
+fn stored(frame: &AvFrame) -> Option<PixelLayout> {
     let pool = frame.pool()?;
     layout_of(pool.sw_format as i32, frame.range())
 }
 
 /// A kept picture.
 pub(super) struct DeviceFrame {
-    frame: RawFrame,
+    frame: AvFrame,
     keeper: DeviceFrameOwner,
     /// Once somebody has asked for it.
     host: OnceLock<Result<Arc<HostFrame>, DeviceMemoryLost>>,
@@ -121,7 +121,7 @@ unsafe impl Sync for DeviceFrame {}
 
 impl DeviceFrame {
     pub(super) fn new(
-        frame: RawFrame,
+        frame: AvFrame,
         keeper: DeviceFrameOwner,
     ) -> Option<(PixelLayout, DeviceFrame)> {
         let layout = stored(&frame)?;

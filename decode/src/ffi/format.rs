@@ -7,24 +7,24 @@ use std::{
 };
 
 use ffmpeg_next::ffi;
-use media::{Rate, Rotation, Timebase, Timestamp, WallTime};
+use media::{FrameRate, Rotation, Timebase, Timestamp, WallTime};
 
 use super::{
     AvError, Packet, Parameters,
-    io::{AvioContext, Source},
+    io::{AvioContext, AvioOpaque},
     packet::known,
 };
-use crate::{DecodeError, Input};
+use crate::{ByteSource, DecodeError};
 
 /// Owns an `AVFormatContext` and the byte stream it reads.
-pub(crate) struct Format {
+pub(crate) struct FormatContext {
     context: *mut ffi::AVFormatContext,
     name: String,
     io: AvioContext,
 }
 
 // SAFETY: owned by this value and used by one thread at a time; its input is `Send`.
-unsafe impl Send for Format {}
+unsafe impl Send for FormatContext {}
 
 /// Ticks before any stream's first; demuxers calculate with them, so that there must be room below.
 const BEGINNING: i64 = -(1 << 40);
@@ -35,7 +35,7 @@ const LIVE_LOOK_US: i64 = 500_000;
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
 
 /// Facts about one stream from its container.
-pub(crate) struct StreamFacts {
+pub(crate) struct StreamParameters {
     pub(crate) is_video: bool,
     /// Sound whose rate is known.
     pub(crate) is_audio: bool,
@@ -43,33 +43,33 @@ pub(crate) struct StreamFacts {
     pub(crate) is_cover: bool,
     pub(crate) parameters: Parameters,
     pub(crate) timebase: Option<Timebase>,
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<FrameRate>,
     pub(crate) duration: Option<i64>,
     pub(crate) frames: Option<u64>,
     pub(crate) rotation: Rotation,
 }
 
-impl Format {
+impl FormatContext {
     /// Recognises the container; only names that `allowed` accepts go further than their magic,
     /// and no decoder looks at a container of more than `streams_max` streams.
     pub(crate) fn open(
-        input: Box<dyn Input>,
+        input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
         streams_max: usize,
-    ) -> Result<Format, DecodeError> {
-        let mut format = Format::recognise(input, allowed)?;
+    ) -> Result<FormatContext, DecodeError> {
+        let mut format = FormatContext::recognise(input, allowed)?;
         format.look_at_streams(streams_max)?;
         Ok(format)
     }
 
-    /// As [`Format::open`], of media that is made while it is read: libav looks at seconds of it where sound is beside
+    /// As [`FormatContext::open`], of media that is made while it is read: libav looks at seconds of it where sound is beside
     /// the pictures, and has to here only where no picture is among the first.
     pub(crate) fn open_live(
-        input: Box<dyn Input>,
+        input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
         streams_max: usize,
-    ) -> Result<Format, DecodeError> {
-        let mut format = Format::recognise(input, allowed)?;
+    ) -> Result<FormatContext, DecodeError> {
+        let mut format = FormatContext::recognise(input, allowed)?;
         for longest in [LIVE_LOOK_US, 0] {
             // SAFETY: a plain field of an open context; 0 is libav's own bound.
             unsafe { (*format.context).max_analyze_duration = longest };
@@ -82,9 +82,9 @@ impl Format {
     }
 
     fn recognise(
-        input: Box<dyn Input>,
+        input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
-    ) -> Result<Format, DecodeError> {
+    ) -> Result<FormatContext, DecodeError> {
         super::silence_log();
         let io = AvioContext::new(input).map_err(no_memory)?;
         let mut kind: *const ffi::AVInputFormat = ptr::null();
@@ -105,7 +105,7 @@ impl Format {
         // SAFETY: a static descriptor whose name is a C string.
         let name = unsafe { CStr::from_ptr((*kind).name) }.to_string_lossy().into_owned();
         allowed(&name)?;
-        let mut format = Format::prepare(name, io)?;
+        let mut format = FormatContext::prepare(name, io)?;
         // SAFETY: as prepared; on failure libav frees the context and clears the pointer.
         let opened = unsafe {
             ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
@@ -120,12 +120,12 @@ impl Format {
         description: &str,
         packets: Box<dyn Read + Send>,
         streams_max: usize,
-    ) -> Result<Format, DecodeError> {
+    ) -> Result<FormatContext, DecodeError> {
         super::silence_log();
         let text = AvioContext::new(Box::new(Cursor::new(description.as_bytes().to_vec())));
         let text = text.map_err(no_memory)?;
         let io = AvioContext::of_packets(packets).map_err(no_memory)?;
-        let mut format = Format::prepare("rtsp".to_owned(), io)?;
+        let mut format = FormatContext::prepare("rtsp".to_owned(), io)?;
         let mut options = Options::default();
         // Packets arrive in order over TCP, so that none has to wait for another.
         options.set(c"sdp_flags", c"custom_io").map_err(no_memory)?;
@@ -149,10 +149,10 @@ impl Format {
     }
 
     /// Raw pictures as NUT, as they come.
-    pub(crate) fn open_nut(output: Box<dyn Read + Send>) -> Result<Format, DecodeError> {
+    pub(crate) fn open_nut(output: Box<dyn Read + Send>) -> Result<FormatContext, DecodeError> {
         super::silence_log();
         let io = AvioContext::of_stream(output).map_err(no_memory)?;
-        let mut format = Format::prepare("nut".to_owned(), io)?;
+        let mut format = FormatContext::prepare("nut".to_owned(), io)?;
         // SAFETY: as prepared, the name is a C string; on failure libav frees the context.
         let opened = unsafe {
             ffi::avformat_open_input(
@@ -167,13 +167,13 @@ impl Format {
     }
 
     /// A context that reads `io`, opens nothing else and lets few decoders look at the bytes.
-    fn prepare(name: String, io: AvioContext) -> Result<Format, DecodeError> {
+    fn prepare(name: String, io: AvioContext) -> Result<FormatContext, DecodeError> {
         // SAFETY: plain allocation.
         let context = unsafe { ffi::avformat_alloc_context() };
         if context.is_null() {
             return Err(no_memory(AvError::NO_MEMORY));
         }
-        let format = Format { context, name, io };
+        let format = FormatContext { context, name, io };
         // SAFETY: fields to be set before opening. `opaque` points to the source that lives as
         // long as `format.io`, which is dropped after the context.
         unsafe {
@@ -202,7 +202,7 @@ impl Format {
     }
 
     /// Takes the input away; from here on nothing more is read.
-    pub(crate) fn take_input(&mut self) -> Box<dyn Input> {
+    pub(crate) fn take_input(&mut self) -> Box<dyn ByteSource> {
         self.io.take_input()
     }
 
@@ -228,7 +228,7 @@ impl Format {
     }
 
     /// Returns the container's facts about stream `index`.
-    pub(crate) fn stream(&self, index: usize) -> Option<StreamFacts> {
+    pub(crate) fn stream(&self, index: usize) -> Option<StreamParameters> {
         let raw = self.stream_at(index)?;
         // SAFETY: streams and their parameters live as long as the context; all reads are of
         // plain fields, the matrix is checked for its nine integers.
@@ -246,7 +246,7 @@ impl Format {
                 // libav counts counterclockwise.
                 Rotation::from_degrees(-ffi::av_display_rotation_get(matrix.cast()))
             };
-            Some(StreamFacts {
+            Some(StreamParameters {
                 is_video: (*(*raw).codecpar).codec_type == ffi::AVMediaType::AVMEDIA_TYPE_VIDEO,
                 is_audio: parameters.is_audio(),
                 is_cover: (*raw).disposition & ffi::AV_DISPOSITION_ATTACHED_PIC != 0,
@@ -254,7 +254,7 @@ impl Format {
                 timebase: ratio((*raw).time_base).and_then(|(num, den)| Timebase::new(num, den)),
                 rate: ratio((*raw).avg_frame_rate)
                     .or_else(|| ratio((*raw).r_frame_rate))
-                    .and_then(|(num, den)| Rate::new(num, den)),
+                    .and_then(|(num, den)| FrameRate::new(num, den)),
                 duration: known((*raw).duration).filter(|&duration| duration > 0),
                 frames: u64::try_from((*raw).nb_frames).ok().filter(|&frames| frames > 0),
                 rotation,
@@ -350,7 +350,7 @@ impl Format {
     }
 }
 
-impl Drop for Format {
+impl Drop for FormatContext {
     fn drop(&mut self) {
         // SAFETY: closes what is open or does nothing on null; leaves our byte stream to `AvioContext`.
         unsafe { ffi::avformat_close_input(&mut self.context) };
@@ -401,7 +401,7 @@ unsafe extern "C" fn refuse(
     // SAFETY: libav passes its own context, whose `opaque` is our source, and a place to clear.
     unsafe {
         *io = ptr::null_mut();
-        if let Some(source) = (*context).opaque.cast::<Source>().as_mut() {
+        if let Some(source) = (*context).opaque.cast::<AvioOpaque>().as_mut() {
             source.refused = true;
         }
     }

@@ -1,4 +1,4 @@
-//! A libav byte stream over an [`Input`].
+//! A libav byte stream over an [`ByteSource`].
 
 use std::{
     ffi::c_void,
@@ -10,14 +10,14 @@ use std::{
 use ffmpeg_next::ffi;
 
 use super::AvError;
-use crate::Input;
+use crate::ByteSource;
 
 /// Most bytes that libav reads at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// State that the callbacks may touch, reached through libav's opaque pointers.
-pub(super) struct Source {
-    input: Box<dyn Input>,
+pub(super) struct AvioOpaque {
+    input: Box<dyn ByteSource>,
     /// Buffer that bytes come to first. At the end libav reads onto bytes that it goes on to use: a
     /// part that nothing was read into must stay as it is.
     read: Box<[u8]>,
@@ -28,14 +28,14 @@ pub(super) struct Source {
 /// Owns an `AVIOContext` and the input behind it.
 pub(super) struct AvioContext {
     context: *mut ffi::AVIOContext,
-    source: *mut Source,
+    source: *mut AvioOpaque,
 }
 
-// SAFETY: both pointers are owned by this value alone, and `Source` holds only `Send` data.
+// SAFETY: both pointers are owned by this value alone, and `AvioOpaque` holds only `Send` data.
 unsafe impl Send for AvioContext {}
 
 impl AvioContext {
-    pub(super) fn new(mut input: Box<dyn Input>) -> Result<AvioContext, AvError> {
+    pub(super) fn new(mut input: Box<dyn ByteSource>) -> Result<AvioContext, AvError> {
         let seekable = input.stream_position().is_ok();
         AvioContext::allocate(input, seekable, false)
     }
@@ -52,11 +52,11 @@ impl AvioContext {
     }
 
     fn allocate(
-        input: Box<dyn Input>,
+        input: Box<dyn ByteSource>,
         seekable: bool,
         is_writable: bool,
     ) -> Result<AvioContext, AvError> {
-        let source = Box::into_raw(Box::new(Source {
+        let source = Box::into_raw(Box::new(AvioOpaque {
             input,
             read: vec![0; BUFFER_BYTES].into_boxed_slice(),
             refused: false,
@@ -95,12 +95,12 @@ impl AvioContext {
         self.context
     }
 
-    pub(super) fn source(&self) -> *mut Source {
+    pub(super) fn source(&self) -> *mut AvioOpaque {
         self.source
     }
 
     /// Takes the input away; from here on nothing more is read.
-    pub(super) fn take_input(&mut self) -> Box<dyn Input> {
+    pub(super) fn take_input(&mut self) -> Box<dyn ByteSource> {
         // SAFETY: as in `refused`, and `&mut self` keeps everyone else off.
         let source = unsafe { &mut *self.source };
         std::mem::replace(&mut source.input, Box::new(std::io::empty()))
@@ -149,9 +149,9 @@ impl Drop for AvioContext {
 
 unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: i32) -> i32 {
     let Ok(size) = usize::try_from(size) else { return AvError::IO.0 };
-    // SAFETY: `opaque` is the `Source` given to `avio_alloc_context`, alive and used by one
+    // SAFETY: `opaque` is the `AvioOpaque` given to `avio_alloc_context`, alive and used by one
     // thread at a time.
-    let source = unsafe { &mut *opaque.cast::<Source>() };
+    let source = unsafe { &mut *opaque.cast::<AvioOpaque>() };
     let size = size.min(BUFFER_BYTES);
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         loop {
@@ -175,7 +175,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: i32) -> i3
 
 unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: i32) -> i64 {
     // SAFETY: as in `read`.
-    let source = unsafe { &mut *opaque.cast::<Source>() };
+    let source = unsafe { &mut *opaque.cast::<AvioOpaque>() };
     let failed = i64::from(AvError::IO.0);
     let attempt = catch_unwind(AssertUnwindSafe(|| -> std::io::Result<u64> {
         if whence & ffi::AVSEEK_SIZE != 0 {

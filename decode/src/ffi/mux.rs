@@ -12,7 +12,7 @@ use media::Timebase;
 
 use super::{
     AvError, Packet,
-    format::{Format, Options},
+    format::{FormatContext, Options},
 };
 
 /// Bytes that are handed on at a time.
@@ -75,7 +75,7 @@ impl Muxer {
     }
 
     /// The container of libav's `name` holds the codec of stream `index` of `source`.
-    pub(crate) fn holds(name: &CStr, source: &Format, index: usize) -> bool {
+    pub(crate) fn holds(name: &CStr, source: &FormatContext, index: usize) -> bool {
         let Some(stream) = source.stream_at(index) else { return false };
         // SAFETY: a static descriptor, or null, which is asked about the codec of a live stream.
         unsafe {
@@ -86,7 +86,7 @@ impl Muxer {
     }
 
     /// The next stream is as stream `index` of `source`.
-    pub(crate) fn add(&mut self, source: &Format, index: usize) -> Result<(), AvError> {
+    pub(crate) fn add(&mut self, source: &FormatContext, index: usize) -> Result<(), AvError> {
         let from = source.stream_at(index).ok_or(AvError::INVALID)?;
         // SAFETY: both streams live as long as their contexts. The matrix is copied into as many
         // bytes as it has, and the lists of tags are static.

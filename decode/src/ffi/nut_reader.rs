@@ -8,7 +8,7 @@ use std::{
 
 use ffmpeg_next::ffi;
 
-use super::{AvError, Format, RawFrame};
+use super::{AvError, AvFrame, FormatContext};
 use crate::DecodeError;
 
 /// Milliseconds of a second, in which times are told.
@@ -70,7 +70,7 @@ const ALIGNMENT: i32 = 1;
 
 /// Reads raw pictures with their times.
 pub(crate) struct NutFrames {
-    format: Format,
+    format: FormatContext,
     /// Gives the bytes of a packet the shape of a picture.
     shaper: NonNull<ffi::AVCodecContext>,
     timebase: ffi::AVRational,
@@ -83,7 +83,8 @@ unsafe impl Send for NutFrames {}
 impl NutFrames {
     pub(crate) fn open(output: Box<dyn Read + Send>) -> Result<NutFrames, DecodeError> {
         let tail = Tail::default();
-        let format = Format::open_nut(Box::new(Tailed { bytes: output, tail: tail.clone() }))?;
+        let format =
+            FormatContext::open_nut(Box::new(Tailed { bytes: output, tail: tail.clone() }))?;
         let failed = |call: &'static str| {
             move |error: AvError| DecodeError::Libav {
                 call: call.to_owned(),
@@ -111,10 +112,10 @@ impl NutFrames {
     }
 
     /// The next picture, its time in thousandths of a second.
-    pub(crate) fn next(&mut self) -> Result<Option<RawFrame>, AvError> {
+    pub(crate) fn next(&mut self) -> Result<Option<AvFrame>, AvError> {
         let Some(packet) = self.format.read()? else { return Ok(None) };
         self.tail.begin_anew();
-        let frame = RawFrame::empty()?;
+        let frame = AvFrame::empty()?;
         // SAFETY: all are valid; a raw picture comes out at once.
         unsafe {
             // The stream's head says its size once: a picture of another is of another shape.

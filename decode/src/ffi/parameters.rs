@@ -3,7 +3,7 @@
 use std::{ffi::CStr, ptr};
 
 use ffmpeg_next::ffi;
-use media::{Codec, Extent, PixelLayout, SampleRange};
+use media::{Codec, Dimensions, PixelLayout, SampleRange};
 
 use super::{AvError, av_frame};
 
@@ -68,9 +68,9 @@ impl Parameters {
         name.to_string_lossy().into_owned()
     }
 
-    pub(crate) fn extent(&self) -> Option<Extent> {
+    pub(crate) fn extent(&self) -> Option<Dimensions> {
         let raw = self.raw();
-        Extent::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
+        Dimensions::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
     }
 
     pub(crate) fn extradata(&self) -> &[u8] {

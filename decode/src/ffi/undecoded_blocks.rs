@@ -6,7 +6,7 @@
 
 use ffmpeg_next::ffi;
 
-use super::av_frame::{RawFrame, descriptor};
+use super::av_frame::{AvFrame, descriptor};
 
 /// Side of the smallest coding tree unit in samples of luma (H.265 7.4.3.2.1, `CtbLog2SizeY` of 4).
 const UNIT: usize = 16;
@@ -16,7 +16,7 @@ const UNIT: usize = 16;
 /// One sample of each unit is looked at, in its middle, which no filter across its edges reaches; an offset
 /// of sample adaptive offset may have moved it. A picture without colours is never found to have holes, and
 /// pictures that a stream hides are not seen.
-pub(super) fn has_holes(frame: &RawFrame) -> bool {
+pub(super) fn has_holes(frame: &AvFrame) -> bool {
     let Some(descriptor) = descriptor(frame.format()).filter(|format| format.nb_components >= 3)
     else {
         return false;
@@ -40,7 +40,7 @@ pub(super) fn has_holes(frame: &RawFrame) -> bool {
 
 /// The sample of `component` at column and row `at` is at most `near_zero`.
 fn is_near_zero(
-    frame: &RawFrame,
+    frame: &AvFrame,
     component: ffi::AVComponentDescriptor,
     (x, y): (usize, usize),
     near_zero: u16,

@@ -8,8 +8,8 @@ mod av1;
 
 use media::{Bits, Codec, Obu};
 
-use crate::nal::{Framing, Nal, Nals};
-use av1::{Av1Dimensions, Sequence};
+use crate::nal::{Framing, NalUnit, NalUnits};
+use av1::{Av1Dimensions, Av1SequenceHeader};
 
 /// Follows one stream in its in-band form, in decode order.
 pub(super) struct FormatChangeDetector {
@@ -20,7 +20,7 @@ pub(super) struct FormatChangeDetector {
     /// Shape by the first AV1 sequence header.
     shape: Option<Av1Dimensions>,
     /// The latest, by which frame headers are read.
-    av1: Option<Sequence>,
+    av1: Option<Av1SequenceHeader>,
 }
 
 /// Shape by the first VP9 frames.
@@ -52,7 +52,7 @@ impl FormatChangeDetector {
     fn sets_hold(&mut self, data: &[u8]) -> bool {
         let codec = self.codec;
         let mut sets =
-            Nals::new(data, Framing::StartCodes).filter(|nal| is_sequence_set(codec, nal));
+            NalUnits::new(data, Framing::StartCodes).filter(|nal| is_sequence_set(codec, nal));
         sets.all(|set| is_first(&mut self.sequence, set.bytes().into()))
     }
 
@@ -113,7 +113,7 @@ fn is_first<T: PartialEq>(first: &mut Option<T>, now: T) -> bool {
 }
 
 /// ITU-T H.264 and H.265 table 7-1; layers above the base are not decoded.
-fn is_sequence_set(codec: Codec, nal: &Nal<'_>) -> bool {
+fn is_sequence_set(codec: Codec, nal: &NalUnit<'_>) -> bool {
     let (first, second) = (nal.header(0), nal.header(1));
     match codec {
         Codec::H264 => first & 0x1f == 7,

@@ -1,9 +1,9 @@
 //! Coded pictures as a program without the container can read them: IVF, with everything in band.
 
-use media::{Codec, Extent};
+use media::{Codec, Dimensions};
 
 use crate::{
-    nal::{Framing, Nals},
+    nal::{Framing, NalUnits},
     random_access::framing,
 };
 
@@ -11,7 +11,7 @@ use crate::{
 const HEADER_BYTES: u16 = 32;
 
 /// The beginning of an IVF file whose times are whole thousandths of a second.
-pub(super) fn header(codec: Codec, extent: Extent) -> Vec<u8> {
+pub(super) fn header(codec: Codec, extent: Dimensions) -> Vec<u8> {
     let side = |px: u32| u16::try_from(px).unwrap_or(u16::MAX).to_le_bytes();
     let mut out = b"DKIF\0\0".to_vec();
     out.extend(HEADER_BYTES.to_le_bytes());
@@ -45,15 +45,15 @@ fn four_characters(codec: Codec) -> [u8; 4] {
 }
 
 /// Puts packets of one stream into their in-band form.
-pub(super) struct Rewriter {
+pub(super) struct InBandRewriter {
     framing: Option<Framing>,
     /// Parameter sets that the container keeps apart, until the first packet.
     prefix: Vec<u8>,
 }
 
-impl Rewriter {
+impl InBandRewriter {
     /// `None` for what is not decoded by a program.
-    pub(super) fn new(codec: Codec, extradata: &[u8]) -> Option<Rewriter> {
+    pub(super) fn new(codec: Codec, extradata: &[u8]) -> Option<InBandRewriter> {
         let framing = match codec {
             Codec::H264 | Codec::H265 => Some(framing(codec, extradata)),
             Codec::Vp8 | Codec::Vp9 | Codec::Av1 => None,
@@ -69,7 +69,7 @@ impl Rewriter {
             (_, Some(Framing::StartCodes)) => extradata.to_vec(),
             _ => Vec::new(),
         };
-        Some(Rewriter { framing, prefix })
+        Some(InBandRewriter { framing, prefix })
     }
 
     /// The packet's bytes in band; `None` where it is not made of whole units, as a program would be
@@ -78,11 +78,11 @@ impl Rewriter {
         let mut out = std::mem::take(&mut self.prefix);
         match self.framing {
             Some(framing @ Framing::Lengths(_)) => {
-                let mut nals = Nals::new(data, framing);
+                let mut nals = NalUnits::new(data, framing);
                 for nal in &mut nals {
                     let unit = nal.bytes();
                     // Behind start codes one that holds another would be two.
-                    let is_two = Nals::new(unit, Framing::StartCodes).next().is_some();
+                    let is_two = NalUnits::new(unit, Framing::StartCodes).next().is_some();
                     if unit.is_empty() || is_two {
                         return None;
                     }
@@ -176,16 +176,19 @@ mod tests {
             (Codec::Vp9, &[7, 7], &[0x82, 0x49], &[0x82, 0x49]),
         ];
         for (codec, extradata, packet, expected) in rows {
-            let mut rewriter = Rewriter::new(codec, extradata).expect("asked of it");
+            let mut rewriter = InBandRewriter::new(codec, extradata).expect("asked of it");
             assert_eq!(rewriter.rewrite(packet).as_deref(), Some(expected), "{codec:?}");
             let again = rewriter.rewrite(packet).expect("whole");
             assert!(again.len() <= expected.len() && expected.ends_with(&again), "{codec:?}");
         }
-        assert!(Rewriter::new(Codec::Mjpeg, &[]).is_none());
+        assert!(InBandRewriter::new(Codec::Mjpeg, &[]).is_none());
         for record in [&avc[..14], &avc[..9], &avc[..5]] {
-            assert!(Rewriter::new(Codec::H264, record).is_none(), "a set that is cut: {record:?}");
+            assert!(
+                InBandRewriter::new(Codec::H264, record).is_none(),
+                "a set that is cut: {record:?}"
+            );
         }
-        assert!(Rewriter::new(Codec::H265, &hevc[..30]).is_none());
+        assert!(InBandRewriter::new(Codec::H265, &hevc[..30]).is_none());
     }
 
     #[test]
@@ -201,7 +204,7 @@ mod tests {
             ("nothing", &[], false),
         ];
         for (name, packet, is_whole) in rows {
-            let mut rewriter = Rewriter::new(Codec::H264, avc).expect("asked of it");
+            let mut rewriter = InBandRewriter::new(Codec::H264, avc).expect("asked of it");
             assert_eq!(rewriter.rewrite(packet).is_some(), is_whole, "{name}");
         }
     }

@@ -7,11 +7,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{FfmpegPipes, ProgramInput, stderr_scan::StderrScanner};
+use super::{FfmpegPipes, FfmpegStdin, stderr_scan::StderrScanner};
 use crate::{
-    Limits,
+    DemuxLimits,
     demux::check_extent,
-    ffi::{NutFrames, RawFrame},
+    ffi::{AvFrame, NutFrames},
 };
 
 /// Coded pictures that may wait for the program before one is waited for.
@@ -28,7 +28,7 @@ const COMPLAINED: &str = "it reports damage";
 
 /// Output of the program since the last call.
 pub(super) enum ProgramOutput {
-    Picture(RawFrame),
+    Picture(AvFrame),
     /// Nothing yet.
     Nothing,
     /// It has ended in good order.
@@ -53,7 +53,7 @@ struct Shared {
 struct State {
     coded: VecDeque<Vec<u8>>,
     coded_ended: bool,
-    raw: VecDeque<RawFrame>,
+    raw: VecDeque<AvFrame>,
     /// Outcome of the program's output.
     ended: Option<Result<(), String>>,
     /// Nobody asks any more.
@@ -65,7 +65,7 @@ impl PipeThreads {
     pub(super) fn start(
         conversation: FfmpegPipes,
         header: Vec<u8>,
-        limits: Limits,
+        limits: DemuxLimits,
     ) -> io::Result<PipeThreads> {
         let FfmpegPipes { input, output, said, hang_up } = conversation;
         let shared = Arc::new(Shared::default());
@@ -166,7 +166,7 @@ impl Shared {
     }
 }
 
-fn tell(shared: &Shared, mut input: Box<dyn ProgramInput>, header: &[u8]) {
+fn tell(shared: &Shared, mut input: Box<dyn FfmpegStdin>, header: &[u8]) {
     match tell_pictures(shared, input.as_mut(), header) {
         // The output of a program that is gone gives the reason.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -178,7 +178,7 @@ fn tell(shared: &Shared, mut input: Box<dyn ProgramInput>, header: &[u8]) {
 }
 
 /// Writes coded pictures as they come, and their end.
-fn tell_pictures(shared: &Shared, input: &mut dyn ProgramInput, header: &[u8]) -> io::Result<()> {
+fn tell_pictures(shared: &Shared, input: &mut dyn FfmpegStdin, header: &[u8]) -> io::Result<()> {
     input.write_all(header)?;
     loop {
         let mut state = shared.lock();
@@ -202,7 +202,7 @@ fn hear(
     shared: &Shared,
     output: Box<dyn Read + Send>,
     mut complaints: StderrScanner,
-    limits: Limits,
+    limits: DemuxLimits,
 ) {
     let ended = hear_pictures(shared, output, &mut complaints, limits).map_err(|reason| {
         complaints.heard();
@@ -219,7 +219,7 @@ fn hear_pictures(
     shared: &Shared,
     output: Box<dyn Read + Send>,
     complaints: &mut StderrScanner,
-    limits: Limits,
+    limits: DemuxLimits,
 ) -> Result<(), String> {
     let mut pictures = NutFrames::open(output).map_err(|error| error.to_string())?;
     while let Some(picture) = pictures.next().map_err(|error| error.to_string())? {
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    impl ProgramInput for Endless {
+    impl FfmpegStdin for Endless {
         fn end(&mut self) -> io::Result<()> {
             Err(io::ErrorKind::PermissionDenied.into())
         }
@@ -291,8 +291,8 @@ mod tests {
                     false => Err(io::ErrorKind::PermissionDenied.into()),
                 }),
             };
-            let talk =
-                PipeThreads::start(conversation, Vec::new(), Limits::default()).expect("starts");
+            let talk = PipeThreads::start(conversation, Vec::new(), DemuxLimits::default())
+                .expect("starts");
             talk.send(vec![1]);
             talk.send_end();
             let ProgramOutput::Failed(reason) = talk.receive() else { panic!("it goes on") };

@@ -2,18 +2,18 @@
 
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 
-use media::{Extent, Frame};
+use media::{Dimensions, Frame};
 
 use super::{
     FrameSink,
-    schedule::{Job, Task},
+    schedule::{FileTask, SegmentJob},
     worker::SegmentAbort,
 };
 use crate::{
     DecodeError,
     decoder::FrameDecoder,
     demux::check_extent,
-    ffi::{AvError, DecodedFrame, OnDamage, Output, Place, RawFrame},
+    ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, Place, ReceiveOutcome},
 };
 
 /// Most errors in a row that a decoder may give while its last pictures are taken out.
@@ -23,7 +23,7 @@ const DRAIN_ERRORS_MAX: u32 = 64;
 #[derive(Clone, Copy, Default)]
 pub(super) struct PassStats {
     pub(super) damaged_packets: u64,
-    pub(super) first_extent: Option<Extent>,
+    pub(super) first_extent: Option<Dimensions>,
     repeat: Repeat,
 }
 
@@ -37,12 +37,12 @@ struct Repeat {
 }
 
 impl Repeat {
-    fn of(job: &Job) -> Repeat {
+    fn of(job: &SegmentJob) -> Repeat {
         let repeat = job.segment.units.iter().find(|unit| unit.is_repeat && !unit.is_discarded);
         Repeat { pts: repeat.and_then(|unit| unit.payload.pts()), is_last_sent: false }
     }
 
-    fn gave(self, frame: &RawFrame) -> bool {
+    fn gave(self, frame: &AvFrame) -> bool {
         self.pts.is_some() && self.pts == frame.packet_pts()
     }
 }
@@ -57,7 +57,7 @@ impl PassStats {
         if let Some(error) = context.too_large() {
             return Err(error.into());
         }
-        if context.on_damage() == OnDamage::Refuse {
+        if context.on_damage() == DamagePolicy::Refuse {
             return Err(SegmentAbort::Damaged);
         }
         self.damaged_packets += 1;
@@ -86,14 +86,14 @@ pub(super) type PassFlow = Result<ControlFlow<()>, SegmentAbort>;
 pub(super) fn emit(
     sink: &mut impl FrameSink,
     place: &mut Place,
-    task: &Task,
+    task: &FileTask,
     index: u64,
-    frame: RawFrame,
+    frame: AvFrame,
     ticks: i64,
     source_index: u64,
 ) -> Result<(), SegmentAbort> {
     if index < task.given {
-        sink.passed_over();
+        sink.skipped_frames();
         return Ok(());
     }
     let DecodedFrame { extent, layout, pixels } = frame.into_shown(place)?;
@@ -109,11 +109,11 @@ pub(super) fn emit(
 /// Sends the needed packets and takes every picture, until `on_frame` has enough.
 pub(super) fn feed(
     context: &mut dyn FrameDecoder,
-    task: &Task,
-    job: &Job,
+    task: &FileTask,
+    job: &SegmentJob,
     is_needed: impl Fn(usize) -> bool,
     tally: &mut PassStats,
-    on_frame: &mut impl FnMut(RawFrame) -> PassFlow,
+    on_frame: &mut impl FnMut(AvFrame) -> PassFlow,
 ) -> Result<(), SegmentAbort> {
     let units = &job.segment.units;
     tally.repeat = Repeat::of(job);
@@ -144,7 +144,7 @@ pub(super) fn feed(
         // Having all frames or not no longer matters: no packet is left.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
     }
-    if context.complained() {
+    if context.has_reported_damage() {
         tally.note_damage(context)?;
     }
     Ok(())
@@ -152,16 +152,16 @@ pub(super) fn feed(
 
 fn drain(
     context: &mut dyn FrameDecoder,
-    task: &Task,
+    task: &FileTask,
     tally: &mut PassStats,
-    on_frame: &mut impl FnMut(RawFrame) -> PassFlow,
+    on_frame: &mut impl FnMut(AvFrame) -> PassFlow,
 ) -> PassFlow {
     let mut errors = 0;
     loop {
         match context.receive() {
-            Ok(Output::Frame(frame)) => {
+            Ok(ReceiveOutcome::Frame(frame)) => {
                 let is_repeat = tally.repeat.gave(&frame);
-                if frame.is_damaged() || context.complained() {
+                if frame.is_damaged() || context.has_reported_damage() {
                     tally.note_damage_of(is_repeat, context)?;
                 }
                 if let Some(extent) = frame.extent() {
@@ -172,7 +172,9 @@ fn drain(
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            Ok(Output::Hungry | Output::End) => return Ok(ControlFlow::Continue(())),
+            Ok(ReceiveOutcome::Hungry | ReceiveOutcome::End) => {
+                return Ok(ControlFlow::Continue(()));
+            }
             Err(_) if errors < DRAIN_ERRORS_MAX => {
                 errors += 1;
                 tally.note_damage_of(tally.repeat.is_last_sent, context)?;

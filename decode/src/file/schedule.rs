@@ -13,11 +13,11 @@ use std::{
 use media::{Codec, Timebase, Timestamp};
 
 use crate::{
-    Demuxer, FileOptions, Limits, Sampling, StreamInfo,
+    DemuxLimits, Demuxer, FileOptions, Sampling, StreamInfo,
     ffi::{Packet, Parameters},
     file::SegmentInfo,
-    sampling::{Position, Sampler},
-    segment::Segment,
+    sampling::{Sampler, SamplerState},
+    segment::PacketSegment,
 };
 
 /// Segments in flight for each thread: one being decoded, one waiting for its turn.
@@ -31,11 +31,11 @@ const CORRECTIONS_MAX: u32 = 3;
 const WIDE_THREADS_MAX: usize = 16;
 
 /// One segment to decode.
-pub(super) struct Job {
+pub(super) struct SegmentJob {
     pub(super) ordinal: u64,
     /// Position of the source before it, predicted or known.
-    pub(super) start: Position,
-    pub(super) segment: Arc<Segment<Packet>>,
+    pub(super) start: SamplerState,
+    pub(super) segment: Arc<PacketSegment<Packet>>,
     /// Other threads would run out of work before it is done: decode with all of them.
     pub(super) is_wide: bool,
     /// Packets not decoded yet, for the judgement above about later jobs.
@@ -44,7 +44,7 @@ pub(super) struct Job {
     pub(super) is_again: bool,
 }
 
-impl Job {
+impl SegmentJob {
     /// Describes the segment for sinks, which are given no frame before `given`.
     pub(super) fn info(&self, given: u64) -> SegmentInfo {
         SegmentInfo {
@@ -56,7 +56,7 @@ impl Job {
 }
 
 /// Constants of the stream and the task.
-pub(super) struct Task {
+pub(super) struct FileTask {
     pub(super) options: FileOptions,
     pub(super) threads: usize,
     /// Pieces are decoded with damage concealed, because there is some or because one thread
@@ -64,7 +64,7 @@ pub(super) struct Task {
     pub(super) conceals: bool,
     pub(super) codec: Codec,
     pub(super) parameters: Arc<Parameters>,
-    pub(super) limits: Limits,
+    pub(super) limits: DemuxLimits,
     /// A plan may leave packets out.
     pub(super) may_plan: bool,
     timebase: Timebase,
@@ -87,12 +87,12 @@ pub(super) struct DecodeRound {
     pub(super) given: u64,
 }
 
-impl Task {
-    fn new(demuxer: &Demuxer, options: &FileOptions, round: DecodeRound) -> Task {
+impl FileTask {
+    fn new(demuxer: &Demuxer, options: &FileOptions, round: DecodeRound) -> FileTask {
         let DecodeRound { conceals, is_accelerated, given } = round;
         let stream = demuxer.stream();
         let threads = options.threads.max(1);
-        Task {
+        FileTask {
             options: options.clone(),
             threads,
             // These two decoders do not tell of all damage.
@@ -120,7 +120,7 @@ impl Task {
         Timestamp::new(ticks, self.timebase)
     }
 
-    pub(super) fn sampler(&self, start: Position) -> Sampler {
+    pub(super) fn sampler(&self, start: SamplerState) -> Sampler {
         Sampler::new(self.options.sampling, self.options.max_frames, start)
     }
 
@@ -146,25 +146,25 @@ pub(crate) fn frame_ticks(stream: &StreamInfo) -> i64 {
 }
 
 struct InFlight {
-    segment: Arc<Segment<Packet>>,
+    segment: Arc<PacketSegment<Packet>>,
     packets_left: Arc<AtomicUsize>,
     bytes: usize,
     is_wide: bool,
-    predicted_end: Position,
+    predicted_end: SamplerState,
 }
 
 struct State {
     demuxer: Demuxer,
     /// Position of the source before the next segment, as far as packets can tell.
-    predicted: Position,
+    predicted: SamplerState,
     /// Position of the source after the last delivered segment.
-    position: Position,
+    position: SamplerState,
     next_ordinal: u64,
     /// Handed out and not delivered, in order.
     in_flight: VecDeque<InFlight>,
-    again: VecDeque<Job>,
+    again: VecDeque<SegmentJob>,
     /// The first of several pieces; begins once everything before it is delivered.
-    held: Option<Job>,
+    held: Option<SegmentJob>,
     /// A worker is decoding such pieces and takes all further ones.
     in_pieces: bool,
     corrections: u32,
@@ -173,7 +173,7 @@ struct State {
 }
 
 impl State {
-    fn is_complete(&self, task: &Task) -> bool {
+    fn is_complete(&self, task: &FileTask) -> bool {
         self.exhausted || self.predicted.sampled >= task.options.max_frames
     }
 
@@ -187,7 +187,7 @@ impl State {
         self.corrections >= CORRECTIONS_MAX
     }
 
-    fn pull(&mut self, task: &Task) -> Option<Job> {
+    fn pull(&mut self, task: &FileTask) -> Option<SegmentJob> {
         let Some(segment) = self.demuxer.next_segment() else {
             self.exhausted = true;
             return None;
@@ -199,7 +199,7 @@ impl State {
         let is_wide = !self.in_flight.iter().any(|other| other.is_wide)
             && (self.is_one_at_a_time()
                 || self.outlasts_all_other_work(segment.units.len(), task.threads));
-        let job = Job {
+        let job = SegmentJob {
             ordinal: self.next_ordinal,
             start: self.predicted,
             is_wide,
@@ -227,7 +227,7 @@ impl State {
         packets * (threads - 1) > to_come + being_done
     }
 
-    fn delivered(&mut self, task: &Task, end: Position) {
+    fn delivered(&mut self, task: &FileTask, end: SamplerState) {
         self.position = end;
         let front = self.in_flight.pop_front().expect("only what is in flight is delivered");
         let is_piece = front.segment.is_continued || front.segment.continues_previous;
@@ -253,15 +253,19 @@ pub(super) struct SourceFacts {
 }
 
 /// Hands out segments, bounded and in an order that keeps every prediction checkable.
-pub(super) struct Schedule {
-    pub(super) task: Task,
+pub(super) struct SegmentScheduler {
+    pub(super) task: FileTask,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Schedule {
-    pub(super) fn new(demuxer: Demuxer, options: &FileOptions, round: DecodeRound) -> Schedule {
-        let task = Task::new(&demuxer, options, round);
+impl SegmentScheduler {
+    pub(super) fn new(
+        demuxer: Demuxer,
+        options: &FileOptions,
+        round: DecodeRound,
+    ) -> SegmentScheduler {
+        let task = FileTask::new(&demuxer, options, round);
         let begin = demuxer.begin(options.sampling);
         let state = State {
             demuxer,
@@ -276,7 +280,7 @@ impl Schedule {
             exhausted: false,
             stopped: false,
         };
-        Schedule { task, state: Mutex::new(state), changed: Condvar::new() }
+        SegmentScheduler { task, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Most segments in flight.
@@ -285,7 +289,7 @@ impl Schedule {
     }
 
     /// The next segment for an idle worker; `None` when there will be no more.
-    pub(super) fn next(&self) -> Option<Job> {
+    pub(super) fn next(&self) -> Option<SegmentJob> {
         let mut state = self.lock();
         loop {
             if state.stopped {
@@ -298,7 +302,7 @@ impl Schedule {
                 && let Some(job) = state.held.take()
             {
                 state.in_pieces = true;
-                return Some(Job { start: state.position, ..job });
+                return Some(SegmentJob { start: state.position, ..job });
             }
             let may_pull = state.held.is_none() && !state.in_pieces;
             if may_pull && state.is_complete(&self.task) {
@@ -322,7 +326,7 @@ impl Schedule {
     /// The piece after one that ended at `end`, for the worker that decoded that one.
     ///
     /// `None` when there is none or none is needed; the decoder's part is over then.
-    pub(super) fn next_piece(&self, end: Position) -> Option<Job> {
+    pub(super) fn next_piece(&self, end: SamplerState) -> Option<SegmentJob> {
         let mut state = self.lock();
         while !state.has_room(self.window()) && !state.stopped {
             state = self.wait(state);
@@ -335,7 +339,7 @@ impl Schedule {
     }
 
     /// The pieces are over, at `end`; segments may be handed out again.
-    pub(super) fn end_pieces(&self, end: Position) {
+    pub(super) fn end_pieces(&self, end: SamplerState) {
         let mut state = self.lock();
         state.predicted = end;
         state.in_pieces = false;
@@ -343,14 +347,14 @@ impl Schedule {
     }
 
     /// The front segment was delivered and ended at `end`.
-    pub(super) fn delivered(&self, end: Position) {
+    pub(super) fn delivered(&self, end: SamplerState) {
         self.lock().delivered(&self.task, end);
         self.changed.notify_all();
     }
 
     /// `job` was decoded from a wrong start; it has to be decoded again from `start`.
-    pub(super) fn again(&self, job: Job, start: Position) {
-        self.lock().again.push_back(Job { start, is_again: true, ..job });
+    pub(super) fn again(&self, job: SegmentJob, start: SamplerState) {
+        self.lock().again.push_back(SegmentJob { start, is_again: true, ..job });
         self.changed.notify_all();
     }
 
@@ -379,7 +383,7 @@ impl Schedule {
 }
 
 /// Lets the other threads end when its own panics, instead of waiting for it forever.
-pub(super) struct StopOnPanic<'a>(pub(super) &'a Schedule);
+pub(super) struct StopOnPanic<'a>(pub(super) &'a SegmentScheduler);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {

@@ -11,13 +11,13 @@ use std::{
     },
 };
 
-use media::{Codec, DeviceMemoryLost, Frame, Rate, Timestamp};
+use media::{Codec, DeviceMemoryLost, Frame, FrameRate, Timestamp};
 
 use crate::{
-    BackendError, DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits,
-    LiveOptions, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
+    BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
+    FrameSink, LiveOptions, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
     decoder::{DecoderFactory, FrameDecoder, open_software},
-    ffi::{AvError, OnDamage, Output, Packet, Parameters},
+    ffi::{AvError, DamagePolicy, Packet, Parameters, ReceiveOutcome},
     open_decoder_by,
 };
 
@@ -58,8 +58,8 @@ impl DecoderFactory for Flaky {
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
-        on_damage: OnDamage,
-        limits: Limits,
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         if self.fault == Fault::Open && self.packets_left.load(Ordering::Relaxed) <= 0 {
             let (call, detail) = ("open".to_owned(), "unplugged".to_owned());
@@ -86,7 +86,7 @@ impl FrameDecoder for FlakyEngine {
         self.inner.send_end()
     }
 
-    fn receive(&mut self) -> Result<Output, AvError> {
+    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
         if self.is_gone && self.fault == Fault::Picture {
             Err(AvError::IO)
         } else {
@@ -98,12 +98,12 @@ impl FrameDecoder for FlakyEngine {
         self.inner.reset();
     }
 
-    fn on_damage(&self) -> OnDamage {
+    fn on_damage(&self) -> DamagePolicy {
         self.inner.on_damage()
     }
 
-    fn complained(&self) -> bool {
-        self.inner.complained() || (self.is_gone && self.fault == Fault::Damage)
+    fn has_reported_damage(&self) -> bool {
+        self.inner.has_reported_damage() || (self.is_gone && self.fault == Fault::Damage)
     }
 
     fn too_large(&self) -> Option<DecodeError> {
@@ -146,7 +146,8 @@ impl FrameSink for Recorder {
 }
 
 fn open(bytes: &'static [u8]) -> Demuxer {
-    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default()).expect("opens");
+    let demuxer =
+        Demuxer::open(Box::new(Cursor::new(bytes)), DemuxLimits::default()).expect("opens");
     demuxer.in_hurry(0)
 }
 
@@ -171,11 +172,11 @@ fn with_fault(
     packets: i64,
 ) -> (FileReport, Vec<Seen>) {
     let flaky = Flaky { fault, packets_left: Arc::new(AtomicI64::new(packets)) };
-    hurried_by(&Decoders::with_engines(Box::new(flaky), vec![Codec::H264]), bytes, options)
+    hurried_by(&DecoderChain::with_engines(Box::new(flaky), vec![Codec::H264]), bytes, options)
 }
 
 fn hurried_by(
-    decoders: &Decoders,
+    decoders: &DecoderChain,
     bytes: &'static [u8],
     options: &FileOptions,
 ) -> (FileReport, Vec<Seen>) {
@@ -189,7 +190,7 @@ fn hurried_by(
 
 #[test]
 fn a_decoder_that_is_lost_costs_no_frame_and_doubles_none() {
-    let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+    let slow = Sampling::Fixed(FrameRate::new(5, 1).expect("positive"));
     for (name, bytes) in CLIPS {
         for (threads, sampling) in
             [(1, Sampling::Every), (2, Sampling::Every), (4, Sampling::Every), (2, slow)]
@@ -247,7 +248,7 @@ impl FrameSink for Loser {
 
 #[test]
 fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
-    let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+    let slow = Sampling::Fixed(FrameRate::new(5, 1).expect("positive"));
     for (name, bytes) in CLIPS {
         for (threads, sampling) in [(1, Sampling::Every), (3, Sampling::Every), (2, slow)] {
             let options = FileOptions { sampling, ..every(threads) };
@@ -258,7 +259,7 @@ fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
                 let case = format!("{name}, after {frames}, late: {is_late}, {options:?}");
                 let packets_left = Arc::new(AtomicI64::new(i64::MAX));
                 let device = Flaky { fault: Fault::Packet, packets_left };
-                let decoders = Decoders::with_engines(Box::new(device), vec![Codec::H264]);
+                let decoders = DecoderChain::with_engines(Box::new(device), vec![Codec::H264]);
                 let frames_left = Arc::new(AtomicI64::new(frames));
                 let make_sink = || Loser {
                     seen: Recorder::default(),
@@ -308,7 +309,7 @@ fn a_device_that_opens_no_more_is_told_and_costs_no_frame() {
     let gone = || BackendError::NoDevice { device: "0".to_owned(), reason: "unplugged".to_owned() };
     for (name, bytes) in CLIPS {
         for (codec, told) in [(Codec::H264, Some(gone())), (Codec::Vp8, None)] {
-            let decoders = Decoders::without_device(gone(), vec![codec]);
+            let decoders = DecoderChain::without_device(gone(), vec![codec]);
             let (report, seen) = hurried_by(&decoders, bytes, &every(2));
             assert!(seen == reference(bytes, &every(2)), "{name}");
             assert_eq!(report.decoder, "software:h264", "{name}");
@@ -335,8 +336,8 @@ fn what_stays_is_used_to_the_end() {
 fn a_source_that_comes_once_is_decoded_by_the_reference() {
     let (_, bytes) = CLIPS[0];
     let flaky = Flaky { fault: Fault::Packet, packets_left: Arc::new(AtomicI64::new(9)) };
-    let decoders = Decoders::with_engines(Box::new(flaky), vec![Codec::H264]);
-    let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), Limits::default());
+    let decoders = DecoderChain::with_engines(Box::new(flaky), vec![Codec::H264]);
+    let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), DemuxLimits::default());
     let demuxer = demuxer.expect("opens");
     let report = decode_file_by(&decoders, demuxer, &every(2), Recorder::default, |_| {
         ControlFlow::Continue(())

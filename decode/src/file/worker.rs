@@ -2,41 +2,41 @@
 
 use std::ops::ControlFlow;
 
-use media::Extent;
+use media::Dimensions;
 
 use super::{
     FrameSink, SinkStop,
     decode_pass::{PassFlow, PassStats, emit, feed},
     preferred_decoder::PreferredDecoderState,
-    schedule::{Job, Schedule, Task},
+    schedule::{FileTask, SegmentJob, SegmentScheduler},
 };
 use crate::{
     DecodeError,
     decoder::{FrameDecoder, open_software},
-    ffi::{OnDamage, Place, RawFrame},
-    plan::SkipPlan,
-    sampling::Position,
+    ffi::{AvFrame, DamagePolicy, Place},
+    sampling::SamplerState,
+    skip_plan::SkipPlan,
 };
 
 /// A decoded segment.
-pub(super) struct Decoded<O> {
+pub(super) struct DecodedSegment<O> {
     /// Position of the source after it.
-    pub(super) end: Position,
+    pub(super) end: SamplerState,
     pub(super) decoder: String,
     /// Packets that the decoder flagged or refused.
     pub(super) damaged_packets: u64,
-    pub(super) first_extent: Option<Extent>,
+    pub(super) first_extent: Option<Dimensions>,
     pub(super) output: O,
 }
 
 /// Outcome of a segment; the start of its job decides on its use.
-pub(super) struct Outcome<O> {
-    pub(super) job: Job,
-    pub(super) result: Result<Decoded<O>, SegmentAbort>,
+pub(super) struct SegmentOutcome<O> {
+    pub(super) job: SegmentJob,
+    pub(super) result: Result<DecodedSegment<O>, SegmentAbort>,
 }
 
 /// Takes outcomes as they come.
-pub(super) type Results<'a, O> = &'a mut dyn FnMut(Outcome<O>) -> ControlFlow<()>;
+pub(super) type Results<'a, O> = &'a mut dyn FnMut(SegmentOutcome<O>) -> ControlFlow<()>;
 
 /// Reason for giving up a segment's decoding.
 pub(super) enum SegmentAbort {
@@ -63,9 +63,9 @@ impl From<DecodeError> for SegmentAbort {
     }
 }
 
-pub(super) struct Worker<'a, S> {
-    schedule: &'a Schedule,
-    task: &'a Task,
+pub(super) struct DecodeThread<'a, S> {
+    schedule: &'a SegmentScheduler,
+    task: &'a FileTask,
     first: &'a PreferredDecoderState<'a>,
     sink: S,
     /// Place of the frame that the sink is given.
@@ -74,14 +74,14 @@ pub(super) struct Worker<'a, S> {
     narrow: Option<Box<dyn FrameDecoder>>,
 }
 
-impl<'a, S: FrameSink> Worker<'a, S> {
+impl<'a, S: FrameSink> DecodeThread<'a, S> {
     pub(super) fn new(
-        schedule: &'a Schedule,
+        schedule: &'a SegmentScheduler,
         first: &'a PreferredDecoderState<'a>,
         sink: S,
-    ) -> Worker<'a, S> {
+    ) -> DecodeThread<'a, S> {
         let (task, place) = (&schedule.task, Place::default());
-        Worker { schedule, task, first, sink, place, narrow: None }
+        DecodeThread { schedule, task, first, sink, place, narrow: None }
     }
 
     /// Decodes until there is nothing left to do, or `results` wants no more.
@@ -91,7 +91,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                 self.decode_pieces(job, results)
             } else {
                 let result = self.decode_closed(&job);
-                self.report(Outcome { job, result }, results)
+                self.report(SegmentOutcome { job, result }, results)
             };
             if flow.is_break() {
                 return;
@@ -101,7 +101,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
 
     fn report(
         &self,
-        outcome: Outcome<S::Output>,
+        outcome: SegmentOutcome<S::Output>,
         results: Results<'_, S::Output>,
     ) -> ControlFlow<()> {
         if matches!(outcome.result, Err(SegmentAbort::SinkEnded)) {
@@ -115,7 +115,10 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     ///
     /// Only one decoder, new and on one thread, has a say about damage, so that neither the
     /// number of threads nor their timing matters, nor what decoded before.
-    fn decode_closed(&mut self, job: &Job) -> Result<Decoded<S::Output>, SegmentAbort> {
+    fn decode_closed(
+        &mut self,
+        job: &SegmentJob,
+    ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         loop {
             match self.undamaged_pass(job) {
                 // It starts over, with what is left to decode with; what was not cut is to be cut first.
@@ -126,7 +129,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                     }
                 }
                 Err(SegmentAbort::Damaged | SegmentAbort::Error(_)) => {
-                    let mut context = self.open(1, OnDamage::Conceal)?;
+                    let mut context = self.open(1, DamagePolicy::Conceal)?;
                     return self.full_pass(job, context.as_mut(), &mut None);
                 }
                 done => return done,
@@ -135,13 +138,16 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     }
 
     /// The fast way through a segment, which ends at the first sign of damage.
-    fn undamaged_pass(&mut self, job: &Job) -> Result<Decoded<S::Output>, SegmentAbort> {
+    fn undamaged_pass(
+        &mut self,
+        job: &SegmentJob,
+    ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         let kept = self.narrow.take().filter(|_| !job.is_again && !job.is_wide);
         let mut context = match kept {
             Some(context) => context,
             None => {
                 let threads = if job.is_wide { self.task.wide_threads() } else { 1 };
-                self.open(threads, OnDamage::Refuse)?
+                self.open(threads, DamagePolicy::Refuse)?
             }
         };
         let decoded = match self.plan(job) {
@@ -156,16 +162,21 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     }
 
     /// Segments that continue one decoder, until one ends clean.
-    fn decode_pieces(&mut self, first: Job, results: Results<'_, S::Output>) -> ControlFlow<()> {
+    fn decode_pieces(
+        &mut self,
+        first: SegmentJob,
+        results: Results<'_, S::Output>,
+    ) -> ControlFlow<()> {
         let opened = if self.task.conceals {
-            self.open(1, OnDamage::Conceal)
+            self.open(1, DamagePolicy::Conceal)
         } else {
-            self.open(self.task.wide_threads(), OnDamage::Refuse)
+            self.open(self.task.wide_threads(), DamagePolicy::Refuse)
         };
         let mut context = match opened {
             Ok(context) => context,
             Err(error) => {
-                return self.report(Outcome { job: first, result: Err(error.into()) }, results);
+                return self
+                    .report(SegmentOutcome { job: first, result: Err(error.into()) }, results);
             }
         };
         let (mut job, mut last_ticks) = (first, None);
@@ -180,7 +191,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                 self.first.lose(reason.clone());
             }
             let end = result.as_ref().map(|piece| piece.end).ok();
-            self.report(Outcome { job, result }, results)?;
+            self.report(SegmentOutcome { job, result }, results)?;
             // Pieces after one that failed are never asked for.
             let Some(end) = end else { return ControlFlow::Break(()) };
             if !is_continued {
@@ -199,10 +210,10 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     fn open(
         &self,
         threads: usize,
-        on_damage: OnDamage,
+        on_damage: DamagePolicy,
     ) -> Result<Box<dyn FrameDecoder>, DecodeError> {
-        let &Task { codec, ref parameters, limits, .. } = self.task;
-        if on_damage == OnDamage::Refuse
+        let &FileTask { codec, ref parameters, limits, .. } = self.task;
+        if on_damage == DamagePolicy::Refuse
             && let Some(engines) = self.first.engines()
         {
             match engines.open(codec, Some(parameters), on_damage, limits) {
@@ -214,7 +225,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     }
 
     /// Plans the packets to leave out of `job`; `None` when everything has to be decoded.
-    fn plan(&self, job: &Job) -> Option<PlannedJob> {
+    fn plan(&self, job: &SegmentJob) -> Option<PlannedJob> {
         if !self.task.may_plan {
             return None;
         }
@@ -229,17 +240,17 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     /// Decodes what `planned` asks for; in full when something else comes out.
     fn planned_pass(
         &mut self,
-        job: &Job,
+        job: &SegmentJob,
         planned: PlannedJob,
         context: &mut dyn FrameDecoder,
-    ) -> Result<Decoded<S::Output>, SegmentAbort> {
+    ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         let PlannedJob { plan, times, end } = planned;
         self.sink.begin(job.info(self.task.given));
         let mut tally = PassStats::default();
         let (sink, place, task, start) = (&mut self.sink, &mut self.place, self.task, job.start);
         let mut taken = 0;
         let mut is_as_planned = true;
-        let mut on_frame = |frame: RawFrame| -> PassFlow {
+        let mut on_frame = |frame: AvFrame| -> PassFlow {
             let found =
                 frame.pts().and_then(|ticks| Some((ticks, times.binary_search(&ticks).ok()?)));
             match (found, plan.targets.get(taken)) {
@@ -249,7 +260,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
                     emit(sink, place, task, index, frame, ticks, source_index)?;
                     taken += 1;
                 }
-                (Some((ticks, _)), Some(&target)) if ticks < target => sink.passed_over(),
+                (Some((ticks, _)), Some(&target)) if ticks < target => sink.skipped_frames(),
                 _ => is_as_planned = false,
             }
             let is_done = taken == plan.targets.len() || !is_as_planned;
@@ -271,15 +282,15 @@ impl<'a, S: FrameSink> Worker<'a, S> {
     /// `last_ticks` is the time of the frame before, carried from piece to piece.
     fn full_pass(
         &mut self,
-        job: &Job,
+        job: &SegmentJob,
         context: &mut dyn FrameDecoder,
         last_ticks: &mut Option<i64>,
-    ) -> Result<Decoded<S::Output>, SegmentAbort> {
+    ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         self.sink.begin(job.info(self.task.given));
         let mut tally = PassStats::default();
         let (sink, place, task) = (&mut self.sink, &mut self.place, self.task);
         let mut sampler = task.sampler(job.start);
-        let mut on_frame = |frame: RawFrame| -> PassFlow {
+        let mut on_frame = |frame: AvFrame| -> PassFlow {
             let source_index = sampler.position.source_frames;
             let ticks = match (frame.pts(), *last_ticks) {
                 // Some cameras give several pictures one time. By less than a frame, so that theirs hold again soon.
@@ -294,7 +305,7 @@ impl<'a, S: FrameSink> Worker<'a, S> {
             if let Some(index) = sampler.offer(task.at(ticks)) {
                 emit(sink, place, task, index, frame, ticks, source_index)?;
             } else {
-                sink.passed_over();
+                sink.skipped_frames();
             }
             Ok(if sampler.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
@@ -305,11 +316,11 @@ impl<'a, S: FrameSink> Worker<'a, S> {
 
     fn finish(
         &mut self,
-        end: Position,
+        end: SamplerState,
         tally: PassStats,
         context: &dyn FrameDecoder,
-    ) -> Result<Decoded<S::Output>, SegmentAbort> {
-        Ok(Decoded {
+    ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
+        Ok(DecodedSegment {
             end,
             decoder: context.name(),
             damaged_packets: tally.damaged_packets,
@@ -324,5 +335,5 @@ struct PlannedJob {
     /// Of all shown pictures of the segment, in order.
     times: Vec<i64>,
     /// Position of the source after the segment.
-    end: Position,
+    end: SamplerState,
 }

@@ -29,9 +29,9 @@ fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
 }
 
 /// The segments of `units`, however few packets each has.
-fn segments(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<Segment<()>> {
+fn segments(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<PacketSegment<()>> {
     let mut segmenter = Segmenter { repeat_packets_min: 0, ..Segmenter::new() };
-    let mut found: Vec<Segment<()>> = Vec::new();
+    let mut found: Vec<PacketSegment<()>> = Vec::new();
     for unit in units {
         segmenter.push(unit);
         found.extend(segmenter.pop());
@@ -50,7 +50,7 @@ fn cuts(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<String> {
         continues = segment.is_continued;
     }
     assert!(!continues, "the last segment ends its decoder");
-    let name = |segment: &Segment<()>| {
+    let name = |segment: &PacketSegment<()>| {
         format!("{}{}", segment.units.len(), if segment.is_continued { "+" } else { "" })
     };
     found.iter().map(name).collect()
@@ -83,7 +83,7 @@ fn drawn(kinds: &str, times: &[i64]) -> Vec<String> {
         if unit.is_repeat { format!("[{time}]") } else { time }
     };
     let names =
-        |segment: &Segment<()>| segment.units.iter().map(name).collect::<Vec<_>>().join(" ");
+        |segment: &PacketSegment<()>| segment.units.iter().map(name).collect::<Vec<_>>().join(" ");
     segments(units).iter().map(names).collect()
 }
 

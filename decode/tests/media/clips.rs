@@ -4,9 +4,9 @@ use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with, rendered, rendered_from, sized};
 use decode::{
-    DecodeError, Demuxer, FileOptions, FrameSink, Limits, SegmentInfo, SinkStop, decode_file,
+    DecodeError, DemuxLimits, Demuxer, FileOptions, FrameSink, SegmentInfo, SinkStop, decode_file,
 };
-use media::{Codec, DeviceMemoryLost, Extent, Frame, Rotation, Sample};
+use media::{Codec, DeviceMemoryLost, Dimensions, Frame, Rotation, SampleFormat};
 
 use crate::support::*;
 
@@ -88,11 +88,13 @@ fn expected_times(path: &Path, ours: &[i64], packets_max: Option<u32>) -> Vec<i6
 #[test]
 fn made_clips_decode_to_ffmpegs_frames_and_times() {
     made(&[], |path, codec| {
-        let stream =
-            Demuxer::open(Box::new(std::fs::File::open(path).expect("opens")), Limits::default())
-                .expect("recognised")
-                .stream()
-                .clone();
+        let stream = Demuxer::open(
+            Box::new(std::fs::File::open(path).expect("opens")),
+            DemuxLimits::default(),
+        )
+        .expect("recognised")
+        .stream()
+        .clone();
         assert_eq!(stream.codec, codec, "{path:?}");
         let (report, seen) = decode(path, &every(3), true).expect("decodes");
         assert_eq!(ticks(&seen), expected_times(path, &ticks(&seen), None), "{path:?}");
@@ -178,7 +180,7 @@ fn real_clips_decode_to_ffprobes_frames_and_times() {
 fn rotation_edit_lists_and_ten_bits_are_understood() {
     let open = |path: &Path| {
         let input = std::fs::File::open(path).expect("opens");
-        Demuxer::open(Box::new(input), Limits::default()).expect("recognised").stream().clone()
+        Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised").stream().clone()
     };
     let rotated = open(&pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4"));
     assert_eq!(rotated.rotation, Rotation::Quarter);
@@ -186,7 +188,10 @@ fn rotation_edit_lists_and_ten_bits_are_understood() {
     let clips = pick_with(&[("edit-list.mp4", (60, 50))], &[("phone_adx-edit-list.mp4", (86, 77))]);
     for (path, (declared, shown)) in clips {
         let ten_bit = open(&path);
-        assert_eq!(ten_bit.layout.map(|layout| layout.sample), Some(Sample::U16 { shift: 2 }));
+        assert_eq!(
+            ten_bit.layout.map(|layout| layout.sample),
+            Some(SampleFormat::U16 { shift: 2 })
+        );
         assert_eq!(ten_bit.declared_frames, Some(declared), "before the edit list");
         let (_, seen) = decode(&path, &every(2), false).expect("decodes");
         assert_eq!(seen.len(), shown, "after the edit list");
@@ -213,7 +218,7 @@ impl FrameSink for Luma {
     }
 }
 
-fn turned(luma: &[u8], extent: Extent, rotation: Rotation) -> Vec<u8> {
+fn turned(luma: &[u8], extent: Dimensions, rotation: Rotation) -> Vec<u8> {
     let (width, height) = (extent.width as usize, extent.height as usize);
     let upright = extent.rotated(rotation);
     let source = |x: usize, y: usize| match rotation {
@@ -236,7 +241,7 @@ fn the_rotation_makes_pictures_as_upright_as_ffmpeg_does() {
         let clip = rendered_from("turned.mp4", &turn, &[&plain]);
         let raw = rendered_from("upright.raw", "-i {0} -vf extractplanes=y -f rawvideo", &[&clip]);
         let input = std::fs::File::open(&clip).expect("opens");
-        let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+        let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
         let (extent, rotation) = (demuxer.stream().extent, demuxer.stream().rotation);
         let mut luma = Vec::new();
         decode_file(
@@ -278,7 +283,7 @@ fn the_picture_size_may_change_in_the_middle() {
                 widths.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
             assert_eq!(runs, [(320, 60), (640, 60), (160, 60)], "{codec} on {threads}");
             assert_eq!(report.first_extent.map(|extent| extent.width), Some(320));
-            let limits = Limits { side_px: 400, ..Limits::default() };
+            let limits = DemuxLimits { side_px: 400, ..DemuxLimits::default() };
             let error = decode_within(&whole, limits, &every(threads)).expect_err("too large");
             let too_large = DecodeError::PictureTooLarge { width: 640, height: 368, max: 400 };
             assert_eq!(error, too_large, "{codec} on {threads}");
@@ -324,7 +329,7 @@ fn sinks_and_receivers_can_end_the_work() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
         let open = || {
             let input = std::fs::File::open(path).expect("opens");
-            Demuxer::open(Box::new(input), Limits::default()).expect("recognised")
+            Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
         };
         let go_on = |()| ControlFlow::Continue(());
         let report = decode_file(open(), &every(2), || Impatient(70), go_on).expect("ends");
@@ -344,7 +349,8 @@ fn a_receiver_that_panics_does_not_hang() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
         let work = || {
             let input = std::fs::File::open(path).expect("opens");
-            let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+            let demuxer =
+                Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
             decode_file(demuxer, &every(2), || Impatient(u64::MAX), |()| panic!("as meant"))
         };
         let caught = std::panic::catch_unwind(work);

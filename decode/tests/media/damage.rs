@@ -3,13 +3,13 @@
 use std::{io::Cursor, panic::catch_unwind, path::Path};
 
 use clips::{in_turn, pick_with, rendered, sized};
-use decode::{DecodeError, Demuxer, Limits};
+use decode::{DecodeError, DemuxLimits, Demuxer};
 use fastrand::Rng;
 use media::ErrorKind;
 
 use crate::support::*;
 
-fn open_error(bytes: impl Into<Vec<u8>>, limits: Limits) -> DecodeError {
+fn open_error(bytes: impl Into<Vec<u8>>, limits: DemuxLimits) -> DecodeError {
     match Demuxer::open(Box::new(Cursor::new(bytes.into())), limits) {
         Err(error) => error,
         Ok(demuxer) => panic!("opened as {}", demuxer.stream().container),
@@ -18,7 +18,7 @@ fn open_error(bytes: impl Into<Vec<u8>>, limits: Limits) -> DecodeError {
 
 #[test]
 fn what_is_no_video_is_refused_by_name() {
-    let open = |bytes: &[u8]| open_error(bytes, Limits::default());
+    let open = |bytes: &[u8]| open_error(bytes, DemuxLimits::default());
     assert_eq!(open(b""), DecodeError::Empty);
     let playlists: [&[u8]; 4] = [
         b"#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/etc/passwd\n",
@@ -45,7 +45,7 @@ fn streams_that_cannot_be_served_are_told_apart() {
     let made = |name: &str, line: &str| std::fs::read(rendered(name, line)).expect("made");
     let picture = "-f lavfi -i testsrc2=size=64x48:rate=5:duration=1";
     let sound = "-f lavfi -i sine=duration=1";
-    let limits = Limits::default();
+    let limits = DemuxLimits::default();
     let audio = made("audio.mp4", &format!("{sound} -c:a aac"));
     assert_eq!(open_error(audio, limits), DecodeError::NoVideoStream { streams: 1 });
     let mp3 = made("audio.mp3", &format!("{sound} -c:a libmp3lame"));
@@ -56,10 +56,10 @@ fn streams_that_cannot_be_served_are_told_apart() {
     assert_eq!(open_error(other, limits), refused);
     let small = made("small.mp4", &format!("{picture} -c:v libx264"));
     let too_large = DecodeError::PictureTooLarge { width: 64, height: 48, max: 32 };
-    assert_eq!(open_error(small, Limits { side_px: 32, ..limits }), too_large);
+    assert_eq!(open_error(small, DemuxLimits { side_px: 32, ..limits }), too_large);
     let many = format!("{picture} -c:v libx264 {}", "-map 0 ".repeat(3));
     let too_many = DecodeError::TooManyStreams { count: 3, max: 2 };
-    assert_eq!(open_error(made("many.mkv", &many), Limits { streams: 2, ..limits }), too_many);
+    assert_eq!(open_error(made("many.mkv", &many), DemuxLimits { streams: 2, ..limits }), too_many);
     let rgb = made("rgb.mkv", &format!("{picture} -c:v libx264rgb -pix_fmt rgb24"));
     let error = decode_bytes(rgb, &every(2)).expect_err("RGB");
     assert_eq!(error, DecodeError::UnsupportedPixelFormat { name: "gbrp".to_owned() });

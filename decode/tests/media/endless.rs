@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use decode::{Demuxer, Limits, decode_file};
+use decode::{DemuxLimits, Demuxer, decode_file};
 
 use crate::support::*;
 
@@ -50,7 +50,7 @@ fn the_first_picture_beside_sound_waits_for_no_more_than_two_seconds() {
     let (bytes, read) = (std::fs::read(&path).expect("made"), Arc::new(AtomicUsize::new(0)));
     let all = bytes.len();
     let input = Made { bytes: Cursor::new(bytes), read: Arc::clone(&read) };
-    let demuxer = Demuxer::open_live(Box::new(input), Limits::default()).expect("recognised");
+    let demuxer = Demuxer::open_live(Box::new(input), DemuxLimits::default()).expect("recognised");
     assert_eq!(demuxer.stream().source_rate.map(|rate| rate.as_f64()), Some(25.0));
     let (mut first, mut pieces) = (None, 0);
     let sink = || Recorder { seen: Vec::new(), digests: false };

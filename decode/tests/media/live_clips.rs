@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use decode::{DecodeError, Decoder, Demuxer, Limits};
+use decode::{DecodeError, Decoder, DemuxLimits, Demuxer};
 
 use crate::live::open;
 
@@ -16,7 +16,7 @@ const PICTURES: usize = 90;
 /// Complaints about the start of a clip that is whole.
 fn complaints(path: &Path) -> Vec<String> {
     let input = Box::new(BufReader::new(File::open(path).expect("opens")));
-    let demuxer = match Demuxer::open(input, Limits::default()) {
+    let demuxer = match Demuxer::open(input, DemuxLimits::default()) {
         Err(DecodeError::NoVideoStream { .. }) => return Vec::new(),
         opened => opened.expect("media"),
     };

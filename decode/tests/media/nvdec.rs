@@ -6,7 +6,7 @@
 
 use std::{fs, io::Cursor};
 
-use decode::{Decoders, Demuxer, FileOptions, FileReport, Limits};
+use decode::{DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport};
 use media::Frame;
 
 use crate::{
@@ -60,28 +60,30 @@ fn a_live_stream_goes_on_after_a_loss() {
 
 /// Tests on a driver that knows the clips.
 mod device {
-    use decode::{Backend, Device, DeviceSpec, LiveOptions, Sampling, open_decoder_by, try_clips};
+    use decode::{
+        DecodeBackend, HwDevice, HwDeviceSpec, LiveOptions, Sampling, open_decoder_by, try_clips,
+    };
     use gate::{CpuBackend, MeasureBackend};
     use kernels::CudaBackend;
-    use media::{Codec, Pixels, Rate};
+    use media::{Codec, FrameRate, Pixels};
 
     use super::*;
 
-    fn device() -> Device {
-        let spec = DeviceSpec { backend: Backend::Nvdec, device: None, capabilities: None };
-        Device::open(&spec).expect("a device")
+    fn device() -> HwDevice {
+        let spec = HwDeviceSpec { backend: DecodeBackend::Nvdec, device: None, capabilities: None };
+        HwDevice::open(&spec).expect("a device")
     }
 
     fn codecs() -> Vec<Codec> {
         vec![Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1]
     }
 
-    fn fetching() -> Decoders {
-        Decoders::with_device(device(), codecs())
+    fn fetching() -> DecoderChain {
+        DecoderChain::with_device(device(), codecs())
     }
 
-    fn keeping() -> Decoders {
-        Decoders::with_device(device().keeping_pictures_on(0), codecs())
+    fn keeping() -> DecoderChain {
+        DecoderChain::with_device(device().keeping_pictures_on(0), codecs())
     }
 
     fn read(name: &str) -> Vec<u8> {
@@ -112,11 +114,11 @@ mod device {
         // First: libav sets the flags of the context that both share.
         let _device = device();
         let mut gate = CudaBackend::open(0).expect("the same device measures");
-        let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+        let slow = Sampling::Fixed(FrameRate::new(5, 1).expect("positive"));
         let bytes = &read("clip");
         for (threads, sampling) in [(1, Sampling::Every), (4, Sampling::Every), (2, slow)] {
             let options = FileOptions { sampling, ..every(threads) };
-            let (expected, ours) = frames(&Decoders::software(), bytes, &options);
+            let (expected, ours) = frames(&DecoderChain::software(), bytes, &options);
             for (name, decoders) in [("fetching", fetching()), ("keeping", keeping())] {
                 let case = format!("{name}, {options:?}");
                 let (report, theirs) = frames(&decoders, bytes, &options);
@@ -144,7 +146,7 @@ mod device {
     #[ignore = "needs the shim, which loses its device"]
     fn a_loss_costs_no_frame() {
         let bytes = read("clip");
-        let (_, ours) = frames(&Decoders::software(), &bytes, &every(2));
+        let (_, ours) = frames(&DecoderChain::software(), &bytes, &every(2));
         let (report, theirs) = frames(&keeping(), &bytes, &every(2));
         assert!(all_shown(&theirs) == all_shown(&ours), "{report:?}");
         let reason = report.fallback.expect("it was lost");
@@ -156,9 +158,9 @@ mod device {
     #[ignore = "needs the shim"]
     fn a_live_stream_shows_nothing_wrong() {
         let bytes = read("clip");
-        let (_, ours) = frames(&Decoders::software(), &bytes, &every(1));
+        let (_, ours) = frames(&DecoderChain::software(), &bytes, &every(1));
         let input = Cursor::new(bytes.clone());
-        let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+        let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
         let opened = open_decoder_by(&keeping(), Codec::H264, LiveOptions::default());
         let mut decoder = opened.expect("opens");
         let (mut seen, mut damaged) = (0, 0);

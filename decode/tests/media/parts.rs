@@ -10,7 +10,7 @@ use std::{
 };
 
 use clips::in_turn;
-use decode::{DecodeError, Demuxer, ExcerptStart, Limits};
+use decode::{DecodeError, DemuxLimits, Demuxer, ExcerptStart};
 use media::Timestamp;
 
 use crate::{clips::made, support::*};
@@ -31,7 +31,7 @@ impl Write for Kept {
 
 fn open(path: &Path) -> Demuxer {
     let input = File::open(path).expect("opens");
-    Demuxer::open(Box::new(input), Limits::default()).expect("recognised")
+    Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
 }
 
 /// The part of `path`, written to `out`.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{Decoders, FfmpegPipes, FileReport, ProgramInput, program_arguments};
+use decode::{DecoderChain, FfmpegPipes, FfmpegStdin, FileReport, program_arguments};
 use media::Codec;
 
 use crate::{damage::with_flipped_bits, support::*};
@@ -29,7 +29,7 @@ impl Write for Input {
     }
 }
 
-impl ProgramInput for Input {
+impl FfmpegStdin for Input {
     fn end(&mut self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)
     }
@@ -53,7 +53,7 @@ impl Drop for Output {
 }
 
 /// Decoders that ask the system's ffmpeg, in no sandbox.
-fn ffmpeg() -> Decoders {
+fn ffmpeg() -> DecoderChain {
     let start = |codec| {
         let (ours, theirs) = UnixStream::pair()?;
         let (said, says) = UnixStream::pair()?;
@@ -72,7 +72,7 @@ fn ffmpeg() -> Decoders {
             hang_up: Box::new(move || ours.shutdown(Shutdown::Both)),
         })
     };
-    Decoders::with_program(Arc::new(start), Codec::ALL.into())
+    DecoderChain::with_program(Arc::new(start), Codec::ALL.into())
 }
 
 /// Output with the program first.
@@ -273,7 +273,7 @@ impl Write for Deaf {
     }
 }
 
-impl ProgramInput for Deaf {
+impl FfmpegStdin for Deaf {
     fn end(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -312,7 +312,7 @@ fn a_program_that_gives_pictures_and_takes_none_is_given_up() {
             }),
         })
     };
-    let decoders = Decoders::with_program(Arc::new(start), vec![Codec::H264]);
+    let decoders = DecoderChain::with_program(Arc::new(start), vec![Codec::H264]);
     let (report, _) = decode_bytes_by(&decoders, clip, &every(2)).expect("goes on");
     assert_eq!(report.frames, 2000);
     let reason = report.fallback.expect("given up");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{DecodeError, Demuxer, Limits, LiveOptions, open_decoder};
+use decode::{DecodeError, DemuxLimits, Demuxer, LiveOptions, open_decoder};
 use media::AccessUnit;
 
 use crate::{live::poll_all, support::*};
@@ -16,8 +16,8 @@ const HEIGHT: u32 = 192;
 const AREA_PX: u64 = WIDTH as u64 * HEIGHT as u64;
 
 /// Ten bits of 4:2:0 fit, and of 4:4:4 do not.
-fn limits() -> Limits {
-    Limits { picture_bytes: 3 * AREA_PX, ..Limits::default() }
+fn limits() -> DemuxLimits {
+    DemuxLimits { picture_bytes: 3 * AREA_PX, ..DemuxLimits::default() }
 }
 
 /// Encoders of pictures that are shown out of order where the codec has that.
@@ -35,7 +35,7 @@ fn clip(encoder: &str, format: &str) -> PathBuf {
 
 fn units(path: &Path) -> Vec<AccessUnit> {
     let input = Box::new(File::open(path).expect("opens"));
-    let demuxer = Demuxer::open(input, Limits::default()).expect("media");
+    let demuxer = Demuxer::open(input, DemuxLimits::default()).expect("media");
     demuxer.into_coded_pictures().map(|picture| picture.access_unit).collect()
 }
 

@@ -3,10 +3,10 @@
 use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
 use decode::{
-    DecodeError, Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling,
+    DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameSink, Sampling,
     SegmentInfo, SinkStop, decode_file, decode_file_by,
 };
-use media::{DeviceMemoryLost, Extent, Frame, Plane, Rate};
+use media::{DeviceMemoryLost, Dimensions, Frame, FrameRate, Plane};
 use sha2::{Digest, Sha256};
 
 /// Runs a tool and gives its standard output.
@@ -23,7 +23,7 @@ pub struct Seen {
     pub index: u64,
     pub source_index: u64,
     pub ticks: i64,
-    pub extent: Extent,
+    pub extent: Dimensions,
     /// SHA-256 of the planes without padding, as ffmpeg's `framehash` computes it.
     pub digest: String,
 }
@@ -74,7 +74,7 @@ pub fn every(threads: usize) -> FileOptions {
 }
 
 pub fn fixed(fps: f64, plan: bool) -> FileOptions {
-    let rate = Rate::from_f64(fps).expect("a sensible rate");
+    let rate = FrameRate::from_f64(fps).expect("a sensible rate");
     FileOptions { sampling: Sampling::Fixed(rate), plan, ..every(2) }
 }
 
@@ -85,13 +85,13 @@ pub fn decode(
     digests: bool,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let input = File::open(path).expect("the clip opens");
-    decode_demuxer(Demuxer::open(Box::new(input), Limits::default())?, options, digests)
+    decode_demuxer(Demuxer::open(Box::new(input), DemuxLimits::default())?, options, digests)
 }
 
 /// Decodes a file whose pictures may be too large.
 pub fn decode_within(
     path: &Path,
-    limits: Limits,
+    limits: DemuxLimits,
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let input = File::open(path).expect("the clip opens");
@@ -103,16 +103,16 @@ pub fn decode_bytes(
     bytes: Vec<u8>,
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
-    decode_bytes_by(&Decoders::software(), bytes, options)
+    decode_bytes_by(&DecoderChain::software(), bytes, options)
 }
 
 /// The same with other decoders first.
 pub fn decode_bytes_by(
-    decoders: &Decoders,
+    decoders: &DecoderChain,
     bytes: Vec<u8>,
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
-    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), Limits::default())?;
+    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), DemuxLimits::default())?;
     decode_demuxer_by(decoders, demuxer, options, true)
 }
 
@@ -121,11 +121,11 @@ fn decode_demuxer(
     options: &FileOptions,
     digests: bool,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
-    decode_demuxer_by(&Decoders::software(), demuxer, options, digests)
+    decode_demuxer_by(&DecoderChain::software(), demuxer, options, digests)
 }
 
 fn decode_demuxer_by(
-    decoders: &Decoders,
+    decoders: &DecoderChain,
     demuxer: Demuxer,
     options: &FileOptions,
     digests: bool,
@@ -144,7 +144,7 @@ fn decode_demuxer_by(
 /// As [`decode`], for outputs that are wanted soon: the frames of each.
 pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<Vec<Seen>>) {
     let input = File::open(path).expect("the clip opens");
-    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+    let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
     let make_sink = || Recorder { seen: Vec::new(), digests: true };
     let mut outputs = Vec::new();
     let report = decode_file(demuxer.in_hurry(0), options, make_sink, |frames| {

@@ -9,7 +9,7 @@ use media::Cells;
 use super::{light::Light, luma::Luma};
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
-    thumb::{CELLS, LEVEL},
+    thumbnail::{CELLS, LEVEL},
 };
 
 /// A value of each cell of a row in 1/[`LEVEL`]: sixteen bits, so that a vector holds many.
@@ -296,7 +296,7 @@ fn grow(mut seeds: Cells, cells: &Cells) -> Cells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thumb::block_means;
+    use crate::thumbnail::block_means;
 
     #[test]
     fn a_cell_has_eight_neighbours() {

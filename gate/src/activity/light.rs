@@ -3,7 +3,7 @@
 //! Black and white end it: a value beyond them is no change. Integers, the same bits everywhere.
 
 use super::luma::Luma;
-use crate::thumb::{BLOCKS, LEVEL};
+use crate::thumbnail::{BLOCKS, LEVEL};
 
 /// The lightest cell, in 1/[`LEVEL`].
 const WHITE: i16 = 255 * LEVEL as i16;

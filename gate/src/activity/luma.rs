@@ -1,6 +1,6 @@
 //! Pictures as means over time: less noise than a frame has, and the same at any frame rate.
 
-use crate::thumb::{BLOCKS, CELLS, block_means};
+use crate::thumbnail::{BLOCKS, CELLS, block_means};
 
 /// Luma of some time: its cells and their blocks, as a [`crate::thumb::Thumb`] has them.
 #[derive(Clone, Debug)]

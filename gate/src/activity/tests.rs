@@ -3,7 +3,7 @@
 use media::Score;
 
 use super::*;
-use crate::{cells::LUMA_COLUMNS, thumb::LEVEL};
+use crate::{cells::LUMA_COLUMNS, thumbnail::LEVEL};
 
 /// Level of the cell in a column and row at a time in milliseconds.
 type Scene = fn(usize, usize, i64) -> i64;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use gate::{
-    AHEAD, CpuBackend, FrameStamp, Gate, GateConfig, Loops, MeasureBackend, SignalWindow,
+    AHEAD, CpuBackend, FrameMeta, Gate, GateConfig, Loops, MeasureBackend, SignalWindow,
     conformance::{Fill, TestPicture},
 };
 
@@ -58,7 +58,7 @@ fn a_frame_costs_no_allocation_after_warm_up() {
         let frame = &frames[index as usize / 12 % frames.len()];
         measurer.measure(std::slice::from_ref(frame), &mut measured).expect("measurable");
         let pts_ms = 33 * index as i64;
-        let stamp = FrameStamp { frame_index: index, source_frame_index: index, pts_ms };
+        let stamp = FrameMeta { frame_index: index, source_frame_index: index, pts_ms };
         window.push(stamp, &measured[0]);
         while let Some(signal) = window.poll() {
             loops.push(&signal);

@@ -6,7 +6,7 @@ use gate::{
     MeasureBackend,
     conformance::{Fill, TestPicture, check_batch},
 };
-use media::{Sample, Subsampling};
+use media::{SampleFormat, Subsampling};
 use proptest::{prelude::*, test_runner::TestRunner};
 
 /// Measures so many batches of any pictures, and fails where one is not as the reference's.
@@ -32,7 +32,10 @@ fn any_picture() -> impl Strategy<Value = TestPicture> {
         Subsampling::Yuv411,
         Subsampling::Yuv444,
     ]);
-    let sample = prop_oneof![Just(Sample::U8), (0u8..=8).prop_map(|shift| Sample::U16 { shift })];
+    let sample = prop_oneof![
+        Just(SampleFormat::U8),
+        (0u8..=8).prop_map(|shift| SampleFormat::U16 { shift })
+    ];
     let side = prop_oneof![1u32..70, 1u32..400];
     let shape = (side.clone(), side, subsampling, sample);
     (shape, any::<bool>(), 0usize..70, any::<u64>()).prop_map(

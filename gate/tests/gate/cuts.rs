@@ -7,13 +7,13 @@ use std::{
 
 use clips::{in_turn, pick_one, pick_with};
 use gate::{
-    AHEAD, CpuBackend, FrameStamp, Gate, GateConfig, MeasureBackend, SelectionReason, SignalWindow,
+    AHEAD, CpuBackend, FrameMeta, Gate, GateConfig, MeasureBackend, SelectionReason, SignalWindow,
 };
-use media::{Extent, Signal};
+use media::{Dimensions, Signal};
 
 use crate::raw::{PLANAR, read_frame};
 
-const SIZE: Extent = Extent { width: 640, height: 360 };
+const SIZE: Dimensions = Dimensions { width: 640, height: 360 };
 
 /// Signals of what `ffmpeg INPUTS -filter_complex GRAPH` gives at `fps`.
 fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
@@ -32,7 +32,7 @@ fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
         measurer.measure(&[frame], &mut measured).expect("measurable");
         let pts_ms = (index as f64 * 1000.0 / fps) as i64;
         window.push(
-            FrameStamp { frame_index: index, source_frame_index: index, pts_ms },
+            FrameMeta { frame_index: index, source_frame_index: index, pts_ms },
             &measured[0],
         );
         signals.extend(std::iter::from_fn(|| window.poll()));

@@ -3,19 +3,19 @@
 use std::{io::Read, sync::Arc};
 
 use media::{
-    Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Subsampling,
-    Timestamp,
+    Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
+    Subsampling, Timestamp,
 };
 
 struct Raw {
     bytes: Vec<u8>,
-    extent: Extent,
-    chroma: Extent,
+    extent: Dimensions,
+    chroma: Dimensions,
     layout: PixelLayout,
 }
 
 impl Raw {
-    fn plane(&self, start: u64, extent: Extent, step: usize) -> Plane<'_> {
+    fn plane(&self, start: u64, extent: Dimensions, step: usize) -> Plane<'_> {
         let bytes = self.layout.sample.bytes();
         let stride = extent.width as usize * step * bytes;
         let data = &self.bytes[start as usize * bytes..];
@@ -39,7 +39,7 @@ impl HostFrameBuffer for Raw {
 /// Eight-bit planar 4:2:0, FFmpeg's `yuv420p`.
 pub const PLANAR: PixelLayout = PixelLayout {
     subsampling: Subsampling::Yuv420,
-    sample: Sample::U8,
+    sample: SampleFormat::U8,
     interleaved_chroma: false,
     range: SampleRange::Limited,
 };
@@ -47,7 +47,7 @@ pub const PLANAR: PixelLayout = PixelLayout {
 /// The next frame of `extent`; `None` at the end.
 pub fn read_frame(
     source: &mut impl Read,
-    extent: Extent,
+    extent: Dimensions,
     layout: PixelLayout,
     source_index: u64,
 ) -> Option<Frame> {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use clips::pick_with;
-use media::{Extent, Frame, PixelLayout, Sample};
+use media::{Dimensions, Frame, PixelLayout, SampleFormat};
 
 use crate::raw::{PLANAR, read_frame};
 
@@ -19,9 +19,9 @@ const REAL: [(&str, &str, Shape); 5] = [
     ("screen.mp4", "screen_gh-scoped-creds.mp4", ("yuv420p", 50, 31, PLANAR)),
 ];
 const NV12: PixelLayout = PixelLayout { interleaved_chroma: true, ..PLANAR };
-const TEN_BITS: PixelLayout = PixelLayout { sample: Sample::U16 { shift: 2 }, ..PLANAR };
+const TEN_BITS: PixelLayout = PixelLayout { sample: SampleFormat::U16 { shift: 2 }, ..PLANAR };
 const P010: PixelLayout =
-    PixelLayout { sample: Sample::U16 { shift: 8 }, interleaved_chroma: true, ..PLANAR };
+    PixelLayout { sample: SampleFormat::U16 { shift: 8 }, interleaved_chroma: true, ..PLANAR };
 
 /// A few frames of each clip.
 pub fn real_frames() -> Vec<Frame> {
@@ -37,7 +37,7 @@ pub fn real_frames() -> Vec<Frame> {
         ffmpeg.args(["-f", "rawvideo", "-pix_fmt", storage, "-"]);
         let output = ffmpeg.output().expect("ffmpeg starts");
         assert!(output.status.success(), "{clip}: {}", String::from_utf8_lossy(&output.stderr));
-        let extent = Extent::new(width, height).expect("a size");
+        let extent = Dimensions::new(width, height).expect("a size");
         let mut source = &output.stdout[..];
         let before = frames.len();
         frames.extend((0..).map_while(|n| read_frame(&mut source, extent, layout, n)));

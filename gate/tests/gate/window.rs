@@ -1,11 +1,11 @@
 //! Signals are local, and decisions a function of signals alone.
 
 use gate::{
-    AHEAD, BACK, CpuBackend, FrameMeasurements, FrameStamp, Gate, GateConfig, MeasureBackend, Past,
+    AHEAD, BACK, CpuBackend, FrameMeasurements, FrameMeta, Gate, GateConfig, MeasureBackend, Past,
     SignalWindow,
     conformance::{Fill, TestPicture},
 };
-use media::{Extent, Signal};
+use media::{Dimensions, Signal};
 use proptest::prelude::*;
 
 /// A frame of a made-up video.
@@ -35,7 +35,7 @@ fn any_video() -> impl Strategy<Value = Vec<Shown>> {
     })
 }
 
-fn measure(video: &[Shown]) -> Vec<(FrameStamp, FrameMeasurements)> {
+fn measure(video: &[Shown]) -> Vec<(FrameMeta, FrameMeasurements)> {
     let mut measured = Vec::new();
     let mut pts_ms = 0;
     let frames: Vec<_> = video
@@ -53,19 +53,19 @@ fn measure(video: &[Shown]) -> Vec<(FrameStamp, FrameMeasurements)> {
     let stamp = |(index, shown): (usize, &Shown)| {
         pts_ms += shown.gap;
         let frame_index = index as u64;
-        FrameStamp { frame_index, source_frame_index: 2 * frame_index, pts_ms }
+        FrameMeta { frame_index, source_frame_index: 2 * frame_index, pts_ms }
     };
     video.iter().enumerate().map(stamp).zip(measured).collect()
 }
 
-fn signals(frames: &[(FrameStamp, FrameMeasurements)], lookahead: usize) -> Vec<Signal> {
+fn signals(frames: &[(FrameMeta, FrameMeasurements)], lookahead: usize) -> Vec<Signal> {
     let mut window = SignalWindow::new(lookahead);
     with_pasts(&mut window, frames).into_iter().map(|(signal, _)| signal).collect()
 }
 
 fn with_pasts(
     window: &mut SignalWindow,
-    frames: &[(FrameStamp, FrameMeasurements)],
+    frames: &[(FrameMeta, FrameMeasurements)],
 ) -> Vec<(Signal, Past)> {
     let mut signals = Vec::new();
     push_all(window, frames, &mut signals);
@@ -76,7 +76,7 @@ fn with_pasts(
 
 fn push_all(
     window: &mut SignalWindow,
-    frames: &[(FrameStamp, FrameMeasurements)],
+    frames: &[(FrameMeta, FrameMeasurements)],
     signals: &mut Vec<(Signal, Past)>,
 ) {
     for (stamp, measurements) in frames {
@@ -179,13 +179,13 @@ proptest! {
     ) {
         let mut window = SignalWindow::new(AHEAD);
         for (((luma, squares, chroma), (width, height)), pts_ms) in sums.into_iter().zip(sides).zip(gaps) {
-            let extent = Extent { width, height };
+            let extent = Dimensions { width, height };
             let mut measurements = FrameMeasurements::zeroed(extent, (width % 3 > 0).then_some(extent));
             measurements.luma_cells.fill(luma);
             measurements.luma_squares.fill(squares);
             measurements.luma_cells[0] = squares;
             measurements.chroma_cells[1].fill(chroma);
-            window.push(FrameStamp { frame_index: 0, source_frame_index: 0, pts_ms }, &measurements);
+            window.push(FrameMeta { frame_index: 0, source_frame_index: 0, pts_ms }, &measurements);
         }
         window.flush();
         prop_assert_eq!(std::iter::from_fn(|| window.poll()).count(), 12);

@@ -13,7 +13,7 @@ use super::{
 const PART_MAX: u64 = 100 * daily_budget::COST_MAX;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ScriptStep {
     Push {
         principal: u8,
         stream: u8,
@@ -31,27 +31,29 @@ enum Step {
     NextDay,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ScriptStep> {
     let rest_ms = prop_oneof![4 => Just(0u64), 1 => 1..4000u64];
     let push = (0..4u8, 0..3u8, any::<bool>(), 0..1200u64, 0..1100u64, 1..9000u64, rest_ms)
-        .prop_map(|(principal, stream, offline, bytes, tokens, patience_ms, rest_ms)| Step::Push {
-            principal,
-            stream,
-            offline,
-            bytes: bytes / 3,
-            tokens: tokens / 2,
-            patience_ms,
-            rest_ms,
+        .prop_map(|(principal, stream, offline, bytes, tokens, patience_ms, rest_ms)| {
+            ScriptStep::Push {
+                principal,
+                stream,
+                offline,
+                bytes: bytes / 3,
+                tokens: tokens / 2,
+                patience_ms,
+                rest_ms,
+            }
         });
     prop_oneof![
         8 => push,
-        1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
+        1 => any::<prop::sample::Index>().prop_map(ScriptStep::Cancel),
         3 => (any::<prop::sample::Index>(), 0..1100u64, 0..=PART_MAX)
-            .prop_map(|(which, tokens, part)| Step::Again(which, tokens / 2, part)),
+            .prop_map(|(which, tokens, part)| ScriptStep::Again(which, tokens / 2, part)),
         5 => (any::<prop::sample::Index>(), 0..=PART_MAX)
-            .prop_map(|(which, part)| Step::Release(which, part)),
-        2 => (0..3000u64).prop_map(Step::Wait),
-        1 => Just(Step::NextDay),
+            .prop_map(|(which, part)| ScriptStep::Release(which, part)),
+        2 => (0..3000u64).prop_map(ScriptStep::Wait),
+        1 => Just(ScriptStep::NextDay),
     ]
 }
 
@@ -104,9 +106,17 @@ impl Model {
         assert!(limit == 0 || *used <= limit + over, "{used} of {limit}: {over} over an estimate");
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: ScriptStep) {
         match step {
-            Step::Push { principal, stream, offline, bytes, tokens, patience_ms, rest_ms } => {
+            ScriptStep::Push {
+                principal,
+                stream,
+                offline,
+                bytes,
+                tokens,
+                patience_ms,
+                rest_ms,
+            } => {
                 let priority = if offline { Priority::Offline } else { Priority::Live };
                 let wait_max = Duration::from_millis(patience_ms);
                 self.push(AdmissionRequest {
@@ -117,23 +127,23 @@ impl Model {
                     ..request(&format!("p{principal}"), &format!("s{stream}"), priority)
                 });
             }
-            Step::Cancel(which) if !self.waiting.is_empty() => {
+            ScriptStep::Cancel(which) if !self.waiting.is_empty() => {
                 let id = *self.waiting.keys().nth(which.index(self.waiting.len())).expect("in");
                 assert!(self.scheduler.cancel(id), "it waits");
                 assert!(!self.scheduler.cancel(id), "once");
                 self.waiting.remove(&id);
             }
-            Step::Release(which, part) if !self.in_flight.is_empty() => {
+            ScriptStep::Release(which, part) if !self.in_flight.is_empty() => {
                 let index = which.index(self.in_flight.len());
                 self.release(*self.in_flight.keys().nth(index).expect("in"), part);
             }
-            Step::Again(which, tokens, part) if !self.in_flight.is_empty() => {
+            ScriptStep::Again(which, tokens, part) if !self.in_flight.is_empty() => {
                 let index = which.index(self.in_flight.len());
                 self.again(*self.in_flight.keys().nth(index).expect("in"), tokens, part);
             }
-            Step::Wait(ms) => self.now += Duration::from_millis(ms),
-            Step::NextDay => self.day += 1,
-            Step::Cancel(_) | Step::Again(..) | Step::Release(..) => {}
+            ScriptStep::Wait(ms) => self.now += Duration::from_millis(ms),
+            ScriptStep::NextDay => self.day += 1,
+            ScriptStep::Cancel(_) | ScriptStep::Again(..) | ScriptStep::Release(..) => {}
         }
         self.poll();
         self.check();

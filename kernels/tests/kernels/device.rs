@@ -12,7 +12,8 @@ use gate::{
 };
 use kernels::CudaBackend;
 use media::{
-    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Frame, HostFrameBuffer, Pixels, Sample,
+    DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Frame, HostFrameBuffer, Pixels,
+    SampleFormat,
 };
 
 use crate::{any::check_any_batches, real::real_frames};
@@ -112,7 +113,7 @@ fn there(
 #[test]
 #[ignore = "needs CUDA"]
 fn pictures_in_device_memory_are_measured_where_they_are() {
-    let p010 = Sample::U16 { shift: 8 };
+    let p010 = SampleFormat::U16 { shift: 8 };
     let semi = |width, height, sample, fill| TestPicture {
         sample,
         interleaved: true,
@@ -121,12 +122,12 @@ fn pictures_in_device_memory_are_measured_where_they_are() {
     };
     // Each with its pitch, what the device calls itself, and whether it is measured there.
     let cases = [
-        (semi(1920, 1080, Sample::U8, Fill::Random(3)), (2048, 0), true),
-        (semi(1919, 1079, Sample::U8, Fill::Ramp), (2048, 0), true),
+        (semi(1920, 1080, SampleFormat::U8, Fill::Random(3)), (2048, 0), true),
+        (semi(1919, 1079, SampleFormat::U8, Fill::Ramp), (2048, 0), true),
         (semi(1280, 720, p010, Fill::Random(5)), (3072, 0), true),
-        (semi(50, 31, Sample::U8, Fill::Checker), (50, 0), false),
-        (semi(50, 31, Sample::U8, Fill::Checker), (256, 7), false),
-        (semi(50, 31, Sample::U8, Fill::Random(9)), (256, 0), true),
+        (semi(50, 31, SampleFormat::U8, Fill::Checker), (50, 0), false),
+        (semi(50, 31, SampleFormat::U8, Fill::Checker), (256, 7), false),
+        (semi(50, 31, SampleFormat::U8, Fill::Random(9)), (256, 0), true),
         (semi(1, 1, p010, Fill::Flat(255)), (512, 0), true),
     ];
     let stream = CudaContext::new(0).expect("a device").default_stream();

@@ -8,8 +8,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::{activity::EpisodeRecord, openapi::terms, thresholds::GateRecord},
-    record::analysis::trial::{Difference, Tally, Terms, Trial, Verdict},
+    api::{activity::EpisodeRecord, openapi::schema_types, thresholds::GateRecord},
+    record::gate_replay::trial::{Difference, Tally, Terms, Trial, Verdict},
 };
 
 /// Other thresholds and zones on the same signals: nothing of it is recorded.
@@ -17,7 +17,7 @@ use crate::{
 pub struct GateDryRun {
     /// The newest analysis of the stream, whose thresholds and zones are those of `before`; null where it
     /// has none, or one that did not record them: then they are those that the frames were recorded with.
-    #[schema(value_type = Option<terms::AnalysisId>, required = true)]
+    #[schema(value_type = Option<schema_types::AnalysisId>, required = true)]
     compared_with: Option<String>,
     before: Decisions,
     /// Decisions by the thresholds and the zones of the request.

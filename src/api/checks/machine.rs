@@ -7,7 +7,7 @@ use worker::GateBackend;
 use super::{Check, Status};
 use crate::{
     api::App,
-    record::backend::{SandboxStatus, WorkerCapabilities},
+    record::worker_backends::{SandboxStatus, WorkerCapabilities},
 };
 
 /// Every one of them.

@@ -13,7 +13,7 @@ use timeline::{RemoteFault, TimelineError};
 use utoipa::ToSchema;
 
 use super::ApiError;
-use crate::{api::openapi::terms, base::json::Detail, deliver::search::SearchFailure};
+use crate::{api::openapi::schema_types, base::json::FieldError, deliver::search::SearchFailure};
 
 /// Seconds a caller is asked to wait when no better figure is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -89,14 +89,14 @@ impl ApiError {
             }
             // All that many clients print.
             StatusCode::UNPROCESSABLE_ENTITY => match details.first() {
-                Some(Detail { field, message }) => format!("{field}: {message}"),
+                Some(FieldError { field, message }) => format!("{field}: {message}"),
                 None => self.to_string(),
             },
             _ => self.to_string(),
         };
         let request_id = request_id.to_string();
         let details =
-            details.into_iter().map(|Detail { field, message }| ErrorDetail { field, message });
+            details.into_iter().map(|FieldError { field, message }| ErrorDetail { field, message });
         ErrorBody { code, message, request_id, details: details.collect() }
     }
 
@@ -137,7 +137,7 @@ pub struct ErrorBody {
     code: &'static str,
     /// The failure in words, for people; of fields that are not acceptable, the first of `details`.
     message: String,
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: String,
     /// The fields that are not acceptable.
     details: Vec<ErrorDetail>,

@@ -4,14 +4,14 @@ use http::StatusCode;
 
 use super::ApiError;
 use crate::{
-    base::json::{Detail, Faults, JsonError},
+    base::json::{Faults, FieldError, JsonError},
     deliver::webhook::WebhookError,
     record::{recording::RecordError, runner::IngestError},
     runs::{registry::RunError, upload::UploadError},
 };
 
-impl From<Vec<Detail>> for ApiError {
-    fn from(details: Vec<Detail>) -> ApiError {
+impl From<Vec<FieldError>> for ApiError {
+    fn from(details: Vec<FieldError>) -> ApiError {
         ApiError::Invalid(details)
     }
 }

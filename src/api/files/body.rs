@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::super::unsent::BufferedBytes;
+use super::super::send_budget::BufferedBytes;
 use crate::base::blocking::{TaskPanicked, blocking};
 
 /// Bytes read at a time, and most of them in memory for one reader.

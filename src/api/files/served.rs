@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use super::{
     super::{
         ApiResult,
-        conditions::{Outcome, Version, allows_range, evaluate},
+        conditional::{PreconditionOutcome, ResourceVersion, allows_range, evaluate},
         error::ApiError,
     },
     body::FileBody,
@@ -26,7 +26,7 @@ pub struct Found {
     /// Its bytes.
     pub size: u64,
     /// Version, for conditional requests.
-    pub version: Version,
+    pub version: ResourceVersion,
     /// Name under which the caller is to save it.
     pub name: String,
     /// Its media type.
@@ -48,9 +48,11 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     kept.insert(header::CACHE_CONTROL, CACHE);
     kept.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     match evaluate(headers, &version) {
-        Outcome::Send => {}
-        Outcome::NotModified => return Ok((StatusCode::NOT_MODIFIED, kept).into_response()),
-        Outcome::Failed => return Err(ApiError::precondition_failed()),
+        PreconditionOutcome::Send => {}
+        PreconditionOutcome::NotModified => {
+            return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
+        }
+        PreconditionOutcome::Failed => return Err(ApiError::precondition_failed()),
     }
     // Only GET has ranges (RFC 9110 14.2).
     let asked = headers.get(header::RANGE).and_then(|value| value.to_str().ok());

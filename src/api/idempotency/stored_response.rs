@@ -25,7 +25,7 @@ use crate::{
         middleware::REQUEST_ID,
     },
     runs::idempotency::{
-        ANSWER_BYTES_MAX, Fingerprint, KeyedRequest, RecoveredOutcome, StoredResponse, TRACED_MAX,
+        ANSWER_BYTES_MAX, BodyDigest, KeyedRequest, RecoveredOutcome, StoredResponse, TRACED_MAX,
     },
 };
 
@@ -57,7 +57,7 @@ pub fn response(answer: StoredResponse) -> Response {
 /// A request that is carried out under its key.
 pub struct KeyedRequestContext {
     pub attempt: KeyedRequest,
-    pub fingerprint: Fingerprint,
+    pub fingerprint: BodyDigest,
     /// The run that it is about.
     pub run: Option<RunId>,
     /// The log took no event any more when it began.

@@ -14,23 +14,23 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::{InferAnswer, Manner, ask, asked::InferRequest, prepare::PreparedInference};
+use super::{InferAnswer, Manner, ask, prepare::PreparedInference, request::InferRequest};
 use crate::{
     api::{
         App,
         error::{ApiError, ErrorBody},
-        extract::{Body, Caller},
-        openapi::{FailureResponse, terms},
+        extract::{Caller, JsonBody},
+        openapi::{FailureResponse, schema_types},
         responses::shown,
     },
-    base::json::{Form, Int, List, declared},
+    base::json::{BoundedInt, Form, List, declared},
     record::{inference::InferenceError, reason::RetryPolicy},
 };
 
 /// Questions of a batch.
 pub const REQUESTS: RangeInclusive<usize> = 1..=256;
 /// Questions of a batch that are asked at once.
-pub type MaxParallel = Int<1, 64>;
+pub type MaxParallel = BoundedInt<1, 64>;
 /// Questions asked at once where a caller says nothing of it.
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
 /// Longest wait of a question of a batch for a permit: no caller waits for it alone.
@@ -55,7 +55,7 @@ declared!(BatchRequest { requests, max_parallel });
 #[derive(Serialize, ToSchema)]
 pub struct BatchResult {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     /// Questions of the batch.
     processed: usize,
@@ -106,12 +106,12 @@ impl ItemRecord {
 pub async fn infer_batch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<BatchResult>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let read = app.blocking(move || body.read_as(Form::Naming(&catalog)));
     let BatchRequest { requests: List(asked), max_parallel } = read.await??;
-    let max_parallel = max_parallel.map_or(MAX_PARALLEL_DEFAULT, |Int(most)| most) as usize;
+    let max_parallel = max_parallel.map_or(MAX_PARALLEL_DEFAULT, |BoundedInt(most)| most) as usize;
     app.check_open()?;
     let questions = accept(&app, &caller, asked).await?;
     let results = ask_all(&app, &caller, questions, max_parallel).await;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use infer::PromptImage;
 use media::BlobHash;
 
-use super::{asked::StillRef, prepare::owned};
+use super::{prepare::owned, request::StillRef};
 use crate::api::{App, error::ApiError, extract::Caller};
 
 const MISSING: ApiError = ApiError::NotFound("keyframe");

@@ -6,13 +6,13 @@ use infer::InferenceRequest;
 use media::RunId;
 
 use super::{
-    asked::{InferRequest, MaxTokens},
     details,
     images::RequestImages,
+    request::{InferRequest, MaxTokens},
 };
 use crate::{
     api::{App, error::ApiError, extract::Caller},
-    base::json::Detail,
+    base::json::FieldError,
     runs::registry::Run,
 };
 
@@ -76,17 +76,19 @@ impl InferRejection {
 
     /// Details that refuse a batch for its question of this number; an error that is no matter of
     /// one question as it is.
-    pub fn of_batch(self, index: usize) -> Result<Vec<Detail>, ApiError> {
+    pub fn of_batch(self, index: usize) -> Result<Vec<FieldError>, ApiError> {
         let InferRejection { field, error } = self;
         let named = match &error {
-            ApiError::NotFound(_) | ApiError::Run(_) => vec![Detail::new(field, error.to_string())],
+            ApiError::NotFound(_) | ApiError::Run(_) => {
+                vec![FieldError::new(field, error.to_string())]
+            }
             ApiError::Inference(error) => details(error),
             _ => Vec::new(),
         };
         if named.is_empty() {
             return Err(error);
         }
-        let of_question = |detail: Detail| Detail {
+        let of_question = |detail: FieldError| FieldError {
             field: format!("requests[{index}].{}", detail.field),
             ..detail
         };

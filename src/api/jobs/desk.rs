@@ -20,7 +20,7 @@ use crate::{
         idempotency::response,
     },
     runs::{
-        idempotency::{Fingerprint, StoredResponse},
+        idempotency::{BodyDigest, StoredResponse},
         registry::{JobKind, JobOrder, RunError},
     },
 };
@@ -40,7 +40,7 @@ pub enum Outcome {
 pub struct Entry {
     pub token: JobToken,
     pub order: JobOrder,
-    fingerprint: Fingerprint,
+    fingerprint: BodyDigest,
     is_kept: AtomicBool,
     outcome: watch::Sender<Option<Outcome>>,
     /// A long answer, for the first who takes it.
@@ -129,7 +129,7 @@ impl Desk {
         run: RunId,
         kind: JobKind,
         request: RequestId,
-        fingerprint: Fingerprint,
+        fingerprint: BodyDigest,
         may_begin: bool,
     ) -> Result<Found, ApiError> {
         match self.entries().entry((run, kind == JobKind::Analysis)) {

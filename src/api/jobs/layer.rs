@@ -34,7 +34,7 @@ use crate::{
     base::clock::wall_now,
     record::runner::IngestError,
     runs::{
-        idempotency::{Fingerprint, StoredResponse},
+        idempotency::{BodyDigest, StoredResponse},
         registry::{JobKind, JobStatus},
     },
 };
@@ -98,7 +98,7 @@ pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -
     let may_begin = request.extensions().get::<JoinsOnly>().is_none();
     let (parts, body) = whole(request, &app).await?;
     let tenant = caller.tenant.as_deref().unwrap_or_default();
-    let fingerprint = Fingerprint::of(&[kind.as_str().as_bytes(), tenant.as_bytes(), &body]);
+    let fingerprint = BodyDigest::of(&[kind.as_str().as_bytes(), tenant.as_bytes(), &body]);
     if is_async {
         check_room(&app, &caller).await?;
     }
@@ -236,7 +236,7 @@ impl Ending {
         };
         let (keys, scope) =
             (Arc::clone(&self.app.idempotency), scope(&caller.principal, self.entry.order.id));
-        let fingerprint = Fingerprint::of(&[&answer.body]);
+        let fingerprint = BodyDigest::of(&[&answer.body]);
         let kept = self.app.blocking(move || keys.keep(&scope, fingerprint, answer)).await;
         if let Err(error) = kept.and_then(|kept| Ok(kept?)) {
             let job = self.entry.order.id;

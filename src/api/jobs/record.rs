@@ -11,7 +11,7 @@ use axum::{Json, response::IntoResponse};
 
 use super::long;
 use crate::{
-    api::{ApiResult, App, openapi::terms, responses::shown},
+    api::{ApiResult, App, openapi::schema_types, responses::shown},
     base::keys::Principal,
     runs::{
         idempotency::{KeyScope, StoredResponse},
@@ -24,14 +24,14 @@ use crate::{
 #[schema(as = Job)]
 pub struct JobRecord {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RunId)]
+    #[schema(value_type = schema_types::RunId)]
     run_id: RunId,
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::JobId)]
+    #[schema(value_type = schema_types::JobId)]
     job_id: JobId,
-    #[schema(value_type = terms::JobKind)]
+    #[schema(value_type = schema_types::JobKind)]
     kind: &'static str,
-    #[schema(value_type = terms::JobStatus)]
+    #[schema(value_type = schema_types::JobStatus)]
     status: &'static str,
     /// Frames analysed.
     frames_done: u64,
@@ -39,7 +39,7 @@ pub struct JobRecord {
     #[schema(required = true)]
     frames_total: Option<u64>,
     /// Share of them that is done.
-    #[schema(value_type = Option<terms::Fraction>, required = true)]
+    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
     fraction: Option<f64>,
     /// Rate of the work so far.
     frames_per_second: f64,
@@ -47,9 +47,9 @@ pub struct JobRecord {
     #[schema(required = true)]
     eta_ms: Option<u64>,
     /// Time at which it was requested.
-    #[schema(value_type = terms::Timestamp)]
+    #[schema(value_type = schema_types::Timestamp)]
     started_at: String,
-    #[schema(value_type = Option<terms::Timestamp>, required = true)]
+    #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
     ended_at: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl JobRecord {
 #[schema(as = JobDetails)]
 pub struct JobAnswer {
     #[serde(serialize_with = "shown")]
-    #[schema(value_type = terms::RequestId)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
     #[serde(flatten)]
     #[schema(inline)]
@@ -85,10 +85,10 @@ pub struct JobAnswer {
     /// Answer to the request without `Prefer`: kept for a day where the job was requested with it
     /// or its caller went away; null elsewhere, and where the server ended between the last event
     /// of the job and its answer: the events tell then.
-    #[schema(value_type = Option<terms::AnyObject>, required = true)]
+    #[schema(value_type = Option<schema_types::AnyObject>, required = true)]
     result: Option<Box<RawValue>>,
     /// Its failure, likewise.
-    #[schema(value_type = Option<terms::AnyObject>, required = true)]
+    #[schema(value_type = Option<schema_types::AnyObject>, required = true)]
     error: Option<Box<RawValue>>,
 }
 

@@ -10,7 +10,7 @@ use crate::{
         App,
         whip::{
             self,
-            attach::{self, ClipFps, LivePrompt, TokenRate},
+            attach_config::{self, ClipFps, LivePrompt, TokenRate},
         },
     },
     record::live,
@@ -20,22 +20,26 @@ use crate::{
 pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
     BTreeMap::from([
         ("whip.offer", Limit::most(whip::SDP_BYTES_MAX, "bytes")),
-        ("whip.x-attach-config", Limit::most(attach::ENCODED_BYTES_MAX, "bytes of base64url")),
+        (
+            "whip.x-attach-config",
+            Limit::most(attach_config::ENCODED_BYTES_MAX, "bytes of base64url"),
+        ),
         ("whip.prompt", Limit::within(LivePrompt::BYTES, "bytes")),
         ("whip.max_output_tokens_per_second", Limit::within(TokenRate::RANGE, "tokens a second")),
         (
             "whip.clip_mode.target_fps",
-            Limit::within(ClipFps::RANGE, "pictures a second").default(attach::CLIP_FPS_DEFAULT),
+            Limit::within(ClipFps::RANGE, "pictures a second")
+                .default(attach_config::CLIP_FPS_DEFAULT),
         ),
         (
             "whip.clip_mode.clip_length_seconds",
-            Limit::within(numbers(attach::CLIP_LENGTH_S), "seconds")
-                .default(number(attach::CLIP_S_DEFAULT)),
+            Limit::within(numbers(attach_config::CLIP_LENGTH_S), "seconds")
+                .default(number(attach_config::CLIP_S_DEFAULT)),
         ),
         (
             "whip.clip_mode.delay_seconds",
-            Limit::within(numbers(attach::CLIP_DELAY_S), "seconds")
-                .default(number(attach::CLIP_S_DEFAULT)),
+            Limit::within(numbers(attach_config::CLIP_DELAY_S), "seconds")
+                .default(number(attach_config::CLIP_S_DEFAULT)),
         ),
         (
             "novelty_reuse",

@@ -16,7 +16,7 @@ use crate::{
 
 /// Limits of a source for the decoder, and of a reader of recorded media; past one 422.
 pub(super) fn of_media(jobs: usize) -> BTreeMap<&'static str, Limit> {
-    let limits = decode::Limits::default();
+    let limits = decode::DemuxLimits::default();
     let (clips, own_clips) = excerpts_max(jobs);
     BTreeMap::from([
         ("picture_width", Limit::most(limits.side_px, "pixels")),

@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
     use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
     let bytes_max = app.settings.remote.bytes_max;
-    let limits = worker::Limits::remote();
+    let limits = worker::WorkerLimits::remote();
     let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
     let (jobs, own_jobs) = runner::remotes_max(app.jobs);
     BTreeMap::from([

@@ -1,11 +1,11 @@
 //! Part of a picture that a model was shown, in fractions and in pixels.
 
-use media::Extent;
+use media::Dimensions;
 use serde::Serialize;
 use utoipa::ToSchema;
 use worker::ChunkImageOptions;
 
-use crate::api::openapi::terms;
+use crate::api::openapi::schema_types;
 
 /// Name of the schema of these coordinates.
 pub const SCHEMA: &str = "sightline.image.v1";
@@ -33,9 +33,9 @@ struct Size {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = FrameFractions)]
 struct Fractions {
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     x: f64,
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     y: f64,
     #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
     width: f64,
@@ -53,17 +53,17 @@ struct Pixels {
     height: u32,
 }
 
-impl From<Extent> for Size {
-    fn from(Extent { width, height }: Extent) -> Size {
+impl From<Dimensions> for Size {
+    fn from(Dimensions { width, height }: Dimensions) -> Size {
         Size { width, height }
     }
 }
 
 impl Coordinates {
     /// Coordinates in pictures of `source` that `views` show; `None` where they show all of each.
-    pub fn of(views: &ChunkImageOptions, source: Extent) -> Option<Coordinates> {
+    pub fn of(views: &ChunkImageOptions, source: Dimensions) -> Option<Coordinates> {
         let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
-        let (region, shown) = views.shown(source);
+        let (region, shown) = views.images_per_chunk(source);
         Some(Coordinates {
             source_extent: source.into(),
             requested_region: Fractions { x, y, width, height },
@@ -82,7 +82,7 @@ impl Coordinates {
 mod tests {
     use media::Score;
     use serde_json::json;
-    use worker::{Chunking, Crop};
+    use worker::{ChunkBoundary, Crop};
 
     use super::*;
 
@@ -90,10 +90,10 @@ mod tests {
     fn a_crop_is_told_as_it_was_asked_for_and_as_it_was_made() {
         let score = |value| Score::from_f64(value).expect("a fraction");
         let crop = Crop::new(score(0.25), score(0.0), score(0.5), score(0.75));
-        let chunks = Chunking::Frames(30);
+        let chunks = ChunkBoundary::Frames(30);
         let views =
             ChunkImageOptions { chunks, per_chunk: 1, max_edge: Some(64), crop, novelty: None };
-        let source = Extent { width: 640, height: 360 };
+        let source = Dimensions { width: 640, height: 360 };
         let told = Coordinates::of(&views, source).map(|told| json!(told));
         let expected = json!({
             "source_extent": {"width": 640, "height": 360},

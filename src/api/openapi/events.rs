@@ -15,7 +15,7 @@ use super::{
         thresholds::GateRecord,
         zones::ZoneRecord,
     },
-    terms,
+    schema_types,
 };
 
 /// The schemas that a document has by name.
@@ -58,7 +58,7 @@ impl ToSchema for QueryMatch {
 
     fn schemas(schemas: &mut Schemas) {
         EventRecord::schemas(schemas);
-        schemas.push((terms::RunId::name().into(), terms::RunId::schema()));
+        schemas.push((schema_types::RunId::name().into(), schema_types::RunId::schema()));
     }
 }
 
@@ -80,7 +80,7 @@ fn envelope(with_run: bool) -> RefOr<Schema> {
             .property("kind", name)
             .required("kind");
         if with_run {
-            let run = Ref::from_schema_name(terms::RunId::name());
+            let run = Ref::from_schema_name(schema_types::RunId::name());
             envelope = envelope.property("run_id", run).required("run_id");
         }
         envelope.property("payload", payload(*kind, &mut Vec::new())).required("payload")
@@ -160,8 +160,8 @@ macro_rules! payloads {
 payloads! {
     /// A run was created through the API.
     RunCreatedPayload {
-        request_id: terms::RequestId,
-        mode: terms::AnalysisMode,
+        request_id: schema_types::RequestId,
+        mode: schema_types::AnalysisMode,
         #[schema(required = true)]
         model: Option<String>,
         /// Name of the owner's key, never the key.
@@ -173,7 +173,7 @@ payloads! {
     SessionCreatedPayload {
         /// Name of the owner's key, never the key.
         principal_key: String,
-        session_id: terms::SessionId,
+        session_id: schema_types::SessionId,
         /// Always `whip`.
         source: String,
         #[schema(required = false)]
@@ -181,31 +181,31 @@ payloads! {
     }
     /// A source was accepted; nothing of it is decoded yet.
     IngestStartedPayload {
-        request_id: terms::RequestId,
-        job_id: terms::JobId,
+        request_id: schema_types::RequestId,
+        job_id: schema_types::JobId,
         /// The request body.
-        ingest: terms::AnyObject,
+        ingest: schema_types::AnyObject,
     }
     /// A source was decoded.
     IngestReceivedPayload {
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         /// The request body.
-        ingest: terms::AnyObject,
+        ingest: schema_types::AnyObject,
         #[schema(required = false)]
         decoded_frames: u64,
         #[schema(required = false)]
         source_uri: String,
         #[schema(required = false)]
-        sampling_policy: terms::Sampling,
+        sampling_policy: schema_types::Sampling,
         #[schema(required = false)]
         sample_fps: f64,
     }
     /// A decode pass finished.
     FramesDecodedPayload {
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         source_uri: String,
-        stream_id: terms::Label,
-        sampling_policy: terms::Sampling,
+        stream_id: schema_types::Label,
+        sampling_policy: schema_types::Sampling,
         #[schema(required = true)]
         source_fps: Option<f64>,
         #[schema(required = true)]
@@ -250,15 +250,15 @@ payloads! {
         pts_ms: i64,
         /// 16 hexadecimal digits.
         perceptual_hash: String,
-        luma_mean: terms::Fraction,
-        flicker_score: terms::Fraction,
-        ghosting_score: terms::Fraction,
-        noise_variance_score: terms::Fraction,
+        luma_mean: schema_types::Fraction,
+        flicker_score: schema_types::Fraction,
+        ghosting_score: schema_types::Fraction,
+        noise_variance_score: schema_types::Fraction,
         #[schema(required = false)]
-        scene_score: terms::Fraction,
+        scene_score: schema_types::Fraction,
         /// Share of the picture's cells that changed from four tenths of a second before; absent from older recordings.
         #[schema(required = false)]
-        activity_score: terms::Fraction,
+        activity_score: schema_types::Fraction,
         /// Box around them; absent where none changed.
         #[schema(required = false)]
         activity_region: Region,
@@ -268,12 +268,12 @@ payloads! {
     }
     /// The result of an analysis pass.
     AnalysisGeneratedPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         frames: u64,
         window_size: u32,
         segment_ms: u32,
-        sampling_policy: terms::Sampling,
+        sampling_policy: schema_types::Sampling,
         #[schema(required = true)]
         sample_fps: Option<f64>,
         #[schema(required = true)]
@@ -282,7 +282,7 @@ payloads! {
         markers: u64,
         /// Id that its markers carry too; absent where that was before analyses had names.
         #[schema(required = false)]
-        analysis_id: terms::AnalysisId,
+        analysis_id: schema_types::AnalysisId,
         /// Thresholds that it used; absent likewise.
         #[schema(required = false)]
         gate: GateRecord,
@@ -295,8 +295,8 @@ payloads! {
     }
     /// A chunk finished tiered inference.
     ChunkInferredPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         chunk_index: u64,
         /// The backend that answered, or failed last; null when none was asked.
         #[schema(required = true)]
@@ -312,11 +312,11 @@ payloads! {
         description: String,
         /// Null when the model said nothing of it.
         #[schema(required = true)]
-        confidence: Option<terms::Fraction>,
+        confidence: Option<schema_types::Fraction>,
         raw_output: String,
         /// The object in it, where the reasoning gave an `output_schema`.
         #[schema(required = false)]
-        output: terms::AnyObject,
+        output: schema_types::AnyObject,
         prompt_tokens: u64,
         completion_tokens: u64,
         thinking_tokens: u64,
@@ -324,7 +324,7 @@ payloads! {
         inference_latency_ms: u64,
         /// Pass that answered, or failed; absent when no backend was asked.
         #[schema(required = false)]
-        tier: terms::InferencePass,
+        tier: schema_types::InferencePass,
         /// The model that answered, or was to; absent likewise.
         #[schema(required = false)]
         model: String,
@@ -345,22 +345,22 @@ payloads! {
         #[schema(required = false)]
         reused_from_seq: u64,
         #[schema(required = false)]
-        index_name: terms::Label,
+        index_name: schema_types::Label,
         /// The description was cut to fit.
         #[schema(required = false)]
         truncated: bool,
     }
     /// A semantic result was recorded.
     ChunkGeneratedPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         chunk_index: u64,
         chunk_frames: u64,
         process_ms: u64,
         source_span_ms: u64,
         lag_ms: i64,
         #[schema(required = true)]
-        index_name: Option<terms::Label>,
+        index_name: Option<schema_types::Label>,
         prompt_tokens: u64,
         completion_tokens: u64,
         thinking_tokens: u64,
@@ -369,13 +369,13 @@ payloads! {
     }
     /// The semantic path fell back.
     SemanticFallbackPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         reason: String,
     }
     /// A direct inference completed.
     InferenceCompletedPayload {
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         provider: String,
         model: String,
         fallback_used: bool,
@@ -396,7 +396,7 @@ payloads! {
         inference_latency_ms: u64,
         /// `first`: a direct inference has one pass.
         #[schema(required = false)]
-        tier: terms::InferencePass,
+        tier: schema_types::InferencePass,
         /// Requests that backends were sent.
         #[schema(required = false)]
         attempts: u32,
@@ -404,13 +404,13 @@ payloads! {
     /// The run reached its normal end.
     RunCompletedPayload {
         #[schema(required = true)]
-        request_id: Option<terms::RequestId>,
+        request_id: Option<schema_types::RequestId>,
         #[schema(required = true)]
-        stream_id: Option<terms::Label>,
+        stream_id: Option<schema_types::Label>,
         frames: u64,
         markers: u64,
         #[schema(required = true)]
-        index_name: Option<terms::Label>,
+        index_name: Option<schema_types::Label>,
         /// Null where the run ended without a reasoning.
         #[schema(required = true)]
         semantic: Option<SemanticRecord>,
@@ -421,26 +421,26 @@ payloads! {
     /// The run ended by a failure.
     RunFailedPayload {
         #[schema(required = false)]
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         reason: String,
     }
     /// An action was asked for.
     RequestedPayload {
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
     }
     /// The run was given another label.
     RunLabelledPayload {
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         /// Null where it has none from now on.
         #[schema(required = true)]
-        label: Option<terms::Label>,
+        label: Option<schema_types::Label>,
     }
     /// The run was deleted, on request or because the service reclaimed it.
     RunDeletedPayload {
         #[schema(required = false)]
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         #[schema(required = false)]
-        reclaim: terms::AnyObject,
+        reclaim: schema_types::AnyObject,
     }
     /// The still of a selected frame was stored.
     KeyframeStoredPayload {
@@ -448,18 +448,18 @@ payloads! {
         pts_ms: i64,
         event_type: String,
         #[schema(required = false)]
-        reason: terms::GateReason,
+        reason: schema_types::GateReason,
         description: String,
         image_ref: String,
-        image_media_type: terms::Jpeg,
+        image_media_type: schema_types::Jpeg,
         image_bytes: u64,
-        image_sha256: terms::Sha256,
+        image_sha256: schema_types::Sha256,
         #[schema(required = false)]
         truncated: bool,
     }
     /// Nine tenths of the owner's tokens of the day are spent or set aside for requests under way.
     TokenBudgetLowPayload {
-        request_id: terms::RequestId,
+        request_id: schema_types::RequestId,
         /// Name of the owner's key, never the key.
         principal_key: String,
         /// The day (UTC), such as `2026-01-31`.
@@ -469,14 +469,14 @@ payloads! {
     }
     /// Something begins to move.
     ActivityStartedPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         #[schema(required = false)]
-        session_id: terms::SessionId,
+        session_id: schema_types::SessionId,
         /// First frame of the episode.
         start_frame: u64,
         start_pts_ms: i64,
-        peak_score: terms::Fraction,
+        peak_score: schema_types::Fraction,
         /// Kept frame with that score.
         peak_frame: u64,
         /// Box around what moves.
@@ -486,10 +486,10 @@ payloads! {
     }
     /// The picture is at rest again.
     ActivityEndedPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         #[schema(required = false)]
-        session_id: terms::SessionId,
+        session_id: schema_types::SessionId,
         /// First frame of the episode.
         start_frame: u64,
         /// Last frame in which something moved.
@@ -497,7 +497,7 @@ payloads! {
         start_pts_ms: i64,
         end_pts_ms: i64,
         /// Highest score of the frames that were kept for the episode.
-        peak_score: terms::Fraction,
+        peak_score: schema_types::Fraction,
         /// Kept frame with that score.
         peak_frame: u64,
         /// Box around all that moved.
@@ -507,8 +507,8 @@ payloads! {
     }
     /// A live source that was lost is there again.
     SourceReconnectedPayload {
-        request_id: terms::RequestId,
-        stream_id: terms::Label,
+        request_id: schema_types::RequestId,
+        stream_id: schema_types::Label,
         /// Number of the first frame behind the gap.
         frame_index: u64,
         /// Media time of that frame.
@@ -523,7 +523,7 @@ payloads! {
     /// Finding at a frame, or over a clip.
     FindingPayload {
         #[schema(required = false)]
-        session_id: terms::SessionId,
+        session_id: schema_types::SessionId,
         /// Number of the frame; of a clip that of the first.
         frame_index: u64,
         /// Media time.
@@ -531,7 +531,7 @@ payloads! {
         /// Media time of a clip's last picture.
         #[schema(required = false)]
         end_pts_ms: i64,
-        confidence: terms::Fraction,
+        confidence: schema_types::Fraction,
         description: String,
         #[schema(required = false)]
         summary: String,
@@ -564,7 +564,7 @@ payloads! {
         #[schema(required = false)]
         reused_from_seq: u64,
         #[schema(required = false)]
-        index_name: terms::Label,
+        index_name: schema_types::Label,
         /// The description was cut to fit.
         #[schema(required = false)]
         truncated: bool,

@@ -6,38 +6,39 @@ use infer::{OutputSchema, finding::default_answer};
 use media::{Label, Score, StreamId};
 use serde_json::Value;
 use utoipa::ToSchema;
-use worker::{ChunkImageOptions, Chunking, Crop};
+use worker::{ChunkBoundary, ChunkImageOptions, Crop};
 
 use crate::{
     api::{
-        analyze::{Index, SegmentMs, WindowSize, trace},
+        analyze::{FrameIndex, SegmentMs, WindowSize, trace},
         ingest::{MaxFrames, SourceUri, check_rate},
-        openapi::terms,
+        openapi::schema_types,
         thresholds::GateFields,
         zones::{self, ZoneFields, ZoneList},
     },
     base::json::{
-        Declared, Faults, Form, Int, Problem, Text, declared, number, parsed, said, score,
+        BoundedInt, BoundedText, Declared, Faults, Form, ValueError, declared, number, parsed,
+        said, score,
     },
     record::reason::{PromptConfig, ReasonQuery},
 };
 
 /// Analysed frames of a chunk.
-pub type ChunkSize = Int<5, 500>;
+pub type ChunkSize = BoundedInt<5, 500>;
 /// Frames of a chunk where a caller says nothing of them.
 pub const CHUNK_SIZE_DEFAULT: u64 = 30;
 /// Prompt about the chunks of a source.
-pub type SemanticPrompt = Text<0, 4096>;
+pub type SemanticPrompt = BoundedText<0, 4096>;
 /// Pictures of a chunk.
-pub type ChunkPictures = Int<1, 4>;
+pub type ChunkPictures = BoundedInt<1, 4>;
 /// Pixels of a picture's longer edge.
-pub type MaxEdge = Int<64, 4096>;
+pub type MaxEdge = BoundedInt<64, 4096>;
 /// Milliseconds for an answer.
-pub type SemanticTimeout = Int<100, 120_000>;
+pub type SemanticTimeout = BoundedInt<100, 120_000>;
 /// Milliseconds for an answer where a caller says nothing of them.
 pub const SEMANTIC_TIMEOUT_DEFAULT: u64 = 30_000;
 /// Chunks that are asked about at once.
-pub type Concurrency = Int<1, 64>;
+pub type Concurrency = BoundedInt<1, 64>;
 /// Chunks that are asked about at once where a caller says nothing of them.
 pub const CONCURRENCY_DEFAULT: u64 = 4;
 /// Least confidence of a first pass where a caller says nothing of it.
@@ -50,8 +51,8 @@ pub const CLIP_S_DEFAULT: f64 = 1.0;
 #[derive(ToSchema)]
 #[schema(as = Crop)]
 pub struct CropFields {
-    x: terms::Fraction,
-    y: terms::Fraction,
+    x: schema_types::Fraction,
+    y: schema_types::Fraction,
     /// `x` and `width` are together at most 1.
     #[schema(value_type = f64, exclusive_minimum = 0.0, maximum = 1.0)]
     width: Score,
@@ -61,7 +62,7 @@ pub struct CropFields {
 }
 
 declared!(CropFields { x, y, width: required side, height: required side }; closed |object| {
-    let reaches = |from: &Option<terms::Fraction>, len: Option<Score>| {
+    let reaches = |from: &Option<schema_types::Fraction>, len: Option<Score>| {
         let sum = from.as_ref().zip(len).map(|(from, len)| from.0.millionths() + len.millionths());
         sum.is_some_and(|sum| sum > Score::SCALE)
     };
@@ -89,7 +90,7 @@ impl Declared for ModelName {
         match form {
             Form::Naming(catalog) if !catalog.contains(name.as_str()) => {
                 let problem = "names no model of this server: GET /v1/models lists them";
-                Err(Problem::from(problem).into())
+                Err(ValueError::from(problem).into())
             }
             _ => Ok(ModelName(name)),
         }
@@ -107,14 +108,14 @@ pub struct ReasonRequest {
     #[schema(value_type = String)]
     pub(super) model: ModelName,
     /// The run's own when missing; it says how often frames are kept where nothing happens.
-    pub(super) mode: Option<terms::AnalysisMode>,
+    pub(super) mode: Option<schema_types::AnalysisMode>,
     /// `main` when missing.
-    #[schema(value_type = Option<terms::Label>)]
+    #[schema(value_type = Option<schema_types::Label>)]
     pub(super) stream_id: Option<StreamId>,
     /// `source_fps_adaptive` when missing: every frame.
-    pub(super) sampling_policy: Option<terms::Sampling>,
+    pub(super) sampling_policy: Option<schema_types::Sampling>,
     /// Frames a second; required with the policy `fixed`.
-    pub(super) fixed_fps: Option<terms::Fps>,
+    pub(super) fixed_fps: Option<schema_types::Fps>,
     /// Frames after which the work ends; 512 when missing.
     #[schema(inline)]
     pub(super) max_frames: Option<MaxFrames>,
@@ -129,7 +130,7 @@ pub struct ReasonRequest {
     pub(super) segment_ms: Option<SegmentMs>,
     /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
     #[schema(inline)]
-    pub(super) marker_correction_window_frames: Option<Index>,
+    pub(super) marker_correction_window_frames: Option<FrameIndex>,
     /// True to ask models; when missing they are asked where there is a prompt.
     semantic_inference: Option<bool>,
     /// Prompt about each chunk.
@@ -150,7 +151,7 @@ pub struct ReasonRequest {
     crop: Option<CropFields>,
     /// JSON Schema that answers must match. Of its own fields those are known that events have:
     /// `event_type`, `object_label`, `summary`, `description`, `confidence`.
-    #[schema(value_type = Option<terms::AnyObject>)]
+    #[schema(value_type = Option<schema_types::AnyObject>)]
     output_schema: Option<OutputSchema>,
     /// The model that is asked about every chunk; `model` when missing.
     #[schema(value_type = Option<String>)]
@@ -159,9 +160,9 @@ pub struct ReasonRequest {
     #[schema(value_type = Option<String>)]
     second_pass_model: Option<ModelName>,
     /// Confidence that the first must reach; 0.7 when missing.
-    second_pass_threshold: Option<terms::Fraction>,
+    second_pass_threshold: Option<schema_types::Fraction>,
     /// Kept in events, which can be filtered by it.
-    pub(super) index_name: Option<terms::Label>,
+    pub(super) index_name: Option<schema_types::Label>,
     /// Each chunk is asked about with the description of the one before, and so one at a time.
     temporal_chain: Option<bool>,
     /// One picture of each chunk is shown, beside that of the chunk before.
@@ -197,7 +198,7 @@ declared!(ReasonRequest {
     activity_zones_only,
 } |object| {
     check_rate(object, &sampling_policy, &fixed_fps, "is required");
-    if visual_diff == Some(Some(true)) && matches!(semantic_frames_per_chunk, Some(Some(Int(2..)))) {
+    if visual_diff == Some(Some(true)) && matches!(semantic_frames_per_chunk, Some(Some(BoundedInt(2..)))) {
         let why = "must be 1 with visual_diff, which shows one picture and the one before";
         object.refuse("semantic_frames_per_chunk", why);
     }
@@ -251,39 +252,39 @@ pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<ModelOptions> {
 fn views(asked: &mut ReasonRequest, inquiry: &PromptConfig) -> ChunkImageOptions {
     let chunks = if inquiry.is_clip {
         let seconds = asked.video_clip_duration_s.unwrap_or(CLIP_S_DEFAULT);
-        Chunking::Span { ms: (seconds * 1000.0).round().max(1.0) as u32 }
+        ChunkBoundary::Span { ms: (seconds * 1000.0).round().max(1.0) as u32 }
     } else {
-        Chunking::Frames(asked.chunk_size.map_or(CHUNK_SIZE_DEFAULT, |it| it.0) as u32)
+        ChunkBoundary::Frames(asked.chunk_size.map_or(CHUNK_SIZE_DEFAULT, |it| it.0) as u32)
     };
     let per_chunk = match asked.semantic_frames_per_chunk {
         _ if inquiry.compares => 1,
-        Some(Int(pictures)) => pictures as u8,
+        Some(BoundedInt(pictures)) => pictures as u8,
         None if inquiry.is_clip => ChunkImageOptions::PER_CHUNK_MAX,
         None => 1,
     };
     ChunkImageOptions {
         chunks,
         per_chunk,
-        max_edge: asked.semantic_frame_max_edge.map(|Int(edge)| edge as u32),
+        max_edge: asked.semantic_frame_max_edge.map(|BoundedInt(edge)| edge as u32),
         crop: asked.crop.take().and_then(CropFields::crop),
         novelty: None,
     }
 }
 
-fn clip(value: &Value) -> Result<f64, Problem> {
+fn clip(value: &Value) -> Result<f64, ValueError> {
     let seconds = number(0.0..=CLIP_S_MAX)(value).ok().filter(|seconds| *seconds > 0.0);
     let problem = || format!("must be a number greater than 0 and at most {CLIP_S_MAX}").into();
     seconds.ok_or_else(problem)
 }
 
 /// A side of a crop.
-fn side(value: &Value) -> Result<Score, Problem> {
+fn side(value: &Value) -> Result<Score, ValueError> {
     let side = score(value).ok().filter(|side| *side > Score::ZERO);
     side.ok_or_else(|| "must be a number greater than 0 and at most 1".into())
 }
 
 /// Schema that answers can be made to match; where a model gives no JSON its text is kept.
-pub fn output_schema(value: &Value) -> Result<OutputSchema, Problem> {
+pub fn output_schema(value: &Value) -> Result<OutputSchema, ValueError> {
     let schema = OutputSchema::compile(value.clone()).map(OutputSchema::or_text);
     schema.map_err(|error| error.to_string().into())
 }

@@ -6,7 +6,7 @@ use media::Score;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::{App, openapi::terms, responses::fps};
+use super::super::{App, openapi::schema_types, responses::fps};
 use crate::runs::{
     registry::Run,
     summary::{Bucket, Records, Summary},
@@ -26,7 +26,7 @@ pub struct SummaryRecord {
     /// Its source ended early or is damaged: what was read until then is here.
     truncated: bool,
     /// The most telling still: the first of a cut, or else of an artifact, one that a model described, the first.
-    #[schema(value_type = Option<terms::Sha256>, required = true)]
+    #[schema(value_type = Option<schema_types::Sha256>, required = true)]
     still_sha256: Option<String>,
     /// Last description by a model, at most 256 bytes.
     #[schema(required = true)]
@@ -60,7 +60,7 @@ struct Counts {
 #[schema(as = RunHistogram)]
 struct ShapeRecord {
     /// Mean brightness; null where no measured frame lies.
-    #[schema(value_type = Vec<Option<terms::Fraction>>, min_items = 64, max_items = 64)]
+    #[schema(value_type = Vec<Option<schema_types::Fraction>>, min_items = 64, max_items = 64)]
     luma_mean: Vec<Option<f64>>,
     /// Frames that the gate keeps.
     #[schema(min_items = 64, max_items = 64)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    super::{error::ApiError, openapi::terms, responses::fraction},
+    super::{error::ApiError, openapi::schema_types, responses::fraction},
     Decided,
 };
 
@@ -17,13 +17,13 @@ use super::{
 #[schema(as = SignalSpread)]
 pub struct Spread {
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     min: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     max: Score,
     #[serde(serialize_with = "fraction")]
-    #[schema(value_type = terms::Fraction)]
+    #[schema(value_type = schema_types::Fraction)]
     mean: Score,
     #[serde(skip)]
     sum: u64,

@@ -33,7 +33,7 @@ pub struct MultipartForm {
 }
 
 /// One part of a form.
-pub struct Part<'a> {
+pub struct FormPart<'a> {
     field: Field<'a>,
     idle_bytes: &'a AtomicU64,
 }
@@ -54,16 +54,16 @@ impl MultipartForm {
     }
 
     /// The next part; what is left of the one before is passed over.
-    pub async fn next(&mut self) -> Result<Option<Part<'_>>, ApiError> {
+    pub async fn next(&mut self) -> Result<Option<FormPart<'_>>, ApiError> {
         let idle_bytes = &*self.idle_bytes;
         match self.parts.next_field().await {
-            Ok(field) => Ok(field.map(|field| Part { field, idle_bytes })),
+            Ok(field) => Ok(field.map(|field| FormPart { field, idle_bytes })),
             Err(error) => Err(refusal(&error, idle_bytes)),
         }
     }
 }
 
-impl Part<'_> {
+impl FormPart<'_> {
     /// The name of the form's field.
     pub fn name(&self) -> Option<&str> {
         self.field.name()

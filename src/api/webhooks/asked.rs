@@ -4,16 +4,16 @@ use serde_json::Value;
 use timeline::EventKind;
 use utoipa::ToSchema;
 
-use super::super::openapi::terms;
+use super::super::openapi::schema_types;
 use crate::{
-    base::json::{Declared, Faults, Form, Problem, Text, declared},
-    deliver::webhook::{Secret, SecretError},
+    base::json::{BoundedText, Declared, Faults, Form, ValueError, declared},
+    deliver::webhook::{SecretError, SigningSecret},
 };
 
 /// Target of events.
-pub type WebhookUrl = Text<1, 2048>;
+pub type WebhookUrl = BoundedText<1, 2048>;
 /// Note of the owner.
-pub type WebhookDescription = Text<0, 256>;
+pub type WebhookDescription = BoundedText<0, 256>;
 
 /// Target of a run's events.
 #[derive(ToSchema)]
@@ -22,11 +22,11 @@ pub struct WebhookRequest {
     #[schema(value_type = String, min_length = 1, max_length = 2048)]
     pub(super) url: String,
     /// The kinds of events that are sent; every one when missing.
-    #[schema(value_type = Option<Vec<terms::EventKind>>, min_items = 1, max_items = 32)]
+    #[schema(value_type = Option<Vec<schema_types::EventKind>>, min_items = 1, max_items = 32)]
     pub(super) kinds: Option<Kinds>,
     /// Secret that signs messages, `whsec_` and base64; made by the server when missing.
     #[schema(value_type = Option<String>)]
-    pub(super) secret: Option<Secret>,
+    pub(super) secret: Option<SigningSecret>,
     /// Note of the owner.
     #[schema(value_type = Option<String>, max_length = 256)]
     pub(super) description: Option<WebhookDescription>,
@@ -48,7 +48,7 @@ impl Declared for Kinds {
         let problem = || {
             let sent = EventKind::ALL.iter().filter(|kind| is_sent(kind));
             let names: Vec<_> = sent.map(|kind| kind.as_str()).collect();
-            Problem::from(format!("must be an array of 1 to 32 of {}", names.join(", ")))
+            ValueError::from(format!("must be an array of 1 to 32 of {}", names.join(", ")))
         };
         let found = found.filter(|kinds| kinds.iter().all(is_sent));
         Ok(found.map(Kinds).ok_or_else(problem)?)
@@ -56,7 +56,7 @@ impl Declared for Kinds {
 }
 
 /// Reads a URL, and refuses the control characters that a parser of URLs would drop from it.
-fn url(value: &Value) -> Result<String, Problem> {
+fn url(value: &Value) -> Result<String, ValueError> {
     match WebhookUrl::read(value)?.0 {
         found if found.chars().any(char::is_control) => {
             Err("must hold no control character".into())
@@ -65,7 +65,7 @@ fn url(value: &Value) -> Result<String, Problem> {
     }
 }
 
-fn secret(value: &Value) -> Result<Secret, Problem> {
-    let secret = value.as_str().ok_or(SecretError).and_then(Secret::parse);
-    secret.map_err(|error| Problem::from(error.to_string()))
+fn secret(value: &Value) -> Result<SigningSecret, ValueError> {
+    let secret = value.as_str().ok_or(SecretError).and_then(SigningSecret::parse);
+    secret.map_err(|error| ValueError::from(error.to_string()))
 }

@@ -8,7 +8,7 @@ use super::{
     super::{
         App,
         error::ApiError,
-        extract::{Body, Caller},
+        extract::{Caller, JsonBody},
         openapi::FailureResponse,
     },
     DeadLetterList, OwnedWebhook, RedeliverResult, WebhookCreated, WebhookDeleted, WebhookList,
@@ -30,7 +30,7 @@ use super::{
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    body: Body,
+    body: JsonBody,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     made(&app, caller, None, &body).await
 }

@@ -8,29 +8,29 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::{Config, config::SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use transport::tls::{self, Trust};
+use transport::tls::{self, TrustAnchors};
 
-use crate::base::json::Problem;
+use crate::base::json::ValueError;
 
 /// Most time for a connection to stand.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A database and how to reach it.
 #[derive(Clone)]
-pub struct Target {
+pub struct DatabaseUrl {
     config: Config,
     tls: Arc<ClientConfig>,
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Target(hidden)")
     }
 }
 
-impl Target {
+impl DatabaseUrl {
     /// The target of a `postgres://` URL; what is wrong with one is said without repeating it.
-    pub fn parse(url: &str) -> Result<Target, Problem> {
+    pub fn parse(url: &str) -> Result<DatabaseUrl, ValueError> {
         const SHAPE: &str = "must be a URL such as \
                              postgres://user:password@host:5432/database?sslmode=verify-full";
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
@@ -46,7 +46,7 @@ impl Target {
             }
         }
         let url = format!("{base}?{}", kept.join("&"));
-        let mut config: Config = url.parse().map_err(|_| Problem::from(SHAPE))?;
+        let mut config: Config = url.parse().map_err(|_| ValueError::from(SHAPE))?;
         if config.get_hosts().is_empty() {
             return Err(SHAPE.into());
         }
@@ -65,9 +65,10 @@ impl Target {
             return Err("has sslrootcert, which needs sslmode=verify-full".into());
         }
         config.ssl_mode(ssl);
-        let trust = if is_verified { Trust::Roots(trusted(roots)?) } else { Trust::Anyone };
+        let trust =
+            if is_verified { TrustAnchors::Roots(trusted(roots)?) } else { TrustAnchors::Anyone };
         let tls = tls::client_config(trust).map_err(|error| format!("cannot be used: {error}"))?;
-        Ok(Target { config, tls })
+        Ok(DatabaseUrl { config, tls })
     }
 
     /// Configuration of the driver, with each statement limited to `timeout`.
@@ -94,7 +95,7 @@ impl Target {
 }
 
 /// Certificates that may vouch for the database: those of a file, or the system's.
-fn trusted(path: Option<&str>) -> Result<RootCertStore, Problem> {
+fn trusted(path: Option<&str>) -> Result<RootCertStore, ValueError> {
     let Some(path) = path else {
         let roots = tls::roots(None).map_err(|error| format!("cannot be used: {error}"))?;
         return if roots.is_empty() {
@@ -139,7 +140,7 @@ mod tests {
             ),
         ];
         for (url, expected) in table {
-            let found = Target::parse(url).err().map(|problem| problem.0);
+            let found = DatabaseUrl::parse(url).err().map(|problem| problem.0);
             match (found, expected) {
                 (None, None) => {}
                 (Some(found), Some(expected)) => {
@@ -149,7 +150,7 @@ mod tests {
                 (found, expected) => panic!("{url}: {found:?}, expected {expected:?}"),
             }
         }
-        let target = Target::parse("postgres://u:hush@h/x").expect("valid");
+        let target = DatabaseUrl::parse("postgres://u:hush@h/x").expect("valid");
         assert!(!format!("{target:?}").contains("hush"));
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Faults, Problem};
-use crate::base::catalog::Catalog;
+use super::{Faults, ValueError};
+use crate::base::model_catalog::Catalog;
 
 /// Form of a request's values, and what it takes to judge them.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl<T: Declared> Declared for Option<T> {
 
 impl Declared for bool {
     fn take(value: &Value, _: Form<'_>) -> Result<bool, Faults> {
-        value.as_bool().ok_or_else(|| Problem::from("must be true or false").into())
+        value.as_bool().ok_or_else(|| ValueError::from("must be true or false").into())
     }
 }
 
@@ -66,7 +66,7 @@ pub struct List<T, const MIN: usize, const MAX: usize>(pub Vec<T>);
 impl<T: Declared, const MIN: usize, const MAX: usize> Declared for List<T, MIN, MAX> {
     fn take(value: &Value, form: Form<'_>) -> Result<List<T, MIN, MAX>, Faults> {
         let found = value.as_array().filter(|found| (MIN..=MAX).contains(&found.len()));
-        let problem = || Problem::from(format!("must be an array of {MIN} to {MAX} objects"));
+        let problem = || ValueError::from(format!("must be an array of {MIN} to {MAX} objects"));
         let (found, mut faults) = (found.ok_or_else(problem)?, Faults::default());
         let mut items = Vec::with_capacity(found.len());
         for (at, item) in found.iter().enumerate() {
@@ -103,7 +103,7 @@ impl<'a> Object<'a> {
         value: &'a Value,
         form: Form<'a>,
         known: &'static [&'static str],
-    ) -> Result<Object<'a>, Problem> {
+    ) -> Result<Object<'a>, ValueError> {
         let fields = value.as_object().ok_or("must be an object")?;
         Ok(Object { fields, form, known, faults: Faults::default() })
     }
@@ -150,7 +150,7 @@ impl<'a> Object<'a> {
     }
 
     /// Notes a fault of the field `name`.
-    pub fn refuse(&mut self, name: &str, problem: impl Into<Problem>) {
+    pub fn refuse(&mut self, name: &str, problem: impl Into<ValueError>) {
         self.faults.refuse(name, problem);
     }
 

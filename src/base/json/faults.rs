@@ -1,6 +1,6 @@
 //! Faults of what a caller sent, all in one answer.
 
-use super::{Detail, Problem};
+use super::{FieldError, ValueError};
 
 /// Most faults kept; of the rest the number is added.
 const DETAILS_MAX: usize = 32;
@@ -8,14 +8,14 @@ const DETAILS_MAX: usize = 32;
 /// Faults of one value, in the order in which they were found; a path is empty where it is the value itself.
 #[derive(Debug, Default)]
 pub struct Faults {
-    kept: Vec<(String, Problem)>,
+    kept: Vec<(String, ValueError)>,
     /// Faults that are not kept.
     more: usize,
 }
 
 impl Faults {
     /// Notes a fault of `field`.
-    pub fn refuse(&mut self, field: impl Into<String>, problem: impl Into<Problem>) {
+    pub fn refuse(&mut self, field: impl Into<String>, problem: impl Into<ValueError>) {
         if self.kept.len() < DETAILS_MAX {
             self.kept.push((field.into(), problem.into()));
         } else {
@@ -44,17 +44,18 @@ impl Faults {
     }
 }
 
-impl From<Problem> for Faults {
-    fn from(problem: Problem) -> Faults {
+impl From<ValueError> for Faults {
+    fn from(problem: ValueError) -> Faults {
         Faults { kept: vec![(String::new(), problem)], more: 0 }
     }
 }
 
-impl From<Faults> for Vec<Detail> {
-    fn from(Faults { kept, more }: Faults) -> Vec<Detail> {
+impl From<Faults> for Vec<FieldError> {
+    fn from(Faults { kept, more }: Faults) -> Vec<FieldError> {
         let named = |path: String| if path.is_empty() { "body".to_owned() } else { path };
-        let details = kept.into_iter().map(|(path, Problem(text))| Detail::new(named(path), text));
-        let more = (more > 0).then(|| Detail::new("body", format!("and {more} more")));
+        let details =
+            kept.into_iter().map(|(path, ValueError(text))| FieldError::new(named(path), text));
+        let more = (more > 0).then(|| FieldError::new("body", format!("and {more} more")));
         details.chain(more).collect()
     }
 }

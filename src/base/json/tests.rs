@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn text_is_a_value_or_malformed_or_names_its_field() {
     let invalid =
-        |field: &str, message: &str| Err(JsonError::Invalid(vec![Detail::new(field, message)]));
+        |field: &str, message: &str| Err(JsonError::Invalid(vec![FieldError::new(field, message)]));
     let cases: [(&str, Result<Value, JsonError>); 7] = [
         (
             r#" {"a": [1, -2, 0.5, null, true, "x"]} "#,
@@ -81,12 +81,12 @@ fn an_answer_is_short_however_much_is_wrong() {
     let keys: Vec<String> = (0..1000).map(|at| format!("\"{at}\": 1")).collect();
     let long = "\u{e9}".repeat(5000);
     let text = format!("{{\"name\": 1, {}, \"a{long}\": 1}}", keys.join(", "));
-    let details = Vec::<Detail>::from(
+    let details = Vec::<FieldError>::from(
         Named::take(&parse(text.as_bytes()).expect("JSON"), Form::Body).expect_err("refused"),
     );
     assert_eq!(details.len(), 33);
     assert_eq!(details[0].field, "name");
-    assert_eq!(details[32], Detail::new("body", "and 970 more"));
+    assert_eq!(details[32], FieldError::new("body", "and 970 more"));
     let twice = format!("{{\"{long}\": 1, \"{long}\": 1}}");
     let Err(JsonError::Invalid(details)) = parse(twice.as_bytes()) else { panic!("refused") };
     assert_eq!(details[0].field, format!("{}\u{2026}", "\u{e9}".repeat(64)));
@@ -94,23 +94,23 @@ fn an_answer_is_short_however_much_is_wrong() {
 
 #[derive(Debug)]
 struct Named {
-    name: Text<1, 3>,
+    name: BoundedText<1, 3>,
 }
 
 declared!(Named { name }; closed);
 
 #[derive(Debug, PartialEq)]
 struct Part {
-    side: Int<1, 9>,
+    side: BoundedInt<1, 9>,
 }
 
 declared!(Part { side }; closed);
 
 #[derive(Debug, PartialEq)]
 struct Whole {
-    name: Text<1, 3>,
+    name: BoundedText<1, 3>,
     parts: List<Part, 1, 100>,
-    given: Nullable<Int<0, 1>>,
+    given: Nullable<BoundedInt<0, 1>>,
     is_on: Option<bool>,
 }
 
@@ -127,15 +127,15 @@ fn every_fault_of_a_declared_type_is_told() {
     let read = |text: &str| {
         let whole = Whole::take(&parse(text.as_bytes()).expect("JSON"), Form::Body);
         whole.map_err(|faults| {
-            let told = Vec::<Detail>::from(faults).into_iter();
+            let told = Vec::<FieldError>::from(faults).into_iter();
             told.map(|it| format!("{} {}", it.field, it.message)).collect::<Vec<_>>()
         })
     };
     let told = |text: &str| read(text).err().unwrap_or_default();
     let accepted = r#"{"name": "a", "parts": [{"side": 9}], "given": null, "other": 1}"#;
     let whole = Whole {
-        name: Text("a".to_owned()),
-        parts: List(vec![Part { side: Int(9) }]),
+        name: BoundedText("a".to_owned()),
+        parts: List(vec![Part { side: BoundedInt(9) }]),
         given: Nullable(None),
         is_on: None,
     };

@@ -5,34 +5,34 @@ use std::{ops::RangeInclusive, str::FromStr};
 use media::{ParseError, Score};
 use serde_json::Value;
 
-use super::Problem;
+use super::ValueError;
 
 /// An integer in `range`, written as one.
-pub fn integer(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, Problem> {
+pub fn integer(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
     move |value| within(value.as_u64(), &range)
 }
 
 /// An integer in `range` as a query writes it: digits in a string.
-pub fn digits(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, Problem> {
+pub fn digits(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
     move |value| {
         let text = value.as_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         within(text.and_then(|text| text.parse().ok()), &range)
     }
 }
 
-fn within(found: Option<u64>, range: &RangeInclusive<u64>) -> Result<u64, Problem> {
+fn within(found: Option<u64>, range: &RangeInclusive<u64>) -> Result<u64, ValueError> {
     found
         .filter(|found| range.contains(found))
         .ok_or_else(|| format!("must be an integer in [{}, {}]", range.start(), range.end()).into())
 }
 
 /// Any 64-bit integer, written as one.
-pub fn signed(value: &Value) -> Result<i64, Problem> {
+pub fn signed(value: &Value) -> Result<i64, ValueError> {
     value.as_i64().ok_or_else(|| "must be a 64-bit integer".into())
 }
 
 /// A number in `range`.
-pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, Problem> {
+pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, ValueError> {
     move |value| {
         value.as_f64().filter(|found| range.contains(found)).ok_or_else(|| {
             format!("must be a number in [{}, {}]", range.start(), range.end()).into()
@@ -41,13 +41,13 @@ pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, Prob
 }
 
 /// A number in [0, 1].
-pub fn score(value: &Value) -> Result<Score, Problem> {
+pub fn score(value: &Value) -> Result<Score, ValueError> {
     let found = value.as_f64().and_then(|found| Score::from_f64(found).ok());
     found.ok_or_else(|| "must be a number in [0, 1]".into())
 }
 
 /// A string of so many bytes.
-pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, Problem> {
+pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, ValueError> {
     move |value| match value.as_str() {
         Some(found) if bytes.contains(&found.len()) => Ok(found),
         _ => Err(format!("must be a string of {} to {} bytes", bytes.start(), bytes.end()).into()),
@@ -56,8 +56,8 @@ pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, Pro
 
 /// A string that says something, as `read` reads it.
 pub fn said<'a, T>(
-    read: impl FnOnce(&'a Value) -> Result<T, Problem>,
-) -> impl FnOnce(&'a Value) -> Result<T, Problem> {
+    read: impl FnOnce(&'a Value) -> Result<T, ValueError>,
+) -> impl FnOnce(&'a Value) -> Result<T, ValueError> {
     |value| match value.as_str() {
         Some(text) if !text.is_empty() && text.trim().is_empty() => {
             Err("must hold more than white space".into())
@@ -67,8 +67,8 @@ pub fn said<'a, T>(
 }
 
 /// A string that is a `T`.
-pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, Problem> {
-    let found = value.as_str().ok_or(Problem::from("must be a string"))?;
+pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, ValueError> {
+    let found = value.as_str().ok_or(ValueError::from("must be a string"))?;
     found.parse().map_err(|error: ParseError| error.problem.into())
 }
 
@@ -76,7 +76,7 @@ pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, Problem>
 pub fn name<T>(
     names: impl AsRef<[&'static str]>,
     read: impl Fn(&str) -> Option<T>,
-) -> impl Fn(&Value) -> Result<T, Problem> {
+) -> impl Fn(&Value) -> Result<T, ValueError> {
     move |value| {
         let read = value.as_str().and_then(&read);
         read.ok_or_else(|| format!("must be one of {}", names.as_ref().join(", ")).into())

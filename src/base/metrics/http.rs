@@ -7,7 +7,7 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
 
-use super::family::register;
+use super::labelled::register;
 
 /// Routes with series of their own, a multiple of those there are; further ones share the last.
 const ROUTES_MAX: usize = 128;
@@ -28,7 +28,7 @@ const STATUSES: [u16; 31] = [
 const OTHER: &str = "other";
 
 /// Requests and how long their answers took to begin.
-pub struct Http {
+pub struct HttpMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     /// Table on the heap: a thread's stack is too small for the table of a route each.
@@ -42,8 +42,13 @@ struct Route {
     requests: Box<[OnceLock<IntCounter>]>,
 }
 
-impl Http {
-    pub(super) fn new(registry: &Registry, name: &str, help: String, buckets: &[f64]) -> Http {
+impl HttpMetrics {
+    pub(super) fn new(
+        registry: &Registry,
+        name: &str,
+        help: String,
+        buckets: &[f64],
+    ) -> HttpMetrics {
         let requests = Opts::new(name, help);
         let requests = IntCounterVec::new(requests, &["route", "method", "status"]);
         let seconds = HistogramOpts::new(
@@ -56,7 +61,7 @@ impl Http {
         register(registry, requests.clone());
         register(registry, seconds.clone());
         let routes = unset(ROUTES_MAX);
-        Http { requests, seconds, routes }
+        HttpMetrics { requests, seconds, routes }
     }
 
     /// Counts the answer to a request of the route with this template.
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn unknown_methods_statuses_and_too_many_routes_share_a_series() {
         let registry = Registry::new();
-        let http = Http::new(&registry, "requests", "help".to_owned(), &[1.0]);
+        let http = HttpMetrics::new(&registry, "requests", "help".to_owned(), &[1.0]);
         let brew = Method::from_bytes(b"BREW").expect("a token");
         http.answered("/a", &brew, 418, 0.1);
         http.answered("/a", &Method::GET, 200, 0.1);

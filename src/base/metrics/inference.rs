@@ -13,7 +13,7 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
 
-use super::family::{Label, register};
+use super::labelled::{Label, register};
 
 /// Outcome of a request to a backend that did not fail.
 const OK: &str = "ok";
@@ -21,7 +21,7 @@ const KINDS: [&str; 3] = ["prompt", "completion", "thinking"];
 
 /// Requests to backends, how long they took and what tokens they cost.
 #[derive(Clone)]
-pub struct Inference {
+pub struct InferenceMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     tokens: IntCounterVec,
@@ -37,8 +37,13 @@ struct Provider {
     tokens: [IntCounter; KINDS.len()],
 }
 
-impl Inference {
-    pub(super) fn new(registry: &Registry, name: &str, help: String, le: &[f64]) -> Inference {
+impl InferenceMetrics {
+    pub(super) fn new(
+        registry: &Registry,
+        name: &str,
+        help: String,
+        le: &[f64],
+    ) -> InferenceMetrics {
         let requests = IntCounterVec::new(Opts::new(name, help), &["provider", "outcome"]);
         let seconds = HistogramOpts::new(
             "service_inference_request_duration_seconds",
@@ -53,7 +58,7 @@ impl Inference {
         register(registry, requests.clone());
         register(registry, seconds.clone());
         register(registry, tokens.clone());
-        Inference { requests, seconds, tokens, providers: Arc::default() }
+        InferenceMetrics { requests, seconds, tokens, providers: Arc::default() }
     }
 
     /// Names the backends, once; their series begin at zero.
@@ -86,7 +91,7 @@ impl Inference {
     }
 }
 
-impl Observer for Inference {
+impl Observer for InferenceMetrics {
     fn attempted(&self, attempt: &BackendAttempt<'_>) {
         self.count(attempt.provider, attempt.outcome(), attempt.latency, attempt.tokens);
     }
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn attempts_are_counted_by_provider_outcome_and_kind() {
         let registry = Registry::new();
-        let metrics = Inference::new(&registry, "requests", "Help.".to_owned(), &[1.0]);
+        let metrics = InferenceMetrics::new(&registry, "requests", "Help.".to_owned(), &[1.0]);
         metrics.name_providers(["vllm".into(), "far".into()].into_iter());
         let tokens = TokenUsage { prompt: 5, completion: 3, thinking: 2, total: 8 };
         let refused = FailureKind::Refused;

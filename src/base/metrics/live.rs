@@ -57,7 +57,7 @@ impl Label for SessionEnd {
 
 /// Item that a live session, or the recording of a camera, dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shed {
+pub enum ShedReason {
     /// Coded pictures that a worker had no room for, and those that refer to them.
     Pictures,
     /// Stills that their writer had no room for, or that were lost with a device.
@@ -77,28 +77,28 @@ pub enum Shed {
     Ended,
 }
 
-impl Label for Shed {
-    const ALL: &'static [Shed] = &[
-        Shed::Pictures,
-        Shed::Stills,
-        Shed::Keyframes,
-        Shed::Clips,
-        Shed::TokenRate,
-        Shed::Repeats,
-        Shed::LastWords,
-        Shed::Ended,
+impl Label for ShedReason {
+    const ALL: &'static [ShedReason] = &[
+        ShedReason::Pictures,
+        ShedReason::Stills,
+        ShedReason::Keyframes,
+        ShedReason::Clips,
+        ShedReason::TokenRate,
+        ShedReason::Repeats,
+        ShedReason::LastWords,
+        ShedReason::Ended,
     ];
 
     fn value(self) -> &'static str {
         match self {
-            Shed::Pictures => "pictures",
-            Shed::Stills => "stills",
-            Shed::Keyframes => "keyframes",
-            Shed::Clips => "clips",
-            Shed::TokenRate => "token_rate",
-            Shed::Repeats => "repeats",
-            Shed::LastWords => "last_words",
-            Shed::Ended => "ended",
+            ShedReason::Pictures => "pictures",
+            ShedReason::Stills => "stills",
+            ShedReason::Keyframes => "keyframes",
+            ShedReason::Clips => "clips",
+            ShedReason::TokenRate => "token_rate",
+            ShedReason::Repeats => "repeats",
+            ShedReason::LastWords => "last_words",
+            ShedReason::Ended => "ended",
         }
     }
 }

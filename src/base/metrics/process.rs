@@ -11,10 +11,10 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use super::family::{gauge, register};
+use super::labelled::{gauge, register};
 
-/// Resources that the process takes from the system; as of the last [`Process::look`].
-pub struct Process {
+/// Resources that the process takes from the system; as of the last [`ProcessMetrics::look`].
+pub struct ProcessMetrics {
     /// Lock for one sample at a time: two at once would each add the same time.
     looking: Mutex<()>,
     cpu: Counter,
@@ -24,8 +24,8 @@ pub struct Process {
     max_fds: IntGauge,
 }
 
-impl Process {
-    pub(super) fn new(registry: &Registry, prefix: &str, _: String) -> Process {
+impl ProcessMetrics {
+    pub(super) fn new(registry: &Registry, prefix: &str, _: String) -> ProcessMetrics {
         let gauge = |name, help: &str| gauge(registry, &format!("{prefix}_{name}"), help.into());
         let cpu = Counter::new(
             format!("{prefix}_cpu_seconds_total"),
@@ -33,7 +33,7 @@ impl Process {
         );
         let cpu = cpu.expect("a valid name");
         register(registry, cpu.clone());
-        Process {
+        ProcessMetrics {
             looking: Mutex::default(),
             cpu,
             resident: gauge("resident_memory_bytes", "Memory of the server, workers left out."),
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_process_uses_something() {
-        let process = Process::new(&Registry::new(), "process", String::new());
+        let process = ProcessMetrics::new(&Registry::new(), "process", String::new());
         process.look().expect("the system tells");
         assert!(process.cpu.get() > 0.0 && process.resident.get() > 1 << 20);
         assert!(process.threads.get() >= 1 && process.open_fds.get() >= 3);

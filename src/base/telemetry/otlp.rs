@@ -32,7 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use crate::base::metrics::{Metrics, SpanEnd};
+use crate::base::metrics::{Metrics, SpanOutcome};
 
 /// Spans that wait for the collector.
 const QUEUE_SPANS: usize = 8192;
@@ -126,7 +126,7 @@ impl SpanProcessor for Inlet {
 
     fn on_end(&self, span: SpanData) {
         if self.spans.try_send(span).is_err() {
-            self.metrics.spans.of(SpanEnd::Dropped).inc();
+            self.metrics.spans.of(SpanOutcome::Dropped).inc();
         }
     }
 
@@ -172,7 +172,7 @@ impl Outlet {
             let limit = if ends { FLUSH } else { EXPORT };
             let sent = timeout(limit, exporter.export(batch)).await;
             let taken = matches!(sent, Ok(Ok(())));
-            let end = if taken { SpanEnd::Exported } else { SpanEnd::Dropped };
+            let end = if taken { SpanOutcome::Exported } else { SpanOutcome::Dropped };
             self.metrics.spans.of(end).inc_by(count);
             match (is_taken, taken) {
                 (true, false) => {

@@ -9,7 +9,7 @@ use crate::base::database::{Database, DatabaseError};
 
 /// Rows to insert, and where the log goes on after them.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct RowBatch {
     pub(super) rows: Vec<Row>,
     /// Events that the log cannot read any more.
     pub(super) unreadable: Vec<SkippedEvent>,
@@ -17,7 +17,7 @@ pub(super) struct Batch {
     pub(super) is_last: bool,
 }
 
-impl Batch {
+impl RowBatch {
     /// Nothing of it is for the database.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.unreadable.is_empty()

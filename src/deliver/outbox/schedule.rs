@@ -34,7 +34,7 @@ pub struct DeliverySlot<K> {
 
 /// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DeliveryResult {
     /// Something was handed over, and there may be more.
     More,
     /// Nothing was left.
@@ -71,7 +71,7 @@ struct Reader {
 }
 
 /// The readers of one outbox.
-pub struct Schedule<K> {
+pub struct RetrySchedule<K> {
     places: ScheduleLimits,
     readers: HashMap<K, Reader>,
     due: VecDeque<K>,
@@ -82,10 +82,10 @@ pub struct Schedule<K> {
     busy: HashMap<K, bool>,
 }
 
-impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
+impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
     /// A schedule without readers.
-    pub fn new(places: ScheduleLimits) -> Schedule<K> {
-        Schedule {
+    pub fn new(places: ScheduleLimits) -> RetrySchedule<K> {
+        RetrySchedule {
             places,
             readers: HashMap::new(),
             due: VecDeque::new(),
@@ -187,7 +187,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
         Some(DeliverySlot { key, failures: reader.failures })
     }
 
-    /// Time at which [`Schedule::poll`] may have something that it does not have now.
+    /// Time at which [`RetrySchedule::poll`] may have something that it does not have now.
     pub fn deadline(&self) -> Option<Instant> {
         self.waiting.first().map(|(until, _)| *until)
     }
@@ -198,22 +198,22 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
     }
 
     /// The turn of `key` ended; `jitter` is any random number.
-    pub fn finish(&mut self, key: K, outcome: Outcome, now: Instant, jitter: u32) {
+    pub fn finish(&mut self, key: K, outcome: DeliveryResult, now: Instant, jitter: u32) {
         self.busy.remove(&key);
         let Some(reader) = self.readers.get_mut(&key) else { return };
         let State::Busy { woken } = reader.state else { return };
         let urged = std::mem::take(&mut reader.urged);
         match outcome {
-            Outcome::Drained if !woken && !urged => {
+            DeliveryResult::Drained if !woken && !urged => {
                 reader.failures = 0;
                 reader.state = State::Idle;
             }
-            Outcome::More | Outcome::Drained => {
+            DeliveryResult::More | DeliveryResult::Drained => {
                 reader.failures = 0;
                 reader.state = State::Due;
                 self.due.push_back(key);
             }
-            Outcome::Failed { at_least, progressed } => {
+            DeliveryResult::Failed { at_least, progressed } => {
                 reader.failures = if progressed { 1 } else { reader.failures.saturating_add(1) };
                 if urged {
                     reader.state = State::Due;
@@ -225,7 +225,7 @@ impl<K: Copy + Eq + Hash + Ord> Schedule<K> {
                 reader.state = State::Waiting { until };
                 self.waiting.insert((until, key));
             }
-            Outcome::Ended => drop(self.readers.remove(&key)),
+            DeliveryResult::Ended => drop(self.readers.remove(&key)),
         }
     }
 }

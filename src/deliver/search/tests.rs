@@ -7,28 +7,28 @@ use std::{
 };
 
 use media::{RequestId, Score};
-use timeline::{Event, Finding, FindingKind, Options};
+use timeline::{Event, FindingKind, FindingPayload, TimelineOptions};
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::*;
 use crate::runs::registry::{Run, RunLimits, RunOrigin};
 
 struct Log {
-    search: Arc<Search>,
-    registry: Arc<Registry>,
+    search: Arc<SearchService>,
+    registry: Arc<RunRegistry>,
     _dir: tempfile::TempDir,
 }
 
 fn start(limits: IndexLimits) -> Log {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
     let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600), tag: None };
     let now = media::WallTime { epoch_ms: 0 };
     let registry =
-        Registry::open(timeline, limits_of_runs, Arc::default(), now, &Default::default())
+        RunRegistry::open(timeline, limits_of_runs, Arc::default(), now, &Default::default())
             .expect("opens");
     let cache = dir.path().join("search-cache");
-    let search = Search::start_with(Arc::clone(&registry), limits, cache).expect("starts");
+    let search = SearchService::start_with(Arc::clone(&registry), limits, cache).expect("starts");
     Log { search: Arc::new(search), registry, _dir: dir }
 }
 
@@ -72,12 +72,12 @@ impl Log {
 }
 
 fn found(text: &str) -> Event {
-    let finding = Finding {
+    let finding = FindingPayload {
         frame_index: 7,
         pts_ms: 280,
         confidence: Score::ONE,
         description: text.to_owned(),
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     Event::Found(FindingKind::Vlm, finding)
 }
@@ -269,7 +269,7 @@ async fn an_index_whose_thread_died_says_so() {
     log.describe(&run, &["a"]).await;
     log.find("alice", "a").await;
     assert!(log.search.death().is_none());
-    let watch = follower::PanicNotice(Arc::clone(&log.search.shared));
+    let watch = indexer::PanicNotice(Arc::clone(&log.search.shared));
     let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
         let _watch = watch;
         panic!("on purpose");

@@ -16,12 +16,12 @@ use axum::BoxError;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use media::Seq;
-use timeline::PayloadText;
+use timeline::PayloadChunks;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     Filter, StreamScope, Subscription,
-    page::{CLOSE, Key, SsePage, one_line, open},
+    page::{CLOSE, PageKey, SsePage, one_line, open},
 };
 use crate::{base::blocking::blocking, runs::lifecycle::RunState};
 
@@ -41,7 +41,7 @@ pub struct EventStreamCursor {
     filter: Filter,
     next: Seq,
     /// Payload of the long event that is being sent.
-    payload: Option<PayloadText>,
+    payload: Option<PayloadChunks>,
     is_done: bool,
 }
 
@@ -77,7 +77,7 @@ impl EventStreamCursor {
 
     async fn page(&self) -> Option<Arc<SsePage>> {
         let Subscription { streams, scope, .. } = &self.subscription;
-        let key = Key::new(scope, streams.registry.timeline(), self.next, &self.filter);
+        let key = PageKey::new(scope, streams.registry.timeline(), self.next, &self.filter);
         streams.page(key, scope).await
     }
 
@@ -156,7 +156,7 @@ impl EventStreamCursor {
         Ok(text.into())
     }
 
-    async fn piece(&mut self, mut payload: PayloadText) -> Result<Bytes, Broken> {
+    async fn piece(&mut self, mut payload: PayloadChunks) -> Result<Bytes, Broken> {
         let read = move || payload.next().transpose().map(|piece| (piece, payload));
         let (piece, payload) = reading(read).await?;
         match piece {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::StreamScope;
 use crate::{
     base::keys::Principal,
-    runs::{lifecycle::RunState, registry::Registry},
+    runs::{lifecycle::RunState, registry::RunRegistry},
 };
 
 /// A page ends with the event that makes it this long.
@@ -38,7 +38,7 @@ pub struct Filter {
 
 /// Key of a page: everything that its contents depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct PageKey {
     scope: Result<RunId, Principal>,
     from: Seq,
     /// The head when the page was asked for: an older answer may lack what is new.
@@ -46,13 +46,18 @@ pub(super) struct Key {
     filter: Filter,
 }
 
-impl Key {
-    pub(super) fn new(scope: &StreamScope, timeline: &Timeline, from: Seq, filter: &Filter) -> Key {
+impl PageKey {
+    pub(super) fn new(
+        scope: &StreamScope,
+        timeline: &Timeline,
+        from: Seq,
+        filter: &Filter,
+    ) -> PageKey {
         let scope = match scope {
             StreamScope::Run(run) => Ok(run.id()),
             StreamScope::Owner(owner) => Err(owner.clone()),
         };
-        Key { scope, from, head: timeline.head(), filter: filter.clone() }
+        PageKey { scope, from, head: timeline.head(), filter: filter.clone() }
     }
 }
 
@@ -71,9 +76,9 @@ pub(super) struct SsePage {
 
 /// Reads the page at `key` from the disk; ends early when `stop` says that no stream waits for it.
 pub(super) fn read(
-    registry: &Registry,
+    registry: &RunRegistry,
     scope: &StreamScope,
-    key: &Key,
+    key: &PageKey,
     stop: &CancellationToken,
 ) -> Result<SsePage, TimelineError> {
     let timeline = registry.timeline();
@@ -141,7 +146,7 @@ fn ahead(timeline: &Timeline, scope: &StreamScope, next: Seq) -> (Vec<EventMeta>
 }
 
 /// Returns true where the stream may tell of `head`: of a deleted run only that it was deleted.
-fn is_told(registry: &Registry, scope: &StreamScope, head: &EventMeta) -> bool {
+fn is_told(registry: &RunRegistry, scope: &StreamScope, head: &EventMeta) -> bool {
     let run = match scope {
         StreamScope::Run(run) => Some(run.clone()),
         StreamScope::Owner(owner) => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use media::{RequestId, Signal, Zones};
 use timeline::{
-    Event, EventKind, FramesDecoded, NewEvent, Options, RequestMarkerPayload, RunFailed,
-    SamplingPolicy, Timeline,
+    Event, EventKind, FramesDecoded, NewEvent, RequestMarkerPayload, RunFailed, SamplingPolicy,
+    Timeline, TimelineOptions,
 };
 
 use super::*;
@@ -14,7 +14,7 @@ use crate::runs::registry::{JobToken, RunLimits, RunOrigin};
 
 struct Log {
     streams: Arc<EventStreams>,
-    registry: Arc<Registry>,
+    registry: Arc<RunRegistry>,
     _dir: tempfile::TempDir,
 }
 
@@ -23,11 +23,11 @@ const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
 fn start() -> Log {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
     let limits = RunLimits { active: 1000, ttl: Duration::from_secs(3600), tag: None };
     let now = media::WallTime { epoch_ms: 0 };
-    let registry =
-        Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
+    let registry = RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default())
+        .expect("opens");
     let streams = EventStreams::new(Arc::clone(&registry), LIMITS);
     tokio::spawn(Arc::clone(&streams).run());
     Log { streams, registry, _dir: dir }
@@ -182,7 +182,7 @@ async fn a_page_ends_in_time_and_the_next_goes_on() {
     for scope in [StreamScope::Run(Arc::clone(&run)), StreamScope::Owner(alice())] {
         let (mut from, mut pages) = (Seq(1), 0);
         loop {
-            let key = Key::new(&scope, log.registry.timeline(), from, &filter);
+            let key = PageKey::new(&scope, log.registry.timeline(), from, &filter);
             let left = CancellationToken::new();
             left.cancel();
             let given_up = page::read(&log.registry, &scope, &key, &left).expect("readable");

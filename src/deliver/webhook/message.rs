@@ -12,7 +12,7 @@ use super::Webhook;
 const PAYLOAD_BYTES_MAX: u64 = 256 << 10;
 
 /// Message about one event; the same however often it is sent.
-pub struct Message {
+pub struct WebhookMessage {
     /// The event.
     pub seq: Seq,
     /// Its kind.
@@ -48,13 +48,13 @@ struct Data<'a> {
     payload: Option<Box<RawValue>>,
 }
 
-impl Message {
+impl WebhookMessage {
     /// The message about `event` of the server `source`; reads the event's payload.
     pub fn new(
         webhook: &Webhook,
         source: &str,
         event: StreamedEvent,
-    ) -> Result<Message, TimelineError> {
+    ) -> Result<WebhookMessage, TimelineError> {
         let head = event.head;
         let (run, seq, kind) = (head.run.to_string(), head.seq.0, head.kind.as_str());
         let payload = if event.payload_bytes() <= PAYLOAD_BYTES_MAX {
@@ -77,7 +77,7 @@ impl Message {
         };
         let body = serde_json::to_vec(&body).expect("JSON with string keys is writable");
         let id = format!("{}_{seq}", webhook.id);
-        Ok(Message { seq: head.seq, kind: head.kind, id, body: body.into() })
+        Ok(WebhookMessage { seq: head.seq, kind: head.kind, id, body: body.into() })
     }
 }
 
@@ -85,22 +85,22 @@ impl Message {
 mod tests {
     use media::{RunId, Score, WallTime, WebhookId};
     use serde_json::Value;
-    use timeline::{Event, Finding, FindingKind, NewEvent, Options, Timeline};
-    use transport::egress::Target;
+    use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
+    use transport::egress::RequestUrl;
 
     use super::*;
-    use crate::{base::keys::Principal, deliver::webhook::Secret};
+    use crate::{base::keys::Principal, deliver::webhook::SigningSecret};
 
     fn message(description_bytes: usize) -> Value {
         let dir = tempfile::tempdir().expect("a directory");
-        let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opens");
+        let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
         let run = RunId::from_bytes([1; 16]);
-        let finding = Finding {
+        let finding = FindingPayload {
             frame_index: 1,
             pts_ms: 40,
             confidence: Score::from_millionths(500_000),
             description: "d".repeat(description_bytes),
-            ..Finding::default()
+            ..FindingPayload::default()
         };
         let event = Event::Found(FindingKind::Vlm, finding);
         log.append_wait(vec![NewEvent { run, event }]).expect("appended");
@@ -108,14 +108,14 @@ mod tests {
             id: WebhookId::from_bytes([2; 16]),
             run: Some(run),
             owner: Principal::named("alice"),
-            url: Target::parse("https://example.com").expect("a URL"),
+            url: RequestUrl::parse("https://example.com").expect("a URL"),
             kinds: None,
             description: None,
-            secret: Secret::generate(),
+            secret: SigningSecret::generate(),
             created_at: WallTime { epoch_ms: 0 },
         };
         let event = log.get_parts(Seq(1)).expect("readable").expect("there");
-        let message = Message::new(&webhook, "urn:sightline:node-x", event).expect("made");
+        let message = WebhookMessage::new(&webhook, "urn:sightline:node-x", event).expect("made");
         assert_eq!(message.id, "wh-02020202020202020202020202020202_1");
         serde_json::from_slice(&message.body).expect("JSON")
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use media::WallTime;
-use transport::egress::Egress;
+use transport::egress::EgressClient;
 
-use super::{Message, Webhook};
+use super::{Webhook, WebhookMessage};
 use crate::base::clock::wall_now;
 
 /// A target cannot make us wait longer than this.
@@ -35,9 +35,9 @@ fn failed(reason: impl Into<String>) -> AttemptOutcome {
 
 /// Sends `message`; nothing of the answer is read beyond its head.
 pub async fn post(
-    egress: &Egress,
+    egress: &EgressClient,
     webhook: &Webhook,
-    message: &Message,
+    message: &WebhookMessage,
     timeout: Duration,
 ) -> AttemptOutcome {
     let request = match request(webhook, message, wall_now().epoch_ms.div_euclid(1000)) {
@@ -53,7 +53,7 @@ pub async fn post(
 
 fn request(
     webhook: &Webhook,
-    message: &Message,
+    message: &WebhookMessage,
     timestamp: i64,
 ) -> Result<Request<Bytes>, http::Error> {
     let signature = webhook.secret.sign(&message.id, timestamp, &message.body);

@@ -13,30 +13,30 @@ const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// A symmetric secret; shown by [`Secret::reveal`] alone.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
+pub struct SigningSecret(Vec<u8>);
 
 /// A text that is no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be whsec_ and the base64 of 24 to 64 bytes")]
 pub struct SecretError;
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SigningSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(hidden)")
     }
 }
 
-impl Secret {
+impl SigningSecret {
     /// A new one from the operating system's generator.
-    pub fn generate() -> Secret {
-        Secret(crate::base::random_bytes::<32>().to_vec())
+    pub fn generate() -> SigningSecret {
+        SigningSecret(crate::base::random_bytes::<32>().to_vec())
     }
 
     /// Reads `whsec_<base64>`.
-    pub fn parse(text: &str) -> Result<Secret, SecretError> {
+    pub fn parse(text: &str) -> Result<SigningSecret, SecretError> {
         let encoded = text.strip_prefix(PREFIX).ok_or(SecretError)?;
         let bytes = STANDARD.decode(encoded).map_err(|_| SecretError)?;
-        if BYTES.contains(&bytes.len()) { Ok(Secret(bytes)) } else { Err(SecretError) }
+        if BYTES.contains(&bytes.len()) { Ok(SigningSecret(bytes)) } else { Err(SecretError) }
     }
 
     /// `whsec_<base64>`: for its owner, once, and for the ledger.
@@ -60,7 +60,8 @@ mod tests {
     /// The example of the Standard Webhooks specification.
     #[test]
     fn signatures_are_those_of_the_specification() {
-        let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a secret");
+        let secret =
+            SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a secret");
         let signature =
             secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
@@ -68,13 +69,13 @@ mod tests {
 
     #[test]
     fn secrets_have_a_form_and_hide() {
-        let made = Secret::generate();
-        assert_eq!(Secret::parse(&made.reveal()), Ok(made.clone()));
+        let made = SigningSecret::generate();
+        assert_eq!(SigningSecret::parse(&made.reveal()), Ok(made.clone()));
         assert_eq!(format!("{made:?}"), "Secret(hidden)");
         let of = |bytes: usize| format!("whsec_{}", STANDARD.encode(vec![7; bytes]));
-        assert!(Secret::parse(&of(24)).is_ok() && Secret::parse(&of(64)).is_ok());
+        assert!(SigningSecret::parse(&of(24)).is_ok() && SigningSecret::parse(&of(64)).is_ok());
         for text in ["", "whsec_", "secret", &of(23), &of(65), &of(32)[1..], "whsec_!!!!"] {
-            assert_eq!(Secret::parse(text), Err(SecretError), "{text}");
+            assert_eq!(SigningSecret::parse(text), Err(SecretError), "{text}");
         }
     }
 }

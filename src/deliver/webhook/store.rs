@@ -6,9 +6,9 @@ use media::{Seq, WallTime, WebhookId};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use timeline::EventKind;
-use transport::egress::Target;
+use transport::egress::RequestUrl;
 
-use super::{DEAD_LETTERS_MAX, Secret, Webhook, WebhookState};
+use super::{DEAD_LETTERS_MAX, SigningSecret, Webhook, WebhookState};
 use crate::{
     base::{
         keys::Principal,
@@ -124,27 +124,27 @@ impl Record {
                 None => None,
             },
             owner: Principal::named(&self.owner),
-            url: Target::parse(&self.url).ok()?,
+            url: RequestUrl::parse(&self.url).ok()?,
             kinds: match self.kinds {
                 Some(names) => Some(kinds(names)?),
                 None => None,
             },
             description: self.description,
-            secret: Secret::parse(&self.secret).ok()?,
+            secret: SigningSecret::parse(&self.secret).ok()?,
             created_at: WallTime { epoch_ms: self.created_at_ms },
         })
     }
 }
 
 /// The ledger's tables of webhooks; every call waits for the disk.
-pub struct Store {
+pub struct WebhookStore {
     ledger: MetaStore,
     cursors: Cursors,
 }
 
-impl Store {
-    pub fn new(ledger: MetaStore) -> Store {
-        Store { cursors: Cursors::new(ledger.clone()), ledger }
+impl WebhookStore {
+    pub fn new(ledger: MetaStore) -> WebhookStore {
+        WebhookStore { cursors: Cursors::new(ledger.clone()), ledger }
     }
 
     /// Every webhook.
@@ -195,7 +195,11 @@ impl Store {
 
     /// Keeps a dead letter and how far its webhook has come; the oldest letters make room, whose
     /// number is returned.
-    pub fn bury(&self, mut live: WebhookState, letter: &DeadLetter) -> Result<u64, MetaStoreError> {
+    pub fn add_dead_letter(
+        &self,
+        mut live: WebhookState,
+        letter: &DeadLetter,
+    ) -> Result<u64, MetaStoreError> {
         let id = *live.webhook.id.as_bytes();
         self.ledger.write(|change| {
             if !exists(change, live.webhook.id)? {
@@ -255,7 +259,7 @@ impl Store {
     }
 
     /// Forgets a dead letter: its target has it now, or there is nothing left to tell.
-    pub fn exhume(&self, id: WebhookId, seq: Seq) -> Result<(), MetaStoreError> {
+    pub fn take_dead_letter(&self, id: WebhookId, seq: Seq) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             change.open_table(DEAD_LETTERS)?.remove((*id.as_bytes(), seq.0))?;
             Ok(())
@@ -263,7 +267,11 @@ impl Store {
     }
 
     /// Keeps what came of sending a dead letter again; no other is sent again either.
-    pub fn bury_again(&self, id: WebhookId, letter: &DeadLetter) -> Result<(), MetaStoreError> {
+    pub fn return_dead_letter(
+        &self,
+        id: WebhookId,
+        letter: &DeadLetter,
+    ) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             set_queued(change, id, false)?;
             let mut table = change.open_table(DEAD_LETTERS)?;

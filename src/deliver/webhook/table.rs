@@ -135,7 +135,7 @@ impl From<&WebhookState> for WebhookSummary {
 
 /// Every webhook.
 #[derive(Default)]
-pub struct Table(Mutex<Tables>);
+pub struct WebhookTable(Mutex<Tables>);
 
 #[derive(Default)]
 struct Tables {
@@ -164,7 +164,7 @@ impl Tables {
     }
 }
 
-impl Table {
+impl WebhookTable {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // Nothing below panics between two changes that belong together.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

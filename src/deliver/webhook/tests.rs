@@ -4,7 +4,7 @@ use std::{task::Poll, time::Instant};
 
 use media::RequestId;
 use redb::TableDefinition;
-use timeline::Options;
+use timeline::TimelineOptions;
 use transport::egress::EgressConfig;
 
 use super::*;
@@ -14,7 +14,7 @@ use crate::runs::registry::{JobToken, Run, RunLimits, RunOrigin};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Setup {
-    webhooks: Arc<Webhooks>,
+    webhooks: Arc<WebhookService>,
     ledger: MetaStore,
     run: Arc<Run>,
     _dir: tempfile::TempDir,
@@ -24,11 +24,11 @@ async fn setup() -> Setup {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     std::fs::create_dir(&log).expect("made");
-    let (timeline, _) = Timeline::open(&log, Options::default()).expect("opens");
+    let (timeline, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
     let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600), tag: None };
     let now = WallTime { epoch_ms: 0 };
-    let registry =
-        Registry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("opens");
+    let registry = RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default())
+        .expect("opens");
     let origin = RunOrigin {
         principal: Principal::named("alice"),
         tenant: None,
@@ -38,10 +38,10 @@ async fn setup() -> Setup {
     };
     let run = registry.create(origin, RequestId::from_bytes([1; 8])).await.expect("created");
     let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
-    let egress = Egress::new(&EgressConfig::default()).expect("a way out");
+    let egress = EgressClient::new(&EgressConfig::default()).expect("a way out");
     let second = Duration::from_secs(1);
-    let settings = Settings { attempts: 3, retry: second, timeout: second };
-    let opened = Webhooks::open(registry, egress, ledger.clone(), Arc::default(), settings);
+    let settings = WebhookSettings { attempts: 3, retry: second, timeout: second };
+    let opened = WebhookService::open(registry, egress, ledger.clone(), Arc::default(), settings);
     Setup { webhooks: opened.expect("opens"), ledger, run, _dir: dir }
 }
 
@@ -50,10 +50,10 @@ fn webhook(run: &Run) -> Webhook {
         id: WebhookId::from_bytes([2; 16]),
         run: Some(run.id()),
         owner: Principal::named("alice"),
-        url: Target::parse("https://example.com/hook").expect("a URL"),
+        url: RequestUrl::parse("https://example.com/hook").expect("a URL"),
         kinds: None,
         description: None,
-        secret: Secret::generate(),
+        secret: SigningSecret::generate(),
         created_at: WallTime { epoch_ms: 0 },
     }
 }
@@ -68,7 +68,7 @@ impl Setup {
     /// Presence of the webhook in memory, and on the disk.
     fn is_there(&self) -> (bool, bool) {
         let id = WebhookId::from_bytes([2; 16]);
-        let kept = Store::new(self.ledger.clone()).load().expect("readable");
+        let kept = WebhookStore::new(self.ledger.clone()).load().expect("readable");
         let is_kept = kept.iter().any(|live| live.webhook.id == id);
         (self.has(id), is_kept)
     }
@@ -85,7 +85,7 @@ impl Setup {
 
 #[test]
 fn of_webhooks_that_are_done_the_newest_stay() {
-    let table = Table::default();
+    let table = WebhookTable::default();
     let alice = Principal::named("alice");
     let id = |at: u8| WebhookId::from_bytes([at; 16]);
     // Five are finished, one is wanted no more though its run goes on, and one is another's.
@@ -95,10 +95,10 @@ fn of_webhooks_that_are_done_the_newest_stay() {
             id: id(at),
             run: Some(RunId::from_bytes([at; 16])),
             owner: Principal::named(owner),
-            url: Target::parse("https://example.com/hook").expect("a URL"),
+            url: RequestUrl::parse("https://example.com/hook").expect("a URL"),
             kinds: None,
             description: None,
-            secret: Secret::generate(),
+            secret: SigningSecret::generate(),
             created_at: WallTime { epoch_ms: 100 - i64::from(at) },
         };
         let (is_finished, is_disabled) = (at != 5, at == 5);
@@ -196,7 +196,7 @@ async fn a_redelivery_and_the_end_of_a_turn_leave_disk_and_memory_the_same() {
         };
         let (queued, kept) = tokio::join!(webhooks.redeliver(id), disabled);
         (queued.map(drop).and(kept)).expect("written");
-        let kept = Store::new(setup.ledger.clone()).load().expect("readable");
+        let kept = WebhookStore::new(setup.ledger.clone()).load().expect("readable");
         let shown = webhooks.table.get(id).expect("there");
         assert_eq!(kept[0].is_disabled, shown.is_disabled, "round {round}");
     }

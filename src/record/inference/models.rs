@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use infer::{ApiProtocol, BackendChain, ProbeResult, Serving, Standing};
 
 use super::Inference;
-use crate::base::catalog::Catalog;
+use crate::base::model_catalog::Catalog;
 
 impl Inference {
     /// The models that a caller can name, as far as backends were looked at.

@@ -26,16 +26,16 @@ use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
 
 use super::{
-    allowance::TokenRateLimit,
+    description_history::DescriptionHistory,
     drop_oldest_queue::DropOldestQueue,
-    memory::DescriptionHistory,
     novelty::{NoveltyOutcome, SessionNovelty},
-    overlap::{TRANSITION, overlap},
     prompt_updates::{PendingPrompt, orders},
-    session_log::{JournalError, SessionLog},
+    session_log::{SessionLog, SessionLogError},
+    token_rate::TokenRateLimit,
+    word_overlap::{TRANSITION, overlap},
 };
 use crate::{
-    base::metrics::{Metrics, Shed},
+    base::metrics::{Metrics, ShedReason},
     record::{
         inference::{Inference, InferenceError, Requester},
         reason::ReasonQuery,
@@ -84,7 +84,7 @@ pub struct DescribeJob {
 
 /// Models that describe.
 #[derive(Clone, Debug)]
-pub struct Models {
+pub struct ModelChoice {
     /// The one that is asked of everything; `None` until one is found that a backend offers.
     pub first: Option<String>,
     /// The one that is asked where the first is not sure.
@@ -110,7 +110,7 @@ pub struct DescriptionWorker {
     /// Credentials of the caller.
     pub asker: Requester,
     /// Models to ask.
-    pub models: Models,
+    pub models: ModelChoice,
     /// Log that findings are written to.
     pub journal: SessionLog,
     /// Counters and gauges of the service.
@@ -130,7 +130,7 @@ enum Came {
     /// A model described it; what novelty remembers it by.
     Described(Box<TwoPassAnswer>, String, Option<FrameFeatures>),
     /// The description of an earlier event stands for it.
-    Reused(Seq, Box<timeline::Finding>),
+    Reused(Seq, Box<timeline::FindingPayload>),
     /// The session may take no more tokens now.
     NotAllowed,
     /// The models gave no answer.
@@ -142,8 +142,8 @@ impl DescriptionHandle {
     pub fn show(&self, look: DescribeJob) {
         if self.looks.put(look).is_some() {
             let shed = match self.subject {
-                DescriptionTarget::Keyframes => Shed::Keyframes,
-                DescriptionTarget::Clips => Shed::Clips,
+                DescriptionTarget::Keyframes => ShedReason::Keyframes,
+                DescriptionTarget::Clips => ShedReason::Clips,
             };
             self.metrics.live_shed.of(shed).inc();
         }
@@ -188,7 +188,7 @@ impl DescriptionWorker {
             let mut look = tokio::select! {
                 biased;
                 Some(order) = orders.recv() => {
-                    self.obey(order, &mut memory);
+                    self.apply_prompt_update(order, &mut memory);
                     continue;
                 }
                 look = looks.take() => look,
@@ -214,7 +214,7 @@ impl DescriptionWorker {
             self.novelty = novelty;
             let goes_on = self.record(&look, came, &mut memory).await;
             if let Some(instruction) = ordered {
-                self.follow(instruction, &mut memory);
+                self.apply_pending_updates(instruction, &mut memory);
             }
             if !goes_on {
                 return;
@@ -222,13 +222,13 @@ impl DescriptionWorker {
         }
     }
 
-    fn obey(&mut self, order: PendingPrompt, memory: &mut DescriptionHistory) {
+    fn apply_prompt_update(&mut self, order: PendingPrompt, memory: &mut DescriptionHistory) {
         if let Some(instruction) = order.accepted(memory.next_frame) {
-            self.follow(instruction, memory);
+            self.apply_pending_updates(instruction, memory);
         }
     }
 
-    fn follow(&mut self, instruction: Instruction, memory: &mut DescriptionHistory) {
+    fn apply_pending_updates(&mut self, instruction: Instruction, memory: &mut DescriptionHistory) {
         self.instruction = instruction;
         memory.forget();
         if let Some(novelty) = &mut self.novelty {
@@ -335,26 +335,29 @@ impl DescriptionWorker {
             Came::Reused(seq, finding) => {
                 let repeated = self.reused(look, seq, *finding);
                 if look.is_looping && memory.repeated(&repeated).is_some() {
-                    self.metrics.live_shed.of(Shed::Repeats).inc();
+                    self.metrics.live_shed.of(ShedReason::Repeats).inc();
                     return true;
                 }
                 (vec![Event::Found(FindingKind::Vlm, repeated)], None)
             }
             Came::NotAllowed => {
-                self.metrics.live_shed.of(Shed::TokenRate).inc();
+                self.metrics.live_shed.of(ShedReason::TokenRate).inc();
                 return true;
             }
             Came::Failed(error) => {
                 self.spend(error.tokens());
                 let failed = self.failed(look, &error, memory);
                 let Some(event) = failed else { return true };
-                return !matches!(self.journal.write(vec![event]).await, Err(JournalError::Over));
+                return !matches!(
+                    self.journal.write(vec![event]).await,
+                    Err(SessionLogError::Over)
+                );
             }
         };
         let Some(Event::Found(_, finding)) = events.first().cloned() else { return true };
         let appended = match self.journal.write(events).await {
             Ok(appended) => appended,
-            Err(error) => return !matches!(error, JournalError::Over),
+            Err(error) => return !matches!(error, SessionLogError::Over),
         };
         let Some(seq) = appended.first().map(|appended| appended.seq) else { return true };
         let work = self.metrics.owners.of(&self.journal.run.origin().principal);
@@ -373,11 +376,11 @@ impl DescriptionWorker {
     /// Passes over an answer that says again what the event `told` says.
     fn repeat(
         &mut self,
-        told: (Seq, timeline::Finding),
+        told: (Seq, timeline::FindingPayload),
         seen: Option<FrameFeatures>,
         memory: &mut DescriptionHistory,
     ) {
-        self.metrics.live_shed.of(Shed::Repeats).inc();
+        self.metrics.live_shed.of(ShedReason::Repeats).inc();
         let (seq, finding) = told;
         memory.remember(seq, finding.clone());
         if let (Some(novelty), Some(seen)) = (&mut self.novelty, seen) {
@@ -390,9 +393,9 @@ impl DescriptionWorker {
         &self,
         look: &DescribeJob,
         seq: Seq,
-        finding: timeline::Finding,
-    ) -> timeline::Finding {
-        timeline::Finding {
+        finding: timeline::FindingPayload,
+    ) -> timeline::FindingPayload {
+        timeline::FindingPayload {
             summary: finding.summary,
             event_type: finding.event_type,
             object_label: finding.object_label,
@@ -409,7 +412,7 @@ impl DescriptionWorker {
         look: &DescribeJob,
         described: &TwoPassAnswer,
         version: String,
-    ) -> (FindingKind, timeline::Finding) {
+    ) -> (FindingKind, timeline::FindingPayload) {
         let TwoPassAnswer { answer, tier, second_failed } = described;
         if let Some(error) = second_failed {
             tracing::warn!(%error, "a second pass has no answer");
@@ -421,7 +424,7 @@ impl DescriptionWorker {
         if answer.json.is_none() {
             self.metrics.live_plain_text.inc();
         }
-        let finding = timeline::Finding {
+        let finding = timeline::FindingPayload {
             summary: Some(found.summary),
             event_type: found.event_type,
             object_label: found.object_label,
@@ -445,13 +448,13 @@ impl DescriptionWorker {
         &self,
         look: &DescribeJob,
         kind: FindingKind,
-        found: timeline::Finding,
+        found: timeline::FindingPayload,
         memory: &DescriptionHistory,
     ) -> Vec<Event> {
         let last = memory.last();
         let shared = last.map(|last| overlap(&last.description, &found.description));
         let changed = shared.filter(|shared| *shared <= TRANSITION).map(|shared| {
-            let finding = timeline::Finding {
+            let finding = timeline::FindingPayload {
                 confidence: Score::from_millionths(Score::SCALE - shared.millionths()),
                 ..self.finding(look, found.description.clone())
             };
@@ -477,7 +480,7 @@ impl DescriptionWorker {
         if memory.failing.replace(error.class()) == Some(error.class()) {
             return None;
         }
-        let finding = timeline::Finding {
+        let finding = timeline::FindingPayload {
             semantic_error: reason,
             ..self.asked_in_vain(error, self.finding(look, description))
         };
@@ -488,11 +491,11 @@ impl DescriptionWorker {
     fn asked_in_vain(
         &self,
         error: &InferenceError,
-        finding: timeline::Finding,
-    ) -> timeline::Finding {
+        finding: timeline::FindingPayload,
+    ) -> timeline::FindingPayload {
         let InferenceError::Infer(error) = error else { return finding };
         let Some(last) = error.failed().last() else { return finding };
-        timeline::Finding {
+        timeline::FindingPayload {
             provider: Some(last.provider.to_string()),
             // What fails is the first pass: a second that does leaves its answer.
             model: self.model(),
@@ -504,16 +507,16 @@ impl DescriptionWorker {
         }
     }
 
-    fn finding(&self, look: &DescribeJob, description: String) -> timeline::Finding {
+    fn finding(&self, look: &DescribeJob, description: String) -> timeline::FindingPayload {
         let (start, end) = look.span_ms();
-        timeline::Finding {
+        timeline::FindingPayload {
             session_id: Some(self.journal.session),
             frame_index: look.frame_index,
             pts_ms: start,
             end_pts_ms: (self.subject == DescriptionTarget::Clips).then_some(end),
             description,
             index_name: self.journal.index_name.clone(),
-            ..timeline::Finding::default()
+            ..timeline::FindingPayload::default()
         }
     }
 
@@ -532,7 +535,7 @@ struct Ended(Arc<Metrics>);
 
 impl Ended {
     fn count(&self) {
-        self.0.live_shed.of(Shed::Ended).inc();
+        self.0.live_shed.of(ShedReason::Ended).inc();
     }
 }
 

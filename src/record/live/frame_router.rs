@@ -14,10 +14,12 @@ use std::{
 use media::Codec;
 use transport::{
     rtp::ReceivedUnit,
-    webrtc::{Failure, SessionEvent, SessionHandler},
+    webrtc::{SessionEvent, SessionFailure, SessionHandler},
 };
 
-use super::{inbox::SessionProgress, turns::PublisherSignals, worker_pool::WorkerSlot};
+use super::{
+    publisher_state::PublisherSignals, session_events::SessionProgress, worker_pool::WorkerSlot,
+};
 use crate::base::metrics::Metrics;
 
 /// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.
@@ -136,7 +138,7 @@ impl To {
 }
 
 impl SessionHandler for RouterSink {
-    fn reached(&mut self) {
+    fn on_first_check(&mut self) {
         let intake = &self.0;
         let mut lane = intake.lane();
         // A worker starts while the publisher still shakes hands.
@@ -148,7 +150,7 @@ impl SessionHandler for RouterSink {
         }
     }
 
-    fn unit(&mut self, unit: ReceivedUnit) {
+    fn on_access_unit(&mut self, unit: ReceivedUnit) {
         let intake = &self.0;
         let codec = unit.access_unit.codec;
         intake.metrics.live_pictures.inc();
@@ -161,7 +163,7 @@ impl SessionHandler for RouterSink {
         intake.give(&mut lane, unit);
     }
 
-    fn told(&mut self, what: SessionEvent) {
+    fn on_event(&mut self, what: SessionEvent) {
         if what == SessionEvent::Connected {
             self.0.shared.connected(Instant::now());
         }
@@ -172,7 +174,7 @@ impl SessionHandler for RouterSink {
 /// The port lets go of a session only when it is over.
 impl Drop for RouterSink {
     fn drop(&mut self) {
-        self.0.turns.told(SessionEvent::Failed(Failure::PortEnded));
+        self.0.turns.told(SessionEvent::Failed(SessionFailure::PortEnded));
     }
 }
 
@@ -181,8 +183,8 @@ mod tests {
     use media::{AccessUnit, Timebase, Timestamp};
 
     use super::*;
-    use crate::base::metrics::Shed;
-    use crate::record::live::inbox::inbox;
+    use crate::base::metrics::ShedReason;
+    use crate::record::live::session_events::inbox;
 
     fn unit(ticks: i64, keyframe: bool, bytes: usize) -> ReceivedUnit {
         let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
@@ -208,35 +210,35 @@ mod tests {
     #[tokio::test]
     async fn after_one_that_was_not_taken_only_a_start_is() {
         let (mut publisher, turns, metrics) = intake();
-        publisher.unit(unit(0, true, 10));
-        publisher.unit(unit(1, false, WAITING_BYTES));
-        publisher.unit(unit(2, false, 10));
-        assert_eq!((waiting(&publisher), metrics.live_shed.of(Shed::Pictures).get()), (1, 2));
+        publisher.on_access_unit(unit(0, true, 10));
+        publisher.on_access_unit(unit(1, false, WAITING_BYTES));
+        publisher.on_access_unit(unit(2, false, 10));
+        assert_eq!((waiting(&publisher), metrics.live_shed.of(ShedReason::Pictures).get()), (1, 2));
         let happened = turns.next().await;
         assert!(happened.is_broken && happened.coded == Some(Codec::Vp8));
-        publisher.unit(unit(3, true, WAITING_BYTES));
+        publisher.on_access_unit(unit(3, true, WAITING_BYTES));
         assert!(turns.next().await.is_broken, "another start is asked for");
-        publisher.unit(unit(4, true, 10));
-        publisher.unit(unit(5, false, 10));
+        publisher.on_access_unit(unit(4, true, 10));
+        publisher.on_access_unit(unit(5, false, 10));
         assert_eq!(waiting(&publisher), 3);
     }
 
     #[tokio::test]
     async fn no_more_wait_than_a_worker_takes() {
         let (mut publisher, ..) = intake();
-        (0..1000).for_each(|at| publisher.unit(unit(at, at == 0, 1)));
+        (0..1000).for_each(|at| publisher.on_access_unit(unit(at, at == 0, 1)));
         assert_eq!(waiting(&publisher), WAITING_UNITS);
     }
 
     #[tokio::test]
     async fn a_place_is_asked_for_before_the_first_picture_and_once() {
         let (mut publisher, turns, _) = intake();
-        publisher.reached();
+        publisher.on_first_check();
         publisher.0.expect(Codec::Vp8);
-        publisher.reached();
+        publisher.on_first_check();
         assert_eq!(turns.next().await.coded, Some(Codec::Vp8));
-        publisher.unit(unit(0, true, 10));
-        publisher.reached();
+        publisher.on_access_unit(unit(0, true, 10));
+        publisher.on_first_check();
         turns.broken();
         assert_eq!(turns.next().await.coded, None, "there is one already, or will be");
         assert_eq!(waiting(&publisher), 1);
@@ -246,8 +248,8 @@ mod tests {
     async fn another_codec_than_the_expected_asks_for_another_place() {
         let (mut publisher, turns, _) = intake();
         publisher.0.expect(Codec::H264);
-        publisher.reached();
-        publisher.unit(unit(0, true, 10));
+        publisher.on_first_check();
+        publisher.on_access_unit(unit(0, true, 10));
         assert_eq!(turns.next().await.coded, Some(Codec::Vp8));
         assert_eq!(waiting(&publisher), 1);
     }
@@ -256,6 +258,6 @@ mod tests {
     async fn a_port_that_lets_go_ends_the_session() {
         let (publisher, turns, _) = intake();
         drop(publisher);
-        assert_eq!(turns.next().await.end, Some(SessionEvent::Failed(Failure::PortEnded)));
+        assert_eq!(turns.next().await.end, Some(SessionEvent::Failed(SessionFailure::PortEnded)));
     }
 }

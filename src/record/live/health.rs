@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use transport::webrtc::SessionCounts;
+use transport::webrtc::SessionStats;
 
-use super::{LOST_AFTER, inbox::Pictures};
+use super::{LOST_AFTER, session_events::Pictures};
 
 /// Time from one sample to the next.
 pub const EVERY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub struct Sample {
     /// Time of the sample.
     pub at: Instant,
     /// Its packets.
-    pub packets: SessionCounts,
+    pub packets: SessionStats,
     /// Its pictures.
     pub pictures: Pictures,
 }
@@ -226,7 +226,7 @@ mod tests {
         let start = Instant::now();
         let (mut samples, mut sample) = (
             Samples::default(),
-            Sample { at: start, packets: SessionCounts::default(), pictures: Pictures::default() },
+            Sample { at: start, packets: SessionStats::default(), pictures: Pictures::default() },
         );
         samples.add(sample);
         for (packets, repaired, lost, jitter, behind) in seconds {

@@ -22,7 +22,7 @@ pub struct SessionNovelty {
     reuse: NoveltyDetector,
     metrics: Arc<Metrics>,
     /// The last description and its event.
-    last: Option<(Seq, timeline::Finding)>,
+    last: Option<(Seq, timeline::FindingPayload)>,
 }
 
 /// Outcome of the novelty check of a frame.
@@ -30,7 +30,7 @@ pub enum NoveltyOutcome {
     /// It does; what it is remembered by once it has one.
     New(Option<FrameFeatures>),
     /// The description of this event stands for it.
-    Reuse(Seq, Box<timeline::Finding>),
+    Reuse(Seq, Box<timeline::FindingPayload>),
 }
 
 impl SessionNovelty {
@@ -58,7 +58,7 @@ impl SessionNovelty {
         input: NoveltyInput,
     ) -> NoveltyOutcome {
         let at = Timestamp::from_millis(pts_ms);
-        let seen = self.eyes.see(self.stream, at, jpeg, input, &self.metrics).await;
+        let seen = self.eyes.embed_frame(self.stream, at, jpeg, input, &self.metrics).await;
         let Some(seen) = seen else { return NoveltyOutcome::New(None) };
         let novelty = self.reuse.evaluate(&seen);
         self.metrics.novelty_decisions.of(NoveltyDecision::of(&novelty)).inc();
@@ -71,7 +71,7 @@ impl SessionNovelty {
     }
 
     /// The frame has a description, in the event `seq`.
-    pub fn described(&mut self, seen: FrameFeatures, seq: Seq, finding: timeline::Finding) {
+    pub fn described(&mut self, seen: FrameFeatures, seq: Seq, finding: timeline::FindingPayload) {
         self.reuse.described(seen);
         self.last = Some((seq, finding));
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use gate::GateConfig;
 use media::{JobId, Label, RequestId, SessionId, Zones};
 use timeline::{
-    AnalysisKey, Event, Finding, FramesDecoded, MarkerConfig, MarkerDeriver, SamplingPolicy,
+    AnalysisKey, Event, FindingPayload, FramesDecoded, MarkerConfig, MarkerDeriver, SamplingPolicy,
     Signals,
 };
 
-use super::{inbox::SessionProgress, session::EndReason};
+use super::{session::EndReason, session_events::SessionProgress};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
@@ -62,10 +62,10 @@ impl LiveRecordingSpec {
             gate: self.gate,
             words: self.words.clone(),
             markers: Some(markers),
-            finding: Finding {
+            finding: FindingPayload {
                 session_id: Some(self.session),
                 index_name: self.index_name.clone(),
-                ..Finding::default()
+                ..FindingPayload::default()
             },
             watch: Watch {
                 request_id: self.request_id,

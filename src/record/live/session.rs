@@ -18,26 +18,28 @@ use tokio::{
     time::{MissedTickBehavior, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
-use transport::webrtc::{FragmentError, Restarted, SessionEvent, SessionHandle as Link};
+use transport::webrtc::{IceRestartAnswer, SdpFragError, SessionEvent, SessionHandle as Link};
 use worker::{FrameChunk, SessionSpec, WorkerError};
 
 use super::{
-    budget::Reservation,
     description_worker::{DescribeJob, DescriptionHandle, Instruction},
     frame_router::FrameRouter,
     health::{Health, Sample, Samples},
-    inbox::{Heard, LiveModelImage, SessionOutput, SessionOutputSender, SessionProgress, Shot},
+    memory_budget::MemoryReservation,
     prompt_updates::{PromptError, PromptUpdater},
+    publisher_state::{PublisherChanges, PublisherSignals},
     recording::LiveRecording,
+    session_events::{
+        Heard, LiveModelImage, SessionOutput, SessionOutputSender, SessionProgress, Shot,
+    },
     transport_metrics::PacketCounters,
-    turns::{PublisherChanges, PublisherSignals},
     worker_pool::{LiveWorkerPool, WorkerSlot},
 };
 use crate::{
     base::{
         blocking::blocking,
         keys::Principal,
-        metrics::{Metrics, SessionEnd, Shed},
+        metrics::{Metrics, SessionEnd, ShedReason},
     },
     record::runner::SHUTDOWN,
     runs::{
@@ -81,7 +83,7 @@ pub enum PatchError {
     TagOther,
     /// It cannot be used.
     #[error(transparent)]
-    Fragment(#[from] FragmentError),
+    Fragment(#[from] SdpFragError),
 }
 
 impl PatchError {
@@ -95,7 +97,7 @@ impl PatchError {
 }
 
 /// A session as its routes see it.
-pub struct Session {
+pub struct LiveSession {
     id: SessionId,
     run: Arc<Run>,
     /// The connection, until the session ends.
@@ -110,8 +112,8 @@ pub struct Session {
 }
 
 /// Parts of a session's task.
-pub struct Task {
-    pub(super) session: Arc<Session>,
+pub struct SessionTask {
+    pub(super) session: Arc<LiveSession>,
     pub(super) recording: LiveRecording,
     pub(super) guard: JobGuard,
     pub(super) metrics: Arc<Metrics>,
@@ -123,7 +125,7 @@ pub struct Task {
     pub(super) describers: DescriptionWorkers,
     pub(super) draining: CancellationToken,
     pub(super) over: watch::Sender<bool>,
-    pub(super) memory: Reservation,
+    pub(super) memory: MemoryReservation,
 }
 
 /// Channels that feed a session's task.
@@ -142,19 +144,19 @@ pub struct DescriptionWorkers {
     pub(super) cut: CancellationToken,
 }
 
-impl Session {
+impl LiveSession {
     pub(super) fn new(
         id: SessionId,
         run: Arc<Run>,
         link: Link,
         orders: PromptUpdater,
         shared: Arc<SessionProgress>,
-    ) -> (Session, mpsc::Receiver<EndReason>, watch::Sender<bool>) {
+    ) -> (LiveSession, mpsc::Receiver<EndReason>, watch::Sender<bool>) {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
         let (link, packets) = (Mutex::new(Some(link)), PacketCounters::default());
         let samples = Mutex::default();
-        (Session { id, run, link, ends, orders, over, packets, shared, samples }, ended, tell)
+        (LiveSession { id, run, link, ends, orders, over, packets, shared, samples }, ended, tell)
     }
 
     /// The session's name.
@@ -206,9 +208,9 @@ impl Session {
         &self,
         fragment: &str,
         tag: Option<&[u8]>,
-    ) -> Result<Option<Restarted>, PatchError> {
+    ) -> Result<Option<IceRestartAnswer>, PatchError> {
         let link = self.link();
-        let link = link.as_ref().ok_or(FragmentError::Ended)?;
+        let link = link.as_ref().ok_or(SdpFragError::Ended)?;
         let restarts = link.is_restart(fragment);
         match tag {
             None if restarts => return Err(PatchError::TagMissing),
@@ -256,7 +258,7 @@ impl Session {
     }
 }
 
-impl Task {
+impl SessionTask {
     /// Carries the session out, to its end.
     pub async fn run(mut self) {
         let mut seat = None;
@@ -265,13 +267,13 @@ impl Task {
         self.session.tell(&self.metrics);
         // Dropping it closes the connection.
         drop(self.session.link().take());
-        self.hear_out(seat.as_deref(), &end).await;
-        self.describe_out().await;
+        self.drain_worker(seat.as_deref(), &end).await;
+        self.drain_descriptions().await;
         self.record(&end).await;
         self.metrics.live_ends.of(SessionEnd::from(&end)).inc();
         tracing::info!(session = %self.session.id, run = %self.session.run.id(), ?end,
             "a live session ended");
-        let Task { intake, guard, over, memory, .. } = self;
+        let SessionTask { intake, guard, over, memory, .. } = self;
         // Leaving a place waits for a worker that ends with it.
         if blocking(move || drop((seat, intake))).await.is_err() {
             tracing::error!("task that closes a worker session panicked");
@@ -412,7 +414,7 @@ impl Task {
     }
 
     /// Hears what the media worker still has to say, for so long and no longer.
-    async fn hear_out(&mut self, seat: Option<&WorkerSlot>, end: &EndReason) {
+    async fn drain_worker(&mut self, seat: Option<&WorkerSlot>, end: &EndReason) {
         // One that failed says nothing, nor does one that has ended.
         let speaks =
             !matches!(end, EndReason::Failed(_)) && seat.is_some_and(|seat| seat.close().is_ok());
@@ -429,12 +431,12 @@ impl Task {
                 Some(said) => drop(self.hear(said).await),
             }
         }
-        self.metrics.live_shed.of(Shed::LastWords).inc();
+        self.metrics.live_shed.of(ShedReason::LastWords).inc();
         tracing::warn!(session = %self.session.id, "worker output incomplete after the session's end; the remaining events are dropped");
     }
 
     /// Lets the describing workers finish, for so long and no longer.
-    async fn describe_out(&mut self) {
+    async fn drain_descriptions(&mut self) {
         self.describers.end.cancel();
         let tasks = &mut self.describers.tasks;
         let described = async { while tasks.join_next().await.is_some() {} };

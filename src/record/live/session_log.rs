@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use media::{ErrorKind, Label, SessionId};
-use timeline::{Appended, Event};
+use timeline::{AppendResult, Event};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    base::patience::patiently,
-    runs::registry::{Registry, Run, RunError},
+    base::retry_while_full::patiently,
+    runs::registry::{Run, RunError, RunRegistry},
 };
 
 /// Longest wait of an event for room in the log.
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reason that events are not on the timeline.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalError {
+pub enum SessionLogError {
     /// The run takes no more.
     #[error("the run has ended")]
     Over,
@@ -29,7 +29,7 @@ pub enum JournalError {
 #[derive(Clone)]
 pub struct SessionLog {
     /// Every run.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<RunRegistry>,
     /// The run of the session.
     pub run: Arc<Run>,
     /// The session.
@@ -40,22 +40,22 @@ pub struct SessionLog {
 
 impl SessionLog {
     /// Appends `events` together. A full log is waited for.
-    pub async fn write(&self, events: Vec<Event>) -> Result<Vec<Appended>, JournalError> {
+    pub async fn write(&self, events: Vec<Event>) -> Result<Vec<AppendResult>, SessionLogError> {
         self.patiently(|| self.registry.commit(&self.run, events.clone())).await
     }
 
-    async fn patiently<Attempt: Future<Output = Result<Vec<Appended>, RunError>>>(
+    async fn patiently<Attempt: Future<Output = Result<Vec<AppendResult>, RunError>>>(
         &self,
         attempt: impl Fn() -> Attempt,
-    ) -> Result<Vec<Appended>, JournalError> {
+    ) -> Result<Vec<AppendResult>, SessionLogError> {
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
         let written = patiently(PATIENCE, &never, is_full, |_| attempt()).await;
         written.map_err(|error| match error {
-            RunError::Terminal(_) | RunError::NotFound => JournalError::Over,
+            RunError::Terminal(_) | RunError::NotFound => SessionLogError::Over,
             error => {
                 tracing::error!(run = %self.run.id(), %error, "events of a live session are lost");
-                JournalError::Lost(error)
+                SessionLogError::Lost(error)
             }
         })
     }

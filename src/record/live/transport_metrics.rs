@@ -3,14 +3,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus::IntCounter;
-use transport::webrtc::{DropReason, EndpointStats, SessionCounts};
+use transport::webrtc::{DropReason, EndpointStats, SessionStats};
 
 use super::EndReason;
 use crate::base::metrics::{Metrics, SessionEnd};
 
 /// Packet counts of one session that the metrics have already.
 #[derive(Debug, Default)]
-pub struct PacketCounters(Mutex<SessionCounts>);
+pub struct PacketCounters(Mutex<SessionStats>);
 
 /// Counts of dropped datagrams that the metrics have already.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl From<&EndReason> for SessionEnd {
 
 impl PacketCounters {
     /// Adds what has been counted since the last call.
-    pub fn tell(&self, now: SessionCounts, metrics: &Metrics) {
+    pub fn tell(&self, now: SessionStats, metrics: &Metrics) {
         // Every change is one assignment: a panic leaves the counts usable.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = &mut *known;
@@ -81,7 +81,7 @@ mod tests {
         let (metrics, packets) = (Metrics::new(), PacketCounters::default());
         for (lost, told) in [(3, 3), (3, 3), (1, 3), (4, 4)] {
             packets.tell(
-                SessionCounts { lost, packets: 10 * lost, ..SessionCounts::default() },
+                SessionStats { lost, packets: 10 * lost, ..SessionStats::default() },
                 &metrics,
             );
             assert_eq!(metrics.live_packets_lost.get(), told);

@@ -14,9 +14,9 @@ use std::{
 };
 
 use media::AccessUnit;
-use worker::{Limits, LiveEvent, LiveWorker, SessionSpec, Supervisor, WorkerError};
+use worker::{LiveWorker, LiveWorkerEvent, SessionSpec, Supervisor, WorkerError, WorkerLimits};
 
-use super::inbox::SessionOutputSender;
+use super::session_events::SessionOutputSender;
 use crate::base::{keys::Principal, metrics::Metrics};
 
 /// Sessions of one worker: one that ends takes them all with it.
@@ -81,10 +81,10 @@ impl LiveWorkerPool {
     }
 
     /// Resource limits of a worker.
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> WorkerLimits {
         let has_device = self.supervisor.has_device();
         let memory_bytes = memory_bytes(self.is_shared, has_device, self.per_worker);
-        Limits { memory_bytes, ..Limits::default() }
+        WorkerLimits { memory_bytes, ..WorkerLimits::default() }
     }
 
     /// Workers that run.
@@ -167,24 +167,24 @@ impl Hosted {
         let counted = Arc::clone(&pool.metrics);
         let on_event = move |event| {
             match event {
-                LiveEvent::Session { session, event } => {
+                LiveWorkerEvent::Session { session, event } => {
                     let inbox = lock(&told).of.get(&session).cloned();
                     // Nobody waits for what a closed session still has to say.
                     return inbox.map_or(Ok(()), |inbox| inbox.take(event));
                 }
-                LiveEvent::GateLost(reason) => {
+                LiveWorkerEvent::GateLost(reason) => {
                     counted.gate_devices_lost.inc();
                     tracing::warn!(reason, "gate device disabled; using the CPU");
                 }
-                LiveEvent::GateLate => {
+                LiveWorkerEvent::GateLate => {
                     counted.gate_batches_late.inc();
                     tracing::debug!("the gate's device was late with a batch: the CPU measured it");
                 }
-                LiveEvent::DecoderLost(reason) => {
+                LiveWorkerEvent::DecoderLost(reason) => {
                     counted.decode_fallbacks.inc();
                     tracing::warn!(reason, "decode device unavailable; using software decoding");
                 }
-                LiveEvent::Ended(error) => {
+                LiveWorkerEvent::Ended(error) => {
                     ended.store(true, Relaxed);
                     tracing::warn!(%error, "a media worker of live sessions ended");
                     lock(&told).of.values().for_each(|inbox| inbox.worker_ended(&error));

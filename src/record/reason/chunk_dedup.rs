@@ -20,7 +20,7 @@ use worker::{FrameChunk, ModelImage};
 use crate::{
     base::metrics::{Metrics, NoveltyDecision},
     record::{
-        analysis::{ModelFinding, ModelOutcome},
+        gate_replay::{ModelFinding, ModelOutcome},
         image_embedder::ImageEmbedder,
     },
 };
@@ -130,7 +130,7 @@ impl ChunkComparer {
             let input = view.novelty.take()?;
             let jpeg = Bytes::from(std::mem::take(&mut view.picture.jpeg));
             let at = Timestamp::from_millis(view.pts_ms);
-            let one = eyes.see(self.stream, at, &jpeg, input, metrics).await;
+            let one = eyes.embed_frame(self.stream, at, &jpeg, input, metrics).await;
             // Not copied where the eyes kept none of it.
             view.picture.jpeg = jpeg.into();
             seen.push(one?);

@@ -166,7 +166,7 @@ impl ChunkTracker {
     }
 
     /// Closes chunk `index`: with what a model said of it, or with `None` where none did.
-    pub fn close(
+    pub fn complete(
         &mut self,
         index: u64,
         said: Option<&str>,

@@ -32,8 +32,8 @@ use crate::{
         metrics::{Metrics, NoveltyDecision},
         telemetry::SPANS,
     },
-    record::analysis::ModelOutcome,
-    runs::registry::{JobToken, Registry, Run, RunError},
+    record::gate_replay::ModelOutcome,
+    runs::registry::{JobToken, Run, RunError, RunRegistry},
 };
 use event_writer::WriteQueue;
 pub use record::RAW_BYTES_MAX;
@@ -86,7 +86,7 @@ impl ReasonOutcome {
 /// The asks of one reasoning.
 pub struct ReasonDriver {
     /// The log.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<RunRegistry>,
     /// The run.
     pub run: Arc<Run>,
     /// Counters and gauges of the service.
@@ -296,7 +296,7 @@ impl ReasonDriver {
         let Some(closed) = self.close(work, done) else { return };
         if !closed.is_answered {
             for (asking, answer) in work.standing.close(closed.span.chunk_index, None) {
-                self.stand(work, asking, answer);
+                self.reuse_answer(work, asking, answer);
             }
         }
         work.unwritten.push(closed);
@@ -318,14 +318,16 @@ impl ReasonDriver {
         let asking = Asking { question, event_type };
         match turn {
             None => self.begin(work, asking, None),
-            Some((_, DuplicateAction::Answered(answer))) => self.stand(work, asking, Some(answer)),
+            Some((_, DuplicateAction::Answered(answer))) => {
+                self.reuse_answer(work, asking, Some(answer))
+            }
             Some((other, DuplicateAction::Waits)) => work.standing.wait(chunk_index, other, asking),
-            Some((_, DuplicateAction::Deputy)) => self.stand(work, asking, None),
+            Some((_, DuplicateAction::Deputy)) => self.reuse_answer(work, asking, None),
         }
     }
 
     /// Lets `answer` stand for a chunk that shows nothing new; where there is none, asks.
-    fn stand(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
+    fn reuse_answer(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
         let decision = match answer {
             Some(_) => NoveltyDecision::Reuse,
             // Of what it shows nothing has been described.

@@ -17,9 +17,9 @@ use super::chunk_tracker::ChunkPrompt;
 use super::describer::{
     ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts,
 };
-use super::outage::{ChunkAttempt, RetryPolicy};
+use super::retry_policy::{ChunkAttempt, RetryPolicy};
 use crate::{
-    base::patience::patiently,
+    base::retry_while_full::patiently,
     record::inference::{Inference, InferenceError, Requester},
 };
 
@@ -42,7 +42,7 @@ pub struct ReasonQuery {
 }
 
 /// Models behind the one way to them.
-pub struct Models {
+pub struct ModelDescriber {
     /// The way.
     pub inference: Arc<Inference>,
     /// Requester.
@@ -69,7 +69,7 @@ impl Spent {
     }
 }
 
-impl Describer for Models {
+impl Describer for ModelDescriber {
     fn describe(&self, question: ChunkPrompt) -> DescribeFuture {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
         let outage = Arc::clone(&self.outage);

@@ -4,7 +4,7 @@ use media::{MarkerStatus, Score, StreamId};
 use timeline::{AnalysisKey, MarkerConfig};
 
 use super::*;
-use crate::record::analysis;
+use crate::record::gate_replay;
 
 fn key() -> AnalysisKey {
     let stream: StreamId = "main".parse().expect("an id");
@@ -16,7 +16,7 @@ fn recorder() -> Recorder {
         gate: GateConfig::default(),
         words: TenantLabels::default(),
         markers: Some(MarkerDeriver::new(key(), MarkerConfig::default())),
-        finding: Finding::default(),
+        finding: FindingPayload::default(),
         watch: Watch {
             request_id: RequestId::from_bytes([1; 8]),
             stream_id: key().stream,
@@ -107,7 +107,7 @@ fn a_picture_that_the_gate_did_not_select_is_a_violation() {
     let mut recorder = recorder();
     assert!(recorder.frame(Signal::plain(0, 0), still()).is_ok(), "the first frame is kept");
     let told = recorder.frame(Signal::plain(1, 40), still());
-    assert_eq!(told, Err(ProtocolError::Unexpected("still")));
+    assert_eq!(told, Err(WireError::Unexpected("still")));
     assert_eq!(recorder.take().stills.len(), 1);
 }
 
@@ -116,8 +116,9 @@ fn markers_are_those_of_a_later_analysis_but_for_the_open_segment() {
     for seed in 0..20 {
         let signals = signals(seed);
         let config = MarkerConfig::default();
-        let frames = analysis::replay(signals.iter().copied(), GateConfig::default(), |name| name);
-        let expected = analysis::markers(&key(), &frames, config);
+        let frames =
+            gate_replay::replay(signals.iter().copied(), GateConfig::default(), |name| name);
+        let expected = gate_replay::markers(&key(), &frames, config);
         let told = |events: Vec<(u64, Event)>| -> Vec<_> {
             let markers = events.into_iter().filter_map(|(_, event)| match event {
                 Event::MarkerEmitted(marker) => Some(marker),

@@ -7,7 +7,7 @@ use tokio::{
     net::{UnixStream, unix::pipe},
     time::{Duration, Instant, timeout_at},
 };
-use transport::egress::{Body, Budget, EgressError, Stream, TimeoutPhase};
+use transport::egress::{CheckedStream, DownloadBody, DownloadBudget, EgressError, TimeoutPhase};
 
 use super::{RemoteError, line::Line};
 use crate::runs::job_queue::Lender;
@@ -18,8 +18,8 @@ const IDLE: Duration = Duration::from_secs(10);
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// Pours `body` into `pipe` until its end; a worker that reads no further is no error.
-pub(super) async fn pour(
-    body: &mut Body,
+pub(super) async fn copy_to_pipe(
+    body: &mut DownloadBody,
     pipe: &mut pipe::Sender,
     line: &Line,
 ) -> Result<(), RemoteError> {
@@ -44,10 +44,10 @@ async fn closed(pipe: &pipe::Sender) {
 
 /// Copies both ways until the worker closes its end.
 pub(super) async fn relay(
-    server: Stream,
+    server: CheckedStream,
     worker: UnixStream,
     host: &str,
-    budget: &Budget,
+    budget: &DownloadBudget,
     lender: &Lender,
 ) -> Result<(), EgressError> {
     let (mut from_server, mut to_server) = tokio::io::split(server);

@@ -1,7 +1,7 @@
 //! Bodies that may be playlists, piece by piece.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use transport::egress::{AllowedNetworks, EgressConfig};
+use transport::egress::{EgressConfig, NetworkAllowlist};
 
 use super::*;
 use crate::runs::job_queue::JobQueue;
@@ -26,9 +26,9 @@ async fn host(pieces: &'static [&'static [u8]]) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_playlist_is_one_however_its_bytes_come() {
-    let networks = AllowedNetworks(vec!["127.0.0.0/8".parse().expect("a network")]);
+    let networks = NetworkAllowlist(vec!["127.0.0.0/8".parse().expect("a network")]);
     let config = EgressConfig { networks, insecure_http: true, ..EgressConfig::default() };
-    let egress = Egress::new(&config).expect("a way out");
+    let egress = EgressClient::new(&config).expect("a way out");
     let config =
         RemoteConfig { hls: false, plain_http: false, plain_rtsp: false, bytes_max: 1 << 20 };
     let sources = RemoteSources { egress, config };
@@ -43,7 +43,7 @@ async fn a_playlist_is_one_however_its_bytes_come() {
     ];
     for (pieces, expected) in rows {
         let url = format!("http://127.0.0.1:{}/a", host(pieces).await);
-        let source = RemoteSource::Url(Target::parse(&url).expect("a URL"));
+        let source = RemoteSource::Url(RequestUrl::parse(&url).expect("a URL"));
         let (sources, runtime) = (sources.clone(), Handle::current());
         let wall = source.limits(false).wall;
         let lender = place.lender();

@@ -12,7 +12,7 @@ use std::{
 use media::{JobId, RunId};
 use timeline::held::{HeldDir, Links};
 
-use super::Runner;
+use super::JobRunner;
 use crate::base::{meta_store::MetaStoreError, quota::QuotaReservation};
 
 const UNFINISHED: &str = ".tmp";
@@ -73,7 +73,7 @@ impl Writing {
     }
 }
 
-impl Runner {
+impl JobRunner {
     /// Begins to keep the long answer of a job of a run that is there.
     pub fn begin_answer(&self, run: RunId, job: JobId) -> io::Result<Writing> {
         let registry = &self.parts.registry;

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use media::{ErrorKind, Extent, RequestId};
+use media::{Dimensions, ErrorKind, RequestId};
 use timeline::{Event, RunFailed, TimelineError};
-use worker::{ProtocolError, WorkerError};
+use worker::{WireError, WorkerError};
 
 use super::reason::SIDE_MIN;
 use crate::{
@@ -36,7 +36,7 @@ pub enum IngestError {
     )]
     Crop {
         /// Size that would be shown.
-        shown: Extent,
+        shown: Dimensions,
     },
     /// No thread could be started.
     #[error("cannot start a thread for the job: {0}")]
@@ -61,8 +61,8 @@ impl From<RunError> for IngestError {
     }
 }
 
-impl From<ProtocolError> for IngestError {
-    fn from(error: ProtocolError) -> IngestError {
+impl From<WireError> for IngestError {
+    fn from(error: WireError) -> IngestError {
         IngestError::Worker(error.into())
     }
 }

@@ -13,9 +13,9 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
-use worker::{CancelToken, ExcerptEvent, ExcerptSpec, Limits, WorkerError};
+use worker::{CancelToken, ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 
-use super::{IngestError, Runner, in_background};
+use super::{IngestError, JobRunner, in_background};
 use crate::base::keys::Principal;
 
 /// Longest part.
@@ -59,7 +59,7 @@ pub fn excerpts_max(jobs: usize) -> (usize, usize) {
     (2 * own, own)
 }
 
-impl Runner {
+impl JobRunner {
     /// Begins to cut `span` out of a file of `owner`, in milliseconds of media time.
     pub async fn excerpt(
         self: &Arc<Self>,
@@ -72,7 +72,7 @@ impl Runner {
         let entering = ended.run_until_cancelled(self.excerpts.enter(owner)).await;
         let place = entering.ok_or(IngestError::Shutdown)??;
         let (tell, pieces) = channel(PIECES);
-        let limits = Limits { wall: EXCERPT_TIME, ..Limits::default() };
+        let limits = WorkerLimits { wall: EXCERPT_TIME, ..WorkerLimits::default() };
         let spec = ExcerptSpec { file, span, limits };
         let (supervisor, cancel) = (self.parts.supervisor.clone(), CancelToken::new());
         let (token, taker) = (cancel.clone(), Taker { tell, ended: ended.clone() });

@@ -2,16 +2,16 @@
 
 use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
-use super::{IngestError, Runner};
+use super::{IngestError, JobRunner};
 
-impl Runner {
+impl JobRunner {
     /// Makes a drain wait for the caller, who gives up when it is over.
     pub fn hold(&self) -> DrainGuard {
         DrainGuard { closing: self.closing.clone(), _job: self.jobs.token() }
     }
 }
 
-/// A request that a drain waits for, as it does for jobs; see [`Runner::hold`].
+/// A request that a drain waits for, as it does for jobs; see [`JobRunner::hold`].
 pub struct DrainGuard {
     closing: CancellationToken,
     _job: TaskTrackerToken,

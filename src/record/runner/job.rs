@@ -10,16 +10,16 @@ mod writer;
 use std::{sync::Arc, time::Instant};
 
 use decode::{FileReport, StreamInfo};
-use media::Rate;
-use timeline::{Finding, MarkerConfig, MarkerDeriver};
+use media::FrameRate;
+use timeline::{FindingPayload, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
-use worker::{FrameChunk, FrameRecord, GateBackendReport, JobEvent, ProtocolError, StageTimings};
+use worker::{FrameChunk, FrameRecord, GateBackendReport, JobEvent, StageTimings, WireError};
 
 use super::{
-    Decoding, Ingest, IngestError, Ingested, JobGuard, Runner,
+    Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner,
+    decode_events::{DecodedSource, FailedJob, FinalEvents},
     reason::ChunkSender,
-    record::{Decoded, FailedJob, FinalEvents},
 };
 use crate::{
     base::{clock::wall_now, telemetry::SPANS},
@@ -30,7 +30,7 @@ use crate::{
     runs::{
         job_queue::Lender,
         registry::RunError,
-        source::{Source, remote::RemoteSource},
+        source::{IngestSource, remote::RemoteSource},
     },
 };
 
@@ -40,10 +40,10 @@ use writer::Writer;
 
 pub use source::RECONNECT_WITHIN;
 
-pub(super) struct Job {
-    runner: Arc<Runner>,
+pub(super) struct JobThread {
+    runner: Arc<JobRunner>,
     guard: Arc<JobGuard>,
-    ingest: Ingest,
+    ingest: IngestJob,
     log: RunLog,
     /// Description of the source once it is opened, and the recording of its frames.
     opened: Option<Opened>,
@@ -70,17 +70,17 @@ struct Ended {
     cut: Option<IngestError>,
 }
 
-impl Job {
+impl JobThread {
     pub(super) fn new(
-        runner: Arc<Runner>,
+        runner: Arc<JobRunner>,
         guard: Arc<JobGuard>,
-        ingest: Ingest,
+        ingest: IngestJob,
         runtime: Handle,
         places: &Decoding,
-    ) -> Job {
+    ) -> JobThread {
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
         let log = RunLog { registry, run, runtime };
-        Job {
+        JobThread {
             runner,
             guard,
             ingest,
@@ -96,7 +96,7 @@ impl Job {
     }
 
     /// Decodes the source onto the run's timeline.
-    pub(super) fn ingest(self) -> Result<Ingested, IngestError> {
+    pub(super) fn ingest(self) -> Result<IngestResult, IngestError> {
         let mut decoded = self.decode().map_err(|undone| undone.error)?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
         let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
@@ -105,13 +105,16 @@ impl Job {
     }
 
     /// Decodes the source, its chunks going to `chunks`.
-    pub(super) fn reason(mut self, chunks: Option<ChunkSender>) -> Result<Decoded, FailedJob> {
+    pub(super) fn reason(
+        mut self,
+        chunks: Option<ChunkSender>,
+    ) -> Result<DecodedSource, FailedJob> {
         self.chunks = chunks;
         self.decode()
     }
 
     /// Decodes the source; what remains to be told is how it ended.
-    fn decode(mut self) -> Result<Decoded, FailedJob> {
+    fn decode(mut self) -> Result<DecodedSource, FailedJob> {
         let job = self.guard.token().order().map(|order| order.id);
         let accepted = self.ingest.accept(job, &self.log);
         match accepted.and_then(|()| self.work()) {
@@ -137,7 +140,7 @@ impl Job {
     }
 
     fn is_rtsp(&self) -> bool {
-        matches!(self.ingest.source, Source::Remote(RemoteSource::Rtsp(_)))
+        matches!(self.ingest.source, IngestSource::Remote(RemoteSource::Rtsp(_)))
     }
 
     /// Returns true of a camera, which never says that nothing follows: a playlist does.
@@ -171,7 +174,7 @@ impl Job {
 
     /// Records on the timeline that it failed, where that ends the run.
     fn undone(self, error: IngestError) -> FailedJob {
-        let Job { log, ingest, opened, .. } = self;
+        let JobThread { log, ingest, opened, .. } = self;
         let is_opened = opened.is_some();
         // A thread that has died leaves it to the next start.
         if let Some(Ok((recording, _))) = opened.map(|opened| opened.to.finish()) {
@@ -182,7 +185,7 @@ impl Job {
         FailedJob { error, is_opened }
     }
 
-    fn decoded(self, ended: Ended) -> Result<Decoded, FailedJob> {
+    fn decoded(self, ended: Ended) -> Result<DecodedSource, FailedJob> {
         let Ended { report, reason, mut cut } = ended;
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
@@ -213,7 +216,7 @@ impl Job {
         };
         let sealed = sealed.map_err(|error| lost(error.into()))?;
         let analysis = analysis.map(|analysis| (analysis, recorder.markers()));
-        Ok(Decoded { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
+        Ok(DecodedSource { ingest: self.ingest, stream, report, sealed, analysis, reason, cut })
     }
 
     fn take(&mut self, event: JobEvent) -> Result<(), IngestError> {
@@ -282,7 +285,7 @@ impl Job {
             gate,
             words: self.ingest.words.clone(),
             markers: key.clone().map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: Finding::default(),
+            finding: FindingPayload::default(),
             watch: Watch {
                 request_id: decoded.request_id,
                 stream_id: decoded.stream_id.clone(),
@@ -320,8 +323,8 @@ impl Job {
         let (first, last) = (first.signal, last.signal);
         let mut came_back = self.gap.take().map(|gap| self.came_back(&first, gap));
         let (stills, mut selected) = (self.runner.parts.stills, 0);
-        let Job { opened, chunks, .. } = self;
-        let unexpected = || ProtocolError::Unexpected("frame before its source is opened");
+        let JobThread { opened, chunks, .. } = self;
+        let unexpected = || WireError::Unexpected("frame before its source is opened");
         let opened = opened.as_mut().ok_or_else(unexpected)?;
         // A gap is counted from here.
         opened.came = Some(Instant::now());
@@ -343,7 +346,7 @@ impl Job {
 }
 
 /// Frames that a source has by its own account, chosen at `rate` where one is asked for.
-fn expected(stream: &StreamInfo, rate: Option<Rate>) -> Option<u64> {
+fn expected(stream: &StreamInfo, rate: Option<FrameRate>) -> Option<u64> {
     let seconds = stream.duration?.as_millis().max(0) as f64 / 1e3;
     let counted = stream.source_rate.map(|rate| seconds * rate.as_f64());
     let in_source = stream.declared_frames.map(|frames| frames as f64).or(counted);

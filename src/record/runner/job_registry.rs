@@ -15,7 +15,7 @@ use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, Runner, records, recovered::interrupted};
+use super::{IngestError, JobRunner, records, recovered::interrupted};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
@@ -180,7 +180,7 @@ pub(super) async fn in_background<T: Send + 'static>(
     blocking(work).await.map_err(|TaskPanicked| IngestError::Lost)
 }
 
-impl Runner {
+impl JobRunner {
     /// The job `id` of `run`, under way or over.
     pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
         self.records.ledger.read(|view| records::find(view, run, id))

@@ -1,6 +1,6 @@
 //! Places of jobs: the queues that a job passes, of which only the first refuses it.
 
-use super::{Runner, job_registry::stay};
+use super::{JobRunner, job_registry::stay};
 use crate::{
     base::keys::Principal,
     runs::{
@@ -17,7 +17,7 @@ pub(super) struct Decoding {
     _remote: Option<JobPermit>,
 }
 
-impl Runner {
+impl JobRunner {
     /// Refuses a job that finds no room in its first queue, before the disk hears of it.
     pub(super) fn check_room(
         &self,

@@ -9,10 +9,10 @@ use decode::StreamInfo;
 use tracing::Instrument;
 use worker::{CancelToken, WorkerError};
 
-use super::{IngestError, Runner, in_background};
+use super::{IngestError, JobRunner, in_background};
 use crate::base::keys::Principal;
 
-impl Runner {
+impl JobRunner {
     /// Describes the media of a file of `owner`; waits for other looks and for no job.
     ///
     /// Dropping the future ends the job.

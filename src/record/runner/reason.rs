@@ -7,21 +7,21 @@ use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
 use gate::{GateConfig, SelectionReason as GateReason};
-use media::{Extent, RequestId, RunId, Signal};
+use media::{Dimensions, RequestId, RunId, Signal};
 use timeline::{
     AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::{ChunkImageOptions, Chunker, FrameChunk, ModelImage, ProtocolError, WorkerError};
+use worker::{ChunkBuilder, ChunkImageOptions, FrameChunk, ModelImage, WireError, WorkerError};
 
 use super::{
-    Begun, IngestError, JobGuard, Runner,
-    job::Job,
-    record::{Decoded, FinalEvents},
+    Begun, IngestError, JobGuard, JobRunner,
+    decode_events::{DecodedSource, FinalEvents},
+    job::JobThread,
 };
 use crate::record::{
-    analysis::{self, FrameResult, ModelOutcome},
+    gate_replay::{self, FrameAnalysis, ModelOutcome},
     reason::{
         ChunkComparer, DescriptionOptions, EventContext, FrameRange, LabelOptions, ModelStage,
         ReasonDriver, ReasonJob, ReasonOutcome, Reasoned,
@@ -40,7 +40,7 @@ pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
 /// Sink of a job's chunks.
 pub(super) struct ChunkSender {
-    chunker: Chunker<ModelImage>,
+    chunker: ChunkBuilder<ModelImage>,
     to: mpsc::Sender<FrameChunk>,
 }
 
@@ -52,9 +52,9 @@ impl ChunkSender {
 
     /// Refuses what would show models less of a picture than they take.
     pub fn check(&self, stream: &StreamInfo) -> Result<(), IngestError> {
-        let least = |extent: Extent| extent.width.min(extent.height);
+        let least = |extent: Dimensions| extent.width.min(extent.height);
         let picture = stream.extent.rotated(stream.rotation);
-        let (_, shown) = self.views().shown(picture);
+        let (_, shown) = self.views().images_per_chunk(picture);
         if least(shown) < SIDE_MIN && least(picture) >= SIDE_MIN {
             return Err(IngestError::Crop { shown });
         }
@@ -76,15 +76,15 @@ impl ChunkSender {
         &mut self,
         view: Option<ModelImage>,
         selected: Option<GateReason>,
-    ) -> Result<Option<FrameChunk>, ProtocolError> {
+    ) -> Result<Option<FrameChunk>, WireError> {
         match (view, self.chunker.wants(selected)) {
             (Some(view), true) => {
                 let view = ModelImage { reason: selected, ..view };
                 self.chunker.take(view.frame_index, selected, view);
             }
             (None, false) => {}
-            (Some(_), false) => return Err(ProtocolError::Unexpected("view")),
-            (None, true) => return Err(ProtocolError::Invalid("view")),
+            (Some(_), false) => return Err(WireError::Unexpected("view")),
+            (None, true) => return Err(WireError::Invalid("view")),
         }
         Ok(self.chunker.end())
     }
@@ -116,7 +116,7 @@ struct Asks {
 
 impl Asks {
     fn begin(
-        runner: &Runner,
+        runner: &JobRunner,
         guard: &JobGuard,
         subject: EventContext,
         (description, waiting): (DescriptionOptions, usize),
@@ -136,7 +136,7 @@ impl Asks {
         };
         let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
-        (Asks { told, cancel, _end }, ChunkSender { chunker: Chunker::new(views), to })
+        (Asks { told, cancel, _end }, ChunkSender { chunker: ChunkBuilder::new(views), to })
     }
 
     /// Result once all have ended; those under way are given up unless `finishes`.
@@ -173,7 +173,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     let gate = ingest.gate;
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
-    let decoded = Job::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
+    let decoded = JobThread::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
     // What models have still to say takes no part in the decoding of others.
     drop(places);
     let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
@@ -216,9 +216,9 @@ fn missed(run: RunId, why: &str) -> SemanticOutcome {
 /// A decoding and what models said of it, where both are whole; why the asks ended explains why
 /// the decoding did.
 fn both(
-    decoded: Result<Decoded, IngestError>,
+    decoded: Result<DecodedSource, IngestError>,
     told: Result<Option<ReasonOutcome>, IngestError>,
-) -> Result<(Decoded, ReasonOutcome), IngestError> {
+) -> Result<(DecodedSource, ReasonOutcome), IngestError> {
     let told = told.map(Option::unwrap_or_default).and_then(|mut told| match told.failed.take() {
         Some(error) => Err(error.into()),
         None => Ok(told),
@@ -237,7 +237,7 @@ fn failed(request_id: RequestId, error: &IngestError) -> Event {
 }
 
 /// Closes the recording of a reasoning that `error` ends.
-fn given_up(decoded: Decoded, error: IngestError) -> IngestError {
+fn given_up(decoded: DecodedSource, error: IngestError) -> IngestError {
     let last = Some(failed(decoded.ingest.request_id, &error));
     // The first error explains the second.
     drop(decoded.record(FinalEvents { events: Vec::new(), last }));
@@ -246,7 +246,7 @@ fn given_up(decoded: Decoded, error: IngestError) -> IngestError {
 
 /// Records the decoding, what models said of it, and the markers of both.
 fn conclude(
-    mut decoded: Decoded,
+    mut decoded: DecodedSource,
     told: ReasonOutcome,
     (semantic, missing): (SemanticOutcome, Option<String>),
     gate: GateConfig,
@@ -267,7 +267,7 @@ fn conclude(
         Err(error) => return Err(given_up(decoded, error.into())),
     };
     let words = decoded.ingest.words.clone();
-    let mut frames = analysis::replay(signals, gate, |name| words.event_type(name));
+    let mut frames = gate_replay::replay(signals, gate, |name| words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
         let insight = Arc::new(ModelOutcome::Unsaid(why.clone()));
@@ -276,8 +276,8 @@ fn conclude(
         let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
         Event::SemanticFallbackActivated(fallback)
     });
-    let markers = analysis::markers(&analysis, &frames, terms.markers);
-    let beside = analysis::markers_beside(&analysis, &frames, terms.markers, &markers);
+    let markers = gate_replay::markers(&analysis, &frames, terms.markers);
+    let beside = gate_replay::markers_beside(&analysis, &frames, terms.markers, &markers);
     let generated = AnalysisGenerated {
         request_id,
         stream_id: stream_id.clone(),
@@ -285,7 +285,7 @@ fn conclude(
         window_size: terms.windowing.frames,
         segment_ms: terms.windowing.span_ms,
         sampling_policy: decoded.ingest.policy,
-        sample_fps: decoded.sample_fps().or_else(|| Some(analysis::rate_of(&frames))),
+        sample_fps: decoded.sample_fps().or_else(|| Some(gate_replay::rate_of(&frames))),
         mode: Some(terms.mode),
         model: terms.model.as_str().to_owned(),
         markers: markers.len() as u64,
@@ -322,7 +322,7 @@ fn conclude(
 }
 
 /// Gives the frames of each chunk what came of asking about it.
-fn spread(frames: &mut [FrameResult], insights: Vec<(FrameRange, Arc<ModelOutcome>)>) {
+fn spread(frames: &mut [FrameAnalysis], insights: Vec<(FrameRange, Arc<ModelOutcome>)>) {
     for (span, insight) in insights {
         let of_chunk = frames.iter_mut().skip(span.first_frame as usize);
         of_chunk
@@ -333,16 +333,16 @@ fn spread(frames: &mut [FrameResult], insights: Vec<(FrameRange, Arc<ModelOutcom
 
 #[cfg(test)]
 mod tests {
-    use worker::{Chunking, EncodedImage};
+    use worker::{ChunkBoundary, EncodedImage};
 
     use super::*;
 
     /// Of a chunk that is shown one picture, its first.
     #[test]
     fn views_of_a_file_are_those_that_are_wanted() {
-        let extent = Extent { width: 1, height: 1 };
+        let extent = Dimensions { width: 1, height: 1 };
         let options = ChunkImageOptions {
-            chunks: Chunking::Frames(30),
+            chunks: ChunkBoundary::Frames(30),
             per_chunk: 1,
             max_edge: None,
             crop: None,
@@ -357,11 +357,12 @@ mod tests {
         };
         let rows = [
             ([true, false], Ok(None)),
-            ([true, true], Err(ProtocolError::Unexpected("view"))),
-            ([false, false], Err(ProtocolError::Invalid("view"))),
+            ([true, true], Err(WireError::Unexpected("view"))),
+            ([false, false], Err(WireError::Invalid("view"))),
         ];
         for (shown, expected) in rows {
-            let mut chunks = ChunkSender { chunker: Chunker::new(options), to: mpsc::channel(1).0 };
+            let mut chunks =
+                ChunkSender { chunker: ChunkBuilder::new(options), to: mpsc::channel(1).0 };
             let told: Result<Vec<_>, _> = (0..)
                 .zip(shown)
                 .map(|(frame_index, is_shown)| {

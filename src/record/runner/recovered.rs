@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use media::{JobId, RequestId, RunId, Seq};
 use timeline::{
-    AnalysisKey, Event, EventKind, Finding, FindingKind, FramesDecoded, INTERRUPTED, MarkerConfig,
-    MarkerDeriver, RunFailed, Timeline, TimelineError,
+    AnalysisKey, Event, EventKind, FindingKind, FindingPayload, FramesDecoded, INTERRUPTED,
+    MarkerConfig, MarkerDeriver, RunFailed, Timeline, TimelineError,
 };
 use tokio::runtime::Handle;
 
-use super::{IngestError, Runner};
+use super::{IngestError, JobRunner};
 use crate::{
     base::labels::{LabelMaps, TenantLabels},
     record::{
@@ -22,7 +22,7 @@ use crate::{
 /// Events read at a time.
 const PAGE: usize = 1000;
 
-impl Runner {
+impl JobRunner {
     /// Closes the recording of `job`, which a server began that ended; returns how many frames it has.
     pub(super) fn recover(
         &self,
@@ -129,10 +129,10 @@ impl Runner {
             gate: analysed.or(*gate).unwrap_or(self.parts.gate),
             words: TenantLabels { maps: Arc::clone(labels), tenant: run.origin().tenant.clone() },
             markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: Finding {
+            finding: FindingPayload {
                 session_id: head.session(),
                 index_name: head.index_name.clone(),
-                ..Finding::default()
+                ..FindingPayload::default()
             },
             watch: Watch {
                 request_id: *request_id,

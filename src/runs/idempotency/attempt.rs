@@ -7,8 +7,8 @@ use redb::WriteTransaction;
 use timeline::{Timeline, TimelineError};
 
 use super::{
-    Fingerprint, Idempotency, Interrupted, KeyScope, RecoveredOutcome, StoredResponse,
-    records::{self, State},
+    BodyDigest, IdempotencyStore, Interrupted, KeyScope, RecoveredOutcome, StoredResponse,
+    records::{self, KeyState},
 };
 use crate::base::meta_store::MetaStoreError;
 
@@ -16,7 +16,7 @@ use crate::base::meta_store::MetaStoreError;
 ///
 /// Dropped without an answer it stays "begun", as after a crash.
 pub struct KeyedRequest {
-    pub(super) keys: Arc<Idempotency>,
+    pub(super) keys: Arc<IdempotencyStore>,
     pub(super) scope: KeyScope,
     pub(super) request_id: RequestId,
     pub(super) at: WallTime,
@@ -27,12 +27,12 @@ impl KeyedRequest {
     /// Says durably that the request begins; what was said of an earlier one is forgotten.
     pub fn write(
         &mut self,
-        fingerprint: Option<Fingerprint>,
+        fingerprint: Option<BodyDigest>,
         head: Seq,
     ) -> Result<(), MetaStoreError> {
         self.after = head;
         let request_id = self.request_id.to_string();
-        let begun = State::Begun(Interrupted { fingerprint, request_id, after: head });
+        let begun = KeyState::Begun(Interrupted { fingerprint, request_id, after: head });
         self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))?;
         self.settle()
     }
@@ -40,7 +40,7 @@ impl KeyedRequest {
     /// Keeps what was answered.
     pub fn answered(
         &self,
-        fingerprint: Fingerprint,
+        fingerprint: BodyDigest,
         answer: StoredResponse,
     ) -> Result<(), MetaStoreError> {
         self.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))?;
@@ -57,10 +57,10 @@ impl KeyedRequest {
     pub fn answered_with(
         &self,
         change: &WriteTransaction,
-        fingerprint: Fingerprint,
+        fingerprint: BodyDigest,
         answer: StoredResponse,
     ) -> Result<(), redb::Error> {
-        records::put(change, &self.scope, self.at, &State::Answered(fingerprint, answer))
+        records::put(change, &self.scope, self.at, &KeyState::Answered(fingerprint, answer))
     }
 
     /// Forgets a request that did nothing.

@@ -3,7 +3,7 @@
 use media::{Seq, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
-use super::{BYTES_MAX, Fingerprint, Interrupted, KeyScope, RECORDS_MAX, StoredResponse};
+use super::{BYTES_MAX, BodyDigest, Interrupted, KeyScope, RECORDS_MAX, StoredResponse};
 use crate::base::{keys::Principal, meta_store};
 
 type Result<T> = std::result::Result<T, redb::Error>;
@@ -26,39 +26,39 @@ const AGES: TableDefinition<'static, (&str, i64, [u8; 32]), u64> =
     TableDefinition::new("idempotency_ages");
 
 /// Record of a key.
-pub(super) struct Record {
+pub(super) struct KeyRecord {
     pub at: WallTime,
-    pub state: State,
+    pub state: KeyState,
 }
 
 /// State of its request.
-pub(super) enum State {
+pub(super) enum KeyState {
     Begun(Interrupted),
-    Answered(Fingerprint, StoredResponse),
+    Answered(BodyDigest, StoredResponse),
 }
 
 /// The record of `scope`.
-pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<Record>> {
+pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<KeyRecord>> {
     let Some(table) = meta_store::table(view, RECORDS)? else { return Ok(None) };
     let found = table.get((scope.owner.as_str(), scope.digest))?;
     Ok(found.map(|value| {
         let (epoch_ms, fingerprint, request_id, head, status, headers, body) = value.value();
-        let fingerprint = fingerprint.map(Fingerprint);
+        let fingerprint = fingerprint.map(BodyDigest);
         let state = match fingerprint.filter(|_| status > 0) {
             Some(fingerprint) => {
                 let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
                 let headers = headers.into_iter().map(owned).collect();
-                State::Answered(
+                KeyState::Answered(
                     fingerprint,
                     StoredResponse { status, headers, body: body.to_owned() },
                 )
             }
             None => {
                 let request_id = request_id.to_owned();
-                State::Begun(Interrupted { fingerprint, request_id, after: Seq(head) })
+                KeyState::Begun(Interrupted { fingerprint, request_id, after: Seq(head) })
             }
         };
-        Record { at: WallTime { epoch_ms }, state }
+        KeyRecord { at: WallTime { epoch_ms }, state }
     }))
 }
 
@@ -67,20 +67,20 @@ pub(super) fn put(
     change: &WriteTransaction,
     scope: &KeyScope,
     at: WallTime,
-    state: &State,
+    state: &KeyState,
 ) -> Result<()> {
     remove(change, scope)?;
     let bytes = {
         let mut records = change.open_table(RECORDS)?;
         let (key, at) = ((scope.owner.as_str(), scope.digest), at.epoch_ms);
         match state {
-            State::Begun(Interrupted { fingerprint, request_id, after }) => {
+            KeyState::Begun(Interrupted { fingerprint, request_id, after }) => {
                 let fingerprint = fingerprint.map(|fingerprint| fingerprint.0);
                 let value = (at, fingerprint, &**request_id, after.0, 0, Vec::new(), &[][..]);
                 records.insert(key, value)?;
                 0
             }
-            State::Answered(fingerprint, answer) => {
+            KeyState::Answered(fingerprint, answer) => {
                 let headers = answer.headers.iter().map(|(name, value)| (&**name, &**value));
                 let (headers, body) = (headers.collect::<Vec<_>>(), answer.body.as_slice());
                 let value = (at, Some(fingerprint.0), "", 0, answer.status, headers, body);
@@ -177,7 +177,7 @@ pub(super) fn begun_of(
         let (_, fingerprint, request_id, head, status, ..) = value.value();
         if status == 0 && begun.len() < RECORDS_MAX {
             let scope = KeyScope { owner: owner.clone(), digest: key.value().1 };
-            let (fingerprint, request_id) = (fingerprint.map(Fingerprint), request_id.to_owned());
+            let (fingerprint, request_id) = (fingerprint.map(BodyDigest), request_id.to_owned());
             let past = Interrupted { fingerprint, request_id, after: Seq(head) };
             begun.push((scope, past));
         }
@@ -186,10 +186,14 @@ pub(super) fn begun_of(
 }
 
 /// A record in the order of ages: its owner, time and scope.
-pub(super) type Aged = (String, i64, [u8; 32]);
+pub(super) type AgeIndexEntry = (String, i64, [u8; 32]);
 
 /// Up to `limit` records from before `oldest`.
-pub(super) fn before(view: &ReadTransaction, oldest: WallTime, limit: usize) -> Result<Vec<Aged>> {
+pub(super) fn before(
+    view: &ReadTransaction,
+    oldest: WallTime,
+    limit: usize,
+) -> Result<Vec<AgeIndexEntry>> {
     let mut over = Vec::new();
     let Some(ages) = meta_store::table(view, AGES)? else { return Ok(over) };
     for entry in ages.iter()? {
@@ -206,7 +210,7 @@ pub(super) fn before(view: &ReadTransaction, oldest: WallTime, limit: usize) -> 
 }
 
 /// Forgets these records, but for those that have begun anew since.
-pub(super) fn forget(change: &WriteTransaction, over: &[Aged]) -> Result<()> {
+pub(super) fn forget(change: &WriteTransaction, over: &[AgeIndexEntry]) -> Result<()> {
     let mut ages = change.open_table(AGES)?;
     let mut records = change.open_table(RECORDS)?;
     for (owner, at, digest) in over {

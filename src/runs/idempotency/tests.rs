@@ -10,11 +10,15 @@ use super::*;
 
 const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
 
-fn open(dir: &Path, now: WallTime) -> Arc<Idempotency> {
+fn open(dir: &Path, now: WallTime) -> Arc<IdempotencyStore> {
     let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
     // The system's clock is ahead of all times here, and time stands still.
-    Idempotency::open(ledger, RetentionClock::starting(now, None), Quota::new(Default::default()))
-        .expect("opens")
+    IdempotencyStore::open(
+        ledger,
+        RetentionClock::starting(now, None),
+        Quota::new(Default::default()),
+    )
+    .expect("opens")
 }
 
 fn scope(key: &str) -> KeyScope {
@@ -29,8 +33,8 @@ fn moment(at: WallTime) -> DatedInstant {
     DatedInstant { dated: at, counted: at }
 }
 
-fn begin(keys: &Arc<Idempotency>, key: &str, at: WallTime) -> KeyLookup {
-    let (body, id) = (Fingerprint::of(&[b"body"]), RequestId::from_bytes([7; 8]));
+fn begin(keys: &Arc<IdempotencyStore>, key: &str, at: WallTime) -> KeyLookup {
+    let (body, id) = (BodyDigest::of(&[b"body"]), RequestId::from_bytes([7; 8]));
     keys.begin(scope(key), Some(body), id, Seq(5), moment(at)).expect("readable")
 }
 
@@ -68,12 +72,12 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
     };
     let id = RequestId::from_bytes([7; 8]).to_string();
     assert_eq!((past.request_id, past.after), (id, Seq(5)));
-    attempt.answered(Fingerprint::of(&[b"body"]), answer(3)).expect("written");
+    attempt.answered(BodyDigest::of(&[b"body"]), answer(3)).expect("written");
     drop(attempt);
     drop(keys);
     let keys = open(dir.path(), NOW);
     let KeyLookup::Answered(body, found) = begin(&keys, "a", later(2)) else { panic!("answered") };
-    assert_eq!((body, found), (Fingerprint::of(&[b"body"]), answer(3)));
+    assert_eq!((body, found), (BodyDigest::of(&[b"body"]), answer(3)));
     // A request that finds an answer leaves nothing under way.
     let day = KEPT.as_millis() as i64;
     assert_eq!(name(&begin(&keys, "a", later(day + 1))), "answered");
@@ -95,7 +99,7 @@ fn a_full_table_keeps_what_it_has_and_refuses_new_keys() {
     let size = BYTES_MAX as usize / 4;
     for at in 0..4 {
         let attempt = fresh(begin(&keys, &format!("key-{at}"), later(at)));
-        attempt.answered(Fingerprint::of(&[b"body"]), answer(size)).expect("written");
+        attempt.answered(BodyDigest::of(&[b"body"]), answer(size)).expect("written");
     }
     let KeyLookup::Full { frees_in } = begin(&keys, "new", later(9)) else { panic!("full") };
     assert_eq!(frees_in, KEPT - Duration::from_millis(9), "when the first is over");
@@ -119,7 +123,7 @@ fn so_many_records_are_as_full() {
     let owner = Principal::named("alice");
     let put = |change: &WriteTransaction, at: usize| {
         let scope = KeyScope::new(&owner, "POST /v1/runs", &at.to_string());
-        let state = State::Answered(Fingerprint::of(&[]), answer(1));
+        let state = KeyState::Answered(BodyDigest::of(&[]), answer(1));
         records::put(change, &scope, later(at as i64), &state)
     };
     let fill = |change: &WriteTransaction| (1..RECORDS_MAX).try_for_each(|at| put(change, at));
@@ -132,14 +136,14 @@ fn so_many_records_are_as_full() {
 #[test]
 fn what_was_cut_off_and_did_nothing_makes_room() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) =
-        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opened");
+    let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
+        .expect("opened");
     let keys = open(dir.path(), NOW);
     let owner = Principal::named("alice");
     let id = |at: usize| RequestId::from_bytes((at as u64).to_le_bytes());
     let put = |change: &WriteTransaction, at: usize| {
         let past = Interrupted { fingerprint: None, request_id: id(at).to_string(), after: Seq(0) };
-        records::put(change, &scope(&at.to_string()), later(at as i64), &State::Begun(past))
+        records::put(change, &scope(&at.to_string()), later(at as i64), &KeyState::Begun(past))
     };
     keys.ledger.write(|change| (0..40).try_for_each(|at| put(change, at))).expect("written");
     // All but the first and the last did something, and the last is under way.
@@ -167,7 +171,8 @@ fn what_was_cut_off_and_did_nothing_makes_room() {
 #[test]
 fn a_look_back_over_the_log_ends_at_its_bound() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
+    let (log, _) =
+        Timeline::open(dir.path(), timeline::TimelineOptions::default()).expect("opened");
     let id = |at: u64| RequestId::from_bytes(at.to_le_bytes());
     let failed = |at: u64| timeline::NewEvent {
         run: RunId::from_bytes([1; 16]),
@@ -187,14 +192,14 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
     let begun = [(900_000, 0), (5, 0), (900_001, events - 20), (events - 3, events - 20)];
     let idle = |reads| {
         let begun = begun.map(|(at, after)| (at, past(at, after))).to_vec();
-        let idle = trace::idle(begun, &log, reads).expect("readable");
+        let idle = recovery::idle(begun, &log, reads).expect("readable");
         idle.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
     };
     assert_eq!(idle(usize::MAX), [900_000, 900_001]);
     assert_eq!(idle(events as usize), [900_000, 900_001]);
     assert_eq!(idle(20), [900_001], "the older ones may have done something");
     assert_eq!(idle(19), [0; 0]);
-    let none = trace::idle(Vec::<((), Interrupted)>::new(), &log, 1).expect("readable");
+    let none = recovery::idle(Vec::<((), Interrupted)>::new(), &log, 1).expect("readable");
     assert!(none.is_empty());
 }
 
@@ -202,7 +207,8 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
 #[test]
 fn accepting_a_source_alone_is_no_effect() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
+    let (log, _) =
+        Timeline::open(dir.path(), timeline::TimelineOptions::default()).expect("opened");
     let (run, id) = (RunId::from_bytes([1; 16]), RequestId::from_bytes([7; 8]));
     let past = Interrupted { fingerprint: None, request_id: id.to_string(), after: Seq(0) };
     let body = || timeline::JsonText::parse("{}").expect("JSON");
@@ -231,8 +237,8 @@ fn accepting_a_source_alone_is_no_effect() {
 #[test]
 fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) =
-        Timeline::open(&dir.path().join("log"), timeline::Options::default()).expect("opened");
+    let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
+        .expect("opened");
     let keys = open(dir.path(), NOW);
     let id = RequestId::from_bytes([7; 8]);
     let begin = |key: &str, at: &Timeline| {
@@ -264,7 +270,7 @@ fn what_is_over_is_forgotten_while_running() {
     keys.ledger
         .write(|change| {
             (0..rows).try_for_each(|at| {
-                let state = State::Answered(Fingerprint::of(&[]), answer(1));
+                let state = KeyState::Answered(BodyDigest::of(&[]), answer(1));
                 records::put(change, &scope(&at.to_string()), NOW, &state)
             })
         })
@@ -284,7 +290,8 @@ fn what_is_over_is_forgotten_while_running() {
 #[test]
 fn a_trace_is_found_across_gaps_and_ends_at_its_bound() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), timeline::Options::default()).expect("opened");
+    let (log, _) =
+        Timeline::open(dir.path(), timeline::TimelineOptions::default()).expect("opened");
     let run = |at: usize| RunId::from_bytes((at as u128).to_le_bytes());
     let created = |at: usize| timeline::NewEvent {
         run: run(at),
@@ -328,7 +335,7 @@ fn scopes_and_bodies_differ_in_every_part() {
     ];
     let distinct: HashSet<_> = scopes.iter().collect();
     assert_eq!(distinct.len(), scopes.len());
-    assert_ne!(Fingerprint::of(&[b"ab", b"c"]), Fingerprint::of(&[b"a", b"bc"]));
+    assert_ne!(BodyDigest::of(&[b"ab", b"c"]), BodyDigest::of(&[b"a", b"bc"]));
 }
 
 #[test]
@@ -339,7 +346,7 @@ fn what_is_dated_while_a_long_silence_is_not_believed_lasts_past_the_next_start(
     let now = DatedInstant { dated: later(10 * day), counted: later(8 * day) };
     let id = RequestId::from_bytes([7; 8]);
     let begun = keys.begin(scope("a"), None, id, Seq(5), now).expect("readable");
-    fresh(begun).answered(Fingerprint::of(&[b"body"]), answer(3)).expect("written");
+    fresh(begun).answered(BodyDigest::of(&[b"body"]), answer(3)).expect("written");
     drop(keys);
     let keys = open(dir.path(), later(10 * day + 1));
     assert_eq!(name(&begin(&keys, "a", later(10 * day + 1))), "answered");

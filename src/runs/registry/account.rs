@@ -7,7 +7,7 @@ use std::{
 
 use media::RunId;
 
-use super::{Registry, Run, run::lock};
+use super::{Run, RunRegistry, run::lock};
 use crate::{
     base::{
         keys::Principal,
@@ -78,7 +78,7 @@ impl Run {
     }
 }
 
-impl Registry {
+impl RunRegistry {
     /// The deleted runs with stills that their owners are charged for, and how much that is.
     pub fn deleted_stills(&self) -> Vec<(Arc<Run>, u64)> {
         let runs = self.deleted().into_iter().map(|run| (run.charged().stills, run));

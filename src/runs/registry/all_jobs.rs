@@ -7,7 +7,7 @@ use std::{
 
 use media::RunId;
 
-use super::{Registry, run::lock};
+use super::{RunRegistry, run::lock};
 use crate::base::keys::Principal;
 
 type Listener = Box<dyn Fn(RunId) + Send + Sync>;
@@ -51,7 +51,7 @@ impl AllJobs {
     }
 }
 
-impl Registry {
+impl RunRegistry {
     /// Number of runs that have a job, live sessions among them.
     pub fn busy_runs(&self) -> usize {
         lock(&self.jobs.busy).values().map(HashSet::len).sum()

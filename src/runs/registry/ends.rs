@@ -10,7 +10,7 @@ use timeline::{Event, EventKind, RequestMarkerPayload, RunCompleted, Timeline};
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use super::{Registry, Run, RunError, change::RunTransition};
+use super::{Run, RunError, RunRegistry, change::RunTransition};
 use crate::{
     base::blocking::{TaskPanicked, blocking},
     runs::lifecycle::RunState,
@@ -21,7 +21,7 @@ pub const IDLE: &str = "idle";
 /// Longest wait of an end on request for the last of a job.
 const REST_MAX: Duration = Duration::from_secs(10);
 
-impl Registry {
+impl RunRegistry {
     /// Stops an active run on request and ends its job.
     pub async fn stop(
         self: &Arc<Self>,

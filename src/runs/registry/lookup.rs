@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use media::{RunId, Seq};
 use timeline::{Event, StreamedEvent};
 
-use super::{Registry, Run};
+use super::{Run, RunRegistry};
 use crate::{base::keys::Principal, runs::lifecycle::RunState};
 
 /// Runs looked at in one hold of the tables.
@@ -18,7 +18,7 @@ pub fn readable(stored: &StreamedEvent) -> Option<Event> {
     read.inspect_err(|error| tracing::error!(%seq, %error, "an event cannot be read")).ok()
 }
 
-impl Registry {
+impl RunRegistry {
     /// The run `id` of `owner`, deleted ones too; `None` also when it is another principal's.
     pub fn find_any(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
         let run = self.tables().runs.get(&id).cloned()?;

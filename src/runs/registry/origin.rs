@@ -34,7 +34,7 @@ impl RunOrigin {
             Event::SessionRunCreated(created) => Some(RunOrigin {
                 principal: Principal::named(&created.principal_key),
                 tenant: created.tenant_id.clone(),
-                mode: crate::base::catalog::Mode::default().as_str().to_owned(),
+                mode: crate::base::model_catalog::Mode::default().as_str().to_owned(),
                 model: None,
                 session: Some(created.session_id),
             }),

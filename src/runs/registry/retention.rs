@@ -5,10 +5,10 @@ use std::{collections::HashSet, sync::Arc};
 use media::{RunId, WallTime};
 use tokio_util::sync::CancellationToken;
 
-use super::{Registry, Run, change::RunTransition};
+use super::{Run, RunRegistry, change::RunTransition};
 use crate::runs::lifecycle::RunState;
 
-impl Registry {
+impl RunRegistry {
     /// Deletes the runs that ended, and had their last event, before `before`, all but `kept`;
     /// returns how many.
     pub async fn delete_ended_before(

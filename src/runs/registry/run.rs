@@ -12,7 +12,7 @@ use timeline::{Event, EventKind, EventMeta, JsonText, SemanticOutcome, Timeline,
 use tokio::sync::{Notify, futures::Notified};
 
 use super::{
-    AllJobs, RunError, RunOrigin, Snapshot,
+    AllJobs, RunError, RunOrigin, RunSnapshot,
     account::Charged,
     analyses::Analyses,
     chunks::ChunkOrder,
@@ -199,9 +199,9 @@ impl Run {
     }
 
     /// Copy of the fields that a record shows.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> RunSnapshot {
         let state = lock(&self.state);
-        Snapshot {
+        RunSnapshot {
             lifecycle: state.shown(),
             created_at: state.created_at,
             updated_at: state.updated_at,

@@ -9,7 +9,7 @@ use crate::runs::lifecycle::RunState;
 
 /// State of a run, as its record shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct RunSnapshot {
     /// State of the run.
     pub lifecycle: RunState,
     /// Wall time of its creation.
@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub semantic: Option<Arc<SemanticOutcome>>,
 }
 
-impl Snapshot {
+impl RunSnapshot {
     /// Time at which the run expires unless something happens; `None` once it has ended.
     pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);

@@ -1,17 +1,17 @@
 //! Runs against a real log: expiry, order, slots, and a restart that rebuilds the same.
 
 use proptest::prelude::*;
-use timeline::Options;
+use timeline::TimelineOptions;
 
 use super::{lookup::LIST_SLICE, *};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
-fn open(dir: &std::path::Path, ttl: Duration) -> Arc<Registry> {
-    let (timeline, _) = Timeline::open(dir, Options::default()).expect("opened");
+fn open(dir: &std::path::Path, ttl: Duration) -> Arc<RunRegistry> {
+    let (timeline, _) = Timeline::open(dir, TimelineOptions::default()).expect("opened");
     let limits = RunLimits { active: 3, ttl, tag: None };
-    Registry::open(
+    RunRegistry::open(
         timeline,
         limits,
         Arc::default(),
@@ -26,7 +26,7 @@ fn origin(name: &str) -> RunOrigin {
     RunOrigin { principal: Principal::named(name), tenant, mode: "balanced".into(), model, session }
 }
 
-fn ids(registry: &Registry, name: &str) -> Vec<RunId> {
+fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
     let owner = Principal::named(name);
     let (runs, _) = registry.list(&owner, None, Seq(u64::MAX), 100);
     runs.iter().map(|run| run.id()).collect()
@@ -180,9 +180,9 @@ async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
 #[tokio::test]
 async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
+    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
     let limits = RunLimits { active: 1, ttl: HOUR, tag: None };
-    let registry = Registry::open(
+    let registry = RunRegistry::open(
         timeline,
         limits,
         Arc::default(),
@@ -222,7 +222,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     })
 }
 
-async fn carry_out(registry: &Arc<Registry>, asks: &[Ask]) -> Vec<Arc<Run>> {
+async fn carry_out(registry: &Arc<RunRegistry>, asks: &[Ask]) -> Vec<Arc<Run>> {
     let mut runs: Vec<Arc<Run>> = Vec::new();
     for ask in asks {
         let run = |which: usize| runs.get(which % runs.len().max(1)).cloned();

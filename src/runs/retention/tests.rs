@@ -6,7 +6,7 @@ use std::{
 };
 
 use media::{EventType, RequestId};
-use timeline::{KeyframeStored, Options, Timeline};
+use timeline::{KeyframeStored, Timeline, TimelineOptions};
 
 use super::*;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 const HOUR_MS: i64 = 3_600_000;
-const AGES: Ages = Ages {
+const AGES: RetentionAges = RetentionAges {
     stills: Some(Duration::from_secs(3600)),
     deleted_runs: Some(Duration::from_secs(3600)),
     runs: Some(Duration::from_secs(3600)),
@@ -26,7 +26,7 @@ const AGES: Ages = Ages {
 struct Bench {
     dir: tempfile::TempDir,
     clock: Arc<AtomicI64>,
-    registry: Arc<Registry>,
+    registry: Arc<RunRegistry>,
     blobs: BlobStore,
     metrics: Arc<Metrics>,
 }
@@ -90,15 +90,15 @@ impl Bench {
     }
 }
 
-fn open(dir: &Path, clock: &Arc<AtomicI64>) -> (Arc<Registry>, BlobStore) {
+fn open(dir: &Path, clock: &Arc<AtomicI64>) -> (Arc<RunRegistry>, BlobStore) {
     let clock = Arc::clone(clock);
     let now = move || WallTime { epoch_ms: clock.load(Ordering::Relaxed) };
-    let options = Options { clock: Arc::new(now), ..Options::default() };
+    let options = TimelineOptions { clock: Arc::new(now), ..TimelineOptions::default() };
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opened");
     let limits = RunLimits { active: 9, ttl: Duration::from_secs(86_400), tag: None };
     let quota = Quota::new(crate::base::quota::QuotaLimits::default());
     let registry =
-        Registry::open(timeline, limits, quota, WallTime { epoch_ms: 0 }, &Default::default());
+        RunRegistry::open(timeline, limits, quota, WallTime { epoch_ms: 0 }, &Default::default());
     let blobs = BlobStore::open(&dir.join("blobs"), None).expect("opened");
     (registry.expect("rebuilt"), blobs)
 }

@@ -1,7 +1,7 @@
 //! URLs that are sources, and their display: never with their credentials, nor with the values of
 //! their query, which are as often secrets.
 
-use transport::egress::{EgressError, Target};
+use transport::egress::{EgressError, RequestUrl};
 
 use super::SourceError;
 
@@ -9,9 +9,9 @@ use super::SourceError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteSource {
     /// A file or a playlist over HTTP.
-    Url(Target),
+    Url(RequestUrl),
     /// A live RTSP stream.
-    Rtsp(Target),
+    Rtsp(RequestUrl),
 }
 
 /// Remote sources that are ingested, and their limits.
@@ -48,7 +48,7 @@ pub fn read(uri: &str, config: &RemoteConfig) -> Result<Option<RemoteSource>, So
                 "it holds a control character",
             )));
         }
-        Target::parse(uri).map_err(SourceError::Remote)
+        RequestUrl::parse(uri).map_err(SourceError::Remote)
     };
     // What is called a playlist is one: nobody has to be asked to refuse it.
     let web = || match target()? {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use gate::{Gate, GateConfig};
-use media::{AnalysisId, BlobHash, EventType, Extent, Marker, Rate, Seq, StreamId, WallTime};
+use media::{
+    AnalysisId, BlobHash, Dimensions, EventType, FrameRate, Marker, Seq, StreamId, WallTime,
+};
 use timeline::{
     Event, EventKind, EventMeta, FindingKind, FramesDecoded, KeyframeStored, Signals, Timeline,
 };
@@ -45,8 +47,8 @@ struct Counted {
 #[derive(Clone, Copy)]
 struct Decoding {
     frames: u64,
-    extent: Extent,
-    source_fps: Option<Rate>,
+    extent: Dimensions,
+    source_fps: Option<FrameRate>,
     took_ms: Option<u64>,
     truncated: bool,
 }
@@ -68,7 +70,7 @@ pub(super) struct Digest {
     stills: u64,
     still: Option<(Telling, BlobHash, u64)>,
     /// The size of a still, which is that of the picture where no decoding tells it.
-    still_extent: Option<Extent>,
+    still_extent: Option<Dimensions>,
     /// The last stills, and times that were described, which none of them shows.
     recent: VecDeque<(i64, BlobHash, u64)>,
     described: VecDeque<(i64, i64)>,
@@ -187,7 +189,7 @@ impl Digest {
     fn decoded(&mut self, decoded: FramesDecoded, at: WallTime, gate: GateConfig) {
         let FramesDecoded { width, height, source_fps, decoded_frames, truncated, .. } = decoded;
         // One without a picture has no frames.
-        let Some(extent) = Extent::new(width, height) else { return };
+        let Some(extent) = Dimensions::new(width, height) else { return };
         // A clock that was set back meanwhile tells nothing.
         let took = self.started.and_then(|it| u64::try_from(at.epoch_ms - it.epoch_ms).ok());
         self.decoded =

@@ -14,7 +14,7 @@ use crate::base::quota::QuotaReservation;
 
 /// An unfinished upload; dropping it removes what was written.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct UploadWriter {
     path: Unnamed,
     file: File,
     digest: Sha256,
@@ -23,19 +23,19 @@ pub struct Incoming {
     hold: QuotaReservation,
 }
 
-impl Incoming {
+impl UploadWriter {
     /// An empty file in `dir` that takes up to `bytes_max` bytes, as far as `hold` can grow.
     pub(super) fn create(
         dir: &Path,
         bytes_max: u64,
         hold: QuotaReservation,
-    ) -> Result<Incoming, UploadError> {
+    ) -> Result<UploadWriter, UploadError> {
         let random: [u8; 16] = crate::base::random_bytes();
         let path = dir.join(format!("{:032x}", u128::from_le_bytes(random)));
         let file = File::options().write(true).create_new(true).open(&path);
         let file = file.map_err(UploadError::io("create an upload", &path))?;
         let (path, digest) = (Unnamed(path), Sha256::new());
-        Ok(Incoming { path, file, digest, bytes: 0, bytes_max, hold })
+        Ok(UploadWriter { path, file, digest, bytes: 0, bytes_max, hold })
     }
 
     /// Adds `bytes`; refuses the first one past the limit or the quota.
@@ -66,7 +66,7 @@ impl Incoming {
 
     /// Gives the file its name, durable on return; what it was charged is still to be kept.
     pub(super) fn publish(self, target: &Path) -> Result<QuotaReservation, UploadError> {
-        let Incoming { mut path, file, hold, .. } = self;
+        let UploadWriter { mut path, file, hold, .. } = self;
         // The bytes before the name: a name must never stand for less than its content.
         file.sync_data().map_err(UploadError::io("sync an upload", &path.0))?;
         fs::rename(&path.0, target).map_err(UploadError::io("name an upload", target))?;

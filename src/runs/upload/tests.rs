@@ -5,13 +5,13 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::base::{meta_store::InjectedFault, quota::QuotaLimits};
 
-fn open(dir: &Path) -> Uploads {
+fn open(dir: &Path) -> UploadStore {
     let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };
     let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
-    Uploads::open(&dir.join("uploads"), None, ledger, Quota::new(limits)).expect("opens")
+    UploadStore::open(&dir.join("uploads"), None, ledger, Quota::new(limits)).expect("opens")
 }
 
-fn put(uploads: &Uploads, owner: &Principal, bytes: &[u8], at: i64) -> Upload {
+fn put(uploads: &UploadStore, owner: &Principal, bytes: &[u8], at: i64) -> StoredUpload {
     let mut incoming = uploads.receive(owner, 100).expect("made");
     incoming.write(bytes).expect("written");
     let at = WallTime { epoch_ms: at };

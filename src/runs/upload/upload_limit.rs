@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::UploadError;
 use crate::base::{
     keys::Principal,
-    per_owner::{LimitScope, OwnerLimiter},
+    owner_limit::{LimitScope, OwnerLimiter},
 };
 
 /// Uploads of one owner at once.

@@ -14,7 +14,7 @@ use std::{
 use sightline::{
     base::keys::Principal,
     record::{
-        live::{Budget, LOST_AFTER, Reservation, SESSION_BYTES},
+        live::{LOST_AFTER, MemoryBudget, MemoryReservation, SESSION_BYTES},
         runner::QUEUE_MAX,
     },
     runs::job_queue::{JobPermit, JobQueue, QueueFull},
@@ -90,7 +90,7 @@ struct Node {
     is_up: bool,
     is_drained: bool,
     life: u64,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     jobs: JobQueue,
     waiting: Vec<Entering>,
     running: HashMap<u64, JobPermit>,
@@ -106,7 +106,7 @@ impl Node {
             is_up: true,
             is_drained: false,
             life: 0,
-            budget: Budget::new(spec.memory_budget, spec.memory_budget),
+            budget: MemoryBudget::new(spec.memory_budget, spec.memory_budget),
             jobs: JobQueue::new(spec.cores, QUEUE_MAX),
             waiting: Vec::new(),
             running: HashMap::new(),
@@ -133,7 +133,7 @@ impl Node {
 
 struct Camera {
     session: u64,
-    at: Option<(usize, Reservation)>,
+    at: Option<(usize, MemoryReservation)>,
 }
 
 /// A day under way.

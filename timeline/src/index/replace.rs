@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, ops::Range};
 
 use media::{RunId, Seq};
 
-use super::{FileIndex, Index};
+use super::{FileIndex, LogIndex};
 
-impl Index {
+impl LogIndex {
     /// Bytes of the events of these runs in each file that has some, by its number.
     pub(crate) fn bytes_of(&self, runs: impl IntoIterator<Item = RunId>) -> BTreeMap<usize, u64> {
         let mut bytes = BTreeMap::new();
@@ -27,7 +27,7 @@ impl Index {
     ///
     /// A run of theirs has all of its events in `made` that it had in them, or none. Returns
     /// the files that are gone.
-    pub(crate) fn replace(&mut self, made: Index) -> Vec<FileIndex> {
+    pub(crate) fn replace(&mut self, made: LogIndex) -> Vec<FileIndex> {
         let mut files = made.files;
         let mut file = files.pop().expect("a compaction makes one file");
         let range = self.files_in(file.first, file.next);

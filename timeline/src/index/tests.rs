@@ -7,8 +7,8 @@ const KINDS: [EventKind; 3] =
     [EventKind::RunCreated, EventKind::MarkerEmitted, EventKind::RunCompleted];
 
 /// Events 1..=count over two runs, three kinds and files of `per_file` events.
-fn index(count: u64, per_file: u64) -> Index {
-    let mut index = Index::default();
+fn index(count: u64, per_file: u64) -> LogIndex {
+    let mut index = LogIndex::default();
     for seq in 1..=count {
         let at = WallTime { epoch_ms: 1000 + seq as i64 };
         if (seq - 1) % per_file == 0 {
@@ -17,7 +17,7 @@ fn index(count: u64, per_file: u64) -> Index {
         let run = index.number(RUNS[seq as usize % 2]);
         let offset = 32 + 10 * ((seq - 1) % per_file) as u32;
         let kind = KINDS[seq as usize % 3];
-        index.push(Numbered { seq: Seq(seq), at, run, kind }, offset..offset + 10);
+        index.push(RunEventRef { seq: Seq(seq), at, run, kind }, offset..offset + 10);
     }
     index
 }
@@ -64,7 +64,7 @@ fn a_run_is_read_in_order_by_kind_and_across_the_bound_on_a_step() {
 #[test]
 fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
     let mut index = index(100, 7);
-    let last = |index: &Index, before| {
+    let last = |index: &LogIndex, before| {
         let mut before = Seq(before);
         let mut steps = 1;
         loop {
@@ -82,7 +82,7 @@ fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
     for seq in 101..=10_101 {
         let number = index.number(RUNS[0]);
         let at = WallTime { epoch_ms: 2000 };
-        let head = Numbered { seq: Seq(seq.into()), at, run: number, kind: EventKind::Vlm };
+        let head = RunEventRef { seq: Seq(seq.into()), at, run: number, kind: EventKind::Vlm };
         index.push(head, seq..seq + 1);
     }
     assert_eq!(last(&index, u64::MAX), (Some(96), 3));
@@ -93,11 +93,11 @@ fn a_compacted_file_takes_the_place_of_others_and_their_memory() {
     let mut index = index(100, 20);
     let before = index.memory_bytes();
     // Files 21..41 and 41..61 without the events of the first run.
-    let mut made = Index::default();
+    let mut made = LogIndex::default();
     made.begin_file(Seq(21), WallTime { epoch_ms: 0 }, 48);
     let run = made.number(RUNS[1]);
     for seq in (21..61).step_by(2) {
-        let head = Numbered { seq: Seq(seq), at: WallTime { epoch_ms: 5 }, run, kind: KINDS[0] };
+        let head = RunEventRef { seq: Seq(seq), at: WallTime { epoch_ms: 5 }, run, kind: KINDS[0] };
         made.push(head, seq as u32 * 2..seq as u32 * 2 + 2);
     }
     made.end_file(Seq(61));
@@ -120,7 +120,7 @@ fn a_compacted_file_takes_the_place_of_others_and_their_memory() {
 #[test]
 fn the_number_of_a_run_without_events_is_used_again() {
     let mut index = index(10, 5);
-    let mut made = Index::default();
+    let mut made = LogIndex::default();
     made.begin_file(Seq(1), WallTime { epoch_ms: 0 }, 48);
     made.end_file(Seq(11));
     index.replace(made);

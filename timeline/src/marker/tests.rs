@@ -10,7 +10,7 @@ type Segments<'a> = &'a [(&'a str, std::ops::RangeInclusive<u64>, u32)];
 #[test]
 fn a_marker_is_a_models_where_a_model_named_some_of_its_frames() {
     use MarkerOrigin::{Gate, Model};
-    let finding = |(frame_index, name, origin): &(u64, &str, MarkerOrigin)| FrameFinding {
+    let finding = |(frame_index, name, origin): &(u64, &str, MarkerOrigin)| FrameLabel {
         frame_index: *frame_index,
         pts_ms: 0,
         event_type: EventType::from_name(name),
@@ -37,7 +37,7 @@ fn first() -> AnalysisKey {
 
 fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
     let frames = segments.iter().flat_map(|(name, frames, confidence)| {
-        frames.clone().map(|frame_index| FrameFinding {
+        frames.clone().map(|frame_index| FrameLabel {
             frame_index,
             pts_ms: frame_index as i64 * 40,
             event_type: EventType::from_name(name),
@@ -90,7 +90,7 @@ fn a_scene_cut_is_exact_at_any_confidence() {
 #[test]
 fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
     let derive = |frames: &[(&str, bool)]| {
-        let findings = frames.iter().zip(0..).map(|((name, is_scene_cut), index)| FrameFinding {
+        let findings = frames.iter().zip(0..).map(|((name, is_scene_cut), index)| FrameLabel {
             frame_index: index,
             pts_ms: index as i64 * 40,
             event_type: EventType::from_name(name),
@@ -219,7 +219,7 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
 }
 
 /// Findings in ascending order, of few types, so that segments, gaps and confirmations abound.
-fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameFinding>> {
+fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameLabel>> {
     const NAMES: [&str; 3] = ["scene_cut", "person", "car"];
     let steps = prop_oneof![3 => Just(1u64), 1 => 2..6u64];
     let frame = (steps, 0..3usize, 0..=10u32, any::<bool>());
@@ -227,7 +227,7 @@ fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameFinding>> {
         let mut index = 0;
         let findings = frames.into_iter().map(|(step, name, tenths, is_model)| {
             index += step;
-            FrameFinding {
+            FrameLabel {
                 frame_index: index,
                 pts_ms: index as i64 * 40,
                 event_type: EventType::from_name(NAMES[name]),
@@ -246,7 +246,7 @@ fn window(correction_window_frames: u64) -> MarkerConfig {
 
 #[test]
 fn a_marker_is_given_by_the_first_frame_behind_its_segment() {
-    let finding = |frame_index, name: &str| FrameFinding {
+    let finding = |frame_index, name: &str| FrameLabel {
         frame_index,
         pts_ms: 0,
         event_type: EventType::from_name(name),
@@ -318,7 +318,7 @@ proptest! {
         early.iter().for_each(|frame| given.extend(deriver.push(frame.clone())));
         // The frames so far alone, and the same before other ones.
         let base = early.last().map_or(0, |frame| frame.frame_index);
-        let others = others.into_iter().map(|frame| FrameFinding {
+        let others = others.into_iter().map(|frame| FrameLabel {
             frame_index: base + frame.frame_index,
             ..frame
         });

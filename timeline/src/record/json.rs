@@ -5,32 +5,33 @@
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
 use media::{
-    Activity, AnalysisId, BlobHash, CellBox, EventType, JobId, Label, MarkerId, MarkerOrigin,
-    MarkerStatus, Rate, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId, WallTime, Zone,
+    Activity, AnalysisId, BlobHash, CellBox, EventType, FrameRate, JobId, Label, MarkerId,
+    MarkerOrigin, MarkerStatus, RequestId, RunId, Score, Seq, SessionId, Signal, StreamId,
+    WallTime, Zone,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use crate::event::*;
 
-/// A payload written into `Object` and read from `Fields`.
-pub(crate) trait Payload: Sized {
-    fn write(&self, object: &mut Object);
-    fn read(fields: &Fields<'_>) -> Result<Self, &'static str>;
+/// A payload written into `JsonObjectWriter` and read from `JsonObjectReader`.
+pub(crate) trait JsonPayload: Sized {
+    fn write(&self, object: &mut JsonObjectWriter);
+    fn read(fields: &JsonObjectReader<'_>) -> Result<Self, &'static str>;
 }
 
 /// A JSON object being written.
-pub(crate) struct Object(Vec<u8>);
+pub(crate) struct JsonObjectWriter(Vec<u8>);
 
-impl Object {
-    pub(crate) fn of(payload: &impl Payload) -> Vec<u8> {
-        let mut object = Object(vec![b'{']);
+impl JsonObjectWriter {
+    pub(crate) fn of(payload: &impl JsonPayload) -> Vec<u8> {
+        let mut object = JsonObjectWriter(vec![b'{']);
         payload.write(&mut object);
         object.0.push(b'}');
         object.0
     }
 
-    pub(super) fn field(&mut self, name: &str, value: &impl Field) {
+    pub(super) fn field(&mut self, name: &str, value: &impl JsonField) {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -39,7 +40,7 @@ impl Object {
         value.write(&mut self.0);
     }
 
-    pub(super) fn optional(&mut self, name: &str, value: &impl Field) {
+    pub(super) fn optional(&mut self, name: &str, value: &impl JsonField) {
         if !value.is_absent() {
             self.field(name, value);
         }
@@ -47,24 +48,24 @@ impl Object {
 }
 
 /// The members of a JSON object being read.
-pub(crate) struct Fields<'a>(HashMap<String, &'a RawValue>);
+pub(crate) struct JsonObjectReader<'a>(HashMap<String, &'a RawValue>);
 
-impl<'a> Fields<'a> {
-    pub(crate) fn parse(text: &'a str) -> Result<Fields<'a>, &'static str> {
-        serde_json::from_str(text).map(Fields).map_err(|_| "(no JSON object)")
+impl<'a> JsonObjectReader<'a> {
+    pub(crate) fn parse(text: &'a str) -> Result<JsonObjectReader<'a>, &'static str> {
+        serde_json::from_str(text).map(JsonObjectReader).map_err(|_| "(no JSON object)")
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    pub(super) fn get<T: Field>(&self, name: &'static str) -> Result<T, &'static str> {
+    pub(super) fn get<T: JsonField>(&self, name: &'static str) -> Result<T, &'static str> {
         T::read(self.0.get(name).map_or("null", |value| value.get())).ok_or(name)
     }
 }
 
 /// A value of one member.
-pub(super) trait Field: Sized {
+pub(super) trait JsonField: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(text: &str) -> Option<Self>;
     fn is_absent(&self) -> bool {
@@ -126,7 +127,7 @@ fn parse_as<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-impl Field for Seq {
+impl JsonField for Seq {
     fn write(&self, out: &mut Vec<u8>) {
         put(out, self.0);
     }
@@ -136,7 +137,7 @@ impl Field for Seq {
     }
 }
 
-impl Field for WallTime {
+impl JsonField for WallTime {
     fn write(&self, out: &mut Vec<u8>) {
         put(out, self.epoch_ms);
     }
@@ -146,7 +147,7 @@ impl Field for WallTime {
     }
 }
 
-impl Field for bool {
+impl JsonField for bool {
     fn write(&self, out: &mut Vec<u8>) {
         put(out, self);
     }
@@ -160,7 +161,7 @@ impl Field for bool {
     }
 }
 
-impl<T: Field> Field for Option<T> {
+impl<T: JsonField> JsonField for Option<T> {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Some(value) => value.write(out),
@@ -177,7 +178,7 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-impl Field for Score {
+impl JsonField for Score {
     /// Six decimals at most, one at least, as a double of this value prints.
     fn write(&self, out: &mut Vec<u8>) {
         let (whole, mut part) =
@@ -212,7 +213,7 @@ impl RegionRow {
     }
 }
 
-impl Field for CellBox {
+impl JsonField for CellBox {
     fn write(&self, out: &mut Vec<u8>) {
         let [x, y, width, height] = self.fractions().map(Score::as_f64);
         put_json(out, &RegionRow { x, y, width, height });
@@ -245,7 +246,7 @@ impl ZoneRow {
 }
 
 /// Zones; absent when there are none.
-impl Field for Vec<Zone> {
+impl JsonField for Vec<Zone> {
     fn write(&self, out: &mut Vec<u8>) {
         let row = |Zone { name, polygon }: &Zone| {
             let polygon = polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
@@ -264,17 +265,17 @@ impl Field for Vec<Zone> {
     }
 }
 
-impl Field for Rate {
+impl JsonField for FrameRate {
     fn write(&self, out: &mut Vec<u8>) {
         put_json(out, &self.as_f64());
     }
 
-    fn read(text: &str) -> Option<Rate> {
-        Rate::nearest(parse(text)?)
+    fn read(text: &str) -> Option<FrameRate> {
+        FrameRate::nearest(parse(text)?)
     }
 }
 
-impl Field for JsonText {
+impl JsonField for JsonText {
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.as_str().as_bytes());
     }
@@ -291,7 +292,7 @@ impl JsonText {
     }
 }
 
-impl Field for Signals {
+impl JsonField for Signals {
     /// A column is written as `null`, which the record replaces by its reference.
     fn write(&self, out: &mut Vec<u8>) {
         match self {

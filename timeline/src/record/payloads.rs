@@ -2,7 +2,7 @@
 
 use media::{GateConfig, Marker, Zones};
 
-use super::json::{Field, Fields, Object, Payload};
+use super::json::{JsonField, JsonObjectReader, JsonObjectWriter, JsonPayload};
 use crate::event::*;
 
 macro_rules! write_field {
@@ -83,8 +83,8 @@ payload!(AnalysisGenerated {
     @optional gate,
     @flat zones,
 });
-impl Payload for GateConfig {
-    fn write(&self, object: &mut Object) {
+impl JsonPayload for GateConfig {
+    fn write(&self, object: &mut JsonObjectWriter) {
         object.field("keepalive_frames", &self.keepalive_frames);
         object.optional("keepalive_ms", &self.keepalive_ms);
         for (name, threshold) in [
@@ -100,7 +100,7 @@ impl Payload for GateConfig {
         }
     }
 
-    fn read(fields: &Fields<'_>) -> Result<GateConfig, &'static str> {
+    fn read(fields: &JsonObjectReader<'_>) -> Result<GateConfig, &'static str> {
         // Older logs have no activity, and so no threshold of it that matters.
         let default = GateConfig::default();
         let activity_on: Option<_> = fields.get("activity_on")?;
@@ -118,34 +118,34 @@ impl Payload for GateConfig {
         })
     }
 }
-impl Payload for Zones {
-    fn write(&self, object: &mut Object) {
+impl JsonPayload for Zones {
+    fn write(&self, object: &mut JsonObjectWriter) {
         object.optional("zones", &self.zones);
         object.optional("activity_zones_only", &self.only);
     }
 
-    fn read(fields: &Fields<'_>) -> Result<Zones, &'static str> {
+    fn read(fields: &JsonObjectReader<'_>) -> Result<Zones, &'static str> {
         Ok(Zones { zones: fields.get("zones")?, only: fields.get("activity_zones_only")? })
     }
 }
 /// Zones that may be none at all.
-impl Payload for Option<Zones> {
-    fn write(&self, object: &mut Object) {
+impl JsonPayload for Option<Zones> {
+    fn write(&self, object: &mut JsonObjectWriter) {
         if let Some(Zones { zones, only }) = self {
             object.field("zones", zones);
             object.optional("activity_zones_only", only);
         }
     }
 
-    fn read(fields: &Fields<'_>) -> Result<Option<Zones>, &'static str> {
-        fields.has("zones").then(|| Payload::read(fields)).transpose()
+    fn read(fields: &JsonObjectReader<'_>) -> Result<Option<Zones>, &'static str> {
+        fields.has("zones").then(|| JsonPayload::read(fields)).transpose()
     }
 }
 payload!(ActivityEpisode {
     request_id, stream_id, @optional session_id, start_frame, @optional end_frame, start_pts_ms,
     @optional end_pts_ms, peak_score, peak_frame, region, zones,
 });
-payload!(Tokens { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
+payload!(TokenCounts { prompt_tokens, completion_tokens, thinking_tokens, total_tokens });
 payload!(SemanticChunkInferred {
     request_id, stream_id, chunk_index, provider, provider_fallback_used, semantic_fallback_used,
     semantic_error, event_type, object_label, summary, description, confidence, raw_output,
@@ -191,7 +191,7 @@ payload!(SourceReconnected {
     attempts,
     reason,
 });
-payload!(Finding {
+payload!(FindingPayload {
     @optional session_id, frame_index, pts_ms, @optional end_pts_ms, confidence, description,
     @optional summary, @optional event_type, @optional object_label, @optional semantic_error,
     @optional provider, @optional model, @optional total_tokens, @optional completion_tokens,
@@ -213,15 +213,15 @@ macro_rules! object_fields {
 }
 object_fields!(SemanticOutcome, GateConfig);
 
-impl Payload for SessionRunCreated {
-    fn write(&self, object: &mut Object) {
+impl JsonPayload for SessionRunCreated {
+    fn write(&self, object: &mut JsonObjectWriter) {
         object.field("principal_key", &self.principal_key);
         object.field("session_id", &self.session_id);
         object.field("source", &"whip".to_owned());
         object.optional("tenant_id", &self.tenant_id);
     }
 
-    fn read(fields: &Fields<'_>) -> Result<SessionRunCreated, &'static str> {
+    fn read(fields: &JsonObjectReader<'_>) -> Result<SessionRunCreated, &'static str> {
         Ok(SessionRunCreated {
             principal_key: fields.get("principal_key")?,
             session_id: fields.get("session_id")?,
@@ -230,8 +230,8 @@ impl Payload for SessionRunCreated {
     }
 }
 
-impl Payload for KeyframeStored {
-    fn write(&self, object: &mut Object) {
+impl JsonPayload for KeyframeStored {
+    fn write(&self, object: &mut JsonObjectWriter) {
         object.field("frame_index", &self.frame_index);
         object.field("pts_ms", &self.pts_ms);
         object.field("event_type", &self.event_type);
@@ -243,7 +243,7 @@ impl Payload for KeyframeStored {
         object.field("image_sha256", &self.image_sha256);
     }
 
-    fn read(fields: &Fields<'_>) -> Result<KeyframeStored, &'static str> {
+    fn read(fields: &JsonObjectReader<'_>) -> Result<KeyframeStored, &'static str> {
         Ok(KeyframeStored {
             frame_index: fields.get("frame_index")?,
             pts_ms: fields.get("pts_ms")?,

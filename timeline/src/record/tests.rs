@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use media::{
-    Activity, CellBox, EventType, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus, Rate,
+    Activity, CellBox, EventType, FrameRate, GateConfig, JobId, Marker, MarkerOrigin, MarkerStatus,
     RequestId, Score, Seq, SessionId, Signal, Zone, Zones,
 };
 
@@ -22,7 +22,7 @@ fn check(event: Event, expected: &str) {
     let mut bytes = Vec::new();
     draft.put(&mut bytes, seq, at);
     assert_eq!(bytes.len(), draft.record_bytes());
-    let record = Record::parse(&bytes).expect("intact");
+    let record = JournalRecord::parse(&bytes).expect("intact");
     assert_eq!(record.head, EventMeta { seq, at, run: RUN, kind: event.kind() });
     let payload = record.payload().expect("text");
     assert_eq!(payload.text, expected);
@@ -38,8 +38,8 @@ fn text(text: &str) -> String {
     text.to_owned()
 }
 
-fn tokens() -> Tokens {
-    Tokens { prompt_tokens: 1, completion_tokens: 2, thinking_tokens: 3, total_tokens: 6 }
+fn tokens() -> TokenCounts {
+    TokenCounts { prompt_tokens: 1, completion_tokens: 2, thinking_tokens: 3, total_tokens: 6 }
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn ingest() {
     received.decoded_frames = Some(9);
     received.source_uri = Some(text("/a.mp4"));
     received.sampling_policy = Some(SamplingPolicy::SourceFpsAdaptive);
-    received.sample_fps = Rate::new(25, 2);
+    received.sample_fps = FrameRate::new(25, 2);
     check(
         Event::IngestReceived(received),
         r#"{"request_id":"req-1111111111111111","ingest":{"source_uri":"/a.mp4","max_frames":  9},"decoded_frames":9,"source_uri":"/a.mp4","sampling_policy":"source_fps_adaptive","sample_fps":12.5}"#,
@@ -167,7 +167,7 @@ fn frames(signals: Signals) -> FramesDecoded {
         source_uri: text("/a.mp4"),
         stream_id: "yard".parse().expect("a label"),
         sampling_policy: SamplingPolicy::Fixed,
-        source_fps: Rate::new(30, 1),
+        source_fps: FrameRate::new(30, 1),
         sample_fps: None,
         decoded_frames: signals.count(),
         width: 640,
@@ -191,12 +191,12 @@ fn a_rate_that_an_earlier_version_wrote_is_readable() {
         RecordBuilder::of(NewEvent { run: RUN, event: Event::FramesDecoded(kept) }).expect("fits");
     let mut bytes = Vec::new();
     draft.put(&mut bytes, Seq(9), WallTime { epoch_ms: -5 });
-    let record = Record::parse(&bytes).expect("intact");
+    let record = JournalRecord::parse(&bytes).expect("intact");
     let odd = record.payload().expect("text").text.replace("30.0", "90000.0");
     assert!(odd.contains("90000.0"), "{odd}");
     let read = parse_payload(EventKind::FramesDecoded, &odd).expect("readable");
     let Event::FramesDecoded(read) = read else { panic!("another kind") };
-    assert_eq!(read.source_fps, Rate::new(4000, 1));
+    assert_eq!(read.source_fps, FrameRate::new(4000, 1));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn analysis() {
         window_size: 16,
         segment_ms: 250,
         sampling_policy: SamplingPolicy::Fixed,
-        sample_fps: Rate::new(2, 1),
+        sample_fps: FrameRate::new(2, 1),
         mode: None,
         model: text("qwen3-vl-8b"),
         markers: 3,
@@ -330,18 +330,18 @@ fn analysis() {
 
 #[test]
 fn findings_and_stills() {
-    let finding = Finding {
+    let finding = FindingPayload {
         frame_index: 4,
         pts_ms: 133,
         confidence: Score::ONE,
         description: text("a loop\n"),
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     check(
         Event::Found(FindingKind::LoopDetected, finding),
         r#"{"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a loop\n"}"#,
     );
-    let finding = Finding {
+    let finding = FindingPayload {
         session_id: Some(SessionId::from_bytes([3; 16])),
         frame_index: 4,
         pts_ms: 133,
@@ -589,6 +589,6 @@ fn no_flipped_bit_leaves_a_record_intact() {
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(Record::parse(&damaged).is_err(), "bit {bit}");
+        assert!(JournalRecord::parse(&damaged).is_err(), "bit {bit}");
     }
 }

@@ -12,8 +12,9 @@ use std::{
 use media::{ErrorKind, Seq, Signal, WallTime};
 use tempfile::TempDir;
 use timeline::{
-    BATCH_RECORDS_MAX, BlobStore, Event, EventKind, Health, INLINE_JSON_BYTES_MAX, NewEvent,
-    Options, PAYLOAD_BYTES_MAX, RequestMarkerPayload, RunFailed, Signals, SweepStats, Timeline,
+    BATCH_RECORDS_MAX, BlobStore, Event, EventKind, INLINE_JSON_BYTES_MAX, LogState, NewEvent,
+    PAYLOAD_BYTES_MAX, RequestMarkerPayload, RunFailed, Signals, SweepStats, Timeline,
+    TimelineOptions,
 };
 
 use crate::support::{all, description, found, frames, head_of, run, signal, small, texts};
@@ -101,7 +102,7 @@ fn time_never_goes_backwards_within_a_log_or_across_its_openings() {
     let now = Arc::new(AtomicI64::new(1000));
     let set = now.clone();
     let clock = Arc::new(move || WallTime { epoch_ms: now.load(Ordering::Relaxed) });
-    let options = Options { clock, ..small() };
+    let options = TimelineOptions { clock, ..small() };
     let mut times = Vec::new();
     for clock in [1000, 900, 1200, 100, 1_000 + (1 << 33), 0] {
         set.store(clock, Ordering::Relaxed);
@@ -125,7 +126,7 @@ fn every_sync_of_a_batch_is_told() {
     let on_sync = Arc::new(move |_| {
         told.fetch_add(1, Ordering::Relaxed);
     });
-    let (log, _) = Timeline::open(dir.path(), Options { on_sync, ..small() }).unwrap();
+    let (log, _) = Timeline::open(dir.path(), TimelineOptions { on_sync, ..small() }).unwrap();
     for number in 1..=5 {
         log.append_wait(vec![found(1, "x"), found(2, "y")]).unwrap();
         assert_eq!(syncs.load(Ordering::Relaxed), number);
@@ -138,7 +139,7 @@ fn a_file_without_events_takes_one_of_any_later_time() {
     let now = Arc::new(AtomicI64::new(0));
     let set = now.clone();
     let clock = Arc::new(move || WallTime { epoch_ms: now.load(Ordering::Relaxed) });
-    let options = Options { clock, ..small() };
+    let options = TimelineOptions { clock, ..small() };
     drop(Timeline::open(dir.path(), options.clone()).unwrap());
     let (log, _) = Timeline::open(dir.path(), options.clone()).unwrap();
     set.store(1 << 33, Ordering::Relaxed);
@@ -266,7 +267,7 @@ fn a_reader_of_its_own_sees_the_log_and_cannot_write() {
     let (reader, recovery) = Timeline::open_read_only(dir.path()).unwrap();
     assert_eq!(recovery.events, 1);
     assert_eq!(texts(&reader), ["one"]);
-    assert_eq!(reader.state(), Health::Closed);
+    assert_eq!(reader.state(), LogState::Closed);
     let error = reader.append_wait(vec![found(1, "two")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     log.append_wait(vec![found(1, "three")]).unwrap();

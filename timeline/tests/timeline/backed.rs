@@ -298,7 +298,8 @@ fn what_a_store_lost_or_changed_is_damage_and_never_served() {
 #[test]
 fn columns_go_to_the_store_leave_and_come_back() {
     let (dir, bucket) = (TempDir::new().expect("a directory"), Arc::<Bucket>::default());
-    let options = || timeline::Options { columns: backing(&bucket, "s3://one", 0), ..small() };
+    let options =
+        || timeline::TimelineOptions { columns: backing(&bucket, "s3://one", 0), ..small() };
     let (log, _) = Timeline::open(dir.path(), options()).expect("opened");
     let mut writer = log.column_writer();
     (0..2000).for_each(|index| writer.push(&signal(index)).expect("pushed"));

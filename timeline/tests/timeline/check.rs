@@ -4,7 +4,7 @@ use std::{fs, ops::ControlFlow, path::PathBuf};
 
 use media::Seq;
 use tempfile::TempDir;
-use timeline::{Options, Timeline, TimelineError, cat, repair, verify};
+use timeline::{Timeline, TimelineError, TimelineOptions, cat, repair, verify};
 
 use crate::support::{description, found, frames, signal, small, texts};
 
@@ -135,7 +135,7 @@ fn repair_needs_the_log_for_itself_and_keeps_what_is_left_when_a_file_is_missing
     assert!(Timeline::open(dir.path(), small()).is_err());
     let report = repair(dir.path()).unwrap();
     assert!(report.damage.is_some() && report.removed.len() <= 1);
-    let (log, recovery) = Timeline::open(dir.path(), Options::default()).unwrap();
+    let (log, recovery) = Timeline::open(dir.path(), TimelineOptions::default()).unwrap();
     assert_eq!(recovery.events, report.events);
     log.append_wait(vec![found(1, "goes on")]).unwrap();
 }

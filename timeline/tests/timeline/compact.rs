@@ -14,8 +14,8 @@ use std::{
 use media::{RunId, Seq, WallTime};
 use tempfile::TempDir;
 use timeline::{
-    Compaction, Event, EventKind, NewEvent, Options, RunDeleted, StoredEvent, Timeline,
-    TimelineError, cat, repair, verify,
+    CompactionStats, Event, EventKind, NewEvent, RunDeleted, StoredEvent, Timeline, TimelineError,
+    TimelineOptions, cat, repair, verify,
 };
 
 use crate::{
@@ -29,7 +29,7 @@ pub fn open(disk: &SimDisk) -> Result<Timeline, TimelineError> {
         .map(|(log, _)| log)
 }
 
-pub fn purge(log: &Timeline, runs: &[u8]) -> Result<Compaction, TimelineError> {
+pub fn purge(log: &Timeline, runs: &[u8]) -> Result<CompactionStats, TimelineError> {
     let purged = runs.iter().map(|number| run(*number)).collect();
     log.compact(&purged, &mut |_| ControlFlow::Continue(()))
 }
@@ -163,7 +163,7 @@ fn a_stopped_compaction_changes_nothing_more_and_can_be_taken_up() {
     let before = events(&log);
     let purged = HashSet::from([run(1)]);
     let names = disk.names();
-    let big = Options { file_bytes: 1 << 30, ..small() };
+    let big = TimelineOptions { file_bytes: 1 << 30, ..small() };
     drop(log);
     let (log, _) =
         Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), big).unwrap();
@@ -209,7 +209,7 @@ fn damage_ends_a_compaction_and_stays_where_it_is() {
 #[test]
 fn repair_cuts_a_compacted_file_at_its_damage() {
     let dir = TempDir::new().unwrap();
-    let options = Options { file_bytes: 1 << 20, ..small() };
+    let options = TimelineOptions { file_bytes: 1 << 20, ..small() };
     let (log, _) = Timeline::open(dir.path(), options.clone()).unwrap();
     for number in 0..60 {
         log.append_wait(vec![found(number % 5, &"x".repeat(40_000))]).unwrap();

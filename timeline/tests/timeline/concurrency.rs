@@ -10,7 +10,7 @@ use std::{
 
 use media::Seq;
 use tempfile::TempDir;
-use timeline::{Options, Timeline};
+use timeline::{Timeline, TimelineOptions};
 
 use crate::support::{all, description, found, run, small};
 
@@ -52,7 +52,7 @@ fn produce(log: &Timeline, number: u8, last: &AtomicU64) {
 #[test]
 fn readers_see_each_run_in_order_without_gaps_while_64_producers_append() {
     let dir = TempDir::new().unwrap();
-    let options = Options { file_bytes: 200_000, grow_bytes: 50_000, ..small() };
+    let options = TimelineOptions { file_bytes: 200_000, grow_bytes: 50_000, ..small() };
     let (log, _) = Timeline::open(dir.path(), options).unwrap();
     let published = Arc::new(Mutex::new(Vec::new()));
     let sink = published.clone();
@@ -91,7 +91,7 @@ fn readers_see_each_run_in_order_without_gaps_while_64_producers_append() {
     let events = all(&log);
     assert!(events.is_sorted_by_key(|event| event.head.at), "time goes backwards");
     drop(log);
-    let (reopened, recovery) = Timeline::open(dir.path(), Options::default()).unwrap();
+    let (reopened, recovery) = Timeline::open(dir.path(), TimelineOptions::default()).unwrap();
     assert_eq!(recovery.events, total);
     assert_eq!(recovery.torn, None);
     assert_eq!(all(&reopened), events);

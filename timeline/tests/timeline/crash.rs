@@ -9,7 +9,7 @@ use std::{
 
 use media::{ErrorKind, Seq};
 use proptest::prelude::*;
-use timeline::{Appended, Options, StoredEvent, Timeline, TimelineError};
+use timeline::{AppendResult, StoredEvent, Timeline, TimelineError, TimelineOptions};
 
 use crate::{
     compact::purge,
@@ -18,7 +18,7 @@ use crate::{
 };
 use fastrand::Rng;
 
-fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
+fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineError> {
     Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
         .map(|(log, _)| log)
 }
@@ -88,8 +88,8 @@ impl Witness {
     }
 }
 
-fn read_back(log: &Timeline, result: Result<Vec<Appended>, TimelineError>) -> Vec<StoredEvent> {
-    let read = |appended: Appended| {
+fn read_back(log: &Timeline, result: Result<Vec<AppendResult>, TimelineError>) -> Vec<StoredEvent> {
+    let read = |appended: AppendResult| {
         let event = log.get(appended.seq).unwrap().unwrap();
         assert_eq!(event.head.at, appended.at);
         event
@@ -111,7 +111,7 @@ fn live_through(seed: u64) -> u64 {
     let mut random = Rng::with_seed(seed);
     let (mut disk, mut witness, mut torn) = (SimDisk::default(), Witness::default(), 0);
     let (file_bytes, grow_bytes) = (2048 + random.u64(..60_000), 512 + random.u64(..4096));
-    let options = Options { file_bytes, grow_bytes, ..small() };
+    let options = TimelineOptions { file_bytes, grow_bytes, ..small() };
     for life in 0..LIVES {
         if random.u64(..100) < 20 {
             disk.cut_power_after(random.u64(..6));
@@ -172,7 +172,7 @@ fn a_kill_keeps_everything_acknowledged_and_goes_on() {
 
 fn journal_of(batches: &[Vec<String>]) -> (SimDisk, String) {
     let disk = SimDisk::default();
-    let options = Options { file_bytes: 1 << 20, ..small() };
+    let options = TimelineOptions { file_bytes: 1 << 20, ..small() };
     let log = open(&disk, options).unwrap();
     for batch in batches {
         log.append_wait(batch.iter().map(|text| found(1, text)).collect()).unwrap();

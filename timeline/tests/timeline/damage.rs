@@ -4,7 +4,7 @@ use std::{fs, ops::ControlFlow, path::Path, sync::Arc};
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
-use timeline::{Options, StoredEvent, Timeline, TimelineError, verify};
+use timeline::{StoredEvent, Timeline, TimelineError, TimelineOptions, verify};
 
 use crate::{
     disk::{Fault, SimDisk},
@@ -12,7 +12,7 @@ use crate::{
 };
 use fastrand::Rng;
 
-fn open(disk: &SimDisk, options: Options) -> Result<Timeline, TimelineError> {
+fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineError> {
     Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
         .map(|(log, _)| log)
 }

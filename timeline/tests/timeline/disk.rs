@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use timeline::{Disk, DiskFile};
+use timeline::{Storage, StorageFile};
 
 use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
 use fastrand::Rng;
@@ -211,12 +211,12 @@ impl SimDisk {
     }
 }
 
-impl Disk for SimDisk {
+impl Storage for SimDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         self.call(|_| Ok(self.names()))
     }
 
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let content = self.name(|state| {
             let content = Shared::default();
             state.files.insert(name.to_owned(), content.clone());
@@ -226,7 +226,7 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimFile { disk: self.clone(), content }))
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let found = || self.state().files.get(name).cloned().ok_or(io::ErrorKind::NotFound.into());
         let content = self.call(|_| found())?;
         Ok(Arc::new(SimFile { disk: self.clone(), content }))
@@ -272,7 +272,7 @@ impl Disk for SimDisk {
     }
 }
 
-impl DiskFile for SimFile {
+impl StorageFile for SimFile {
     fn size(&self) -> io::Result<u64> {
         self.disk.call(|_| Ok(lock(&self.content).bytes.len() as u64))
     }

@@ -7,7 +7,7 @@ use std::{
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
-use timeline::{Health, Options, Timeline, TimelineError};
+use timeline::{LogState, Timeline, TimelineError, TimelineOptions};
 
 use crate::{
     disk::{Fault, SimDisk},
@@ -29,7 +29,7 @@ fn a_failed_sync_poisons_the_log_for_good() {
     disk.set_fault(None);
     let later = log.append_wait(vec![found(1, "later")]).unwrap_err();
     assert!(matches!(later, TimelineError::Poisoned { .. }), "{later}");
-    let Health::Poisoned { reason } = log.state() else { panic!("{:?}", log.state()) };
+    let LogState::Poisoned { reason } = log.state() else { panic!("{:?}", log.state()) };
     assert!(reason.contains("sync"), "{reason}");
     assert_eq!(texts(&log), ["before"]);
 }
@@ -51,7 +51,7 @@ fn a_full_disk_refuses_the_batch_and_goes_on_when_there_is_room() {
             }
         }
         assert!(expected.len() < 10, "{limit}: the disk never filled up");
-        assert_eq!(log.state(), Health::Writable, "{limit}");
+        assert_eq!(log.state(), LogState::Writable, "{limit}");
         disk.set_fault(None);
         expected.push("after".to_owned());
         log.append_wait(vec![found(1, "after")]).unwrap();
@@ -65,7 +65,7 @@ fn what_ends_a_run_has_room_on_a_full_disk() {
     // In the middle of a file, and where another file would have to begin.
     for (file_bytes, grow_bytes, allocated) in [(1 << 20, 2048, 4096), (3000, 8192, 8192)] {
         let disk = SimDisk::default();
-        let options = || Options { file_bytes, grow_bytes, spare_bytes: 2000, ..small() };
+        let options = || TimelineOptions { file_bytes, grow_bytes, spare_bytes: 2000, ..small() };
         let open = |disk: &SimDisk| {
             let disk = Arc::new(disk.clone());
             Timeline::open_on(disk, Path::new("/nonexistent"), options()).unwrap().0
@@ -103,7 +103,7 @@ fn what_ends_a_run_has_room_on_a_full_disk() {
     while log.append_wait(vec![found(2, &"x".repeat(100))]).is_ok() {}
     disk.set_fault(None);
     log.append_wait(vec![found(2, "room again"), deleted(2)]).unwrap();
-    assert_eq!(log.state(), Health::Writable);
+    assert_eq!(log.state(), LogState::Writable);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn closing_writes_what_is_queued_and_refuses_the_rest() {
         log.append(vec![found(1, &format!("{number}"))], |result| drop(result.unwrap()));
     }
     log.close();
-    assert_eq!(log.state(), Health::Closed);
+    assert_eq!(log.state(), LogState::Closed);
     let error = log.append_wait(vec![found(1, "late")]).unwrap_err();
     assert!(matches!(error, TimelineError::Closed), "{error}");
     assert_eq!(texts(&log).len(), 50);

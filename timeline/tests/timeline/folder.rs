@@ -19,8 +19,8 @@ use std::{
 use media::{BlobHash, JobId, RunId, Seq};
 use tempfile::TempDir;
 use timeline::{
-    Backing, BlobStore, Event, EventKind, Finding, OpenColumns, Options, Remote, RemoteError,
-    Signals, StreamedEvent, Timeline,
+    Backing, BlobStore, Event, EventKind, FindingPayload, OpenColumns, Remote, RemoteError,
+    Signals, StreamedEvent, Timeline, TimelineOptions,
 };
 
 use crate::{
@@ -102,7 +102,8 @@ impl World {
     fn open(data: &Path, remote: &Arc<dyn Remote>) -> World {
         let (remote, place) = (remote.clone(), "s3://one".to_owned());
         let backing = Backing { remote, place, cache_bytes: 4000 };
-        let options = Options { columns: Some(backing.clone()), file_bytes: 8192, ..small() };
+        let options =
+            TimelineOptions { columns: Some(backing.clone()), file_bytes: 8192, ..small() };
         let (log, _) = Timeline::open(&data.join("log"), options).expect("the log opens");
         let blobs = BlobStore::open(&data.join("blobs"), Some(backing)).expect("blobs open");
         let open = OpenColumns::open(&data.join("open")).expect("open columns open");
@@ -303,7 +304,7 @@ impl Expected {
 /// Checks what an event names, acknowledged or not; returns its text and that file.
 fn named(world: &World, event: StreamedEvent) -> (String, BlobHash) {
     match event.decode().expect("decoded") {
-        Event::Found(_, Finding { description: text, .. }) => {
+        Event::Found(_, FindingPayload { description: text, .. }) => {
             let parts: Vec<&str> = text.split(' ').collect();
             let (hash, bytes) = (parts[1].parse().unwrap(), picture(parts[2].parse().unwrap()));
             let found = world.blobs.get(&hash, bytes.len() as u64);

@@ -12,7 +12,7 @@ use std::{
 
 use media::{Seq, WallTime};
 use tempfile::TempDir;
-use timeline::{BlobStore, Options, Timeline, verify};
+use timeline::{BlobStore, Timeline, TimelineOptions, verify};
 
 use crate::support::{events, found, frames, run, signal};
 
@@ -25,8 +25,13 @@ fn fixture(version: u32) -> PathBuf {
 
 fn write_fixture(dir: &Path) {
     let clock = std::sync::Arc::new(|| WallTime { epoch_ms: 1_767_225_600_000 });
-    let sizes = Options { file_bytes: 2048, grow_bytes: 512, spare_bytes: 0, ..Options::default() };
-    let options = Options { clock, ..sizes };
+    let sizes = TimelineOptions {
+        file_bytes: 2048,
+        grow_bytes: 512,
+        spare_bytes: 0,
+        ..TimelineOptions::default()
+    };
+    let options = TimelineOptions { clock, ..sizes };
     let (log, _) = Timeline::open(dir, options).unwrap();
     for number in 0..12u8 {
         let text = format!("event {number}: caf\u{e9} \"quoted\"");
@@ -102,7 +107,7 @@ fn opens_and_reads_the_same(version: u32, events: u64) {
     let report = verify(dir.path()).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     assert_eq!((report.events, report.columns, report.footers_missing), (events, 1, 0));
-    let (log, recovery) = Timeline::open(dir.path(), Options::default()).unwrap();
+    let (log, recovery) = Timeline::open(dir.path(), TimelineOptions::default()).unwrap();
     assert_eq!((recovery.events, recovery.torn.as_ref()), (events, None));
     assert_eq!(listing(&log), expected);
     let appended = log.append_wait(vec![found(1, "goes on")]).unwrap();

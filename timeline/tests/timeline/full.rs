@@ -9,7 +9,7 @@ use std::{
 
 use media::ErrorKind;
 use tempfile::TempDir;
-use timeline::{BlobStore, Health, Options, Timeline};
+use timeline::{BlobStore, LogState, Timeline, TimelineOptions};
 
 use crate::{
     skip::skip,
@@ -23,8 +23,12 @@ fn child() {
     let dir = fs::read_to_string("/proc/self/mounts").unwrap();
     let mount = dir.lines().rev().find(|line| line.contains("sightline-small-disk")).unwrap();
     let dir = PathBuf::from(mount.split(' ').nth(1).unwrap());
-    let options = Options { file_bytes: 1 << 20, grow_bytes: 256 << 10, ..Options::default() };
-    let options = Options { clock: small().clock, spare_bytes: 64 << 10, ..options };
+    let options = TimelineOptions {
+        file_bytes: 1 << 20,
+        grow_bytes: 256 << 10,
+        ..TimelineOptions::default()
+    };
+    let options = TimelineOptions { clock: small().clock, spare_bytes: 64 << 10, ..options };
     let (log, _) = Timeline::open(&dir.join("log"), options.clone()).unwrap();
     let blobs = BlobStore::open(&dir.join("blobs"), None).unwrap();
     let text = "x".repeat(1000);
@@ -50,7 +54,7 @@ fn child() {
     let purged = [run(2)].into();
     let error = log.compact(&purged, &mut |_| std::ops::ControlFlow::Continue(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
-    assert_eq!(log.state(), Health::Writable);
+    assert_eq!(log.state(), LogState::Writable);
     assert_eq!(events(&log).len(), kept + 100);
 
     fs::remove_file(dir.join("ballast")).unwrap();

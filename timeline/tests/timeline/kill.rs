@@ -9,13 +9,13 @@ use std::{
 };
 
 use tempfile::TempDir;
-use timeline::{Options, Timeline};
+use timeline::{Timeline, TimelineOptions};
 
 use crate::support::{all, description, found};
 use fastrand::Rng;
 
-fn options() -> Options {
-    Options { file_bytes: 100_000, grow_bytes: 20_000, ..Options::default() }
+fn options() -> TimelineOptions {
+    TimelineOptions { file_bytes: 100_000, grow_bytes: 20_000, ..TimelineOptions::default() }
 }
 
 /// Appends from four threads and prints what is acknowledged, until it is killed.

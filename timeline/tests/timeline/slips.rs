@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use media::ErrorKind;
-use timeline::{Recovery, Timeline, TimelineError};
+use timeline::{RecoveryReport, Timeline, TimelineError};
 
 use crate::{
     compact::{open, purge},
@@ -97,7 +97,7 @@ fn left_behind() -> (SimDisk, Told) {
 
 fn leftovers(disk: &SimDisk) -> u64 {
     let opened = Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small());
-    opened.map_or(0, |(_, Recovery { leftovers, .. })| leftovers)
+    opened.map_or(0, |(_, RecoveryReport { leftovers, .. })| leftovers)
 }
 
 /// Opens the log, fills and purges it, with one call that fails; returns true if that was reached.

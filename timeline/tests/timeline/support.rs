@@ -7,8 +7,8 @@ use std::sync::{
 
 use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime, Zones};
 use timeline::{
-    Event, EventKind, EventMeta, Finding, FindingKind, FramesDecoded, NewEvent, Options,
-    RunDeleted, SamplingPolicy, Signals, StoredEvent, Timeline,
+    Event, EventKind, EventMeta, FindingKind, FindingPayload, FramesDecoded, NewEvent, RunDeleted,
+    SamplingPolicy, Signals, StoredEvent, Timeline, TimelineOptions,
 };
 
 pub fn run(number: u8) -> RunId {
@@ -17,13 +17,13 @@ pub fn run(number: u8) -> RunId {
 
 /// A finding of run `number` whose description is `text`.
 pub fn found(number: u8, text: &str) -> NewEvent {
-    let finding = Finding {
+    let finding = FindingPayload {
         session_id: None,
         frame_index: 7,
         pts_ms: 280,
         confidence: Score::from_millionths(900_000),
         description: text.to_owned(),
-        ..Finding::default()
+        ..FindingPayload::default()
     };
     NewEvent { run: run(number), event: Event::Found(FindingKind::Vlm, finding) }
 }
@@ -46,8 +46,8 @@ pub fn frames(number: u8, signals: Signals) -> NewEvent {
         source_uri: "/media/yard.mp4".to_owned(),
         stream_id: "yard".parse().unwrap(),
         sampling_policy: SamplingPolicy::Fixed,
-        source_fps: media::Rate::new(30, 1),
-        sample_fps: media::Rate::new(2, 1),
+        source_fps: media::FrameRate::new(30, 1),
+        sample_fps: media::FrameRate::new(2, 1),
         decoded_frames: signals.count(),
         width: 1280,
         height: 720,
@@ -110,9 +110,15 @@ pub fn texts(log: &Timeline) -> Vec<String> {
 }
 
 /// Files and steps so small that a handful of events crosses them.
-pub fn small() -> Options {
+pub fn small() -> TimelineOptions {
     let clock = ticking();
-    Options { file_bytes: 4096, grow_bytes: 1024, spare_bytes: 0, clock, ..Options::default() }
+    TimelineOptions {
+        file_bytes: 4096,
+        grow_bytes: 1024,
+        spare_bytes: 0,
+        clock,
+        ..TimelineOptions::default()
+    }
 }
 
 /// A clock that advances by a millisecond whenever it is read.

@@ -26,9 +26,9 @@ impl Pair {
         fs::rename(new, self.dir.path().join(name)).expect("renamed");
     }
 
-    pub fn files(&self) -> CertificateFiles {
+    pub fn files(&self) -> CertificatePaths {
         let path = |name: &str| self.dir.path().join(name);
-        CertificateFiles { chain: path("chain.pem"), key: path("key.pem") }
+        CertificatePaths { chain: path("chain.pem"), key: path("key.pem") }
     }
 
     /// Replaces both files by those of another pair.
@@ -58,23 +58,26 @@ fn made(name: &str) -> (String, String) {
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-fn shown(certificate: &Certificate) -> Vec<CertificateDer<'static>> {
+fn shown(certificate: &ReloadingCertificate) -> Vec<CertificateDer<'static>> {
     certificate.current.read().expect("not poisoned").cert.clone()
 }
 
 #[test]
 fn a_changed_pair_is_shown_and_a_half_changed_one_is_not() {
     let pair = Pair::new("first.example");
-    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let first = shown(&certificate);
-    assert!(!certificate.look().expect("unchanged"));
+    assert!(!certificate.reload_if_changed().expect("unchanged"));
     let (chain, key) = made("second.example");
     pair.write("chain.pem", &chain);
-    assert!(matches!(certificate.look(), Err(CertificateError::Pair(_))), "the key is missing");
+    assert!(
+        matches!(certificate.reload_if_changed(), Err(CertificateError::Pair(_))),
+        "the key is missing"
+    );
     assert_eq!(shown(&certificate), first);
-    assert!(!certificate.look().expect("said once"));
+    assert!(!certificate.reload_if_changed().expect("said once"));
     pair.write("key.pem", &key);
-    assert!(certificate.look().expect("a pair again"));
+    assert!(certificate.reload_if_changed().expect("a pair again"));
     assert_ne!(shown(&certificate), first);
 }
 
@@ -105,18 +108,18 @@ fn what_cannot_be_served_is_refused_by_name() {
         let pair = Pair::new("first.example");
         pair.write("chain.pem", chain);
         pair.write("key.pem", key);
-        let error = Certificate::open(pair.files()).expect_err(case).to_string();
+        let error = ReloadingCertificate::open(pair.files()).expect_err(case).to_string();
         assert!(error.starts_with(told), "{case}: {error}");
     }
     let pair = Pair::new("first.example");
     fs::remove_file(pair.files().key).expect("removed");
-    let error = Certificate::open(pair.files()).expect_err("no file").to_string();
+    let error = ReloadingCertificate::open(pair.files()).expect_err("no file").to_string();
     assert!(error.starts_with("cannot read a key (No such file"), "{error}");
     // Opening a pipe waits for a writer, and a device may have no end.
     let pair = Pair::new("first.example");
     for place in ["/dev/zero", "/"] {
-        let files = CertificateFiles { chain: place.into(), ..pair.files() };
-        let error = Certificate::open(files).expect_err("no file").to_string();
+        let files = CertificatePaths { chain: place.into(), ..pair.files() };
+        let error = ReloadingCertificate::open(files).expect_err("no file").to_string();
         assert!(error.starts_with("cannot read certificates (it is no regular file): "), "{error}");
     }
 }

@@ -108,18 +108,20 @@ fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
 ///
 /// An IPv6 address that carries an IPv4 address is judged by both.
 pub fn is_global(address: IpAddr) -> bool {
-    AllowedNetworks::default().refusal(address).is_none()
+    NetworkAllowlist::default().blocked_reason(address).is_none()
 }
 
 /// Networks that may be connected to although they are not globally routable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllowedNetworks(pub Vec<IpNet>);
+pub struct NetworkAllowlist(pub Vec<IpNet>);
 
-impl AllowedNetworks {
+impl NetworkAllowlist {
     /// Returns the reason not to connect to `address`; `None` when it may be connected to.
-    pub(super) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
+    pub(super) fn blocked_reason(&self, address: IpAddr) -> Option<&'static str> {
         let carried = match address {
-            IpAddr::V6(address) => embedded(address).find_map(|inner| self.refusal(inner.into())),
+            IpAddr::V6(address) => {
+                embedded(address).find_map(|inner| self.blocked_reason(inner.into()))
+            }
             IpAddr::V4(_) => None,
         };
         let is_allowed = self.0.iter().any(|net| net.contains(&address));
@@ -226,7 +228,7 @@ mod tests {
         ];
         for (first, last, expected) in rows {
             for text in [first, last] {
-                let found = AllowedNetworks::default().refusal(text.parse().expect(text));
+                let found = NetworkAllowlist::default().blocked_reason(text.parse().expect(text));
                 assert_eq!(found, Some(expected), "{text}");
             }
         }
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn an_allowed_network_opens_itself_and_nothing_that_it_carries() {
         let parse = |nets: &[&str]| {
-            AllowedNetworks(nets.iter().map(|net| net.parse().expect("a network")).collect())
+            NetworkAllowlist(nets.iter().map(|net| net.parse().expect("a network")).collect())
         };
         let rows = [
             (&["127.0.0.0/8"][..], "127.0.0.1", true),
@@ -253,7 +255,7 @@ mod tests {
             (&["::1/128"], "::1", true),
         ];
         for (nets, text, expected) in rows {
-            let found = parse(nets).refusal(text.parse().expect(text));
+            let found = parse(nets).blocked_reason(text.parse().expect(text));
             assert_eq!(found.is_none(), expected, "{nets:?} {text}: {found:?}");
         }
     }

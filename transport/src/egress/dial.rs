@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{Egress, EgressError, Target, TimeoutPhase, address::AllowedNetworks};
+use super::{EgressClient, EgressError, RequestUrl, TimeoutPhase, address::NetworkAllowlist};
 
 /// Longest time to resolve a name.
 const DNS: Duration = Duration::from_secs(5);
@@ -28,24 +28,24 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const ADDRESSES_MAX: usize = 8;
 
 /// Both ways, encrypted or not.
-pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
 /// A connection whose end has been checked.
-pub type Stream = Box<dyn Socket>;
+pub type CheckedStream = Box<dyn AsyncStream>;
 
-impl Egress {
+impl EgressClient {
     /// Connects to `target`, through TLS where its scheme says so.
-    pub async fn dial(&self, target: &Target) -> Result<Stream, EgressError> {
+    pub async fn dial(&self, target: &RequestUrl) -> Result<CheckedStream, EgressError> {
         self.dial_with(target, &self.0.media_tls).await
     }
 
     pub(super) async fn dial_with(
         &self,
-        target: &Target,
+        target: &RequestUrl,
         tls: &Arc<ClientConfig>,
-    ) -> Result<Stream, EgressError> {
+    ) -> Result<CheckedStream, EgressError> {
         let addresses = self.resolve(target).await?;
         let tcp = connect(target, &addresses).await?;
         if !target.is_secure() {
@@ -64,7 +64,10 @@ impl Egress {
     }
 
     /// The addresses of `target`, all of which may be connected to.
-    pub(super) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, EgressError> {
+    pub(super) async fn resolve(
+        &self,
+        target: &RequestUrl,
+    ) -> Result<Vec<SocketAddr>, EgressError> {
         let (host, port) = (target.host(), target.port());
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let addresses = match literal {
@@ -107,12 +110,12 @@ impl Egress {
 
 /// Returns the reason not to connect to a host with these addresses: one bad address is enough, as
 /// a name that has one is either wrong or hostile.
-fn blocked(networks: &AllowedNetworks, addresses: &[SocketAddr]) -> Option<&'static str> {
-    addresses.iter().find_map(|address| networks.refusal(address.ip()))
+fn blocked(networks: &NetworkAllowlist, addresses: &[SocketAddr]) -> Option<&'static str> {
+    addresses.iter().find_map(|address| networks.blocked_reason(address.ip()))
 }
 
 /// Tries one address after the other; each gets its share of what time is left.
-async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream, EgressError> {
+async fn connect(target: &RequestUrl, addresses: &[SocketAddr]) -> Result<TcpStream, EgressError> {
     let end = Instant::now() + CONNECT;
     let tried = &addresses[..addresses.len().min(ADDRESSES_MAX)];
     let mut outcome = EgressError::Timeout { wait: TimeoutPhase::Connect, after: CONNECT };
@@ -152,7 +155,7 @@ mod tests {
         for (addresses, is_blocked) in rows {
             let found: Vec<SocketAddr> =
                 addresses.iter().map(|text| text.parse().expect("an address")).collect();
-            let rule = blocked(&AllowedNetworks::default(), &found);
+            let rule = blocked(&NetworkAllowlist::default(), &found);
             assert_eq!(rule.is_some(), is_blocked, "{addresses:?}: {rule:?}");
         }
     }

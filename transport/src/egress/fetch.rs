@@ -22,11 +22,12 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{
-    AGENT, Credentials, DownloadLimit, Egress, EgressError, Target, TimeoutPhase, http1::Connection,
+    AGENT, DownloadLimit, EgressClient, EgressError, RequestUrl, TimeoutPhase, UrlCredentials,
+    http1::Http1Connection,
 };
-use response_head::Head;
+use response_head::ResponseHead;
 
-pub use body::Body;
+pub use body::DownloadBody;
 
 /// Redirects of one request that are followed.
 pub const REDIRECTS_MAX: usize = 5;
@@ -38,7 +39,7 @@ const CREDENTIALS_MAX: usize = 16;
 
 /// Budget of one job, shared by all of its downloads.
 #[derive(Debug)]
-pub struct Budget {
+pub struct DownloadBudget {
     bytes_max: u64,
     bytes: AtomicU64,
     fetches_max: u64,
@@ -47,11 +48,11 @@ pub struct Budget {
     end: Instant,
 }
 
-impl Budget {
+impl DownloadBudget {
     /// So many bytes and requests, within `time` from now on.
-    pub fn new(bytes_max: u64, fetches_max: u64, time: Duration) -> Arc<Budget> {
+    pub fn new(bytes_max: u64, fetches_max: u64, time: Duration) -> Arc<DownloadBudget> {
         let (bytes, fetches) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Budget {
+        Arc::new(DownloadBudget {
             bytes_max,
             bytes,
             fetches_max,
@@ -80,7 +81,7 @@ impl Budget {
         self.end
     }
 
-    /// The error of [`Budget::end`].
+    /// The error of [`DownloadBudget::end`].
     pub fn late(&self) -> EgressError {
         EgressError::Timeout { wait: TimeoutPhase::Total, after: self.time }
     }
@@ -109,22 +110,22 @@ pub struct Download {
     /// It can be opened from another byte.
     pub seekable: bool,
     /// The bytes.
-    pub body: Body,
+    pub body: DownloadBody,
 }
 
 /// Facts about a resource from an earlier answer.
 #[derive(Clone, Debug)]
 struct Known {
-    target: Target,
-    head: Head,
+    target: RequestUrl,
+    head: ResponseHead,
 }
 
 /// Downloads of one job.
 pub struct Fetcher {
-    egress: Egress,
-    budget: Arc<Budget>,
+    egress: EgressClient,
+    budget: Arc<DownloadBudget>,
     /// The oldest make room.
-    credentials: VecDeque<(Target, Credentials)>,
+    credentials: VecDeque<(RequestUrl, UrlCredentials)>,
     known: KnownResources,
     idle: body::IdleConnection,
 }
@@ -162,7 +163,7 @@ impl KnownResources {
 
 impl Fetcher {
     /// Downloads within `budget`.
-    pub fn new(egress: Egress, budget: Arc<Budget>) -> Fetcher {
+    pub fn new(egress: EgressClient, budget: Arc<DownloadBudget>) -> Fetcher {
         let idle = body::IdleConnection::default();
         let (credentials, known) = (VecDeque::new(), KnownResources::default());
         Fetcher { egress, budget, credentials, known, idle }
@@ -171,7 +172,7 @@ impl Fetcher {
     /// Opens `target` from byte `from` on.
     ///
     /// The credentials of a target are used for its scheme, host and port, and for no other.
-    pub async fn get(&mut self, target: &Target, from: u64) -> Result<Download, EgressError> {
+    pub async fn get(&mut self, target: &RequestUrl, from: u64) -> Result<Download, EgressError> {
         if let Some(credentials) = target.credentials() {
             self.learn(target, credentials);
         }
@@ -183,7 +184,7 @@ impl Fetcher {
                 next = next.join(&location)?;
                 continue;
             }
-            let head = Head::read(&next, &response, from)?;
+            let head = ResponseHead::read(&next, &response, from)?;
             if let Some(known) = &known {
                 head.check_same(&next, &known.head)?;
             }
@@ -192,7 +193,8 @@ impl Fetcher {
             self.remember(target, &next, head);
             let url = next.url().clone();
             let budget = Arc::clone(&self.budget);
-            let mut body = Body::new(next, response.into_body(), connection, budget, &self.idle);
+            let mut body =
+                DownloadBody::new(next, response.into_body(), connection, budget, &self.idle);
             body.skip(skip).await?;
             return Ok(Download { url, size, seekable, body });
         }
@@ -205,7 +207,7 @@ impl Fetcher {
     }
 
     /// One pair for each host, the newest.
-    fn learn(&mut self, target: &Target, credentials: &Credentials) {
+    fn learn(&mut self, target: &RequestUrl, credentials: &UrlCredentials) {
         self.credentials.retain(|(owner, _)| !owner.is_beside(target));
         if self.credentials.len() >= CREDENTIALS_MAX {
             self.credentials.pop_front();
@@ -213,7 +215,7 @@ impl Fetcher {
         self.credentials.push_back((target.clone(), credentials.clone()));
     }
 
-    fn remember(&mut self, asked: &Target, found: &Target, head: Head) {
+    fn remember(&mut self, asked: &RequestUrl, found: &RequestUrl, head: ResponseHead) {
         let known = Known { target: found.clone(), head };
         self.known.insert(found.url().clone(), known.clone());
         self.known.insert(asked.url().clone(), known);
@@ -222,10 +224,10 @@ impl Fetcher {
     /// One request; on the connection that an earlier one left, where it has the same end.
     async fn ask(
         &self,
-        target: &Target,
+        target: &RequestUrl,
         from: u64,
         known: Option<&Known>,
-    ) -> Result<(Connection, Response<Incoming>), EgressError> {
+    ) -> Result<(Http1Connection, Response<Incoming>), EgressError> {
         self.check_scheme(target)?;
         self.budget.fetch()?;
         let request = || self.request(target, from, known);
@@ -237,7 +239,7 @@ impl Fetcher {
                 }
             }
             let stream = self.egress.dial(target).await?;
-            let mut connection = Connection::open(target, stream).await?;
+            let mut connection = Http1Connection::open(target, stream).await?;
             let response = connection.send(target, request()).await?;
             Ok((connection, response))
         };
@@ -246,7 +248,7 @@ impl Fetcher {
             .unwrap_or_else(|_| Err(self.budget.late()))
     }
 
-    fn check_scheme(&self, target: &Target) -> Result<(), EgressError> {
+    fn check_scheme(&self, target: &RequestUrl) -> Result<(), EgressError> {
         match target.url().scheme() {
             "https" => Ok(()),
             "http" if self.egress.0.insecure_http => Ok(()),
@@ -258,7 +260,7 @@ impl Fetcher {
         }
     }
 
-    fn request(&self, target: &Target, from: u64, known: Option<&Known>) -> Request<Bytes> {
+    fn request(&self, target: &RequestUrl, from: u64, known: Option<&Known>) -> Request<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, AGENT);
         headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
@@ -281,7 +283,10 @@ impl Fetcher {
 }
 
 /// Returns the target of a redirect; `None` for every other answer.
-fn location(target: &Target, response: &Response<Incoming>) -> Result<Option<String>, EgressError> {
+fn location(
+    target: &RequestUrl,
+    response: &Response<Incoming>,
+) -> Result<Option<String>, EgressError> {
     use StatusCode as Code;
     let is_redirect = matches!(
         response.status(),
@@ -303,22 +308,22 @@ fn location(target: &Target, response: &Response<Incoming>) -> Result<Option<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::{AllowedNetworks, EgressConfig};
+    use crate::egress::{EgressConfig, NetworkAllowlist};
 
     fn fetcher(time: Duration) -> Fetcher {
-        let networks = AllowedNetworks(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let networks = NetworkAllowlist(vec!["127.0.0.0/8".parse().expect("a network")]);
         let config = EgressConfig { networks, insecure_http: true, ..EgressConfig::default() };
-        let egress = Egress::new(&config).expect("a way out");
-        Fetcher::new(egress, Budget::new(u64::MAX, u64::MAX, time))
+        let egress = EgressClient::new(&config).expect("a way out");
+        Fetcher::new(egress, DownloadBudget::new(u64::MAX, u64::MAX, time))
     }
 
-    fn target(text: &str) -> Target {
-        Target::parse(text).expect("a URL")
+    fn target(text: &str) -> RequestUrl {
+        RequestUrl::parse(text).expect("a URL")
     }
 
-    fn head() -> Head {
+    fn head() -> ResponseHead {
         let response = Response::builder().header("etag", "\"a\"").body(()).expect("one");
-        Head::read(&target("https://host/"), &response, 0).expect("a head")
+        ResponseHead::read(&target("https://host/"), &response, 0).expect("a head")
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{EgressError, Stream, Target, TimeoutPhase};
+use super::{CheckedStream, EgressError, RequestUrl, TimeoutPhase};
 
 /// Longest time to the start of an answer.
 pub const FIRST_BYTE: Duration = Duration::from_secs(10);
@@ -27,20 +27,23 @@ const REPLY: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 << 10;
 
 /// An open connection.
-pub(super) struct Connection {
+pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
 }
 
-impl Drop for Connection {
+impl Drop for Http1Connection {
     fn drop(&mut self) {
         // A peer that neither reads nor writes would keep the task for ever.
         self.driver.abort();
     }
 }
 
-impl Connection {
-    pub(super) async fn open(target: &Target, stream: Stream) -> Result<Connection, EgressError> {
+impl Http1Connection {
+    pub(super) async fn open(
+        target: &RequestUrl,
+        stream: CheckedStream,
+    ) -> Result<Http1Connection, EgressError> {
         let opened = http1::Builder::new()
             .read_buf_exact_size(Some(READ_BYTES))
             .handshake(TokioIo::new(stream))
@@ -50,7 +53,7 @@ impl Connection {
             // The waiter for the answer or the body gets the error.
             connection.await.ok();
         });
-        Ok(Connection { sender, driver })
+        Ok(Http1Connection { sender, driver })
     }
 
     /// Returns true where another request can be sent.
@@ -61,7 +64,7 @@ impl Connection {
     /// Sends `request`, whose URI is replaced by the path of `target`; returns the answer's head.
     pub(super) async fn send(
         &mut self,
-        target: &Target,
+        target: &RequestUrl,
         request: Request<Bytes>,
     ) -> Result<Response<Incoming>, EgressError> {
         self.send_within(target, request, FIRST_BYTE).await
@@ -69,7 +72,7 @@ impl Connection {
 
     async fn send_within(
         &mut self,
-        target: &Target,
+        target: &RequestUrl,
         mut request: Request<Bytes>,
         limit: Duration,
     ) -> Result<Response<Incoming>, EgressError> {
@@ -92,7 +95,7 @@ impl Connection {
 }
 
 /// Converts a failure of the connection.
-pub(super) fn failure(target: &Target, error: &hyper::Error) -> EgressError {
+pub(super) fn failure(target: &RequestUrl, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
     if error.is_parse() {
         EgressError::Answer { host, problem: "does not speak HTTP" }
@@ -103,12 +106,12 @@ pub(super) fn failure(target: &Target, error: &hyper::Error) -> EgressError {
 
 /// One request and its whole answer.
 pub(super) async fn exchange(
-    target: &Target,
-    stream: Stream,
+    target: &RequestUrl,
+    stream: CheckedStream,
     request: Request<Bytes>,
     reply_max: usize,
 ) -> Result<Response<Bytes>, EgressError> {
-    let mut connection = Connection::open(target, stream).await?;
+    let mut connection = Http1Connection::open(target, stream).await?;
     let sent = connection.send_within(target, request, REPLY).await?;
     let (parts, mut body) = sent.into_parts();
     let mut reply = BytesMut::new();

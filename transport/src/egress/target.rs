@@ -17,20 +17,20 @@ const URL_BYTES_MAX: usize = 8192;
 
 /// A user and a password, which show themselves to nobody.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
+pub struct UrlCredentials {
     /// The user.
     pub user: String,
     /// The password.
     pub password: String,
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for UrlCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials(hidden)")
     }
 }
 
-impl Credentials {
+impl UrlCredentials {
     /// The value of an `authorization` header.
     pub(super) fn basic(&self) -> HeaderValue {
         let text = format!("{}:{}", self.user, self.password);
@@ -43,19 +43,19 @@ impl Credentials {
 
 /// Host to connect to and resource to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct RequestUrl {
     url: Url,
-    credentials: Option<Credentials>,
+    credentials: Option<UrlCredentials>,
 }
 
-impl Target {
+impl RequestUrl {
     /// Reads an `http`, `https`, `rtsp` or `rtsps` URL.
-    pub fn parse(text: &str) -> Result<Target, EgressError> {
+    pub fn parse(text: &str) -> Result<RequestUrl, EgressError> {
         Url::parse(text).map_err(|_| EgressError::Malformed("it does not parse")).and_then(of)
     }
 
     /// Resolves `reference` against this URL.
-    pub(super) fn join(&self, reference: &str) -> Result<Target, EgressError> {
+    pub(super) fn join(&self, reference: &str) -> Result<RequestUrl, EgressError> {
         let joined = self.url.join(reference);
         joined.map_err(|_| EgressError::Malformed("a redirect does not parse")).and_then(of)
     }
@@ -66,7 +66,7 @@ impl Target {
     }
 
     /// The credentials that were in it.
-    pub fn credentials(&self) -> Option<&Credentials> {
+    pub fn credentials(&self) -> Option<&UrlCredentials> {
         self.credentials.as_ref()
     }
 
@@ -91,8 +91,8 @@ impl Target {
     }
 
     /// Same scheme, host and port: who may see the same credentials.
-    pub(super) fn is_beside(&self, other: &Target) -> bool {
-        let key = |target: &Target| (target.is_secure(), target.port());
+    pub(super) fn is_beside(&self, other: &RequestUrl) -> bool {
+        let key = |target: &RequestUrl| (target.is_secure(), target.port());
         key(self) == key(other) && self.host() == other.host()
     }
 
@@ -107,7 +107,7 @@ impl Target {
     }
 }
 
-fn of(mut url: Url) -> Result<Target, EgressError> {
+fn of(mut url: Url) -> Result<RequestUrl, EgressError> {
     if url.as_str().len() > URL_BYTES_MAX {
         return Err(EgressError::Malformed("it is longer than 8192 bytes"));
     }
@@ -126,7 +126,7 @@ fn of(mut url: Url) -> Result<Target, EgressError> {
     };
     let credentials = match (url.username(), url.password()) {
         ("", None) => None,
-        (user, password) => Some(Credentials {
+        (user, password) => Some(UrlCredentials {
             user: decoded(user)?,
             password: decoded(password.unwrap_or_default())?,
         }),
@@ -134,7 +134,7 @@ fn of(mut url: Url) -> Result<Target, EgressError> {
     let cleared = url.set_username("").and_then(|()| url.set_password(None));
     cleared.map_err(|()| EgressError::Malformed("its credentials cannot be taken out"))?;
     url.set_fragment(None);
-    Ok(Target { url, credentials })
+    Ok(RequestUrl { url, credentials })
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
             ("data:,x", Err("scheme not served: data")),
         ];
         for (text, expected) in rows {
-            let found = Target::parse(text);
+            let found = RequestUrl::parse(text);
             match (&found, expected) {
                 (Ok(target), Ok(expected)) => {
                     assert_eq!((target.host(), target.port(), target.path()), expected, "{text}");
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn credentials_are_told_to_nobody_but_their_host() {
-        let target = Target::parse("https://us%65r:p%40ss%3A@host/a").expect("a target");
+        let target = RequestUrl::parse("https://us%65r:p%40ss%3A@host/a").expect("a target");
         let credentials = target.credentials().expect("there");
         assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("user", "p@ss:"));
         assert_eq!(credentials.basic(), "Basic dXNlcjpwQHNzOg==");
@@ -199,14 +199,14 @@ mod tests {
             ("https://host.example/", false),
         ];
         for (text, expected) in rows {
-            let other = Target::parse(text).expect("a target");
+            let other = RequestUrl::parse(text).expect("a target");
             assert_eq!(target.is_beside(&other), expected, "{text}");
         }
     }
 
     #[test]
     fn a_redirect_is_read_where_it_was_found() {
-        let target = Target::parse("https://host/a/b?c").expect("a target");
+        let target = RequestUrl::parse("https://host/a/b?c").expect("a target");
         let rows = [
             ("d", "https://host/a/d"),
             ("/d?e", "https://host/d?e"),

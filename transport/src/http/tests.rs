@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::Certificate;
+use crate::ReloadingCertificate;
 use crate::{ConnectionLimits, certificate::tests::Pair};
 
 const IDLE: Duration = Duration::from_millis(300);
@@ -22,11 +22,11 @@ struct Served {
     task: JoinHandle<DrainReport>,
 }
 
-async fn start(limits: Limits) -> Served {
+async fn start(limits: ServerLimits) -> Served {
     start_for(limits, 4096).await
 }
 
-async fn start_for(limits: Limits, connections: usize) -> Served {
+async fn start_for(limits: ServerLimits, connections: usize) -> Served {
     serve_on(listener(), limits, connections)
 }
 
@@ -34,7 +34,7 @@ fn listener() -> Listener {
     Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port")
 }
 
-fn serve_on(listener: Listener, limits: Limits, connections: usize) -> Served {
+fn serve_on(listener: Listener, limits: ServerLimits, connections: usize) -> Served {
     let slow = || async {
         tokio::time::sleep(IDLE * 3).await;
         "slow"
@@ -59,8 +59,8 @@ fn serve_on(listener: Listener, limits: Limits, connections: usize) -> Served {
     Served { addr, ends, task }
 }
 
-fn short() -> Limits {
-    Limits { idle: IDLE, ..Limits::default() }
+fn short() -> ServerLimits {
+    ServerLimits { idle: IDLE, ..ServerLimits::default() }
 }
 
 /// Sends `bytes` and reads until the server closes.
@@ -90,7 +90,7 @@ fn head_of(total: usize) -> Vec<u8> {
 #[tokio::test]
 async fn every_silence_and_excess_has_its_answer() {
     let served = start(short()).await;
-    let limit = Limits::default().header_bytes_max;
+    let limit = ServerLimits::default().header_bytes_max;
     let many = format!(
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{}\r\n",
         "x-a: b\r\n".repeat(999)
@@ -160,7 +160,7 @@ async fn http2_is_spoken_on_the_same_port() {
 
 #[tokio::test]
 async fn in_a_full_server_what_waits_for_its_peer_gives_way() {
-    let served = start_for(Limits::default(), 1).await;
+    let served = start_for(ServerLimits::default(), 1).await;
     let mut first = TcpStream::connect(served.addr).await.expect("accepted");
     first.write_all(b"GET / HTTP/1.1\r\nhost").await.expect("sent");
     let reply = exchange(&served, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
@@ -263,7 +263,7 @@ async fn a_head_that_drips_is_given_up_on() {
 #[tokio::test]
 async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
     // Silence alone would let them go on for ever.
-    let limits = Limits { header: IDLE * 2, ..Limits::default() };
+    let limits = ServerLimits { header: IDLE * 2, ..ServerLimits::default() };
     let served = start(limits).await;
     let mut dripping = tokio::task::JoinSet::new();
     for _ in 0..200 {
@@ -297,9 +297,10 @@ async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
 #[tokio::test]
 async fn with_tls_the_handshake_counts() {
     let pair = Pair::new("site.example");
-    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    let served = serve_on(listener, Limits { handshake: IDLE, ..Limits::default() }, 64);
+    let served =
+        serve_on(listener, ServerLimits { handshake: IDLE, ..ServerLimits::default() }, 64);
     let hello = TcpStream::connect(served.addr).await.expect("accepted");
     let silent = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
     let mut half = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
@@ -318,7 +319,7 @@ async fn with_tls_the_handshake_counts() {
 
 #[tokio::test]
 async fn a_head_with_an_uncertain_end_is_refused_and_what_came_before_it_answered() {
-    let served = start(Limits::default()).await;
+    let served = start(ServerLimits::default()).await;
     let body = "5\r\nhello\r\n0\r\n\r\n";
     for fields in [
         "content-length: 4\r\ntransfer-encoding: chunked\r\n",
@@ -378,9 +379,9 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> String {
 #[tokio::test]
 async fn with_tls_both_versions_are_offered_and_clear_text_is_told_so() {
     let pair = Pair::new("site.example");
-    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    let served = serve_on(listener, Limits::default(), 64);
+    let served = serve_on(listener, ServerLimits::default(), 64);
     for protocol in [&b"http/1.1"[..], b"h2"] {
         let stream = dial(&served, pair.client(protocol)).await.expect("a handshake");
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
@@ -395,16 +396,16 @@ async fn with_tls_both_versions_are_offered_and_clear_text_is_told_so() {
 #[tokio::test]
 async fn another_certificate_is_shown_to_newcomers_and_drops_nobody() {
     let pair = Pair::new("site.example");
-    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    let served = serve_on(listener, Limits::default(), 64);
+    let served = serve_on(listener, ServerLimits::default(), 64);
     // Two, for one of them remembers the session and would resume it unseen.
     let [first, old] = [b"http/1.1"; 2].map(|protocol| pair.client(protocol));
     let mut before = dial(&served, first).await.expect("a handshake");
     assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"));
     let next = Pair::new("site.example");
     pair.take_from(&next);
-    assert!(certificate.look().expect("a pair"));
+    assert!(certificate.reload_if_changed().expect("a pair"));
     assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"), "still open");
     assert!(dial(&served, old).await.is_err(), "the old one is gone");
     assert!(dial(&served, next.client(b"http/1.1")).await.is_ok());
@@ -419,7 +420,7 @@ async fn a_site_that_is_elsewhere_too_says_so() {
     let addr = listener.local_addr().expect("bound");
     let limiter = ConnectionLimiter::new(ConnectionLimits { total: 4, per_address: 4 });
     let ends = ShutdownSignals::default();
-    let task = tokio::spawn(serve(listener, site, Limits::default(), limiter, ends.clone()));
+    let task = tokio::spawn(serve(listener, site, ServerLimits::default(), limiter, ends.clone()));
     let reply = exchange(&Served { addr, ends, task }, &head_of(200)).await;
     assert!(reply.contains("\r\nalt-svc: h3=\":8443\"; ma=86400\r\n"), "{reply}");
 }

@@ -17,9 +17,9 @@ const PACKETS: u64 = 3;
 
 /// Makes a controller for each path.
 #[derive(Debug, Default)]
-pub(super) struct ForgivingConfig(Arc<CubicConfig>);
+pub(super) struct LossTolerantCubicConfig(Arc<CubicConfig>);
 
-impl ControllerFactory for ForgivingConfig {
+impl ControllerFactory for LossTolerantCubicConfig {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
         let cubic = Cubic::new(Arc::clone(&self.0), now, mtu);
         Box::new(Forgiving { cubic, noise: Noise::new(mtu) })
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn marks_and_persistent_congestion_always_count() {
         let now = Instant::now();
-        let make = || Arc::new(ForgivingConfig::default()).build(now, MTU);
+        let make = || Arc::new(LossTolerantCubicConfig::default()).build(now, MTU);
         let rows = [(false, 1, false), (false, 0, true), (true, 1, true), (false, 1 << 20, true)];
         for (persists, lost, counts) in rows {
             let mut controller = make();

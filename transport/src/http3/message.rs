@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, header};
 
 /// A request that must not be served, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Malformed {
+pub(super) enum MalformedRequest {
     /// Its length is no number, or several (RFC 9110 8.6).
     #[error("content-length is not one number")]
     Length,
@@ -23,26 +23,26 @@ const OF_CONNECTIONS: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 /// The length that a well-formed request tells; none where it tells none.
-pub(super) fn content_length(request: &Request<()>) -> Result<Option<u64>, Malformed> {
+pub(super) fn content_length(request: &Request<()>) -> Result<Option<u64>, MalformedRequest> {
     let headers = request.headers();
     let te = headers.get_all(header::TE);
     if OF_CONNECTIONS.iter().any(|name| headers.contains_key(*name))
         || te.iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers"))
     {
-        return Err(Malformed::Connection);
+        return Err(MalformedRequest::Connection);
     }
     if request.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Malformed::Credentials);
+        return Err(MalformedRequest::Credentials);
     }
     length(headers)
 }
 
-fn length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
+fn length(headers: &HeaderMap) -> Result<Option<u64>, MalformedRequest> {
     let mut told = headers.get_all(header::CONTENT_LENGTH).iter();
-    let (first, None) = (told.next(), told.next()) else { return Err(Malformed::Length) };
+    let (first, None) = (told.next(), told.next()) else { return Err(MalformedRequest::Length) };
     let Some(first) = first else { return Ok(None) };
     let digits = first.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or(Malformed::Length)
+    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or(MalformedRequest::Length)
 }
 
 #[cfg(test)]
@@ -58,18 +58,18 @@ mod tests {
             (&[("content-length", "0")], Ok(Some(0))),
             (&[("content-length", "007")], Ok(Some(7))),
             (&[("content-length", &most)], Ok(Some(u64::MAX))),
-            (&[("content-length", "18446744073709551616")], Err(Malformed::Length)),
-            (&[("content-length", "")], Err(Malformed::Length)),
-            (&[("content-length", "abc")], Err(Malformed::Length)),
-            (&[("content-length", "+2")], Err(Malformed::Length)),
-            (&[("content-length", "2, 2")], Err(Malformed::Length)),
-            (&[("content-length", "2"), ("content-length", "2")], Err(Malformed::Length)),
-            (&[("connection", "close")], Err(Malformed::Connection)),
-            (&[("keep-alive", "1")], Err(Malformed::Connection)),
-            (&[("transfer-encoding", "chunked")], Err(Malformed::Connection)),
-            (&[("upgrade", "websocket")], Err(Malformed::Connection)),
-            (&[("te", "gzip")], Err(Malformed::Connection)),
-            (&[("te", "trailers"), ("te", "gzip")], Err(Malformed::Connection)),
+            (&[("content-length", "18446744073709551616")], Err(MalformedRequest::Length)),
+            (&[("content-length", "")], Err(MalformedRequest::Length)),
+            (&[("content-length", "abc")], Err(MalformedRequest::Length)),
+            (&[("content-length", "+2")], Err(MalformedRequest::Length)),
+            (&[("content-length", "2, 2")], Err(MalformedRequest::Length)),
+            (&[("content-length", "2"), ("content-length", "2")], Err(MalformedRequest::Length)),
+            (&[("connection", "close")], Err(MalformedRequest::Connection)),
+            (&[("keep-alive", "1")], Err(MalformedRequest::Connection)),
+            (&[("transfer-encoding", "chunked")], Err(MalformedRequest::Connection)),
+            (&[("upgrade", "websocket")], Err(MalformedRequest::Connection)),
+            (&[("te", "gzip")], Err(MalformedRequest::Connection)),
+            (&[("te", "trailers"), ("te", "gzip")], Err(MalformedRequest::Connection)),
         ];
         for (fields, expected) in rows {
             let request = Request::builder().uri("https://site.example/");
@@ -80,6 +80,6 @@ mod tests {
         }
         let request = Request::builder().uri("https://me:pass@site.example/").body(());
         let request = request.expect("a request");
-        assert_eq!(content_length(&request), Err(Malformed::Credentials));
+        assert_eq!(content_length(&request), Err(MalformedRequest::Credentials));
     }
 }

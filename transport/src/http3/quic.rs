@@ -92,14 +92,14 @@ impl Drop for Block {
 }
 
 /// A request stream as it was accepted.
-pub(super) struct Accepted {
+pub(super) struct AcceptedStream {
     pub held: Arc<BufferedBytes>,
     /// Resolves when its peer wants no answer any more, or is gone.
     pub given_up: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl Accepted {
-    fn new((send, _): &Both, held: Arc<BufferedBytes>) -> Accepted {
+impl AcceptedStream {
+    fn new((send, _): &Both, held: Arc<BufferedBytes>) -> AcceptedStream {
         let stopped = send.stopped();
         let given_up = async move {
             // Without a reason it has all that it asked for.
@@ -107,20 +107,20 @@ impl Accepted {
                 std::future::pending().await
             }
         };
-        Accepted { held, given_up: Box::pin(given_up) }
+        AcceptedStream { held, given_up: Box::pin(given_up) }
     }
 }
 
 /// The request stream that was accepted last.
 #[derive(Clone, Default)]
-pub(super) struct LatestStream(Arc<Mutex<Option<Accepted>>>);
+pub(super) struct LatestStream(Arc<Mutex<Option<AcceptedStream>>>);
 
 impl LatestStream {
-    fn set(&self, accepted: Accepted) {
+    fn set(&self, accepted: AcceptedStream) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepted);
     }
 
-    pub fn take(&self) -> Option<Accepted> {
+    pub fn take(&self) -> Option<AcceptedStream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -151,26 +151,26 @@ fn next_uni(quic: &quinn::Connection) -> Coming<quinn::RecvStream> {
 }
 
 /// A connection.
-pub(super) struct Quic {
-    opener: Opener,
+pub(super) struct QuicConnection {
+    opener: StreamOpener,
     bidi: Coming<Both>,
     uni: Coming<quinn::RecvStream>,
     newest: LatestStream,
 }
 
-impl Quic {
+impl QuicConnection {
     /// Of each request stream `held_bytes_max` bytes may be held at once.
-    pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (Quic, LatestStream) {
+    pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (QuicConnection, LatestStream) {
         let newest = LatestStream::default();
         let (bidi, uni) = (next_bidi(&quic), next_uni(&quic));
-        let opener = Opener { quic, held_bytes_max, uni: None, bidi: None };
-        (Quic { opener, bidi, uni, newest: newest.clone() }, newest)
+        let opener = StreamOpener { quic, held_bytes_max, uni: None, bidi: None };
+        (QuicConnection { opener, bidi, uni, newest: newest.clone() }, newest)
     }
 }
 
-impl quic::Connection<Bytes> for Quic {
+impl quic::Connection<Bytes> for QuicConnection {
     type RecvStream = Incoming;
-    type OpenStreams = Opener;
+    type OpenStreams = StreamOpener;
 
     fn poll_accept_recv(
         &mut self,
@@ -188,17 +188,17 @@ impl quic::Connection<Bytes> for Quic {
         let quic = &self.opener.quic;
         let both = ready!(poll_next(&mut self.bidi, cx, || next_bidi(quic))).map_err(connection)?;
         let held = BufferedBytes::new(self.opener.held_bytes_max);
-        self.newest.set(Accepted::new(&both, Arc::clone(&held)));
+        self.newest.set(AcceptedStream::new(&both, Arc::clone(&held)));
         Poll::Ready(Ok(Stream::new(both, quic, held)))
     }
 
-    fn opener(&self) -> Opener {
+    fn opener(&self) -> StreamOpener {
         let (quic, held_bytes_max) = (self.opener.quic.clone(), self.opener.held_bytes_max);
-        Opener { quic, held_bytes_max, uni: None, bidi: None }
+        StreamOpener { quic, held_bytes_max, uni: None, bidi: None }
     }
 }
 
-impl quic::OpenStreams<Bytes> for Quic {
+impl quic::OpenStreams<Bytes> for QuicConnection {
     type BidiStream = Stream;
     type SendStream = SendStream;
 
@@ -216,14 +216,14 @@ impl quic::OpenStreams<Bytes> for Quic {
 }
 
 /// Opens streams of a connection.
-pub(super) struct Opener {
+pub(super) struct StreamOpener {
     quic: quinn::Connection,
     held_bytes_max: usize,
     uni: Option<Coming<quinn::SendStream>>,
     bidi: Option<Coming<Both>>,
 }
 
-impl quic::OpenStreams<Bytes> for Opener {
+impl quic::OpenStreams<Bytes> for StreamOpener {
     type BidiStream = Stream;
     type SendStream = SendStream;
 

@@ -52,7 +52,7 @@ struct Reply {
     body: Vec<u8>,
 }
 
-fn start(limits: Limits, connections: usize) -> Served {
+fn start(limits: ServerLimits, connections: usize) -> Served {
     let (working, given_up) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&working);
     let slow = move || async move {
@@ -102,7 +102,7 @@ fn start(limits: Limits, connections: usize) -> Served {
         .route("/large", get(|| async { Bytes::from_static(&[7; 16 << 20]) }))
         .layer(DefaultBodyLimit::max(64 << 20));
     let pair = Pair::new("site.example");
-    let certificate = Certificate::open(pair.files()).expect("a pair");
+    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let listener = QuicListener::bind(([127, 0, 0, 1], 0).into(), &certificate, limits);
     let listener = listener.expect("a free port");
     let addr = listener.local_addr().expect("bound");
@@ -193,7 +193,7 @@ fn parts(bytes: usize) -> Vec<Bytes> {
 
 #[tokio::test]
 async fn requests_are_answered_small_and_large() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let reply = client.ask(plain("GET", "/"), Vec::new()).await.expect("answered");
     assert_eq!((reply.status, &reply.body[..]), (StatusCode::OK, &b"ok"[..]));
@@ -209,7 +209,7 @@ async fn requests_are_answered_small_and_large() {
 
 #[tokio::test]
 async fn a_body_is_as_long_as_its_head_says() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     for (case, length, sent, status) in [
         ("equal", 3, "abc", StatusCode::OK),
@@ -224,7 +224,7 @@ async fn a_body_is_as_long_as_its_head_says() {
 
 #[tokio::test]
 async fn a_malformed_request_is_reset_alone() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     for (name, value) in [("content-length", "+3"), ("connection", "close"), ("te", "gzip")] {
         let request = to("POST", "/echo").header(name, value).body(()).expect(name);
@@ -239,7 +239,7 @@ async fn a_malformed_request_is_reset_alone() {
 
 #[tokio::test]
 async fn an_unread_body_is_stopped_and_the_answer_arrives() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let mut stream = client.requests.send_request(plain("POST", "/unread")).await.expect("sent");
     let stopped = async {
@@ -256,7 +256,7 @@ async fn an_unread_body_is_stopped_and_the_answer_arrives() {
 
 #[tokio::test]
 async fn a_broken_answer_resets_its_stream_alone() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let broken = client.ask(plain("GET", "/broken"), Vec::new()).await;
     let Err(StreamError::RemoteTerminate { code, .. }) = broken else {
@@ -268,7 +268,7 @@ async fn a_broken_answer_resets_its_stream_alone() {
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_by_status() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let request = to("GET", "/").header("x-pad", "a".repeat(70_000)).body(()).expect("a request");
     let reply = client.ask(request, Vec::new()).await.expect("answered");
@@ -277,7 +277,7 @@ async fn a_head_that_is_too_large_is_refused_by_status() {
 
 #[tokio::test]
 async fn a_frame_without_an_end_ends_the_connection_and_no_other() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut other = served.client().await;
     let (_endpoint, quic) = served.quic().await;
     let (mut send, _receive) = quic.open_bi().await.expect("a stream");
@@ -293,7 +293,7 @@ async fn a_frame_without_an_end_ends_the_connection_and_no_other() {
 
 #[tokio::test]
 async fn a_full_server_says_so() {
-    let served = start(Limits::default(), 1);
+    let served = start(ServerLimits::default(), 1);
     let mut first = served.client().await;
     let working = tokio::spawn({
         let mut requests = first.requests.clone();
@@ -312,7 +312,7 @@ async fn a_full_server_says_so() {
 
 #[tokio::test]
 async fn a_drain_lets_requests_finish_and_takes_no_more() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let working = tokio::spawn({
         let mut requests = client.requests.clone();
@@ -340,7 +340,7 @@ async fn a_drain_lets_requests_finish_and_takes_no_more() {
 
 #[tokio::test]
 async fn a_connection_of_no_use_is_closed() {
-    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let limits = ServerLimits { idle: Duration::from_millis(300), ..ServerLimits::default() };
     let served = start(limits, 64);
     let client = served.client().await;
     let closed = timeout(Duration::from_secs(20), client.quic.closed()).await;
@@ -349,7 +349,7 @@ async fn a_connection_of_no_use_is_closed() {
 
 /// A peer that brings, or takes, less than the least rate of 64 KiB in so long.
 fn impatient() -> Served {
-    start(Limits { idle: Duration::from_millis(300), ..Limits::default() }, 64)
+    start(ServerLimits { idle: Duration::from_millis(300), ..ServerLimits::default() }, 64)
 }
 
 #[tokio::test]
@@ -421,7 +421,7 @@ fn data_in(mut stream: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_body_is_its_data_however_it_is_framed() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let singles: Vec<u8> = b"one by one".iter().flat_map(|byte| [0, 1, *byte]).collect();
     let rows: [(&str, &[u8], &[u8]); 7] = [
         ("nothing", b"", b""),
@@ -444,7 +444,7 @@ async fn a_body_is_its_data_however_it_is_framed() {
 
 #[tokio::test]
 async fn a_body_that_is_left_half_read_is_stopped() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let mut stream = client.requests.send_request(plain("POST", "/some")).await.expect("sent");
     stream.send_data(Bytes::from_static(b"first")).await.expect("sent");
@@ -458,7 +458,7 @@ async fn a_body_that_is_left_half_read_is_stopped() {
 
 #[tokio::test]
 async fn frames_of_a_byte_are_not_gathered_without_bound() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let (_endpoint, quic) = served.quic().await;
     quic.set_send_window(64 << 10);
     let (mut send, _receive) = quic.open_bi().await.expect("a stream");
@@ -474,7 +474,7 @@ async fn frames_of_a_byte_are_not_gathered_without_bound() {
 
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_given_up() {
-    let served = start(Limits::default(), 64);
+    let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
     let until = async |count: &AtomicUsize, least| {
         let reached = async {

@@ -16,7 +16,7 @@ const NTP_TO_UNIX_S: i64 = 2_208_988_800;
 
 /// The times of one source's units.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct RtpClock {
     last: Option<Last>,
     report: Option<Report>,
 }
@@ -34,7 +34,7 @@ struct Report {
     rtp: u32,
 }
 
-impl Clock {
+impl RtpClock {
     /// Ticks since the source's first unit, for the next unit in decode order, whose packets came
     /// at `at`. Where the source jumps, the time of arrival tells how long that took.
     pub(super) fn ticks(&mut self, raw: u32, at: Instant) -> i64 {
@@ -119,7 +119,7 @@ mod tests {
             ("one at once", &[(5_000_000, 0.0), (100, 0.0), (3100, 0.1)], 3001),
         ];
         for (name, steps, expected) in cases {
-            let (mut clock, zero) = (Clock::default(), Instant::now());
+            let (mut clock, zero) = (RtpClock::default(), Instant::now());
             let found = steps
                 .iter()
                 .map(|&(raw, s)| clock.ticks(raw, zero + Duration::from_secs_f64(s)))
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_restart_takes_the_time_that_passed() {
-        let (mut clock, zero) = (Clock::default(), Instant::now());
+        let (mut clock, zero) = (RtpClock::default(), Instant::now());
         assert_eq!(clock.ticks(500, zero), 0);
         clock.restart(900, zero + Duration::from_secs(1));
         assert_eq!(clock.ticks(900, zero + Duration::from_secs(1)), 90_000);
@@ -151,7 +151,7 @@ mod tests {
             ("no clock", 0, 0, 0, None),
         ];
         for (name, ntp, rtp, raw, expected) in cases {
-            let mut clock = Clock::default();
+            let mut clock = RtpClock::default();
             clock.report(ntp, rtp);
             assert_eq!(clock.wall(raw).map(|wall| wall.epoch_ms), expected, "{name}");
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_new_beginning_forgets_the_report() {
-        let (mut clock, zero) = (Clock::default(), Instant::now());
+        let (mut clock, zero) = (RtpClock::default(), Instant::now());
         clock.report(1 << 63, 0);
         clock.ticks(0, zero);
         assert!(clock.wall(0).is_some());

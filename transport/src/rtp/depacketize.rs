@@ -54,7 +54,7 @@ pub(super) enum UnitKind {
 
 /// Part of a picture that a payload holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PayloadPart {
     /// Nothing, only what goes with pictures.
     Nothing,
     /// Its beginning.
@@ -71,7 +71,7 @@ pub(super) struct DepacketizedUnit {
 }
 
 /// A unit of which no more packets come; `None` when there was no picture in it.
-pub(super) type Finished = Result<Option<DepacketizedUnit>, DepacketizeError>;
+pub(super) type DepacketizeResult = Result<Option<DepacketizedUnit>, DepacketizeError>;
 
 /// One codec's payload format.
 pub(super) trait Depacketizer: Send {
@@ -79,11 +79,11 @@ pub(super) trait Depacketizer: Send {
     fn begins_unit(&self, payload: &[u8]) -> bool;
 
     /// A unit in which decoding may start begins with this payload.
-    fn begins_start(&self, payload: &[u8]) -> bool;
+    fn starts_keyframe(&self, payload: &[u8]) -> bool;
 
     /// Returns the part of a picture that this payload holds.
-    fn part(&self, _payload: &[u8]) -> Part {
-        Part::Some
+    fn part(&self, _payload: &[u8]) -> PayloadPart {
+        PayloadPart::Some
     }
 
     /// Another unit than the one being gathered begins here, whatever its time.
@@ -98,7 +98,7 @@ pub(super) trait Depacketizer: Send {
     fn has_picture(&self) -> bool;
 
     /// No more packets of the unit come.
-    fn finish(&mut self) -> Finished;
+    fn finish(&mut self) -> DepacketizeResult;
 
     /// Forgets the unit.
     fn reset(&mut self);
@@ -109,11 +109,11 @@ pub(super) trait Depacketizer: Send {
 /// `parameter_sets` are NAL units that the session description gave.
 pub(super) fn of(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<Box<dyn Depacketizer>> {
     Some(match codec {
-        Codec::H264 => Box::new(h264::H264::new(parameter_sets)),
-        Codec::H265 => Box::new(h265::H265::new(parameter_sets)),
+        Codec::H264 => Box::new(h264::H264Depacketizer::new(parameter_sets)),
+        Codec::H265 => Box::new(h265::H265Depacketizer::new(parameter_sets)),
         Codec::Vp8 => Box::new(vp8::depacketizer()),
         Codec::Vp9 => Box::new(vp9::depacketizer()),
-        Codec::Av1 => Box::new(av1::Av1::default()),
+        Codec::Av1 => Box::new(av1::Av1Depacketizer::default()),
         Codec::Mpeg4 | Codec::Mjpeg => return None,
     })
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Counts,
+    ReceiverStats,
     depacketize::{self, DepacketizeError, Depacketizer, UnitKind},
 };
 
@@ -78,7 +78,7 @@ impl Marker {
 }
 
 /// Gathers the unit of one source.
-pub(super) struct Assembler {
+pub(super) struct FrameAssembler {
     depacketizer: Box<dyn Depacketizer>,
     open: Option<Open>,
     /// The packet before the next one has been here.
@@ -93,9 +93,9 @@ pub(super) struct Assembler {
     ready: VecDeque<CompleteUnit>,
 }
 
-impl Assembler {
-    pub(super) fn new(depacketizer: Box<dyn Depacketizer>) -> Assembler {
-        Assembler {
+impl FrameAssembler {
+    pub(super) fn new(depacketizer: Box<dyn Depacketizer>) -> FrameAssembler {
+        FrameAssembler {
             depacketizer,
             open: None,
             is_contiguous: false,
@@ -119,7 +119,7 @@ impl Assembler {
 
     /// A unit in which decoding may start begins with this payload.
     pub(super) fn begins_start(&self, payload: &[u8]) -> bool {
-        self.depacketizer.begins_start(payload)
+        self.depacketizer.starts_keyframe(payload)
     }
 
     /// Returns the end of the open unit's wait, on a path that holds a packet back for `hold`.
@@ -151,7 +151,7 @@ impl Assembler {
     }
 
     /// Takes the packet that follows the one before it, or a gap.
-    pub(super) fn push(&mut self, part: &Part<'_>, counts: &mut Counts) {
+    pub(super) fn push(&mut self, part: &Part<'_>, counts: &mut ReceiverStats) {
         // Padding has a number and nothing else.
         if part.payload.is_empty() {
             return;
@@ -184,24 +184,24 @@ impl Assembler {
     }
 
     /// The open unit has waited long enough for a packet that would belong to it.
-    pub(super) fn release(&mut self, hold: Duration, now: Instant, counts: &mut Counts) {
+    pub(super) fn release(&mut self, hold: Duration, now: Instant, counts: &mut ReceiverStats) {
         if self.held_until(hold).is_some_and(|until| until <= now) {
             self.close(counts);
         }
     }
 
     /// No packet comes any more: the open unit is whole if its marker said so.
-    pub(super) fn end(&mut self, counts: &mut Counts) {
+    pub(super) fn end(&mut self, counts: &mut ReceiverStats) {
         if self.open.as_ref().is_some_and(|open| open.ended_at.is_some()) {
             self.close(counts);
         }
     }
 
     /// Ends the unit before this packet, if the packet belongs to another one.
-    fn end_before(&mut self, part: &Part<'_>, counts: &mut Counts) {
+    fn end_before(&mut self, part: &Part<'_>, counts: &mut ReceiverStats) {
         let Some(open) = &mut self.open else {
             let is_rest = self.ended == Some(part.timestamp);
-            let says_more = self.depacketizer.part(part.payload) == depacketize::Part::Some;
+            let says_more = self.depacketizer.part(part.payload) == depacketize::PayloadPart::Some;
             if is_rest && says_more && !self.depacketizer.begins_unit(part.payload) {
                 // The unit given out was not whole.
                 counts.markers_wrong += 1;
@@ -213,12 +213,12 @@ impl Assembler {
         let is_another = open.timestamp != part.timestamp
             || self.depacketizer.begins_another(part.payload)
             || open.ended_at.is_some()
-                && self.depacketizer.part(part.payload) == depacketize::Part::Beginning;
+                && self.depacketizer.part(part.payload) == depacketize::PayloadPart::Beginning;
         if is_another {
             self.marker = self.marker.after(open);
             self.close(counts);
         } else if open.ended_at.is_some()
-            && self.depacketizer.part(part.payload) == depacketize::Part::Some
+            && self.depacketizer.part(part.payload) == depacketize::PayloadPart::Some
         {
             open.ended_at = None;
             counts.markers_wrong += 1;
@@ -243,12 +243,12 @@ impl Assembler {
             marked: 0,
             ends_marked: false,
             is_skipped: !is_clean,
-            may_start: self.depacketizer.begins_start(part.payload),
+            may_start: self.depacketizer.starts_keyframe(part.payload),
             ended_at: None,
         });
     }
 
-    fn close(&mut self, counts: &mut Counts) {
+    fn close(&mut self, counts: &mut ReceiverStats) {
         let Some(open) = self.open.take() else { return };
         self.ended = open.ended_at.map(|_| open.timestamp);
         if open.is_skipped {
@@ -280,7 +280,7 @@ impl Assembler {
         self.ready.push_back(CompleteUnit { timestamp, data, keyframe, last_at });
     }
 
-    fn refuse(&mut self, refusal: DepacketizeError, counts: &mut Counts) {
+    fn refuse(&mut self, refusal: DepacketizeError, counts: &mut ReceiverStats) {
         match refusal {
             DepacketizeError::Malformed => counts.malformed += 1,
             DepacketizeError::TooLarge => counts.too_large += 1,

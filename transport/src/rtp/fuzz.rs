@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use media::Codec;
 
-use super::{Output, Packet, Receiver, Settings, UNIT_BYTES_MAX};
+use super::{ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver, UNIT_BYTES_MAX};
 
 const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
@@ -20,7 +20,9 @@ const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Co
 pub fn packets(bytes: &[u8]) -> u64 {
     let Some((&choice, mut rest)) = bytes.split_first() else { return 0 };
     let codec = CODECS[usize::from(choice) % CODECS.len()];
-    let Some(mut receiver) = Receiver::new(codec, &Settings::default()) else { return 0 };
+    let Some(mut receiver) = RtpReceiver::new(codec, &ReceiverSettings::default()) else {
+        return 0;
+    };
     let (mut now, mut sequence, mut timestamp) = (Instant::now(), 0_u16, 0_u32);
     let mut given = 0;
     while let [step, flags, length, after @ ..] = rest {
@@ -34,7 +36,7 @@ pub fn packets(bytes: &[u8]) -> u64 {
             receiver.sender_report(u64::from(timestamp) << 33, timestamp);
         }
         let (payload_type, ssrc, marker) = (96, 1, flags & 1 != 0);
-        let packet = Packet { payload_type, ssrc, sequence, timestamp, marker, payload };
+        let packet = RtpPacket { payload_type, ssrc, sequence, timestamp, marker, payload };
         receiver.packet(&packet, now);
         given += polled(&mut receiver, now, given == 0);
     }
@@ -42,25 +44,25 @@ pub fn packets(bytes: &[u8]) -> u64 {
     given += polled(&mut receiver, now, given == 0);
     assert_eq!(receiver.counts().units, given);
     assert!(receiver.timeout().is_none_or(|at| at > now), "something is due for ever");
-    if let Ok(packet) = Packet::parse(bytes) {
+    if let Ok(packet) = RtpPacket::parse(bytes) {
         assert!(packet.payload.len() <= bytes.len());
     }
     given
 }
 
-fn polled(receiver: &mut Receiver, now: Instant, is_first: bool) -> u64 {
+fn polled(receiver: &mut RtpReceiver, now: Instant, is_first: bool) -> u64 {
     let mut given = 0;
     while let Some(output) = receiver.poll(now) {
         receiver.check();
         match output {
-            Output::Unit(unit) => {
+            ReceiverOutput::Unit(unit) => {
                 let unit = unit.access_unit;
                 assert!(unit.keyframe || !is_first || given > 0, "not a start");
                 assert!(!unit.data.is_empty() && unit.data.len() <= UNIT_BYTES_MAX);
                 given += 1;
             }
-            Output::Nack(missing) => assert!((1..=128).contains(&missing.len())),
-            Output::NeedKeyframe => {}
+            ReceiverOutput::Nack(missing) => assert!((1..=128).contains(&missing.len())),
+            ReceiverOutput::NeedKeyframe => {}
         }
     }
     given

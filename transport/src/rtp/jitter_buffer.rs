@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Packet, jitter_estimate::PATIENCE_MIN};
+use super::{RtpPacket, jitter_estimate::PATIENCE_MIN};
 
 /// Most packets from the first that is missing to the last that came: 1.2 s at 24 Mbit/s.
 pub(super) const HELD_MAX: usize = 2048;
@@ -165,7 +165,7 @@ impl JitterBuffer {
     }
 
     /// Some packets before `number`, which is the first to come, may only be late.
-    pub(super) fn look_back(&mut self, number: i64, now: Instant) {
+    pub(super) fn expect_earlier(&mut self, number: i64, now: Instant) {
         let give_up_at = now + self.wait;
         self.next = Some(number - LOOK_BACK as i64);
         let unsent =
@@ -198,7 +198,7 @@ impl JitterBuffer {
     pub(super) fn hold(
         &mut self,
         number: i64,
-        packet: &Packet<'_>,
+        packet: &RtpPacket<'_>,
         begins_start: bool,
         now: Instant,
     ) {
@@ -339,14 +339,15 @@ impl JitterBuffer {
     }
 
     /// Returns the time of the next request.
-    pub(super) fn ask_at(&self) -> Option<Instant> {
+    pub(super) fn next_nack_at(&self) -> Option<Instant> {
         self.ask_at.filter(|_| !self.slots.is_empty())
     }
 
     /// Returns the packets to ask for by now.
-    pub(super) fn ask(&mut self, now: Instant) -> Vec<u16> {
+    pub(super) fn collect_nacks(&mut self, now: Instant) -> Vec<u16> {
         let mut due = Vec::new();
-        let (Some(next), true) = (self.next, self.ask_at().is_some_and(|at| at <= now)) else {
+        let (Some(next), true) = (self.next, self.next_nack_at().is_some_and(|at| at <= now))
+        else {
             return due;
         };
         let answer = match self.round_trip {

@@ -22,7 +22,7 @@ const CALM: Duration = Duration::from_secs(2);
 
 /// The mean deviation of transit times.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Interarrival {
+pub(crate) struct JitterEstimator {
     /// A deviation beyond is a pause or another clock, which would drown every later one.
     deviation_max: Duration,
     origin: Instant,
@@ -32,11 +32,11 @@ pub(crate) struct Interarrival {
     jitter: u32,
 }
 
-impl Interarrival {
+impl JitterEstimator {
     /// After the first packet of a source.
-    pub(crate) fn new(timestamp: u32, deviation_max: Duration, now: Instant) -> Interarrival {
+    pub(crate) fn new(timestamp: u32, deviation_max: Duration, now: Instant) -> JitterEstimator {
         let transit = 0u32.wrapping_sub(timestamp);
-        Interarrival { deviation_max, origin: now, transit, jitter: 0 }
+        JitterEstimator { deviation_max, origin: now, transit, jitter: 0 }
     }
 
     /// One more packet, in the order of arrival; how many ticks longer than the one before it was on
@@ -63,7 +63,7 @@ impl Interarrival {
 /// Wait for a packet that may only be late: lengthened at once, shortened slowly.
 #[derive(Debug)]
 pub(super) struct PlayoutDelay {
-    arrivals: Option<Interarrival>,
+    arrivals: Option<JitterEstimator>,
     hold: Duration,
     /// Time at which so long a wait was last needed.
     needed_at: Option<Instant>,
@@ -107,7 +107,7 @@ impl PlayoutDelay {
 
     /// Returns the time in which a packet that others overtook may still come by itself. A path
     /// that delays packets and keeps their order makes nobody wait.
-    pub(super) fn patience(&self, now: Instant) -> Duration {
+    pub(super) fn reorder_wait(&self, now: Instant) -> Duration {
         let overtaken = self.overtaken.as_ref();
         let Some(overtaken) = overtaken.filter(|overtaken| is_recent(overtaken.last_at, now))
         else {
@@ -130,7 +130,7 @@ impl PlayoutDelay {
     /// One more packet that was not sent again.
     pub(super) fn packet(&mut self, timestamp: u32, now: Instant) {
         let Some(arrivals) = &mut self.arrivals else {
-            self.arrivals = Some(Interarrival::new(timestamp, HOLD_MAX, now));
+            self.arrivals = Some(JitterEstimator::new(timestamp, HOLD_MAX, now));
             return;
         };
         let longer = arrivals.packet(timestamp, now);
@@ -221,24 +221,24 @@ mod tests {
             start + Duration::from_millis(2500)
         };
         let now = after(&mut hold, 200);
-        assert_eq!(hold.patience(now), PATIENCE_MIN);
+        assert_eq!(hold.reorder_wait(now), PATIENCE_MIN);
         hold.overtaken(now);
-        let patience = hold.patience(now).as_millis();
+        let patience = hold.reorder_wait(now).as_millis();
         assert!((150..=250).contains(&patience), "{patience}");
-        assert_eq!(hold.patience(now + CALM), PATIENCE_MIN, "long ago");
+        assert_eq!(hold.reorder_wait(now + CALM), PATIENCE_MIN, "long ago");
         let now = after(&mut hold, 3000);
         hold.overtaken(now);
-        assert_eq!(hold.patience(now), PATIENCE_MAX);
+        assert_eq!(hold.reorder_wait(now), PATIENCE_MAX);
         let now = after(&mut hold, 0);
         hold.packet(450 * 500, now + Duration::from_millis(80));
         hold.overtaken(now);
-        assert_eq!(hold.patience(now).as_millis(), 80, "longer than three mean deviations");
+        assert_eq!(hold.reorder_wait(now).as_millis(), 80, "longer than three mean deviations");
         let later = now + CALM;
         hold.packet(450 * 500, later);
         hold.packet(450 * 500, later);
         after(&mut hold, 0);
         hold.overtaken(later);
-        assert_eq!(hold.patience(later), PATIENCE_MIN, "it is forgotten");
+        assert_eq!(hold.reorder_wait(later), PATIENCE_MIN, "it is forgotten");
     }
 
     #[test]

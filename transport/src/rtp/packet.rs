@@ -7,7 +7,7 @@ const HEADER_BYTES: usize = 12;
 
 /// A decrypted RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct RtpPacket<'a> {
     /// Number of the negotiated payload format, in 0..=127.
     pub payload_type: u8,
     /// Synchronization source.
@@ -24,7 +24,7 @@ pub struct Packet<'a> {
 
 /// Reason that bytes are no RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PacketError {
+pub enum RtpParseError {
     /// The header does not fit.
     #[error("{bytes} bytes are too few for the header")]
     Short {
@@ -45,21 +45,21 @@ pub enum PacketError {
     },
 }
 
-impl PacketError {
+impl RtpParseError {
     /// Always [`ErrorKind::InvalidInput`].
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
     }
 }
 
-impl<'a> Packet<'a> {
+impl<'a> RtpPacket<'a> {
     /// Reads a whole datagram, already decrypted.
-    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, PacketError> {
-        let short = PacketError::Short { bytes: bytes.len() };
+    pub fn parse(bytes: &'a [u8]) -> Result<RtpPacket<'a>, RtpParseError> {
+        let short = RtpParseError::Short { bytes: bytes.len() };
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
         let version = header[0] >> 6;
         if version != 2 {
-            return Err(PacketError::Version { version });
+            return Err(RtpParseError::Version { version });
         }
         let sources = usize::from(header[0] & 0x0f);
         let mut payload = rest.get(4 * sources..).ok_or(short)?;
@@ -71,10 +71,10 @@ impl<'a> Packet<'a> {
         if header[0] & 0x20 != 0 {
             let padding = payload.last().copied().unwrap_or(0);
             let kept = payload.len().checked_sub(usize::from(padding));
-            let kept = kept.filter(|_| padding > 0).ok_or(PacketError::Padding { padding })?;
+            let kept = kept.filter(|_| padding > 0).ok_or(RtpParseError::Padding { padding })?;
             payload = &payload[..kept];
         }
-        Ok(Packet {
+        Ok(RtpPacket {
             payload_type: header[1] & 0x7f,
             ssrc: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
             sequence: u16::from_be_bytes([header[2], header[3]]),
@@ -87,9 +87,9 @@ impl<'a> Packet<'a> {
     /// The packet that this one repeats (RFC 4588 4), as part of the source `ssrc`.
     ///
     /// `None` when it repeats none: senders probe the path with empty retransmissions.
-    pub fn unwrap_rtx(self, payload_type: u8, ssrc: u32) -> Option<Packet<'a>> {
+    pub fn unwrap_rtx(self, payload_type: u8, ssrc: u32) -> Option<RtpPacket<'a>> {
         let (original, payload) = self.payload.split_first_chunk::<2>()?;
-        Some(Packet {
+        Some(RtpPacket {
             payload_type,
             ssrc,
             sequence: u16::from_be_bytes(*original),
@@ -184,13 +184,13 @@ mod tests {
 
     #[test]
     fn every_part_of_the_header_is_passed_over() {
-        type Payload = Result<&'static [u8], PacketError>;
+        type Payload = Result<&'static [u8], RtpParseError>;
         let cases: [(&str, Vec<u8>, Payload); 12] = [
             ("plain", PLAIN.to_vec(), Ok(&[0xaa, 0xbb])),
             ("no payload", PLAIN[..12].to_vec(), Ok(&[])),
-            ("a byte short", PLAIN[..11].to_vec(), Err(PacketError::Short { bytes: 11 })),
-            ("empty", vec![], Err(PacketError::Short { bytes: 0 })),
-            ("version 1", edited(|b| b[0] = 0x40), Err(PacketError::Version { version: 1 })),
+            ("a byte short", PLAIN[..11].to_vec(), Err(RtpParseError::Short { bytes: 11 })),
+            ("empty", vec![], Err(RtpParseError::Short { bytes: 0 })),
+            ("version 1", edited(|b| b[0] = 0x40), Err(RtpParseError::Version { version: 1 })),
             (
                 "one source",
                 edited(|b| {
@@ -199,7 +199,7 @@ mod tests {
                 }),
                 Ok(&[0xaa, 0xbb]),
             ),
-            ("sources cut off", edited(|b| b[0] |= 1), Err(PacketError::Short { bytes: 14 })),
+            ("sources cut off", edited(|b| b[0] |= 1), Err(RtpParseError::Short { bytes: 14 })),
             (
                 "an extension",
                 edited(|b| {
@@ -214,7 +214,7 @@ mod tests {
                     b[0] |= 0x10;
                     b.splice(12..12, [0xbe, 0xde, 0, 9]);
                 }),
-                Err(PacketError::Short { bytes: 18 }),
+                Err(RtpParseError::Short { bytes: 18 }),
             ),
             (
                 "padding",
@@ -238,23 +238,23 @@ mod tests {
                     b[0] |= 0x20;
                     b.push(200);
                 }),
-                Err(PacketError::Padding { padding: 200 }),
+                Err(RtpParseError::Padding { padding: 200 }),
             ),
         ];
         for (name, bytes, expected) in cases {
-            assert_eq!(Packet::parse(&bytes).map(|packet| packet.payload), expected, "{name}");
+            assert_eq!(RtpPacket::parse(&bytes).map(|packet| packet.payload), expected, "{name}");
         }
         let zero = edited(|b| {
             b[0] |= 0x20;
             b.push(0);
         });
-        assert_eq!(Packet::parse(&zero), Err(PacketError::Padding { padding: 0 }));
+        assert_eq!(RtpPacket::parse(&zero), Err(RtpParseError::Padding { padding: 0 }));
     }
 
     #[test]
     fn fields_are_read_where_they_stand() {
-        let packet = Packet::parse(&PLAIN).expect("valid");
-        let expected = Packet {
+        let packet = RtpPacket::parse(&PLAIN).expect("valid");
+        let expected = RtpPacket {
             payload_type: 0x60,
             ssrc: 7,
             sequence: 0x0102,
@@ -267,12 +267,12 @@ mod tests {
 
     #[test]
     fn a_retransmission_holds_the_packet_that_it_repeats() {
-        let packet = Packet::parse(&PLAIN).expect("valid");
+        let packet = RtpPacket::parse(&PLAIN).expect("valid");
         let inner = packet.unwrap_rtx(96, 5).expect("holds one");
         let expected =
-            Packet { payload_type: 96, ssrc: 5, sequence: 0xaabb, payload: &[], ..packet };
+            RtpPacket { payload_type: 96, ssrc: 5, sequence: 0xaabb, payload: &[], ..packet };
         assert_eq!(inner, expected);
-        let probe = Packet { payload: &[0], ..packet };
+        let probe = RtpPacket { payload: &[0], ..packet };
         assert_eq!(probe.unwrap_rtx(96, 5), None);
     }
 }

@@ -8,10 +8,10 @@ use std::{
 use media::{AccessUnit, Codec, Timebase, Timestamp};
 
 use super::{
-    Output, Packet, ReceivedUnit, UNIT_BYTES_MAX,
-    clock::Clock,
+    ReceivedUnit, ReceiverOutput, RtpPacket, UNIT_BYTES_MAX,
+    clock::RtpClock,
     depacketize,
-    frame_assembler::{Assembler, Part},
+    frame_assembler::{FrameAssembler, Part},
     jitter_buffer::{BYTES_MAX, HELD_MAX, InsertOutcome, JitterBuffer},
     jitter_estimate::PlayoutDelay,
     sequence::{SequenceUnwrapper, UnwrappedSeq},
@@ -31,7 +31,7 @@ const REQUEST_GAP: Duration = Duration::from_millis(100);
 
 /// Settings of the receiver of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ReceiverSettings {
     /// Longest wait for a missing packet: several round trips, and any reordering.
     pub wait: Duration,
     /// H.264 and H.265 parameter sets from the session description, see
@@ -39,15 +39,15 @@ pub struct Settings {
     pub parameter_sets: Vec<Vec<u8>>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { wait: Duration::from_millis(500), parameter_sets: Vec::new() }
+impl Default for ReceiverSettings {
+    fn default() -> ReceiverSettings {
+        ReceiverSettings { wait: Duration::from_millis(500), parameter_sets: Vec::new() }
     }
 }
 
 /// Counts of packets and units by outcome, since the receiver was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReceiverStats {
     /// Packets, whatever became of them.
     pub packets: u64,
     /// Packets that had come before.
@@ -90,50 +90,50 @@ struct Request {
 }
 
 /// Receives one source. Poll until there is nothing, after each packet and at each
-/// [`Receiver::timeout`].
-pub struct Receiver {
+/// [`RtpReceiver::timeout`].
+pub struct RtpReceiver {
     codec: Codec,
     wait: Duration,
     sequences: SequenceUnwrapper,
     jitter: JitterBuffer,
-    assembler: Assembler,
+    assembler: FrameAssembler,
     hold: PlayoutDelay,
-    clock: Clock,
+    clock: RtpClock,
     ready: VecDeque<ReceivedUnit>,
     ready_bytes: usize,
     request: Option<Request>,
     requested_at: Option<Instant>,
     /// The next packet is the first of another source.
     is_anew: bool,
-    /// True where packets that are sent again come by [`Receiver::repaired`].
+    /// True where packets that are sent again come by [`RtpReceiver::repaired`].
     repeats_apart: bool,
-    counts: Counts,
+    counts: ReceiverStats,
 }
 
-impl Receiver {
+impl RtpReceiver {
     /// For one source of `codec`; `None` for codecs that are not served over RTP.
-    pub fn new(codec: Codec, settings: &Settings) -> Option<Receiver> {
+    pub fn new(codec: Codec, settings: &ReceiverSettings) -> Option<RtpReceiver> {
         let depacketizer = depacketize::of(codec, &settings.parameter_sets)?;
-        Some(Receiver {
+        Some(RtpReceiver {
             codec,
             wait: settings.wait,
             sequences: SequenceUnwrapper::default(),
             jitter: JitterBuffer::new(settings.wait),
-            assembler: Assembler::new(depacketizer),
+            assembler: FrameAssembler::new(depacketizer),
             hold: PlayoutDelay::default(),
-            clock: Clock::default(),
+            clock: RtpClock::default(),
             ready: VecDeque::new(),
             ready_bytes: 0,
             request: None,
             requested_at: None,
             is_anew: false,
             repeats_apart: false,
-            counts: Counts::default(),
+            counts: ReceiverStats::default(),
         })
     }
 
     /// Takes a packet that came at `now`.
-    pub fn packet(&mut self, packet: &Packet<'_>, now: Instant) {
+    pub fn packet(&mut self, packet: &RtpPacket<'_>, now: Instant) {
         let Some(number) = self.place(packet, now) else { return };
         self.hold.packet(packet.timestamp, now);
         // A sender with a stream of its own for repairs sends no packet of this one twice.
@@ -145,7 +145,7 @@ impl Receiver {
     }
 
     /// Takes a packet that was sent again, unwrapped: it says nothing of how packets come.
-    pub fn repaired(&mut self, packet: &Packet<'_>, now: Instant) {
+    pub fn rtx_packet(&mut self, packet: &RtpPacket<'_>, now: Instant) {
         self.repeats_apart = true;
         if let Some(number) = self.place(packet, now) {
             self.take(number, packet, true, now);
@@ -179,42 +179,42 @@ impl Receiver {
     }
 
     /// Returns the next output for the owner at `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<Output> {
-        self.pass_time(now);
+    pub fn poll(&mut self, now: Instant) -> Option<ReceiverOutput> {
+        self.handle_timeout(now);
         if let Some(unit) = self.ready.pop_front() {
             self.ready_bytes -= unit.access_unit.data.len();
-            return Some(Output::Unit(unit));
+            return Some(ReceiverOutput::Unit(unit));
         }
-        let missing = self.jitter.ask(now);
+        let missing = self.jitter.collect_nacks(now);
         if !missing.is_empty() {
             self.counts.asked += missing.len() as u64;
-            return Some(Output::Nack(missing));
+            return Some(ReceiverOutput::Nack(missing));
         }
         let request = self.request.as_mut().filter(|request| request.at <= now)?;
         request.at = now + request.then;
         request.then = (request.then * 2).min(REQUEST_LAST);
         self.requested_at = Some(now);
         self.counts.keyframe_requests += 1;
-        Some(Output::NeedKeyframe)
+        Some(ReceiverOutput::NeedKeyframe)
     }
 
     /// Returns the time to poll at, even if no packet comes; `None` for never.
     pub fn timeout(&self) -> Option<Instant> {
         let request = self.request.as_ref().map(|request| request.at);
         let held_until = self.assembler.held_until(self.hold.get());
-        [held_until, self.jitter.give_up_at(), self.jitter.ask_at(), request]
+        [held_until, self.jitter.give_up_at(), self.jitter.next_nack_at(), request]
             .into_iter()
             .flatten()
             .min()
     }
 
     /// Returns the counts of packets and units by outcome.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ReceiverStats {
         self.counts
     }
 
     /// The number of a packet, if it can be told.
-    fn place(&mut self, packet: &Packet<'_>, now: Instant) -> Option<i64> {
+    fn place(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Option<i64> {
         self.counts.packets += 1;
         if std::mem::take(&mut self.is_anew) {
             self.sequences = SequenceUnwrapper::default();
@@ -234,8 +234,8 @@ impl Receiver {
         }
     }
 
-    fn take(&mut self, number: i64, packet: &Packet<'_>, is_answer: bool, now: Instant) {
-        self.jitter.expect(self.hold.patience(now), is_answer);
+    fn take(&mut self, number: i64, packet: &RtpPacket<'_>, is_answer: bool, now: Instant) {
+        self.jitter.expect(self.hold.reorder_wait(now), is_answer);
         self.arrive(number, packet, now);
         self.note_request(Some(packet.payload), now);
     }
@@ -248,10 +248,10 @@ impl Receiver {
         self.clock.restart(timestamp, now);
     }
 
-    fn arrive(&mut self, number: i64, packet: &Packet<'_>, now: Instant) {
+    fn arrive(&mut self, number: i64, packet: &RtpPacket<'_>, now: Instant) {
         // A packet at which decoding may start needs none before it.
         if self.jitter.is_new() && !self.assembler.begins_start(packet.payload) {
-            self.jitter.look_back(number, now);
+            self.jitter.expect_earlier(number, now);
         }
         loop {
             match self.jitter.arrive(number, packet.payload.len()) {
@@ -308,7 +308,7 @@ impl Receiver {
         }
     }
 
-    fn pass_time(&mut self, now: Instant) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.assembler.release(self.hold.get(), now, &mut self.counts);
         self.collect();
         while self.jitter.give_up_at().is_some_and(|at| at <= now) {

@@ -15,7 +15,9 @@ use std::{
 use media::Codec;
 use proptest::{prelude::*, sample::Index};
 
-use super::{Counts, Output, Packet, Receiver, Settings, UNIT_BYTES_MAX, fuzz};
+use super::{
+    ReceiverOutput, ReceiverSettings, ReceiverStats, RtpPacket, RtpReceiver, UNIT_BYTES_MAX, fuzz,
+};
 use link::{Link, ms};
 
 /// A VP8 frame of so many packets, each with a byte that tells it from others.
@@ -31,10 +33,10 @@ fn frame(is_key: bool, name: u8, packets: usize) -> Vec<Vec<u8>> {
 }
 
 /// The last byte of each unit's first payload: what [`frame`] was called with.
-fn names(outputs: &[Output]) -> Vec<u8> {
+fn names(outputs: &[ReceiverOutput]) -> Vec<u8> {
     let name = |data: &[u8]| if data[0] & 1 == 0 { data[10] } else { data[3] };
     let units = outputs.iter().filter_map(|output| match output {
-        Output::Unit(unit) => Some(name(&unit.access_unit.data)),
+        ReceiverOutput::Unit(unit) => Some(name(&unit.access_unit.data)),
         _ => None,
     });
     units.collect()
@@ -51,7 +53,7 @@ fn a_unit_is_given_out_when_it_is_whole() {
     link.frame(&frame(false, 3, 2), 6000);
     let outputs = link.poll();
     assert_eq!(names(&outputs), [3], "at once");
-    let Output::Unit(unit) = &outputs[0] else { panic!("a unit") };
+    let ReceiverOutput::Unit(unit) = &outputs[0] else { panic!("a unit") };
     assert_eq!((unit.access_unit.pts.ticks, unit.access_unit.keyframe), (6000, false));
     assert_eq!(unit.last_packet_at, link.now());
     assert_eq!(link.receiver.timeout(), None, "nothing is due");
@@ -133,7 +135,7 @@ fn units_are_whole_whatever_the_marker_says() {
         let outputs = link.poll();
         assert_eq!(names(&outputs), [0, 1, 2, 3], "{name}: the last one may go on");
         for output in outputs {
-            let Output::Unit(unit) = output else { continue };
+            let ReceiverOutput::Unit(unit) = output else { continue };
             assert_eq!(unit.access_unit.data.last(), Some(&2), "{name}: all three parts");
         }
         assert_eq!(link.receiver.counts().markers_wrong, wrong, "{name}");
@@ -149,7 +151,7 @@ fn a_marker_that_turns_wrong_costs_what_depends_on_it() {
     assert_eq!(names(&link.poll()), [5], "nothing shows that it is cut");
     link.send(&payloads[2], 9000, true);
     link.frame(&frame(false, 6, 1), 12_000);
-    assert!(link.poll().contains(&Output::NeedKeyframe));
+    assert!(link.poll().contains(&ReceiverOutput::NeedKeyframe));
     link.frame(&frame(true, 7, 2), 15_000);
     link.frame(&frame(false, 8, 2), 18_000);
     assert_eq!(names(&link.poll()), [7], "now only another time ends a unit");
@@ -169,7 +171,8 @@ fn what_goes_with_a_picture_is_no_evidence_against_its_marker() {
         link.send(&[0x06, 5, 1, 0], ticks, false);
         link.send(&[0x0c, 0xff], ticks, true);
     }
-    let units = link.poll().iter().filter(|output| matches!(output, Output::Unit(_))).count();
+    let units =
+        link.poll().iter().filter(|output| matches!(output, ReceiverOutput::Unit(_))).count();
     assert_eq!((units, link.receiver.counts().markers_wrong), (9, 0));
 }
 
@@ -196,7 +199,7 @@ fn packets_that_overtake_the_first_cost_nothing() {
     let first = link.lose(&payloads[0], 0, false);
     let second = link.lose(&payloads[1], 0, false);
     link.send(&payloads[2], 0, true);
-    assert!(!link.poll().iter().any(|output| matches!(output, Output::Unit(_))));
+    assert!(!link.poll().iter().any(|output| matches!(output, ReceiverOutput::Unit(_))));
     link.pass(ms(40));
     link.deliver(&first);
     link.deliver(&second);
@@ -211,7 +214,7 @@ fn a_keyframe_is_asked_for_until_it_comes() {
     let mut asked = Vec::new();
     for step in 0..200_u32 {
         link.frame(&frame(false, 1, 1), 3000 * step);
-        if link.poll().contains(&Output::NeedKeyframe) {
+        if link.poll().contains(&ReceiverOutput::NeedKeyframe) {
             asked.push(step * 50);
         }
         link.pass(ms(50));
@@ -230,7 +233,7 @@ fn a_start_that_comes_first_is_not_asked_for() {
     let mut link = Link::new(Codec::Vp8);
     link.frame(&frame(true, 1, 3), 0);
     link.frame(&frame(false, 2, 3), 3000);
-    assert!(!link.poll().contains(&Output::NeedKeyframe));
+    assert!(!link.poll().contains(&ReceiverOutput::NeedKeyframe));
 }
 
 #[test]
@@ -243,7 +246,7 @@ fn what_is_missing_is_asked_for_and_used() {
     link.frame(&frame(false, 6, 1), 12_000);
     assert_eq!(link.poll(), [], "it may only be late");
     link.pass(ms(10));
-    assert_eq!(link.poll(), [Output::Nack(vec![lost.sequence])]);
+    assert_eq!(link.poll(), [ReceiverOutput::Nack(vec![lost.sequence])]);
     link.pass(ms(40));
     link.deliver(&lost);
     assert_eq!(names(&link.poll()), [5, 6]);
@@ -264,9 +267,9 @@ fn after_a_loss_nothing_comes_before_the_next_start() {
         link.pass(ms(10));
         outputs.extend(link.poll());
     }
-    let nacks = outputs.iter().filter(|output| matches!(output, Output::Nack(_))).count();
+    let nacks = outputs.iter().filter(|output| matches!(output, ReceiverOutput::Nack(_))).count();
     assert_eq!((names(&outputs), nacks), (vec![], 5));
-    assert!(outputs.contains(&Output::NeedKeyframe));
+    assert!(outputs.contains(&ReceiverOutput::NeedKeyframe));
     link.frame(&frame(false, 7, 1), 15_000);
     link.frame(&frame(true, 8, 2), 18_000);
     link.frame(&frame(false, 9, 2), 21_000);
@@ -291,7 +294,7 @@ fn a_start_behind_a_loss_ends_the_wait() {
     link.pass(ms(500));
     let outputs = link.poll();
     assert_eq!(names(&outputs), [7]);
-    assert!(!outputs.contains(&Output::NeedKeyframe), "it has just come");
+    assert!(!outputs.contains(&ReceiverOutput::NeedKeyframe), "it has just come");
 }
 
 #[test]
@@ -305,8 +308,8 @@ fn an_outage_is_not_waited_for() {
 
 #[test]
 fn a_source_that_begins_anew_goes_on_in_time() {
-    let ticks = |outputs: &[Output]| match outputs {
-        [Output::Unit(unit), ..] => unit.access_unit.pts.ticks,
+    let ticks = |outputs: &[ReceiverOutput]| match outputs {
+        [ReceiverOutput::Unit(unit), ..] => unit.access_unit.pts.ticks,
         other => panic!("{other:?}"),
     };
     let mut link = Link::started(Codec::Vp8);
@@ -327,8 +330,8 @@ fn a_source_that_begins_anew_goes_on_in_time() {
 
 #[test]
 fn a_sender_report_gives_units_their_wall_time() {
-    let captured = |outputs: &[Output]| match outputs {
-        [Output::Unit(unit)] => unit.captured_at.map(|wall| wall.epoch_ms),
+    let captured = |outputs: &[ReceiverOutput]| match outputs {
+        [ReceiverOutput::Unit(unit)] => unit.captured_at.map(|wall| wall.epoch_ms),
         other => panic!("{other:?}"),
     };
     let mut link = Link::started(Codec::Vp8);
@@ -351,10 +354,10 @@ fn pictures_before_an_open_start_are_left_out() {
         SETS.iter().for_each(|set| link.send(set, at, false));
         link.send(&[0x2a, 1, 0xa0, 9], at, true);
     };
-    let kinds = |outputs: Vec<Output>| -> Vec<u8> {
-        let kind = |output: &Output| match output {
-            Output::Unit(unit) if unit.access_unit.keyframe => Some(21),
-            Output::Unit(unit) => Some(unit.access_unit.data[4] >> 1),
+    let kinds = |outputs: Vec<ReceiverOutput>| -> Vec<u8> {
+        let kind = |output: &ReceiverOutput| match output {
+            ReceiverOutput::Unit(unit) if unit.access_unit.keyframe => Some(21),
+            ReceiverOutput::Unit(unit) => Some(unit.access_unit.data[4] >> 1),
             _ => None,
         };
         outputs.iter().filter_map(kind).collect()
@@ -403,7 +406,11 @@ fn padding_is_nothing_but_a_number() {
 fn codecs_without_a_payload_format_are_not_received() {
     for codec in Codec::ALL {
         let is_served = !matches!(codec, Codec::Mpeg4 | Codec::Mjpeg);
-        assert_eq!(Receiver::new(codec, &Settings::default()).is_some(), is_served, "{codec:?}");
+        assert_eq!(
+            RtpReceiver::new(codec, &ReceiverSettings::default()).is_some(),
+            is_served,
+            "{codec:?}"
+        );
     }
 }
 

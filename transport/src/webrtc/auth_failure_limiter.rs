@@ -11,18 +11,18 @@ use std::{
     time::Instant,
 };
 
-use super::bucket::{Bucket, Rate};
+use super::token_bucket::{BucketRate, TokenBucket};
 
 /// Buckets; two sources of a thousand meet in one bucket in one case of eight.
 const BUCKETS: usize = 4096;
 /// Failed requests that a source may send: a client with twenty candidate pairs and a password that
 /// is no longer right sends as many in two seconds.
-const FAILURES: Rate = Rate { burst: 200.0, a_second: 20.0 };
+const FAILURES: BucketRate = BucketRate { burst: 200.0, a_second: 20.0 };
 
 /// The buckets.
 pub(super) struct AuthFailureLimiter {
     keys: RandomState,
-    buckets: Box<[Bucket]>,
+    buckets: Box<[TokenBucket]>,
 }
 
 impl AuthFailureLimiter {
@@ -30,11 +30,11 @@ impl AuthFailureLimiter {
     pub(super) fn new(now: Instant) -> AuthFailureLimiter {
         AuthFailureLimiter {
             keys: RandomState::new(),
-            buckets: vec![Bucket::full(FAILURES, now); BUCKETS].into(),
+            buckets: vec![TokenBucket::full(FAILURES, now); BUCKETS].into(),
         }
     }
 
-    fn bucket(&mut self, source: IpAddr) -> &mut Bucket {
+    fn bucket(&mut self, source: IpAddr) -> &mut TokenBucket {
         // One host has a whole /64 of IPv6.
         let name: u64 = match source.to_canonical() {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
@@ -52,7 +52,7 @@ impl AuthFailureLimiter {
     /// A request from `source` proved nothing.
     pub(super) fn failed(&mut self, source: IpAddr, now: Instant) {
         // There was one when it was asked whether there is; else nothing is left to take.
-        self.bucket(source).take(1.0, FAILURES, now);
+        self.bucket(source).try_consume(1.0, FAILURES, now);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use media::Codec;
 
-use super::{OfferError, sdp::Section};
+use super::{OfferError, sdp::MediaSection};
 use crate::rtp;
 
 /// Codecs that are served, for the message of a refusal.
@@ -20,7 +20,7 @@ pub(super) const FEEDBACK: [&str; 5] = ["nack", "nack pli", "ccm fir", "goog-rem
 
 /// One accepted payload type of video.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Payload {
+pub(super) struct PayloadFormat {
     /// Its number.
     pub(super) number: u8,
     /// Codec that it carries.
@@ -47,11 +47,11 @@ pub(super) enum PayloadKind {
 
 /// Payload type to what it carries.
 #[derive(Clone, Debug)]
-pub(super) struct Payloads(Box<[PayloadKind; 128]>);
+pub(super) struct PayloadTypeMap(Box<[PayloadKind; 128]>);
 
-impl Payloads {
+impl PayloadTypeMap {
     /// The table of a session.
-    pub(super) fn new(video: &[Payload], audio: Option<u8>) -> Payloads {
+    pub(super) fn new(video: &[PayloadFormat], audio: Option<u8>) -> PayloadTypeMap {
         let mut table = Box::new([PayloadKind::Unknown; 128]);
         if let Some(number) = audio {
             table[usize::from(number & 127)] = PayloadKind::Audio;
@@ -62,7 +62,7 @@ impl Payloads {
                 table[usize::from(rtx & 127)] = PayloadKind::Rtx(payload.number);
             }
         }
-        Payloads(table)
+        PayloadTypeMap(table)
     }
 
     /// Returns the contents of `payload_type`; its top bit is ignored.
@@ -73,8 +73,8 @@ impl Payloads {
 
 /// The servable payload types of a video section, in the peer's order but for H.264, whose
 /// packetization mode 1 goes first: mode 0 sends one NAL unit a packet and cannot fragment.
-pub(super) fn select(section: &Section) -> Result<Vec<Payload>, OfferError> {
-    let mut chosen: Vec<Payload> = Vec::new();
+pub(super) fn select(section: &MediaSection) -> Result<Vec<PayloadFormat>, OfferError> {
+    let mut chosen: Vec<PayloadFormat> = Vec::new();
     for number in section.formats.iter().filter_map(|format| format.parse::<u8>().ok()) {
         // 64 to 95 would read as RTCP on a shared port (RFC 5761 4).
         if number >= 128 || (64..96).contains(&number) {
@@ -84,7 +84,7 @@ pub(super) fn select(section: &Section) -> Result<Vec<Payload>, OfferError> {
             && chosen.iter().all(|payload| payload.number != number)
         {
             let parameter_sets = section.fmtp(number).map(rtp::parameter_sets).unwrap_or_default();
-            chosen.push(Payload { number, codec, rtx: rtx(section, number), parameter_sets });
+            chosen.push(PayloadFormat { number, codec, rtx: rtx(section, number), parameter_sets });
         }
     }
     if chosen.is_empty() {
@@ -92,7 +92,7 @@ pub(super) fn select(section: &Section) -> Result<Vec<Payload>, OfferError> {
     }
     let places: Vec<usize> =
         (0..chosen.len()).filter(|at| chosen[*at].codec == Codec::H264).collect();
-    let mut h264: Vec<Payload> = places.iter().map(|at| chosen[*at].clone()).collect();
+    let mut h264: Vec<PayloadFormat> = places.iter().map(|at| chosen[*at].clone()).collect();
     h264.sort_by_key(|payload| !packetizes(section, payload.number));
     for (at, payload) in places.into_iter().zip(h264) {
         chosen[at] = payload;
@@ -101,7 +101,7 @@ pub(super) fn select(section: &Section) -> Result<Vec<Payload>, OfferError> {
 }
 
 /// The codecs of `payloads`, each once, in order.
-pub(super) fn distinct(payloads: &[Payload]) -> Vec<Codec> {
+pub(super) fn distinct(payloads: &[PayloadFormat]) -> Vec<Codec> {
     let mut codecs = Vec::new();
     for payload in payloads {
         if !codecs.contains(&payload.codec) {
@@ -112,18 +112,18 @@ pub(super) fn distinct(payloads: &[Payload]) -> Vec<Codec> {
 }
 
 /// A parameter of a payload type, names without regard to case.
-fn parameter<'a>(section: &'a Section, number: u8, name: &str) -> Option<&'a str> {
+fn parameter<'a>(section: &'a MediaSection, number: u8, name: &str) -> Option<&'a str> {
     section.fmtp(number)?.split(';').find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
         key.trim().eq_ignore_ascii_case(name).then(|| value.trim())
     })
 }
 
-fn packetizes(section: &Section, number: u8) -> bool {
+fn packetizes(section: &MediaSection, number: u8) -> bool {
     parameter(section, number, "packetization-mode") == Some("1")
 }
 
-fn servable(section: &Section, number: u8) -> Option<Codec> {
+fn servable(section: &MediaSection, number: u8) -> Option<Codec> {
     let (name, rate) = section.rtpmap(number)?.split_once('/')?;
     if rate != "90000" {
         return None;
@@ -155,7 +155,7 @@ fn servable(section: &Section, number: u8) -> Option<Codec> {
 }
 
 /// The payload type of retransmissions of `number`.
-fn rtx(section: &Section, number: u8) -> Option<u8> {
+fn rtx(section: &MediaSection, number: u8) -> Option<u8> {
     section.attributes.rtpmaps.iter().find_map(|(candidate, encoding)| {
         let is_rtx = encoding.eq_ignore_ascii_case("rtx/90000")
             && parameter(section, *candidate, "apt").and_then(|apt| apt.parse().ok())
@@ -166,7 +166,7 @@ fn rtx(section: &Section, number: u8) -> Option<u8> {
 }
 
 /// Names and parameters of what was offered, cut where a message gets unreadable.
-fn offered(section: &Section) -> String {
+fn offered(section: &MediaSection) -> String {
     let names: Vec<String> = section
         .attributes
         .rtpmaps

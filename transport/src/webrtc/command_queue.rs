@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 
 use super::{
     SessionHandler,
-    sdp_answer::{Credentials, NegotiatedMedia},
-    stats::{Counts, SessionState},
+    sdp_answer::{IceCredentials, NegotiatedMedia},
+    stats::{EndpointCounters, SharedSessionStats},
 };
 
 /// Commands that wait for the thread, the closing of sessions not counted: far more than HTTP
@@ -30,11 +30,11 @@ use super::{
 const COMMANDS_MAX: usize = 4096;
 
 /// Request of a handle to the port's thread.
-pub(super) enum Command {
+pub(super) enum EndpointCommand {
     /// Serve a new session.
-    Open(Box<Opening>),
+    Open(Box<NewSession>),
     /// Take new ICE credentials.
-    Restart { id: u64, local: Credentials },
+    Restart { id: u64, local: IceCredentials },
     /// Ask the peer for a keyframe.
     Keyframe(u64),
     /// End a session from this side.
@@ -45,17 +45,17 @@ pub(super) enum Command {
 }
 
 /// A session that the thread does not know yet.
-pub(super) struct Opening {
+pub(super) struct NewSession {
     pub(super) id: u64,
     pub(super) negotiated: NegotiatedMedia,
-    pub(super) local: Credentials,
+    pub(super) local: IceCredentials,
     pub(super) sink: Box<dyn SessionHandler>,
-    pub(super) state: Arc<SessionState>,
+    pub(super) state: Arc<SharedSessionStats>,
 }
 
 /// State that handles and the thread share.
 pub(super) struct CommandQueue {
-    commands: Mutex<VecDeque<Command>>,
+    commands: Mutex<VecDeque<EndpointCommand>>,
     /// There are commands: a look that takes no lock.
     has_commands: AtomicBool,
     wake: OwnedFd,
@@ -64,7 +64,7 @@ pub(super) struct CommandQueue {
     /// The thread is gone, and its socket with it.
     is_gone: AtomicBool,
     gone: Notify,
-    pub(super) counts: Counts,
+    pub(super) counts: EndpointCounters,
 }
 
 /// Says that the thread is gone, whatever ended it, when it is dropped on it as the last.
@@ -88,18 +88,18 @@ impl CommandQueue {
             ended: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             gone: Notify::new(),
-            counts: Counts::default(),
+            counts: EndpointCounters::default(),
         })
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Command>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<EndpointCommand>> {
         // Nothing panics while it holds the lock; were it poisoned, the queue would still be whole.
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves a command and wakes the thread; `false` when too many wait, or none is obeyed any more.
-    pub(super) fn send(&self, command: Command) -> bool {
-        let closes = matches!(command, Command::Close(_));
+    pub(super) fn send(&self, command: EndpointCommand) -> bool {
+        let closes = matches!(command, EndpointCommand::Close(_));
         let mut queue = self.queue();
         // Under the lock, so that nothing is left for a thread that has looked for the last time.
         if self.ended.load(Relaxed) || (!closes && queue.len() >= COMMANDS_MAX) {
@@ -146,7 +146,7 @@ impl CommandQueue {
     }
 
     /// Everything that was left, oldest first.
-    pub(super) fn take(&self) -> VecDeque<Command> {
+    pub(super) fn take(&self) -> VecDeque<EndpointCommand> {
         let mut queue = self.queue();
         self.has_commands.store(false, Release);
         std::mem::take(&mut *queue)

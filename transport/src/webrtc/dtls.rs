@@ -4,7 +4,7 @@
 //! an association takes so many datagrams and fragments a second and no more, and that nothing in
 //! the clear ends one: a stranger may have sent it. A panic of the parser ends its session alone.
 
-pub(super) mod hello;
+pub(super) mod client_hello;
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -25,14 +25,14 @@ use rtc_dtls::{
 use rtc_shared::TransportProtocol;
 
 use super::{
-    EndpointError, Failure,
-    bucket::{Bucket, Rate},
-    fingerprint::Fingerprint,
-    srtp::{self, Inbound, Outbound, Profile},
+    EndpointError, SessionFailure,
+    fingerprint::CertificateFingerprint,
+    srtp::{self, SrtcpSender, SrtpProfile, SrtpReceiver},
     stats::DropReason,
+    token_bucket::{BucketRate, TokenBucket},
 };
 
-use hello::{FilteredDatagram, Stage};
+use client_hello::{FilteredDatagram, HandshakeStage};
 
 /// The label of RFC 5764 4.2.
 const EXPORTER: &str = "EXTRACTOR-dtls_srtp";
@@ -45,24 +45,24 @@ const REPEATS_MAX: u32 = 6;
 const REPEAT_GAP: Duration = Duration::from_millis(40);
 /// Datagrams that an association takes: six flights at once, each sent eight times in four pieces,
 /// and some a second, so that a stranger who uses them up does not end it.
-const DATAGRAMS: Rate = Rate { burst: 192.0, a_second: 20.0 };
+const DATAGRAMS: BucketRate = BucketRate { burst: 192.0, a_second: 20.0 };
 /// Handshake fragments that it takes. Their parser recurses once for each fragment of a message and
 /// looks at all of them each time; an offer's time to connect bounds how many there can be.
-const FRAGMENTS: Rate = Rate { burst: 512.0, a_second: 16.0 };
+const FRAGMENTS: BucketRate = BucketRate { burst: 512.0, a_second: 16.0 };
 
 /// An association knows its peer by an address; ours may change it, so it gets one that never does.
 const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9));
 
 /// The certificate of this start and what handshakes run with.
-pub(super) struct Identity {
-    fingerprint: Fingerprint,
+pub(super) struct DtlsIdentity {
+    fingerprint: CertificateFingerprint,
     gcm: Arc<HandshakeConfig>,
     any: Arc<HandshakeConfig>,
 }
 
-impl Identity {
+impl DtlsIdentity {
     /// A new self-signed ECDSA P-256 certificate.
-    pub(super) fn generate() -> Result<Identity, EndpointError> {
+    pub(super) fn generate() -> Result<DtlsIdentity, EndpointError> {
         let provider: Arc<dyn RTCCryptoProvider> = Arc::new(AwsLcRsProvider::new());
         let certificate = Certificate::generate_self_signed(Vec::new(), provider.crypto())?;
         let der = certificate.certificate.first().map(|der| der.to_vec()).unwrap_or_default();
@@ -77,15 +77,15 @@ impl Identity {
                 .build(false, None)
                 .map(Arc::new)
         };
-        Ok(Identity {
-            fingerprint: Fingerprint::of(&der),
+        Ok(DtlsIdentity {
+            fingerprint: CertificateFingerprint::of(&der),
             gcm: config(vec![Srtp_Aead_Aes_128_Gcm])?,
             any: config(vec![Srtp_Aead_Aes_128_Gcm, Srtp_Aes128_Cm_Hmac_Sha1_80])?,
         })
     }
 
     /// Returns the fingerprint that answers carry.
-    pub(super) fn fingerprint(&self) -> &Fingerprint {
+    pub(super) fn fingerprint(&self) -> &CertificateFingerprint {
         &self.fingerprint
     }
 }
@@ -95,7 +95,7 @@ pub(super) enum DtlsOutcome {
     /// Nothing that anyone needs to know.
     Nothing,
     /// The keys, once in an association's life.
-    Keys(Box<(Inbound, Outbound)>),
+    Keys(Box<(SrtpReceiver, SrtcpSender)>),
     /// The peer closed the association.
     Closed,
 }
@@ -105,21 +105,21 @@ pub(super) enum DtlsError {
     /// Dropped; the association goes on.
     Refused(DropReason),
     /// The association is over.
-    Failed(Failure),
+    Failed(SessionFailure),
 }
 
 /// One association. Repeats its flights itself, byte for byte: the library stops its timer when the
 /// peer repeats a flight, and a repeat under new record numbers would stop that of a peer which
 /// uses the same library.
-pub(super) struct Association {
+pub(super) struct DtlsTransport {
     endpoint: Endpoint,
-    datagrams: Bucket,
-    fragments: Bucket,
+    datagrams: TokenBucket,
+    fragments: TokenBucket,
     /// Records in the clear that the library was given.
     numbers: u64,
     /// Number after that of the peer's last message, and where the handshake stands.
     messages: u16,
-    stage: Stage,
+    stage: HandshakeStage,
     /// Our last flight of the handshake, and when it last left.
     flight: Vec<Vec<u8>>,
     left_at: Option<Instant>,
@@ -129,18 +129,18 @@ pub(super) struct Association {
     outgoing: Vec<Vec<u8>>,
 }
 
-impl Association {
+impl DtlsTransport {
     /// Waits for the peer's first flight, of which `datagram` is the first.
-    pub(super) fn new(identity: &Identity, datagram: &[u8], now: Instant) -> Association {
+    pub(super) fn new(identity: &DtlsIdentity, datagram: &[u8], now: Instant) -> DtlsTransport {
         // The library takes the peer's first choice of ours. Offering one makes the choice ours.
-        let config = if hello::offers_gcm(datagram) { &identity.gcm } else { &identity.any };
-        Association {
+        let config = if client_hello::offers_gcm(datagram) { &identity.gcm } else { &identity.any };
+        DtlsTransport {
             endpoint: Endpoint::new(PEER, TransportProtocol::UDP, Some(Arc::clone(config))),
-            datagrams: Bucket::full(DATAGRAMS, now),
-            fragments: Bucket::full(FRAGMENTS, now),
+            datagrams: TokenBucket::full(DATAGRAMS, now),
+            fragments: TokenBucket::full(FRAGMENTS, now),
             numbers: 0,
             messages: 0,
-            stage: Stage::Shaking(0),
+            stage: HandshakeStage::Shaking(0),
             flight: Vec::new(),
             left_at: None,
             sent_at: None,
@@ -149,17 +149,17 @@ impl Association {
         }
     }
 
-    /// Takes one datagram. What is to be sent then waits in [`Association::send`].
+    /// Takes one datagram. What is to be sent then waits in [`DtlsTransport::send`].
     pub(super) fn read(
         &mut self,
         datagram: &[u8],
-        fingerprints: &[Fingerprint],
+        fingerprints: &[CertificateFingerprint],
         now: Instant,
     ) -> Result<DtlsOutcome, DtlsError> {
         let sifted = self.admit(datagram, now).map_err(DtlsError::Refused)?;
         if sifted.datagram.is_empty() {
             if sifted.repeats {
-                self.repeat(now);
+                self.retransmit_flight(now);
             }
             return Ok(DtlsOutcome::Nothing);
         }
@@ -167,13 +167,14 @@ impl Association {
         let read = || endpoint.read(now, PEER, None, sifted.datagram[..].into());
         let Ok(read) = catch_unwind(AssertUnwindSafe(read)) else {
             tracing::error!("the DTLS parser panicked");
-            return Err(DtlsError::Failed(Failure::Handshake));
+            return Err(DtlsError::Failed(SessionFailure::Handshake));
         };
         if !self.collect(now) && sifted.repeats {
-            self.repeat(now);
+            self.retransmit_flight(now);
         }
-        let is_established = self.stage == Stage::Established;
-        let failure = if is_established { Failure::Alert } else { Failure::Handshake };
+        let is_established = self.stage == HandshakeStage::Established;
+        let failure =
+            if is_established { SessionFailure::Alert } else { SessionFailure::Handshake };
         let events = read.map_err(|error| {
             tracing::debug!(%error, "DTLS association failed");
             DtlsError::Failed(failure)
@@ -182,7 +183,7 @@ impl Association {
         for event in events {
             match event {
                 EndpointEvent::HandshakeComplete if !is_established => {
-                    (self.stage, self.sent_at) = (Stage::Established, None);
+                    (self.stage, self.sent_at) = (HandshakeStage::Established, None);
                     let keys = self.keys(fingerprints).map_err(DtlsError::Failed)?;
                     brought = DtlsOutcome::Keys(Box::new(keys));
                 }
@@ -199,29 +200,32 @@ impl Association {
         if !self.datagrams.has(1.0, DATAGRAMS, now) {
             return Err(DropReason::DtlsLimited);
         }
-        let sifted = hello::sift(datagram, self.stage, &mut self.numbers);
+        let sifted = client_hello::filter_records(datagram, self.stage, &mut self.numbers);
         let sifted = sifted.ok_or(DropReason::DtlsMalformed)?;
-        if !self.fragments.take(sifted.fragments as f32, FRAGMENTS, now) {
+        if !self.fragments.try_consume(sifted.fragments as f32, FRAGMENTS, now) {
             return Err(DropReason::DtlsLimited);
         }
-        self.datagrams.take(1.0, DATAGRAMS, now);
+        self.datagrams.try_consume(1.0, DATAGRAMS, now);
         self.messages = self.messages.max(sifted.messages);
         Ok(sifted)
     }
 
     /// The keys of a finished handshake, if the peer is who the offer says.
-    fn keys(&self, fingerprints: &[Fingerprint]) -> Result<(Inbound, Outbound), Failure> {
-        let state = self.endpoint.get_connection_state(PEER).ok_or(Failure::Handshake)?;
-        let certificate = state.peer_certificates.first().ok_or(Failure::Fingerprint)?;
+    fn keys(
+        &self,
+        fingerprints: &[CertificateFingerprint],
+    ) -> Result<(SrtpReceiver, SrtcpSender), SessionFailure> {
+        let state = self.endpoint.get_connection_state(PEER).ok_or(SessionFailure::Handshake)?;
+        let certificate = state.peer_certificates.first().ok_or(SessionFailure::Fingerprint)?;
         if !fingerprints.iter().any(|fingerprint| fingerprint.matches(certificate)) {
-            return Err(Failure::Fingerprint);
+            return Err(SessionFailure::Fingerprint);
         }
-        let profile = Profile::negotiated(state.srtp_protection_profile());
-        let profile = profile.ok_or(Failure::Protection)?;
+        let profile = SrtpProfile::negotiated(state.srtp_protection_profile());
+        let profile = profile.ok_or(SessionFailure::Protection)?;
         let material = state
             .export_keying_material(EXPORTER, &[], profile.exported_bytes())
-            .map_err(|_| Failure::Handshake)?;
-        srtp::open(profile, material.as_ref()).ok_or(Failure::Handshake)
+            .map_err(|_| SessionFailure::Handshake)?;
+        srtp::open(profile, material.as_ref()).ok_or(SessionFailure::Handshake)
     }
 
     /// Takes what the library wants to send; whether there was anything.
@@ -231,10 +235,10 @@ impl Association {
             self.outgoing.push(transmit.message.to_vec());
         }
         let is_more = self.outgoing.len() > before;
-        if is_more && let Stage::Shaking(answered) = &mut self.stage {
+        if is_more && let HandshakeStage::Shaking(answered) = &mut self.stage {
             *answered = self.messages;
             self.flight = self.outgoing[before..].to_vec();
-            let waits = !self.flight.iter().any(|datagram| hello::verifies(datagram));
+            let waits = !self.flight.iter().any(|datagram| client_hello::verifies(datagram));
             (self.sent_at, self.repeats) = (waits.then_some(now), 0);
             self.left_at = Some(now);
         }
@@ -243,7 +247,7 @@ impl Association {
 
     /// Our flight again, for a peer that repeats its own. When the flight is sent again by itself
     /// does not change: anyone can write such a repeat.
-    fn repeat(&mut self, now: Instant) {
+    fn retransmit_flight(&mut self, now: Instant) {
         if self.left_at.is_some_and(|at| at + REPEAT_GAP <= now) {
             self.outgoing.extend(self.flight.iter().cloned());
             self.left_at = Some(now);
@@ -264,7 +268,7 @@ impl Association {
         }
     }
 
-    /// Returns the time at which [`Association::advance`] is next needed.
+    /// Returns the time at which [`DtlsTransport::advance`] is next needed.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let at = self.sent_at.filter(|_| self.repeats < REPEATS_MAX)?;
         Some(at + REPEAT_FIRST * (1 << self.repeats))

@@ -14,17 +14,17 @@ use std::{
 };
 
 use super::{
-    EndpointConfig, EndpointError, EndpointStats, FragmentError, OfferError, Restarted, SdpAnswer,
-    SessionCounts, SessionHandler, codecs,
-    command_queue::{Command, CommandQueue, Opening, ThreadExitGuard},
-    dtls::Identity,
+    EndpointConfig, EndpointError, EndpointStats, IceRestartAnswer, OfferError, SdpAnswer,
+    SdpFragError, SessionHandler, SessionStats, codecs,
+    command_queue::{CommandQueue, EndpointCommand, NewSession, ThreadExitGuard},
+    dtls::DtlsIdentity,
     event_loop::EndpointThread,
     random,
-    sdp::Offer,
-    sdp_answer::{self, Credentials, Local},
-    sdpfrag::{self, Fragment},
-    socket::Socket,
-    stats::SessionState,
+    sdp::SdpOffer,
+    sdp_answer::{self, IceCredentials, LocalParameters},
+    sdpfrag::{self, SdpFragment},
+    socket::UdpEndpointSocket,
+    stats::SharedSessionStats,
 };
 
 /// Stack of the thread: parsing DTLS fragments recurses, and sinks run on it.
@@ -39,7 +39,7 @@ struct Inner {
     settings: EndpointConfig,
     local: SocketAddr,
     candidates: Arc<[SocketAddr]>,
-    identity: Arc<Identity>,
+    identity: Arc<DtlsIdentity>,
     next: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -68,9 +68,9 @@ impl Drop for Inner {
 impl WebRtcEndpoint {
     /// Opens the socket, makes the certificate of this start, and starts the thread.
     pub fn open(settings: EndpointConfig) -> Result<WebRtcEndpoint, EndpointError> {
-        let socket = Socket::bind(settings.bind)?;
+        let socket = UdpEndpointSocket::bind(settings.bind)?;
         let local = socket.local_addr();
-        let identity = Arc::new(Identity::generate()?);
+        let identity = Arc::new(DtlsIdentity::generate()?);
         let candidates = candidates(&settings, local)?.into();
         let shared = Arc::new(CommandQueue::new()?);
         let gone = ThreadExitGuard(Arc::clone(&shared));
@@ -134,14 +134,14 @@ impl WebRtcEndpoint {
         if self.has_ended() {
             return Err(OfferError::Ended);
         }
-        let offer = Offer::parse(offer)?;
-        let negotiated = sdp_answer::agree(&offer)?;
+        let offer = SdpOffer::parse(offer)?;
+        let negotiated = sdp_answer::negotiate(&offer)?;
         let local = random::credentials().ok_or(OfferError::Random)?;
         let etag = random::etag().ok_or(OfferError::Random)?;
         let sdp = sdp_answer::write(
             &offer,
             &negotiated,
-            &Local {
+            &LocalParameters {
                 credentials: &local,
                 fingerprint: inner.identity.fingerprint(),
                 candidates: &inner.candidates,
@@ -153,7 +153,7 @@ impl WebRtcEndpoint {
         let sessions = &inner.shared.counts.sessions;
         let more = |open: usize| (open < max).then_some(open + 1);
         sessions.fetch_update(Relaxed, Relaxed, more).map_err(|_| OfferError::Full(max))?;
-        let state = Arc::new(SessionState::default());
+        let state = Arc::new(SharedSessionStats::default());
         let session = SessionHandle {
             id: inner.next.fetch_add(1, Relaxed),
             shared: Arc::clone(&inner.shared),
@@ -162,8 +162,8 @@ impl WebRtcEndpoint {
             mid: negotiated.transport_mid.clone(),
             ice: Mutex::new(IceSession { remote: negotiated.remote.clone(), etag: etag.clone() }),
         };
-        let opening = Opening { id: session.id, negotiated, local, sink, state };
-        if !inner.shared.send(Command::Open(Box::new(opening))) {
+        let opening = NewSession { id: session.id, negotiated, local, sink, state };
+        if !inner.shared.send(EndpointCommand::Open(Box::new(opening))) {
             sessions.fetch_sub(1, Relaxed);
             let has_ended = inner.shared.ended.load(Relaxed);
             return Err(if has_ended { OfferError::Ended } else { OfferError::Busy });
@@ -188,7 +188,7 @@ fn candidates(
 }
 
 struct IceSession {
-    remote: Credentials,
+    remote: IceCredentials,
     etag: String,
 }
 
@@ -196,7 +196,7 @@ struct IceSession {
 pub struct SessionHandle {
     id: u64,
     shared: Arc<CommandQueue>,
-    state: Arc<SessionState>,
+    state: Arc<SharedSessionStats>,
     candidates: Arc<[SocketAddr]>,
     mid: String,
     ice: Mutex<IceSession>,
@@ -205,48 +205,48 @@ pub struct SessionHandle {
 impl Drop for SessionHandle {
     fn drop(&mut self) {
         if !self.state.ended.load(Relaxed) {
-            self.shared.send(Command::Close(self.id));
+            self.shared.send(EndpointCommand::Close(self.id));
         }
     }
 }
 
 impl SessionHandle {
     /// Takes trickled candidates: a fragment of RFC 8840 or a bare candidate line.
-    pub fn trickle(&self, fragment: &str) -> Result<(), FragmentError> {
+    pub fn trickle(&self, fragment: &str) -> Result<(), SdpFragError> {
         let fragment = self.read(fragment)?;
         match fragment.ufrag {
-            Some(ufrag) if ufrag != self.ice().remote.ufrag => Err(FragmentError::OtherSession),
+            Some(ufrag) if ufrag != self.ice().remote.ufrag => Err(SdpFragError::OtherSession),
             _ => Ok(()),
         }
     }
 
     /// Returns true for a fragment that asks for an ICE restart: it has credentials of its own.
     pub fn is_restart(&self, fragment: &str) -> bool {
-        Fragment::parse(fragment).is_ok_and(|fragment| {
+        SdpFragment::parse(fragment).is_ok_and(|fragment| {
             fragment.ufrag.is_some_and(|ufrag| ufrag != self.ice().remote.ufrag)
         })
     }
 
     /// Restarts ICE. The old pair carries media until the peer has nominated a new one.
-    pub fn restart(&self, fragment: &str) -> Result<Restarted, FragmentError> {
+    pub fn restart(&self, fragment: &str) -> Result<IceRestartAnswer, SdpFragError> {
         let fragment = self.read(fragment)?;
-        let ufrag = fragment.ufrag.ok_or(FragmentError::Missing("a=ice-ufrag"))?;
-        let pwd = fragment.pwd.ok_or(FragmentError::Missing("a=ice-pwd"))?;
+        let ufrag = fragment.ufrag.ok_or(SdpFragError::Missing("a=ice-ufrag"))?;
+        let pwd = fragment.pwd.ok_or(SdpFragError::Missing("a=ice-pwd"))?;
         let mut ice = self.ice();
         // RFC 8445 9: a restart changes both.
         if ufrag == ice.remote.ufrag || pwd == ice.remote.pwd {
-            return Err(FragmentError::OtherSession);
+            return Err(SdpFragError::OtherSession);
         }
-        let remote = Credentials { ufrag, pwd };
-        let local = random::credentials().ok_or(FragmentError::Random)?;
-        let etag = random::etag().ok_or(FragmentError::Random)?;
+        let remote = IceCredentials { ufrag, pwd };
+        let local = random::credentials().ok_or(SdpFragError::Random)?;
+        let etag = random::etag().ok_or(SdpFragError::Random)?;
         let sdpfrag = sdpfrag::write(&local, &self.mid, &self.candidates);
-        let command = Command::Restart { id: self.id, local };
+        let command = EndpointCommand::Restart { id: self.id, local };
         if !self.shared.send(command) {
-            return Err(FragmentError::Busy);
+            return Err(SdpFragError::Busy);
         }
         *ice = IceSession { remote, etag: etag.clone() };
-        Ok(Restarted { sdpfrag, etag })
+        Ok(IceRestartAnswer { sdpfrag, etag })
     }
 
     /// Entity tag of the current ICE session, quotes included.
@@ -257,13 +257,13 @@ impl SessionHandle {
     /// Asks the peer for a keyframe, unless that has just been done.
     pub fn request_keyframe(&self) {
         // When too many commands wait, the next loss asks again.
-        if !self.shared.send(Command::Keyframe(self.id)) {
+        if !self.shared.send(EndpointCommand::Keyframe(self.id)) {
             tracing::debug!(session = self.id, "a keyframe is not asked for: receiver is busy");
         }
     }
 
     /// Returns the counts of the session.
-    pub fn counts(&self) -> SessionCounts {
+    pub fn counts(&self) -> SessionStats {
         self.state.snapshot()
     }
 
@@ -271,11 +271,11 @@ impl SessionHandle {
         self.ice.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn read(&self, fragment: &str) -> Result<Fragment, FragmentError> {
+    fn read(&self, fragment: &str) -> Result<SdpFragment, SdpFragError> {
         if self.state.ended.load(Relaxed) || self.shared.ended.load(Relaxed) {
-            return Err(FragmentError::Ended);
+            return Err(SdpFragError::Ended);
         }
-        Fragment::parse(fragment)
+        SdpFragment::parse(fragment)
     }
 }
 

@@ -90,7 +90,7 @@ impl OfferError {
 
 /// A trickle or restart fragment that is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FragmentError {
+pub enum SdpFragError {
     /// Longer than any client's fragment.
     #[error("the fragment has more than {0} bytes")]
     TooLong(usize),
@@ -122,14 +122,14 @@ pub enum FragmentError {
     Random,
 }
 
-impl FragmentError {
+impl SdpFragError {
     /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            FragmentError::OtherSession => ErrorKind::Conflict,
-            FragmentError::Ended => ErrorKind::NotFound,
-            FragmentError::Busy => ErrorKind::Exhausted,
-            FragmentError::Random => ErrorKind::Unavailable,
+            SdpFragError::OtherSession => ErrorKind::Conflict,
+            SdpFragError::Ended => ErrorKind::NotFound,
+            SdpFragError::Busy => ErrorKind::Exhausted,
+            SdpFragError::Random => ErrorKind::Unavailable,
             _ => ErrorKind::InvalidInput,
         }
     }
@@ -137,7 +137,7 @@ impl FragmentError {
 
 /// Reason that a session cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Failure {
+pub enum SessionFailure {
     /// The DTLS handshake was refused by one side or not finished.
     #[error("DTLS handshake failed")]
     Handshake,
@@ -158,16 +158,16 @@ pub enum Failure {
     PortEnded,
 }
 
-impl Failure {
+impl SessionFailure {
     /// The word for logs and events.
     pub fn name(self) -> &'static str {
         match self {
-            Failure::Handshake => "dtls_handshake",
-            Failure::Fingerprint => "dtls_fingerprint",
-            Failure::Protection => "srtp_profile",
-            Failure::Alert => "dtls_alert",
-            Failure::Sink => "sink_failed",
-            Failure::PortEnded => "receiver_ended",
+            SessionFailure::Handshake => "dtls_handshake",
+            SessionFailure::Fingerprint => "dtls_fingerprint",
+            SessionFailure::Protection => "srtp_profile",
+            SessionFailure::Alert => "dtls_alert",
+            SessionFailure::Sink => "sink_failed",
+            SessionFailure::PortEnded => "receiver_ended",
         }
     }
 }

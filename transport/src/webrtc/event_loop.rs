@@ -10,8 +10,8 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    EndpointConfig, command_queue::CommandQueue, dtls::Identity, session_table::Sessions,
-    socket::Socket, stats::DropReason,
+    EndpointConfig, command_queue::CommandQueue, dtls::DtlsIdentity, session_table::SessionTable,
+    socket::UdpEndpointSocket, stats::DropReason,
 };
 
 /// Reads of the socket between two looks at commands and timers: 512 buffers, which is what 4 MiB
@@ -29,9 +29,9 @@ const BROKEN: Duration = Duration::from_millis(100);
 
 /// Everything the thread owns.
 pub(super) struct EndpointThread {
-    socket: Socket,
+    socket: UdpEndpointSocket,
     shared: Arc<CommandQueue>,
-    sessions: Sessions,
+    sessions: SessionTable,
 }
 
 impl Drop for EndpointThread {
@@ -44,12 +44,12 @@ impl Drop for EndpointThread {
 impl EndpointThread {
     /// A driver that has not started.
     pub(super) fn new(
-        socket: Socket,
+        socket: UdpEndpointSocket,
         shared: Arc<CommandQueue>,
-        identity: Arc<Identity>,
+        identity: Arc<DtlsIdentity>,
         settings: EndpointConfig,
     ) -> EndpointThread {
-        let sessions = Sessions::new(Arc::clone(&shared), identity, &settings, Instant::now());
+        let sessions = SessionTable::new(Arc::clone(&shared), identity, &settings, Instant::now());
         EndpointThread { socket, shared, sessions }
     }
 
@@ -70,7 +70,7 @@ impl EndpointThread {
             self.wait();
             round = Instant::now();
             self.shared.counts.wakeups.fetch_add(1, Relaxed);
-            self.sessions.obey(Instant::now());
+            self.sessions.handle_command(Instant::now());
             failures = match self.receive() {
                 Ok(()) => 0,
                 Err(error) => {
@@ -81,7 +81,7 @@ impl EndpointThread {
             if failures > FAILURES_MAX {
                 std::thread::sleep(BROKEN);
             }
-            self.sessions.settle(Instant::now());
+            self.sessions.flush_session(Instant::now());
             self.send();
         }
     }
@@ -130,7 +130,7 @@ impl EndpointThread {
             });
             match received {
                 Ok(0) => break,
-                Ok(_) => sessions.settle(now),
+                Ok(_) => sessions.flush_session(now),
                 Err(error) => {
                     read = Err(error);
                     break;

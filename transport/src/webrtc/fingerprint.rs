@@ -4,7 +4,7 @@ use aws_lc_rs::{constant_time::verify_slices_are_equal, digest};
 
 /// A hash of a certificate in DER.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint {
+pub(super) struct CertificateFingerprint {
     hash: Hash,
     bytes: Vec<u8>,
 }
@@ -27,15 +27,15 @@ impl Hash {
     }
 }
 
-impl Fingerprint {
+impl CertificateFingerprint {
     /// SHA-256 of `certificate`, as our answers carry it.
-    pub(super) fn of(certificate: &[u8]) -> Fingerprint {
+    pub(super) fn of(certificate: &[u8]) -> CertificateFingerprint {
         let bytes = digest::digest(Hash::Sha256.algorithm(), certificate).as_ref().to_vec();
-        Fingerprint { hash: Hash::Sha256, bytes }
+        CertificateFingerprint { hash: Hash::Sha256, bytes }
     }
 
     /// The value of `a=fingerprint:`; `None` for a weaker hash or a length that is not its own.
-    pub(super) fn parse(value: &str) -> Option<Fingerprint> {
+    pub(super) fn parse(value: &str) -> Option<CertificateFingerprint> {
         let (name, hex) = value.trim().split_once(' ')?;
         let hash = match name.to_ascii_lowercase().as_str() {
             "sha-256" => Hash::Sha256,
@@ -52,7 +52,7 @@ impl Fingerprint {
             })
             .collect::<Option<Vec<u8>>>()?;
         let fits = bytes.len() == hash.algorithm().output_len();
-        fits.then_some(Fingerprint { hash, bytes })
+        fits.then_some(CertificateFingerprint { hash, bytes })
     }
 
     /// Returns true where this is the hash of `certificate`.
@@ -62,7 +62,7 @@ impl Fingerprint {
     }
 }
 
-impl std::fmt::Display for Fingerprint {
+impl std::fmt::Display for CertificateFingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.hash {
             Hash::Sha256 => "sha-256",
@@ -84,11 +84,15 @@ mod tests {
     #[test]
     fn what_is_printed_is_parsed_and_matches() {
         let certificate = b"not a certificate, and it need not be one";
-        let printed = Fingerprint::of(certificate).to_string();
-        let parsed = Fingerprint::parse(&printed).expect("our own is parsed");
+        let printed = CertificateFingerprint::of(certificate).to_string();
+        let parsed = CertificateFingerprint::parse(&printed).expect("our own is parsed");
         assert!(parsed.matches(certificate));
         assert!(!parsed.matches(b"another"));
-        assert_eq!(Fingerprint::parse(&printed.to_lowercase()), Some(parsed), "case is ignored");
+        assert_eq!(
+            CertificateFingerprint::parse(&printed.to_lowercase()),
+            Some(parsed),
+            "case is ignored"
+        );
     }
 
     #[test]
@@ -97,7 +101,7 @@ mod tests {
         let short = format!("sha-256 {}", vec!["AB"; 31].join(":"));
         let odd = format!("sha-256 {}:+1", vec!["AB"; 31].join(":"));
         for value in ["", "sha-256", "sha-256 ", "sha-256 AB", &sha1, &short, &odd] {
-            assert_eq!(Fingerprint::parse(value), None, "{value}");
+            assert_eq!(CertificateFingerprint::parse(value), None, "{value}");
         }
     }
 }

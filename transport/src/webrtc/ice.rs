@@ -6,7 +6,7 @@
 
 use aws_lc_rs::hmac;
 
-use super::{sdp_answer::Credentials, socket::CandidatePair, stun::Request};
+use super::{sdp_answer::IceCredentials, socket::CandidatePair, stun::BindingRequest};
 
 /// Addresses of one peer: hosts with four interfaces in both families.
 pub(super) const ADDRESSES_MAX: usize = 8;
@@ -29,7 +29,7 @@ struct Generation {
 }
 
 impl Generation {
-    fn new(local: &Credentials) -> Generation {
+    fn new(local: &IceCredentials) -> Generation {
         Generation {
             ufrag: local.ufrag.clone(),
             key: hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, local.pwd.as_bytes()),
@@ -38,7 +38,7 @@ impl Generation {
 }
 
 /// The agent of one session.
-pub(super) struct Agent {
+pub(super) struct IceAgent {
     current: Generation,
     previous: Option<Generation>,
     /// Least recently checked first.
@@ -46,10 +46,10 @@ pub(super) struct Agent {
     nominated: Option<CandidatePair>,
 }
 
-impl Agent {
+impl IceAgent {
     /// An agent that no one has checked yet.
-    pub(super) fn new(local: &Credentials) -> Agent {
-        Agent {
+    pub(super) fn new(local: &IceCredentials) -> IceAgent {
+        IceAgent {
             current: Generation::new(local),
             previous: None,
             pairs: Vec::new(),
@@ -63,13 +63,13 @@ impl Agent {
     }
 
     /// New credentials. Returns the user fragment that no request may name any more.
-    pub(super) fn restart(&mut self, local: &Credentials) -> Option<String> {
+    pub(super) fn restart(&mut self, local: &IceCredentials) -> Option<String> {
         let old = std::mem::replace(&mut self.current, Generation::new(local));
         self.previous.replace(old).map(|older| older.ufrag)
     }
 
     /// Returns the pair of the peer's media and feedback.
-    pub(super) fn selected(&self) -> Option<CandidatePair> {
+    pub(super) fn selected_pair(&self) -> Option<CandidatePair> {
         self.nominated.or_else(|| self.pairs.last().copied())
     }
 
@@ -82,7 +82,7 @@ impl Agent {
     /// new generation ends.
     pub(super) fn check(
         &mut self,
-        request: &Request<'_>,
+        request: &BindingRequest<'_>,
         pair: CandidatePair,
         out: &mut Vec<u8>,
         retired: &mut Option<String>,
@@ -106,7 +106,7 @@ impl Agent {
         }
         request.accept(pair.remote, &generation.key, out);
         let is_current = std::ptr::eq(generation, &self.current);
-        let (learned, forgot) = self.learn(pair);
+        let (learned, forgot) = self.add_peer_reflexive(pair);
         if request.nominates && (is_current || self.nominated.is_none()) {
             self.nominated = Some(pair);
             if is_current && let Some(previous) = self.previous.take() {
@@ -117,7 +117,7 @@ impl Agent {
     }
 
     /// Puts a pair last, making room where there is none.
-    fn learn(&mut self, pair: CandidatePair) -> (bool, Option<CandidatePair>) {
+    fn add_peer_reflexive(&mut self, pair: CandidatePair) -> (bool, Option<CandidatePair>) {
         if let Some(at) = self.pairs.iter().position(|known| known.remote == pair.remote) {
             self.pairs.remove(at);
             self.pairs.push(pair);
@@ -145,17 +145,17 @@ mod tests {
         CandidatePair { remote: ([192, 0, 2, 1], port).into(), local: None }
     }
 
-    fn credentials(ufrag: &str) -> Credentials {
-        Credentials { ufrag: ufrag.to_owned(), pwd: format!("{ufrag} password") }
+    fn credentials(ufrag: &str) -> IceCredentials {
+        IceCredentials { ufrag: ufrag.to_owned(), pwd: format!("{ufrag} password") }
     }
 
     fn offer(
-        agent: &mut Agent,
+        agent: &mut IceAgent,
         bytes: &[u8],
         port: u16,
     ) -> (CheckOutcome, Vec<u8>, Option<String>) {
         let (mut out, mut retired) = (Vec::new(), None);
-        let request = Request::parse(bytes).expect("a check");
+        let request = BindingRequest::parse(bytes).expect("a check");
         let checked = agent.check(&request, pair(port), &mut out, &mut retired);
         (checked, out, retired)
     }
@@ -165,25 +165,25 @@ mod tests {
 
     #[test]
     fn checks_are_answered_and_the_nominated_pair_is_used() {
-        let mut agent = Agent::new(&credentials("ours"));
-        assert_eq!(agent.selected(), None);
+        let mut agent = IceAgent::new(&credentials("ours"));
+        assert_eq!(agent.selected_pair(), None);
         let plain = check("ours:theirs", "ours password", &[CONTROLLING]);
         let nominating = check("ours:theirs", "ours password", &[CONTROLLING, NOMINATE]);
         let (checked, out, _) = offer(&mut agent, &plain, 1);
         assert_eq!(checked, NEW);
         let seen = response(&out, "ours password");
         assert_eq!(seen.1, Some(pair(1).remote));
-        assert_eq!(agent.selected(), Some(pair(1)), "media may come before a nomination");
+        assert_eq!(agent.selected_pair(), Some(pair(1)), "media may come before a nomination");
         assert_eq!(offer(&mut agent, &nominating, 2).0, NEW);
         assert_eq!(offer(&mut agent, &plain, 1).0, KNOWN);
-        assert_eq!(agent.selected(), Some(pair(2)));
+        assert_eq!(agent.selected_pair(), Some(pair(2)));
         assert_eq!(offer(&mut agent, &nominating, 1).0, KNOWN, "a peer may nominate again");
-        assert_eq!(agent.selected(), Some(pair(1)));
+        assert_eq!(agent.selected_pair(), Some(pair(1)));
     }
 
     #[test]
     fn what_is_not_authentic_teaches_nothing() {
-        let mut agent = Agent::new(&credentials("ours"));
+        let mut agent = IceAgent::new(&credentials("ours"));
         for (name, bytes) in [
             ("another password", check("ours:theirs", "guess", &[CONTROLLING])),
             ("another user", check("other:theirs", "ours password", &[CONTROLLING])),
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_old_pair_lives_until_the_restart_nominates() {
-        let mut agent = Agent::new(&credentials("one"));
+        let mut agent = IceAgent::new(&credentials("one"));
         let old = check("one:theirs", "one password", &[NOMINATE]);
         offer(&mut agent, &old, 1);
         assert_eq!(agent.restart(&credentials("two")), None);
@@ -211,11 +211,11 @@ mod tests {
         assert_eq!(offer(&mut agent, &old, 1).0, KNOWN, "consent goes on for the old pair");
         let plain = check("two:new", "two password", &[]);
         assert_eq!(offer(&mut agent, &plain, 2).0, NEW);
-        assert_eq!(agent.selected(), Some(pair(1)));
+        assert_eq!(agent.selected_pair(), Some(pair(1)));
         let nominating = check("two:new", "two password", &[NOMINATE]);
         let (_, _, retired) = offer(&mut agent, &nominating, 2);
         assert_eq!(retired.as_deref(), Some("one"));
-        assert_eq!(agent.selected(), Some(pair(2)));
+        assert_eq!(agent.selected_pair(), Some(pair(2)));
         assert_eq!(offer(&mut agent, &old, 1).0, CheckOutcome::Unauthenticated);
 
         assert_eq!(agent.restart(&credentials("three")), None);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_ninth_address_takes_the_place_of_the_one_checked_longest_ago() {
-        let mut agent = Agent::new(&credentials("ours"));
+        let mut agent = IceAgent::new(&credentials("ours"));
         let plain = check("ours:theirs", "ours password", &[]);
         offer(&mut agent, &check("ours:theirs", "ours password", &[NOMINATE]), 1);
         for port in 2..=8 {
@@ -240,7 +240,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_agent_keeps_its_bounds(steps in proptest::collection::vec((0u16..20, 0u8..6), 0..80)) {
-            let mut agent = Agent::new(&credentials("u0"));
+            let mut agent = IceAgent::new(&credentials("u0"));
             let mut generation = 0;
             for (port, step) in steps {
                 let user = format!("u{generation}");
@@ -265,7 +265,7 @@ mod tests {
                     }
                     _ => prop_assert_eq!(agent.pairs(), &before[..]),
                 }
-                if let Some(selected) = agent.selected() {
+                if let Some(selected) = agent.selected_pair() {
                     prop_assert!(agent.pairs().contains(&selected));
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Failure, SessionHandler};
+use super::{SessionFailure, SessionHandler};
 
 /// A sink until it panics; after that, nothing.
 pub(super) struct PanicGuardedHandler(Option<Box<dyn SessionHandler>>);
@@ -17,14 +17,14 @@ impl PanicGuardedHandler {
     pub(super) fn call(
         &mut self,
         call: impl FnOnce(&mut dyn SessionHandler),
-    ) -> Result<(), Failure> {
-        let sink = self.0.as_deref_mut().ok_or(Failure::Sink)?;
+    ) -> Result<(), SessionFailure> {
+        let sink = self.0.as_deref_mut().ok_or(SessionFailure::Sink)?;
         if catch_unwind(AssertUnwindSafe(|| call(sink))).is_ok() {
             return Ok(());
         }
         tracing::error!("the sink of a WebRTC session panicked");
         self.give_up();
-        Err(Failure::Sink)
+        Err(SessionFailure::Sink)
     }
 
     fn give_up(&mut self) {

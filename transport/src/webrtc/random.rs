@@ -1,6 +1,6 @@
 //! Names and secrets from the system's random numbers.
 
-use super::sdp_answer::Credentials;
+use super::sdp_answer::IceCredentials;
 
 /// The characters of RFC 8839 5.4; 64 of them, so that a byte's low six bits choose evenly.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -16,8 +16,8 @@ fn text<const N: usize>() -> Option<String> {
 }
 
 /// New ICE credentials; `None` when the system has no random numbers.
-pub(super) fn credentials() -> Option<Credentials> {
-    Some(Credentials { ufrag: text::<UFRAG_CHARS>()?, pwd: text::<PWD_CHARS>()? })
+pub(super) fn credentials() -> Option<IceCredentials> {
+    Some(IceCredentials { ufrag: text::<UFRAG_CHARS>()?, pwd: text::<PWD_CHARS>()? })
 }
 
 /// A new entity tag, quotes included.

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::rtcp::Block;
-use crate::rtp::Interarrival;
+use super::rtcp::ReportBlock;
+use crate::rtp::JitterEstimator;
 
 /// A sender whose clock jumps further has restarted it.
 const DEVIATION_MAX: Duration = Duration::from_secs(10);
 
 /// Counts of one source since its first packet.
 #[derive(Debug)]
-pub(super) struct Reception {
+pub(super) struct ReceptionStats {
     ssrc: u32,
     first: u64,
     /// Sequence number with the count of its wraps above it.
@@ -18,21 +18,21 @@ pub(super) struct Reception {
     received: u64,
     reported_expected: u64,
     reported_received: u64,
-    arrivals: Interarrival,
+    arrivals: JitterEstimator,
     report: Option<(u64, Instant)>,
 }
 
-impl Reception {
+impl ReceptionStats {
     /// The first packet of a source.
-    pub(super) fn new(ssrc: u32, sequence: u16, timestamp: u32, now: Instant) -> Reception {
-        Reception {
+    pub(super) fn new(ssrc: u32, sequence: u16, timestamp: u32, now: Instant) -> ReceptionStats {
+        ReceptionStats {
             ssrc,
             first: u64::from(sequence),
             highest: u64::from(sequence),
             received: 1,
             reported_expected: 0,
             reported_received: 0,
-            arrivals: Interarrival::new(timestamp, DEVIATION_MAX, now),
+            arrivals: JitterEstimator::new(timestamp, DEVIATION_MAX, now),
             report: None,
         }
     }
@@ -72,7 +72,7 @@ impl Reception {
     }
 
     /// The next report's block.
-    pub(super) fn block(&mut self, now: Instant) -> Block {
+    pub(super) fn block(&mut self, now: Instant) -> ReportBlock {
         let (expected, received) = (self.expected(), self.received);
         let expected_since = expected - self.reported_expected;
         let received_since = received - self.reported_received;
@@ -85,7 +85,7 @@ impl Reception {
             Some((ntp, at)) => ((ntp >> 16) as u32, in_65536ths(now.saturating_duration_since(at))),
             None => (0, 0),
         };
-        Block {
+        ReportBlock {
             ssrc: self.ssrc,
             fraction_lost: fraction_lost as u8,
             lost: lost.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn losses_are_counted_over_the_wrap() {
         let start = Instant::now();
-        let mut reception = Reception::new(7, 65_530, 0, start);
+        let mut reception = ReceptionStats::new(7, 65_530, 0, start);
         for (step, sequence) in [65_531u16, 65_534, 65_535, 2, 1, 3].into_iter().enumerate() {
             reception.packet(sequence, step as u32 * 3000, start);
         }
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn an_even_source_has_no_jitter_and_an_uneven_one_has() {
         let start = Instant::now();
-        let mut even = Reception::new(7, 0, 0, start);
-        let mut uneven = Reception::new(7, 0, 0, start);
+        let mut even = ReceptionStats::new(7, 0, 0, start);
+        let mut uneven = ReceptionStats::new(7, 0, 0, start);
         for step in 1..200u32 {
             let at = start + Duration::from_millis(40) * step;
             even.packet(step as u16, step * 3600, at);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_last_sender_report_is_named() {
         let start = Instant::now();
-        let mut reception = Reception::new(7, 0, 0, start);
+        let mut reception = ReceptionStats::new(7, 0, 0, start);
         assert_eq!(reception.block(start).last_report, 0);
         reception.reported(0x1234_5678_9ABC_DEF0, start);
         let block = reception.block(start + Duration::from_millis(500));

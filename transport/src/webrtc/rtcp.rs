@@ -61,7 +61,7 @@ fn long(bytes: &[u8], at: usize) -> u32 {
 
 /// Report block of one source (RFC 3550 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct ReportBlock {
     /// The source.
     pub(super) ssrc: u32,
     /// Share lost since the last report, in 256ths.
@@ -79,7 +79,7 @@ pub(super) struct Block {
 }
 
 /// Appends a receiver report from `us` and its source description.
-pub(super) fn report(out: &mut Vec<u8>, us: u32, block: Option<Block>) {
+pub(super) fn report(out: &mut Vec<u8>, us: u32, block: Option<ReportBlock>) {
     let words = if block.is_some() { 7 } else { 1 };
     head(out, u8::from(block.is_some()), RECEIVER_REPORT, words);
     push(out, us);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    rtcp::{self, Block},
+    rtcp::{self, ReportBlock},
     sdp_answer::NegotiatedMedia,
     twcc::TwccRecorder,
 };
@@ -70,7 +70,7 @@ impl RtcpFeedback {
     }
 
     /// The packet with this number of the transport came.
-    pub(super) fn came(&mut self, number: u16, now: Instant) {
+    pub(super) fn on_twcc_packet(&mut self, number: u16, now: Instant) {
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.packet(number, now);
         }
@@ -93,7 +93,7 @@ impl RtcpFeedback {
     }
 
     /// These are missing.
-    pub(super) fn want(&mut self, missing: &[u16]) {
+    pub(super) fn queue_nacks(&mut self, missing: &[u16]) {
         if self.nack {
             let room = MISSING_MAX - self.missing.len();
             self.missing.extend(missing.iter().take(room));
@@ -125,7 +125,7 @@ impl RtcpFeedback {
         &mut self,
         out: &mut Vec<u8>,
         ssrc: Option<u32>,
-        block: impl FnOnce() -> Option<Block>,
+        block: impl FnOnce() -> Option<ReportBlock>,
         now: Instant,
     ) -> Option<FeedbackSent> {
         let reports = self.report_at?;
@@ -190,13 +190,13 @@ impl RtcpFeedback {
 mod tests {
     use super::*;
     use crate::webrtc::{
-        sdp::{Offer, tests::CHROMIUM},
+        sdp::{SdpOffer, tests::CHROMIUM},
         sdp_answer,
     };
 
     fn feedback(change: impl Fn(&mut NegotiatedMedia)) -> RtcpFeedback {
-        let offer = Offer::parse(CHROMIUM).expect("an offer");
-        let mut negotiated = sdp_answer::agree(&offer).expect("agreed");
+        let offer = SdpOffer::parse(CHROMIUM).expect("an offer");
+        let mut negotiated = sdp_answer::negotiate(&offer).expect("agreed");
         change(&mut negotiated);
         RtcpFeedback::new(9, &negotiated, Instant::now())
     }
@@ -260,16 +260,16 @@ mod tests {
         for feedback in [&mut with, &mut without] {
             feedback.start(start);
             written(feedback, Some(1), start);
-            feedback.want(&[5, 6, 9]);
+            feedback.queue_nacks(&[5, 6, 9]);
         }
         assert_eq!(written(&mut with, Some(1), start), [REPORT[0], REPORT[1], (205, 1)]);
         assert_eq!(written(&mut with, Some(1), start), []);
         assert_eq!(written(&mut without, Some(1), start), []);
-        with.want(&[11]);
+        with.queue_nacks(&[11]);
         assert_eq!(written(&mut with, Some(1), start), [], "they keep their distance");
         assert_eq!(with.deadline(), Some(start + MISSING_GAP));
         assert_eq!(written(&mut with, Some(1), start + MISSING_GAP)[2..], [(205, 1)]);
-        with.want(&vec![1; 5000]);
+        with.queue_nacks(&vec![1; 5000]);
         assert_eq!(with.missing.len(), MISSING_MAX);
     }
 
@@ -281,7 +281,7 @@ mod tests {
         written(&mut feedback, Some(1), start);
         // Too far apart for two to share an entry.
         let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
-        feedback.want(&far);
+        feedback.queue_nacks(&far);
         let mut named = Vec::new();
         for step in 0..5 {
             let mut out = Vec::new();
@@ -297,12 +297,12 @@ mod tests {
         let start = Instant::now() + REPORT_EVERY;
         for (numbers, told) in [(Some(3), true), (None, false)] {
             let mut feedback = feedback(|negotiated| negotiated.numbers = numbers);
-            feedback.came(7, start);
+            feedback.on_twcc_packet(7, start);
             assert_eq!(written(&mut feedback, Some(1), start), [], "there are no keys");
             feedback.start(start);
             let first = written(&mut feedback, Some(1), start);
             assert_eq!(first.last(), Some(&if told { (205, 15) } else { (206, 1) }));
-            feedback.came(8, start);
+            feedback.on_twcc_packet(8, start);
             let at = feedback.deadline().expect("a report at least");
             let expected = if told { Duration::from_millis(100) } else { REPORT_EVERY };
             assert_eq!(at, start + expected);

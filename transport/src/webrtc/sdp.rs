@@ -3,7 +3,7 @@
 //! Promises that a parsed offer is bounded, holds no control characters, and that its credentials
 //! and fingerprints are well formed. Skips what it does not know. Does not decide what is served.
 
-use super::{OfferError, fingerprint::Fingerprint};
+use super::{OfferError, fingerprint::CertificateFingerprint};
 
 /// Longest offer in bytes; Chromium's with every codec has 8 KiB.
 pub(super) const OFFER_BYTES_MAX: usize = 64 * 1024;
@@ -14,16 +14,16 @@ const VALUES_MAX: usize = 512;
 
 /// A parsed offer.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(super) struct SdpOffer {
     /// The `m=` sections in order.
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Vec<MediaSection>,
     /// Media ids of the BUNDLE group, when there is one.
     pub(super) bundle: Option<Vec<String>>,
 }
 
 /// One `m=` section with what it inherits from the session.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct MediaSection {
     /// `audio`, `video`, `application`.
     pub(super) kind: String,
     /// Zero: the peer does not offer it.
@@ -33,19 +33,19 @@ pub(super) struct Section {
     /// Formats in the peer's order of preference.
     pub(super) formats: Vec<String>,
     /// Its attributes.
-    pub(super) attributes: Attributes,
+    pub(super) attributes: SdpAttributes,
 }
 
 /// The attributes that a receiver reads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attributes {
+pub(super) struct SdpAttributes {
     pub(super) mid: Option<String>,
     pub(super) ufrag: Option<String>,
     pub(super) pwd: Option<String>,
     /// Those with a hash that is strong enough.
-    pub(super) fingerprints: Vec<Fingerprint>,
-    pub(super) setup: Option<Setup>,
-    pub(super) direction: Option<Direction>,
+    pub(super) fingerprints: Vec<CertificateFingerprint>,
+    pub(super) setup: Option<DtlsSetup>,
+    pub(super) direction: Option<MediaDirection>,
     pub(super) rtcp_mux: bool,
     /// Offered, though its port is zero: it shares another section's transport (RFC 8843 6).
     pub(super) bundle_only: bool,
@@ -65,7 +65,7 @@ pub(super) struct Attributes {
 
 /// Role in opening the DTLS association (RFC 4145 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Setup {
+pub(super) enum DtlsSetup {
     Active,
     Passive,
     ActPass,
@@ -74,19 +74,19 @@ pub(super) enum Setup {
 
 /// Direction of media, as the offerer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum MediaDirection {
     SendRecv,
     SendOnly,
     RecvOnly,
     Inactive,
 }
 
-impl Section {
+impl MediaSection {
     /// Returns true where the peer offers to send on it.
     pub(super) fn sends(&self) -> bool {
-        let direction = self.attributes.direction.unwrap_or(Direction::SendRecv);
+        let direction = self.attributes.direction.unwrap_or(MediaDirection::SendRecv);
         (self.port != 0 || self.attributes.bundle_only)
-            && matches!(direction, Direction::SendRecv | Direction::SendOnly)
+            && matches!(direction, MediaDirection::SendRecv | MediaDirection::SendOnly)
     }
 
     /// The encoding of a payload type.
@@ -112,15 +112,15 @@ fn find(values: &[(u8, String)], payload_type: u8) -> Option<&str> {
     values.iter().find(|(of, _)| *of == payload_type).map(|(_, value)| value.as_str())
 }
 
-impl Offer {
+impl SdpOffer {
     /// Reads an offer.
-    pub(super) fn parse(text: &str) -> Result<Offer, OfferError> {
+    pub(super) fn parse(text: &str) -> Result<SdpOffer, OfferError> {
         if text.len() > OFFER_BYTES_MAX {
             return Err(OfferError::TooLong(OFFER_BYTES_MAX));
         }
-        let mut session = Attributes::default();
+        let mut session = SdpAttributes::default();
         let mut bundle = None;
-        let mut sections: Vec<Section> = Vec::new();
+        let mut sections: Vec<MediaSection> = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let broken = |problem| OfferError::Malformed { line: at + 1, problem };
             if line.chars().any(char::is_control) {
@@ -139,7 +139,7 @@ impl Offer {
                 "m" if sections.len() == SECTIONS_MAX => {
                     return Err(OfferError::TooMany { what: "sections", max: SECTIONS_MAX });
                 }
-                "m" => sections.push(Section::parse(value, &session).map_err(broken)?),
+                "m" => sections.push(MediaSection::parse(value, &session).map_err(broken)?),
                 "a" => {
                     if let Some(mids) = value.strip_prefix("group:BUNDLE ") {
                         bundle = Some(mids.split(' ').map(str::to_owned).collect());
@@ -157,12 +157,12 @@ impl Offer {
         if sections.is_empty() {
             return Err(OfferError::NoVideo);
         }
-        Ok(Offer { sections, bundle })
+        Ok(SdpOffer { sections, bundle })
     }
 }
 
-impl Section {
-    fn parse(value: &str, session: &Attributes) -> Result<Section, &'static str> {
+impl MediaSection {
+    fn parse(value: &str, session: &SdpAttributes) -> Result<MediaSection, &'static str> {
         let mut parts = value.split(' ').filter(|part| !part.is_empty());
         let mut next = || parts.next().ok_or("an m= line has kind, port, protocol and formats");
         let kind = token(next()?)?;
@@ -174,16 +174,16 @@ impl Section {
             return Err("too many formats");
         }
         // What is given once for the session holds for every section; lists start empty.
-        let attributes = Attributes {
+        let attributes = SdpAttributes {
             ufrag: session.ufrag.clone(),
             pwd: session.pwd.clone(),
             fingerprints: session.fingerprints.clone(),
             setup: session.setup,
             direction: session.direction,
             rtcp_mux: session.rtcp_mux,
-            ..Attributes::default()
+            ..SdpAttributes::default()
         };
-        Ok(Section { kind, port, proto, formats, attributes })
+        Ok(MediaSection { kind, port, proto, formats, attributes })
     }
 }
 
@@ -202,7 +202,7 @@ fn push<T>(values: &mut Vec<T>, value: T) -> Result<(), &'static str> {
     Ok(())
 }
 
-impl Attributes {
+impl SdpAttributes {
     /// Takes one `a=` line; unknown ones are skipped.
     fn take(&mut self, line: &str) -> Result<(), &'static str> {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
@@ -213,15 +213,15 @@ impl Attributes {
             "ice-pwd" => self.pwd = Some(credential(value, 22)?),
             // Weaker hashes are skipped: an offer may name its certificate by several.
             "fingerprint" => {
-                if let Some(fingerprint) = Fingerprint::parse(value) {
+                if let Some(fingerprint) = CertificateFingerprint::parse(value) {
                     push(&mut self.fingerprints, fingerprint)?;
                 }
             }
-            "setup" => self.setup = Some(Setup::parse(value)?),
-            "sendrecv" => self.direction = Some(Direction::SendRecv),
-            "sendonly" => self.direction = Some(Direction::SendOnly),
-            "recvonly" => self.direction = Some(Direction::RecvOnly),
-            "inactive" => self.direction = Some(Direction::Inactive),
+            "setup" => self.setup = Some(DtlsSetup::parse(value)?),
+            "sendrecv" => self.direction = Some(MediaDirection::SendRecv),
+            "sendonly" => self.direction = Some(MediaDirection::SendOnly),
+            "recvonly" => self.direction = Some(MediaDirection::RecvOnly),
+            "inactive" => self.direction = Some(MediaDirection::Inactive),
             "bundle-only" => self.bundle_only = true,
             "rtcp-mux" | "rtcp-mux-only" => self.rtcp_mux = true,
             "rtpmap" => push(&mut self.rtpmaps, numbered(value)?)?,
@@ -264,13 +264,13 @@ impl Attributes {
     }
 }
 
-impl Setup {
-    fn parse(value: &str) -> Result<Setup, &'static str> {
+impl DtlsSetup {
+    fn parse(value: &str) -> Result<DtlsSetup, &'static str> {
         match value {
-            "active" => Ok(Setup::Active),
-            "passive" => Ok(Setup::Passive),
-            "actpass" => Ok(Setup::ActPass),
-            "holdconn" => Ok(Setup::HoldConn),
+            "active" => Ok(DtlsSetup::Active),
+            "passive" => Ok(DtlsSetup::Passive),
+            "actpass" => Ok(DtlsSetup::ActPass),
+            "holdconn" => Ok(DtlsSetup::HoldConn),
             _ => Err("setup is none of active, passive, actpass, holdconn"),
         }
     }

@@ -9,9 +9,9 @@ use std::{fmt::Write as _, net::SocketAddr};
 
 use super::{
     OfferError,
-    codecs::{self, FEEDBACK, Payload, Payloads, TRANSPORT_WIDE},
-    fingerprint::Fingerprint,
-    sdp::{Attributes, Offer, Section, Setup},
+    codecs::{self, FEEDBACK, PayloadFormat, PayloadTypeMap, TRANSPORT_WIDE},
+    fingerprint::CertificateFingerprint,
+    sdp::{DtlsSetup, MediaSection, SdpAttributes, SdpOffer},
 };
 
 /// The header extension that names the section of a packet (RFC 8843 9.2).
@@ -26,7 +26,7 @@ const SOURCES_MAX: usize = 8;
 
 /// ICE credentials of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Credentials {
+pub(super) struct IceCredentials {
     /// User fragment.
     pub(super) ufrag: String,
     /// Password.
@@ -37,13 +37,13 @@ pub(super) struct Credentials {
 #[derive(Debug)]
 pub(super) struct NegotiatedMedia {
     /// The accepted payload types of video, first choice first.
-    pub(super) video: Vec<Payload>,
+    pub(super) video: Vec<PayloadFormat>,
     /// Contents of each payload type.
-    pub(super) payloads: Payloads,
+    pub(super) payloads: PayloadTypeMap,
     /// The peer's ICE credentials.
-    pub(super) remote: Credentials,
+    pub(super) remote: IceCredentials,
     /// Certificates that the peer may show.
-    pub(super) fingerprints: Vec<Fingerprint>,
+    pub(super) fingerprints: Vec<CertificateFingerprint>,
     /// Sources of video that the offer announces.
     pub(super) ssrcs: Vec<u32>,
     /// Picture loss indications are understood (RFC 4585 6.3.1).
@@ -63,8 +63,8 @@ pub(super) struct NegotiatedMedia {
 }
 
 /// Decides what of an offer is taken.
-pub(super) fn agree(offer: &Offer) -> Result<NegotiatedMedia, OfferError> {
-    let is_video = |section: &&Section| section.kind == "video" && section.sends();
+pub(super) fn negotiate(offer: &SdpOffer) -> Result<NegotiatedMedia, OfferError> {
+    let is_video = |section: &&MediaSection| section.kind == "video" && section.sends();
     let at =
         offer.sections.iter().position(|section| is_video(&section)).ok_or(OfferError::NoVideo)?;
     let video = &offer.sections[at];
@@ -74,13 +74,13 @@ pub(super) fn agree(offer: &Offer) -> Result<NegotiatedMedia, OfferError> {
     let audio = offer.sections.iter().position(|section| {
         section.kind == "audio" && section.sends() && bundled(offer, video, section)
     });
-    let sound = audio.and_then(|audio| sound(&offer.sections[audio]));
+    let sound = audio.and_then(|audio| audio_section(&offer.sections[audio]));
     let remote = transport.credentials()?;
     let rtx: Vec<u32> = video.attributes.flows.iter().map(|(_, rtx)| *rtx).collect();
     let offers =
         |message: &str| chosen.iter().any(|payload| video.has_feedback(payload.number, message));
     Ok(NegotiatedMedia {
-        payloads: Payloads::new(&chosen, sound),
+        payloads: PayloadTypeMap::new(&chosen, sound),
         remote,
         fingerprints: transport.fingerprints().to_vec(),
         ssrcs: video
@@ -95,7 +95,7 @@ pub(super) fn agree(offer: &Offer) -> Result<NegotiatedMedia, OfferError> {
         fir: offers("ccm fir"),
         nack: offers("nack"),
         remb: offers("goog-remb"),
-        numbers: numbers(video).filter(|_| offers(TRANSPORT_WIDE)),
+        numbers: twcc_extension_id(video).filter(|_| offers(TRANSPORT_WIDE)),
         transport_mid: video.attributes.mid.clone().unwrap_or_else(|| at.to_string()),
         taken: (at, audio.zip(sound)),
         video: chosen,
@@ -103,7 +103,7 @@ pub(super) fn agree(offer: &Offer) -> Result<NegotiatedMedia, OfferError> {
 }
 
 /// The header extension of a section that numbers packets, if the section sends it.
-fn numbers(section: &Section) -> Option<u8> {
+fn twcc_extension_id(section: &MediaSection) -> Option<u8> {
     let (id, _) = section.attributes.extmaps.iter().find(|(_, uri)| uri == NUMBER)?;
     let (id, direction) = id.split_once('/').unwrap_or((id, "sendrecv"));
     // 15 ends extensions that are named by one byte, and others than those are rare.
@@ -114,33 +114,35 @@ fn numbers(section: &Section) -> Option<u8> {
 /// The transport of a section: what it leaves out stands in the first section of its bundle
 /// (RFC 8843 7.1.3, RFC 8829 5.2.1).
 struct Transport<'a> {
-    own: &'a Attributes,
-    tagged: Option<&'a Attributes>,
+    own: &'a SdpAttributes,
+    tagged: Option<&'a SdpAttributes>,
 }
 
 impl<'a> Transport<'a> {
-    fn of(offer: &'a Offer, section: &'a Section) -> Transport<'a> {
+    fn of(offer: &'a SdpOffer, section: &'a MediaSection) -> Transport<'a> {
         let mid = offer.bundle.as_ref().and_then(|mids| mids.first());
-        let has_mid = |one: &&Section| mid.is_some() && one.attributes.mid.as_ref() == mid;
+        let has_mid = |one: &&MediaSection| mid.is_some() && one.attributes.mid.as_ref() == mid;
         let tagged = offer.sections.iter().find(has_mid);
         let tagged = tagged.filter(|tagged| bundled(offer, tagged, section));
         Transport { own: &section.attributes, tagged: tagged.map(|section| &section.attributes) }
     }
 
     /// Both credentials of one section: half of each would be a third pair.
-    fn credentials(&self) -> Result<Credentials, OfferError> {
-        let has_some = |one: &&Attributes| one.ufrag.is_some() || one.pwd.is_some();
+    fn credentials(&self) -> Result<IceCredentials, OfferError> {
+        let has_some = |one: &&SdpAttributes| one.ufrag.is_some() || one.pwd.is_some();
         let Some(from) = Some(self.own).filter(has_some).or(self.tagged) else {
             return Err(OfferError::Missing("a=ice-ufrag"));
         };
         match (&from.ufrag, &from.pwd) {
-            (Some(ufrag), Some(pwd)) => Ok(Credentials { ufrag: ufrag.clone(), pwd: pwd.clone() }),
+            (Some(ufrag), Some(pwd)) => {
+                Ok(IceCredentials { ufrag: ufrag.clone(), pwd: pwd.clone() })
+            }
             (None, _) => Err(OfferError::Missing("a=ice-ufrag")),
             (_, None) => Err(OfferError::Missing("a=ice-pwd")),
         }
     }
 
-    fn fingerprints(&self) -> &'a [Fingerprint] {
+    fn fingerprints(&self) -> &'a [CertificateFingerprint] {
         match (&self.own.fingerprints[..], self.tagged) {
             ([], Some(tagged)) => &tagged.fingerprints,
             (own, _) => own,
@@ -148,7 +150,7 @@ impl<'a> Transport<'a> {
     }
 
     /// Checks a section for what carrying media over DTLS-SRTP needs.
-    fn check(&self, video: &Section) -> Result<(), OfferError> {
+    fn check(&self, video: &MediaSection) -> Result<(), OfferError> {
         if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
             return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
         }
@@ -159,8 +161,8 @@ impl<'a> Transport<'a> {
             return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
         }
         match self.own.setup.or(self.tagged.and_then(|tagged| tagged.setup)) {
-            Some(Setup::Active | Setup::ActPass) => Ok(()),
-            Some(Setup::Passive | Setup::HoldConn) => {
+            Some(DtlsSetup::Active | DtlsSetup::ActPass) => Ok(()),
+            Some(DtlsSetup::Passive | DtlsSetup::HoldConn) => {
                 Err(OfferError::Unserved("a DTLS client on this side"))
             }
             None => Err(OfferError::Missing("a=setup")),
@@ -169,16 +171,17 @@ impl<'a> Transport<'a> {
 }
 
 /// Returns true where two sections share a transport.
-fn bundled(offer: &Offer, one: &Section, other: &Section) -> bool {
+fn bundled(offer: &SdpOffer, one: &MediaSection, other: &MediaSection) -> bool {
     let Some(bundle) = &offer.bundle else { return false };
-    let listed =
-        |section: &Section| section.attributes.mid.as_ref().is_some_and(|mid| bundle.contains(mid));
+    let listed = |section: &MediaSection| {
+        section.attributes.mid.as_ref().is_some_and(|mid| bundle.contains(mid))
+    };
     listed(one) && listed(other)
 }
 
 /// The first payload type of a section of sound that carries sound by itself: redundancy, tones and
 /// comfort noise need another one beside them (RFC 2198, RFC 4733, RFC 3389).
-fn sound(section: &Section) -> Option<u8> {
+fn audio_section(section: &MediaSection) -> Option<u8> {
     let is_beside = |number: u8| {
         let name = section.rtpmap(number).and_then(|encoding| encoding.split('/').next());
         // 13 is comfort noise without an encoding that says so (RFC 3551 6).
@@ -189,11 +192,11 @@ fn sound(section: &Section) -> Option<u8> {
 }
 
 /// Our part of the answer.
-pub(super) struct Local<'a> {
+pub(super) struct LocalParameters<'a> {
     /// Credentials of this session.
-    pub(super) credentials: &'a Credentials,
+    pub(super) credentials: &'a IceCredentials,
     /// Hash of the certificate of this start.
-    pub(super) fingerprint: &'a Fingerprint,
+    pub(super) fingerprint: &'a CertificateFingerprint,
     /// Addresses to send to, first choice first.
     pub(super) candidates: &'a [SocketAddr],
     /// Number of the SDP session, below 2^63.
@@ -201,7 +204,11 @@ pub(super) struct Local<'a> {
 }
 
 /// The text of the answer.
-pub(super) fn write(offer: &Offer, negotiated: &NegotiatedMedia, local: &Local<'_>) -> String {
+pub(super) fn write(
+    offer: &SdpOffer,
+    negotiated: &NegotiatedMedia,
+    local: &LocalParameters<'_>,
+) -> String {
     let mut text = String::with_capacity(2048);
     let (video, audio) = negotiated.taken;
     line(&mut text, format_args!("v=0"));
@@ -247,7 +254,7 @@ fn video_formats(negotiated: &NegotiatedMedia) -> String {
 }
 
 /// The head of an accepted section, with the transport that all of them share.
-fn accept(text: &mut String, section: &Section, local: &Local<'_>, formats: &str) {
+fn accept(text: &mut String, section: &MediaSection, local: &LocalParameters<'_>, formats: &str) {
     line(text, format_args!("m={} 9 {} {formats}", section.kind, section.proto));
     line(text, format_args!("c=IN IP4 0.0.0.0"));
     if let Some(mid) = &section.attributes.mid {
@@ -287,7 +294,7 @@ pub(super) fn write_candidates(text: &mut String, candidates: &[SocketAddr]) {
     line(text, format_args!("a=end-of-candidates"));
 }
 
-fn write_video(text: &mut String, section: &Section, negotiated: &NegotiatedMedia) {
+fn write_video(text: &mut String, section: &MediaSection, negotiated: &NegotiatedMedia) {
     if let Some(id) = negotiated.numbers {
         line(text, format_args!("a=extmap:{id} {NUMBER}"));
     }
@@ -307,7 +314,7 @@ fn write_video(text: &mut String, section: &Section, negotiated: &NegotiatedMedi
 
 /// The encoding and parameters of a payload type, as offered: aiortc refuses an answer that leaves
 /// the parameters out.
-fn write_format(text: &mut String, section: &Section, number: u8) {
+fn write_format(text: &mut String, section: &MediaSection, number: u8) {
     if let Some(encoding) = section.rtpmap(number) {
         line(text, format_args!("a=rtpmap:{number} {encoding}"));
     }
@@ -317,7 +324,7 @@ fn write_format(text: &mut String, section: &Section, number: u8) {
 }
 
 /// A section that is not taken (RFC 3264 6).
-fn refuse(text: &mut String, section: &Section) {
+fn refuse(text: &mut String, section: &MediaSection) {
     line(
         text,
         format_args!("m={} 0 {} {}", section.kind, section.proto, section.formats.join(" ")),

@@ -7,9 +7,9 @@
 use std::net::SocketAddr;
 
 use super::{
-    FragmentError,
+    SdpFragError,
     sdp::credential,
-    sdp_answer::{Credentials, write_candidates},
+    sdp_answer::{IceCredentials, write_candidates},
 };
 
 /// Longest fragment in bytes.
@@ -19,7 +19,7 @@ const CANDIDATES_MAX: usize = 64;
 
 /// Contents of a fragment.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Fragment {
+pub(super) struct SdpFragment {
     /// User fragment, when it names one.
     pub(super) ufrag: Option<String>,
     /// Password, when it names one.
@@ -30,15 +30,15 @@ pub(super) struct Fragment {
     pub(super) ended: bool,
 }
 
-impl Fragment {
+impl SdpFragment {
     /// Reads a fragment or a bare candidate line.
-    pub(super) fn parse(text: &str) -> Result<Fragment, FragmentError> {
+    pub(super) fn parse(text: &str) -> Result<SdpFragment, SdpFragError> {
         if text.len() > FRAGMENT_BYTES_MAX {
-            return Err(FragmentError::TooLong(FRAGMENT_BYTES_MAX));
+            return Err(SdpFragError::TooLong(FRAGMENT_BYTES_MAX));
         }
-        let mut fragment = Fragment::default();
+        let mut fragment = SdpFragment::default();
         for (at, line) in text.lines().enumerate() {
-            let broken = |problem| FragmentError::Malformed { line: at + 1, problem };
+            let broken = |problem| SdpFragError::Malformed { line: at + 1, problem };
             if line.chars().any(char::is_control) {
                 return Err(broken("a control character"));
             }
@@ -54,11 +54,11 @@ impl Fragment {
                 return Err(broken("neither an attribute nor a candidate"));
             }
             if fragment.candidates > CANDIDATES_MAX {
-                return Err(FragmentError::TooMany(CANDIDATES_MAX));
+                return Err(SdpFragError::TooMany(CANDIDATES_MAX));
             }
         }
-        if fragment == Fragment::default() {
-            return Err(FragmentError::Missing("candidate, end of candidates or credentials"));
+        if fragment == SdpFragment::default() {
+            return Err(SdpFragError::Missing("candidate, end of candidates or credentials"));
         }
         Ok(fragment)
     }
@@ -114,7 +114,7 @@ fn check(candidate: &str) -> Result<(), &'static str> {
 }
 
 /// The answer to a restart: our new credentials and all our candidates (RFC 9725 4.3.3).
-pub(super) fn write(credentials: &Credentials, mid: &str, candidates: &[SocketAddr]) -> String {
+pub(super) fn write(credentials: &IceCredentials, mid: &str, candidates: &[SocketAddr]) -> String {
     let mut text = format!(
         "a=ice-lite\r\na=ice-ufrag:{}\r\na=ice-pwd:{}\r\nm=video 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:{mid}\r\n",
         credentials.ufrag, credentials.pwd
@@ -139,23 +139,24 @@ mod tests {
              a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\na={CANDIDATE}\r\n\
              a=end-of-candidates\r\n"
         );
-        let read = Fragment::parse(&full).expect("RFC 9725's own example is read");
+        let read = SdpFragment::parse(&full).expect("RFC 9725's own example is read");
         assert_eq!(read.ufrag.as_deref(), Some("EsAw"));
         assert_eq!(read.pwd.as_deref(), Some("P2uYro0UCOQ4zxjKXaWCBui1"));
         assert_eq!((read.candidates, read.ended), (1, true));
 
-        let bare = Fragment::parse(CANDIDATE).expect("a bare candidate is read");
+        let bare = SdpFragment::parse(CANDIDATE).expect("a bare candidate is read");
         assert_eq!((bare.candidates, bare.ended, bare.ufrag), (1, false, None));
-        let with_prefix = Fragment::parse(&format!("a={CANDIDATE}\n")).expect("so is one with a=");
+        let with_prefix =
+            SdpFragment::parse(&format!("a={CANDIDATE}\n")).expect("so is one with a=");
         assert_eq!(with_prefix.candidates, 1);
-        let none = Fragment::parse("candidate:").expect("no more of them");
+        let none = SdpFragment::parse("candidate:").expect("no more of them");
         assert_eq!((none.candidates, none.ended), (0, true));
     }
 
     #[test]
     fn what_is_no_fragment_is_refused() {
-        let line = |text: &str| match Fragment::parse(text) {
-            Err(FragmentError::Malformed { line, .. }) => Some(line),
+        let line = |text: &str| match SdpFragment::parse(text) {
+            Err(SdpFragError::Malformed { line, .. }) => Some(line),
             _ => None,
         };
         let cases = [
@@ -170,17 +171,17 @@ mod tests {
         for (name, text, expected) in cases {
             assert_eq!(line(text), expected, "{name}");
         }
-        assert!(matches!(Fragment::parse(""), Err(FragmentError::Missing(_))));
+        assert!(matches!(SdpFragment::parse(""), Err(SdpFragError::Missing(_))));
         let many = format!("a={CANDIDATE}\n").repeat(CANDIDATES_MAX + 1);
-        assert_eq!(Fragment::parse(&many), Err(FragmentError::TooMany(CANDIDATES_MAX)));
+        assert_eq!(SdpFragment::parse(&many), Err(SdpFragError::TooMany(CANDIDATES_MAX)));
         let long = "a".repeat(FRAGMENT_BYTES_MAX + 1);
-        assert_eq!(Fragment::parse(&long), Err(FragmentError::TooLong(FRAGMENT_BYTES_MAX)));
+        assert_eq!(SdpFragment::parse(&long), Err(SdpFragError::TooLong(FRAGMENT_BYTES_MAX)));
     }
 
     proptest! {
         #[test]
         fn arbitrary_text_is_read_or_refused(text in "(a=|candidate:|m=)?[ -~\r\n]{0,200}") {
-            if let Ok(fragment) = Fragment::parse(&text) {
+            if let Ok(fragment) = SdpFragment::parse(&text) {
                 prop_assert!(fragment.candidates <= CANDIDATES_MAX);
             }
         }

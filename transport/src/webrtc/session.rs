@@ -10,32 +10,32 @@ use std::{
 };
 
 use super::{
-    Failure, SessionEvent,
-    bucket::{Bucket, Rate},
+    SessionEvent, SessionFailure,
     codecs::PayloadKind,
-    command_queue::Opening,
-    dtls::{Association, DtlsError, DtlsOutcome, Identity},
-    fingerprint::Fingerprint,
-    ice::{Agent, CheckOutcome},
+    command_queue::NewSession,
+    dtls::{DtlsError, DtlsIdentity, DtlsOutcome, DtlsTransport},
+    fingerprint::CertificateFingerprint,
+    ice::{CheckOutcome, IceAgent},
     panic_guard::PanicGuardedHandler,
     rtcp::{self, RtcpEvent},
     rtcp_feedback::RtcpFeedback,
-    sdp_answer::Credentials,
+    sdp_answer::IceCredentials,
     send_buffer::SendBuffer,
     socket::CandidatePair,
-    srtp::{Inbound, Outbound},
-    stats::{DropReason, SessionState},
-    stun::Request,
+    srtp::{SrtcpSender, SrtpReceiver},
+    stats::{DropReason, SharedSessionStats},
+    stun::BindingRequest,
+    token_bucket::{BucketRate, TokenBucket},
     video_track::VideoTrack,
 };
-use crate::rtp::{self, Output, Packet};
+use crate::rtp::{self, ReceiverOutput, RtpPacket};
 
 /// Bytes a second that a peer may send: 32 Mb/s, four times what it is told that it may. What is more
 /// goes no further than its decryption.
 pub const PEER_BYTES_A_SECOND: u32 = 4_000_000;
 /// A second of them may come at once.
-const BYTES: Rate =
-    Rate { burst: PEER_BYTES_A_SECOND as f32, a_second: PEER_BYTES_A_SECOND as f32 };
+const BYTES: BucketRate =
+    BucketRate { burst: PEER_BYTES_A_SECOND as f32, a_second: PEER_BYTES_A_SECOND as f32 };
 /// Least cost of a packet, however short: 8,000 a second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 
@@ -47,18 +47,18 @@ pub(super) struct SessionTimeouts {
 }
 
 /// One session.
-pub(super) struct Session {
-    agent: Agent,
-    association: Option<Box<Association>>,
-    keys: Option<Box<(Inbound, Outbound)>>,
-    fingerprints: Vec<Fingerprint>,
+pub(super) struct SessionHandle {
+    agent: IceAgent,
+    association: Option<Box<DtlsTransport>>,
+    keys: Option<Box<(SrtpReceiver, SrtcpSender)>>,
+    fingerprints: Vec<CertificateFingerprint>,
     video: VideoTrack,
     feedback: RtcpFeedback,
     /// The header extension that numbers the peer's packets.
     numbers: Option<u8>,
     sink: PanicGuardedHandler,
-    bytes: Bucket,
-    state: Arc<SessionState>,
+    bytes: TokenBucket,
+    state: Arc<SharedSessionStats>,
     timeouts: SessionTimeouts,
     opened_at: Instant,
     heard_at: Instant,
@@ -71,19 +71,19 @@ pub(super) struct Session {
     pub(super) touched: bool,
 }
 
-impl Session {
+impl SessionHandle {
     /// A session whose peer has the answer.
     pub(super) fn new(
-        opening: Opening,
+        opening: NewSession,
         us: u32,
         timeouts: SessionTimeouts,
         now: Instant,
-    ) -> Session {
-        let Opening { negotiated, local, sink, state, .. } = opening;
+    ) -> SessionHandle {
+        let NewSession { negotiated, local, sink, state, .. } = opening;
         let feedback = RtcpFeedback::new(us, &negotiated, now);
         let numbers = negotiated.numbers;
-        Session {
-            agent: Agent::new(&local),
+        SessionHandle {
+            agent: IceAgent::new(&local),
             association: None,
             keys: None,
             fingerprints: negotiated.fingerprints,
@@ -91,7 +91,7 @@ impl Session {
             feedback,
             numbers,
             sink: PanicGuardedHandler::new(sink),
-            bytes: Bucket::full(BYTES, now),
+            bytes: TokenBucket::full(BYTES, now),
             state,
             timeouts,
             opened_at: now,
@@ -104,7 +104,7 @@ impl Session {
     }
 
     /// Its ICE agent.
-    pub(super) fn agent(&self) -> &Agent {
+    pub(super) fn agent(&self) -> &IceAgent {
         &self.agent
     }
 
@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// New ICE credentials; returns the user fragment that is no longer one of ours.
-    pub(super) fn restart(&mut self, local: &Credentials) -> Option<String> {
+    pub(super) fn restart(&mut self, local: &IceCredentials) -> Option<String> {
         self.agent.restart(local)
     }
 
@@ -131,7 +131,7 @@ impl Session {
     /// Answers a check.
     pub(super) fn check(
         &mut self,
-        request: &Request<'_>,
+        request: &BindingRequest<'_>,
         pair: CandidatePair,
         send_buffer: &mut SendBuffer,
         retired: &mut Option<String>,
@@ -147,7 +147,7 @@ impl Session {
         }
         if matches!(checked, CheckOutcome::Accepted { .. })
             && !std::mem::replace(&mut self.is_reached, true)
-            && let Err(failure) = self.sink.call(|sink| sink.reached())
+            && let Err(failure) = self.sink.call(|sink| sink.on_first_check())
         {
             self.end(SessionEvent::Failed(failure));
         }
@@ -159,13 +159,13 @@ impl Session {
         &mut self,
         datagram: &[u8],
         pair: CandidatePair,
-        identity: &Identity,
+        identity: &DtlsIdentity,
         send_buffer: &mut SendBuffer,
         now: Instant,
     ) -> Result<(), DropReason> {
         let association = self
             .association
-            .get_or_insert_with(|| Box::new(Association::new(identity, datagram, now)));
+            .get_or_insert_with(|| Box::new(DtlsTransport::new(identity, datagram, now)));
         let read = association.read(datagram, &self.fingerprints, now);
         association.send(|reply| send_buffer.push(pair, reply));
         match read {
@@ -174,7 +174,8 @@ impl Session {
                 self.keys = Some(keys);
                 self.heard_at = now;
                 self.feedback.start(now);
-                if let Err(failure) = self.sink.call(|sink| sink.told(SessionEvent::Connected)) {
+                if let Err(failure) = self.sink.call(|sink| sink.on_event(SessionEvent::Connected))
+                {
                     self.end(SessionEvent::Failed(failure));
                 }
                 Ok(())
@@ -200,7 +201,7 @@ impl Session {
         // RFC 5761 4: these would be RTCP packet types.
         if (192..224).contains(&kind) {
             let packet = keys.0.control(datagram)?;
-            if !self.bytes.take(cost, BYTES, now) {
+            if !self.bytes.try_consume(cost, BYTES, now) {
                 return Err(DropReason::MediaLimited);
             }
             self.heard_at = now;
@@ -223,22 +224,22 @@ impl Session {
         let bytes = datagram.len() as u64;
         let packet = keys.0.media(datagram)?;
         // Charged for what is the peer's own: whoever writes its address would starve it else.
-        if !self.bytes.take(cost, BYTES, now) {
+        if !self.bytes.try_consume(cost, BYTES, now) {
             return Err(DropReason::MediaLimited);
         }
         self.heard_at = now;
         self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
         let number = self.numbers.and_then(|id| rtp::extension(packet, id));
         if let Some(&[high, low]) = number {
-            self.feedback.came(u16::from_be_bytes([high, low]), now);
+            self.feedback.on_twcc_packet(u16::from_be_bytes([high, low]), now);
         }
-        let packet = Packet::parse(packet).map_err(|_| DropReason::MediaMalformed)?;
+        let packet = RtpPacket::parse(packet).map_err(|_| DropReason::MediaMalformed)?;
         self.video.packet(&packet, now).map(|()| true)
     }
 
     /// Gives the sink what is ready, sends what is due, and ends what has taken too long. Called
-    /// after each batch of datagrams and at each [`Session::deadline`].
-    pub(super) fn settle(&mut self, send_buffer: &mut SendBuffer, now: Instant) {
+    /// after each batch of datagrams and at each [`SessionHandle::deadline`].
+    pub(super) fn poll_output(&mut self, send_buffer: &mut SendBuffer, now: Instant) {
         self.touched = false;
         if self.ended.is_some() {
             return;
@@ -251,23 +252,23 @@ impl Session {
         self.state.bytes.fetch_add(bytes, Relaxed);
         while let Some(output) = self.video.poll(now) {
             match output {
-                Output::Unit(unit) => {
+                ReceiverOutput::Unit(unit) => {
                     self.state.units.fetch_add(1, Relaxed);
                     if unit.access_unit.keyframe {
                         self.feedback.has_keyframe();
                     }
-                    if let Err(failure) = self.sink.call(|sink| sink.unit(unit)) {
+                    if let Err(failure) = self.sink.call(|sink| sink.on_access_unit(unit)) {
                         return self.end(SessionEvent::Failed(failure));
                     }
                 }
-                Output::Nack(missing) => self.feedback.want(&missing),
-                Output::NeedKeyframe => self.feedback.want_keyframe(),
+                ReceiverOutput::Nack(missing) => self.feedback.queue_nacks(&missing),
+                ReceiverOutput::NeedKeyframe => self.feedback.want_keyframe(),
             }
         }
         self.state.lost.store(self.video.lost(), Relaxed);
         self.state.repaired.store(self.video.repaired(), Relaxed);
         self.state.jitter_us.store(self.video.jitter_us(), Relaxed);
-        let pair = self.agent.selected();
+        let pair = self.agent.selected_pair();
         if let (Some(pair), Some(keys)) = (pair, &mut self.keys) {
             let (feedback, video, state) = (&mut self.feedback, &mut self.video, &self.state);
             send_buffer.write(pair, |out| {
@@ -334,12 +335,13 @@ impl Session {
         now: Instant,
     ) {
         self.state.ended.store(true, Relaxed);
-        if let (Some(pair), Some(association)) = (self.agent.selected(), &mut self.association) {
+        if let (Some(pair), Some(association)) = (self.agent.selected_pair(), &mut self.association)
+        {
             association.close(now);
             association.send(|datagram| send_buffer.push(pair, datagram));
         }
         if let Some(told) = told
-            && self.sink.call(|sink| sink.told(told)).is_err()
+            && self.sink.call(|sink| sink.on_event(told)).is_err()
         {
             tracing::debug!(?told, "could not send close_notify");
         }
@@ -347,6 +349,6 @@ impl Session {
 
     /// Ends it because the port ends.
     pub(super) fn end_with_port(&mut self) {
-        self.end(SessionEvent::Failed(Failure::PortEnded));
+        self.end(SessionEvent::Failed(SessionFailure::PortEnded));
     }
 }

@@ -14,16 +14,16 @@ use std::{
 use super::{
     EndpointConfig, SessionEvent,
     auth_failure_limiter::AuthFailureLimiter,
-    command_queue::{Command, CommandQueue, Opening},
-    dtls::Identity,
+    command_queue::{CommandQueue, EndpointCommand, NewSession},
+    dtls::DtlsIdentity,
     ice::CheckOutcome,
     random,
     send_buffer::SendBuffer,
-    session::{Session, SessionTimeouts},
+    session::{SessionHandle, SessionTimeouts},
     socket::CandidatePair,
     stats::DropReason,
-    stun::{NotARequest, Request},
-    timers::Timers,
+    stun::{BindingRequest, StunParseError},
+    timers::TimerQueue,
 };
 
 /// A session that asks to be settled at once is settled after this long: no session can keep the
@@ -52,29 +52,29 @@ impl Owner {
 }
 
 /// All sessions.
-pub(super) struct Sessions {
+pub(super) struct SessionTable {
     shared: Arc<CommandQueue>,
-    identity: Arc<Identity>,
+    identity: Arc<DtlsIdentity>,
     timeouts: SessionTimeouts,
     /// Boxed, so that the table of ten thousand that have gone is small.
-    peers: HashMap<u64, Box<Session>>,
+    peers: HashMap<u64, Box<SessionHandle>>,
     users: HashMap<String, u64>,
     addresses: HashMap<SocketAddr, Owner>,
     sources: AuthFailureLimiter,
-    timers: Timers,
+    timers: TimerQueue,
     touched: Vec<u64>,
     send_buffer: SendBuffer,
 }
 
-impl Sessions {
+impl SessionTable {
     /// None yet.
     pub(super) fn new(
         shared: Arc<CommandQueue>,
-        identity: Arc<Identity>,
+        identity: Arc<DtlsIdentity>,
         settings: &EndpointConfig,
         now: Instant,
-    ) -> Sessions {
-        Sessions {
+    ) -> SessionTable {
+        SessionTable {
             shared,
             identity,
             timeouts: SessionTimeouts {
@@ -85,47 +85,47 @@ impl Sessions {
             users: HashMap::new(),
             addresses: HashMap::new(),
             sources: AuthFailureLimiter::new(now),
-            timers: Timers::default(),
+            timers: TimerQueue::default(),
             touched: Vec::new(),
             send_buffer: SendBuffer::default(),
         }
     }
 
-    /// Returns the time at which [`Sessions::settle`] is next needed.
+    /// Returns the time at which [`SessionTable::settle`] is next needed.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.timers.next()
     }
 
     /// Does what handles asked for.
-    pub(super) fn obey(&mut self, now: Instant) {
+    pub(super) fn handle_command(&mut self, now: Instant) {
         for command in self.shared.take() {
             match command {
-                Command::Open(opening) => self.open(*opening, now),
-                Command::Restart { id, local } => {
+                EndpointCommand::Open(opening) => self.open(*opening, now),
+                EndpointCommand::Restart { id, local } => {
                     let Some(peer) = self.peers.get_mut(&id) else { continue };
                     let older = peer.restart(&local);
                     self.users.insert(local.ufrag, id);
                     self.retire(older, id);
                 }
-                Command::Keyframe(id) => {
+                EndpointCommand::Keyframe(id) => {
                     if let Some(peer) = self.peers.get_mut(&id) {
                         peer.want_keyframe();
                         touch(&mut self.touched, id, peer);
                     }
                 }
-                Command::Close(id) => self.remove(id, None, now),
+                EndpointCommand::Close(id) => self.remove(id, None, now),
                 #[cfg(test)]
-                Command::Fail => panic!("a test asked for it"),
+                EndpointCommand::Fail => panic!("a test asked for it"),
             }
         }
     }
 
-    fn open(&mut self, opening: Opening, now: Instant) {
+    fn open(&mut self, opening: NewSession, now: Instant) {
         let id = opening.id;
         self.users.insert(opening.local.ufrag.clone(), id);
         // A source of ours that meets another session's does no harm: their keys differ.
         let us = random::number().map_or(1, |number| number as u32);
-        let peer = Session::new(opening, us, self.timeouts, now);
+        let peer = SessionHandle::new(opening, us, self.timeouts, now);
         self.timers.arm(id, peer.deadline());
         self.peers.insert(id, Box::new(peer));
     }
@@ -221,7 +221,7 @@ impl Sessions {
     }
 
     /// The session whose user a request names.
-    fn user(&self, request: &Request<'_>) -> Option<u64> {
+    fn user(&self, request: &BindingRequest<'_>) -> Option<u64> {
         request.users().and_then(|(ours, _)| self.users.get(ours).copied())
     }
 
@@ -231,17 +231,17 @@ impl Sessions {
         pair: CandidatePair,
         now: Instant,
     ) -> Result<(), DropReason> {
-        let request = match Request::parse(datagram) {
+        let request = match BindingRequest::parse(datagram) {
             Ok(request) => request,
             // Keep-alives are indications, and we ask nothing that could be answered.
-            Err(NotARequest::Other) => return Ok(()),
-            Err(NotARequest::Malformed) => return Err(DropReason::StunMalformed),
+            Err(StunParseError::Other) => return Ok(()),
+            Err(StunParseError::Malformed) => return Err(DropReason::StunMalformed),
         };
         let source = pair.remote.ip();
         let mut id = self.user(&request);
         if id.is_none() && self.shared.has_commands() {
             // A check may overtake the command that its session is made by.
-            self.obey(now);
+            self.handle_command(now);
             id = self.user(&request);
         }
         let peer = id.and_then(|id| self.peers.get_mut(&id).map(|peer| (id, peer)));
@@ -271,7 +271,7 @@ impl Sessions {
     }
 
     /// Settles the sessions that something came for and those whose time has come.
-    pub(super) fn settle(&mut self, now: Instant) {
+    pub(super) fn flush_session(&mut self, now: Instant) {
         while let Some(id) = self.timers.due(now) {
             if let Some(peer) = self.peers.get_mut(&id) {
                 touch(&mut self.touched, id, peer);
@@ -280,7 +280,7 @@ impl Sessions {
         let mut touched = std::mem::take(&mut self.touched);
         for id in touched.drain(..) {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
-            peer.settle(&mut self.send_buffer, now);
+            peer.poll_output(&mut self.send_buffer, now);
             match peer.ended() {
                 None => {
                     let at = peer.deadline().max(now + SOONEST);
@@ -313,7 +313,7 @@ impl Sessions {
 
     /// Ends every session because the port ends.
     pub(super) fn end(&mut self, now: Instant) {
-        self.obey(now);
+        self.handle_command(now);
         let ids: Vec<u64> = self.peers.keys().copied().collect();
         for id in ids {
             if let Some(peer) = self.peers.get_mut(&id) {
@@ -331,7 +331,7 @@ impl Sessions {
 }
 
 /// Notes that a session is to be settled.
-fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut Session) {
+fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut SessionHandle) {
     if !peer.touched {
         peer.touched = true;
         touched.push(id);

@@ -24,7 +24,7 @@ pub(super) struct CandidatePair {
 }
 
 /// The socket and the buffers that are filled from it.
-pub(super) struct Socket {
+pub(super) struct UdpEndpointSocket {
     socket: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
@@ -32,9 +32,9 @@ pub(super) struct Socket {
     metas: [RecvMeta; BATCH_SIZE],
 }
 
-impl Socket {
+impl UdpEndpointSocket {
     /// Binds without blocking; an unspecified IPv6 address takes IPv4 as well.
-    pub(super) fn bind(address: SocketAddr) -> io::Result<Socket> {
+    pub(super) fn bind(address: SocketAddr) -> io::Result<UdpEndpointSocket> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
         if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
@@ -54,7 +54,13 @@ impl Socket {
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
         let bytes = vec![0; SLOT_BYTES * BATCH_SIZE];
-        Ok(Socket { socket, state, local, bytes, metas: [RecvMeta::default(); BATCH_SIZE] })
+        Ok(UdpEndpointSocket {
+            socket,
+            state,
+            local,
+            bytes,
+            metas: [RecvMeta::default(); BATCH_SIZE],
+        })
     }
 
     /// The bound address.
@@ -100,7 +106,7 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for UdpEndpointSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

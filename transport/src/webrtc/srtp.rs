@@ -10,8 +10,8 @@ mod replay;
 use rtc_dtls::extension::extension_use_srtp::SrtpProtectionProfile;
 
 use self::{
-    keys::{AuthenticationFailed, Cipher, PacketIndex},
-    replay::Window,
+    keys::{AuthenticationFailed, PacketIndex, SrtpCipher},
+    replay::ReplayWindow,
 };
 use super::stats::DropReason;
 
@@ -31,27 +31,27 @@ const TRAILER_BYTES: usize = 4;
 
 /// The transforms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Profile {
+pub(super) enum SrtpProfile {
     /// AEAD_AES_128_GCM.
     Gcm,
     /// AES_CM_128_HMAC_SHA1_80.
     Sha1,
 }
 
-impl Profile {
+impl SrtpProfile {
     /// The profile of a DTLS negotiation.
-    pub(super) fn negotiated(profile: SrtpProtectionProfile) -> Option<Profile> {
+    pub(super) fn negotiated(profile: SrtpProtectionProfile) -> Option<SrtpProfile> {
         match profile {
-            SrtpProtectionProfile::Srtp_Aead_Aes_128_Gcm => Some(Profile::Gcm),
-            SrtpProtectionProfile::Srtp_Aes128_Cm_Hmac_Sha1_80 => Some(Profile::Sha1),
+            SrtpProtectionProfile::Srtp_Aead_Aes_128_Gcm => Some(SrtpProfile::Gcm),
+            SrtpProtectionProfile::Srtp_Aes128_Cm_Hmac_Sha1_80 => Some(SrtpProfile::Sha1),
             _ => None,
         }
     }
 
     fn salt_bytes(self) -> usize {
         match self {
-            Profile::Gcm => 12,
-            Profile::Sha1 => 14,
+            SrtpProfile::Gcm => 12,
+            SrtpProfile::Sha1 => 14,
         }
     }
 
@@ -62,8 +62,8 @@ impl Profile {
 
     fn tag_bytes(self) -> usize {
         match self {
-            Profile::Gcm => 16,
-            Profile::Sha1 => 10,
+            SrtpProfile::Gcm => 16,
+            SrtpProfile::Sha1 => 10,
         }
     }
 }
@@ -71,22 +71,22 @@ impl Profile {
 /// State of a source after its authentic packets.
 struct Source {
     ssrc: u32,
-    window: Window,
+    window: ReplayWindow,
     /// Packets since one was authentic.
     failures: u32,
 }
 
 impl Source {
     fn new(ssrc: u32) -> Source {
-        Source { ssrc, window: Window::default(), failures: 0 }
+        Source { ssrc, window: ReplayWindow::default(), failures: 0 }
     }
 }
 
 /// Opens what the peer, the DTLS client, sends.
-pub(super) struct Inbound {
-    profile: Profile,
-    media: Cipher,
-    control: Cipher,
+pub(super) struct SrtpReceiver {
+    profile: SrtpProfile,
+    media: SrtpCipher,
+    control: SrtpCipher,
     sources: Vec<Source>,
     /// SRTCP counts by source too (RFC 3711 3.4).
     control_sources: Vec<Source>,
@@ -94,34 +94,34 @@ pub(super) struct Inbound {
 }
 
 /// Seals our feedback.
-pub(super) struct Outbound {
-    profile: Profile,
-    control: Cipher,
+pub(super) struct SrtcpSender {
+    profile: SrtpProfile,
+    control: SrtpCipher,
     index: u32,
 }
 
 /// Both directions from exported keying material: client key, server key, client salt, server salt
 /// (RFC 5764 4.2). `None` when the material is not of the profile's length.
-pub(super) fn open(profile: Profile, material: &[u8]) -> Option<(Inbound, Outbound)> {
+pub(super) fn open(profile: SrtpProfile, material: &[u8]) -> Option<(SrtpReceiver, SrtcpSender)> {
     if material.len() != profile.exported_bytes() {
         return None;
     }
     let (master_keys, salts) = material.split_at(2 * keys::KEY_BYTES);
     let (client, server) = master_keys.split_at(keys::KEY_BYTES);
     let (client_salt, server_salt) = salts.split_at(profile.salt_bytes());
-    let inbound = Inbound {
+    let inbound = SrtpReceiver {
         profile,
-        media: Cipher::derive(profile, client, client_salt, keys::MEDIA)?,
-        control: Cipher::derive(profile, client, client_salt, keys::CONTROL)?,
+        media: SrtpCipher::derive(profile, client, client_salt, keys::MEDIA)?,
+        control: SrtpCipher::derive(profile, client, client_salt, keys::CONTROL)?,
         sources: Vec::new(),
         control_sources: Vec::new(),
         scratch: Vec::new(),
     };
-    let control = Cipher::derive(profile, server, server_salt, keys::CONTROL)?;
-    Some((inbound, Outbound { profile, control, index: 0 }))
+    let control = SrtpCipher::derive(profile, server, server_salt, keys::CONTROL)?;
+    Some((inbound, SrtcpSender { profile, control, index: 0 }))
 }
 
-impl Inbound {
+impl SrtpReceiver {
     /// Opens an RTP packet in place and returns it without its tag.
     pub(super) fn media<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], DropReason> {
         let header = rtp_header_bytes(packet).ok_or(DropReason::MediaMalformed)?;
@@ -206,8 +206,8 @@ impl Inbound {
         let ssrc = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
         let end = packet.len() - overhead;
         let at = match self.profile {
-            Profile::Gcm => packet.len() - TRAILER_BYTES,
-            Profile::Sha1 => end,
+            SrtpProfile::Gcm => packet.len() - TRAILER_BYTES,
+            SrtpProfile::Sha1 => end,
         };
         let trailer =
             u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
@@ -241,7 +241,7 @@ fn refused(_: AuthenticationFailed) -> DropReason {
     DropReason::MediaUnauthenticated
 }
 
-impl Outbound {
+impl SrtcpSender {
     /// Seals the compound RTCP packet that stands in `out` from `start`. `false`: nothing may be
     /// sent, because the numbers of this key are used up.
     #[must_use]

@@ -94,7 +94,7 @@ impl DropReason {
 
 /// The live counts of a port.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct EndpointCounters {
     pub(super) datagrams: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) replies: AtomicU64,
@@ -104,7 +104,7 @@ pub(super) struct Counts {
     refused: [AtomicU64; DropReason::ALL.len()],
 }
 
-impl Counts {
+impl EndpointCounters {
     /// One more of a reason.
     pub(super) fn refuse(&self, why: DropReason) {
         self.refused[why as usize].fetch_add(1, Relaxed);
@@ -152,7 +152,7 @@ impl EndpointStats {
 
 /// State of one session that a handle and the port's thread share.
 #[derive(Debug, Default)]
-pub(super) struct SessionState {
+pub(super) struct SharedSessionStats {
     pub(super) ended: AtomicBool,
     pub(super) packets: AtomicU64,
     pub(super) bytes: AtomicU64,
@@ -165,15 +165,15 @@ pub(super) struct SessionState {
     packet_at: Mutex<Option<Instant>>,
 }
 
-impl SessionState {
+impl SharedSessionStats {
     /// Packets of video came at `now`.
     pub(super) fn came(&self, now: Instant) {
         *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     /// Returns the present counts.
-    pub(super) fn snapshot(&self) -> SessionCounts {
-        SessionCounts {
+    pub(super) fn snapshot(&self) -> SessionStats {
+        SessionStats {
             packets: self.packets.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             units: self.units.load(Relaxed),
@@ -189,7 +189,7 @@ impl SessionState {
 
 /// Counts of a session since its offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionCounts {
+pub struct SessionStats {
     /// Authenticated packets of video, retransmissions included.
     pub packets: u64,
     /// Bytes of them on the wire.
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_own_place_and_word() {
-        let counts = Counts::default();
+        let counts = EndpointCounters::default();
         for (at, why) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, at, "{why:?}");
             (0..=at).for_each(|_| counts.refuse(why));

@@ -34,7 +34,7 @@ const FINGERPRINT_BYTES: usize = 8;
 
 /// Reason that bytes are no binding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotARequest {
+pub(super) enum StunParseError {
     /// A message of another kind; nothing is wrong with it.
     Other,
     /// Broken, or without what RFC 8445 7.1 puts into every check.
@@ -43,7 +43,7 @@ pub(super) enum NotARequest {
 
 /// A binding request whose format and fingerprint are right.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct BindingRequest<'a> {
     bytes: &'a [u8],
     integrity_at: usize,
     username: &'a [u8],
@@ -55,10 +55,10 @@ pub(super) struct Request<'a> {
     pub(super) unknown: Option<u16>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> BindingRequest<'a> {
     /// Reads a datagram that RFC 7983 gives to STUN.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Request<'a>, NotARequest> {
-        let malformed = Err(NotARequest::Malformed);
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<BindingRequest<'a>, StunParseError> {
+        let malformed = Err(StunParseError::Malformed);
         if bytes.len() < HEADER_BYTES || bytes.len() > MESSAGE_BYTES_MAX {
             return malformed;
         }
@@ -67,9 +67,9 @@ impl<'a> Request<'a> {
             return malformed;
         }
         if word(bytes, 0) != BINDING_REQUEST {
-            return Err(NotARequest::Other);
+            return Err(StunParseError::Other);
         }
-        let mut read = Request {
+        let mut read = BindingRequest {
             bytes,
             integrity_at: 0,
             username: &[],
@@ -90,26 +90,26 @@ impl<'a> Request<'a> {
     }
 
     /// Walks the attributes; returns where the fingerprint is.
-    fn attributes(&mut self) -> Result<usize, NotARequest> {
+    fn attributes(&mut self) -> Result<usize, StunParseError> {
         let bytes = self.bytes;
         let mut at = HEADER_BYTES;
         while at < bytes.len() {
             let (kind, length) = (word(bytes, at), usize::from(word(bytes, at + 2)));
             let value_at = at + 4;
             let Some(value) = bytes.get(value_at..value_at + length) else {
-                return Err(NotARequest::Malformed);
+                return Err(StunParseError::Malformed);
             };
             match kind {
                 FINGERPRINT => {
                     // RFC 8489 14.7: it is the last attribute.
                     let last = length == 4 && value_at + length == bytes.len();
-                    return if last { Ok(at) } else { Err(NotARequest::Malformed) };
+                    return if last { Ok(at) } else { Err(StunParseError::Malformed) };
                 }
                 // RFC 8489 14.5: what follows the integrity is ignored.
                 _ if self.integrity_at != 0 => {}
                 USERNAME => self.username = value,
                 MESSAGE_INTEGRITY if length == 20 => self.integrity_at = at,
-                MESSAGE_INTEGRITY => return Err(NotARequest::Malformed),
+                MESSAGE_INTEGRITY => return Err(StunParseError::Malformed),
                 USE_CANDIDATE => self.nominates = true,
                 ICE_CONTROLLED => self.controlled = true,
                 PRIORITY => {}

@@ -9,7 +9,7 @@ use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
 
 use super::{
     dtls::tests as dtls,
-    srtp::Profile,
+    srtp::SrtpProfile,
     stun::tests::{self as stun, CONTROLLING, NOMINATE},
 };
 
@@ -48,7 +48,7 @@ impl Client {
     /// A publisher that has not offered yet.
     pub(super) fn new(ufrag: &str, now: Instant) -> Client {
         Client {
-            dtls: dtls::Client::new(&[Profile::Gcm, Profile::Sha1], now),
+            dtls: dtls::Client::new(&[SrtpProfile::Gcm, SrtpProfile::Sha1], now),
             ufrag: ufrag.to_owned(),
             remote: None,
             candidates: Vec::new(),
@@ -217,8 +217,8 @@ pub(super) const CODEC: Codec = Codec::Vp8;
 fn contexts(client: &dtls::Client) -> (Context, Context) {
     let (profile, material) = client.keys();
     let named = match profile {
-        Profile::Gcm => ProtectionProfile::AeadAes128Gcm,
-        Profile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
+        SrtpProfile::Gcm => ProtectionProfile::AeadAes128Gcm,
+        SrtpProfile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
     };
     let (keys, salts) = material.split_at(32);
     let salt = salts.len() / 2;

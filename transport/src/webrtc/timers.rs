@@ -7,12 +7,12 @@ use std::{
 
 /// The entries.
 #[derive(Debug, Default)]
-pub(super) struct Timers {
+pub(super) struct TimerQueue {
     order: BTreeSet<(Instant, u64)>,
     armed: HashMap<u64, Instant>,
 }
 
-impl Timers {
+impl TimerQueue {
     /// Makes sure that `id` is looked at no later than `at`. An earlier entry stands: looking too
     /// early costs less than moving the entry with every packet.
     pub(super) fn arm(&mut self, id: u64, at: Instant) {
@@ -63,7 +63,7 @@ mod tests {
     fn sessions_come_due_in_order_and_once() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut timers = Timers::default();
+        let mut timers = TimerQueue::default();
         timers.arm(1, at(30));
         timers.arm(2, at(20));
         timers.arm(1, at(10));

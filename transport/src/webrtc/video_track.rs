@@ -11,12 +11,12 @@ use std::{
 use media::Timestamp;
 
 use super::{
-    codecs::{Payload, PayloadKind, Payloads},
-    receiver_report::Reception,
-    rtcp::Block,
+    codecs::{PayloadFormat, PayloadKind, PayloadTypeMap},
+    receiver_report::ReceptionStats,
+    rtcp::ReportBlock,
     stats::DropReason,
 };
-use crate::rtp::{Output, Packet, ReceivedUnit, Receiver, Settings};
+use crate::rtp::{ReceivedUnit, ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
 
 /// Another source is taken for the video when the current one has been silent this long: a
 /// simulcast layer that nobody asked for must not alternate with it.
@@ -26,8 +26,8 @@ const CLOCK: i64 = 90_000;
 
 /// Receiver of the video of a session.
 pub(super) struct VideoTrack {
-    payloads: Payloads,
-    video: Vec<Payload>,
+    payloads: PayloadTypeMap,
+    video: Vec<PayloadFormat>,
     current: Option<Current>,
     /// Units of receivers that are gone; those bound them.
     finished: VecDeque<ReceivedUnit>,
@@ -41,8 +41,8 @@ pub(super) struct VideoTrack {
 
 struct Current {
     payload_type: u8,
-    receiver: Receiver,
-    reception: Reception,
+    receiver: RtpReceiver,
+    reception: ReceptionStats,
     heard_at: Instant,
     /// It said that it ends, and nothing of it came since.
     has_left: bool,
@@ -58,7 +58,7 @@ impl Current {
 
 impl VideoTrack {
     /// Nothing has come yet.
-    pub(super) fn new(payloads: Payloads, video: Vec<Payload>) -> VideoTrack {
+    pub(super) fn new(payloads: PayloadTypeMap, video: Vec<PayloadFormat>) -> VideoTrack {
         let (current, finished, last) = (None, VecDeque::new(), None);
         VideoTrack { payloads, video, current, finished, lost: 0, repaired: 0, last }
     }
@@ -74,7 +74,11 @@ impl VideoTrack {
     }
 
     /// Takes an authentic packet.
-    pub(super) fn packet(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), DropReason> {
+    pub(super) fn packet(
+        &mut self,
+        packet: &RtpPacket<'_>,
+        now: Instant,
+    ) -> Result<(), DropReason> {
         match self.carries(packet.payload_type) {
             PayloadKind::Video(_) => self.video(packet, now),
             PayloadKind::Rtx(of) => {
@@ -82,7 +86,7 @@ impl VideoTrack {
                 if current.payload_type == of
                     && let Some(inner) = packet.unwrap_rtx(of, current.reception.ssrc())
                 {
-                    current.receiver.repaired(&inner, now);
+                    current.receiver.rtx_packet(&inner, now);
                 }
                 Ok(())
             }
@@ -91,7 +95,7 @@ impl VideoTrack {
         }
     }
 
-    fn video(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), DropReason> {
+    fn video(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Result<(), DropReason> {
         let same = self.current.as_ref().is_some_and(|current| {
             current.reception.ssrc() == packet.ssrc && current.payload_type == packet.payload_type
         });
@@ -106,7 +110,7 @@ impl VideoTrack {
     }
 
     /// A packet of another source or payload type than the current.
-    fn change(&mut self, packet: &Packet<'_>, now: Instant) -> Result<(), DropReason> {
+    fn change(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Result<(), DropReason> {
         let at = self.video.iter().position(|payload| payload.number == packet.payload_type);
         let at = at.ok_or(DropReason::MediaPayload)?;
         let same_source = match &self.current {
@@ -138,9 +142,9 @@ impl VideoTrack {
             }
             None => {
                 let parameter_sets = payload.parameter_sets.clone();
-                let settings = Settings { parameter_sets, ..Settings::default() };
+                let settings = ReceiverSettings { parameter_sets, ..ReceiverSettings::default() };
                 let receiver =
-                    Receiver::new(payload.codec, &settings).ok_or(DropReason::MediaPayload)?;
+                    RtpReceiver::new(payload.codec, &settings).ok_or(DropReason::MediaPayload)?;
                 (receiver, self.elapsed(now))
             }
         };
@@ -148,7 +152,7 @@ impl VideoTrack {
         self.current = Some(Current {
             payload_type: packet.payload_type,
             receiver,
-            reception: Reception::new(packet.ssrc, packet.sequence, packet.timestamp, now),
+            reception: ReceptionStats::new(packet.ssrc, packet.sequence, packet.timestamp, now),
             heard_at: now,
             has_left: false,
             base,
@@ -171,7 +175,7 @@ impl VideoTrack {
         self.lost += current.receiver.counts().lost;
         self.repaired += current.receiver.counts().repaired;
         while let Some(output) = self.receive(now) {
-            if let Output::Unit(unit) = output {
+            if let ReceiverOutput::Unit(unit) = output {
                 self.finished.push_back(unit);
             }
         }
@@ -187,14 +191,14 @@ impl VideoTrack {
     }
 
     /// Returns the next output for the session.
-    pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
-        self.finished.pop_front().map(Output::Unit).or_else(|| self.receive(now))
+    pub(super) fn poll(&mut self, now: Instant) -> Option<ReceiverOutput> {
+        self.finished.pop_front().map(ReceiverOutput::Unit).or_else(|| self.receive(now))
     }
 
-    fn receive(&mut self, now: Instant) -> Option<Output> {
+    fn receive(&mut self, now: Instant) -> Option<ReceiverOutput> {
         let current = self.current.as_mut()?;
         let mut output = current.receiver.poll(now)?;
-        if let Output::Unit(unit) = &mut output {
+        if let ReceiverOutput::Unit(unit) = &mut output {
             let pts = unit.access_unit.pts;
             let ticks = pts.ticks + current.base;
             unit.access_unit.pts = Timestamp::new(ticks, pts.timebase);
@@ -219,7 +223,7 @@ impl VideoTrack {
     }
 
     /// Returns the report block of the video.
-    pub(super) fn block(&mut self, now: Instant) -> Option<Block> {
+    pub(super) fn block(&mut self, now: Instant) -> Option<ReportBlock> {
         self.current.as_mut().map(|current| current.reception.block(now))
     }
 

@@ -3,7 +3,7 @@
 use media::ErrorKind;
 
 use super::*;
-use crate::{GateError, SandboxLevel};
+use crate::{GateBackendError, SandboxLevel};
 
 fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> CodecProbeResult {
     let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
@@ -12,7 +12,7 @@ fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> CodecPr
 
 #[test]
 fn a_device_is_asked_for_what_it_decoded_alone() {
-    let nvdec = |tried: &[CodecProbeResult]| decoded_by(Backend::Nvdec, tried);
+    let nvdec = |tried: &[CodecProbeResult]| decoded_by(DecodeBackend::Nvdec, tried);
     let all = [
         tried(Codec::H264, 8, "nvdec:h264", None),
         tried(Codec::H265, 8, "nvdec:hevc+software:hevc", Some("unplugged")),
@@ -43,16 +43,21 @@ fn found() -> Found {
 
 #[test]
 fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
-    use Backend::{Nvdec, Software, Vaapi};
+    use DecodeBackend::{Nvdec, Software, Vaapi};
     /// Choice, backends that decode, backend selected, and backends passed over.
-    type Case = (Choice, &'static [Backend], Option<Backend>, &'static [Backend]);
+    type Case = (
+        DecodeBackendChoice,
+        &'static [DecodeBackend],
+        Option<DecodeBackend>,
+        &'static [DecodeBackend],
+    );
     let rows: [Case; 6] = [
-        (Choice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
-        (Choice::Auto, &[Vaapi, Software], Some(Vaapi), &[Nvdec]),
-        (Choice::Auto, &[Software], Some(Software), &[Nvdec, Vaapi]),
-        (Choice::Auto, &[], None, &[]),
-        (Choice::Named(Nvdec), &[Vaapi, Software], None, &[]),
-        (Choice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
+        (DecodeBackendChoice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
+        (DecodeBackendChoice::Auto, &[Vaapi, Software], Some(Vaapi), &[Nvdec]),
+        (DecodeBackendChoice::Auto, &[Software], Some(Software), &[Nvdec, Vaapi]),
+        (DecodeBackendChoice::Auto, &[], None, &[]),
+        (DecodeBackendChoice::Named(Nvdec), &[Vaapi, Software], None, &[]),
+        (DecodeBackendChoice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
     ];
     for (choice, there, expected, passed_over) in rows {
         let wanted = BackendRequest { choice, ..BackendRequest::default() };
@@ -63,7 +68,7 @@ fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
         let case = format!("{choice:?} of {there:?}");
         assert_eq!(selected.as_ref().map(|found| found.backend), expected, "{case}");
         if let Some(found) = selected {
-            let names: Vec<Backend> = found.passed_over.iter().map(|over| over.0).collect();
+            let names: Vec<DecodeBackend> = found.passed_over.iter().map(|over| over.0).collect();
             assert_eq!(names, passed_over, "{case}");
         }
     }
@@ -71,10 +76,10 @@ fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
 
 #[test]
 fn a_device_measures_unnamed_only_beside_one_that_decodes() {
-    use Backend::{FfmpegCli, Nvdec, Software, Vaapi};
+    use DecodeBackend::{FfmpegCli, Nvdec, Software, Vaapi};
     use GateBackend::{Cpu, Cuda, Wgpu};
     /// Decoding backend, backends that would measure, backend selected, and backends passed over.
-    type Case = (Backend, &'static [GateBackend], GateBackend, &'static [GateBackend]);
+    type Case = (DecodeBackend, &'static [GateBackend], GateBackend, &'static [GateBackend]);
     let rows: [Case; 7] = [
         (Software, &[Cuda, Wgpu], Cpu, &[]),
         (FfmpegCli, &[Cuda, Wgpu], Cpu, &[]),
@@ -115,16 +120,18 @@ fn only_a_name_takes_an_adapter_that_is_a_cpu() {
 }
 
 /// A worker that has `gate` beside its decoder, whose device opens alone and not beside one that decodes.
-fn crowded(decoder: Backend, gate: Option<GateDevice>) -> Result<Found, WorkerError> {
+fn crowded(decoder: DecodeBackend, gate: Option<GateDevice>) -> Result<Found, WorkerError> {
     let (mut supervisor, capabilities, sandbox) = found();
-    if decoder != Backend::Software {
+    if decoder != DecodeBackend::Software {
         let spec = BackendRequest::default().spec(decoder);
         supervisor.program = supervisor.program.with_device(spec, vec![Codec::H264]);
     }
     if let Some(gate) = gate {
-        if decoder == Backend::Nvdec && !gate.was_there {
+        if decoder == DecodeBackend::Nvdec && !gate.was_there {
             let reason = "no memory left".to_owned();
-            return Err(JobFault::Gate(GateError { kind: ErrorKind::Unavailable, reason }).into());
+            return Err(
+                JobFault::Gate(GateBackendError { kind: ErrorKind::Unavailable, reason }).into()
+            );
         }
         supervisor.program = supervisor.program.with_gate(gate);
     }
@@ -133,7 +140,7 @@ fn crowded(decoder: Backend, gate: Option<GateDevice>) -> Result<Found, WorkerEr
 
 #[test]
 fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
-    use Backend::Nvdec;
+    use DecodeBackend::Nvdec;
     use GateBackend::{Cpu, Cuda, Wgpu};
     let select = |choice, gate| {
         select_by(
@@ -143,17 +150,18 @@ fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
         )
     };
     let named = GateChoice::Named(Cuda);
-    let error = select(Choice::Named(Nvdec), named).expect_err("a name is binding");
-    assert!(matches!(error, SelectError::Gate { backend: Cuda, .. }), "{error:?}");
+    let error = select(DecodeBackendChoice::Named(Nvdec), named).expect_err("a name is binding");
+    assert!(matches!(error, BackendSelectError::Gate { backend: Cuda, .. }), "{error:?}");
 
-    let (supervisor, found) = select(Choice::Auto, GateChoice::Auto).expect("the CPU measures");
+    let (supervisor, found) =
+        select(DecodeBackendChoice::Auto, GateChoice::Auto).expect("the CPU measures");
     let over: Vec<GateBackend> = found.gate.passed_over.iter().map(|over| over.0).collect();
     assert_eq!((found.backend, found.gate.backend, over), (Nvdec, Cpu, vec![Cuda, Wgpu]));
     assert_eq!(supervisor.program.gate(), None);
     let device = supervisor.program.device().expect("a device");
     assert!(device.was_there, "what was selected may be lost later");
 
-    let (supervisor, found) = select(Choice::Auto, named).expect("another decoder");
+    let (supervisor, found) = select(DecodeBackendChoice::Auto, named).expect("another decoder");
     assert_eq!((found.passed_over[0].0, found.gate.backend), (Nvdec, Cuda));
     let gate = supervisor.program.gate().expect("a device");
     assert!(gate.was_there, "what was selected may be lost later");

@@ -31,17 +31,17 @@ fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
         crop: None,
         novelty: None,
     };
-    let span = |ms| Chunking::Span { ms };
+    let span = |ms| ChunkBoundary::Span { ms };
     let cases = [
         (
             "all below",
-            options(Chunking::Frames(0), 0, Some(0)),
-            options(Chunking::Frames(5), 1, Some(64)),
+            options(ChunkBoundary::Frames(0), 0, Some(0)),
+            options(ChunkBoundary::Frames(5), 1, Some(64)),
         ),
         (
             "all above",
-            options(Chunking::Frames(501), 5, Some(4097)),
-            options(Chunking::Frames(500), 4, Some(4096)),
+            options(ChunkBoundary::Frames(501), 5, Some(4097)),
+            options(ChunkBoundary::Frames(500), 4, Some(4096)),
         ),
         ("no time", options(span(0), 1, None), options(span(1), 1, None)),
         ("over a minute", options(span(60_001), 1, None), options(span(60_000), 1, None)),

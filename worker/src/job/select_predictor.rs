@@ -8,7 +8,7 @@
 use std::{collections::VecDeque, mem};
 
 use gate::{
-    AHEAD, FrameMeasurements, FrameStamp, Gate, GateConfig, Past, SelectionReason, SignalWindow,
+    AHEAD, FrameMeasurements, FrameMeta, Gate, GateConfig, Past, SelectionReason, SignalWindow,
 };
 use media::{DeviceMemoryLost, Frame, Pixels, Signal, Subsampling};
 
@@ -16,14 +16,14 @@ use super::Job;
 use crate::{
     FrameImages, JobFault,
     pictures::{ImageEncoder, PictureKinds, PictureSpec},
-    plan::chunks::{Grid, ImageSelection},
+    plan::chunks::{ChunkGrid, ImageSelection},
 };
 
 /// Pixels a segment may keep for later; what is beyond is encoded on suspicion.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// A frame of which a picture may be wanted.
-pub(super) struct Candidate {
+pub(super) struct ImageCandidate {
     pub frame_index: u64,
     pub form: CandidateState,
 }
@@ -34,7 +34,7 @@ pub(super) enum CandidateState {
     Held(Frame),
 }
 
-pub(super) struct Predictor {
+pub(super) struct SelectionPredictor {
     config: GateConfig,
     /// Pictures that may be wanted of a frame.
     wanted: PictureKinds,
@@ -54,23 +54,23 @@ pub(super) struct Predictor {
 
 /// The segment's own account of the chunk at hand.
 struct ForeseenViews {
-    grid: Grid,
+    grid: ChunkGrid,
     shown: ImageSelection<()>,
 }
 
-impl Predictor {
+impl SelectionPredictor {
     /// `None` where the job wants no pictures.
-    pub fn new(job: &Job<'_>) -> Option<Predictor> {
+    pub fn new(job: &Job<'_>) -> Option<SelectionPredictor> {
         let options = job.options;
         let wanted =
             PictureKinds { still: options.stills, view: options.views.is_some(), clip: false };
-        wanted.is_any().then(|| Predictor {
+        wanted.is_any().then(|| SelectionPredictor {
             config: options.gate,
             wanted,
             spec: job.pictures,
             maker: ImageEncoder::default(),
             views: options.views.as_ref().map(|options| ForeseenViews {
-                grid: Grid::new(options),
+                grid: ChunkGrid::new(options),
                 shown: ImageSelection::new(options),
             }),
             window: job.window(),
@@ -98,10 +98,10 @@ impl Predictor {
 
     pub fn push(
         &mut self,
-        stamp: FrameStamp,
+        stamp: FrameMeta,
         measured: &FrameMeasurements,
         frame: Frame,
-        out: &mut Vec<Candidate>,
+        out: &mut Vec<ImageCandidate>,
     ) -> Result<(), JobFault> {
         self.undecided.push_back((stamp.frame_index, Some(frame)));
         self.window.push(stamp, measured);
@@ -129,10 +129,10 @@ impl Predictor {
             };
             let is_kept_anyway = still && past != Past::Unknown && stands(decision.reason);
             if uncertain && !is_kept_anyway {
-                out.push(Candidate { frame_index, form: self.hold(frame)? });
+                out.push(ImageCandidate { frame_index, form: self.hold(frame)? });
             } else if wanted.is_any() {
                 let form = CandidateState::Encoded(self.maker.make(&frame, &self.spec, wanted)?);
-                out.push(Candidate { frame_index, form });
+                out.push(ImageCandidate { frame_index, form });
             }
         }
         Ok(())
@@ -140,12 +140,15 @@ impl Predictor {
 
     /// The segment is complete: its undecided frames are for the sequencer, and those that are held come
     /// to this machine's memory; its signals are given.
-    pub fn hand_over(&mut self, out: &mut Vec<Candidate>) -> Result<Vec<Signal>, DeviceMemoryLost> {
+    pub fn hand_over(
+        &mut self,
+        out: &mut Vec<ImageCandidate>,
+    ) -> Result<Vec<Signal>, DeviceMemoryLost> {
         self.held_bytes = 0;
         for (frame_index, frame) in &mut self.undecided {
             let frame_index = *frame_index;
             let held = frame.take().map(CandidateState::Held);
-            out.extend(held.map(|form| Candidate { frame_index, form }));
+            out.extend(held.map(|form| ImageCandidate { frame_index, form }));
         }
         for candidate in out {
             if let CandidateState::Held(frame) = &mut candidate.form {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use decode::{FrameSink, SegmentInfo, SinkStop};
-use gate::{FrameMeasurements, FrameStamp, MeasureBackend};
+use gate::{FrameMeasurements, FrameMeta, MeasureBackend};
 use media::{DeviceMemoryLost, Frame, Signal};
 
 use super::{
     Job,
-    select_predictor::{Candidate, Predictor, bytes_to_send},
+    select_predictor::{ImageCandidate, SelectionPredictor, bytes_to_send},
 };
 use crate::JobFault;
 
@@ -21,10 +21,10 @@ const GATHERED_BYTES_MAX: u64 = 32 << 20;
 
 /// Result of a segment: small numbers per frame, and the few pictures that may be wanted.
 #[derive(Default)]
-pub(super) struct Segment {
-    pub stamps: Vec<FrameStamp>,
+pub(super) struct SegmentResult {
+    pub stamps: Vec<FrameMeta>,
     pub records: Vec<FrameMeasurements>,
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<ImageCandidate>,
     /// Consecutive signals that need no other segment, but for an activity that they lack; none where no pictures are wanted.
     pub signals: Vec<Signal>,
 }
@@ -35,8 +35,8 @@ pub(super) struct SegmentSink<'a> {
     /// Frames that are stamped and not measured yet, oldest first.
     gathered: Vec<Frame>,
     gathered_bytes: u64,
-    segment: Segment,
-    predictor: Option<Predictor>,
+    segment: SegmentResult,
+    predictor: Option<SelectionPredictor>,
     /// Start of the segment's decoding.
     began: Instant,
     /// Time of it that was not spent on decoding.
@@ -50,15 +50,15 @@ impl<'a> SegmentSink<'a> {
             measurer: job.measuring.measurer(),
             gathered: Vec::new(),
             gathered_bytes: 0,
-            segment: Segment::default(),
-            predictor: Predictor::new(job),
+            segment: SegmentResult::default(),
+            predictor: SelectionPredictor::new(job),
             began: Instant::now(),
             gate: Duration::ZERO,
         }
     }
 
     fn take(&mut self, index: u64, frame: Frame) -> Result<(), JobFault> {
-        let stamp = FrameStamp {
+        let stamp = FrameMeta {
             frame_index: index,
             source_frame_index: frame.source_index,
             pts_ms: frame.pts.as_millis(),
@@ -73,7 +73,7 @@ impl<'a> SegmentSink<'a> {
 
     /// Measures what was gathered.
     fn measure(&mut self) -> Result<(), JobFault> {
-        let Segment { stamps, records, candidates, .. } = &mut self.segment;
+        let SegmentResult { stamps, records, candidates, .. } = &mut self.segment;
         let first = records.len();
         self.measurer.measure(&self.gathered, records)?;
         self.gathered_bytes = 0;
@@ -91,7 +91,7 @@ impl<'a> SegmentSink<'a> {
 }
 
 impl FrameSink for SegmentSink<'_> {
-    type Output = Segment;
+    type Output = SegmentResult;
 
     fn begin(&mut self, info: SegmentInfo) {
         (self.began, self.gate) = (Instant::now(), Duration::ZERO);
@@ -121,14 +121,14 @@ impl FrameSink for SegmentSink<'_> {
         }
     }
 
-    fn passed_over(&mut self) {
+    fn skipped_frames(&mut self) {
         if let Some(event) = self.job.progress.alive() {
             // A receiver that stops is noticed at the next frame.
             self.job.say(event).ok();
         }
     }
 
-    fn end(&mut self) -> Result<Segment, DeviceMemoryLost> {
+    fn end(&mut self) -> Result<SegmentResult, DeviceMemoryLost> {
         let started = Instant::now();
         match self.measure() {
             Err(JobFault::PixelsLost(lost)) => return Err(lost),

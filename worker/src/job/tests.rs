@@ -14,15 +14,17 @@ use std::sync::{
 use decode::{FrameSink, SegmentInfo};
 use gate::SelectionReason;
 use media::{
-    Extent, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Score,
-    Subsampling, Timebase, Timestamp,
+    Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
+    Score, Subsampling, Timebase, Timestamp,
 };
 
-use super::{sequence::SegmentMerger, sink::SegmentSink, *};
-use crate::{Chunker, EncodedImage, FrameChunk, ModelImage, NoveltySpec, still::InputMaker};
+use super::{merge_segments::SegmentMerger, sink::SegmentSink, *};
+use crate::{
+    ChunkBuilder, EncodedImage, FrameChunk, ModelImage, NoveltySpec, still::EmbeddingInputBuilder,
+};
 
-const EXTENT: Extent = Extent { width: 160, height: 96 };
-const CHROMA: Extent = Extent { width: 80, height: 48 };
+const EXTENT: Dimensions = Dimensions { width: 160, height: 96 };
+const CHROMA: Dimensions = Dimensions { width: 80, height: 48 };
 
 /// A picture of its own bytes.
 struct Painted {
@@ -32,11 +34,11 @@ struct Painted {
 
 impl HostFrameBuffer for Painted {
     fn luma(&self) -> Plane<'_> {
-        Plane::new(&self.luma, 160, EXTENT, Sample::U8, 1).expect("fits")
+        Plane::new(&self.luma, 160, EXTENT, SampleFormat::U8, 1).expect("fits")
     }
 
     fn chroma(&self) -> Option<[Plane<'_>; 2]> {
-        let plane = |data| Plane::new(data, 80, CHROMA, Sample::U8, 1).expect("fits");
+        let plane = |data| Plane::new(data, 80, CHROMA, SampleFormat::U8, 1).expect("fits");
         Some([plane(&self.chroma[0]), plane(&self.chroma[1])])
     }
 }
@@ -79,7 +81,7 @@ fn painted(index: u64) -> Frame {
     let chroma = [100, 160].map(|base| vec![(base + shot * 7 % 40) as u8; 80 * 48]);
     let layout = PixelLayout {
         subsampling: Subsampling::Yuv420,
-        sample: Sample::U8,
+        sample: SampleFormat::U8,
         interleaved_chroma: false,
         range: SampleRange::Limited,
     };
@@ -140,12 +142,12 @@ struct Still {
 struct Hearer {
     said: Said,
     gate: Gate,
-    chunker: Option<Chunker<ModelImage>>,
+    chunker: Option<ChunkBuilder<ModelImage>>,
 }
 
 impl Hearer {
     fn new(options: &JobOptions) -> Hearer {
-        let (gate, chunker) = (Gate::new(options.gate), options.views.map(Chunker::new));
+        let (gate, chunker) = (Gate::new(options.gate), options.views.map(ChunkBuilder::new));
         Hearer { said: Said::default(), gate, chunker }
     }
 
@@ -180,7 +182,7 @@ impl Hearer {
 
     /// The next frames are another job's.
     fn restart(&mut self) {
-        let complete = self.chunker.as_mut().and_then(Chunker::restart);
+        let complete = self.chunker.as_mut().and_then(ChunkBuilder::restart);
         self.keep(complete);
     }
 
@@ -241,7 +243,7 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &GateMeasurement) -> Sai
     heard.into_inner().expect("no panic").end()
 }
 
-fn shown(chunks: Chunking, per_chunk: u8) -> Option<ChunkImageOptions> {
+fn shown(chunks: ChunkBoundary, per_chunk: u8) -> Option<ChunkImageOptions> {
     Some(ChunkImageOptions { chunks, per_chunk, max_edge: Some(64), crop: None, novelty: None })
 }
 
@@ -294,13 +296,13 @@ fn uneven_ms(index: u64) -> i64 {
 #[test]
 fn how_a_file_is_cut_into_segments_changes_no_chunk() {
     let cases = [
-        ("shorter than a segment", Chunking::Frames(7), 2),
-        ("all frames", Chunking::Frames(5), 4),
-        ("across segments", Chunking::Frames(64), 4),
-        ("longer than the film", Chunking::Frames(500), 3),
-        ("time", Chunking::Span { ms: 700 }, 3),
-        ("no time", Chunking::Span { ms: 1 }, 1),
-        ("much time", Chunking::Span { ms: 60_000 }, 4),
+        ("shorter than a segment", ChunkBoundary::Frames(7), 2),
+        ("all frames", ChunkBoundary::Frames(5), 4),
+        ("across segments", ChunkBoundary::Frames(64), 4),
+        ("longer than the film", ChunkBoundary::Frames(500), 3),
+        ("time", ChunkBoundary::Span { ms: 700 }, 3),
+        ("no time", ChunkBoundary::Span { ms: 1 }, 1),
+        ("much time", ChunkBoundary::Span { ms: 60_000 }, 4),
     ];
     for (case, (name, chunks, per_chunk)) in cases.into_iter().enumerate() {
         let (stills, views) = (per_chunk == 3, shown(chunks, per_chunk));
@@ -339,8 +341,8 @@ fn views_by_definition(
     views.truncate(places);
     for k in 0..places {
         let even = match options.chunks {
-            Chunking::Frames(len) => Some(frames.start + k * len as usize / places),
-            Chunking::Span { ms } => {
+            ChunkBoundary::Frames(len) => Some(frames.start + k * len as usize / places),
+            ChunkBoundary::Span { ms } => {
                 let ms = i64::from(ms);
                 let span = chunk.start_pts_ms.div_euclid(ms) * ms;
                 // From the k-th part of the span on.
@@ -361,13 +363,13 @@ fn views_by_definition(
 #[test]
 fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
     let cases = [
-        ("a cut in nearly each", Chunking::Frames(30), 1),
-        ("places left", Chunking::Frames(30), 4),
-        ("more cuts than places", Chunking::Frames(120), 2),
-        ("the tail is a frame", Chunking::Frames(239), 4),
-        ("one chunk", Chunking::Frames(500), 4),
-        ("time", Chunking::Span { ms: 1000 }, 4),
-        ("shorter than a gap", Chunking::Span { ms: 250 }, 2),
+        ("a cut in nearly each", ChunkBoundary::Frames(30), 1),
+        ("places left", ChunkBoundary::Frames(30), 4),
+        ("more cuts than places", ChunkBoundary::Frames(120), 2),
+        ("the tail is a frame", ChunkBoundary::Frames(239), 4),
+        ("one chunk", ChunkBoundary::Frames(500), 4),
+        ("time", ChunkBoundary::Span { ms: 1000 }, 4),
+        ("shorter than a gap", ChunkBoundary::Span { ms: 250 }, 2),
     ];
     for (name, chunks, per_chunk) in cases {
         let asked = Asked { views: shown(chunks, per_chunk), at_ms: uneven_ms, ..ASKED };
@@ -383,10 +385,10 @@ fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
             assert_eq!((chunk.start_pts_ms, chunk.end_pts_ms), times, "{named}");
             let is_last = index + 1 == said.chunks.len();
             match chunks {
-                Chunking::Frames(len) => {
+                ChunkBoundary::Frames(len) => {
                     assert!(chunk.frames == u64::from(len) || is_last, "{named}");
                 }
-                Chunking::Span { ms } => {
+                ChunkBoundary::Span { ms } => {
                     let span = |ms_in: i64| ms_in.div_euclid(ms.into());
                     assert_eq!(span(times.0), span(times.1), "{named}");
                     assert!(is_last || span(time(next)) != span(times.1), "{named}");
@@ -400,7 +402,7 @@ fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
             assert!(!got.is_empty(), "{named}");
             for view in &chunk.views {
                 assert_eq!(view.pts_ms, time(view.frame_index), "{named}");
-                assert_eq!(view.picture.extent, Extent { width: 64, height: 38 }, "{named}");
+                assert_eq!(view.picture.extent, Dimensions { width: 64, height: 38 }, "{named}");
             }
             reasons += got.iter().filter(|(_, reason)| reason.is_some()).count();
         }
@@ -411,8 +413,8 @@ fn selected_frames_are_shown_first_and_then_those_at_even_distances() {
 
 #[test]
 fn a_view_of_all_of_the_picture_is_the_still() {
-    let views =
-        shown(Chunking::Frames(30), 4).map(|some| ChunkImageOptions { max_edge: None, ..some });
+    let views = shown(ChunkBoundary::Frames(30), 4)
+        .map(|some| ChunkImageOptions { max_edge: None, ..some });
     let said = analyse(&[240], Asked { views, ..ASKED });
     let mut same = 0;
     for view in said.chunks.iter().flat_map(|(_, chunk)| &chunk.views) {
@@ -429,8 +431,9 @@ fn a_view_of_all_of_the_picture_is_the_still() {
 #[test]
 fn views_bring_what_novelty_is_told_from_where_it_is_asked_for() {
     let novelty = Some(NoveltySpec { side: 32 });
-    let views = shown(Chunking::Frames(30), 4).map(|some| ChunkImageOptions { novelty, ..some });
-    let mut maker = InputMaker::default();
+    let views =
+        shown(ChunkBoundary::Frames(30), 4).map(|some| ChunkImageOptions { novelty, ..some });
+    let mut maker = EmbeddingInputBuilder::default();
     for (name, lengths) in cuts() {
         let said = analyse(&lengths, Asked { views, ..ASKED });
         let shown: Vec<&ModelImage> =
@@ -441,13 +444,15 @@ fn views_bring_what_novelty_is_told_from_where_it_is_asked_for() {
             assert_eq!(view.novelty, Some(input.expect("an input")), "{name}");
         }
     }
-    let said = analyse(&[240], Asked { views: shown(Chunking::Frames(30), 4), ..ASKED });
+    let said = analyse(&[240], Asked { views: shown(ChunkBoundary::Frames(30), 4), ..ASKED });
     assert!(said.chunks.iter().flat_map(|(_, chunk)| &chunk.views).all(|v| v.novelty.is_none()));
 }
 
 #[test]
 fn a_segment_that_starts_over_counts_once() {
-    for views in [None, shown(Chunking::Frames(8), 3), shown(Chunking::Span { ms: 300 }, 3)] {
+    for views in
+        [None, shown(ChunkBoundary::Frames(8), 3), shown(ChunkBoundary::Span { ms: 300 }, 3)]
+    {
         let asked = Asked { views, ..ASKED };
         let options = options(asked);
         let heard = Mutex::new(Hearer::new(&options));
@@ -495,7 +500,7 @@ fn a_receiver_that_stops_at_frames_gets_no_other() {
         }
         _ => ControlFlow::Continue(()),
     };
-    let options = options(Asked { views: shown(Chunking::Frames(8), 1), ..ASKED });
+    let options = options(Asked { views: shown(ChunkBoundary::Frames(8), 1), ..ASKED });
     let measuring = GateMeasurement::default();
     let job = Job::new(&options, Rotation::None, &measuring, &emit);
     let mut sequencer = SegmentMerger::new(&job);

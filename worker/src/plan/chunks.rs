@@ -7,7 +7,7 @@
 use gate::SelectionReason;
 use media::Signal;
 
-use crate::{ChunkImageOptions, Chunking, FrameChunk};
+use crate::{ChunkBoundary, ChunkImageOptions, FrameChunk};
 
 /// Position of a frame in its chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,17 +21,17 @@ pub(crate) struct ChunkPosition {
 }
 
 /// Places frame after frame.
-pub(crate) struct Grid {
-    chunking: Chunking,
+pub(crate) struct ChunkGrid {
+    chunking: ChunkBoundary,
     per_chunk: u32,
     /// The part of a span in which the frame before lies, of `per_chunk` parts in each.
     part: Option<i128>,
 }
 
-impl Grid {
-    pub fn new(options: &ChunkImageOptions) -> Grid {
+impl ChunkGrid {
+    pub fn new(options: &ChunkImageOptions) -> ChunkGrid {
         let per_chunk = u32::from(options.per_chunk);
-        Grid { chunking: options.chunks, per_chunk, part: None }
+        ChunkGrid { chunking: options.chunks, per_chunk, part: None }
     }
 
     /// The next frame has a neighbour that is not known.
@@ -42,13 +42,13 @@ impl Grid {
     pub fn place(&mut self, signal: &Signal) -> ChunkPosition {
         let shown = u64::from(self.per_chunk);
         match self.chunking {
-            Chunking::Frames(len) => {
+            ChunkBoundary::Frames(len) => {
                 let len = u64::from(len);
                 let at = signal.frame_index % len;
                 let is_even = (0..shown).any(|k| k * len / shown == at);
                 ChunkPosition { starts: at == 0, ends: at == len - 1, is_even }
             }
-            Chunking::Span { ms } => {
+            ChunkBoundary::Span { ms } => {
                 let part = (i128::from(signal.pts_ms) * i128::from(shown)).div_euclid(ms.into());
                 let before = self.part.replace(part);
                 let span = |part: i128| part.div_euclid(shown.into());
@@ -117,11 +117,11 @@ fn telling(selected: Option<SelectionReason>) -> Option<SelectionReason> {
     selected.filter(|reason| *reason != SelectionReason::PeriodicKeepalive)
 }
 
-/// Puts chunks together, frame by frame in the order of the source; of each frame first [`Chunker::begin`], then
-/// [`Chunker::wants`], then [`Chunker::end`].
-pub struct Chunker<V> {
+/// Puts chunks together, frame by frame in the order of the source; of each frame first [`ChunkBuilder::begin`], then
+/// [`ChunkBuilder::wants`], then [`ChunkBuilder::end`].
+pub struct ChunkBuilder<V> {
     options: ChunkImageOptions,
-    grid: Grid,
+    grid: ChunkGrid,
     shown: ImageSelection<(u64, V)>,
     /// Position of the frame that was begun.
     place: ChunkPosition,
@@ -130,12 +130,19 @@ pub struct Chunker<V> {
     next_index: u64,
 }
 
-impl<V> Chunker<V> {
+impl<V> ChunkBuilder<V> {
     /// Chunks by `options`, each number within its bounds, numbered from 0.
-    pub fn new(options: ChunkImageOptions) -> Chunker<V> {
+    pub fn new(options: ChunkImageOptions) -> ChunkBuilder<V> {
         let options = options.within_bounds();
-        let (grid, shown) = (Grid::new(&options), ImageSelection::new(&options));
-        Chunker { options, grid, shown, place: ChunkPosition::default(), open: None, next_index: 0 }
+        let (grid, shown) = (ChunkGrid::new(&options), ImageSelection::new(&options));
+        ChunkBuilder {
+            options,
+            grid,
+            shown,
+            place: ChunkPosition::default(),
+            open: None,
+            next_index: 0,
+        }
     }
 
     /// Options of the chunks.
@@ -194,13 +201,13 @@ mod tests {
     /// Frames that are shown of `len`, of which these are selected.
     fn shown(len: u32, places: u8, selected: &[(u64, SelectionReason)]) -> Vec<u64> {
         let options = ChunkImageOptions {
-            chunks: Chunking::Frames(len),
+            chunks: ChunkBoundary::Frames(len),
             per_chunk: places,
             max_edge: None,
             crop: None,
             novelty: None,
         };
-        let (mut grid, mut shown) = (Grid::new(&options), ImageSelection::new(&options));
+        let (mut grid, mut shown) = (ChunkGrid::new(&options), ImageSelection::new(&options));
         for frame_index in 0..u64::from(len) {
             let signal = Signal::plain(frame_index, frame_index as i64 * 40);
             let place = grid.place(&signal);

@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::{Usage, WorkerLifetime};
 use crate::{
-    Limits, WorkerError, WorkerProgram,
+    WorkerError, WorkerLimits, WorkerProgram,
     channel::pair,
     child::Child,
     launcher::{ProgramRequest, ProgramStdio},
@@ -50,7 +50,7 @@ pub(super) struct ProgramPipes {
 
 impl HelperPrograms {
     /// For a worker of this life.
-    pub(super) fn new(limits: &Limits, life: WorkerLifetime) -> HelperPrograms {
+    pub(super) fn new(limits: &WorkerLimits, life: WorkerLifetime) -> HelperPrograms {
         let (threads, cpu_seconds) = match life {
             WorkerLifetime::Job { threads, cpu_seconds, .. } => (threads, cpu_seconds),
             // Only what is tried at start is decoded by a program then.
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn with(command: &mut Command) -> HelperPrograms {
-        let mut externals = HelperPrograms::new(&Limits::default(), WorkerLifetime::Open);
+        let mut externals = HelperPrograms::new(&WorkerLimits::default(), WorkerLifetime::Open);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
         externals.running.push_back(External::new(child.into()).expect("has a status"));
         externals
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn one_that_does_not_start_says_why_and_has_ended() {
         use std::io::Read;
-        let mut externals = HelperPrograms::new(&Limits::default(), WorkerLifetime::Open);
+        let mut externals = HelperPrograms::new(&WorkerLimits::default(), WorkerLifetime::Open);
         let missing = WorkerProgram::at("/nonexistent/server")
             .with_program("/nonexistent/ffmpeg".into(), vec![Codec::H264]);
         for codec in [Codec::H264, Codec::Vp8] {

@@ -5,26 +5,26 @@
 use std::{fmt, io};
 
 use decode::{
-    Backend, BackendError, CodecProbeResult, DecodeError, DeviceSpec, ExcerptContainer,
-    ExcerptStart, FileReport, Sampling, StreamInfo,
+    BackendError, CodecProbeResult, DecodeBackend, DecodeError, ExcerptContainer, ExcerptStart,
+    FileReport, HwDeviceSpec, Sampling, StreamInfo,
 };
 use gate::{ActivityState, GateConfig, GateState};
 use media::{
-    Activity, CellBox, DeviceMemoryLost, ErrorKind, Extent, PixelLayout, Rate, Rotation, Sample,
-    SampleRange, Score, Signal, Subsampling, Timebase, WallTime, Zone, Zones,
+    Activity, CellBox, DeviceMemoryLost, Dimensions, ErrorKind, FrameRate, PixelLayout, Rotation,
+    SampleFormat, SampleRange, Score, Signal, Subsampling, Timebase, WallTime, Zone, Zones,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde::de::DeserializeOwned;
 
 use super::*;
 use crate::{
-    ChunkImageOptions, Chunking, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
-    FrameView, GateBackend, GateBackendReport, GateError, ModelImageSpec, NoveltyInput,
+    ChunkBoundary, ChunkImageOptions, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
+    FrameView, GateBackend, GateBackendError, GateBackendReport, ModelImageSpec, NoveltyInput,
     NoveltySpec, Resume, SandboxLevel, SessionResume, StageTimings,
-    measuring::GateDevice,
+    gate_device::GateDevice,
     record::RECORDS_MAX,
     sandbox::RequestedDevice,
-    wire::{HEADER_BYTES, ProtocolError, TOLD_BYTES_MAX, VERSION, decode, encode, payload_len},
+    wire::{HEADER_BYTES, TOLD_BYTES_MAX, VERSION, WireError, decode, encode, payload_len},
 };
 
 /// As long as one character that is hidden.
@@ -52,7 +52,7 @@ fn signal(frame_index: u64) -> Signal {
 }
 
 fn picture() -> EncodedImage {
-    EncodedImage { extent: Extent { width: 4, height: u32::MAX }, jpeg: vec![0xff; 1000] }
+    EncodedImage { extent: Dimensions { width: 4, height: u32::MAX }, jpeg: vec![0xff; 1000] }
 }
 
 fn novelty(cells: usize, side: u32) -> NoveltyInput {
@@ -93,7 +93,7 @@ fn zones(count: usize) -> Zones {
 
 fn views(per_chunk: u8) -> ChunkImageOptions {
     ChunkImageOptions {
-        chunks: Chunking::Span { ms: 1 },
+        chunks: ChunkBoundary::Span { ms: 1 },
         per_chunk,
         max_edge: Some(64),
         crop: Crop::new(Score::ZERO, score(5), Score::ONE, score(7)),
@@ -141,14 +141,17 @@ fn spec(number: u32) -> SessionSpec {
     }
 }
 
-fn requests() -> Vec<Request> {
+fn requests() -> Vec<WorkerRequest> {
     let session = 3;
     let spec = spec(0).within_bounds();
-    let device =
-        DeviceSpec { backend: Backend::Vaapi, device: Some(text()), capabilities: Some(text()) };
+    let device = HwDeviceSpec {
+        backend: DecodeBackend::Vaapi,
+        device: Some(text()),
+        capabilities: Some(text()),
+    };
     let gate =
         GateDevice { backend: GateBackend::Cuda, number: 1, is_named: true, was_there: false };
-    let confinement = Confinement {
+    let confinement = SandboxLimits {
         memory_bytes: u64::MAX,
         cpu_seconds: Some(5),
         parent: 1,
@@ -161,32 +164,33 @@ fn requests() -> Vec<Request> {
         gate: Some(gate),
         libraries: vec![text(), text()],
     };
-    let credentials = Credentials { user: text(), password: text() };
+    let credentials = RtspCredentials { user: text(), password: text() };
     let sources = [
-        Source::File { len: 5 },
-        Source::Remote { url: text(), playlists: true },
-        Source::Rtsp { url: text(), credentials: Some(credentials) },
+        InputSource::File { len: 5 },
+        InputSource::Remote { url: text(), playlists: true },
+        InputSource::Rtsp { url: text(), credentials: Some(credentials) },
     ];
-    let samplings = [Sampling::Every, Sampling::Every, Sampling::Fixed(Rate::SLOWEST)];
+    let samplings = [Sampling::Every, Sampling::Every, Sampling::Fixed(FrameRate::SLOWEST)];
     let jobs = sources.into_iter().zip(samplings);
-    let jobs = jobs.map(|(source, sampling)| Request::Job { source, options: options(sampling) });
+    let jobs =
+        jobs.map(|(source, sampling)| WorkerRequest::Job { source, options: options(sampling) });
     let others = [
-        Request::Confine(confinement),
-        Request::Resource { url: text(), size: Some(1), seekable: true },
-        Request::OpenSession { session, spec },
-        Request::AccessUnit {
+        WorkerRequest::Confine(confinement),
+        WorkerRequest::Resource { url: text(), size: Some(1), seekable: true },
+        WorkerRequest::OpenSession { session, spec },
+        WorkerRequest::AccessUnit {
             session,
             pts: Timestamp::from_millis(-5),
             keyframe: true,
             follows_gap: false,
             data: vec![1; 1000],
         },
-        Request::CloseSession { session },
-        Request::Program,
-        Request::Shrink { jpeg: vec![2; 1000], edge_max: 64 },
-        Request::Excerpt { len: 1, from_ms: -2, to_ms: 3 },
-        Request::Probe,
-        Request::Look,
+        WorkerRequest::CloseSession { session },
+        WorkerRequest::Program,
+        WorkerRequest::Shrink { jpeg: vec![2; 1000], edge_max: 64 },
+        WorkerRequest::Excerpt { len: 1, from_ms: -2, to_ms: 3 },
+        WorkerRequest::Probe,
+        WorkerRequest::Look,
     ];
     jobs.chain(others).collect()
 }
@@ -200,7 +204,7 @@ fn faults() -> Vec<JobFault> {
         JobFault::PixelsLost(DeviceMemoryLost { reason: text() }),
         JobFault::Other { kind: ErrorKind::DataLoss, message: text() },
         JobFault::Source { is_refused: true, message },
-        JobFault::Gate(GateError { kind: ErrorKind::Unavailable, reason: text() }),
+        JobFault::Gate(GateBackendError { kind: ErrorKind::Unavailable, reason: text() }),
         JobFault::Backend(BackendError::NoVideoCapability { reason, capabilities: Some(text()) }),
         JobFault::Decode(DecodeError::UnsupportedContainer { name: Some(text()) }),
         JobFault::Decode(DecodeError::TooManyBytes { width: 1, height: 2, bytes: 3, max: 4 }),
@@ -220,17 +224,17 @@ fn replies() -> Vec<WorkerReply> {
     };
     let layout = PixelLayout {
         subsampling: Subsampling::Yuv420,
-        sample: Sample::U16 { shift: 8 },
+        sample: SampleFormat::U16 { shift: 8 },
         interleaved_chroma: true,
         range: SampleRange::Full,
     };
     let stream = StreamInfo {
         codec: Codec::Mjpeg,
         container: text(),
-        extent: Extent { width: 1, height: 2 },
+        extent: Dimensions { width: 1, height: 2 },
         rotation: Rotation::Quarter,
         layout: Some(layout),
-        source_rate: Some(Rate::ONE),
+        source_rate: Some(FrameRate::ONE),
         duration: Some(Timestamp::from_millis(i64::MAX)),
         timebase: Timebase::MILLIS,
         pixel_format: text(),
@@ -243,11 +247,11 @@ fn replies() -> Vec<WorkerReply> {
         fallback: Some(text()),
         frames: 1,
         source_frames: 2,
-        source_rate: Some(Rate::FASTEST),
+        source_rate: Some(FrameRate::FASTEST),
         truncated: true,
         more_frames: false,
         damaged_packets: 3,
-        first_extent: Some(Extent { width: 1, height: 2 }),
+        first_extent: Some(Dimensions { width: 1, height: 2 }),
     };
     let [decoder, reason] = [(); 2].map(|()| Some(text()));
     let codecs = vec![CodecProbeResult { codec: Codec::Vp9, bits: 10, decoder, reason }];
@@ -264,10 +268,10 @@ fn replies() -> Vec<WorkerReply> {
         JobEvent::Done(done),
     ];
     let events = [
-        SessionEvent::Frames(records()),
-        SessionEvent::Damaged { detail: text() },
-        SessionEvent::Closed { frames: 9, decoder: text() },
-        SessionEvent::Failed(JobFault::Stopped),
+        WorkerSessionEvent::Frames(records()),
+        WorkerSessionEvent::Damaged { detail: text() },
+        WorkerSessionEvent::Closed { frames: 9, decoder: text() },
+        WorkerSessionEvent::Failed(JobFault::Stopped),
     ];
     let others = [
         WorkerReply::Confined(report),
@@ -320,7 +324,7 @@ fn survives<T: Message + PartialEq + fmt::Debug>(message: &T) {
         assert!(decode::<T>(&payload[..cut]).is_err(), "{message:?} cut at {cut}");
     }
     payload.push(0);
-    assert_eq!(decode::<T>(&payload), Err(ProtocolError::Trailing(1)), "{message:?}");
+    assert_eq!(decode::<T>(&payload), Err(WireError::Trailing(1)), "{message:?}");
     let writes = postcard::to_io(message, Writes(0)).expect("written").0;
     assert!(writes < 1000, "a run of bytes that goes one by one: {message:?}");
 }
@@ -338,7 +342,7 @@ fn what_is_read_is_within_its_bounds() {
         postcard::from_bytes::<T>(&bytes).is_ok()
     }
     let one = Score::SCALE;
-    let sample = |shift| Sample::U16 { shift };
+    let sample = |shift| SampleFormat::U16 { shift };
     let bounded = |number| spec(number).within_bounds();
     let frames = |count| vec![records().remove(2); count];
     let event = |count| JobEvent::Frames(frames(count));
@@ -346,15 +350,15 @@ fn what_is_read_is_within_its_bounds() {
     // What lies within, and what beyond.
     let rows = [
         ("score", reads::<Score>(one), reads::<Score>(one + 1)),
-        ("width", reads::<Extent>((1_u32, 1_u32)), reads::<Extent>((0_u32, 1_u32))),
-        ("height", reads::<Extent>((u32::MAX, 1_u32)), reads::<Extent>((1_u32, 0_u32))),
+        ("width", reads::<Dimensions>((1_u32, 1_u32)), reads::<Dimensions>((0_u32, 1_u32))),
+        ("height", reads::<Dimensions>((u32::MAX, 1_u32)), reads::<Dimensions>((1_u32, 0_u32))),
         ("numerator", reads::<Timebase>((1_u32, 9_u32)), reads::<Timebase>((0_u32, 9_u32))),
         ("denominator", reads::<Timebase>((9_u32, 1_u32)), reads::<Timebase>((9_u32, 0_u32))),
-        ("reduced rate", reads::<Rate>((2_u32, 1_u32)), reads::<Rate>((4_u32, 2_u32))),
-        ("rate", reads::<Rate>((4000_u32, 1_u32)), reads::<Rate>((4001_u32, 1_u32))),
+        ("reduced rate", reads::<FrameRate>((2_u32, 1_u32)), reads::<FrameRate>((4_u32, 2_u32))),
+        ("rate", reads::<FrameRate>((4000_u32, 1_u32)), reads::<FrameRate>((4001_u32, 1_u32))),
         ("column", reads::<CellBox>((0, 0, 64_u8, 0_u8)), reads::<CellBox>((0, 0, 65_u8, 0_u8))),
         ("row", reads::<CellBox>((0, 0, 0, 40_u8)), reads::<CellBox>((0, 0, 0, 41_u8))),
-        ("shift", reads::<Sample>(sample(8)), reads::<Sample>(sample(9))),
+        ("shift", reads::<SampleFormat>(sample(8)), reads::<SampleFormat>(sample(9))),
         ("crop", reads::<Crop>((0_u32, 0_u32, one, one)), reads::<Crop>((1_u32, 0_u32, one, one))),
         ("empty crop", reads::<Crop>((0_u32, 0_u32, 1_u32, 1_u32)), reads::<Crop>([0_u32; 4])),
         ("zones", reads::<Zones>(zones(16)), reads::<Zones>(zones(17))),
@@ -419,7 +423,7 @@ fn text_of_a_worker_is_cut_and_a_servers_is_whole() {
         panic!("another message")
     };
     assert_eq!(reason.len(), TOLD_BYTES_MAX, "cut once more where escapes made it longer");
-    let asked = Request::Resource { url: long + HIDDEN, size: None, seekable: false };
+    let asked = WorkerRequest::Resource { url: long + HIDDEN, size: None, seekable: false };
     assert_eq!(decode(&payload(&asked)), Ok(asked));
 }
 
@@ -459,11 +463,11 @@ proptest! {
 #[test]
 fn a_length_beyond_the_bound_is_refused_before_anything_is_read() {
     assert_eq!(payload_len([0, 0, 0, 4]), Ok(64 << 20));
-    assert_eq!(payload_len([1, 0, 0, 4]), Err(ProtocolError::TooLong((64 << 20) + 1)));
-    assert_eq!(payload_len([0xff; 4]), Err(ProtocolError::TooLong(u32::MAX)));
+    assert_eq!(payload_len([1, 0, 0, 4]), Err(WireError::TooLong((64 << 20) + 1)));
+    assert_eq!(payload_len([0xff; 4]), Err(WireError::TooLong(u32::MAX)));
 }
 
 #[test]
 fn another_version_is_named() {
-    assert_eq!(decode::<Request>(&[9, 6]), Err(ProtocolError::Version(9)));
+    assert_eq!(decode::<WorkerRequest>(&[9, 6]), Err(WireError::Version(9)));
 }

@@ -6,11 +6,11 @@ use media::{Codec, Rotation, Zones};
 
 use super::*;
 use crate::{
-    ChunkImageOptions, Chunking, ClipSpec, JobOptions, ModelImageSpec, SessionSpec, jpeg::shortest,
-    session::LIMITS,
+    ChunkBoundary, ChunkImageOptions, ClipSpec, JobOptions, ModelImageSpec, SessionSpec,
+    jpeg::shortest, session::LIMITS,
 };
 
-const EXTENT: Extent = Extent { width: 320, height: 180 };
+const EXTENT: Dimensions = Dimensions { width: 320, height: 180 };
 const FRAMES_MAX: u64 = 100;
 const EDGE: u32 = 512;
 
@@ -20,7 +20,7 @@ fn record(frame_index: u64, pictures: FrameImages) -> FrameRecord {
 }
 
 fn picture(width: u32, height: u32) -> EncodedImage {
-    let extent = Extent { width, height };
+    let extent = Dimensions { width, height };
     EncodedImage { extent, jpeg: shortest(extent) }
 }
 
@@ -44,7 +44,7 @@ fn novelty(side: u32) -> NoveltyInput {
 fn checks() -> [RecordCheck; 3] {
     let novelty = Some(NoveltySpec { side: 32 });
     let views = ChunkImageOptions {
-        chunks: Chunking::Frames(30),
+        chunks: ChunkBoundary::Frames(30),
         per_chunk: 2,
         max_edge: Some(EDGE),
         crop: None,
@@ -87,7 +87,7 @@ fn a_worker_says_one_record_of_each_frame_and_no_picture_but_what_was_asked_for(
     let clip = |picture| FrameImages { clip: Some(picture), ..FrameImages::default() };
     let none = FrameImages::default;
     let text = EncodedImage { extent: EXTENT, jpeg: b"<script>".to_vec() };
-    let other = EncodedImage { jpeg: shortest(Extent { width: 2, height: 1 }), extent: EXTENT };
+    let other = EncodedImage { jpeg: shortest(Dimensions { width: 2, height: 1 }), extent: EXTENT };
     let shared = FrameImages { view: Some(FrameView::Still), ..view(picture(2, 2)) };
     // What a file, a live session and one of signals alone may say.
     type Row = (&'static str, u64, FrameImages, [bool; 3]);

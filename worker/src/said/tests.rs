@@ -29,7 +29,7 @@ fn job() -> JobCheck {
         threads: 1,
         resume: None,
     };
-    JobCheck::new(&options, &Limits::default())
+    JobCheck::new(&options, &WorkerLimits::default())
 }
 
 #[test]

@@ -9,9 +9,9 @@ use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, Scope};
 use rustix::process::Resource;
 
 use super::{
-    MEMORY_SLACK_BYTES, device,
-    filter::{ALLOWED, Filter, PRIVATE, THREAD, WORD},
-    follow, landlock_outcome, privileges, set_limit,
+    MEMORY_SLACK_BYTES, device_access, follow, landlock_outcome, privileges,
+    seccomp::{ALLOWED, Filter, PRIVATE, THREAD, WORD},
+    set_limit,
 };
 
 /// Confinement of a process before it becomes a decoding program.
@@ -84,10 +84,10 @@ fn restrict_paths(confinement: &ProgramConfinement) -> io::Result<()> {
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
-        .and_then(|ruleset| device::allow_libraries(ruleset, &confinement.libraries))
+        .and_then(|ruleset| device_access::allow_libraries(ruleset, &confinement.libraries))
         .and_then(|ruleset| {
             let program = confinement.program.display().to_string();
-            device::allow_beneath(ruleset, &program, AccessFs::from_read(ABI::V7))
+            device_access::allow_beneath(ruleset, &program, AccessFs::from_read(ABI::V7))
         })
         .and_then(|ruleset| ruleset.restrict_self())
         .map_err(io::Error::other)?;
@@ -98,7 +98,7 @@ pub(super) fn filter() -> io::Result<Filter> {
     let mut filter = Filter::default();
     filter.allow(ALLOWED);
     filter.allow(ALLOWED_PROGRAM);
-    filter.allow(device::ALLOWED_HERE);
+    filter.allow(device_access::ALLOWED_HERE);
     filter.allow_fcntl()?;
     filter.allow_where(libc::SYS_mmap, &[PRIVATE])?;
     filter.allow_where(libc::SYS_clone, &[THREAD])?;
@@ -118,7 +118,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::sandbox::filter::tests::under;
+    use crate::sandbox::seccomp::tests::under;
 
     #[test]
     fn a_program_sets_no_limit_and_no_processor_of_anyone() {

@@ -13,12 +13,11 @@ use std::{
 use rustix::io::Errno;
 
 use super::{
-    Filter,
-    filter::{
+    Filter, program,
+    seccomp::{
         of_worker,
         tests::{confinement, under},
     },
-    program,
 };
 
 /// Argument of a command.

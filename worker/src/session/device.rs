@@ -19,15 +19,16 @@ use gate::{FrameMeasurements, MeasureBackend};
 use media::Frame;
 
 use super::{
-    batches::{BatchSize, GateBatcher, Rule},
-    pool::{ExitOnPanic, PoolItem, Slot, Task},
+    gate_batcher::{BatchSize, FlushPolicy, GateBatcher},
+    pool::{ExitOnPanic, PoolItem, PoolTask, SessionSlot},
 };
 use crate::{
-    JobFault, SessionEvent, job::bytes_to_send, measuring::GateMeasurement, protocol::WorkerReply,
+    JobFault, WorkerSessionEvent, gate_device::GateMeasurement, job::bytes_to_send,
+    protocol::WorkerReply,
 };
 
 /// A frame of every session of a full worker, or as many bytes as a device takes at once.
-const RULE: Rule = Rule {
+const RULE: FlushPolicy = FlushPolicy {
     full: BatchSize { pictures: 64, bytes: 32 << 20 },
     // A sixth of the time between pictures of a common camera, and of what a live session takes.
     age: Duration::from_millis(5),
@@ -38,19 +39,19 @@ const RULE: Rule = Rule {
 pub(super) const HELD_BYTES_MAX: u64 = 2 * RULE.full.bytes;
 
 /// Decoded unit on its way to its decisions.
-pub(super) struct Decoded {
+pub(super) struct DecodedUnit {
     pub number: u32,
-    pub slot: Slot,
+    pub slot: SessionSlot,
     pub frames: Vec<Frame>,
     /// Events to send before those that follow from the frames.
-    pub events: Vec<SessionEvent>,
+    pub events: Vec<WorkerSessionEvent>,
     /// The session has no more.
     pub is_last: bool,
 }
 
 /// Unit that was offered and taken.
 struct Offered {
-    decoded: Decoded,
+    decoded: DecodedUnit,
     held: InFlightBytes,
 }
 
@@ -105,7 +106,7 @@ impl DeviceQueue {
     }
 
     /// Hands frames over, or gives them back where the device is not to have them now.
-    pub fn offer(&self, decoded: Decoded) -> Result<(), Decoded> {
+    pub fn offer(&self, decoded: DecodedUnit) -> Result<(), DecodedUnit> {
         if !self.0.measuring.takes() {
             self.0.tell_loss();
             return Err(decoded);
@@ -187,8 +188,8 @@ fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
         (told..late).for_each(|_| (shared.tell)(&WorkerReply::GateLate));
         for (offered, measured) in done_with {
             let Offered { decoded, held } = offered;
-            let Decoded { number, slot, frames, events, is_last } = decoded;
-            let task = Task::Measured { frames, measured, events, is_last, held };
+            let DecodedUnit { number, slot, frames, events, is_last } = decoded;
+            let task = PoolTask::Measured { frames, measured, events, is_last, held };
             if done.send(PoolItem { number, slot, task }).is_err() {
                 return;
             }

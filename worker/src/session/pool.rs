@@ -17,13 +17,13 @@ use std::{
     thread,
 };
 
-use decode::Decoders;
+use decode::DecoderChain;
 use gate::FrameMeasurements;
 use media::{AccessUnit, Codec, ErrorKind, Frame, Timestamp};
 
 use super::{
-    Session, SessionEvent,
-    device::{Decoded, DeviceQueue, InFlightBytes},
+    Session, WorkerSessionEvent,
+    device::{DecodedUnit, DeviceQueue, InFlightBytes},
     note_lost,
     scratch::ThreadScratch,
     spec::SessionSpec,
@@ -31,8 +31,8 @@ use super::{
 use crate::{
     JobFault,
     control_socket::ControlSocket,
-    measuring::GateMeasurement,
-    protocol::{Request, WorkerReply},
+    gate_device::GateMeasurement,
+    protocol::{WorkerReply, WorkerRequest},
 };
 
 /// Sessions in one worker.
@@ -43,10 +43,10 @@ pub(crate) const SESSIONS_MAX: usize = 64;
 pub(crate) const THREADS_MAX: usize = 16;
 
 /// All sessions of a worker by the server's numbers.
-pub(crate) struct Sessions<S> {
+pub(crate) struct SessionPool<S> {
     line: Arc<ControlSocket<S>>,
-    decoders: Arc<Decoders>,
-    sessions: BTreeMap<u32, Slot>,
+    decoders: Arc<DecoderChain>,
+    sessions: BTreeMap<u32, SessionSlot>,
     /// One unit of each session waits at most.
     work: SyncSender<PoolItem>,
     waiting: Arc<Mutex<Receiver<PoolItem>>>,
@@ -62,15 +62,15 @@ pub(crate) struct Sessions<S> {
 }
 
 /// `None` once the session has failed or is closed.
-pub(super) type Slot = Arc<Mutex<Option<Session>>>;
+pub(super) type SessionSlot = Arc<Mutex<Option<Session>>>;
 
 pub(super) struct PoolItem {
     pub number: u32,
-    pub slot: Slot,
-    pub task: Task,
+    pub slot: SessionSlot,
+    pub task: PoolTask,
 }
 
-pub(super) enum Task {
+pub(super) enum PoolTask {
     Unit {
         pts: Timestamp,
         keyframe: bool,
@@ -82,22 +82,22 @@ pub(super) enum Task {
     Measured {
         frames: Vec<Frame>,
         measured: Result<Vec<FrameMeasurements>, JobFault>,
-        events: Vec<SessionEvent>,
+        events: Vec<WorkerSessionEvent>,
         is_last: bool,
         /// Until the frames are a session's again.
         held: InFlightBytes,
     },
 }
 
-impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
+impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
     pub fn new(
         line: Arc<ControlSocket<S>>,
-        decoders: Arc<Decoders>,
+        decoders: Arc<DecoderChain>,
         measuring: GateMeasurement,
-    ) -> Sessions<S> {
+    ) -> SessionPool<S> {
         let (work, waiting) = sync_channel(SESSIONS_MAX);
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Sessions {
+        SessionPool {
             line,
             decoders,
             sessions: BTreeMap::new(),
@@ -113,25 +113,25 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     }
 
     /// Does what a session request asks, or has it done; an error is one of the worker itself.
-    pub fn take(&mut self, request: Request) -> io::Result<()> {
+    pub fn take(&mut self, request: WorkerRequest) -> io::Result<()> {
         match request {
-            Request::OpenSession { session, spec } => self.open(session, spec),
-            Request::AccessUnit { session, pts, keyframe, follows_gap, data } => {
+            WorkerRequest::OpenSession { session, spec } => self.open(session, spec),
+            WorkerRequest::AccessUnit { session, pts, keyframe, follows_gap, data } => {
                 let slot = self.sessions.get(&session).cloned();
-                self.hand_over(session, slot, Task::Unit { pts, keyframe, follows_gap, data })
+                self.hand_over(session, slot, PoolTask::Unit { pts, keyframe, follows_gap, data })
             }
-            Request::CloseSession { session } => {
+            WorkerRequest::CloseSession { session } => {
                 let slot = self.sessions.remove(&session);
-                self.hand_over(session, slot, Task::Close)
+                self.hand_over(session, slot, PoolTask::Close)
             }
-            Request::Confine(_)
-            | Request::Job { .. }
-            | Request::Resource { .. }
-            | Request::Program
-            | Request::Shrink { .. }
-            | Request::Excerpt { .. }
-            | Request::Probe
-            | Request::Look => Ok(()),
+            WorkerRequest::Confine(_)
+            | WorkerRequest::Job { .. }
+            | WorkerRequest::Resource { .. }
+            | WorkerRequest::Program
+            | WorkerRequest::Shrink { .. }
+            | WorkerRequest::Excerpt { .. }
+            | WorkerRequest::Probe
+            | WorkerRequest::Look => Ok(()),
         }
     }
 
@@ -152,7 +152,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
             }
             Err(fault) => self
                 .line
-                .send(&WorkerReply::Session { session, event: SessionEvent::Failed(fault) }),
+                .send(&WorkerReply::Session { session, event: WorkerSessionEvent::Failed(fault) }),
         }
     }
 
@@ -165,7 +165,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
         let device = self.device.clone();
         thread::Builder::new()
             .name(format!("sessions-{}", self.threads))
-            .spawn(move || work_off(&line, &waiting, device.as_ref()))?;
+            .spawn(move || run_pool_thread(&line, &waiting, device.as_ref()))?;
         self.threads += 1;
         Ok(())
     }
@@ -206,7 +206,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
         }
     }
 
-    fn hand_over(&self, number: u32, slot: Option<Slot>, task: Task) -> io::Result<()> {
+    fn hand_over(&self, number: u32, slot: Option<SessionSlot>, task: PoolTask) -> io::Result<()> {
         let Some(slot) = slot else {
             return self.line.send(&WorkerReply::Taken { session: number });
         };
@@ -215,7 +215,7 @@ impl<S: AsFd + Send + Sync + 'static> Sessions<S> {
     }
 }
 
-impl<S> Drop for Sessions<S> {
+impl<S> Drop for SessionPool<S> {
     fn drop(&mut self) {
         if let Some(device) = &self.device {
             device.close();
@@ -224,7 +224,7 @@ impl<S> Drop for Sessions<S> {
 }
 
 /// One thread's life: ends with the socket.
-fn work_off<S: AsFd>(
+fn run_pool_thread<S: AsFd>(
     line: &ControlSocket<S>,
     waiting: &Mutex<Receiver<PoolItem>>,
     device: Option<&DeviceQueue>,
@@ -248,23 +248,23 @@ fn work_off<S: AsFd>(
 /// Runs a task and returns its events; `None` while the device has the rest of it.
 fn slot_events(
     number: u32,
-    slot: &Slot,
-    task: Task,
+    slot: &SessionSlot,
+    task: PoolTask,
     device: Option<&DeviceQueue>,
     tools: &mut ThreadScratch,
-) -> Option<Vec<SessionEvent>> {
+) -> Option<Vec<WorkerSessionEvent>> {
     let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut events = Vec::new();
     // Units on their way to a session that has failed are of no interest.
     let Some(session) = place.as_mut() else { return Some(events) };
-    let is_close = matches!(task, Task::Close);
+    let is_close = matches!(task, PoolTask::Close);
     let decoded = match task {
-        Task::Unit { pts, keyframe, follows_gap, data } => {
+        PoolTask::Unit { pts, keyframe, follows_gap, data } => {
             let unit = AccessUnit { codec: session.codec(), pts, keyframe, data };
             session.decode(&unit, follows_gap, &mut events)
         }
-        Task::Close => session.drain(&mut events),
-        Task::Measured { frames, measured, events: said, is_last, held } => {
+        PoolTask::Close => session.drain(&mut events),
+        PoolTask::Measured { frames, measured, events: said, is_last, held } => {
             drop(held);
             events = said;
             let taken =
@@ -276,14 +276,15 @@ fn slot_events(
         Ok(frames) => frames,
         Err(fault) => return Some(settled(&mut place, Err(fault), is_close, tools, events)),
     };
-    let mut decoded = Decoded { number, slot: Arc::clone(slot), frames, events, is_last: is_close };
+    let mut decoded =
+        DecodedUnit { number, slot: Arc::clone(slot), frames, events, is_last: is_close };
     if let Some(device) = device.filter(|_| !decoded.frames.is_empty()) {
         match device.offer(decoded) {
             Ok(()) => return None,
             Err(back) => decoded = back,
         }
     }
-    let Decoded { frames, mut events, .. } = decoded;
+    let DecodedUnit { frames, mut events, .. } = decoded;
     let taken = tools.measure(&frames).and_then(|measured| {
         let taken = session.take(frames, &measured, tools, &mut events);
         tools.keep(measured);
@@ -298,15 +299,15 @@ fn settled(
     taken: Result<(), JobFault>,
     is_last: bool,
     tools: &mut ThreadScratch,
-    mut events: Vec<SessionEvent>,
-) -> Vec<SessionEvent> {
+    mut events: Vec<WorkerSessionEvent>,
+) -> Vec<WorkerSessionEvent> {
     let finished = note_lost(taken, &mut events).and_then(|()| match place.take_if(|_| is_last) {
         Some(session) => session.finish(tools, &mut events),
         None => Ok(()),
     });
     if let Err(fault) = finished {
         *place = None;
-        events.push(SessionEvent::Failed(fault));
+        events.push(WorkerSessionEvent::Failed(fault));
     }
     events
 }

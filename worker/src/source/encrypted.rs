@@ -4,12 +4,12 @@ use std::io::{self, Read};
 
 use decode::CbcDecryptor;
 
-use super::{SourceErrorCell, error::SourceError};
+use super::{SourceErrorCell, error::RemoteSourceError};
 
 const BLOCK_BYTES: usize = 16;
 const READ_BYTES: usize = 64 << 10;
 
-pub(super) struct Encrypted<R> {
+pub(super) struct AesSegmentReader<R> {
     coded: R,
     decryptor: CbcDecryptor,
     trouble: SourceErrorCell,
@@ -20,10 +20,14 @@ pub(super) struct Encrypted<R> {
     has_ended: bool,
 }
 
-impl<R: Read> Encrypted<R> {
-    pub(super) fn new(coded: R, decryptor: CbcDecryptor, trouble: SourceErrorCell) -> Encrypted<R> {
+impl<R: Read> AesSegmentReader<R> {
+    pub(super) fn new(
+        coded: R,
+        decryptor: CbcDecryptor,
+        trouble: SourceErrorCell,
+    ) -> AesSegmentReader<R> {
         let (buffer, taken, decrypted, has_ended) = (Vec::new(), 0, 0, false);
-        Encrypted { coded, decryptor, trouble, buffer, taken, decrypted, has_ended }
+        AesSegmentReader { coded, decryptor, trouble, buffer, taken, decrypted, has_ended }
     }
 
     fn refill(&mut self) -> io::Result<()> {
@@ -57,7 +61,7 @@ impl<R: Read> Encrypted<R> {
             && (1..=BLOCK_BYTES).contains(&padding)
             && self.buffer[len - padding..].iter().all(|&byte| usize::from(byte) == padding);
         if !is_padded {
-            return Err(self.trouble.note(SourceError::Decryption));
+            return Err(self.trouble.note(RemoteSourceError::Decryption));
         }
         self.buffer.truncate(len - padding);
         self.decrypted = self.buffer.len();
@@ -65,7 +69,7 @@ impl<R: Read> Encrypted<R> {
     }
 }
 
-impl<R: Read> Read for Encrypted<R> {
+impl<R: Read> Read for AesSegmentReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.decrypted {
             if self.has_ended {

@@ -9,7 +9,7 @@ use crate::JobFault;
 
 /// Reason for not reading a remote source any further.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SourceError {
+pub(super) enum RemoteSourceError {
     /// The control socket failed; the server is gone or will see it too.
     #[error("the server cannot be asked for media: {0}")]
     Asking(#[source] io::Error),
@@ -51,22 +51,22 @@ pub(super) enum SourceError {
     Decryption,
 }
 
-impl SourceError {
+impl RemoteSourceError {
     /// The closed kind that decides what the caller is told.
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
-            SourceError::Asking(_) => ErrorKind::Unavailable,
+            RemoteSourceError::Asking(_) => ErrorKind::Unavailable,
             _ => ErrorKind::InvalidInput,
         }
     }
 }
 
-impl From<SourceError> for JobFault {
-    fn from(error: SourceError) -> JobFault {
+impl From<RemoteSourceError> for JobFault {
+    fn from(error: RemoteSourceError) -> JobFault {
         let (kind, message) = (error.kind(), error.to_string());
         match error {
-            SourceError::Over => JobFault::Over,
-            SourceError::Reading(_) | SourceError::Silent | SourceError::Gone => {
+            RemoteSourceError::Over => JobFault::Over,
+            RemoteSourceError::Reading(_) | RemoteSourceError::Silent | RemoteSourceError::Gone => {
                 JobFault::Source { is_refused: false, message }
             }
             _ => JobFault::Other { kind, message },

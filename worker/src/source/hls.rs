@@ -17,9 +17,9 @@ use url::Url;
 
 use super::{
     Opener, Place, SourceErrorCell,
-    encrypted::Encrypted,
-    error::SourceError,
-    playlist::{ByteRange, Key, Media, Playlist, Segment, parse},
+    encrypted::AesSegmentReader,
+    error::RemoteSourceError,
+    playlist::{ByteRange, EncryptionKey, MediaPlaylist, MediaSegment, Playlist, parse},
     remote::RemoteInput,
 };
 use crate::JobFault;
@@ -40,21 +40,21 @@ const HEAD_BYTES: usize = 4 << 10;
 
 type Bytes = Box<dyn Read + Send>;
 
-pub(super) struct Hls {
+pub(super) struct HlsReader {
     opener: Arc<dyn Opener>,
     trouble: SourceErrorCell,
     place: Place,
     /// The media playlist's, as asked for and as found.
     url: String,
     base: Url,
-    media: Media,
+    media: MediaPlaylist,
     is_live: bool,
     /// Number of the first segment, and of the next.
     begin: u64,
     next: u64,
     current: Option<Bytes>,
     map: Option<Arc<ByteRange>>,
-    key: Option<(Arc<Key>, [u8; 16])>,
+    key: Option<(Arc<EncryptionKey>, [u8; 16])>,
     grown: Instant,
     /// The first bytes, how many of them were given out since the last return to the beginning,
     /// and whether there were more.
@@ -63,14 +63,14 @@ pub(super) struct Hls {
     is_past_head: bool,
 }
 
-impl Hls {
+impl HlsReader {
     /// Follows the playlist that `input` is to its segments, those that were read before left out.
     pub(super) fn open(
         opener: Arc<dyn Opener>,
         mut input: RemoteInput,
         trouble: SourceErrorCell,
         place: Place,
-    ) -> Result<Hls, JobFault> {
+    ) -> Result<HlsReader, JobFault> {
         for _ in 0..PLAYLISTS_MAX {
             let text = whole(&mut input)?;
             let (asked, found) = input.urls();
@@ -79,14 +79,18 @@ impl Hls {
             let parsed = match parse(&text) {
                 // Whoever makes it may be about to begin.
                 Err(error) if place.begin.is_some() && error.is_unfinished() => {
-                    return Err(SourceError::Gone.into());
+                    return Err(RemoteSourceError::Gone.into());
                 }
-                parsed => parsed.map_err(SourceError::Playlist)?,
+                parsed => parsed.map_err(RemoteSourceError::Playlist)?,
             };
             match parsed {
                 Playlist::Media(media) => {
-                    let hls = Hls::new(opener, trouble, place, (asked, base), media);
-                    return if hls.is_over() { Err(SourceError::Over.into()) } else { Ok(hls) };
+                    let hls = HlsReader::new(opener, trouble, place, (asked, base), media);
+                    return if hls.is_over() {
+                        Err(RemoteSourceError::Over.into())
+                    } else {
+                        Ok(hls)
+                    };
                 }
                 Playlist::Master(variant) => {
                     let url = address(Some(&base), &variant)?;
@@ -94,7 +98,7 @@ impl Hls {
                 }
             }
         }
-        Err(SourceError::TooDeep { max: PLAYLISTS_MAX }.into())
+        Err(RemoteSourceError::TooDeep { max: PLAYLISTS_MAX }.into())
     }
 
     fn new(
@@ -102,15 +106,15 @@ impl Hls {
         trouble: SourceErrorCell,
         place: Place,
         (url, base): (String, Url),
-        media: Media,
-    ) -> Hls {
+        media: MediaPlaylist,
+    ) -> HlsReader {
         let begin = match place.begin {
             // Past its end it is another one, whose numbers begin anew.
             Some(next) if next <= media.end() => next.max(media.first),
             _ if media.has_ended || media.has_beginning => media.first,
             _ => media.end().saturating_sub(LIVE_SEGMENTS).max(media.first),
         };
-        Hls {
+        HlsReader {
             opener,
             trouble,
             place,
@@ -148,9 +152,9 @@ impl Hls {
         }
     }
 
-    /// As [`Hls::failed`], of the bytes of a segment.
+    /// As [`HlsReader::failed`], of the bytes of a segment.
     fn broken(&self, error: io::Error) -> io::Error {
-        if self.is_live { self.trouble.suspect(SourceError::Reading(error)) } else { error }
+        if self.is_live { self.trouble.suspect(RemoteSourceError::Reading(error)) } else { error }
     }
 
     /// The bytes of the next segment; `None` after the last.
@@ -168,13 +172,13 @@ impl Hls {
             }
             if self.media.has_ended {
                 if self.place.begin.is_some() && self.head.is_empty() {
-                    return Err(self.trouble.note(SourceError::Over));
+                    return Err(self.trouble.note(RemoteSourceError::Over));
                 }
                 return Ok(None);
             }
             let patience = (self.media.target * PATIENCE_TARGETS).clamp(PATIENCE_MIN, PATIENCE_MAX);
             if self.grown.elapsed() > patience {
-                return Err(self.trouble.suspect(SourceError::Silent));
+                return Err(self.trouble.suspect(RemoteSourceError::Silent));
             }
             // Half of what a playlist may take to grow (RFC 8216 6.3.4).
             thread::sleep(self.media.target.min(PATIENCE_MIN) / 2);
@@ -183,7 +187,7 @@ impl Hls {
     }
 
     /// The bytes of segment `number`, after those of its map where that is another one.
-    fn segment(&mut self, segment: &Segment, number: u64) -> Result<Bytes, JobFault> {
+    fn segment(&mut self, segment: &MediaSegment, number: u64) -> Result<Bytes, JobFault> {
         let map = match &segment.map {
             Some(map) if segment.map != self.map => Some(self.piece(map, number)?),
             _ => None,
@@ -203,7 +207,7 @@ impl Hls {
         let parsed = match parse(&text) {
             // Until it is whole it has not grown.
             Err(error) if error.is_unfinished() => return Ok(()),
-            parsed => parsed.map_err(SourceError::Playlist)?,
+            parsed => parsed.map_err(RemoteSourceError::Playlist)?,
         };
         match parsed {
             Playlist::Media(media) => {
@@ -213,7 +217,7 @@ impl Hls {
                 self.media = media;
                 Ok(())
             }
-            Playlist::Master(_) => Err(SourceError::TooDeep { max: PLAYLISTS_MAX }.into()),
+            Playlist::Master(_) => Err(RemoteSourceError::TooDeep { max: PLAYLISTS_MAX }.into()),
         }
     }
 
@@ -221,29 +225,31 @@ impl Hls {
     fn piece(&mut self, piece: &ByteRange, number: u64) -> Result<Bytes, JobFault> {
         let url = address(Some(&self.base), &piece.address)?;
         let from = piece.range.map_or(0, |(from, _)| from);
-        let opened = self.opener.open(url.as_str(), from).map_err(SourceError::Asking)?;
+        let opened = self.opener.open(url.as_str(), from).map_err(RemoteSourceError::Asking)?;
         let whole = opened.size.map(|size| size.saturating_sub(from));
         let left = piece.range.map(|(_, len)| len).or(whole);
         let body = Body { bytes: opened.bytes, left };
         let Some(key) = &piece.key else { return Ok(Box::new(body)) };
         let vector = key.vector.unwrap_or(u128::from(number).to_be_bytes());
         let decryptor = CbcDecryptor::new(&self.key(key)?, vector)?;
-        Ok(Box::new(Encrypted::new(body, decryptor, self.trouble.clone())))
+        Ok(Box::new(AesSegmentReader::new(body, decryptor, self.trouble.clone())))
     }
 
     /// The sixteen bytes of a key; the last one is remembered.
-    fn key(&mut self, key: &Arc<Key>) -> Result<[u8; 16], JobFault> {
+    fn key(&mut self, key: &Arc<EncryptionKey>) -> Result<[u8; 16], JobFault> {
         if let Some((known, bytes)) = &self.key
             && known.address == key.address
         {
             return Ok(*bytes);
         }
         let url = address(Some(&self.base), &key.address)?;
-        let opened = self.opener.open(url.as_str(), 0).map_err(SourceError::Asking)?;
+        let opened = self.opener.open(url.as_str(), 0).map_err(RemoteSourceError::Asking)?;
         let mut bytes = Vec::new();
-        opened.bytes.take(17).read_to_end(&mut bytes).map_err(SourceError::Reading)?;
-        let found: [u8; 16] =
-            bytes.as_slice().try_into().map_err(|_| SourceError::Key { bytes: bytes.len() })?;
+        opened.bytes.take(17).read_to_end(&mut bytes).map_err(RemoteSourceError::Reading)?;
+        let found: [u8; 16] = bytes
+            .as_slice()
+            .try_into()
+            .map_err(|_| RemoteSourceError::Key { bytes: bytes.len() })?;
         self.key = Some((Arc::clone(key), found));
         Ok(found)
     }
@@ -279,7 +285,7 @@ impl Hls {
     }
 }
 
-impl Read for Hls {
+impl Read for HlsReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if out.is_empty() {
             return Ok(0);
@@ -302,7 +308,7 @@ impl Read for Hls {
 }
 
 /// There is only going back to the beginning.
-impl Seek for Hls {
+impl Seek for HlsReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if to != SeekFrom::Start(0) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -336,18 +342,21 @@ impl Read for Body {
 }
 
 /// All bytes of a playlist.
-fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, SourceError> {
+fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, RemoteSourceError> {
     let mut text = Vec::new();
-    input.take(PLAYLIST_BYTES_MAX + 1).read_to_end(&mut text).map_err(SourceError::Reading)?;
+    input
+        .take(PLAYLIST_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(RemoteSourceError::Reading)?;
     if text.len() as u64 > PLAYLIST_BYTES_MAX {
-        return Err(SourceError::PlaylistTooLarge { limit_bytes: PLAYLIST_BYTES_MAX });
+        return Err(RemoteSourceError::PlaylistTooLarge { limit_bytes: PLAYLIST_BYTES_MAX });
     }
     Ok(text)
 }
 
 /// An address in a playlist found at `base`.
-fn address(base: Option<&Url>, text: &str) -> Result<Url, SourceError> {
-    let refused = || SourceError::Address { address: text.chars().take(100).collect() };
+fn address(base: Option<&Url>, text: &str) -> Result<Url, RemoteSourceError> {
+    let refused = || RemoteSourceError::Address { address: text.chars().take(100).collect() };
     let url = Url::options().base_url(base).parse(text).map_err(|_| refused())?;
     if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err(refused()) }
 }

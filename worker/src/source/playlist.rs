@@ -44,31 +44,31 @@ pub(super) enum Playlist {
     /// Address of the playlist of the best video.
     Master(String),
     /// Segments.
-    Media(Media),
+    Media(MediaPlaylist),
 }
 
 /// The segments of one rendition, as far as they are known.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Media {
+pub(super) struct MediaPlaylist {
     /// Most time that a segment lasts.
     pub(super) target: Duration,
     /// Number of the first segment.
     pub(super) first: u64,
-    pub(super) segments: Vec<Segment>,
+    pub(super) segments: Vec<MediaSegment>,
     /// No segment will be added.
     pub(super) has_ended: bool,
     /// Segments are only ever added, so that the first one is the beginning.
     pub(super) has_beginning: bool,
 }
 
-impl Media {
+impl MediaPlaylist {
     /// Number of the segment after the last.
     pub(super) fn end(&self) -> u64 {
         self.first.saturating_add(self.segments.len() as u64)
     }
 
     /// Segment `number`.
-    pub(super) fn segment(&self, number: u64) -> Option<&Segment> {
+    pub(super) fn segment(&self, number: u64) -> Option<&MediaSegment> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.segments.get(index)
     }
@@ -81,12 +81,12 @@ pub(super) struct ByteRange {
     pub(super) address: String,
     /// First byte and number of bytes; `None` is all.
     pub(super) range: Option<(u64, u64)>,
-    pub(super) key: Option<Arc<Key>>,
+    pub(super) key: Option<Arc<EncryptionKey>>,
 }
 
 /// A segment of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct MediaSegment {
     pub(super) piece: ByteRange,
     /// Initialization section that a decoder must have seen before.
     pub(super) map: Option<Arc<ByteRange>>,
@@ -96,7 +96,7 @@ pub(super) struct Segment {
 
 /// Address of a key, and the initialization vector.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct EncryptionKey {
     pub(super) address: String,
     /// `None` is the number of the segment.
     pub(super) vector: Option<[u8; 16]>,
@@ -133,14 +133,14 @@ impl Problem {
 /// State of reading, from the lines so far.
 #[derive(Default)]
 struct Reader {
-    media: Media,
+    media: MediaPlaylist,
     variants: Vec<(Rank, String)>,
     /// The next address is that of a variant.
     variant: Option<Rank>,
     range: Option<(u64, Option<u64>)>,
     /// End of the last range of each resource.
     ends: HashMap<String, u64>,
-    key: Option<Arc<Key>>,
+    key: Option<Arc<EncryptionKey>>,
     map: Option<Arc<ByteRange>>,
     is_gap: bool,
 }
@@ -199,7 +199,7 @@ impl Reader {
         };
         let piece = ByteRange { address: address.to_owned(), range, key: self.key.clone() };
         let is_gap = std::mem::take(&mut self.is_gap);
-        self.media.segments.push(Segment { piece, map: self.map.clone(), is_gap });
+        self.media.segments.push(MediaSegment { piece, map: self.map.clone(), is_gap });
         Ok(())
     }
 
@@ -264,7 +264,7 @@ fn rank(attributes: &str) -> Rank {
     (has_video, bandwidth.unwrap_or(0))
 }
 
-fn key(attributes: &str) -> Result<Option<Arc<Key>>, Problem> {
+fn key(attributes: &str) -> Result<Option<Arc<EncryptionKey>>, Problem> {
     let malformed = || Problem::Tag("EXT-X-KEY");
     match attribute(attributes, "METHOD").ok_or_else(malformed)? {
         "NONE" => return Ok(None),
@@ -279,7 +279,7 @@ fn key(attributes: &str) -> Result<Option<Arc<Key>>, Problem> {
         Some(text) => Some(vector(text).ok_or_else(malformed)?),
         None => None,
     };
-    Ok(Some(Arc::new(Key { address, vector })))
+    Ok(Some(Arc::new(EncryptionKey { address, vector })))
 }
 
 fn vector(text: &str) -> Option<[u8; 16]> {

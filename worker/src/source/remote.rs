@@ -7,7 +7,7 @@ use std::{
 
 use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
 
-use super::{Opener, SourceErrorCell, error::SourceError};
+use super::{Opener, SourceErrorCell, error::RemoteSourceError};
 use crate::control_socket::OpenedResource;
 
 /// First bytes that are kept, so that looking at them opens nothing anew.
@@ -38,8 +38,8 @@ impl RemoteInput {
         opener: Arc<dyn Opener>,
         url: &str,
         trouble: SourceErrorCell,
-    ) -> Result<RemoteInput, SourceError> {
-        let opened = opener.open(url, 0).map_err(SourceError::Asking)?;
+    ) -> Result<RemoteInput, RemoteSourceError> {
+        let opened = opener.open(url, 0).map_err(RemoteSourceError::Asking)?;
         Ok(RemoteInput {
             opener,
             trouble,
@@ -53,11 +53,11 @@ impl RemoteInput {
     }
 
     /// It begins as a playlist does.
-    pub(super) fn is_playlist(&mut self) -> Result<bool, SourceError> {
+    pub(super) fn is_playlist(&mut self) -> Result<bool, RemoteSourceError> {
         let mut first = [0; PLAYLIST_HEAD_BYTES];
         let mut filled = 0;
         while filled < first.len() {
-            match self.read(&mut first[filled..]).map_err(SourceError::Reading)? {
+            match self.read(&mut first[filled..]).map_err(RemoteSourceError::Reading)? {
                 0 => break,
                 len => filled += len,
             }
@@ -83,11 +83,11 @@ impl RemoteInput {
         }
         self.again += u32::from(!self.opened.seekable);
         if self.again > AGAIN_MAX {
-            return Err(self.trouble.note(SourceError::NoRanges));
+            return Err(self.trouble.note(RemoteSourceError::NoRanges));
         }
         let opened = self.opener.open(&self.url, self.at)?;
         if opened.size != self.opened.size {
-            return Err(self.trouble.note(SourceError::Changed));
+            return Err(self.trouble.note(RemoteSourceError::Changed));
         }
         (self.opened, self.pipe_at) = (opened, self.at);
         Ok(())

@@ -18,9 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::{Client, Event};
+use client::{RtspClient, RtspEvent};
 use clock::Clock;
-use decode::{Demuxer, Limits};
+use decode::{DemuxLimits, Demuxer};
 use error::RtspError;
 use rustix::{
     io::Errno,
@@ -28,7 +28,7 @@ use rustix::{
 };
 
 use super::SourceErrorCell;
-use crate::{JobFault, protocol::Credentials, sandbox::SOCKET_NUMBER};
+use crate::{JobFault, protocol::RtspCredentials, sandbox::SOCKET_NUMBER};
 
 /// Time for the whole conversation before the first packet.
 const CONVERSATION_MAX: Duration = Duration::from_secs(30);
@@ -40,13 +40,13 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) fn open(
     socket: OwnedFd,
     url: String,
-    credentials: Option<Credentials>,
+    credentials: Option<RtspCredentials>,
     trouble: &SourceErrorCell,
 ) -> Result<Demuxer, JobFault> {
     if socket.as_raw_fd() != SOCKET_NUMBER {
         return Err(RtspError::Connection(Errno::BADF.into()).into());
     }
-    let client = Client::new(url, credentials, &once());
+    let client = RtspClient::new(url, credentials, &once());
     let mut packets = Packets {
         socket,
         client,
@@ -59,16 +59,16 @@ pub(super) fn open(
     let started = Instant::now();
     let description = loop {
         match packets.client.poll()? {
-            Some(Event::Ready(description)) => break description,
+            Some(RtspEvent::Ready(description)) => break description,
             // Packets before the request to play belong to no stream.
-            Some(Event::Packet(_)) => {}
+            Some(RtspEvent::Packet(_)) => {}
             None if started.elapsed() > CONVERSATION_MAX => return Err(RtspError::Silent.into()),
             None => packets.exchange()?,
         }
     };
     packets.say()?;
     let has_end = packets.client.has_end();
-    let demuxer = Demuxer::open_rtp(&description, Box::new(packets), Limits::default())?;
+    let demuxer = Demuxer::open_rtp(&description, Box::new(packets), DemuxLimits::default())?;
     Ok(if has_end { demuxer } else { demuxer.endless() })
 }
 
@@ -79,7 +79,7 @@ fn once() -> String {
 
 struct Packets {
     socket: OwnedFd,
-    client: Client,
+    client: RtspClient,
     clock: Clock,
     trouble: SourceErrorCell,
     buffer: Vec<u8>,
@@ -124,12 +124,12 @@ impl Packets {
     fn next(&mut self) -> Result<Vec<u8>, RtspError> {
         loop {
             match self.client.poll()? {
-                Some(Event::Packet(mut packet)) => {
+                Some(RtspEvent::Packet(mut packet)) => {
                     if self.clock.set(&mut packet) {
                         return Ok(packet);
                     }
                 }
-                Some(Event::Ready(_)) => {}
+                Some(RtspEvent::Ready(_)) => {}
                 None => {
                     if self.said.elapsed() > self.client.keep_alive_every() {
                         self.client.keep_alive();

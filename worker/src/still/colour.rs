@@ -3,11 +3,11 @@
 //! Sixteen-bit fixed point, shaped so that the compiler vectorises each row; within one step of
 //! the exact result. What is already right is copied.
 
-use media::{Extent, Frame, Plane, Rotation, Sample, SampleRange};
+use media::{Dimensions, Frame, Plane, Rotation, SampleFormat, SampleRange};
 
 /// Eight-bit samples, rows `stride` apart; the encoder reads up to the stride.
 #[derive(Default)]
-pub(super) struct Grid {
+pub(super) struct PlaneBuffer {
     pub samples: Vec<u8>,
     pub stride: usize,
     width: usize,
@@ -17,7 +17,7 @@ pub(super) struct Grid {
 /// Luma and two chroma planes; the chroma planes are empty for luma-only pictures.
 #[derive(Default)]
 pub(super) struct Planes8 {
-    planes: [Grid; 3],
+    planes: [PlaneBuffer; 3],
     scratch: Scratch,
 }
 
@@ -34,8 +34,8 @@ struct Scratch {
 /// sample has its full share of luma samples, as the encoder expects.
 const LUMA_MULTIPLE: usize = 4;
 
-impl Grid {
-    pub fn reset(&mut self, extent: Extent, multiple: usize) {
+impl PlaneBuffer {
+    pub fn reset(&mut self, extent: Dimensions, multiple: usize) {
         (self.width, self.height) = (extent.width as usize, extent.height as usize);
         self.stride = self.width.next_multiple_of(multiple);
         self.samples.resize(self.stride * self.height.next_multiple_of(multiple), 0);
@@ -51,8 +51,8 @@ impl Grid {
 
     /// A view of the samples; the grid must not be empty.
     pub fn plane(&self) -> Plane<'_> {
-        let extent = Extent { width: self.width as u32, height: self.height as u32 };
-        Plane::new(&self.samples, self.stride, extent, Sample::U8, 1)
+        let extent = Dimensions { width: self.width as u32, height: self.height as u32 };
+        Plane::new(&self.samples, self.stride, extent, SampleFormat::U8, 1)
             .expect("a grid has room for its rows")
     }
 
@@ -71,7 +71,7 @@ impl Grid {
     }
 
     /// This grid turned clockwise into `out`, tile by tile so that both sides stay in the cache.
-    fn turn_into(&self, out: &mut Grid, rotation: Rotation) {
+    fn turn_into(&self, out: &mut PlaneBuffer, rotation: Rotation) {
         const TILE: usize = 32;
         let (width, height) = (out.width, out.height);
         for top in (0..height).step_by(TILE) {
@@ -96,14 +96,14 @@ impl Grid {
 }
 
 impl Planes8 {
-    pub fn planes(&self) -> &[Grid; 3] {
+    pub fn planes(&self) -> &[PlaneBuffer; 3] {
         &self.planes
     }
 
     /// Takes over a picture, converted; a chroma sample spans `across` columns and `down` rows.
     pub fn convert(
         &mut self,
-        matrix: &Matrix,
+        matrix: &ColorMatrix,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
         (across, down): (usize, usize),
@@ -138,7 +138,7 @@ impl Planes8 {
     /// Takes over `other`, turned clockwise.
     pub fn turn(&mut self, other: &Planes8, rotation: Rotation) -> &Planes8 {
         for (at, (out, plane)) in self.planes.iter_mut().zip(&other.planes).enumerate() {
-            let extent = Extent { width: plane.width as u32, height: plane.height as u32 };
+            let extent = Dimensions { width: plane.width as u32, height: plane.height as u32 };
             out.reset(extent.rotated(rotation), if at == 0 { LUMA_MULTIPLE } else { 1 });
             if plane.height > 0 {
                 plane.turn_into(out, rotation);
@@ -153,12 +153,12 @@ impl Planes8 {
 pub(super) fn eight_bits<'a>(plane: &Plane<'a>, y: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let row = plane.row(y as u32);
     match (plane.sample(), plane.step()) {
-        (Sample::U8, 1) => return row,
-        (Sample::U8, step) => {
+        (SampleFormat::U8, 1) => return row,
+        (SampleFormat::U8, step) => {
             scratch.clear();
             scratch.extend(row.iter().step_by(step));
         }
-        (Sample::U16 { shift }, step) => {
+        (SampleFormat::U16 { shift }, step) => {
             let values = row.as_chunks().0.iter().step_by(step);
             scratch.clear();
             scratch.extend(values.map(|bytes| (u16::from_le_bytes(*bytes) >> shift) as u8));
@@ -179,7 +179,7 @@ const BT709: Weights = Weights { red: 0.2126, blue: 0.0722 };
 /// `luma + (gain * luma + terms) / 128`, with `terms = offset + (y_cb * Cb + y_cr * Cr) / 4`;
 /// chroma is a 2x2 matrix in 128ths. No step leaves 16 bits for any samples.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix {
+pub(super) struct ColorMatrix {
     gain: i16,
     offset: i16,
     y_cb: i16,
@@ -188,22 +188,22 @@ pub(super) struct Matrix {
     cr: [i16; 2],
 }
 
-impl Matrix {
+impl ColorMatrix {
     /// From the frame's range, and from the matrix that players assume for its size: frames carry
     /// no colour description, and untagged video is BT.709 from 720 rows up.
-    pub fn of(frame: &Frame) -> Matrix {
+    pub fn of(frame: &Frame) -> ColorMatrix {
         let high_definition = frame.extent.width >= 1280 || frame.extent.height >= 720;
         let source = if high_definition { &BT709 } else { &BT601 };
-        Matrix::new(source, frame.layout.range)
+        ColorMatrix::new(source, frame.layout.range)
     }
 
     /// Changes nothing: of a picture that was a JPEG.
-    pub fn none() -> Matrix {
-        Matrix::new(&BT601, SampleRange::Full)
+    pub fn none() -> ColorMatrix {
+        ColorMatrix::new(&BT601, SampleRange::Full)
     }
 
     /// From `source` to BT.601 through RGB; all in units of one step of full range.
-    fn new(source: &Weights, range: SampleRange) -> Matrix {
+    fn new(source: &Weights, range: SampleRange) -> ColorMatrix {
         let (black, luma_gain, chroma_gain) = match range {
             SampleRange::Limited => (16.0, 255.0 / 219.0, 255.0 / 224.0),
             SampleRange::Full => (0.0, 1.0, 1.0),
@@ -216,7 +216,7 @@ impl Matrix {
         let (blue_to_cb, red_to_cr) = (0.5 / (1.0 - BT601.blue), 0.5 / (1.0 - BT601.red));
         let fixed = |value: f64, one: f64| (value * one).round() as i16;
         let chroma = |value: f64| fixed(value * chroma_gain, 128.0);
-        Matrix {
+        ColorMatrix {
             gain: fixed(luma_gain - 1.0, 128.0),
             // Half a step, so that the shift rounds.
             offset: fixed(-black * luma_gain + 0.5, 128.0),

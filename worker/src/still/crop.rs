@@ -1,30 +1,35 @@
 //! Part of a coded picture that is shown, and its size.
 
-use media::{Extent, Rotation};
+use media::{Dimensions, Rotation};
 
 use crate::{Crop, Region};
 
 /// A part of a coded picture, before it is turned, and the size to which it is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CropScale {
-    coded: Extent,
+    coded: Dimensions,
     region: Region,
-    extent: Extent,
+    extent: Dimensions,
 }
 
 impl CropScale {
     /// The part of a picture that `rotation` makes upright, its longer edge no longer than `edge_max`.
-    pub fn new(coded: Extent, rotation: Rotation, crop: Option<Crop>, edge_max: u32) -> CropScale {
+    pub fn new(
+        coded: Dimensions,
+        rotation: Rotation,
+        crop: Option<Crop>,
+        edge_max: u32,
+    ) -> CropScale {
         let whole = CropScale::resizing(coded, rotation, crop, coded);
         CropScale { extent: shrunk(whole.region.extent(), edge_max), ..whole }
     }
 
     /// The part of a picture that `rotation` makes upright at this size, whatever its shape.
     pub fn resizing(
-        coded: Extent,
+        coded: Dimensions,
         rotation: Rotation,
         crop: Option<Crop>,
-        extent: Extent,
+        extent: Dimensions,
     ) -> CropScale {
         let upright = coded.rotated(rotation);
         let region = crop.map_or(Region::all(upright), |crop| crop.region(upright));
@@ -42,13 +47,13 @@ impl CropScale {
     }
 
     /// Its size once it is scaled.
-    pub fn extent(&self) -> Extent {
+    pub fn extent(&self) -> Dimensions {
         self.extent
     }
 }
 
 /// Returns the region of the coded picture for one of the upright picture.
-fn turned_back(region: Region, coded: Extent, rotation: Rotation) -> Region {
+fn turned_back(region: Region, coded: Dimensions, rotation: Rotation) -> Region {
     let Region { x, y, width, height } = region;
     let (from_right, from_bottom) =
         (|x, width| coded.width - x - width, |y, height| coded.height - y - height);
@@ -67,14 +72,14 @@ fn turned_back(region: Region, coded: Extent, rotation: Rotation) -> Region {
 }
 
 /// The largest size of the same shape whose longer edge is at most `edge_max`; never a larger one.
-fn shrunk(extent: Extent, edge_max: u32) -> Extent {
+fn shrunk(extent: Dimensions, edge_max: u32) -> Dimensions {
     let longer = extent.width.max(extent.height);
     if longer <= edge_max {
         return extent;
     }
     let (longer, edge) = (u64::from(longer), u64::from(edge_max));
     let side = |side: u32| ((2 * u64::from(side) * edge + longer) / (2 * longer)).max(1) as u32;
-    Extent { width: side(extent.width), height: side(extent.height) }
+    Dimensions { width: side(extent.width), height: side(extent.height) }
 }
 
 #[cfg(test)]
@@ -82,10 +87,10 @@ mod tests {
     use media::Score;
 
     use super::*;
-    use crate::{ChunkImageOptions, Chunking, Crop};
+    use crate::{ChunkBoundary, ChunkImageOptions, Crop};
 
-    fn extent(width: u32, height: u32) -> Extent {
-        Extent { width, height }
+    fn extent(width: u32, height: u32) -> Dimensions {
+        Dimensions { width, height }
     }
 
     fn region(x: u32, y: u32, width: u32, height: u32) -> Region {
@@ -98,7 +103,7 @@ mod tests {
             Crop::new(score(x), score(y), score(width), score(height)).expect("inside")
         });
         ChunkImageOptions {
-            chunks: Chunking::Frames(30),
+            chunks: ChunkBoundary::Frames(30),
             per_chunk: 1,
             max_edge,
             crop,
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn crop_and_edge_give_whole_pixels_of_the_coded_picture() {
-        type Case = (&'static str, Extent, Rotation, ChunkImageOptions, Region, Extent);
+        type Case = (&'static str, Dimensions, Rotation, ChunkImageOptions, Region, Dimensions);
         let half = Some([0.5, 0.0, 0.5, 0.25]);
         let cases: [Case; 11] = [
             (

@@ -5,7 +5,8 @@ mod input;
 use std::sync::Arc;
 
 use media::{
-    HostFrameBuffer, PixelLayout, Pixels, Plane, Sample, SampleRange, Score, Timebase, Timestamp,
+    HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange, Score, Timebase,
+    Timestamp,
 };
 use turbojpeg::decompress;
 
@@ -14,24 +15,24 @@ use crate::{ChunkImageOptions, Crop};
 
 /// A picture whose planes are of one colour but for the top left quarter.
 struct Quartered {
-    extent: Extent,
+    extent: Dimensions,
     layout: PixelLayout,
     luma: Vec<u8>,
     chroma: [Vec<u8>; 2],
     interleaved: Vec<u8>,
 }
 
-fn store(values: impl Iterator<Item = u8>, sample: Sample) -> Vec<u8> {
+fn store(values: impl Iterator<Item = u8>, sample: SampleFormat) -> Vec<u8> {
     match sample {
-        Sample::U8 => values.collect(),
-        Sample::U16 { shift } => {
+        SampleFormat::U8 => values.collect(),
+        SampleFormat::U16 { shift } => {
             values.flat_map(|value| (u16::from(value) << shift).to_le_bytes()).collect()
         }
     }
 }
 
-fn quartered(extent: Extent, [corner, rest]: [u8; 2]) -> impl Iterator<Item = u8> {
-    let Extent { width, height } = extent;
+fn quartered(extent: Dimensions, [corner, rest]: [u8; 2]) -> impl Iterator<Item = u8> {
+    let Dimensions { width, height } = extent;
     (0..height).flat_map(move |y| {
         (0..width).map(
             move |x| {
@@ -43,7 +44,7 @@ fn quartered(extent: Extent, [corner, rest]: [u8; 2]) -> impl Iterator<Item = u8
 
 impl Quartered {
     /// `corner` and `rest` in Y, U, V.
-    fn new(extent: Extent, layout: PixelLayout, corner: [u8; 3], rest: [u8; 3]) -> Quartered {
+    fn new(extent: Dimensions, layout: PixelLayout, corner: [u8; 3], rest: [u8; 3]) -> Quartered {
         let plane =
             |extent, at: usize| store(quartered(extent, [corner[at], rest[at]]), layout.sample);
         let chroma_extent = layout.subsampling.chroma_extent(extent);
@@ -90,7 +91,7 @@ impl HostFrameBuffer for Quartered {
 }
 
 fn layout(subsampling: Subsampling, range: SampleRange) -> PixelLayout {
-    PixelLayout { subsampling, sample: Sample::U8, interleaved_chroma: false, range }
+    PixelLayout { subsampling, sample: SampleFormat::U8, interleaved_chroma: false, range }
 }
 
 /// RGB of the middle of the upper left quarter and of the lower right one.
@@ -121,15 +122,15 @@ fn encode(picture: Quartered, rotation: Rotation) -> EncodedImage {
     JpegEncoder::new().expect("an encoder").encode(&picture.frame(), rotation).expect("a still")
 }
 
-const SMALL: Extent = Extent { width: 64, height: 48 };
-const LARGE: Extent = Extent { width: 1280, height: 720 };
+const SMALL: Dimensions = Dimensions { width: 64, height: 48 };
+const LARGE: Dimensions = Dimensions { width: 1280, height: 720 };
 const GREY: [u8; 3] = [126, 128, 128];
 
 #[test]
 fn colours_come_out_as_the_video_means_them() {
     let (limited, full) = (SampleRange::Limited, SampleRange::Full);
     // The codes of pure colours in each standard, computed from its definition.
-    type Case = (&'static str, Extent, SampleRange, [u8; 3], [i32; 3]);
+    type Case = (&'static str, Dimensions, SampleRange, [u8; 3], [i32; 3]);
     let cases: [Case; 9] = [
         ("BT.601 black", SMALL, limited, [16, 128, 128], [0, 0, 0]),
         ("BT.601 white", SMALL, limited, [235, 128, 128], [255, 255, 255]),
@@ -158,9 +159,9 @@ fn every_way_to_store_samples_gives_the_same_bytes() {
         let plain = layout(subsampling, SampleRange::Limited);
         let expected = encode(Quartered::new(SMALL, plain, red, GREY), Rotation::None);
         let cases = [
-            ("NV12", Sample::U8, true),
-            ("10 bit", Sample::U16 { shift: 2 }, false),
-            ("P010", Sample::U16 { shift: 8 }, true),
+            ("NV12", SampleFormat::U8, true),
+            ("10 bit", SampleFormat::U16 { shift: 2 }, false),
+            ("P010", SampleFormat::U16 { shift: 8 }, true),
         ];
         for (name, sample, interleaved_chroma) in cases {
             let layout = PixelLayout { sample, interleaved_chroma, ..plain };
@@ -173,7 +174,7 @@ fn every_way_to_store_samples_gives_the_same_bytes() {
 #[test]
 fn a_turned_picture_stands_upright() {
     let red = [81, 90, 240];
-    let extent = Extent { width: 66, height: 50 };
+    let extent = Dimensions { width: 66, height: 50 };
     let turns = [
         (Rotation::None, (0, 0)),
         (Rotation::Quarter, (1, 0)),
@@ -217,7 +218,7 @@ fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
             Subsampling::Yuv444,
         ] {
             for rotation in [Rotation::None, Rotation::Quarter, Rotation::Half] {
-                let extent = Extent { width, height };
+                let extent = Dimensions { width, height };
                 let layout = layout(subsampling, SampleRange::Limited);
                 let picture = Quartered::new(extent, layout, GREY, GREY);
                 let still = encoder.encode(&picture.frame(), rotation).expect("a still");
@@ -264,14 +265,14 @@ const LAYOUTS: [Subsampling; 6] = [
 fn a_quarter_that_is_cut_out_is_of_one_colour() {
     // Bright red on grey, of which a luma-only picture keeps the brightness.
     let (red, grey) = ([81, 90, 240], [126, 128, 128]);
-    let extents = [Extent { width: 64, height: 48 }, Extent { width: 67, height: 51 }];
+    let extents = [Dimensions { width: 64, height: 48 }, Dimensions { width: 67, height: 51 }];
     let turns = [
         (Rotation::None, (0, 0)),
         (Rotation::Quarter, (1, 0)),
         (Rotation::Half, (1, 1)),
         (Rotation::ThreeQuarters, (0, 1)),
     ];
-    let samples = [Sample::U8, Sample::U16 { shift: 2 }];
+    let samples = [SampleFormat::U8, SampleFormat::U16 { shift: 2 }];
     for (extent, sample) in extents.iter().flat_map(|extent| samples.map(|s| (*extent, s))) {
         for (subsampling, (rotation, corner)) in
             LAYOUTS.iter().flat_map(|layout| turns.map(|turn| (*layout, turn)))
@@ -289,7 +290,7 @@ fn a_quarter_that_is_cut_out_is_of_one_colour() {
                 let end = (u64::from(side) * (at(far) as u64 + 400_000)).div_ceil(1_000_000);
                 (end - first) as u32
             };
-            let expected = Extent {
+            let expected = Dimensions {
                 width: side(upright.width, corner.0),
                 height: side(upright.height, corner.1),
             };
@@ -306,12 +307,12 @@ fn a_quarter_that_is_cut_out_is_of_one_colour() {
 fn a_picture_that_is_scaled_down_keeps_its_corners() {
     let (red, grey) = ([81, 90, 240], [126, 128, 128]);
     let cases = [
-        ("by two", Extent { width: 256, height: 192 }, Some(128), (128, 96)),
-        ("by an odd number", Extent { width: 391, height: 219 }, Some(100), (100, 56)),
-        ("by very little", Extent { width: 131, height: 97 }, Some(130), (130, 96)),
-        ("not at all", Extent { width: 131, height: 97 }, Some(131), (131, 97)),
-        ("never up", Extent { width: 131, height: 97 }, Some(4096), (131, 97)),
-        ("upright", Extent { width: 97, height: 400 }, Some(64), (16, 64)),
+        ("by two", Dimensions { width: 256, height: 192 }, Some(128), (128, 96)),
+        ("by an odd number", Dimensions { width: 391, height: 219 }, Some(100), (100, 56)),
+        ("by very little", Dimensions { width: 131, height: 97 }, Some(130), (130, 96)),
+        ("not at all", Dimensions { width: 131, height: 97 }, Some(131), (131, 97)),
+        ("never up", Dimensions { width: 131, height: 97 }, Some(4096), (131, 97)),
+        ("upright", Dimensions { width: 97, height: 400 }, Some(64), (16, 64)),
     ];
     let turns = [
         (Rotation::None, (0, 0)),
@@ -332,7 +333,7 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
             let shrunk = encoder.shrink(&still.jpeg, max_edge.unwrap_or(u32::MAX));
             for (made, of) in [(view, "the frame"), (shrunk.expect("a picture"), "its still")] {
                 let name = format!("{name}, of {of}");
-                assert_eq!(made.extent, Extent { width, height }.rotated(rotation), "{name}");
+                assert_eq!(made.extent, Dimensions { width, height }.rotated(rotation), "{name}");
                 let image = decompress(&made.jpeg, PixelFormat::RGB).expect("a JPEG");
                 let is_grey = subsampling == Subsampling::Gray;
                 for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
@@ -358,7 +359,7 @@ fn one_encoder_makes_stills_and_views_in_any_order() {
     for (width, height) in [(640, 359), (65, 3), (1, 1), (3, 301), (1280, 720)] {
         for subsampling in LAYOUTS {
             for rotation in [Rotation::None, Rotation::Quarter] {
-                let extent = Extent { width, height };
+                let extent = Dimensions { width, height };
                 let layout = layout(subsampling, SampleRange::Limited);
                 let frame = Quartered::new(extent, layout, [81, 90, 240], GREY).frame();
                 let still = encoder.encode(&frame, rotation).expect("a still");

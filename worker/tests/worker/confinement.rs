@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use worker::{CancelToken, Limits, SandboxLevel, SandboxPolicy, Supervisor, WorkerError};
+use worker::{CancelToken, SandboxLevel, SandboxPolicy, Supervisor, WorkerError, WorkerLimits};
 
 use crate::{
     fork_server::until_there_are,
@@ -32,7 +32,9 @@ fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
             let never = &mut |event| panic!("said {event:?}");
             refused(strict.run_job(spec(&path), &CancelToken::new(), never));
             refused(
-                strict.start_live(Limits::default(), |event| panic!("said {event:?}")).map(drop),
+                strict
+                    .start_live(WorkerLimits::default(), |event| panic!("said {event:?}"))
+                    .map(drop),
             );
             refused(strict.capabilities());
             refused(strict.sandbox());
@@ -60,7 +62,7 @@ fn status(pid: i32, name: &str) -> String {
 #[test]
 fn a_worker_has_none_of_its_user_s_capabilities() {
     let _alone = alone();
-    let live = supervisor().start_live(Limits::default(), |_| Ok(())).expect("starts");
+    let live = supervisor().start_live(WorkerLimits::default(), |_| Ok(())).expect("starts");
     let worker = *until_there_are(1).first().expect("one");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(status(worker, set), "0000000000000000", "{set}");

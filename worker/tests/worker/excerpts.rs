@@ -8,7 +8,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use worker::{CancelToken, ExcerptEvent, ExcerptSpec, Limits, WorkerError};
+use worker::{CancelToken, ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 
 use crate::{
     mutants::{made, mutate, verdict},
@@ -17,7 +17,7 @@ use crate::{
 
 /// The bytes that came, and how it ended.
 fn cut(file: File) -> (usize, Result<(), WorkerError>) {
-    let limits = Limits { wall: Duration::from_secs(60), ..Limits::default() };
+    let limits = WorkerLimits { wall: Duration::from_secs(60), ..WorkerLimits::default() };
     let spec = ExcerptSpec { file, span: 0..2000, limits };
     let mut bytes = 0;
     let ended = supervisor().excerpt(spec, &CancelToken::new(), &mut |event| {
@@ -60,17 +60,18 @@ fn whoever_takes_it_ends_it_and_sets_its_pace() {
     let file = || File::open(crate::support::long_clip()).expect("opens");
     let spec = |limits| ExcerptSpec { file: file(), span: 0..60_000, limits };
     let mut events = 0;
-    let ended = supervisor().excerpt(spec(Limits::default()), &CancelToken::new(), &mut |_| {
-        events += 1;
-        if events < 4 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
+    let ended =
+        supervisor().excerpt(spec(WorkerLimits::default()), &CancelToken::new(), &mut |_| {
+            events += 1;
+            if events < 4 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
     assert!(matches!(ended, Err(WorkerError::Cancelled)) && events == 4, "{events}: {ended:?}");
     let cancel = CancelToken::new();
     cancel.cancel();
-    let ended =
-        supervisor().excerpt(spec(Limits::default()), &cancel, &mut |_| ControlFlow::Continue(()));
+    let ended = supervisor()
+        .excerpt(spec(WorkerLimits::default()), &cancel, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(ended, Err(WorkerError::Cancelled)), "{ended:?}");
-    let few = Limits { output_bytes: 100_000, ..Limits::default() };
+    let few = WorkerLimits { output_bytes: 100_000, ..WorkerLimits::default() };
     let ended =
         supervisor().excerpt(spec(few), &CancelToken::new(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(ended, Err(WorkerError::OutputBudget { .. })), "{ended:?}");

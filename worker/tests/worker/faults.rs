@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use worker::{
-    CancelToken, JobEvent, JobFault, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram,
+    CancelToken, JobEvent, JobFault, JobSpec, Supervisor, WorkerError, WorkerLimits, WorkerProgram,
 };
 
 use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
@@ -56,7 +56,7 @@ fn run_and(spec: JobSpec, mut strike: impl FnMut()) -> Result<Heard, WorkerError
     Ok(heard)
 }
 
-fn limited(path: &Path, limit: impl FnOnce(&mut Limits)) -> JobSpec {
+fn limited(path: &Path, limit: impl FnOnce(&mut WorkerLimits)) -> JobSpec {
     let mut spec = spec(path);
     limit(&mut spec.limits);
     spec

@@ -9,7 +9,9 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, getpriority_process, kill_process};
-use worker::{CancelToken, JobSpec, Limits, Supervisor, WorkerError, WorkerProgram, WorkerStart};
+use worker::{
+    CancelToken, JobSpec, Supervisor, WorkerError, WorkerLimits, WorkerProgram, WorkerStart,
+};
 
 use crate::{
     faults::children,
@@ -94,7 +96,7 @@ fn a_worker_outlives_the_thread_that_asked_for_it_and_is_its_servers_child() {
     let (supervisor, _) = forking(program());
     until_there_are(0);
     let live = thread::scope(|scope| {
-        let start = scope.spawn(|| supervisor.start_live(Limits::default(), |_| Ok(())));
+        let start = scope.spawn(|| supervisor.start_live(WorkerLimits::default(), |_| Ok(())));
         start.join().expect("no panic").expect("starts")
     });
     let both = until_there_are(2);
@@ -115,7 +117,7 @@ fn a_file_gives_way_where_it_is_asked_to_and_what_is_live_does_not() {
     let _alone = alone();
     let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
     let own = niceness(None);
-    let job = |supervisor: &worker::Supervisor, limits: Limits| {
+    let job = |supervisor: &worker::Supervisor, limits: WorkerLimits| {
         let mut found = BTreeSet::new();
         let spec = JobSpec { limits, ..spec(&path) };
         supervisor
@@ -126,21 +128,21 @@ fn a_file_gives_way_where_it_is_asked_to_and_what_is_live_does_not() {
             .expect("a job");
         found
     };
-    let nice = (own + Limits::file().niceness).min(19);
+    let nice = (own + WorkerLimits::file().niceness).min(19);
     until_there_are(0);
     assert!(nice > own || own == 19, "{nice}");
-    assert_eq!(job(&supervisor(), Limits::file()), [nice].into());
-    assert_eq!(job(&supervisor(), Limits::camera()), [own].into());
+    assert_eq!(job(&supervisor(), WorkerLimits::file()), [nice].into());
+    assert_eq!(job(&supervisor(), WorkerLimits::camera()), [own].into());
     let (forking, _) = forking(program());
     let (server, file) = (own, nice);
     assert_eq!(
-        job(&forking, Limits::file()),
+        job(&forking, WorkerLimits::file()),
         [server, file].into(),
         "the fork server itself does not"
     );
     drop(forking);
     until_there_are(0);
-    let live = supervisor().start_live(Limits::default(), |_| Ok(())).expect("starts");
+    let live = supervisor().start_live(WorkerLimits::default(), |_| Ok(())).expect("starts");
     assert_eq!(niceness(until_there_are(1).first().copied()), own);
     drop(live);
 }

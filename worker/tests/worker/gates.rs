@@ -3,8 +3,8 @@
 use gate::GateConfig;
 use media::Codec;
 use worker::{
-    BackendRequest, CancelToken, Choice, GateBackend, GateChoice, Limits, SelectError, Selection,
-    SessionSpec, Supervisor,
+    BackendRequest, BackendSelectError, CancelToken, DecodeBackendChoice, DecodeSelection,
+    GateBackend, GateChoice, SessionSpec, Supervisor, WorkerLimits,
 };
 
 use crate::{
@@ -12,8 +12,11 @@ use crate::{
     support::{Heard, alone, annex_b, has_landlock, long_clip, program, skip, spec},
 };
 
-fn select(gate: GateChoice, device: Option<&str>) -> Result<(Supervisor, Selection), SelectError> {
-    let choice = Choice::Named(decode::Backend::Software);
+fn select(
+    gate: GateChoice,
+    device: Option<&str>,
+) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
+    let choice = DecodeBackendChoice::Named(decode::DecodeBackend::Software);
     let device = device.map(str::to_owned);
     Supervisor::select(
         &program(),
@@ -39,7 +42,7 @@ fn a_gate_that_is_asked_for_and_missing_is_an_error_that_names_it() {
     let _alone = alone();
     // The device is one that no machine has, so that those with a driver fail too.
     let error = select(GateChoice::Named(GateBackend::Cuda), Some("4000")).err();
-    let Some(SelectError::Gate { backend: GateBackend::Cuda, source }) = error else {
+    let Some(BackendSelectError::Gate { backend: GateBackend::Cuda, source }) = error else {
         panic!("{error:?}")
     };
     let (said, words) =
@@ -94,7 +97,8 @@ fn live_sessions_measured_together_on_an_adapter_say_what_they_say_on_the_cpu() 
     let run = |supervisor: &Supervisor| {
         let listener = Listener::default();
         let told = listener.clone();
-        let limits = Limits { stall: std::time::Duration::from_secs(60), ..Limits::default() };
+        let limits =
+            WorkerLimits { stall: std::time::Duration::from_secs(60), ..WorkerLimits::default() };
         let live = supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
         let stills = SessionSpec::new(Codec::H264, GateConfig::default());
         for session in 0..SESSIONS {

@@ -10,7 +10,7 @@ use std::{
 use clips::{pick, pick_one};
 use decode::Sampling;
 use gate::{Gate, GateConfig};
-use media::{Codec, ErrorKind, Rate, Signal};
+use media::{Codec, ErrorKind, FrameRate, Signal};
 use turbojpeg::read_header;
 use worker::{CancelToken, JobOptions, JobSpec, LiveEnd, Resume, analyze};
 
@@ -115,7 +115,7 @@ fn stills_of_a_turned_clip_stand_upright() {
 fn sampling_and_the_frame_limit_reach_the_decoder() {
     let _alone = alone();
     let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
-    let two = Rate::new(2, 1).expect("positive");
+    let two = FrameRate::new(2, 1).expect("positive");
     let sampled = JobSpec { sampling: Sampling::Fixed(two), max_frames: 20, ..spec(&path) };
     let heard = run(sampled).expect("a result");
     let indices: Vec<u64> = heard.signals.iter().map(|signal| signal.frame_index).collect();
@@ -159,7 +159,7 @@ fn a_job_numbers_and_times_on_from_an_earlier_one() {
     let last = *begin.signals.last().expect("signals");
     assert_eq!((last.frame_index, last.pts_ms), (59, 2360));
     let whole = run(spec(&path)).expect("a result");
-    let second = Rate::new(1, 1).expect("positive");
+    let second = FrameRate::new(1, 1).expect("positive");
     type Row = (&'static str, Sampling, u64, u64, fn(u64) -> i64, LiveEnd);
     let rows: [Row; 3] = [
         ("to its end", Sampling::Every, 1000, 160, |at| 10_000 + 40 * at as i64, LiveEnd::Over),

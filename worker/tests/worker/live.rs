@@ -12,8 +12,8 @@ use clips::pick_one;
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
 use worker::{
-    EncodedImage, FrameRecord, Limits, LiveEvent, LiveWorker, ProtocolError, SessionEvent,
-    SessionSpec, WorkerError,
+    EncodedImage, FrameRecord, LiveWorker, LiveWorkerEvent, SessionSpec, WireError, WorkerError,
+    WorkerLimits, WorkerSessionEvent,
 };
 
 use crate::support::{alone, annex_b, has_landlock, rendered, run, spec, supervisor};
@@ -78,17 +78,17 @@ pub struct Said {
 pub struct Listener(Arc<(Mutex<Said>, Condvar)>);
 
 impl Listener {
-    pub fn take(&self, event: LiveEvent) -> Result<(), ProtocolError> {
+    pub fn take(&self, event: LiveWorkerEvent) -> Result<(), WireError> {
         let mut said = self.0.0.lock().expect("no panic");
         said.late += usize::from(said.ended.is_some());
         match event {
-            LiveEvent::Ended(error) => said.ended = Some(error),
-            LiveEvent::GateLate => {}
-            LiveEvent::GateLost(reason) | LiveEvent::DecoderLost(reason) => {
+            LiveWorkerEvent::Ended(error) => said.ended = Some(error),
+            LiveWorkerEvent::GateLate => {}
+            LiveWorkerEvent::GateLost(reason) | LiveWorkerEvent::DecoderLost(reason) => {
                 said.lost = Some(reason);
             }
-            LiveEvent::Session { session, event } => match event {
-                SessionEvent::Frames(records) => {
+            LiveWorkerEvent::Session { session, event } => match event {
+                WorkerSessionEvent::Frames(records) => {
                     for record in records {
                         let frame_index = record.signal.frame_index;
                         said.signals.entry(session).or_default().push(record.signal);
@@ -97,11 +97,11 @@ impl Listener {
                         said.records.entry(session).or_default().push(record);
                     }
                 }
-                SessionEvent::Damaged { .. } => said.damaged += 1,
-                SessionEvent::Closed { frames, .. } => {
+                WorkerSessionEvent::Damaged { .. } => said.damaged += 1,
+                WorkerSessionEvent::Closed { frames, .. } => {
                     said.closed.insert(session, frames);
                 }
-                SessionEvent::Failed(fault) => {
+                WorkerSessionEvent::Failed(fault) => {
                     said.failed.insert(session, fault.to_string());
                 }
             },
@@ -124,7 +124,7 @@ impl Listener {
     }
 }
 
-pub fn start(listener: &Listener, limits: Limits) -> LiveWorker {
+pub fn start(listener: &Listener, limits: WorkerLimits) -> LiveWorker {
     let listener = listener.clone();
     supervisor().start_live(limits, move |event| listener.take(event)).expect("a worker")
 }
@@ -158,7 +158,7 @@ fn a_live_session_says_what_the_file_says() {
 fn live_says_what_the_file_says(path: &Path) {
     let file = run(spec(path)).expect("a result");
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     assert_eq!(live.sandbox_report().is_full(), has_landlock());
     live.open(7, with_stills()).expect("open");
     for unit in access_units(path) {
@@ -179,7 +179,7 @@ fn sessions_beside_each_other_do_not_disturb_each_other() {
     let _alone = alone();
     let sources = ["testsrc2", "mandelbrot"].map(|source| access_units(&annex_b(source)));
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     for session in [0, 1, 10, 11] {
         live.open(session, with_stills()).expect("open");
     }
@@ -210,7 +210,7 @@ fn damage_is_said_and_passes() {
     let _alone = alone();
     let units = access_units(&annex_b("testsrc2"));
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     live.open(1, signals_alone()).expect("open");
     let mut garbage = units[1].clone();
     garbage.data = vec![0xff; 100];
@@ -232,14 +232,14 @@ fn a_picture_that_never_came_costs_the_rest_of_its_group() {
         signals.map(|signal| (signal.pts_ms / 40, signal.perceptual_hash)).collect()
     };
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     for session in [0, 1, 2] {
         live.open(session, signals_alone()).expect("open");
         for (at, unit) in units.iter().enumerate() {
             if session == 0 || at != 30 {
                 push(&live, session, unit);
             } else if session == 1 {
-                live.lose(session).expect("open");
+                live.mark_loss(session).expect("open");
             }
         }
         live.close(session).expect("close");
@@ -258,7 +258,7 @@ fn a_picture_that_never_came_costs_the_rest_of_its_group() {
 fn times_that_jump_lose_no_frame() {
     let _alone = alone();
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     live.open(1, with_stills()).expect("open");
     let units = access_units(&annex_b("testsrc2"));
     // A day ahead after a second, and back to before the start after two.
@@ -283,7 +283,7 @@ fn times_that_jump_lose_no_frame() {
 #[test]
 fn a_session_number_and_a_codec_mean_one_thing() {
     let _alone = alone();
-    let live = start(&Listener::default(), Limits::default());
+    let live = start(&Listener::default(), WorkerLimits::default());
     let open = |session| live.open(session, signals_alone());
     let unit = |codec| {
         let pts = Timestamp::from_millis(0);
@@ -322,7 +322,7 @@ fn a_picture_too_large_for_live_ends_its_session_alone() {
         access_units(&annex_b("testsrc2")),
     ];
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     for (session, units) in (0..).zip(&streams) {
         live.open(session, signals_alone()).expect("open");
         // Nothing is wanted of a session that has failed, and its first picture is to fail.

@@ -7,7 +7,7 @@ use std::{
 
 use media::{AccessUnit, Codec, Timestamp};
 use rustix::process::Signal as Kill;
-use worker::{Limits, LiveEvent, SessionBacklog, WorkerError};
+use worker::{LiveWorkerEvent, SessionBacklog, WorkerError, WorkerLimits};
 
 use crate::{
     faults::{children, signal_worker},
@@ -16,15 +16,15 @@ use crate::{
 };
 
 /// A stopped worker is not a stalled one here.
-fn patient() -> Limits {
-    Limits { stall: Duration::from_secs(60), ..Limits::default() }
+fn patient() -> WorkerLimits {
+    WorkerLimits { stall: Duration::from_secs(60), ..WorkerLimits::default() }
 }
 
 #[test]
 fn a_worker_over_its_limit_ends_its_sessions_once() {
     let _alone = alone();
     let listener = Listener::default();
-    let live = start(&listener, Limits { memory_bytes: 1 << 20, ..Limits::default() });
+    let live = start(&listener, WorkerLimits { memory_bytes: 1 << 20, ..WorkerLimits::default() });
     let said = listener.wait("ended", |said| said.ended.is_some());
     assert!(matches!(said.ended, Some(WorkerError::MemoryLimit { .. })), "{:?}", said.ended);
     drop(said);
@@ -37,7 +37,7 @@ fn a_killed_worker_ends_its_eight_sessions_and_says_why() {
     let _alone = alone();
     let units = access_units(&annex_b("testsrc2"));
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     for session in 0..8 {
         live.open(session, with_stills()).expect("open");
         units[..10].iter().for_each(|unit| push(&live, session, unit));
@@ -65,10 +65,10 @@ fn a_listener_that_panics_is_told_the_end_and_nothing_more_is_taken() {
     let listener = Listener::default();
     let passed_on = listener.clone();
     let on_event = move |event| match event {
-        LiveEvent::Session { .. } => panic!("a listener that breaks"),
+        LiveWorkerEvent::Session { .. } => panic!("a listener that breaks"),
         ended => passed_on.take(ended),
     };
-    let live = supervisor().start_live(Limits::default(), on_event).expect("a worker");
+    let live = supervisor().start_live(WorkerLimits::default(), on_event).expect("a worker");
     live.open(1, signals_alone()).expect("open");
     units[..10].iter().for_each(|unit| push(&live, 1, unit));
     let said = listener.wait("ended", |said| said.ended.is_some());
@@ -85,7 +85,7 @@ fn a_worker_that_stands_still_stalls() {
     let units = access_units(&annex_b("testsrc2"));
     let listener = Listener::default();
     let after = Duration::from_millis(300);
-    let live = start(&listener, Limits { stall: after, ..Limits::default() });
+    let live = start(&listener, WorkerLimits { stall: after, ..WorkerLimits::default() });
     live.open(1, signals_alone()).expect("open");
     signal_worker(Kill::STOP);
     push(&live, 1, &units[0]);

@@ -2,8 +2,8 @@
 
 use media::Score;
 use worker::{
-    ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, Limits,
-    ModelImageSpec, NoveltyInput, NoveltySpec, SessionSpec,
+    ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, ModelImageSpec,
+    NoveltyInput, NoveltySpec, SessionSpec, WorkerLimits,
 };
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 /// All that a session says about four seconds of 25 frames.
 fn say(spec: SessionSpec, until: impl FnOnce(&Said)) {
     let listener = Listener::default();
-    let live = start(&listener, Limits::default());
+    let live = start(&listener, WorkerLimits::default());
     live.open(1, spec).expect("open");
     access_units(&annex_b("testsrc2")).iter().for_each(|unit| push(&live, 1, unit));
     live.close(1).expect("close");

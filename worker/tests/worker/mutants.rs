@@ -14,7 +14,7 @@ use std::{
 use clips::{pick, rendered};
 use fastrand::Rng;
 use media::ErrorKind;
-use worker::{CancelToken, JobSpec, Limits, Supervisor, WorkerError};
+use worker::{CancelToken, JobSpec, Supervisor, WorkerError, WorkerLimits};
 
 use crate::support::{alone, program, spec};
 
@@ -123,11 +123,11 @@ fn mutants_end_in_a_result_or_a_clear_error() {
             let path = folder.path().join(format!("mutant-{share}"));
             File::create(&path).and_then(|mut file| file.write_all(&bytes)).expect("written");
             let started = Instant::now();
-            let limits = Limits {
+            let limits = WorkerLimits {
                 first_frame: PATIENCE,
                 stall: PATIENCE,
                 wall: PATIENCE,
-                ..Limits::default()
+                ..WorkerLimits::default()
             };
             let spec = JobSpec { max_frames: 40, threads: 1, limits, ..spec(&path) };
             let heard = &mut |_| ControlFlow::Continue(());

@@ -33,9 +33,10 @@ fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
 mod device {
     use std::{fs, io::Cursor};
 
-    use decode::{Backend, Demuxer};
+    use decode::{DecodeBackend, Demuxer};
     use worker::{
-        BackendRequest, CancelToken, Choice, GateBackend, GateChoice, Limits, Selection, Supervisor,
+        BackendRequest, CancelToken, DecodeBackendChoice, DecodeSelection, GateBackend, GateChoice,
+        Supervisor, WorkerLimits,
     };
 
     use crate::{
@@ -44,15 +45,15 @@ mod device {
         support::{Heard, program, spec},
     };
 
-    fn select() -> (Supervisor, Selection) {
+    fn select() -> (Supervisor, DecodeSelection) {
         let wanted = BackendRequest {
-            choice: Choice::Named(Backend::Nvdec),
+            choice: DecodeBackendChoice::Named(DecodeBackend::Nvdec),
             gate: GateChoice::Auto,
             ..BackendRequest::default()
         };
         let (supervisor, found) = Supervisor::select(&program(), &wanted).expect("a device");
         println!("{}: {}", found.capabilities.measurer, found.sandbox);
-        assert_eq!((found.backend, found.gate.backend), (Backend::Nvdec, GateBackend::Cuda));
+        assert_eq!((found.backend, found.gate.backend), (DecodeBackend::Nvdec, GateBackend::Cuda));
         assert_eq!(found.capabilities.measurer, "cuda:shim");
         assert!(found.sandbox.seccomp && found.sandbox.rlimits, "{}", found.sandbox);
         (supervisor, found)
@@ -103,12 +104,16 @@ mod device {
     fn live_sessions_are_those_of_the_cpu() {
         const SESSIONS: u32 = 4;
         let input = Cursor::new(brought(LONG[0]));
-        let demuxer = Demuxer::open(Box::new(input), decode::Limits::default()).expect("a clip");
+        let demuxer =
+            Demuxer::open(Box::new(input), decode::DemuxLimits::default()).expect("a clip");
         let coded: Vec<_> = demuxer.into_coded_pictures().collect();
         let run = |supervisor: &Supervisor| {
             let listener = Listener::default();
             let told = listener.clone();
-            let limits = Limits { stall: std::time::Duration::from_secs(60), ..Limits::default() };
+            let limits = WorkerLimits {
+                stall: std::time::Duration::from_secs(60),
+                ..WorkerLimits::default()
+            };
             let live =
                 supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
             (0..SESSIONS).for_each(|session| live.open(session, with_stills()).expect("open"));

@@ -10,12 +10,12 @@ use std::{
 };
 
 use clips::pick;
-use decode::Backend;
+use decode::DecodeBackend;
 use fastrand::Rng;
 use media::Codec;
 use worker::{
-    BackendRequest, CancelToken, Choice, GateBackend, GateChoice, JobEvent, JobSpec, Limits,
-    SandboxLevel, SelectError, Selection, Supervisor,
+    BackendRequest, BackendSelectError, CancelToken, DecodeBackendChoice, DecodeSelection,
+    GateBackend, GateChoice, JobEvent, JobSpec, SandboxLevel, Supervisor, WorkerLimits,
 };
 
 use crate::{
@@ -23,15 +23,16 @@ use crate::{
     support::{Heard, alone, long_clip, program, rendered, run, skip, spec},
 };
 
-fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, Selection), SelectError> {
+fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
     select_beside(GateBackend::Cpu, ffmpeg)
 }
 
 fn select_beside(
     gate: GateBackend,
     ffmpeg: Option<&Path>,
-) -> Result<(Supervisor, Selection), SelectError> {
-    let (choice, gate) = (Choice::Named(Backend::FfmpegCli), GateChoice::Named(gate));
+) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
+    let (choice, gate) =
+        (DecodeBackendChoice::Named(DecodeBackend::FfmpegCli), GateChoice::Named(gate));
     let ffmpeg = ffmpeg.map(Path::to_owned);
     Supervisor::select(
         &program(),
@@ -49,7 +50,7 @@ fn ffmpeg() -> PathBuf {
 fn it_decodes_a_clip_of_every_codec_that_it_is_asked_for() {
     let _alone = alone();
     let (_, found) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
-    assert_eq!(found.backend, Backend::FfmpegCli);
+    assert_eq!(found.backend, DecodeBackend::FfmpegCli);
     let SandboxLevel::Partial { missing } = &found.sandbox.level else { panic!("it reads files") };
     assert_eq!(missing[..], ["closed file system (ffmpeg-cli reads its libraries)"]);
     assert!(found.sandbox.seccomp && found.sandbox.rlimits, "{}", found.sandbox);
@@ -269,7 +270,7 @@ fn a_program_that_takes_too_much_is_done_without() {
     println!("{without} bytes without it, {with} with it");
     assert!(with > without + (8 << 20), "{without} bytes without it, {with} with it");
     // A worker alone keeps within it; a worker and the program do not.
-    let limits = Limits { memory_bytes: without.midpoint(with), ..Limits::default() };
+    let limits = WorkerLimits { memory_bytes: without.midpoint(with), ..WorkerLimits::default() };
     let (heard, _) = weighed(&supervisor, JobSpec { limits, ..spec(&path) });
     assert!(fallback(&heard).is_some_and(|reason| reason.contains("ffmpeg")), "{with} bytes");
     assert!(settled(heard) == expected, "every frame once");

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use clips::pick;
 use decode::DecodeError;
 use media::ErrorKind;
-use worker::{CancelToken, JobFault, JobInput, JobSpec, Remote, WorkerError};
+use worker::{CancelToken, JobFault, JobInput, JobSpec, RemoteMedia, WorkerError};
 
 use crate::{
     shelf::Shelf,
@@ -99,7 +99,7 @@ fn what_is_no_media_is_refused_as_a_file_would_be() {
     let error = shelf.run("nothing").expect_err("nothing").to_string();
     assert_eq!(error, "the file is empty");
     let mut unfollowed = shelf.spec("playlist");
-    unfollowed.input = JobInput::Remote(Remote {
+    unfollowed.input = JobInput::Remote(RemoteMedia {
         url: "https://media.test/playlist".to_owned(),
         resources: Box::new(shelf.clone()),
         playlists: false,
@@ -118,7 +118,7 @@ fn a_job_that_waits_for_the_network_can_be_cancelled() {
     let _alone = alone();
     /// A resource that never gives a byte.
     struct Silence(Vec<std::io::PipeWriter>, CancelToken);
-    impl worker::Resources for Silence {
+    impl worker::ResourceOpener for Silence {
         fn open(&mut self, url: &str, _: u64) -> Result<worker::Resource, worker::ResourceError> {
             let (read, write) = std::io::pipe().expect("a pipe");
             self.0.push(write);
@@ -128,7 +128,7 @@ fn a_job_that_waits_for_the_network_can_be_cancelled() {
         }
     }
     let cancel = CancelToken::new();
-    let input = JobInput::Remote(Remote {
+    let input = JobInput::Remote(RemoteMedia {
         url: "https://media.test/".to_owned(),
         resources: Box::new(Silence(Vec::new(), cancel.clone())),
         playlists: true,

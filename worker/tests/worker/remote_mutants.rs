@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use worker::{JobSpec, Limits};
+use worker::{JobSpec, WorkerLimits};
 
 use crate::{
     hls::{H264, segmented},
@@ -23,8 +23,12 @@ use crate::{
 const LIVE_MAX: u64 = 2;
 
 fn patient(spec: JobSpec) -> JobSpec {
-    let limits =
-        Limits { first_frame: PATIENCE, stall: PATIENCE, wall: PATIENCE, ..Limits::remote() };
+    let limits = WorkerLimits {
+        first_frame: PATIENCE,
+        stall: PATIENCE,
+        wall: PATIENCE,
+        ..WorkerLimits::remote()
+    };
     JobSpec { max_frames: 40, threads: 1, limits, ..spec }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use decode::{Demuxer, Sampling};
 use gate::GateConfig;
 use media::{ErrorKind, Zones};
-use worker::{CancelToken, JobEvent, JobInput, JobSpec, Limits, Rtsp, WorkerError};
+use worker::{CancelToken, JobEvent, JobInput, JobSpec, RtspMedia, WorkerError, WorkerLimits};
 
 use crate::support::{Heard, alone, rendered, run, spec, supervisor};
 
@@ -67,7 +67,7 @@ impl Drop for Server {
 pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &str)>) -> JobSpec {
     let credentials = credentials.map(|(user, password)| (user.to_owned(), password.to_owned()));
     JobSpec {
-        input: JobInput::Rtsp(Rtsp { socket: socket.into(), url, credentials }),
+        input: JobInput::Rtsp(RtspMedia { socket: socket.into(), url, credentials }),
         sampling: Sampling::Every,
         max_frames: 500_000,
         stills: true,
@@ -76,7 +76,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
         zones: Zones::default(),
         threads: 2,
         resume: None,
-        limits: Limits::camera(),
+        limits: WorkerLimits::camera(),
     }
 }
 
@@ -230,7 +230,7 @@ fn answers() -> String {
 /// The packets of each picture of a file of 25 a second (RFC 6184 5.6), as they cross a connection.
 fn packets(path: &Path) -> Vec<Vec<u8>> {
     let file = Box::new(File::open(path).expect("the file opens"));
-    let pictures = Demuxer::open(file, decode::Limits::default()).expect("a container");
+    let pictures = Demuxer::open(file, decode::DemuxLimits::default()).expect("a container");
     let (mut number, mut sent) = (0u16, Vec::new());
     for (picture, coded) in (1u32..).zip(pictures.into_coded_pictures()) {
         let data = coded.access_unit.data;

@@ -12,7 +12,10 @@ use std::{
 use decode::Sampling;
 use gate::GateConfig;
 use media::Zones;
-use worker::{JobInput, JobSpec, Limits, Remote, Resource, ResourceError, Resources, WorkerError};
+use worker::{
+    JobInput, JobSpec, RemoteMedia, Resource, ResourceError, ResourceOpener, WorkerError,
+    WorkerLimits,
+};
 
 use crate::support::{Heard, run};
 
@@ -70,7 +73,7 @@ impl Shelf {
     pub fn spec(&self, path: &str) -> JobSpec {
         let resources = Box::new(self.clone());
         JobSpec {
-            input: JobInput::Remote(Remote {
+            input: JobInput::Remote(RemoteMedia {
                 url: format!("{SITE}{path}"),
                 resources,
                 playlists: true,
@@ -84,7 +87,7 @@ impl Shelf {
             zones: Zones::default(),
             threads: 2,
             resume: None,
-            limits: Limits::remote(),
+            limits: WorkerLimits::remote(),
         }
     }
 
@@ -93,7 +96,7 @@ impl Shelf {
     }
 }
 
-impl Resources for Shelf {
+impl ResourceOpener for Shelf {
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError> {
         let path =
             url.strip_prefix(SITE).ok_or_else(|| ResourceError(format!("blocked: {url}")))?;

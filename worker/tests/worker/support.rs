@@ -11,8 +11,8 @@ use decode::{FileReport, Sampling, StreamInfo};
 use gate::GateConfig;
 use media::{Signal, Zones};
 use worker::{
-    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobSpec, Limits, ModelImage,
-    SandboxPolicy, Supervisor, WorkerError, WorkerProgram,
+    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobSpec, ModelImage, SandboxPolicy,
+    Supervisor, WorkerError, WorkerLimits, WorkerProgram,
 };
 
 use crate::sandbox_here;
@@ -72,7 +72,7 @@ pub fn spec(path: &Path) -> JobSpec {
         zones: Zones::default(),
         threads: 2,
         resume: None,
-        limits: Limits::default(),
+        limits: WorkerLimits::default(),
     }
 }
 

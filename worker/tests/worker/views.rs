@@ -5,16 +5,16 @@ use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, sync::Mutex};
 
 use clips::{pick_one, pick_with};
 use gate::{Gate, GateConfig};
-use media::{Extent, Score, Zones};
+use media::{Dimensions, Score, Zones};
 use turbojpeg::read_header;
 use worker::{
-    CancelToken, ChunkImageOptions, Chunker, Chunking, Crop, FrameChunk, JobEvent, JobOptions,
-    JobSpec, ModelImage, WorkerError, analyze,
+    CancelToken, ChunkBoundary, ChunkBuilder, ChunkImageOptions, Crop, FrameChunk, JobEvent,
+    JobOptions, JobSpec, ModelImage, WorkerError, analyze,
 };
 
 use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
-fn options(chunks: Chunking, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
+fn options(chunks: ChunkBoundary, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
     ChunkImageOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
 }
 
@@ -46,7 +46,7 @@ fn in_worker(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
 
 /// The chunks of what was heard; every view is of a frame of which one is wanted.
 fn chunks_of(heard: &Heard, options: ChunkImageOptions) -> Vec<FrameChunk> {
-    let (mut gate, mut chunker) = (Gate::new(GateConfig::default()), Chunker::new(options));
+    let (mut gate, mut chunker) = (Gate::new(GateConfig::default()), ChunkBuilder::new(options));
     let (mut views, mut chunks) = (heard.views.iter().peekable(), Vec::new());
     for signal in &heard.signals {
         chunks.extend(chunker.begin(signal));
@@ -73,7 +73,7 @@ fn assert_whole(heard: &Heard, views: ChunkImageOptions, name: &str) {
         assert!(chunk.views.len() <= views.per_chunk.into(), "{name}: chunk {index}");
         for view in &chunk.views {
             let header = read_header(&view.picture.jpeg).expect("a JPEG");
-            let Extent { width, height } = view.picture.extent;
+            let Dimensions { width, height } = view.picture.extent;
             let size = (width as usize, height as usize);
             assert_eq!((header.width, header.height), size, "{name}: frame {}", view.frame_index);
         }
@@ -85,22 +85,22 @@ fn assert_whole(heard: &Heard, views: ChunkImageOptions, name: &str) {
 fn the_number_of_threads_changes_no_chunk() {
     let _alone = alone();
     let built_in = [
-        ("street.mp4", options(Chunking::Frames(30), 4, Some(256))),
-        ("talk.mp4", options(Chunking::Frames(5), 1, Some(128))),
-        ("bikes.mp4", options(Chunking::Frames(500), 4, None)),
-        ("water.webm", options(Chunking::Span { ms: 333 }, 3, Some(200))),
-        ("edit-list.mp4", options(Chunking::Span { ms: 60_000 }, 4, Some(64))),
-        ("hevc.mp4", options(Chunking::Frames(20), 2, Some(1024))),
-        ("vfr.mp4", options(Chunking::Span { ms: 1000 }, 4, Some(300))),
+        ("street.mp4", options(ChunkBoundary::Frames(30), 4, Some(256))),
+        ("talk.mp4", options(ChunkBoundary::Frames(5), 1, Some(128))),
+        ("bikes.mp4", options(ChunkBoundary::Frames(500), 4, None)),
+        ("water.webm", options(ChunkBoundary::Span { ms: 333 }, 3, Some(200))),
+        ("edit-list.mp4", options(ChunkBoundary::Span { ms: 60_000 }, 4, Some(64))),
+        ("hevc.mp4", options(ChunkBoundary::Frames(20), 2, Some(1024))),
+        ("vfr.mp4", options(ChunkBoundary::Span { ms: 1000 }, 4, Some(300))),
     ];
     let media = [
-        ("surv_car-detection.mp4", options(Chunking::Frames(30), 4, Some(256))),
-        ("talk_friday.mp4", options(Chunking::Frames(5), 1, Some(128))),
-        ("nature_flower.mp4", options(Chunking::Frames(500), 4, None)),
-        ("nature_water.webm", options(Chunking::Span { ms: 333 }, 3, Some(200))),
-        ("anim_adx-dash.mp4", options(Chunking::Span { ms: 60_000 }, 4, Some(64))),
-        ("phone_adx-topshots.mp4", options(Chunking::Frames(20), 2, Some(1024))),
-        ("screen_mb-vfr.mp4", options(Chunking::Span { ms: 1000 }, 4, Some(300))),
+        ("surv_car-detection.mp4", options(ChunkBoundary::Frames(30), 4, Some(256))),
+        ("talk_friday.mp4", options(ChunkBoundary::Frames(5), 1, Some(128))),
+        ("nature_flower.mp4", options(ChunkBoundary::Frames(500), 4, None)),
+        ("nature_water.webm", options(ChunkBoundary::Span { ms: 333 }, 3, Some(200))),
+        ("anim_adx-dash.mp4", options(ChunkBoundary::Span { ms: 60_000 }, 4, Some(64))),
+        ("phone_adx-topshots.mp4", options(ChunkBoundary::Frames(20), 2, Some(1024))),
+        ("screen_mb-vfr.mp4", options(ChunkBoundary::Span { ms: 1000 }, 4, Some(300))),
     ];
     for (path, views) in pick_with(&built_in, &media) {
         let name = path.display().to_string();
@@ -109,7 +109,7 @@ fn the_number_of_threads_changes_no_chunk() {
         let stream = one.opened.as_ref().expect("opened");
         let (upright, shown) =
             (stream.extent.rotated(stream.rotation), one.views[0].picture.extent);
-        let longer = |extent: Extent| extent.width.max(extent.height);
+        let longer = |extent: Dimensions| extent.width.max(extent.height);
         assert_eq!(longer(shown), longer(upright).min(views.max_edge.unwrap_or(4096)), "{name}");
         assert_eq!(shown.width > shown.height, upright.width > upright.height, "{name}");
         assert!(in_worker(&path, views, 3) == one, "{name} in a worker on three threads");
@@ -120,7 +120,7 @@ fn the_number_of_threads_changes_no_chunk() {
 fn chunks_of_time_follow_the_clock_of_a_clip_of_uneven_pace() {
     let _alone = alone();
     let path = pick_one("vfr.mp4", "screen_mb-vfr.mp4");
-    let views = options(Chunking::Span { ms: 1000 }, 2, Some(64));
+    let views = options(ChunkBoundary::Span { ms: 1000 }, 2, Some(64));
     let heard = in_process(&path, views, 2);
     let chunks = chunks_of(&heard, views);
     let spans: Vec<(i64, u64)> =
@@ -145,7 +145,7 @@ fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
     let score = |value| Score::from_f64(value).expect("a fraction");
     let crop = Crop::new(score(0.25), score(0.5), score(0.5), score(0.25));
     assert!(crop.is_some());
-    let views = ChunkImageOptions { crop, ..options(Chunking::Frames(30), 1, Some(400)) };
+    let views = ChunkImageOptions { crop, ..options(ChunkBoundary::Frames(30), 1, Some(400)) };
     let heard = in_process(&path, views, 1);
     let stream = heard.opened.as_ref().expect("opened");
     let upright = stream.extent.rotated(stream.rotation);
@@ -162,7 +162,7 @@ fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
 fn a_job_that_is_stopped_at_frames_says_nothing_more() {
     let _alone = alone();
     let path = long_clip();
-    let views = Some(options(Chunking::Frames(30), 1, Some(128)));
+    let views = Some(options(ChunkBoundary::Frames(30), 1, Some(128)));
     let (mut heard, mut messages) = (Heard::default(), 0);
     let outcome =
         supervisor().run_job(JobSpec { views, ..spec(&path) }, &CancelToken::new(), &mut |event| {
@@ -179,12 +179,12 @@ fn a_job_that_is_stopped_at_frames_says_nothing_more() {
 fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
     let _alone = alone();
     let path = long_clip();
-    let beyond = options(Chunking::Frames(0), 9, Some(1));
+    let beyond = options(ChunkBoundary::Frames(0), 9, Some(1));
     let spec = JobSpec { views: Some(beyond), max_frames: 12, ..spec(&path) };
     let heard = run(spec).expect("a result");
     let chunks = chunks_of(&heard, beyond);
     let frames: Vec<u64> = chunks.iter().map(|chunk| chunk.frames).collect();
     assert_eq!(frames, [5, 5, 2]);
     assert_eq!(chunks[0].views.len(), 4);
-    assert_eq!(chunks[0].views[0].picture.extent, Extent { width: 64, height: 36 });
+    assert_eq!(chunks[0].views[0].picture.extent, Dimensions { width: 64, height: 36 });
 }

@@ -2,7 +2,7 @@
 
 use media::{Timebase, Timestamp};
 
-use crate::ffi::{Format, Packet};
+use crate::ffi::{FormatContext, Packet};
 
 pub(super) struct Lane {
     index: usize,
@@ -15,7 +15,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Stream `index` of `source`, the excerpt beginning at `zero`.
-    pub fn new(source: &Format, index: usize, zero: Timestamp) -> Option<Lane> {
+    pub fn new(source: &FormatContext, index: usize, zero: Timestamp) -> Option<Lane> {
         let timebase = source.timebase(i32::try_from(index).ok()?)?;
         Some(Lane { index, timebase, zero: zero.ticks_of(timebase), last: None })
     }

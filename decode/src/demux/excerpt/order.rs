@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use super::AHEAD_MAX;
 use crate::{
     decoder::FrameDecoder,
-    ffi::{Output, Packet},
+    ffi::{Packet, ReceiveOutcome},
 };
 
 /// Errors that a decoder may give while its pictures are taken out.
@@ -95,7 +95,7 @@ impl Order {
         let mut errors = 0;
         loop {
             match decoder.receive() {
-                Ok(Output::Frame(frame)) => {
+                Ok(ReceiveOutcome::Frame(frame)) => {
                     let Some(key) = frame.packet_pts() else { continue };
                     let Some(held) = self.held.iter_mut().find(|held| held.key == key) else {
                         continue;
@@ -105,7 +105,7 @@ impl Order {
                         self.first = held.shown;
                     }
                 }
-                Ok(Output::Hungry | Output::End) => return,
+                Ok(ReceiveOutcome::Hungry | ReceiveOutcome::End) => return,
                 Err(_) if errors < ERRORS_MAX => errors += 1,
                 Err(_) => return,
             }

@@ -22,7 +22,7 @@ struct Format {
 }
 
 /// Fields of a sequence header that the frame headers depend on.
-pub(super) struct Sequence {
+pub(super) struct Av1SequenceHeader {
     is_reduced: bool,
     /// Bits of a presentation time in every shown frame.
     point_bits: u32,
@@ -39,7 +39,7 @@ const KEY_FRAME: u32 = 0;
 const SWITCH_FRAME: u32 = 3;
 
 /// `sequence_header_obu` up to its format.
-pub(super) fn sequence(bits: &mut Bits<'_>) -> Option<(Sequence, Av1Dimensions)> {
+pub(super) fn sequence(bits: &mut Bits<'_>) -> Option<(Av1SequenceHeader, Av1Dimensions)> {
     let profile = bits.take(3)?;
     // still_picture
     bits.take(1)?;
@@ -82,8 +82,13 @@ pub(super) fn sequence(bits: &mut Bits<'_>) -> Option<(Sequence, Av1Dimensions)>
     // enable_superres, enable_cdef, enable_restoration
     bits.take(3)?;
     let format = format(bits, profile)?;
-    let sequence =
-        Sequence { is_reduced, point_bits, screen_content_tools, integer_mv, frame_id_bits };
+    let sequence = Av1SequenceHeader {
+        is_reduced,
+        point_bits,
+        screen_content_tools,
+        integer_mv,
+        frame_id_bits,
+    };
     Some((sequence, Av1Dimensions { profile, size, format }))
 }
 
@@ -112,7 +117,7 @@ fn format(bits: &mut Bits<'_>, profile: u32) -> Option<Format> {
     Some(Format { is_high, is_twelve, is_mono, is_full_range, subsampling })
 }
 
-impl Sequence {
+impl Av1SequenceHeader {
     /// Reads a frame's header to `frame_size_override_flag` (5.9.2); true for its sequence's size.
     pub(super) fn rules(&self, bits: &mut Bits<'_>) -> Option<bool> {
         if self.is_reduced {

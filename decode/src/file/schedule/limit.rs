@@ -1,19 +1,23 @@
 //! Predictions from packets: the position after a segment, and frames past as many as are wanted.
 
-use super::{Packet, Position, Sampler, Segment, State, Task};
+use super::{FileTask, Packet, PacketSegment, Sampler, SamplerState, State};
 
-impl Task {
+impl FileTask {
     /// Returns the position after `segment` if every shown packet gives one picture.
-    pub(super) fn predict(&self, segment: &Segment<Packet>, start: Position) -> Position {
+    pub(super) fn predict(
+        &self,
+        segment: &PacketSegment<Packet>,
+        start: SamplerState,
+    ) -> SamplerState {
         self.predicted(segment, start, self.sampler(start))
     }
 
     fn predicted(
         &self,
-        segment: &Segment<Packet>,
-        start: Position,
+        segment: &PacketSegment<Packet>,
+        start: SamplerState,
         mut sampler: Sampler,
-    ) -> Position {
+    ) -> SamplerState {
         let mut offer = |ticks| {
             sampler.offer(self.at(ticks));
         };
@@ -26,12 +30,16 @@ impl Task {
     }
 
     /// More frames would be sampled by the end of `segment` than are wanted.
-    pub(in crate::file) fn exceeds(&self, segment: &Segment<Packet>, start: Position) -> bool {
+    pub(in crate::file) fn exceeds(
+        &self,
+        segment: &PacketSegment<Packet>,
+        start: SamplerState,
+    ) -> bool {
         self.past_limit(segment, start).sampled > self.options.max_frames
     }
 
     /// Returns the position after `segment` if one frame more were wanted.
-    fn past_limit(&self, segment: &Segment<Packet>, start: Position) -> Position {
+    fn past_limit(&self, segment: &PacketSegment<Packet>, start: SamplerState) -> SamplerState {
         let one_more = self.options.max_frames.saturating_add(1);
         self.predicted(segment, start, Sampler::new(self.options.sampling, one_more, start))
     }
@@ -40,7 +48,7 @@ impl Task {
 impl State {
     /// Segments that were not handed out have a frame past as many as are wanted. Of a live source,
     /// which is not waited for, it is taken to.
-    pub(super) fn has_more(&mut self, task: &Task) -> bool {
+    pub(super) fn has_more(&mut self, task: &FileTask) -> bool {
         if self.exhausted || self.position.sampled < task.options.max_frames {
             return false;
         }

@@ -51,8 +51,8 @@ impl DecoderFactory for Engines {
         &self,
         codec: Codec,
         parameters: Option<&Parameters>,
-        on_damage: OnDamage,
-        limits: Limits,
+        on_damage: DamagePolicy,
+        limits: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError> {
         let inner = open_software(codec, parameters, 1, on_damage, limits).expect("opens");
         let mut open = self.open.0.lock().expect("no panic");
@@ -92,7 +92,7 @@ impl FrameDecoder for Counted {
         self.inner.send_end()
     }
 
-    fn receive(&mut self) -> Result<Output, AvError> {
+    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
         self.inner.receive()
     }
 
@@ -100,12 +100,12 @@ impl FrameDecoder for Counted {
         self.inner.reset();
     }
 
-    fn on_damage(&self) -> OnDamage {
+    fn on_damage(&self) -> DamagePolicy {
         self.inner.on_damage()
     }
 
-    fn complained(&self) -> bool {
-        self.inner.complained()
+    fn has_reported_damage(&self) -> bool {
+        self.inner.has_reported_damage()
     }
 
     fn too_large(&self) -> Option<DecodeError> {
@@ -131,7 +131,7 @@ fn on_engines(
 ) -> (FileReport, Vec<Seen>, usize) {
     let open = Shared::default();
     let engines = Engines { open: Arc::clone(&open), together, lost };
-    let decoders = Decoders::with_engines(Box::new(engines), vec![codec]);
+    let decoders = DecoderChain::with_engines(Box::new(engines), vec![codec]);
     let (report, seen) = decoded_by(&decoders, bytes, options);
     assert!(report.decoder.contains("engine:") || lost.is_some(), "{report:?}");
     let most = open.0.lock().expect("no panic").most;
@@ -149,9 +149,13 @@ fn on_sound_engines(
     (seen, most)
 }
 
-fn decoded_by(decoders: &Decoders, bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
+fn decoded_by(
+    decoders: &DecoderChain,
+    bytes: &[u8],
+    options: &FileOptions,
+) -> (FileReport, Vec<Seen>) {
     let input = Cursor::new(bytes.to_vec());
-    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("opens");
+    let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("opens");
     let mut seen = Vec::new();
     let report = decode_file_by(decoders, demuxer, options, Recorder::default, |frames| {
         seen.extend(frames);
@@ -162,7 +166,7 @@ fn decoded_by(decoders: &Decoders, bytes: &[u8], options: &FileOptions) -> (File
 
 fn one_decoder(bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
     let options = FileOptions { threads: 1, plan: false, ..options.clone() };
-    decoded_by(&Decoders::software(), bytes, &options)
+    decoded_by(&DecoderChain::software(), bytes, &options)
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn open_gops_are_decoded_beside_each_other_where_they_are_long_enough() {
 #[test]
 fn an_engine_that_is_lost_while_others_are_at_other_gops_costs_no_frame_and_doubles_none() {
     let (name, codec, bytes) = CLIPS[0];
-    let slow = Sampling::Fixed(Rate::new(5, 1).expect("positive"));
+    let slow = Sampling::Fixed(FrameRate::new(5, 1).expect("positive"));
     for sampling in [Sampling::Every, slow] {
         let options = FileOptions { sampling, plan: false, ..every(4) };
         let (expected, frames) = one_decoder(bytes, &options);
@@ -262,7 +266,7 @@ proptest! {
         max_frames in prop_oneof![Just(u64::MAX), 1..120_u64],
     ) {
         let (name, codec, bytes) = CLIPS[clip];
-        let rate = rate.and_then(|rate| Rate::new(rate, 1));
+        let rate = rate.and_then(|rate| FrameRate::new(rate, 1));
         let sampling = rate.map_or(Sampling::Every, Sampling::Fixed);
         let options = FileOptions { sampling, max_frames, ..every(threads) };
         let (seen, _) = on_sound_engines((bytes, codec), &options, 1);

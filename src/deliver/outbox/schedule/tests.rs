@@ -6,16 +6,17 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The middle of the spread: delays are exact.
 const MIDDLE: u32 = u32::MAX / 2;
 
-fn schedule(turns: usize, retries: usize) -> (Schedule<u32>, Instant) {
+fn schedule(turns: usize, retries: usize) -> (RetrySchedule<u32>, Instant) {
     let backoff = Backoff { first: SECOND, factor: 2, longest: 8 * SECOND };
-    (Schedule::new(ScheduleLimits { turns, retries, backoff }), Instant::now())
+    (RetrySchedule::new(ScheduleLimits { turns, retries, backoff }), Instant::now())
 }
 
-fn keys(schedule: &mut Schedule<u32>, now: Instant) -> Vec<u32> {
+fn keys(schedule: &mut RetrySchedule<u32>, now: Instant) -> Vec<u32> {
     std::iter::from_fn(|| schedule.poll(now)).map(|turn| turn.key).collect()
 }
 
-const FAILED: Outcome = Outcome::Failed { at_least: Duration::ZERO, progressed: false };
+const FAILED: DeliveryResult =
+    DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false };
 
 #[test]
 fn turns_go_round_and_news_during_a_turn_are_not_lost() {
@@ -26,21 +27,21 @@ fn turns_go_round_and_news_during_a_turn_are_not_lost() {
         let turn = schedule.poll(now).expect("due");
         assert_eq!(schedule.poll(now), None, "one place");
         order.push(turn.key);
-        schedule.finish(turn.key, Outcome::More, now, 0);
+        schedule.finish(turn.key, DeliveryResult::More, now, 0);
     }
     assert_eq!(order, [1, 2, 3, 1, 2, 3]);
     for key in 1..=3 {
         assert_eq!(keys(&mut schedule, now), [key]);
-        schedule.finish(key, Outcome::Drained, now, 0);
+        schedule.finish(key, DeliveryResult::Drained, now, 0);
     }
     assert_eq!(schedule.poll(now), None);
     assert!(schedule.wake(2));
     assert!(!schedule.wake(2), "due already");
     assert_eq!(keys(&mut schedule, now), [2]);
     assert!(!schedule.wake(2), "noted");
-    schedule.finish(2, Outcome::Drained, now, 0);
+    schedule.finish(2, DeliveryResult::Drained, now, 0);
     assert_eq!(keys(&mut schedule, now), [2], "something came during the turn");
-    schedule.finish(2, Outcome::Drained, now, 0);
+    schedule.finish(2, DeliveryResult::Drained, now, 0);
     assert_eq!(schedule.poll(now), None);
     assert!(!schedule.wake(9), "no such reader");
 }
@@ -61,12 +62,12 @@ fn failures_wait_longer_each_time_and_start_over_after_a_success() {
         now = due;
     }
     assert!(schedule.poll(now).is_some());
-    let asked = Outcome::Failed { at_least: 60 * SECOND, progressed: false };
+    let asked = DeliveryResult::Failed { at_least: 60 * SECOND, progressed: false };
     schedule.finish(1, asked, now, MIDDLE);
     assert_eq!(schedule.deadline(), Some(now + 60 * SECOND));
     now += 60 * SECOND;
     assert!(schedule.poll(now).is_some());
-    schedule.finish(1, Outcome::More, now, 0);
+    schedule.finish(1, DeliveryResult::More, now, 0);
     assert_eq!(schedule.poll(now), Some(DeliverySlot { key: 1, failures: 0 }));
 }
 
@@ -74,7 +75,7 @@ fn failures_wait_longer_each_time_and_start_over_after_a_success() {
 fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
     let (mut schedule, now) = schedule(1, 1);
     schedule.add(1);
-    let after_progress = Outcome::Failed { at_least: Duration::ZERO, progressed: true };
+    let after_progress = DeliveryResult::Failed { at_least: Duration::ZERO, progressed: true };
     for (outcome, failures) in [(FAILED, 1), (FAILED, 2), (after_progress, 1)] {
         schedule.poll(now).expect("due");
         schedule.finish(1, outcome, now, MIDDLE);
@@ -90,7 +91,7 @@ fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
         schedule.urge(1);
     }
     schedule.poll(now).expect("due");
-    schedule.finish(1, Outcome::Drained, now, 0);
+    schedule.finish(1, DeliveryResult::Drained, now, 0);
     schedule.urge(1);
     schedule.urge(1);
     assert_eq!(keys(&mut schedule, now), [1]);
@@ -121,9 +122,9 @@ fn readers_that_fail_never_take_all_places() {
     assert_eq!(keys(&mut schedule, later), [1, 2], "the others find no place for a retry");
     (5..=7).for_each(|key| schedule.add(key));
     assert_eq!(keys(&mut schedule, later), [5, 6], "new ones have theirs");
-    schedule.finish(5, Outcome::Drained, later, 0);
+    schedule.finish(5, DeliveryResult::Drained, later, 0);
     assert_eq!(keys(&mut schedule, later), [7]);
-    schedule.finish(1, Outcome::Drained, later, 0);
+    schedule.finish(1, DeliveryResult::Drained, later, 0);
     assert_eq!(keys(&mut schedule, later), [3]);
     assert_eq!(schedule.busy(), 4);
 }
@@ -134,12 +135,12 @@ fn a_reader_that_is_removed_has_no_further_turn() {
     (1..=4).for_each(|key| schedule.add(key));
     assert_eq!(keys(&mut schedule, now), [1, 2, 3]);
     schedule.finish(1, FAILED, now, MIDDLE);
-    schedule.finish(2, Outcome::Ended, now, 0);
+    schedule.finish(2, DeliveryResult::Ended, now, 0);
     schedule.remove(1);
     schedule.remove(3);
     schedule.remove(4);
     assert_eq!(schedule.busy(), 1, "the turn of 3 is under way");
-    schedule.finish(3, Outcome::More, now, 0);
+    schedule.finish(3, DeliveryResult::More, now, 0);
     let much_later = now + 100 * SECOND;
     assert_eq!((schedule.poll(much_later), schedule.deadline()), (None, None));
     assert_eq!(schedule.busy(), 0);
@@ -167,7 +168,7 @@ fn random_readers_are_all_served() {
                 },
                 _ => if let Some(key) = under_way.pop() {
                     let failed = wait == 0;
-                    schedule.finish(key, if failed { FAILED } else { Outcome::Drained }, now, 0);
+                    schedule.finish(key, if failed { FAILED } else { DeliveryResult::Drained }, now, 0);
                     if failed && schedule.readers.contains_key(&key) { fresh.insert(key); }
                 },
             }
@@ -180,7 +181,7 @@ fn random_readers_are_all_served() {
                 under_way.push(turn.key);
                 fresh.remove(&turn.key);
             }
-            under_way.drain(..).for_each(|key| schedule.finish(key, Outcome::Drained, now, 0));
+            under_way.drain(..).for_each(|key| schedule.finish(key, DeliveryResult::Drained, now, 0));
         }
         prop_assert!(fresh.is_empty(), "never served: {:?}", fresh);
     });

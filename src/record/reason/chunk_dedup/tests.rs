@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use embed::{BatchLimits, EmbedError, Embedder, Embedding, ModelInputImage};
-use media::Extent;
+use media::Dimensions;
 use worker::{EmbeddingInput, NoveltyInput};
 
 use super::*;
@@ -51,7 +51,10 @@ fn chunk(index: u64, colours: &[Option<[u8; 3]>]) -> FrameChunk {
         frame_index: index * 30 + at as u64,
         pts_ms: start_pts_ms + 100 * at as i64,
         reason: None,
-        picture: worker::EncodedImage { extent: Extent { width: 2, height: 2 }, jpeg: vec![0xff] },
+        picture: worker::EncodedImage {
+            extent: Dimensions { width: 2, height: 2 },
+            jpeg: vec![0xff],
+        },
         novelty: colour.map(input),
     });
     let (first_frame, end_pts_ms) = (index * 30, start_pts_ms + 480);

@@ -1,6 +1,6 @@
 //! The ledger by hand: chunks in, answers in any order, figures out.
 
-use media::Extent;
+use media::Dimensions;
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn view(pts_ms: i64) -> ModelImage {
         pts_ms,
         reason: None,
         picture: worker::EncodedImage {
-            extent: Extent { width: 2, height: 2 },
+            extent: Dimensions { width: 2, height: 2 },
             jpeg: pts_ms.to_string().into_bytes(),
         },
         novelty: None,
@@ -73,9 +73,9 @@ fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
     assert!(ledger.has_room(0));
     ledger.ask(chunk(1, &[0]), MS(0));
     assert!(!ledger.has_room(0));
-    assert!(ledger.close(1, None, TokenUsage::default(), MS(1), MS(1)).is_some());
+    assert!(ledger.complete(1, None, TokenUsage::default(), MS(1), MS(1)).is_some());
     assert!(ledger.has_room(0), "answered in any order");
-    assert_eq!(ledger.close(1, None, TokenUsage::default(), MS(1), MS(1)), None, "once");
+    assert_eq!(ledger.complete(1, None, TokenUsage::default(), MS(1), MS(1)), None, "once");
     let mut chain =
         ChunkTracker::new(PromptConfig { is_chained: true, concurrency: 64, ..inquiry() });
     chain.ask(chunk(0, &[0]), MS(0));
@@ -93,14 +93,14 @@ fn a_chain_tells_what_was_said_last() {
     ];
     assert_eq!(ledger.ask(chunk(0, &[0]), MS(0)).prompt.version.to_string(), "describe-1");
     for (index, (said, told)) in (0..).zip(rows) {
-        ledger.close(index, said, TokenUsage::default(), MS(1), MS(1));
+        ledger.complete(index, said, TokenUsage::default(), MS(1), MS(1));
         let prompt = ledger.ask(chunk(index + 1, &[0]), MS(1)).prompt;
         assert_eq!(prompt.version.to_string(), "describe-1+chain-1");
         assert!(told.is_some_and(|told| prompt.text.contains(told)), "{}", prompt.text);
     }
     let mut apart = ChunkTracker::new(inquiry());
     apart.ask(chunk(0, &[0]), MS(0));
-    apart.close(0, Some("a van arrives"), TokenUsage::default(), MS(1), MS(1));
+    apart.complete(0, Some("a van arrives"), TokenUsage::default(), MS(1), MS(1));
     assert!(!apart.ask(chunk(1, &[0]), MS(1)).prompt.text.contains("van arrives"));
 }
 
@@ -125,10 +125,10 @@ fn lag_is_time_spent_beyond_the_media_and_never_negative() {
     let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 1, total: 13 };
     // The media began at 2 s; chunk 3 ends 1967 ms after that.
     let (span, timing) =
-        ledger.close(3, Some("x"), tokens, MS(150), MS(500)).expect("it was asked");
+        ledger.complete(3, Some("x"), tokens, MS(150), MS(500)).expect("it was asked");
     assert_eq!((span.first_frame, span.frames, span.start_pts_ms), (90, 30, 3000));
     assert_eq!(timing, Timing { process_ms: 200, lag_ms: 0 });
-    let (_, late) = ledger.close(2, None, tokens, MS(150), MS(60_000)).expect("it was asked");
+    let (_, late) = ledger.complete(2, None, tokens, MS(150), MS(60_000)).expect("it was asked");
     assert_eq!(late, Timing { process_ms: 59_800, lag_ms: 60_000 - 967 });
     let totals = ledger.totals();
     assert_eq!((totals.lag_p95_ms, totals.lag_p99_ms), (59_033, 59_033));

@@ -3,14 +3,14 @@
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
 use media::ErrorKind;
-use timeline::{Appended, Event, SemanticChunkInferred};
+use timeline::{AppendResult, Event, SemanticChunkInferred};
 use tokio_util::sync::CancellationToken;
 
 use super::{Closed, End, FrameRange, ReasonDriver, Work};
 use crate::{
-    base::patience::patiently,
+    base::retry_while_full::patiently,
     record::{
-        analysis::ModelOutcome,
+        gate_replay::ModelOutcome,
         reason::chunk_dedup::{AnswerCache, ReusableAnswer},
     },
     runs::registry::RunError,
@@ -34,7 +34,7 @@ type Writing = Pin<Box<dyn Future<Output = WriteOutcome> + Send>>;
 /// Chunks and what the log said to them.
 pub(super) struct WriteOutcome {
     leaves: Vec<Leaf>,
-    outcome: Result<Vec<Appended>, RunError>,
+    outcome: Result<Vec<AppendResult>, RunError>,
 }
 
 /// Part of a chunk that is kept until its write has ended.
@@ -114,7 +114,7 @@ impl ReasonDriver {
             let Some(said) = said else { continue };
             let answer = seq.map(|seq| ReusableAnswer { seq, said, insight });
             for (asking, answer) in work.standing.close(span.chunk_index, answer) {
-                self.stand(work, asking, answer);
+                self.reuse_answer(work, asking, answer);
             }
         }
         Ok(())

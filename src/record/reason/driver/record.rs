@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     base::metrics::ChunkEnd,
-    record::analysis::{ModelFinding, ModelOutcome},
+    record::gate_replay::{ModelFinding, ModelOutcome},
 };
 
 /// Bytes of a model's text that an event repeats.
@@ -35,7 +35,7 @@ impl ReasonDriver {
         };
         let (tokens, latency) = outcome.cost();
         let now = work.started.elapsed();
-        let (span, timing) = work.ledger.close(chunk_index, said, tokens, latency, now)?;
+        let (span, timing) = work.ledger.complete(chunk_index, said, tokens, latency, now)?;
         let generated = self.generated(span, timing, counted(tokens), latency);
         let mut inferred = self.inferred(span, self.subject.words.event_type(event_type), latency);
         inferred.tokens = counted(tokens);
@@ -131,7 +131,7 @@ impl ReasonDriver {
             confidence: None,
             raw_output: String::new(),
             output: None,
-            tokens: timeline::Tokens::default(),
+            tokens: timeline::TokenCounts::default(),
             inference_latency_ms: latency.as_millis() as u64,
             tier: None,
             model: None,
@@ -149,7 +149,7 @@ impl ReasonDriver {
         &self,
         span: FrameRange,
         timing: Timing,
-        tokens: timeline::Tokens,
+        tokens: timeline::TokenCounts,
         latency: Duration,
     ) -> SemanticChunkGenerated {
         SemanticChunkGenerated {
@@ -193,8 +193,8 @@ impl EventContext {
     }
 }
 
-fn counted(tokens: TokenUsage) -> timeline::Tokens {
-    timeline::Tokens {
+fn counted(tokens: TokenUsage) -> timeline::TokenCounts {
+    timeline::TokenCounts {
         prompt_tokens: tokens.prompt,
         completion_tokens: tokens.completion,
         thinking_tokens: tokens.thinking,

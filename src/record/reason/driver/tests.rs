@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use gate::SelectionReason;
-use media::{Extent, WallTime};
+use media::{Dimensions, WallTime};
 use serde_json::{Value, json};
-use timeline::{Event, Options, Pass, Timeline};
+use timeline::{Event, Pass, Timeline, TimelineOptions};
 use tokio::sync::Semaphore;
 use worker::ModelImage;
 
@@ -116,7 +116,7 @@ fn chunk(index: u64) -> FrameChunk {
         pts_ms: start,
         reason: (index == 0).then_some(SelectionReason::SceneCut),
         picture: worker::EncodedImage {
-            extent: Extent { width: 2, height: 2 },
+            extent: Dimensions { width: 2, height: 2 },
             jpeg: vec![0xff; 64],
         },
         novelty: None,
@@ -139,9 +139,9 @@ struct Stage {
 
 async fn stage(describer: Arc<Scripted>) -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
+    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
     let limits = RunLimits { active: 3, ttl: Duration::from_secs(3600), tag: None };
-    let registry = Registry::open(
+    let registry = RunRegistry::open(
         timeline,
         limits,
         Arc::default(),
@@ -179,7 +179,7 @@ fn inquiry(concurrency: usize) -> PromptConfig {
     }
 }
 
-fn chunks_of(registry: &Registry, run: &Run) -> Vec<Event> {
+fn chunks_of(registry: &RunRegistry, run: &Run) -> Vec<Event> {
     let stored = registry.timeline().read(run.id(), media::Seq(0), 1000, None).expect("readable");
     let events = stored.into_iter().map(|stored| stored.decode().expect("ours"));
     events

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use decode::StreamInfo;
 use timeline::{AnalysisGenerated, Event};
-use worker::{FrameChunk, FrameRecord, ModelImage, ProtocolError, WorkerError};
+use worker::{FrameChunk, FrameRecord, ModelImage, WireError, WorkerError};
 
 use super::{
     super::{IngestError, reason::ChunkSender},
@@ -90,7 +90,7 @@ impl Opened {
             self.recorder.tell(frame_index, event);
         }
         if stills && decision.selected && !is_kept {
-            return Err(ProtocolError::Invalid("still").into());
+            return Err(WireError::Invalid("still").into());
         }
         if let Some(chunks) = chunks {
             let complete = chunks.take(view, decision.selected.then_some(decision.reason))?;

@@ -5,19 +5,19 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use decode::{FileReport, Sampling, StreamInfo};
 use media::Signal;
 use timeline::{Event, SourceReconnected};
-use worker::{JobEvent, JobInput, JobSpec, Limits, LiveEnd, Resume, WorkerError};
+use worker::{JobEvent, JobInput, JobSpec, LiveEnd, Resume, WorkerError, WorkerLimits};
 
 use super::{
     super::{
         IngestError,
         reason::{ChunkSender, WALL},
     },
-    Ended, Job,
+    Ended, JobThread,
 };
 use crate::{
     base::{backoff::Backoff, telemetry::SPANS},
     record::remote::{Errand, RemoteConnections, RemoteError},
-    runs::source::Source,
+    runs::source::IngestSource,
 };
 
 /// Waits before a live source that is lost is tried again.
@@ -33,7 +33,7 @@ pub(super) struct Gap {
     attempts: u32,
 }
 
-impl Job {
+impl JobThread {
     /// Makes workers decode the source: one, and another each time that a live one is lost.
     pub(super) fn work(&mut self) -> Result<Ended, IngestError> {
         loop {
@@ -161,24 +161,24 @@ impl Job {
         (end, explained(outcome, feed, max_frames))
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> WorkerLimits {
         let limits = match &self.ingest.source {
-            Source::File(_) => Limits::file(),
-            Source::Remote(source) => source.limits(self.is_growing),
+            IngestSource::File(_) => WorkerLimits::file(),
+            IngestSource::Remote(source) => source.limits(self.is_growing),
         };
         let waits_for_models = self.chunks.is_some() && !self.is_live();
-        if waits_for_models { Limits { wall: WALL, ..limits } } else { limits }
+        if waits_for_models { WorkerLimits { wall: WALL, ..limits } } else { limits }
     }
 
     /// Input of the worker, and the feed of a remote one for as long as `wall`.
     fn open(&self, wall: Duration) -> Result<(JobInput, Option<RemoteConnections>), IngestError> {
         match &self.ingest.source {
-            Source::File(file) => {
+            IngestSource::File(file) => {
                 let file = file.try_clone();
                 let file = file.map_err(|error| IngestError::Worker(WorkerError::Spawn(error)))?;
                 Ok((file.into(), None))
             }
-            Source::Remote(source) => {
+            IngestSource::Remote(source) => {
                 let errand = Errand {
                     is_endless: self.is_growing,
                     wall,

@@ -11,7 +11,7 @@ use worker::FrameChunk;
 
 use super::{super::IngestError, opened::WRITE_EVERY};
 use crate::{
-    base::metrics::{Metrics, Shed},
+    base::metrics::{Metrics, ShedReason},
     record::{
         recorder::{Batch, SIGNALS_MAX},
         recording::{RecordError, Recording},
@@ -65,7 +65,7 @@ impl Writer {
     pub fn give(&self, batch: Batch) -> Result<(), RecordError> {
         let mut waiting = self.queue.until(|waiting| waiting.batch.signals.len() < SIGNALS_MAX);
         let shed = waiting.add(batch);
-        self.queue.metrics.live_shed.of(Shed::Stills).inc_by(shed);
+        self.queue.metrics.live_shed.of(ShedReason::Stills).inc_by(shed);
         self.queue.changed.notify_all();
         waiting.error.take().map_or(Ok(()), Err)
     }
@@ -78,7 +78,7 @@ impl Writer {
             waiting.chunks.push(chunk);
             self.queue.changed.notify_all();
         } else {
-            self.queue.metrics.live_shed.of(Shed::Clips).inc();
+            self.queue.metrics.live_shed.of(ShedReason::Clips).inc();
         }
     }
 
@@ -162,7 +162,7 @@ impl Queue {
         let sent = self.chunks.as_ref().map(|to| to.try_send(chunk));
         // Where nobody takes them any more the job hears of it with its next.
         if let Some(Err(TrySendError::Full(_))) = sent {
-            self.metrics.live_shed.of(Shed::Clips).inc();
+            self.metrics.live_shed.of(ShedReason::Clips).inc();
         }
     }
 }

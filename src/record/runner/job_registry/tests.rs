@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use media::{Rate, RequestId, Zones};
-use timeline::{FramesDecoded, NewEvent, Options, RunCompleted, SamplingPolicy, Signals};
+use media::{FrameRate, RequestId, Zones};
+use timeline::{FramesDecoded, NewEvent, RunCompleted, SamplingPolicy, Signals, TimelineOptions};
 
 use super::*;
 use crate::base::meta_store::InjectedFault;
@@ -118,7 +118,7 @@ fn decoded(at: u8) -> Event {
         stream_id: "main".parse().expect("a label"),
         sampling_policy: SamplingPolicy::Fixed,
         source_fps: None,
-        sample_fps: Rate::new(1, 1),
+        sample_fps: FrameRate::new(1, 1),
         decoded_frames: 0,
         width: 2,
         height: 2,
@@ -149,7 +149,7 @@ fn completed(at: u8) -> Event {
 #[test]
 fn a_job_is_over_where_its_own_last_event_is() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(dir.path(), Options::default()).expect("opened");
+    let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
     log.append_wait(vec![NewEvent { run: RUN, event: decoded(1) }]).expect("durable");
     // More than is looked at in one step.
     for _ in 0..5 {

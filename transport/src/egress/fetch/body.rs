@@ -10,56 +10,56 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-use super::Budget;
+use super::DownloadBudget;
 use crate::egress::{
-    EgressError, Target, TimeoutPhase,
-    http1::{Connection, IDLE, failure},
+    EgressError, RequestUrl, TimeoutPhase,
+    http1::{Http1Connection, IDLE, failure},
 };
 
 /// The connection that the last finished body left, for the next request to the same host.
 #[derive(Clone, Default)]
-pub(super) struct IdleConnection(Arc<Mutex<Option<(Target, Connection)>>>);
+pub(super) struct IdleConnection(Arc<Mutex<Option<(RequestUrl, Http1Connection)>>>);
 
 impl IdleConnection {
     /// The idle connection, if it leads where `target` is and is still open.
-    pub async fn take(&self, target: &Target) -> Option<Connection> {
+    pub async fn take(&self, target: &RequestUrl) -> Option<Http1Connection> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (_, mut connection) = kept.filter(|(end, _)| end.is_beside(target))?;
         connection.is_ready().await.then_some(connection)
     }
 
-    fn keep(&self, target: Target, connection: Connection) {
+    fn keep(&self, target: RequestUrl, connection: Http1Connection) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((target, connection));
     }
 }
 
 /// Bytes that come from another host.
-pub struct Body {
-    target: Target,
+pub struct DownloadBody {
+    target: RequestUrl,
     incoming: Incoming,
-    connection: Option<Connection>,
-    budget: Arc<Budget>,
+    connection: Option<Http1Connection>,
+    budget: Arc<DownloadBudget>,
     idle: IdleConnection,
     /// Bytes that were read and not taken.
     pending: Bytes,
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for DownloadBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body").field("host", &self.target.host()).finish_non_exhaustive()
     }
 }
 
-impl Body {
+impl DownloadBody {
     pub(super) fn new(
-        target: Target,
+        target: RequestUrl,
         incoming: Incoming,
-        connection: Connection,
-        budget: Arc<Budget>,
+        connection: Http1Connection,
+        budget: Arc<DownloadBudget>,
         idle: &IdleConnection,
-    ) -> Body {
+    ) -> DownloadBody {
         let (connection, idle) = (Some(connection), idle.clone());
-        Body { target, incoming, connection, budget, idle, pending: Bytes::new() }
+        DownloadBody { target, incoming, connection, budget, idle, pending: Bytes::new() }
     }
 
     /// The next bytes, 64 KiB at most; `None` after the last.

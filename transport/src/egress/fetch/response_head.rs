@@ -2,14 +2,14 @@
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::egress::{EgressError, Target};
+use crate::egress::{EgressError, RequestUrl};
 
 /// Most bytes that are read and thrown away to reach a place in a resource without ranges.
 pub(super) const FORWARD_MAX: u64 = 32 << 20;
 
 /// A resource as one answer describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     /// Bytes of the whole resource.
     pub size: Option<u64>,
     /// The server serves parts.
@@ -29,13 +29,13 @@ fn validator<B>(response: &Response<B>, name: HeaderName) -> Option<Box<[u8]>> {
     (value.len() <= VALIDATOR_BYTES_MAX).then(|| value.into())
 }
 
-impl Head {
+impl ResponseHead {
     /// Reads an answer to a request for the bytes from `from` on.
     pub fn read<B>(
-        target: &Target,
+        target: &RequestUrl,
         response: &Response<B>,
         from: u64,
-    ) -> Result<Head, EgressError> {
+    ) -> Result<ResponseHead, EgressError> {
         let host = || target.host().to_owned();
         let broken = |problem| EgressError::Answer { host: host(), problem };
         let text = |name| response.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
@@ -64,7 +64,7 @@ impl Head {
         }
         let etag = validator(response, header::ETAG);
         let modified = validator(response, header::LAST_MODIFIED);
-        Ok(Head { size, ranges, start, etag, modified })
+        Ok(ResponseHead { size, ranges, start, etag, modified })
     }
 
     /// Another place can be read: by a range, or forward within a resource of a moderate size.
@@ -73,14 +73,18 @@ impl Head {
     }
 
     /// Bytes of the body before byte `from`.
-    pub fn skip(&self, target: &Target, from: u64) -> Result<u64, EgressError> {
+    pub fn skip(&self, target: &RequestUrl, from: u64) -> Result<u64, EgressError> {
         let skip = from - self.start;
         let host = || target.host().to_owned();
         if skip > FORWARD_MAX { Err(EgressError::NoRanges { host: host() }) } else { Ok(skip) }
     }
 
     /// Refuses an answer about another version than `earlier`.
-    pub fn check_same(&self, target: &Target, earlier: &Head) -> Result<(), EgressError> {
+    pub fn check_same(
+        &self,
+        target: &RequestUrl,
+        earlier: &ResponseHead,
+    ) -> Result<(), EgressError> {
         let differs = |a: Option<&[u8]>, b| a.is_some_and(|a| Some(a) != b);
         // A server that served ranges and answers with the whole says that `if-range` failed.
         let is_whole = earlier.ranges && !self.ranges;
@@ -115,8 +119,8 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
 mod tests {
     use super::*;
 
-    fn target() -> Target {
-        Target::parse("https://host.example/a").expect("a URL")
+    fn target() -> RequestUrl {
+        RequestUrl::parse("https://host.example/a").expect("a URL")
     }
 
     fn response(status: u16, headers: &[(&str, &str)]) -> Response<()> {
@@ -165,7 +169,7 @@ mod tests {
             (304, &[], 0, "http status: host.example answered 304"),
         ];
         for (status, headers, from, expected) in rows {
-            let found = Head::read(&target(), &response(*status, headers), *from);
+            let found = ResponseHead::read(&target(), &response(*status, headers), *from);
             match found {
                 Ok(head) => assert!(expected.is_empty() && head.size == Some(10), "{status}"),
                 Err(error) => {
@@ -182,7 +186,7 @@ mod tests {
             let mut headers = headers.to_vec();
             headers.push(("content-range", "bytes 0-9/10"));
             headers.push(("content-length", "10"));
-            Head::read(&target(), &response(status, &headers), 0).expect("a head")
+            ResponseHead::read(&target(), &response(status, &headers), 0).expect("a head")
         };
         let first = head(&[("etag", "\"a\""), ("last-modified", "Mon")], 206);
         let rows = [
@@ -207,7 +211,7 @@ mod tests {
     fn a_resource_without_ranges_is_read_forward_while_it_is_cheap() {
         let whole = |size: u64| {
             let length = size.to_string();
-            Head::read(&target(), &response(200, &[("content-length", &length)]), 0)
+            ResponseHead::read(&target(), &response(200, &[("content-length", &length)]), 0)
                 .expect("a head")
         };
         assert!(whole(FORWARD_MAX).is_seekable() && !whole(FORWARD_MAX + 1).is_seekable());

@@ -6,7 +6,8 @@
 use media::{Obu, leb128, to_leb128};
 
 use super::{
-    AHEAD_BYTES_MAX, DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, UnitKind,
+    AHEAD_BYTES_MAX, DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered,
+    UnitKind,
 };
 use crate::rtp::UNIT_BYTES_MAX;
 
@@ -14,7 +15,7 @@ const DELIMITER: [u8; 2] = [Obu::DELIMITER << 3 | Obu::HAS_SIZE, 0];
 
 /// Gathers one temporal unit.
 #[derive(Debug, Default)]
-pub(super) struct Av1 {
+pub(super) struct Av1Depacketizer {
     unit: Gathered,
     /// An OBU of which more is to come.
     fragment: Vec<u8>,
@@ -25,7 +26,7 @@ pub(super) struct Av1 {
     is_key: Option<bool>,
 }
 
-impl Av1 {
+impl Av1Depacketizer {
     fn element(
         &mut self,
         bytes: &[u8],
@@ -93,12 +94,12 @@ impl Av1 {
     }
 }
 
-impl Depacketizer for Av1 {
+impl Depacketizer for Av1Depacketizer {
     fn begins_unit(&self, payload: &[u8]) -> bool {
-        self.begins_start(payload)
+        self.starts_keyframe(payload)
     }
 
-    fn begins_start(&self, payload: &[u8]) -> bool {
+    fn starts_keyframe(&self, payload: &[u8]) -> bool {
         let [aggregation, rest @ ..] = payload else { return false };
         let (continues, is_new_sequence) = (aggregation & 0x80 != 0, aggregation & 0x08 != 0);
         let is_first = |element: &[u8]| {
@@ -127,7 +128,7 @@ impl Depacketizer for Av1 {
         self.is_key.is_some()
     }
 
-    fn finish(&mut self) -> Finished {
+    fn finish(&mut self) -> DepacketizeResult {
         if self.is_fragmented {
             return Err(DepacketizeError::Malformed);
         }
@@ -218,8 +219,8 @@ mod tests {
         unit
     }
 
-    fn unit(payloads: &[&[u8]]) -> Finished {
-        let mut av1 = Av1::default();
+    fn unit(payloads: &[&[u8]]) -> DepacketizeResult {
+        let mut av1 = Av1Depacketizer::default();
         payloads.iter().try_for_each(|payload| av1.push(payload))?;
         av1.finish()
     }
@@ -230,7 +231,7 @@ mod tests {
     fn every_aggregation_becomes_a_temporal_unit_or_is_refused() {
         let key = DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START };
         let inter = DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other };
-        let cases: [(&str, &[&[u8]], Finished); 20] = [
+        let cases: [(&str, &[&[u8]], DepacketizeResult); 20] = [
             ("two counted", &[&[0x28, 3, 8, 0, 5, 0x30, 0x10, 7]], Ok(Some(key))),
             ("two sized", &[&[0x08, 3, 8, 0, 5, 3, 0x30, 0x10, 7]], {
                 Ok(Some(DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START }))
@@ -300,7 +301,7 @@ mod tests {
         for size in [1, 127, 128, 16_383, 16_384, 300_000] {
             let mut obu = vec![0x30, 0x30];
             obu.resize(1 + size, 9);
-            let mut av1 = Av1::default();
+            let mut av1 = Av1Depacketizer::default();
             av1.push(&[&[0x10][..], &obu].concat()).expect("valid");
             let data = av1.finish().expect("whole").expect("a picture").data;
             let (found, rest) = leb128(&data[3..]).expect("a size");
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_new_sequence_is_a_beginning() {
-        let av1 = Av1::default();
+        let av1 = Av1Depacketizer::default();
         let cases: [(&str, &[u8], bool); 6] = [
             ("said so", &[0x18, 0x30, 0x10], true),
             ("a sequence header", &[0x10, 0x08, 0x00], true),
@@ -320,7 +321,7 @@ mod tests {
             ("empty", &[], false),
         ];
         for (name, payload, expected) in cases {
-            assert_eq!(av1.begins_start(payload), expected, "{name}");
+            assert_eq!(av1.starts_keyframe(payload), expected, "{name}");
         }
     }
 }

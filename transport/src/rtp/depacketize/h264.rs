@@ -3,9 +3,9 @@
 use media::Bits;
 
 use super::{
-    DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, ID_ZEROS_MAX, Part,
-    UnitKind,
-    parameter_sets::{self, Kind, Name, ParameterSets},
+    DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, ID_ZEROS_MAX,
+    PayloadPart, UnitKind,
+    parameter_sets::{self, ParameterSetId, ParameterSetKind, ParameterSets},
 };
 
 /// NAL unit types of ITU-T H.264 table 7-1 and RFC 6184 5.2.
@@ -25,7 +25,7 @@ mod nal {
 
 /// Gathers one access unit.
 #[derive(Debug, Default)]
-pub(super) struct H264 {
+pub(super) struct H264Depacketizer {
     unit: Gathered,
     sets: ParameterSets,
     /// Offset in the unit of the NAL unit of which more fragments are to come.
@@ -43,10 +43,13 @@ struct Slice {
     is_decodable: bool,
 }
 
-impl H264 {
+impl H264Depacketizer {
     /// `parameter_sets` are NAL units from the session description.
-    pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H264 {
-        H264 { sets: ParameterSets::described(parameter_sets, name), ..H264::default() }
+    pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H264Depacketizer {
+        H264Depacketizer {
+            sets: ParameterSets::described(parameter_sets, name),
+            ..H264Depacketizer::default()
+        }
     }
 
     fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
@@ -75,7 +78,8 @@ impl H264 {
     }
 
     fn slice(&self, kind: u8, set: Option<(bool, u32)>) -> Slice {
-        let is_known = |(is_first, id)| is_first && self.sets.are_complete(id, Kind::Sequence);
+        let is_known =
+            |(is_first, id)| is_first && self.sets.are_complete(id, ParameterSetKind::Sequence);
         Slice { is_idr: kind == nal::IDR, is_decodable: set.is_some_and(is_known) }
     }
 
@@ -103,46 +107,46 @@ impl H264 {
     }
 }
 
-impl Depacketizer for H264 {
+impl Depacketizer for H264Depacketizer {
     fn begins_unit(&self, payload: &[u8]) -> bool {
         // A unit begins with its delimiter, or with what precedes its slices (7.4.1.2.3); what may
         // belong to the one before does not count.
-        first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER) || self.begins_start(payload)
+        first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER)
+            || self.starts_keyframe(payload)
     }
 
-    fn begins_start(&self, payload: &[u8]) -> bool {
+    fn starts_keyframe(&self, payload: &[u8]) -> bool {
         let is_before = |nal: &&[u8]| matches!(kind(nal), nal::DELIMITER | nal::SEI);
         match kind(payload) {
             nal::STAP_A => {
-                let mut nals =
-                    Aggregated(&payload[1..]).map_while(Result::ok).skip_while(is_before);
+                let mut nals = StapIter(&payload[1..]).map_while(Result::ok).skip_while(is_before);
                 nals.next().is_some_and(|nal| kind(nal) == nal::SPS)
             }
             kind => kind == nal::SPS,
         }
     }
 
-    fn part(&self, payload: &[u8]) -> Part {
+    fn part(&self, payload: &[u8]) -> PayloadPart {
         let of_nal = |kind: u8, body: Option<&u8>| match kind {
             // The number of the slice's first macroblock comes first, and one bit says that it is 0.
             nal::SLICE | nal::PARTITION_A | nal::IDR if body.is_some_and(|byte| byte >> 7 == 1) => {
-                Part::Beginning
+                PayloadPart::Beginning
             }
-            nal::SLICE..=nal::IDR => Part::Some,
-            _ => Part::Nothing,
+            nal::SLICE..=nal::IDR => PayloadPart::Some,
+            _ => PayloadPart::Nothing,
         };
         match kind(payload) {
             nal::STAP_A => {
-                let nals = Aggregated(&payload[1..]).flatten();
+                let nals = StapIter(&payload[1..]).flatten();
                 let mut parts = nals.map(|nal| of_nal(kind(nal), nal.get(1)));
-                parts.find(|part| *part != Part::Nothing).unwrap_or(Part::Nothing)
+                parts.find(|part| *part != PayloadPart::Nothing).unwrap_or(PayloadPart::Nothing)
             }
             nal::FU_A => match *payload {
                 [_, header, ref rest @ ..] if header & 0x80 != 0 => {
                     of_nal(header & 0x1f, rest.first())
                 }
                 [_, header, ..] => of_nal(header & 0x1f, None),
-                _ => Part::Some,
+                _ => PayloadPart::Some,
             },
             kind => of_nal(kind, payload.get(1)),
         }
@@ -159,7 +163,7 @@ impl Depacketizer for H264 {
         }
         match kind {
             1..=nal::LAST_PLAIN => self.nal_unit(payload),
-            nal::STAP_A => Aggregated(&payload[1..]).try_for_each(|nal| self.nal_unit(nal?)),
+            nal::STAP_A => StapIter(&payload[1..]).try_for_each(|nal| self.nal_unit(nal?)),
             nal::FU_A => self.fragment(payload),
             // STAP-B, MTAP and FU-B belong to the interleaved mode, which is not agreed to.
             25..=nal::FU_B => Err(DepacketizeError::Malformed),
@@ -172,14 +176,14 @@ impl Depacketizer for H264 {
         self.picture.is_some() || self.fragmented.is_some()
     }
 
-    fn finish(&mut self) -> Finished {
+    fn finish(&mut self) -> DepacketizeResult {
         if self.fragmented.is_some() {
             return Err(DepacketizeError::Malformed);
         }
         let Some(slice) = self.picture else { return Ok(None) };
         let (role, lacking) = match slice {
             Slice { is_idr: true, is_decodable: true } => {
-                (UnitKind::Start { breaks_link: false }, self.sets.lacking(&self.named))
+                (UnitKind::Start { breaks_link: false }, self.sets.missing_sets(&self.named))
             }
             _ => (UnitKind::Other, Vec::new()),
         };
@@ -197,9 +201,9 @@ impl Depacketizer for H264 {
 }
 
 /// The NAL units of an aggregation packet, each after its size; also those of H.265.
-pub(super) struct Aggregated<'a>(pub(super) &'a [u8]);
+pub(super) struct StapIter<'a>(pub(super) &'a [u8]);
 
-impl<'a> Iterator for Aggregated<'a> {
+impl<'a> Iterator for StapIter<'a> {
     type Item = Result<&'a [u8], DepacketizeError>;
 
     fn next(&mut self) -> Option<Result<&'a [u8], DepacketizeError>> {
@@ -231,7 +235,7 @@ fn kind(nal: &[u8]) -> u8 {
 /// The first NAL unit that begins with this payload, as far as it is there.
 fn first(payload: &[u8]) -> Option<&[u8]> {
     match kind(payload) {
-        nal::STAP_A => Aggregated(&payload[1..]).next()?.ok(),
+        nal::STAP_A => StapIter(&payload[1..]).next()?.ok(),
         // A delimiter or a set is never so long that it is cut.
         nal::FU_A => None,
         _ => Some(payload),
@@ -239,19 +243,23 @@ fn first(payload: &[u8]) -> Option<&[u8]> {
 }
 
 /// 7.3.2.1.1 and 7.3.2.2.
-fn name(nal: &[u8]) -> Option<Name> {
+fn name(nal: &[u8]) -> Option<ParameterSetId> {
     let body = nal.get(1..)?;
     match kind(nal) {
         nal::SPS => {
             let mut bits = Bits::of_nal(body);
             // profile_idc, constraint flags, level_idc
             bits.skip(24)?;
-            Some(Name { kind: Kind::Sequence, id: bits.ue(ID_ZEROS_MAX)?, refers_to: 0 })
+            Some(ParameterSetId {
+                kind: ParameterSetKind::Sequence,
+                id: bits.ue(ID_ZEROS_MAX)?,
+                refers_to: 0,
+            })
         }
         nal::PPS => {
             let mut bits = Bits::of_nal(body);
-            Some(Name {
-                kind: Kind::Picture,
+            Some(ParameterSetId {
+                kind: ParameterSetKind::Picture,
                 id: bits.ue(ID_ZEROS_MAX)?,
                 refers_to: bits.ue(ID_ZEROS_MAX)?,
             })

@@ -5,10 +5,10 @@
 use media::Bits;
 
 use super::{
-    DepacketizeError, DepacketizedUnit, Depacketizer, Finished, Gathered, ID_ZEROS_MAX, Part,
-    UnitKind,
-    h264::Aggregated,
-    parameter_sets::{self, Kind, Name, ParameterSets},
+    DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, ID_ZEROS_MAX,
+    PayloadPart, UnitKind,
+    h264::StapIter,
+    parameter_sets::{self, ParameterSetId, ParameterSetKind, ParameterSets},
 };
 
 /// NAL unit types of ITU-T H.265 table 7-1 and RFC 7798 4.4.
@@ -31,7 +31,7 @@ mod nal {
 
 /// Gathers one access unit.
 #[derive(Debug, Default)]
-pub(super) struct H265 {
+pub(super) struct H265Depacketizer {
     unit: Gathered,
     sets: ParameterSets,
     fragmented: Option<Fragmented>,
@@ -57,10 +57,13 @@ struct Slice {
     is_decodable: bool,
 }
 
-impl H265 {
+impl H265Depacketizer {
     /// `parameter_sets` are NAL units from the session description.
-    pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H265 {
-        H265 { sets: ParameterSets::described(parameter_sets, name), ..H265::default() }
+    pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H265Depacketizer {
+        H265Depacketizer {
+            sets: ParameterSets::described(parameter_sets, name),
+            ..H265Depacketizer::default()
+        }
     }
 
     fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
@@ -84,8 +87,9 @@ impl H265 {
                     parameter_sets::note_named(&mut self.named, set.map(|(_, id)| id));
                 }
                 if self.picture.is_none() {
-                    let is_known =
-                        |(is_first, id)| is_first && self.sets.are_complete(id, Kind::Video);
+                    let is_known = |(is_first, id)| {
+                        is_first && self.sets.are_complete(id, ParameterSetKind::Video)
+                    };
                     self.picture = Some(Slice { kind, is_decodable: set.is_some_and(is_known) });
                 }
             }
@@ -122,18 +126,19 @@ impl H265 {
     }
 }
 
-impl Depacketizer for H265 {
+impl Depacketizer for H265Depacketizer {
     fn begins_unit(&self, payload: &[u8]) -> bool {
         // A unit begins with its delimiter, or with what precedes its slices (7.4.2.4.4); what may
         // belong to the one before does not count.
-        first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER) || self.begins_start(payload)
+        first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER)
+            || self.starts_keyframe(payload)
     }
 
-    fn begins_start(&self, payload: &[u8]) -> bool {
+    fn starts_keyframe(&self, payload: &[u8]) -> bool {
         let is_before = |nal: &&[u8]| matches!(kind(nal), nal::DELIMITER | nal::SEI);
         match kind(payload) {
             nal::AGGREGATION => {
-                let nals = Aggregated(payload.get(2..).unwrap_or_default());
+                let nals = StapIter(payload.get(2..).unwrap_or_default());
                 let mut nals = nals.map_while(Result::ok).skip_while(is_before);
                 nals.next().is_some_and(|nal| kind(nal) == nal::VPS)
             }
@@ -141,25 +146,27 @@ impl Depacketizer for H265 {
         }
     }
 
-    fn part(&self, payload: &[u8]) -> Part {
+    fn part(&self, payload: &[u8]) -> PayloadPart {
         let of_nal = |kind: u8, body: Option<&u8>| match kind {
             // One bit says that the slice is its picture's first.
-            0..=nal::LAST_SLICE if body.is_some_and(|byte| byte >> 7 == 1) => Part::Beginning,
-            0..=nal::LAST_SLICE => Part::Some,
-            _ => Part::Nothing,
+            0..=nal::LAST_SLICE if body.is_some_and(|byte| byte >> 7 == 1) => {
+                PayloadPart::Beginning
+            }
+            0..=nal::LAST_SLICE => PayloadPart::Some,
+            _ => PayloadPart::Nothing,
         };
         match kind(payload) {
             nal::AGGREGATION => {
-                let nals = Aggregated(payload.get(2..).unwrap_or_default()).flatten();
+                let nals = StapIter(payload.get(2..).unwrap_or_default()).flatten();
                 let mut parts = nals.map(|nal| of_nal(kind(nal), nal.get(2)));
-                parts.find(|part| *part != Part::Nothing).unwrap_or(Part::Nothing)
+                parts.find(|part| *part != PayloadPart::Nothing).unwrap_or(PayloadPart::Nothing)
             }
             nal::FRAGMENT => match *payload {
                 [_, _, header, ref rest @ ..] if header & 0x80 != 0 => {
                     of_nal(header & 0x3f, rest.first())
                 }
                 [_, _, header, ..] => of_nal(header & 0x3f, None),
-                _ => Part::Some,
+                _ => PayloadPart::Some,
             },
             kind => of_nal(kind, payload.get(2)),
         }
@@ -176,7 +183,7 @@ impl Depacketizer for H265 {
         }
         match kind {
             0..nal::AGGREGATION => self.nal_unit(payload),
-            nal::AGGREGATION => Aggregated(&payload[2..]).try_for_each(|nal| self.nal_unit(nal?)),
+            nal::AGGREGATION => StapIter(&payload[2..]).try_for_each(|nal| self.nal_unit(nal?)),
             nal::FRAGMENT => self.fragment(payload),
             nal::PACI => Err(DepacketizeError::Malformed),
             // Types without a meaning are ignored.
@@ -188,7 +195,7 @@ impl Depacketizer for H265 {
         self.picture.is_some() || self.fragmented.is_some()
     }
 
-    fn finish(&mut self) -> Finished {
+    fn finish(&mut self) -> DepacketizeResult {
         if self.fragmented.is_some() {
             return Err(DepacketizeError::Malformed);
         }
@@ -196,7 +203,7 @@ impl Depacketizer for H265 {
         let (role, lacking) = match slice.kind {
             kind if is_intra(kind) && slice.is_decodable => {
                 let role = UnitKind::Start { breaks_link: kind <= nal::BLA_LAST };
-                (role, self.sets.lacking(&self.named))
+                (role, self.sets.missing_sets(&self.named))
             }
             nal::RASL_N | nal::RASL_R => (UnitKind::Leading, Vec::new()),
             _ => (UnitKind::Other, Vec::new()),
@@ -230,26 +237,32 @@ fn layer(first: u8, second: u8) -> u8 {
 /// The first NAL unit that begins with this payload, as far as it is there.
 fn first(payload: &[u8]) -> Option<&[u8]> {
     match kind(payload) {
-        nal::AGGREGATION => Aggregated(payload.get(2..)?).next()?.ok(),
+        nal::AGGREGATION => StapIter(payload.get(2..)?).next()?.ok(),
         nal::FRAGMENT => None,
         _ => Some(payload).filter(|payload| !payload.is_empty()),
     }
 }
 
 /// 7.3.2.1, 7.3.2.2 and 7.3.2.3.
-fn name(nal: &[u8]) -> Option<Name> {
+fn name(nal: &[u8]) -> Option<ParameterSetId> {
     let mut bits = Bits::of_nal(nal.get(2..)?);
     match kind(nal) {
-        nal::VPS => Some(Name { kind: Kind::Video, id: bits.take(4)?, refers_to: 0 }),
+        nal::VPS => {
+            Some(ParameterSetId { kind: ParameterSetKind::Video, id: bits.take(4)?, refers_to: 0 })
+        }
         nal::SPS => {
             let refers_to = bits.take(4)?;
             let sub_layers = bits.take(3)?;
             bits.skip(1)?;
             skip_profiles(&mut bits, sub_layers)?;
-            Some(Name { kind: Kind::Sequence, id: bits.ue(ID_ZEROS_MAX)?, refers_to })
+            Some(ParameterSetId {
+                kind: ParameterSetKind::Sequence,
+                id: bits.ue(ID_ZEROS_MAX)?,
+                refers_to,
+            })
         }
-        nal::PPS => Some(Name {
-            kind: Kind::Picture,
+        nal::PPS => Some(ParameterSetId {
+            kind: ParameterSetKind::Picture,
             id: bits.ue(ID_ZEROS_MAX)?,
             refers_to: bits.ue(ID_ZEROS_MAX)?,
         }),

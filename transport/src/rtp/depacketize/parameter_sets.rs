@@ -16,7 +16,7 @@ const DESCRIBED_BYTES_MAX: usize = 16 << 10;
 
 /// Kind of parameter set, in the order in which a decoder wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ParameterSetKind {
     Video,
     Sequence,
     Picture,
@@ -24,8 +24,8 @@ pub(super) enum Kind {
 
 /// Identity of a set, and the set that it builds on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name {
-    pub(super) kind: Kind,
+pub(super) struct ParameterSetId {
+    pub(super) kind: ParameterSetKind,
     pub(super) id: u32,
     /// Identifier of the set of the kind before that this one refers to.
     pub(super) refers_to: u32,
@@ -33,7 +33,7 @@ pub(super) struct Name {
 
 #[derive(Debug)]
 struct Set {
-    name: Name,
+    name: ParameterSetId,
     bytes: Vec<u8>,
     /// It came within the unit being gathered.
     is_in_unit: bool,
@@ -52,14 +52,17 @@ impl ParameterSets {
     }
 
     /// The sets of a session description; `name` reads what a NAL unit is.
-    pub(super) fn described(units: &[Vec<u8>], name: fn(&[u8]) -> Option<Name>) -> ParameterSets {
+    pub(super) fn described(
+        units: &[Vec<u8>],
+        name: fn(&[u8]) -> Option<ParameterSetId>,
+    ) -> ParameterSets {
         let mut sets = ParameterSets::default();
         units.iter().for_each(|unit| sets.note(name(unit), unit, false));
         sets
     }
 
     /// The NAL unit `bytes` is the set `name`; ignored where it has none, or is too long.
-    pub(super) fn note(&mut self, name: Option<Name>, bytes: &[u8], is_in_unit: bool) {
+    pub(super) fn note(&mut self, name: Option<ParameterSetId>, bytes: &[u8], is_in_unit: bool) {
         let Some(name) = name.filter(|_| bytes.len() <= SET_BYTES_MAX) else { return };
         let known = |set: &Set| (set.name.kind, set.name.id) == (name.kind, name.id);
         let mut kept = match self.sets.iter().position(known) {
@@ -73,20 +76,20 @@ impl ParameterSets {
         self.sets.push(kept);
     }
 
-    fn find(&self, kind: Kind, id: u32) -> Option<&Set> {
+    fn find(&self, kind: ParameterSetKind, id: u32) -> Option<&Set> {
         self.sets.iter().find(|set| (set.name.kind, set.name.id) == (kind, id))
     }
 
     /// Returns true where all sets of a picture with this picture parameter set are known, down to
     /// the set of kind `root`.
-    pub(super) fn are_complete(&self, picture_id: u32, root: Kind) -> bool {
+    pub(super) fn are_complete(&self, picture_id: u32, root: ParameterSetKind) -> bool {
         let sequence = self
-            .find(Kind::Picture, picture_id)
-            .and_then(|set| self.find(Kind::Sequence, set.name.refers_to));
+            .find(ParameterSetKind::Picture, picture_id)
+            .and_then(|set| self.find(ParameterSetKind::Sequence, set.name.refers_to));
         match root {
-            Kind::Video => {
-                sequence.is_some_and(|set| self.find(Kind::Video, set.name.refers_to).is_some())
-            }
+            ParameterSetKind::Video => sequence.is_some_and(|set| {
+                self.find(ParameterSetKind::Video, set.name.refers_to).is_some()
+            }),
             _ => sequence.is_some(),
         }
     }
@@ -94,22 +97,26 @@ impl ParameterSets {
     /// The sets that a unit lacks whose slices name these picture sets, each after a start code; empty
     /// when it lacks none. Other picture sets of the same sequence come along, as pictures that follow
     /// may name them, but no more than [`OTHERS_BYTES_MAX`] of them.
-    pub(super) fn lacking(&self, named: &[u32]) -> Vec<u8> {
-        let pictures = named.iter().filter_map(|id| self.find(Kind::Picture, *id));
+    pub(super) fn missing_sets(&self, named: &[u32]) -> Vec<u8> {
+        let pictures = named.iter().filter_map(|id| self.find(ParameterSetKind::Picture, *id));
         let sequences: Vec<u32> = pictures.map(|set| set.name.refers_to).collect();
-        let videos = sequences.iter().filter_map(|id| self.find(Kind::Sequence, *id));
+        let videos = sequences.iter().filter_map(|id| self.find(ParameterSetKind::Sequence, *id));
         let videos: Vec<u32> = videos.map(|set| set.name.refers_to).collect();
         let mut others_bytes = 0;
         let mut is_wanted = |set: &&Set| match set.name {
             _ if set.is_in_unit => false,
-            Name { kind: Kind::Video, id, .. } => videos.contains(&id),
-            Name { kind: Kind::Sequence, id, .. } => sequences.contains(&id),
-            Name { kind: Kind::Picture, id, .. } if named.contains(&id) => true,
-            Name { kind: Kind::Picture, refers_to, .. } if sequences.contains(&refers_to) => {
+            ParameterSetId { kind: ParameterSetKind::Video, id, .. } => videos.contains(&id),
+            ParameterSetId { kind: ParameterSetKind::Sequence, id, .. } => sequences.contains(&id),
+            ParameterSetId { kind: ParameterSetKind::Picture, id, .. } if named.contains(&id) => {
+                true
+            }
+            ParameterSetId { kind: ParameterSetKind::Picture, refers_to, .. }
+                if sequences.contains(&refers_to) =>
+            {
                 others_bytes += set.bytes.len();
                 others_bytes <= OTHERS_BYTES_MAX
             }
-            Name { kind: Kind::Picture, .. } => false,
+            ParameterSetId { kind: ParameterSetKind::Picture, .. } => false,
         };
         let mut wanted: Vec<&Set> = self.sets.iter().filter(|set| is_wanted(set)).collect();
         wanted.sort_by_key(|set| set.name.kind);
@@ -157,8 +164,8 @@ pub fn parameter_sets(fmtp: &str) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn name(kind: Kind, id: u32, refers_to: u32) -> Option<Name> {
-        Some(Name { kind, id, refers_to })
+    fn name(kind: ParameterSetKind, id: u32, refers_to: u32) -> Option<ParameterSetId> {
+        Some(ParameterSetId { kind, id, refers_to })
     }
 
     #[test]
@@ -188,29 +195,36 @@ mod tests {
     #[test]
     fn a_unit_is_given_the_latest_of_what_it_lacks() {
         let mut sets = ParameterSets::default();
-        sets.note(name(Kind::Picture, 0, 3), &[0x68, 1], false);
-        assert!(!sets.are_complete(0, Kind::Sequence), "its sequence set is unknown");
-        sets.note(name(Kind::Sequence, 3, 0), &[0x67, 1], true);
-        assert!(sets.are_complete(0, Kind::Sequence));
-        assert!(!sets.are_complete(0, Kind::Video) && !sets.are_complete(1, Kind::Sequence));
-        assert_eq!(sets.lacking(&[0]), [0, 0, 0, 1, 0x68, 1]);
+        sets.note(name(ParameterSetKind::Picture, 0, 3), &[0x68, 1], false);
+        assert!(!sets.are_complete(0, ParameterSetKind::Sequence), "its sequence set is unknown");
+        sets.note(name(ParameterSetKind::Sequence, 3, 0), &[0x67, 1], true);
+        assert!(sets.are_complete(0, ParameterSetKind::Sequence));
+        assert!(
+            !sets.are_complete(0, ParameterSetKind::Video)
+                && !sets.are_complete(1, ParameterSetKind::Sequence)
+        );
+        assert_eq!(sets.missing_sets(&[0]), [0, 0, 0, 1, 0x68, 1]);
         sets.begin_unit();
-        sets.note(name(Kind::Sequence, 3, 0), &[0x67, 2], false);
-        assert_eq!(sets.lacking(&[0]), [0, 0, 0, 1, 0x67, 2, 0, 0, 0, 1, 0x68, 1]);
-        assert_eq!(sets.lacking(&[7]), [0; 0], "a set that is not known");
+        sets.note(name(ParameterSetKind::Sequence, 3, 0), &[0x67, 2], false);
+        assert_eq!(sets.missing_sets(&[0]), [0, 0, 0, 1, 0x67, 2, 0, 0, 0, 1, 0x68, 1]);
+        assert_eq!(sets.missing_sets(&[7]), [0; 0], "a set that is not known");
     }
 
     #[test]
     fn a_unit_is_given_what_it_names_and_little_else() {
         let mut sets = ParameterSets::default();
         for sequence in 0..4 {
-            sets.note(name(Kind::Sequence, sequence, 0), &[0x67, sequence as u8], false);
+            sets.note(
+                name(ParameterSetKind::Sequence, sequence, 0),
+                &[0x67, sequence as u8],
+                false,
+            );
         }
         for id in 0..60 {
             let bytes = [&[0x68][..], &[id as u8; 300]].concat();
-            sets.note(name(Kind::Picture, id, id % 2), &bytes, false);
+            sets.note(name(ParameterSetKind::Picture, id, id % 2), &bytes, false);
         }
-        let given = sets.lacking(&[59]);
+        let given = sets.missing_sets(&[59]);
         let mark = [0, 0, 0, 1];
         let starts: Vec<u8> = (0..given.len())
             .filter(|&at| given[at..].starts_with(&mark))
@@ -225,11 +239,11 @@ mod tests {
     fn no_more_is_kept_than_the_bounds_allow() {
         let mut sets = ParameterSets::default();
         for id in 0..1000 {
-            sets.note(name(Kind::Picture, id, 0), &[0x68; 100], false);
+            sets.note(name(ParameterSetKind::Picture, id, 0), &[0x68; 100], false);
         }
         assert_eq!(sets.sets.len(), SETS_MAX);
-        sets.note(name(Kind::Picture, 5000, 0), &[0; SET_BYTES_MAX + 1], false);
-        assert!(sets.find(Kind::Picture, 5000).is_none());
-        assert!(sets.find(Kind::Picture, 999).is_some(), "the latest stay");
+        sets.note(name(ParameterSetKind::Picture, 5000, 0), &[0; SET_BYTES_MAX + 1], false);
+        assert!(sets.find(ParameterSetKind::Picture, 5000).is_none());
+        assert!(sets.find(ParameterSetKind::Picture, 999).is_some(), "the latest stay");
     }
 }

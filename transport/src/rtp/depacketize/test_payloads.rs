@@ -1,6 +1,6 @@
 //! Payloads of NAL units and the pictures that come of them, for tests.
 
-use super::{DepacketizedUnit, Depacketizer, Finished, START_CODE, UnitKind};
+use super::{DepacketizeResult, DepacketizedUnit, Depacketizer, START_CODE, UnitKind};
 
 pub const START: UnitKind = UnitKind::Start { breaks_link: false };
 
@@ -19,12 +19,12 @@ fn annex_b(nals: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Depacketizes the payloads of one picture.
-pub fn unit(depacketizer: &mut impl Depacketizer, payloads: &[Vec<u8>]) -> Finished {
+pub fn unit(depacketizer: &mut impl Depacketizer, payloads: &[Vec<u8>]) -> DepacketizeResult {
     depacketizer.reset();
     payloads.iter().try_for_each(|payload| depacketizer.push(payload))?;
     depacketizer.finish()
 }
 
-pub fn given(nals: &[&[u8]], role: UnitKind) -> Finished {
+pub fn given(nals: &[&[u8]], role: UnitKind) -> DepacketizeResult {
     Ok(Some(DepacketizedUnit { data: annex_b(nals), role }))
 }

@@ -71,7 +71,7 @@ mod tests {
     fn frames_are_joined_and_keys_known() {
         let mut vp8 = depacketizer();
         let first = [&[0x10][..], &KEY].concat();
-        assert!(vp8.begins_start(&first) && !vp8.begins_another(&first));
+        assert!(vp8.starts_keyframe(&first) && !vp8.begins_another(&first));
         assert_eq!(vp8.push(&[0x00, 1]), Err(DepacketizeError::Malformed), "no beginning");
         vp8.push(&first).expect("valid");
         assert!(vp8.begins_another(&first));

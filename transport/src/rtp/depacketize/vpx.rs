@@ -1,6 +1,6 @@
 //! Gathering of frames whose payloads carry a descriptor: VP8 and VP9.
 
-use super::{DepacketizeError, Depacketizer, Finished, Gathered};
+use super::{DepacketizeError, DepacketizeResult, Depacketizer, Gathered};
 
 /// Contents of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Depacketizer for Vpx {
         (self.part)(payload).is_some_and(|part| part.begins_unit())
     }
 
-    fn begins_start(&self, payload: &[u8]) -> bool {
+    fn starts_keyframe(&self, payload: &[u8]) -> bool {
         (self.part)(payload).is_some_and(|part| part.begins_unit() && (self.is_key)(part.bytes))
     }
 
@@ -65,7 +65,7 @@ impl Depacketizer for Vpx {
         self.unit.len() > 0
     }
 
-    fn finish(&mut self) -> Finished {
+    fn finish(&mut self) -> DepacketizeResult {
         Ok(self.unit.take_frame(self.is_key))
     }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn packet(sequence: i64) -> Packet<'static> {
-    Packet {
+fn packet(sequence: i64) -> RtpPacket<'static> {
+    RtpPacket {
         payload_type: 96,
         ssrc: 1,
         sequence: sequence as u16,
@@ -63,12 +63,12 @@ fn what_is_missing_is_asked_for_with_growing_patience() {
     let mut asked = Vec::new();
     let at = |ms| zero + Duration::from_millis(ms);
     for ms in 0..500 {
-        if !jitter.ask(at(ms)).is_empty() {
+        if !jitter.collect_nacks(at(ms)).is_empty() {
             asked.push(ms);
         }
     }
     assert_eq!(asked, [10, 60, 110, 210, 410]);
-    assert_eq!(jitter.ask_at(), None, "asked for often enough");
+    assert_eq!(jitter.next_nack_at(), None, "asked for often enough");
     assert_eq!(jitter.give_up_at(), Some(at(500)));
     assert_eq!(jitter.arrive(6, 100), InsertOutcome::Next);
     assert!(jitter.advance(at(450)), "was asked for");
@@ -83,15 +83,16 @@ fn a_request_is_repeated_when_its_answer_is_overdue() {
     let zero = Instant::now();
     let at = |ms| zero + Duration::from_millis(ms);
     let (mut jitter, _) = after(&[5, 7], zero);
-    assert_eq!(jitter.ask(at(10)), [6]);
-    assert_eq!(jitter.ask(at(60)), [6], "the round trip is not known");
+    assert_eq!(jitter.collect_nacks(at(10)), [6]);
+    assert_eq!(jitter.collect_nacks(at(60)), [6], "the round trip is not known");
     assert_eq!(jitter.arrive(6, 100), InsertOutcome::Next);
     assert!(jitter.advance(at(130)));
     assert!(jitter.pop().is_some());
     let held = InsertOutcome::Held { is_repaired: false };
     assert_eq!(jitter.arrive(9, 100), held);
     jitter.hold(9, &packet(9), false, at(200));
-    let asked: Vec<u64> = (200..700).filter(|&ms| !jitter.ask(at(ms)).is_empty()).collect();
+    let asked: Vec<u64> =
+        (200..700).filter(|&ms| !jitter.collect_nacks(at(ms)).is_empty()).collect();
     assert_eq!(asked, [210, 390, 570], "one and a half times 120 ms apart");
 }
 
@@ -100,21 +101,21 @@ fn packets_before_the_first_may_come_and_are_not_lost_if_not() {
     let zero = Instant::now();
     let mut jitter = JitterBuffer::new(Duration::from_millis(500));
     assert!(jitter.is_new());
-    jitter.look_back(100, zero);
+    jitter.expect_earlier(100, zero);
     let held = InsertOutcome::Held { is_repaired: false };
     for number in [100, 98] {
         assert_eq!(jitter.arrive(number, 100), held, "{number}");
         jitter.hold(number, &packet(number), number == 98, zero);
         jitter.check();
     }
-    assert!(jitter.ask(zero + Duration::from_secs(1))[..] == [99], "it was between two");
+    assert!(jitter.collect_nacks(zero + Duration::from_secs(1))[..] == [99], "it was between two");
     assert_eq!(jitter.give_up_at(), Some(zero + Duration::from_millis(500)));
     assert_eq!(jitter.first_start(), Some(98));
     assert_eq!(jitter.skip_to(98), 0, "nobody knows of those before");
     assert_eq!(jitter.pop().map(|held| held.begins_start), Some(true));
     assert_eq!(jitter.arrive(35, 100), InsertOutcome::Late);
     let mut jitter = JitterBuffer::new(Duration::from_millis(500));
-    jitter.look_back(100, zero);
+    jitter.expect_earlier(100, zero);
     jitter.hold(100, &packet(100), false, zero);
     assert_eq!(jitter.skip_hole(), 0);
     assert!(jitter.pop().is_some() && jitter.is_empty());
@@ -128,14 +129,14 @@ fn what_is_between_two_that_came_was_sent() {
     // The one that comes second is the earliest that may come, or one after it.
     for second in [first, first + 1] {
         let mut jitter = JitterBuffer::new(Duration::from_millis(500));
-        jitter.look_back(100, zero);
+        jitter.expect_earlier(100, zero);
         jitter.hold(100, &packet(100), false, zero);
         match jitter.arrive(second, 100) {
             InsertOutcome::Next => assert!(!jitter.advance(at(400)), "not asked for"),
             _ => jitter.hold(second, &packet(second), false, at(400)),
         }
         jitter.check();
-        assert_eq!(jitter.ask(at(410)).len(), NACK_MAX, "{second}");
+        assert_eq!(jitter.collect_nacks(at(410)).len(), NACK_MAX, "{second}");
         if second > first {
             assert_eq!(jitter.skip_hole(), 0, "before it there may be nothing");
             assert!(jitter.pop().is_some());
@@ -150,10 +151,10 @@ fn no_more_is_asked_for_than_a_packet_holds() {
     let zero = Instant::now();
     let (mut jitter, _) = after(&[0, 300], zero);
     let later = zero + Duration::from_secs(1);
-    let first = jitter.ask(later);
+    let first = jitter.collect_nacks(later);
     assert_eq!(first, (1..129).collect::<Vec<u16>>());
-    assert_eq!(jitter.ask_at(), Some(zero + Duration::from_millis(10)), "more is due");
-    assert_eq!(jitter.ask(later)[0], 129);
+    assert_eq!(jitter.next_nack_at(), Some(zero + Duration::from_millis(10)), "more is due");
+    assert_eq!(jitter.collect_nacks(later)[0], 129);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn bytes_and_packets_are_bounded() {
     jitter.arrive(0, 1);
     let mut held = 0;
     for number in 1..HELD_MAX as i64 {
-        let packet = Packet { payload: &large, ..packet(number) };
+        let packet = RtpPacket { payload: &large, ..packet(number) };
         if jitter.arrive(number, large.len()) == InsertOutcome::Full {
             break;
         }

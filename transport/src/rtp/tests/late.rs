@@ -81,8 +81,8 @@ fn drive(road: &Road) -> Driven {
         }
         for output in link.poll() {
             match output {
-                Output::Unit(_) => driven.pictures += 1,
-                Output::Nack(missing) => {
+                ReceiverOutput::Unit(_) => driven.pictures += 1,
+                ReceiverOutput::Nack(missing) => {
                     for number in missing.iter().map(|sequence| numbers[sequence]) {
                         order += 1;
                         coming.insert((now + road.repeat_ms, order), (number as usize, true));
@@ -91,7 +91,7 @@ fn drive(road: &Road) -> Driven {
                         driven.asked.entry(number).or_default().push(since);
                     }
                 }
-                Output::NeedKeyframe => {}
+                ReceiverOutput::NeedKeyframe => {}
             }
         }
         link.pass(ms(1));
@@ -175,7 +175,8 @@ fn a_request_is_repeated_after_a_round_trip() {
         let missing = link.lose(&payloads[0], 3000 * picture, false);
         link.send(&payloads[1], 3000 * picture, true);
         for step in 0..200 {
-            let nacks = link.poll().into_iter().filter(|one| matches!(one, Output::Nack(_)));
+            let nacks =
+                link.poll().into_iter().filter(|one| matches!(one, ReceiverOutput::Nack(_)));
             asked.extend(nacks.map(|_| (picture, step)));
             // The round trip of each repair is 70 ms; the last is lost once.
             if step == if picture == 31 { 190 } else { 80 } {

@@ -12,8 +12,8 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    fn packet(&self) -> Packet<'_> {
-        Packet {
+    fn packet(&self) -> RtpPacket<'_> {
+        RtpPacket {
             payload_type: 96,
             ssrc: 1,
             sequence: self.sequence,
@@ -25,7 +25,7 @@ impl Sent {
 }
 
 pub(super) struct Link {
-    pub(super) receiver: Receiver,
+    pub(super) receiver: RtpReceiver,
     now: Instant,
     next: u16,
 }
@@ -39,7 +39,7 @@ pub(super) fn ms(ms: u64) -> Duration {
 
 impl Link {
     pub(super) fn new(codec: Codec) -> Link {
-        let receiver = Receiver::new(codec, &Settings::default()).expect("is served");
+        let receiver = RtpReceiver::new(codec, &ReceiverSettings::default()).expect("is served");
         // Wraps soon.
         Link { receiver, now: Instant::now(), next: 65_530 }
     }
@@ -85,7 +85,7 @@ impl Link {
 
     /// The packet comes as one that was sent again.
     pub(super) fn deliver_again(&mut self, sent: &Sent) {
-        self.receiver.repaired(&sent.packet(), self.now);
+        self.receiver.rtx_packet(&sent.packet(), self.now);
         self.receiver.check();
     }
 
@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    pub(super) fn poll(&mut self) -> Vec<Output> {
+    pub(super) fn poll(&mut self) -> Vec<ReceiverOutput> {
         std::iter::from_fn(|| {
             let output = self.receiver.poll(self.now);
             self.receiver.check();

@@ -94,7 +94,7 @@ fn path() -> impl Strategy<Value = Path> {
 
 /// Sends the pictures, 33 ms apart, the first within so many ms; gives them, what came out and what
 /// was counted.
-fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit>, Counts) {
+fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit>, ReceiverStats) {
     let mut link = Link::new(path.codec);
     let mut packetizer = Packetizer::new(path.codec, path.payload_bytes).expect("is served");
     let mut on_the_way: BTreeMap<(u64, usize), Sent> = BTreeMap::new();
@@ -131,8 +131,8 @@ fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit
         }
         for output in link.poll() {
             match output {
-                Output::Unit(unit) => outputs.push(unit.access_unit),
-                Output::Nack(missing) => {
+                ReceiverOutput::Unit(unit) => outputs.push(unit.access_unit),
+                ReceiverOutput::Nack(missing) => {
                     for sequence in missing {
                         let (sent, fate) = &sent_before[&sequence];
                         if let Some(repair) = fate.repair {
@@ -141,7 +141,7 @@ fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit
                         }
                     }
                 }
-                Output::NeedKeyframe => {}
+                ReceiverOutput::NeedKeyframe => {}
             }
         }
         link.pass(ms(1));

@@ -8,20 +8,20 @@ use super::*;
 pub(in crate::webrtc) struct Client {
     endpoint: Endpoint,
     /// Hash of its certificate.
-    pub(in crate::webrtc) fingerprint: Fingerprint,
+    pub(in crate::webrtc) fingerprint: CertificateFingerprint,
 }
 
 const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4));
 
 impl Client {
-    pub(in crate::webrtc) fn new(profiles: &[Profile], now: Instant) -> Client {
+    pub(in crate::webrtc) fn new(profiles: &[SrtpProfile], now: Instant) -> Client {
         let provider: Arc<dyn RTCCryptoProvider> = Arc::new(AwsLcRsProvider::new());
         let certificate =
             Certificate::generate_self_signed(Vec::new(), provider.crypto()).expect("certificate");
-        let fingerprint = Fingerprint::of(&certificate.certificate[0]);
+        let fingerprint = CertificateFingerprint::of(&certificate.certificate[0]);
         let named = profiles.iter().map(|profile| match profile {
-            Profile::Gcm => Srtp_Aead_Aes_128_Gcm,
-            Profile::Sha1 => Srtp_Aes128_Cm_Hmac_Sha1_80,
+            SrtpProfile::Gcm => Srtp_Aead_Aes_128_Gcm,
+            SrtpProfile::Sha1 => Srtp_Aes128_Cm_Hmac_Sha1_80,
         });
         let config = ConfigBuilder::default()
             .with_crypto_provider(provider)
@@ -57,9 +57,10 @@ impl Client {
     }
 
     /// Exported keys and their profile.
-    pub(in crate::webrtc) fn keys(&self) -> (Profile, Vec<u8>) {
+    pub(in crate::webrtc) fn keys(&self) -> (SrtpProfile, Vec<u8>) {
         let state = self.endpoint.get_connection_state(SERVER).expect("connected");
-        let profile = Profile::negotiated(state.srtp_protection_profile()).expect("one of ours");
+        let profile =
+            SrtpProfile::negotiated(state.srtp_protection_profile()).expect("one of ours");
         let material = state.export_keying_material(EXPORTER, &[], profile.exported_bytes());
         (profile, material.expect("keys").as_ref().to_vec())
     }
@@ -68,12 +69,12 @@ impl Client {
 /// Runs a handshake; `lose` takes the number of a datagram and says whether it is lost.
 fn handshake(
     client: &mut Client,
-    fingerprints: &[Fingerprint],
+    fingerprints: &[CertificateFingerprint],
     lose: impl Fn(u32) -> bool,
-) -> (Option<Association>, Result<bool, Failure>) {
-    let identity = Identity::generate().expect("an identity");
+) -> (Option<DtlsTransport>, Result<bool, SessionFailure>) {
+    let identity = DtlsIdentity::generate().expect("an identity");
     let mut now = Instant::now();
-    let mut association: Option<Association> = None;
+    let mut association: Option<DtlsTransport> = None;
     let (mut count, mut keys, mut complete) = (0, false, false);
     for _ in 0..40 {
         for datagram in client.send() {
@@ -82,7 +83,7 @@ fn handshake(
                 continue;
             }
             let server =
-                association.get_or_insert_with(|| Association::new(&identity, &datagram, now));
+                association.get_or_insert_with(|| DtlsTransport::new(&identity, &datagram, now));
             match server.read(&datagram, fingerprints, now) {
                 Ok(DtlsOutcome::Keys(_)) => keys = true,
                 Ok(_) | Err(DtlsError::Refused(_)) => {}
@@ -113,10 +114,10 @@ fn handshake(
 
 #[test]
 fn gcm_is_taken_when_it_is_offered_at_all() {
-    let cases: [(&[Profile], Profile); 3] = [
-        (&[Profile::Gcm, Profile::Sha1], Profile::Gcm),
-        (&[Profile::Sha1, Profile::Gcm], Profile::Gcm),
-        (&[Profile::Sha1], Profile::Sha1),
+    let cases: [(&[SrtpProfile], SrtpProfile); 3] = [
+        (&[SrtpProfile::Gcm, SrtpProfile::Sha1], SrtpProfile::Gcm),
+        (&[SrtpProfile::Sha1, SrtpProfile::Gcm], SrtpProfile::Gcm),
+        (&[SrtpProfile::Sha1], SrtpProfile::Sha1),
     ];
     for (offered, expected) in cases {
         let mut client = Client::new(offered, Instant::now());
@@ -131,7 +132,7 @@ fn gcm_is_taken_when_it_is_offered_at_all() {
 fn lost_datagrams_are_repeated() {
     for lost in 1..=8 {
         for also in lost..=8 {
-            let mut client = Client::new(&[Profile::Gcm], Instant::now());
+            let mut client = Client::new(&[SrtpProfile::Gcm], Instant::now());
             let fingerprint = client.fingerprint.clone();
             let lose = |count| count == lost || count == also;
             let (_, done) = handshake(&mut client, &[fingerprint], lose);
@@ -142,16 +143,16 @@ fn lost_datagrams_are_repeated() {
 
 #[test]
 fn another_certificate_than_the_offered_one_gets_no_keys() {
-    let mut client = Client::new(&[Profile::Gcm], Instant::now());
-    let other = Fingerprint::of(b"another certificate");
+    let mut client = Client::new(&[SrtpProfile::Gcm], Instant::now());
+    let other = CertificateFingerprint::of(b"another certificate");
     let (_, done) = handshake(&mut client, &[other], |_| false);
-    assert_eq!(done, Err(Failure::Fingerprint));
+    assert_eq!(done, Err(SessionFailure::Fingerprint));
 }
 
 #[test]
 fn a_peer_that_closes_is_told_apart_from_one_that_fails() {
     let now = Instant::now();
-    let mut client = Client::new(&[Profile::Gcm], now);
+    let mut client = Client::new(&[SrtpProfile::Gcm], now);
     let fingerprint = client.fingerprint.clone();
     let (server, done) = handshake(&mut client, std::slice::from_ref(&fingerprint), |_| false);
     assert_eq!(done, Ok(true));
@@ -168,11 +169,11 @@ fn a_peer_that_closes_is_told_apart_from_one_that_fails() {
 
 #[test]
 fn a_flood_of_dtls_is_cut_off() {
-    let identity = Identity::generate().expect("an identity");
+    let identity = DtlsIdentity::generate().expect("an identity");
     let now = Instant::now();
-    let mut client = Client::new(&[Profile::Gcm], now);
+    let mut client = Client::new(&[SrtpProfile::Gcm], now);
     let hello = client.send().remove(0);
-    let mut server = Association::new(&identity, &hello, now);
+    let mut server = DtlsTransport::new(&identity, &hello, now);
     let refused = (0..10_000)
         .filter(|_| {
             let read = server.read(&hello, &[], now);
@@ -185,14 +186,14 @@ fn a_flood_of_dtls_is_cut_off() {
 
 #[test]
 fn broken_records_fail_or_are_refused_and_never_panic() {
-    let identity = Identity::generate().expect("an identity");
+    let identity = DtlsIdentity::generate().expect("an identity");
     let now = Instant::now();
-    let mut client = Client::new(&[Profile::Gcm], now);
+    let mut client = Client::new(&[SrtpProfile::Gcm], now);
     let hello = client.send().remove(0);
     for at in 0..hello.len() {
         let mut broken = hello.clone();
         broken[at] ^= 0xFF;
-        let mut server = Association::new(&identity, &broken, now);
+        let mut server = DtlsTransport::new(&identity, &broken, now);
         let keys = server.read(&broken, &[], now);
         assert!(!matches!(keys, Ok(DtlsOutcome::Keys(_))), "byte {at}");
     }
@@ -216,11 +217,11 @@ fn what_a_stranger_writes_ends_neither_a_handshake_nor_an_association() {
         junk(20, &[9, 9]),
         junk(99, b""),
     ];
-    let identity = Identity::generate().expect("an identity");
-    let mut client = Client::new(&[Profile::Gcm], now);
+    let identity = DtlsIdentity::generate().expect("an identity");
+    let mut client = Client::new(&[SrtpProfile::Gcm], now);
     let fingerprints = [client.fingerprint.clone()];
     let mut flight = client.send();
-    let mut server = Association::new(&identity, &flight[0], now);
+    let mut server = DtlsTransport::new(&identity, &flight[0], now);
     let mut keys = 0;
     for _ in 0..10 {
         let strange = || strange.iter().cloned();
@@ -247,11 +248,11 @@ fn what_a_stranger_writes_ends_neither_a_handshake_nor_an_association() {
 #[test]
 fn a_budget_that_a_stranger_used_up_comes_back() {
     let now = Instant::now();
-    let identity = Identity::generate().expect("an identity");
-    let mut client = Client::new(&[Profile::Gcm], now);
+    let identity = DtlsIdentity::generate().expect("an identity");
+    let mut client = Client::new(&[SrtpProfile::Gcm], now);
     let hello = client.send().remove(0);
-    let mut server = Association::new(&identity, &hello, now);
-    let limited = |server: &mut Association, at| {
+    let mut server = DtlsTransport::new(&identity, &hello, now);
+    let limited = |server: &mut DtlsTransport, at| {
         let read = server.read(&hello, &[], at);
         server.send(|_| {});
         matches!(read, Err(DtlsError::Refused(DropReason::DtlsLimited)))
@@ -266,18 +267,18 @@ fn a_budget_that_a_stranger_used_up_comes_back() {
 fn a_flight_is_repeated_for_a_peer_that_repeats_and_for_no_one_else() {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
-    let identity = Identity::generate().expect("an identity");
-    let mut client = Client::new(&[Profile::Gcm], start);
+    let identity = DtlsIdentity::generate().expect("an identity");
+    let mut client = Client::new(&[SrtpProfile::Gcm], start);
     let hello = client.send().remove(0);
-    let mut server = Association::new(&identity, &hello, start);
-    let sent = |server: &mut Association| {
+    let mut server = DtlsTransport::new(&identity, &hello, start);
+    let sent = |server: &mut DtlsTransport| {
         let mut all = Vec::new();
         server.send(|datagram| all.push(datagram.to_vec()));
         all
     };
     assert!(server.read(&hello, &[], start).is_ok());
     let verify = sent(&mut server);
-    assert!(verify.iter().any(|datagram| hello::verifies(datagram)));
+    assert!(verify.iter().any(|datagram| client_hello::verifies(datagram)));
     assert_eq!(server.deadline(), None, "the peer asks again");
     for datagram in &verify {
         client.read(datagram, start);

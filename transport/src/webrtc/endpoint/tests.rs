@@ -31,11 +31,11 @@ impl Forward {
 }
 
 impl SessionHandler for Forward {
-    fn unit(&mut self, unit: ReceivedUnit) {
+    fn on_access_unit(&mut self, unit: ReceivedUnit) {
         self.pass(Came::Unit(unit));
     }
 
-    fn told(&mut self, what: SessionEvent) {
+    fn on_event(&mut self, what: SessionEvent) {
         self.pass(Came::Told(what));
     }
 }
@@ -50,8 +50,8 @@ impl Drop for Forward {
 struct Deaf;
 
 impl SessionHandler for Deaf {
-    fn unit(&mut self, _: ReceivedUnit) {}
-    fn told(&mut self, _: SessionEvent) {}
+    fn on_access_unit(&mut self, _: ReceivedUnit) {}
+    fn on_event(&mut self, _: SessionEvent) {}
 }
 
 fn settings() -> EndpointConfig {
@@ -197,14 +197,14 @@ fn handles_refuse_what_they_cannot_do() {
     assert!(!session.is_restart(candidate));
     let other = "a=ice-ufrag:other\r\na=ice-pwd:0123456789012345678901\r\n";
     assert!(session.is_restart(other));
-    assert_eq!(session.trickle(other), Err(FragmentError::OtherSession));
+    assert_eq!(session.trickle(other), Err(SdpFragError::OtherSession));
     let restarted = session.restart(other).expect("restarted");
     assert_ne!(restarted.etag, answer.etag);
     assert_eq!(session.etag(), restarted.etag);
     assert!(
         restarted.sdpfrag.contains("a=ice-ufrag:") && restarted.sdpfrag.contains("a=candidate:")
     );
-    assert!(matches!(session.restart(other), Err(FragmentError::OtherSession)));
+    assert!(matches!(session.restart(other), Err(SdpFragError::OtherSession)));
     assert_eq!(session.trickle(other), Ok(()), "it is the current one now");
     session.request_keyframe();
     drop(session);
@@ -223,8 +223,8 @@ fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
     live.connect();
     assert_eq!(live.next_told(), SessionEvent::Connected);
     drop(port);
-    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::Failure::PortEnded));
-    assert_eq!(live.session.trickle("candidate:"), Err(FragmentError::Ended));
+    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::SessionFailure::PortEnded));
+    assert_eq!(live.session.trickle("candidate:"), Err(SdpFragError::Ended));
 }
 
 #[test]
@@ -233,15 +233,15 @@ fn a_thread_that_fails_says_so_to_everyone() {
     let mut live = Live::new(&port);
     live.connect();
     assert_eq!(live.next_told(), SessionEvent::Connected);
-    assert!(port.0.shared.send(Command::Fail));
-    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::Failure::PortEnded));
+    assert!(port.0.shared.send(EndpointCommand::Fail));
+    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::SessionFailure::PortEnded));
     let waited = async { tokio::time::timeout(Duration::from_secs(60), port.ended()).await };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(waited).expect("gone within a minute");
     UdpSocket::bind(port.local_addr()).expect("its address is free");
     let offer = Client::new("theirs", Instant::now()).offer();
     assert_eq!(port.answer(&offer, Box::new(Deaf)).err(), Some(OfferError::Ended));
-    assert_eq!(live.session.trickle("candidate:"), Err(FragmentError::Ended));
+    assert_eq!(live.session.trickle("candidate:"), Err(SdpFragError::Ended));
 }
 
 #[test]

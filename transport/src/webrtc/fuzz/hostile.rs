@@ -7,14 +7,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use aws_lc_rs::hmac;
 
 use crate::webrtc::{
-    dtls::hello::{self, Stage},
-    fingerprint::Fingerprint,
+    dtls::client_hello::{self, HandshakeStage},
+    fingerprint::CertificateFingerprint,
     rtcp,
-    sdp::Offer,
-    sdp_answer::{Credentials, Local, agree, write},
-    sdpfrag::{self, Fragment},
-    srtp::{self, Profile},
-    stun::Request,
+    sdp::SdpOffer,
+    sdp_answer::{IceCredentials, LocalParameters, negotiate, write},
+    sdpfrag::{self, SdpFragment},
+    srtp::{self, SrtpProfile},
+    stun::BindingRequest,
 };
 
 /// Password that checks of the corpus are signed with.
@@ -23,13 +23,13 @@ pub const PASSWORD: &str = "a-password-of-the-server";
 /// An SDP offer: what is agreed on is answered in one section for each that was offered.
 pub fn offer(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
-    let Ok(offer) = Offer::parse(&text) else { return 0 };
-    let Ok(negotiated) = agree(&offer) else { return 0 };
-    let credentials = Credentials { ufrag: "abcd".to_owned(), pwd: PASSWORD.to_owned() };
+    let Ok(offer) = SdpOffer::parse(&text) else { return 0 };
+    let Ok(negotiated) = negotiate(&offer) else { return 0 };
+    let credentials = IceCredentials { ufrag: "abcd".to_owned(), pwd: PASSWORD.to_owned() };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    let local = Local {
+    let local = LocalParameters {
         credentials: &credentials,
-        fingerprint: &Fingerprint::of(b"a certificate"),
+        fingerprint: &CertificateFingerprint::of(b"a certificate"),
         candidates: &[address],
         session: 1,
     };
@@ -43,8 +43,8 @@ pub fn offer(bytes: &[u8]) -> usize {
 
 /// A fragment of trickled candidates: what is read of it fits into its answer's lines.
 pub fn fragment(bytes: &[u8]) -> usize {
-    let Ok(fragment) = Fragment::parse(&String::from_utf8_lossy(bytes)) else { return 0 };
-    let ours = fragment.ufrag.zip(fragment.pwd).map(|(ufrag, pwd)| Credentials { ufrag, pwd });
+    let Ok(fragment) = SdpFragment::parse(&String::from_utf8_lossy(bytes)) else { return 0 };
+    let ours = fragment.ufrag.zip(fragment.pwd).map(|(ufrag, pwd)| IceCredentials { ufrag, pwd });
     if let Some(credentials) = ours {
         let text = sdpfrag::write(&credentials, "0", &[]);
         assert_eq!(text.lines().count(), text.matches("\r\n").count(), "{text:?}");
@@ -54,7 +54,7 @@ pub fn fragment(bytes: &[u8]) -> usize {
 
 /// A datagram that RFC 7983 gives to STUN: its answers are messages whose length is what they say.
 pub fn stun(bytes: &[u8]) -> usize {
-    let Ok(request) = Request::parse(bytes) else { return 0 };
+    let Ok(request) = BindingRequest::parse(bytes) else { return 0 };
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, PASSWORD.as_bytes());
     let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let mut out = Vec::new();
@@ -70,11 +70,13 @@ pub fn stun(bytes: &[u8]) -> usize {
 
 /// Records of DTLS, in a handshake and after it: what is left of them are whole records, and no more when they come again.
 pub fn dtls(bytes: &[u8]) -> usize {
-    let mut fragments = usize::from(hello::offers_gcm(bytes));
-    for stage in [Stage::Shaking(0), Stage::Shaking(3), Stage::Established] {
+    let mut fragments = usize::from(client_hello::offers_gcm(bytes));
+    for stage in
+        [HandshakeStage::Shaking(0), HandshakeStage::Shaking(3), HandshakeStage::Established]
+    {
         let mut numbers = 0;
-        let Some(left) = hello::sift(bytes, stage, &mut numbers) else { continue };
-        let again = hello::sift(&left.datagram, stage, &mut numbers);
+        let Some(left) = client_hello::filter_records(bytes, stage, &mut numbers) else { continue };
+        let again = client_hello::filter_records(&left.datagram, stage, &mut numbers);
         let again = again.expect("what is left are whole records");
         assert_eq!(again.fragments, left.fragments, "{stage:?}");
         assert!(left.datagram.len() <= bytes.len() + 13 * left.fragments as usize, "{stage:?}");
@@ -88,7 +90,7 @@ pub fn dtls(bytes: &[u8]) -> usize {
 /// What was opened is a part of what came, and is not opened again. RTCP is read.
 pub fn srtp(bytes: &[u8]) -> usize {
     let Some((choice, mut rest)) = bytes.split_first() else { return 0 };
-    let profile = if choice & 1 == 0 { Profile::Gcm } else { Profile::Sha1 };
+    let profile = if choice & 1 == 0 { SrtpProfile::Gcm } else { SrtpProfile::Sha1 };
     let Some((mut inbound, _)) = srtp::open(profile, &material(profile)) else { return 0 };
     let mut opened = 0;
     while let [length, after @ ..] = rest {
@@ -121,6 +123,6 @@ pub fn control(bytes: &[u8]) -> usize {
 }
 
 /// Keying material of sealed packets of the corpus.
-pub(in crate::webrtc) fn material(profile: Profile) -> Vec<u8> {
+pub(in crate::webrtc) fn material(profile: SrtpProfile) -> Vec<u8> {
     (0..profile.exported_bytes()).map(|byte| byte as u8 ^ 0x5A).collect()
 }

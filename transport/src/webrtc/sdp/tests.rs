@@ -83,7 +83,7 @@ pub(in crate::webrtc) const CHROMIUM: &str = "v=0\r\n\
 
 #[test]
 fn an_offer_of_chromium_is_read() {
-    let offer = Offer::parse(CHROMIUM).expect("it is a valid offer");
+    let offer = SdpOffer::parse(CHROMIUM).expect("it is a valid offer");
     assert_eq!(offer.bundle.as_deref(), Some(&["0".to_owned(), "1".to_owned()][..]));
     let [audio, video] = &offer.sections[..] else { panic!("two sections") };
     assert_eq!((audio.kind.as_str(), video.kind.as_str()), ("audio", "video"));
@@ -94,7 +94,7 @@ fn an_offer_of_chromium_is_read() {
     assert!(!video.has_feedback(107, "nack pli"));
     assert_eq!(video.attributes.ssrcs, [1111, 2222]);
     assert_eq!(video.attributes.flows, [(1111, 2222)]);
-    assert_eq!(video.attributes.setup, Some(Setup::ActPass));
+    assert_eq!(video.attributes.setup, Some(DtlsSetup::ActPass));
     assert_eq!(video.attributes.fingerprints.len(), 1);
 }
 
@@ -103,9 +103,9 @@ fn what_stands_in_the_session_holds_for_every_section() {
     let text = "v=0\na=ice-ufrag:abcd\na=ice-pwd:0123456789012345678901\na=setup:active\n\
                 a=sendonly\nm=video 9 UDP/TLS/RTP/SAVPF 96\nm=audio 9 UDP/TLS/RTP/SAVPF 0\n\
                 a=recvonly\na=ice-ufrag:efgh\n";
-    let offer = Offer::parse(text).expect("it is a valid offer");
+    let offer = SdpOffer::parse(text).expect("it is a valid offer");
     assert_eq!(offer.sections[0].attributes.ufrag.as_deref(), Some("abcd"));
-    assert_eq!(offer.sections[0].attributes.direction, Some(Direction::SendOnly));
+    assert_eq!(offer.sections[0].attributes.direction, Some(MediaDirection::SendOnly));
     assert_eq!(offer.sections[1].attributes.ufrag.as_deref(), Some("efgh"));
     assert!(!offer.sections[1].sends());
 }
@@ -126,7 +126,7 @@ fn broken_offers_name_their_line() {
         ("an ssrc that is none", "v=0\na=ssrc:x cname:c", 2),
     ];
     for (name, text, expected) in cases {
-        match Offer::parse(text) {
+        match SdpOffer::parse(text) {
             Err(OfferError::Malformed { line, .. }) => assert_eq!(line, expected, "{name}"),
             other => panic!("{name}: {other:?}"),
         }
@@ -136,20 +136,20 @@ fn broken_offers_name_their_line() {
 #[test]
 fn offers_are_bounded() {
     let long = format!("v=0\n{}", "a=x\n".repeat(OFFER_BYTES_MAX / 4));
-    assert_eq!(Offer::parse(&long).err(), Some(OfferError::TooLong(OFFER_BYTES_MAX)));
+    assert_eq!(SdpOffer::parse(&long).err(), Some(OfferError::TooLong(OFFER_BYTES_MAX)));
     let sections = format!("v=0\n{}", "m=video 9 RTP 96\n".repeat(SECTIONS_MAX + 1));
     let expected = OfferError::TooMany { what: "sections", max: SECTIONS_MAX };
-    assert_eq!(Offer::parse(&sections).err(), Some(expected));
+    assert_eq!(SdpOffer::parse(&sections).err(), Some(expected));
     let sources: String = (0..=VALUES_MAX).map(|ssrc| format!("a=ssrc:{ssrc} c:d\n")).collect();
     let sources = format!("v=0\nm=video 9 RTP 96\n{sources}");
-    assert!(matches!(Offer::parse(&sources), Err(OfferError::Malformed { .. })));
-    assert_eq!(Offer::parse("v=0\n").err(), Some(OfferError::NoVideo));
+    assert!(matches!(SdpOffer::parse(&sources), Err(OfferError::Malformed { .. })));
+    assert_eq!(SdpOffer::parse("v=0\n").err(), Some(OfferError::NoVideo));
 }
 
 proptest! {
     #[test]
     fn arbitrary_text_is_read_or_refused(text in "(v=0\r\n)?([avmc]=[ -~]{0,60}\r\n){0,20}") {
-        if let Ok(offer) = Offer::parse(&text) {
+        if let Ok(offer) = SdpOffer::parse(&text) {
             prop_assert!(offer.sections.len() <= SECTIONS_MAX);
         }
     }
@@ -159,9 +159,9 @@ proptest! {
         let mut text = CHROMIUM.to_owned();
         let cut = cut.min(text.len());
         text.insert_str(cut, &put);
-        if let Ok(offer) = Offer::parse(&text) {
+        if let Ok(offer) = SdpOffer::parse(&text) {
             // An offer that was read can be answered or is refused, and never panics.
-            if let Ok(negotiated) = crate::webrtc::sdp_answer::agree(&offer) {
+            if let Ok(negotiated) = crate::webrtc::sdp_answer::negotiate(&offer) {
                 prop_assert!(!negotiated.video.is_empty());
             }
         }

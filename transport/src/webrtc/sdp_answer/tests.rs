@@ -6,14 +6,14 @@ use super::*;
 use crate::webrtc::{codecs::PayloadKind, sdp::tests::CHROMIUM};
 
 pub(in crate::webrtc) fn answer(text: &str) -> Result<(NegotiatedMedia, String), OfferError> {
-    let offer = Offer::parse(text)?;
-    let negotiated = agree(&offer)?;
+    let offer = SdpOffer::parse(text)?;
+    let negotiated = negotiate(&offer)?;
     let credentials =
-        Credentials { ufrag: "ours".to_owned(), pwd: "our password of 22 chars".to_owned() };
-    let fingerprint = Fingerprint::of(b"certificate");
+        IceCredentials { ufrag: "ours".to_owned(), pwd: "our password of 22 chars".to_owned() };
+    let fingerprint = CertificateFingerprint::of(b"certificate");
     let candidates =
         ["192.0.2.7:4000".parse().expect("v4"), "[2001:db8::7]:4000".parse().expect("v6")];
-    let local = Local {
+    let local = LocalParameters {
         credentials: &credentials,
         fingerprint: &fingerprint,
         candidates: &candidates,

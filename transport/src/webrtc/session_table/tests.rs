@@ -7,10 +7,10 @@ use super::*;
 use crate::{
     rtp::ReceivedUnit,
     webrtc::{
-        Failure, SdpAnswer, SessionHandler, codecs,
-        sdp::Offer,
-        sdp_answer::{self, Local},
-        stats::SessionState,
+        SdpAnswer, SessionFailure, SessionHandler, codecs,
+        sdp::SdpOffer,
+        sdp_answer::{self, LocalParameters},
+        stats::SharedSessionStats,
         test_publisher::{CODEC, Client},
     },
 };
@@ -27,15 +27,15 @@ struct Given {
 struct Record(Arc<Mutex<Given>>);
 
 impl SessionHandler for Record {
-    fn reached(&mut self) {
+    fn on_first_check(&mut self) {
         self.0.lock().expect("not poisoned").reached += 1;
     }
 
-    fn unit(&mut self, unit: ReceivedUnit) {
+    fn on_access_unit(&mut self, unit: ReceivedUnit) {
         self.0.lock().expect("not poisoned").units.push(unit);
     }
 
-    fn told(&mut self, what: SessionEvent) {
+    fn on_event(&mut self, what: SessionEvent) {
         self.0.lock().expect("not poisoned").told.push(what);
     }
 }
@@ -51,9 +51,9 @@ const MARKER_PROOF: Duration = Duration::from_millis(200);
 
 /// A port without a socket, and its clock.
 struct World {
-    sessions: Sessions,
+    sessions: SessionTable,
     shared: Arc<CommandQueue>,
-    identity: Arc<Identity>,
+    identity: Arc<DtlsIdentity>,
     now: Instant,
     next: u64,
 }
@@ -88,7 +88,7 @@ impl World {
     fn new() -> World {
         let now = Instant::now();
         let shared = Arc::new(CommandQueue::new().expect("an event counter"));
-        let identity = Arc::new(Identity::generate().expect("an identity"));
+        let identity = Arc::new(DtlsIdentity::generate().expect("an identity"));
         let settings = EndpointConfig {
             bind: ([127, 0, 0, 1], 0).into(),
             public_ips: Vec::new(),
@@ -96,22 +96,23 @@ impl World {
             connect_within: Duration::from_secs(30),
             lost_after: Duration::from_secs(10),
         };
-        let sessions = Sessions::new(Arc::clone(&shared), Arc::clone(&identity), &settings, now);
+        let sessions =
+            SessionTable::new(Arc::clone(&shared), Arc::clone(&identity), &settings, now);
         World { sessions, shared, identity, now, next: 1 }
     }
 
     fn answer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
         let answered = self.offer(client, sink);
-        self.sessions.obey(self.now);
+        self.sessions.handle_command(self.now);
         answered
     }
 
     /// Answers, and leaves the command that makes the session.
     fn offer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
-        let offer = Offer::parse(&client.offer()).expect("an offer");
-        let negotiated = sdp_answer::agree(&offer).expect("agreed");
+        let offer = SdpOffer::parse(&client.offer()).expect("an offer");
+        let negotiated = sdp_answer::negotiate(&offer).expect("agreed");
         let local = random::credentials().expect("random numbers");
-        let parts = Local {
+        let parts = LocalParameters {
             credentials: &local,
             fingerprint: self.identity.fingerprint(),
             candidates: &[([192, 0, 2, 1], 4000).into()],
@@ -121,9 +122,9 @@ impl World {
         let (id, codecs) = (self.next, codecs::distinct(&negotiated.video));
         self.next += 1;
         self.shared.counts.sessions.fetch_add(1, Relaxed);
-        let state = Arc::new(SessionState::default());
-        let opening = Opening { id, negotiated, local, sink, state };
-        assert!(self.shared.send(Command::Open(Box::new(opening))));
+        let state = Arc::new(SharedSessionStats::default());
+        let opening = NewSession { id, negotiated, local, sink, state };
+        assert!(self.shared.send(EndpointCommand::Open(Box::new(opening))));
         (id, SdpAnswer { sdp, etag: String::new(), codecs })
     }
 
@@ -141,7 +142,7 @@ impl World {
         for mut datagram in datagrams {
             self.sessions.datagram(&mut datagram, pair.path, self.now);
         }
-        self.sessions.settle(self.now);
+        self.sessions.flush_session(self.now);
         let now = self.now;
         self.sessions.send(|path, datagram| {
             if path.remote == pair.path.remote {
@@ -384,7 +385,7 @@ fn forged_checks_take_no_address_from_one_who_is_silent() {
                 world.now += Duration::from_secs(1);
                 let mut check = other.client.check(false);
                 world.sessions.datagram(&mut check, path(1), world.now);
-                world.sessions.settle(world.now);
+                world.sessions.flush_session(world.now);
                 world.sessions.send(|_, _| {});
             }
         };
@@ -432,11 +433,11 @@ fn an_address_that_nobody_has_proven_is_not_kept_by_checks() {
 struct Broken(Arc<Mutex<Given>>);
 
 impl SessionHandler for Broken {
-    fn unit(&mut self, _: ReceivedUnit) {
+    fn on_access_unit(&mut self, _: ReceivedUnit) {
         panic!("a sink that breaks");
     }
 
-    fn told(&mut self, what: SessionEvent) {
+    fn on_event(&mut self, what: SessionEvent) {
         self.0.lock().expect("not poisoned").told.push(what);
     }
 }
@@ -499,7 +500,7 @@ fn a_stranger_with_the_password_gets_no_keys() {
         for mut datagram in flight {
             world.sessions.datagram(&mut datagram, pair.path, world.now);
         }
-        world.sessions.settle(world.now);
+        world.sessions.flush_session(world.now);
         let now = world.now;
         world.sessions.send(|_, datagram| {
             if (20..64).contains(&datagram[0]) {
@@ -507,7 +508,7 @@ fn a_stranger_with_the_password_gets_no_keys() {
             }
         });
     }
-    assert_eq!(pair.told(), [SessionEvent::Failed(Failure::Fingerprint)]);
+    assert_eq!(pair.told(), [SessionEvent::Failed(SessionFailure::Fingerprint)]);
 }
 
 #[test]
@@ -552,8 +553,8 @@ fn a_restart_moves_to_a_new_address_and_media_never_stops() {
     assert!(fragment.contains("newer"));
     let local = random::credentials().expect("random numbers");
     let text = format!("a=ice-ufrag:{}\r\na=ice-pwd:{}\r\n", local.ufrag, local.pwd);
-    assert!(world.shared.send(Command::Restart { id: pair.id, local }));
-    world.sessions.obey(world.now);
+    assert!(world.shared.send(EndpointCommand::Restart { id: pair.id, local }));
+    world.sessions.handle_command(world.now);
     world.picture(&mut pair, false);
     pair.client.accept(&text);
     pair.path = path(2);
@@ -573,7 +574,10 @@ fn a_port_that_ends_tells_every_sink() {
     world.connect(&mut pair);
     let half_open = world.pair(2);
     world.sessions.end(world.now);
-    assert_eq!(pair.told(), [SessionEvent::Connected, SessionEvent::Failed(Failure::PortEnded)]);
-    assert_eq!(half_open.told(), [SessionEvent::Failed(Failure::PortEnded)]);
+    assert_eq!(
+        pair.told(),
+        [SessionEvent::Connected, SessionEvent::Failed(SessionFailure::PortEnded)]
+    );
+    assert_eq!(half_open.told(), [SessionEvent::Failed(SessionFailure::PortEnded)]);
     assert_eq!(world.shared.counts.snapshot().sessions, 0);
 }

@@ -7,7 +7,7 @@ use aws_lc_rs::{
     hmac,
 };
 
-use super::{Profile, TRAILER_BYTES};
+use super::{SrtpProfile, TRAILER_BYTES};
 
 /// Bytes of a master key and of a session's encryption key.
 pub(super) const KEY_BYTES: usize = 16;
@@ -49,7 +49,7 @@ impl PacketIndex {
 }
 
 /// The keys of one direction and one protocol.
-pub(super) enum Cipher {
+pub(super) enum SrtpCipher {
     Gcm {
         key: LessSafeKey,
         salt: [u8; 12],
@@ -65,32 +65,32 @@ pub(super) struct Sha1 {
     salt: [u8; SALT_BYTES_MAX],
 }
 
-impl Cipher {
+impl SrtpCipher {
     /// Derives session keys (RFC 3711 4.3, key derivation rate zero).
     pub(super) fn derive(
-        profile: Profile,
+        profile: SrtpProfile,
         master_key: &[u8],
         master_salt: &[u8],
         [encryption, authentication, salting]: [u8; 3],
-    ) -> Option<Cipher> {
+    ) -> Option<SrtpCipher> {
         let master = counter_mode(master_key)?;
         let derive = |label, out: &mut [u8]| keystream(&master, master_salt, label, out);
         let mut key = [0u8; KEY_BYTES];
         derive(encryption, &mut key)?;
         match profile {
-            Profile::Gcm => {
+            SrtpProfile::Gcm => {
                 let mut salt = [0u8; 12];
                 derive(salting, &mut salt)?;
                 let key = UnboundKey::new(&AES_128_GCM, &key).ok()?;
-                Some(Cipher::Gcm { key: LessSafeKey::new(key), salt })
+                Some(SrtpCipher::Gcm { key: LessSafeKey::new(key), salt })
             }
-            Profile::Sha1 => {
+            SrtpProfile::Sha1 => {
                 let mut salt = [0u8; SALT_BYTES_MAX];
                 derive(salting, &mut salt)?;
                 let mut secret = [0u8; AUTHENTICATION_BYTES];
                 derive(authentication, &mut secret)?;
                 let authentication = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &secret);
-                Some(Cipher::Sha1(Box::new(Sha1 {
+                Some(SrtpCipher::Sha1(Box::new(Sha1 {
                     key: counter_mode(&key)?,
                     authentication,
                     salt,
@@ -108,7 +108,7 @@ impl Cipher {
         tag: PacketIndex,
     ) -> Result<(), AuthenticationFailed> {
         match self {
-            Cipher::Gcm { key, salt } => {
+            SrtpCipher::Gcm { key, salt } => {
                 let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
                 let (head, rest) = packet.split_at_mut(header);
                 let opened = match tag {
@@ -123,7 +123,7 @@ impl Cipher {
                 };
                 opened.map(|_| ()).map_err(|_| AuthenticationFailed)
             }
-            Cipher::Sha1(keys) => {
+            SrtpCipher::Sha1(keys) => {
                 let Sha1 { key, authentication, salt } = &**keys;
                 let (signed, given) = packet.split_at_mut(packet.len() - SHA1_TAG_BYTES);
                 let expected = sign(authentication, signed, tag);
@@ -146,7 +146,7 @@ impl Cipher {
         start: usize,
         header: usize,
         tag: PacketIndex,
-        profile: Profile,
+        profile: SrtpProfile,
     ) -> bool {
         let trailer = ((tag.index() as u32) | 0x8000_0000).to_be_bytes();
         debug_assert!(
@@ -154,7 +154,7 @@ impl Cipher {
             "profile {profile:?} seals feedback only"
         );
         match self {
-            Cipher::Gcm { key, salt } => {
+            SrtpCipher::Gcm { key, salt } => {
                 let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
                 let (head, body) = out[start..].split_at_mut(header);
                 let mut associated = [0u8; 12];
@@ -167,7 +167,7 @@ impl Cipher {
                 out.extend_from_slice(sum.as_ref());
                 out.extend_from_slice(&trailer);
             }
-            Cipher::Sha1(keys) => {
+            SrtpCipher::Sha1(keys) => {
                 let Sha1 { key, authentication, salt } = &**keys;
                 // Counter mode is its own inverse.
                 if apply(key, salt, tag, &mut out[start + header..]).is_err() {

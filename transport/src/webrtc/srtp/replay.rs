@@ -7,12 +7,12 @@ const WORDS: usize = (PACKETS / 64) as usize;
 
 /// The newest index and a bit for each of those behind it.
 #[derive(Clone, Default)]
-pub(super) struct Window {
+pub(super) struct ReplayWindow {
     newest: Option<u64>,
     bits: [u64; WORDS],
 }
 
-impl Window {
+impl ReplayWindow {
     /// The index whose low bits are `sequence` and which is nearest to the newest one
     /// (RFC 3711 appendix A).
     pub(super) fn guess(&self, sequence: u16) -> u64 {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn indices_follow_the_sequence_over_its_end() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         for (sequence, expected) in [
             (65_530, 65_530),
             (65_535, 65_535),
@@ -88,14 +88,14 @@ mod tests {
                 window.take(index);
             }
         }
-        let mut early = Window::default();
+        let mut early = ReplayWindow::default();
         early.take(3);
         assert_eq!(early.guess(65_535), 65_535, "nothing is before zero");
     }
 
     #[test]
     fn what_is_too_old_is_not_new() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         window.take(5_000);
         assert!(window.is_new(5_001) && window.is_new(5_000 - PACKETS + 1));
         assert!(!window.is_new(5_000) && !window.is_new(5_000 - PACKETS));
@@ -106,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_index_is_taken_once(steps in proptest::collection::vec(0u64..4000, 1..400)) {
-            let mut window = Window::default();
+            let mut window = ReplayWindow::default();
             let mut taken = BTreeSet::new();
             for index in steps {
                 let newest = taken.last().copied();

@@ -8,7 +8,7 @@ use super::*;
 use crate::webrtc::fuzz::hostile::material;
 
 /// The peer's side by `rtc-srtp`: what it sends is sealed with the client's keys.
-pub(in crate::webrtc) fn peer(profile: Profile, client: bool) -> Context {
+pub(in crate::webrtc) fn peer(profile: SrtpProfile, client: bool) -> Context {
     let material = material(profile);
     let (keys, salts) = material.split_at(32);
     let (key, salt) = match client {
@@ -16,8 +16,8 @@ pub(in crate::webrtc) fn peer(profile: Profile, client: bool) -> Context {
         false => (&keys[16..], &salts[profile.salt_bytes()..]),
     };
     let named = match profile {
-        Profile::Gcm => ProtectionProfile::AeadAes128Gcm,
-        Profile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
+        SrtpProfile::Gcm => ProtectionProfile::AeadAes128Gcm,
+        SrtpProfile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
     };
     let provider = AwsLcRsProvider::new();
     Context::new(key, salt, named, None, None, provider.crypto()).expect("valid keys")
@@ -32,7 +32,7 @@ pub(in crate::webrtc) fn packet(ssrc: u32, sequence: u16, content: &[u8]) -> Vec
     packet
 }
 
-const PROFILES: [Profile; 2] = [Profile::Gcm, Profile::Sha1];
+const PROFILES: [SrtpProfile; 2] = [SrtpProfile::Gcm, SrtpProfile::Sha1];
 
 #[test]
 fn packets_of_another_implementation_are_opened_over_a_wrap() {

@@ -83,7 +83,7 @@ fn sample() -> Vec<u8> {
 #[test]
 fn the_sample_request_of_rfc_5769_is_read_and_checked() {
     let bytes = sample();
-    let request = Request::parse(&bytes).expect("it is a check");
+    let request = BindingRequest::parse(&bytes).expect("it is a check");
     assert_eq!(request.users(), Some(("evtj", "h6vY")));
     assert!(request.controlled);
     assert!(!request.nominates);
@@ -99,7 +99,8 @@ fn every_changed_bit_is_noticed() {
     for bit in 0..bytes.len() * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        let taken = Request::parse(&changed).is_ok_and(|read| read.is_signed_with(&password));
+        let taken =
+            BindingRequest::parse(&changed).is_ok_and(|read| read.is_signed_with(&password));
         assert!(!taken, "bit {bit}");
     }
 }
@@ -110,31 +111,31 @@ fn what_is_no_check_is_told_apart() {
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         change(&mut bytes);
-        Request::parse(&bytes).err()
+        BindingRequest::parse(&bytes).err()
     };
-    let cases: [(&str, Option<NotARequest>, Option<NotARequest>); 7] = [
+    let cases: [(&str, Option<StunParseError>, Option<StunParseError>); 7] = [
         ("a good one", with(&|_| {}), None),
-        ("cut", with(&|bytes| bytes.truncate(40)), Some(NotARequest::Malformed)),
-        ("no cookie", with(&|bytes| bytes[4] = 0), Some(NotARequest::Malformed)),
-        ("an indication", with(&|bytes| bytes[1] = 0x11), Some(NotARequest::Other)),
-        ("a response", with(&|bytes| bytes[0] = 1), Some(NotARequest::Other)),
-        ("a length that lies", with(&|bytes| bytes[3] ^= 4), Some(NotARequest::Malformed)),
-        ("more behind it", with(&|bytes| bytes.extend([0; 4])), Some(NotARequest::Malformed)),
+        ("cut", with(&|bytes| bytes.truncate(40)), Some(StunParseError::Malformed)),
+        ("no cookie", with(&|bytes| bytes[4] = 0), Some(StunParseError::Malformed)),
+        ("an indication", with(&|bytes| bytes[1] = 0x11), Some(StunParseError::Other)),
+        ("a response", with(&|bytes| bytes[0] = 1), Some(StunParseError::Other)),
+        ("a length that lies", with(&|bytes| bytes[3] ^= 4), Some(StunParseError::Malformed)),
+        ("more behind it", with(&|bytes| bytes.extend([0; 4])), Some(StunParseError::Malformed)),
     ];
     for (name, found, expected) in cases {
         assert_eq!(found, expected, "{name}");
     }
-    assert_eq!(Request::parse(&check("", "p", &[])).err(), Some(NotARequest::Malformed));
+    assert_eq!(BindingRequest::parse(&check("", "p", &[])).err(), Some(StunParseError::Malformed));
     let strange = check("ours:theirs", "password", &[(0x0033, &[1, 2, 3])]);
-    assert_eq!(Request::parse(&strange).expect("it is a check").unknown, Some(0x0033));
+    assert_eq!(BindingRequest::parse(&strange).expect("it is a check").unknown, Some(0x0033));
     let optional = check("ours:theirs", "password", &[(0xC057, &[1, 2])]);
-    assert_eq!(Request::parse(&optional).expect("it is a check").unknown, None);
+    assert_eq!(BindingRequest::parse(&optional).expect("it is a check").unknown, None);
 }
 
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert!(Request::parse(&bytes).is_err());
+        prop_assert!(BindingRequest::parse(&bytes).is_err());
     }
 
     #[test]
@@ -145,7 +146,7 @@ proptest! {
         let at = at % bytes.len();
         bytes[at] = with;
         bytes.truncate(cut.max(1));
-        if let Ok(request) = Request::parse(&bytes) {
+        if let Ok(request) = BindingRequest::parse(&bytes) {
             request.users();
             request.is_signed_with(&key("password"));
         }

@@ -40,13 +40,13 @@ use rtc_stun::{
 
 use super::{
     fuzz,
-    rtcp::{self, Block, RtcpEvent},
-    sdp::{Offer, tests::CHROMIUM},
+    rtcp::{self, ReportBlock, RtcpEvent},
+    sdp::{SdpOffer, tests::CHROMIUM},
     sdp_answer::tests::answer,
-    stun::{Request, tests::key},
+    stun::{BindingRequest, tests::key},
     twcc::TwccRecorder,
 };
-use crate::rtp::{Packet, extension};
+use crate::rtp::{RtpPacket, extension};
 
 const PASSWORD: &str = "a password of 22 chars";
 
@@ -93,15 +93,21 @@ fn offers_and_answers_are_read_alike() {
     assert_eq!(named(108), Some(("rtx", "apt=107")));
     let offered = read(CHROMIUM).marshal();
     assert_eq!(answer(&offered).expect("it is answered").1, ours, "an offer that they wrote");
-    let (one, other) = (Offer::parse(CHROMIUM), Offer::parse(&offered));
-    let sections = |offer: Result<Offer, _>| format!("{:?}", offer.expect("an offer").sections);
+    let (one, other) = (SdpOffer::parse(CHROMIUM), SdpOffer::parse(&offered));
+    let sections = |offer: Result<SdpOffer, _>| format!("{:?}", offer.expect("an offer").sections);
     assert_eq!(sections(one), sections(other));
 }
 
 #[test]
 fn feedback_is_read_as_it_was_meant() {
     let (mut out, missing) = (Vec::new(), [65_534, 65_535, 3, 14, 15, 400]);
-    let block = Block { ssrc: 7, fraction_lost: 3, lost: -1, highest: 1 << 20, ..Block::default() };
+    let block = ReportBlock {
+        ssrc: 7,
+        fraction_lost: 3,
+        lost: -1,
+        highest: 1 << 20,
+        ..ReportBlock::default()
+    };
     rtcp::report(&mut out, 0x0123_4567, Some(block));
     rtcp::picture_loss(&mut out, 9, 7);
     rtcp::full_intra(&mut out, 9, 7, 3);
@@ -147,7 +153,7 @@ proptest! {
         let mut more = vec![(attributes::ATTR_PRIORITY, &[0, 0, 0, 9][..]), (role, &[7; 8])];
         more.extend(nominates.then_some((attributes::ATTR_USE_CANDIDATE, &[][..])));
         let check = check(&format!("{ours}:{theirs}"), &more);
-        let request = Request::parse(&check.raw).expect("a check");
+        let request = BindingRequest::parse(&check.raw).expect("a check");
         prop_assert_eq!(request.users(), Some((&*ours, &*theirs)));
         prop_assert_eq!((request.nominates, request.controlled), (nominates, controlled));
         prop_assert_eq!(request.unknown, None);
@@ -191,8 +197,8 @@ proptest! {
         }
         let bytes = Peer { header, payload: content.clone().into() }.marshal().expect("it fits");
         let sequence = sequence_number;
-        let expected = Packet { payload_type, ssrc, sequence, timestamp, marker, payload: &content };
-        prop_assert_eq!(Packet::parse(&bytes), Ok(expected));
+        let expected = RtpPacket { payload_type, ssrc, sequence, timestamp, marker, payload: &content };
+        prop_assert_eq!(RtpPacket::parse(&bytes), Ok(expected));
         for id in 1..15 {
             let value: Option<&[u8]> = match number {
                 Some(number) if number == id => Some(&[1, 2]),

@@ -5,19 +5,20 @@ use media::Codec;
 use super::*;
 
 fn video() -> VideoTrack {
-    let payload = |number, codec, rtx| Payload { number, codec, rtx, parameter_sets: Vec::new() };
+    let payload =
+        |number, codec, rtx| PayloadFormat { number, codec, rtx, parameter_sets: Vec::new() };
     let video = vec![
         payload(96, Codec::Vp8, Some(97)),
         payload(98, Codec::Vp8, None),
         payload(100, Codec::Vp9, None),
     ];
-    VideoTrack::new(Payloads::new(&video, Some(111)), video)
+    VideoTrack::new(PayloadTypeMap::new(&video, Some(111)), video)
 }
 
 /// A whole VP8 keyframe in one packet (RFC 7741 4.2, RFC 6386 9.1), or an inter frame.
-fn packet(payload_type: u8, ssrc: u32, sequence: u16, timestamp: u32) -> Packet<'static> {
+fn packet(payload_type: u8, ssrc: u32, sequence: u16, timestamp: u32) -> RtpPacket<'static> {
     const KEY: &[u8] = &[0x10, 0x50, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 1, 0xf0, 0, 0, 0];
-    Packet { payload_type, ssrc, sequence, timestamp, marker: true, payload: KEY }
+    RtpPacket { payload_type, ssrc, sequence, timestamp, marker: true, payload: KEY }
 }
 
 /// Times of the units that are there soon: until markers are proven, a unit waits a moment.
@@ -25,7 +26,7 @@ fn units(video: &mut VideoTrack, now: Instant) -> Vec<i64> {
     let soon = now + Duration::from_millis(100);
     std::iter::from_fn(|| video.poll(soon))
         .filter_map(|output| match output {
-            Output::Unit(unit) => Some(unit.access_unit.pts.ticks),
+            ReceiverOutput::Unit(unit) => Some(unit.access_unit.pts.ticks),
             _ => None,
         })
         .collect()
@@ -57,7 +58,8 @@ fn a_change_of_codec_goes_on_in_time_and_late_packets_do_not_undo_it() {
     assert_eq!(units(&mut video, start), [0]);
     let later = start + Duration::from_millis(100);
     // A VP9 keyframe of one packet: beginning and end of a frame (RFC 9628 4.2).
-    let vp9 = Packet { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 18_000) };
+    let vp9 =
+        RtpPacket { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 18_000) };
     assert_eq!(video.packet(&vp9, later), Ok(()));
     let times = units(&mut video, later);
     assert_eq!(video.packet(&packet(96, 1, 9, 6000), later), Ok(()));
@@ -71,7 +73,8 @@ fn what_is_whole_before_a_change_of_codec_comes_out() {
     let mut video = video();
     assert_eq!(video.packet(&packet(96, 1, 10, 9000), start), Ok(()));
     let later = start + Duration::from_millis(33);
-    let vp9 = Packet { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 12_000) };
+    let vp9 =
+        RtpPacket { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 12_000) };
     assert_eq!(video.packet(&vp9, later), Ok(()));
     let times = units(&mut video, later);
     assert_eq!(times.len(), 2, "nobody polled between them: {times:?}");
@@ -156,7 +159,7 @@ fn what_is_repaired_is_not_lost_and_losses_of_every_source_add_up() {
                 Again(ssrc, sequence) => {
                     let inner = packet(96, ssrc, sequence, 3000 * u32::from(sequence));
                     let again = [&sequence.to_be_bytes()[..], inner.payload].concat();
-                    let rtx = Packet { payload_type: 97, ssrc: 9, payload: &again, ..inner };
+                    let rtx = RtpPacket { payload_type: 97, ssrc: 9, payload: &again, ..inner };
                     assert_eq!(video.packet(&rtx, now), Ok(()), "{name}: {step:?}");
                 }
                 Leaves(ssrc) => video.left(ssrc),

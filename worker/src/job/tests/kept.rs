@@ -7,7 +7,7 @@ use gate::{CpuBackend, MeasureBackend, MeasureError};
 use media::{DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface};
 
 use super::*;
-use crate::measuring::DeviceTimeouts;
+use crate::gate_device::DeviceTimeouts;
 
 /// A frame on a device that gives so many pictures back, and no more.
 struct Kept {
@@ -114,7 +114,9 @@ fn fetches_needed(asked: Asked, measuring: &GateMeasurement) -> u64 {
 
 #[test]
 fn pixels_that_go_with_their_device_are_decoded_again_and_nothing_is_missing() {
-    for views in [None, shown(Chunking::Frames(8), 3), shown(Chunking::Span { ms: 300 }, 3)] {
+    for views in
+        [None, shown(ChunkBoundary::Frames(8), 3), shown(ChunkBoundary::Span { ms: 300 }, 3)]
+    {
         let asked = Asked { views, ..ASKED };
         assert_eq!(fetches_needed(asked, &GateMeasurement::default()), 20, "the CPU measures each");
         let there = Box::new(There(CpuBackend::new()));

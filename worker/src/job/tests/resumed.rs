@@ -5,7 +5,7 @@ use std::ops::Range;
 use gate::Gate;
 
 use super::*;
-use crate::{Limits, said::JobCheck};
+use crate::{WorkerLimits, said::JobCheck};
 
 /// Events of a job on these frames of the film, each piece on the decoder of the one before.
 fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent> {
@@ -36,7 +36,7 @@ fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent>
 
 /// Holds a job to what it may say, and hears it.
 fn heard(events: Vec<JobEvent>, options: &JobOptions, hearer: &mut Hearer) -> Result<(), String> {
-    let mut check = JobCheck::new(options, &Limits::default());
+    let mut check = JobCheck::new(options, &WorkerLimits::default());
     for event in events {
         check.look(&event).map_err(|error| format!("{error}: {event:?}"))?;
         hearer.take(event);
@@ -49,7 +49,7 @@ fn a_job_goes_on_where_another_ended() {
     for (seam, piece) in
         [(1, 1), (2, 240), (17, 1), (29, 1), (30, 7), (31, 1), (120, 240), (239, 1)]
     {
-        let views = shown(Chunking::Frames(64), 4);
+        let views = shown(ChunkBoundary::Frames(64), 4);
         let begin = options(Asked { views, ..ASKED });
         let mut hearer = Hearer::new(&begin);
         heard(part(0..seam, piece, &begin), &begin, &mut hearer).expect("a beginning");

@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::*;
 use crate::{
     GateBackend,
-    channel::Incoming,
-    measuring::{GateDevice, scripted},
+    channel::ReceiveBuffer,
+    gate_device::{GateDevice, scripted},
     still::JpegEncoder,
 };
 
@@ -38,25 +38,29 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
 }
 
 /// Events of the sessions.
-type Said = BTreeMap<u32, Vec<SessionEvent>>;
+type Said = BTreeMap<u32, Vec<WorkerSessionEvent>>;
 
 /// Events of the sessions, and reports on the device: the reason of its loss, or that it was late.
 fn play(measuring: GateMeasurement, count: usize) -> (Said, Vec<String>) {
-    play_by(Decoders::software(), measuring, count)
+    play_by(DecoderChain::software(), measuring, count)
 }
 
 /// The same with other decoders.
-fn play_by(decoders: Decoders, measuring: GateMeasurement, count: usize) -> (Said, Vec<String>) {
+fn play_by(
+    decoders: DecoderChain,
+    measuring: GateMeasurement,
+    count: usize,
+) -> (Said, Vec<String>) {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.expect("a pair");
     let same = theirs.try_clone().expect("a descriptor");
     let line = Arc::new(ControlSocket::<OwnedFd>::new(theirs, same));
-    let mut sessions = Sessions::new(line, Arc::new(decoders), measuring);
+    let mut sessions = SessionPool::new(line, Arc::new(decoders), measuring);
     let mut waiting: BTreeMap<u32, std::vec::IntoIter<Vec<u8>>> = BTreeMap::new();
     for session in 0..SESSIONS {
         let spec =
             SessionSpec { stills: true, ..SessionSpec::new(Codec::Mjpeg, GateConfig::default()) };
-        sessions.take(Request::OpenSession { session, spec }).expect("opens");
+        sessions.take(WorkerRequest::OpenSession { session, spec }).expect("opens");
         waiting.insert(session, units(session, count).into_iter());
     }
     let mut sent: BTreeMap<u32, i64> = BTreeMap::new();
@@ -67,9 +71,9 @@ fn play_by(decoders: Decoders, measuring: GateMeasurement, count: usize) -> (Sai
         Some(match data {
             Some(data) => {
                 let pts = Timestamp::from_millis(40 * *at);
-                Request::AccessUnit { session, pts, keyframe: true, follows_gap: false, data }
+                WorkerRequest::AccessUnit { session, pts, keyframe: true, follows_gap: false, data }
             }
-            None if *at == count as i64 + 1 => Request::CloseSession { session },
+            None if *at == count as i64 + 1 => WorkerRequest::CloseSession { session },
             None => return None,
         })
     };
@@ -77,7 +81,7 @@ fn play_by(decoders: Decoders, measuring: GateMeasurement, count: usize) -> (Sai
         sessions.take(next(session).expect("a unit")).expect("taken");
     }
     let (mut said, mut losses, mut open) = (Said::new(), Vec::new(), SESSIONS);
-    let mut incoming = Incoming::default();
+    let mut incoming = ReceiveBuffer::default();
     while open > 0 {
         match incoming.next::<WorkerReply>().expect("a reply") {
             Some(WorkerReply::Session { session, event }) => {
@@ -108,7 +112,7 @@ fn expected() -> Said {
     for (session, events) in &expected {
         let last = events.last();
         assert!(
-            matches!(last, Some(SessionEvent::Closed { frames: 24, .. })),
+            matches!(last, Some(WorkerSessionEvent::Closed { frames: 24, .. })),
             "{session}: {last:?}"
         );
     }
@@ -148,7 +152,7 @@ fn a_decoder_that_opens_no_more_is_said_to_be_lost_once_and_software_decodes() {
     let gone = || BackendError::NoDevice { device: "0".to_owned(), reason: "unplugged".to_owned() };
     let expected = expected();
     for (codec, told) in [(Codec::Mjpeg, vec![gone().to_string()]), (Codec::H264, Vec::new())] {
-        let decoders = Decoders::without_device(gone(), vec![codec]);
+        let decoders = DecoderChain::without_device(gone(), vec![codec]);
         let (said, losses) = play_by(decoders, GateMeasurement::default(), COUNT);
         assert!(said == expected, "software's events");
         assert_eq!(losses, told, "once for all sessions, and only where it was to decode");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// One line a segment: `number address [from+len] [key:address[/vector]] [map:address] [gap]`.
-fn described(media: &Media) -> Vec<String> {
+fn described(media: &MediaPlaylist) -> Vec<String> {
     let piece = |piece: &ByteRange| {
         let range = piece.range.map(|(from, len)| format!(" {from}+{len}")).unwrap_or_default();
         let key = piece.key.as_ref().map_or(String::new(), |key| {
@@ -14,7 +14,7 @@ fn described(media: &Media) -> Vec<String> {
         });
         format!("{}{range}{key}", piece.address)
     };
-    let line = |(index, segment): (usize, &Segment)| {
+    let line = |(index, segment): (usize, &MediaSegment)| {
         let map = segment.map.as_ref().map(|map| format!(" map:{}", piece(map)));
         let gap = if segment.is_gap { " gap" } else { "" };
         let number = media.first + index as u64;
@@ -23,7 +23,7 @@ fn described(media: &Media) -> Vec<String> {
     media.segments.iter().enumerate().map(line).collect()
 }
 
-fn media(text: &str) -> Media {
+fn media(text: &str) -> MediaPlaylist {
     match parse(text.as_bytes()) {
         Ok(Playlist::Media(media)) => media,
         other => panic!("{text}: {other:?}"),

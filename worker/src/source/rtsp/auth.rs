@@ -5,7 +5,7 @@ use md5::Md5;
 use sha2::{Digest, Sha256};
 
 use super::error::{RtspError, quoted};
-use crate::protocol::Credentials;
+use crate::protocol::RtspCredentials;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Hash {
@@ -44,7 +44,7 @@ struct DigestChallenge {
 
 /// Knows the user, and how the server wants to hear of it.
 pub(super) struct Authenticator {
-    credentials: Option<Credentials>,
+    credentials: Option<RtspCredentials>,
     challenge: Option<Challenge>,
     /// Ours, and how often the server's was used.
     nonce: String,
@@ -52,13 +52,13 @@ pub(super) struct Authenticator {
 }
 
 impl Authenticator {
-    pub(super) fn new(credentials: Option<Credentials>, nonce: &str) -> Authenticator {
+    pub(super) fn new(credentials: Option<RtspCredentials>, nonce: &str) -> Authenticator {
         Authenticator { credentials, challenge: None, nonce: nonce.to_owned(), uses: 0 }
     }
 
     /// Takes the header of a refusal; an error when there is no other answer to it.
     pub(super) fn take(&mut self, header: &str) -> Result<(), RtspError> {
-        let Some(Credentials { user, .. }) = &self.credentials else {
+        let Some(RtspCredentials { user, .. }) = &self.credentials else {
             return Err(RtspError::WhoAsks);
         };
         if user.contains(|letter: char| letter.is_control() || letter == '"') {
@@ -76,7 +76,7 @@ impl Authenticator {
 
     /// The value of the header that lets a request in, once the server has asked for one.
     pub(super) fn header(&mut self, method: &str, uri: &str) -> Option<String> {
-        let Credentials { user, password } = self.credentials.as_ref()?;
+        let RtspCredentials { user, password } = self.credentials.as_ref()?;
         match self.challenge.as_ref()? {
             Challenge::Basic => {
                 let text = BASE64_STANDARD.encode(format!("{user}:{password}"));
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn asked(user: &str, password: &str, header: &str) -> Result<Authenticator, RtspError> {
-        let credentials = Credentials { user: user.into(), password: password.into() };
+        let credentials = RtspCredentials { user: user.into(), password: password.into() };
         let ours = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
         let mut authenticator = Authenticator::new(Some(credentials), ours);
         authenticator.take(header).map(|()| authenticator)

@@ -12,7 +12,7 @@ use super::{
     description,
     error::{RtspError, quoted},
 };
-use crate::protocol::Credentials;
+use crate::protocol::RtspCredentials;
 
 /// Longest answer: a description of many streams is a tenth of it.
 const ANSWER_BYTES_MAX: usize = 128 << 10;
@@ -26,7 +26,7 @@ const SESSION_TIMEOUTS_S: std::ops::RangeInclusive<u64> = 4..=600;
 
 /// Event in the server's bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum RtspEvent {
     /// The stream with this SDP text is about to be sent.
     Ready(String),
     /// An RTP or RTCP packet of the stream.
@@ -49,7 +49,7 @@ struct Asked {
     tries: u32,
 }
 
-pub(super) struct Client {
+pub(super) struct RtspClient {
     /// URL that was asked for, and those to set up and to play.
     url: String,
     control: String,
@@ -69,10 +69,10 @@ pub(super) struct Client {
     channel: u8,
 }
 
-impl Client {
+impl RtspClient {
     /// A client that wants the media at `url`; `once` is a text that nobody else uses.
-    pub(super) fn new(url: String, credentials: Option<Credentials>, once: &str) -> Client {
-        let mut client = Client {
+    pub(super) fn new(url: String, credentials: Option<RtspCredentials>, once: &str) -> RtspClient {
+        let mut client = RtspClient {
             control: url.clone(),
             whole: url.clone(),
             url,
@@ -106,7 +106,7 @@ impl Client {
     }
 
     /// The next event; `None` when more bytes are needed.
-    pub(super) fn poll(&mut self) -> Result<Option<Event>, RtspError> {
+    pub(super) fn poll(&mut self) -> Result<Option<RtspEvent>, RtspError> {
         loop {
             let blank = self.rest().iter().take_while(|byte| b"\r\n".contains(byte)).count();
             self.taken += blank;
@@ -114,7 +114,7 @@ impl Client {
                 None => return Ok(None),
                 Some(b'$') => match self.frame() {
                     None => return Ok(None),
-                    Some(packet) => packet.map(Event::Packet),
+                    Some(packet) => packet.map(RtspEvent::Packet),
                 },
                 Some(_) => match self.message()? {
                     None => return Ok(None),
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    fn take(&mut self, message: Message<Vec<u8>>) -> Result<Option<Event>, RtspError> {
+    fn take(&mut self, message: Message<Vec<u8>>) -> Result<Option<RtspEvent>, RtspError> {
         let response = match message {
             Message::Response(response) => response,
             Message::Request(request) => {
@@ -230,7 +230,7 @@ impl Client {
         &mut self,
         asked: Asked,
         response: &Response<Vec<u8>>,
-    ) -> Result<Option<Event>, RtspError> {
+    ) -> Result<Option<RtspEvent>, RtspError> {
         let status = u16::from(response.status());
         match status {
             200..=299 => self.proceed(asked.step, response),
@@ -264,7 +264,7 @@ impl Client {
         &mut self,
         step: Step,
         response: &Response<Vec<u8>>,
-    ) -> Result<Option<Event>, RtspError> {
+    ) -> Result<Option<RtspEvent>, RtspError> {
         match step {
             Step::Options => {
                 let known = text(response, &headers::PUBLIC).unwrap_or_default();
@@ -290,7 +290,7 @@ impl Client {
                 let transport = text(response, &headers::TRANSPORT).unwrap_or_default();
                 self.channel = channel(transport)?;
                 self.ask(Step::Play, 1);
-                return Ok(Some(Event::Ready(std::mem::take(&mut self.description))));
+                return Ok(Some(RtspEvent::Ready(std::mem::take(&mut self.description))));
             }
             Step::Play | Step::KeepAlive | Step::TearDown => {}
         }

@@ -1,7 +1,7 @@
 //! Invariants of a conversation with an RTSP server, for any messages of it.
 
-use super::client::Client;
-use crate::protocol::Credentials;
+use super::client::RtspClient;
+use crate::protocol::RtspCredentials;
 
 /// Bytes that come at once: answers are cut anywhere.
 const PIECE_BYTES: usize = 113;
@@ -10,9 +10,9 @@ const SAID_BYTES_MAX: usize = 1 << 20;
 
 /// Feeds in all bytes of an RTSP server, from the start.
 pub fn conversation(bytes: &[u8]) {
-    let credentials = Credentials { user: "u".to_owned(), password: "p".to_owned() };
+    let credentials = RtspCredentials { user: "u".to_owned(), password: "p".to_owned() };
     let url = "rtsp://camera.test/live".to_owned();
-    let mut client = Client::new(url, Some(credentials), "once");
+    let mut client = RtspClient::new(url, Some(credentials), "once");
     for piece in bytes.chunks(PIECE_BYTES) {
         client.push(piece);
         let mut events = 0;

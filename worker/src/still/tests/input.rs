@@ -3,7 +3,7 @@
 use media::SampleRange;
 
 use super::*;
-use crate::{NoveltyInput, still::InputMaker};
+use crate::{NoveltyInput, still::EmbeddingInputBuilder};
 
 /// Red corner on grey, in limited range: [81, 90, 240] is (255, 0, 0) by BT.601.
 const RED: [u8; 3] = [81, 90, 240];
@@ -15,8 +15,9 @@ fn crop(millionths: [u32; 4]) -> Crop {
 }
 
 fn input(picture: Quartered, crop: Option<Crop>, side: u32) -> NoveltyInput {
-    let input =
-        InputMaker::default().make(&picture.frame(), Rotation::None, crop, side).expect("an input");
+    let input = EmbeddingInputBuilder::default()
+        .make(&picture.frame(), Rotation::None, crop, side)
+        .expect("an input");
     assert_eq!(input.cells.len(), NoveltyInput::COLUMNS * NoveltyInput::ROWS);
     assert_eq!(input.picture.rgb.len(), 3 * (side * side) as usize);
     input
@@ -30,7 +31,8 @@ fn pixel(input: &NoveltyInput, x: u32, y: u32) -> [i32; 3] {
 #[test]
 fn every_layout_gives_the_same_colours_and_cells() {
     for subsampling in LAYOUTS {
-        for extent in [SMALL, Extent { width: 67, height: 51 }, Extent { width: 640, height: 360 }]
+        for extent in
+            [SMALL, Dimensions { width: 67, height: 51 }, Dimensions { width: 640, height: 360 }]
         {
             let name = format!("{subsampling:?} {extent:?}");
             let layout = layout(subsampling, SampleRange::Limited);
@@ -46,7 +48,7 @@ fn every_layout_gives_the_same_colours_and_cells() {
 #[test]
 fn a_crop_is_all_there_is() {
     let layout = layout(Subsampling::Yuv420, SampleRange::Limited);
-    let picture = || Quartered::new(Extent { width: 640, height: 360 }, layout, RED, GREY);
+    let picture = || Quartered::new(Dimensions { width: 640, height: 360 }, layout, RED, GREY);
     let corner = input(picture(), Some(crop([0, 0, 400_000, 400_000])), 32);
     assert!(corner.cells.iter().all(|&cell| cell == 81));
     for (x, y) in [(0, 0), (31, 0), (0, 31), (31, 31)] {
@@ -59,7 +61,7 @@ fn a_crop_is_all_there_is() {
 
 #[test]
 fn a_luma_only_frame_after_a_coloured_one_is_grey() {
-    let mut maker = InputMaker::default();
+    let mut maker = EmbeddingInputBuilder::default();
     let coloured = layout(Subsampling::Yuv420, SampleRange::Limited);
     let grey = layout(Subsampling::Gray, SampleRange::Full);
     let mut make = |frame| maker.make(&frame, Rotation::None, None, 64);

@@ -17,7 +17,7 @@ const RED: [u8; 3] = [200, 50, 50];
 const BLUE: [u8; 3] = [50, 50, 200];
 
 /// Chunk events as recorded: each chunk's index, description and the event it repeats.
-fn descriptions(registry: &Registry, run: &Run) -> BTreeMap<u64, (String, Option<u64>)> {
+fn descriptions(registry: &RunRegistry, run: &Run) -> BTreeMap<u64, (String, Option<u64>)> {
     let stored = registry.timeline().read(run.id(), media::Seq(0), 1000, None).expect("readable");
     let mut inferred = stored.into_iter().filter_map(|stored| {
         let seq = stored.head.seq;

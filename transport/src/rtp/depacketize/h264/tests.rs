@@ -18,7 +18,7 @@ fn stap(nals: &[&[u8]]) -> Vec<u8> {
 #[test]
 fn every_packet_type_becomes_annex_b_or_is_refused() {
     let whole = [&SPS[..], &PPS, &IDR];
-    let cases: [(&str, Vec<Vec<u8>>, Finished); 17] = [
+    let cases: [(&str, Vec<Vec<u8>>, DepacketizeResult); 17] = [
         ("single", vec![SPS.into(), PPS.into(), IDR.into()], given(&whole, START)),
         ("aggregated", vec![stap(&[&SPS, &PPS]), IDR.into()], given(&whole, START)),
         (
@@ -59,13 +59,13 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
         ("a size past the end", vec![vec![0x78, 0, 9, 0x65]], Err(DepacketizeError::Malformed)),
     ];
     for (name, payloads, expected) in cases {
-        assert_eq!(unit(&mut H264::default(), &payloads), expected, "{name}");
+        assert_eq!(unit(&mut H264Depacketizer::default(), &payloads), expected, "{name}");
     }
 }
 
 #[test]
 fn a_start_is_given_the_sets_that_it_lacks() {
-    let mut described = H264::new(&[SPS.into(), PPS.into(), vec![], vec![0xff]]);
+    let mut described = H264Depacketizer::new(&[SPS.into(), PPS.into(), vec![], vec![0xff]]);
     let whole = given(&[&SPS, &PPS, &IDR], START);
     assert_eq!(unit(&mut described, &[IDR.into()]), whole, "from the description");
     let other = [0x67, 66, 0, 31, 0x80];
@@ -79,7 +79,7 @@ fn a_start_is_given_the_sets_that_it_lacks() {
 #[test]
 fn a_start_is_given_no_set_that_it_does_not_need() {
     let other = [0x67, 66, 0, 31, 0b0100_0000];
-    let mut described = H264::new(&[SPS.into(), PPS.into(), other.into()]);
+    let mut described = H264Depacketizer::new(&[SPS.into(), PPS.into(), other.into()]);
     assert_eq!(unit(&mut described, &[IDR.into()]), given(&[&SPS, &PPS, &IDR], START));
     let middle = [0x65, 0b0101_1000];
     let undecodable = given(&[&middle], UnitKind::Other);
@@ -88,16 +88,16 @@ fn a_start_is_given_no_set_that_it_does_not_need() {
 
 #[test]
 fn payloads_say_what_of_a_picture_they_hold() {
-    let depacketizer = H264::default();
-    let cases: [(&str, Vec<u8>, Part); 8] = [
-        ("a first slice", INTER.into(), Part::Beginning),
-        ("another slice", vec![0x41, 0x5c], Part::Some),
-        ("a first fragment", vec![0x7c, 0x85, 0xb8], Part::Beginning),
-        ("a later fragment", vec![0x7c, 0x05, 0xb8], Part::Some),
-        ("sets", stap(&[&SPS, &PPS]), Part::Nothing),
-        ("sets and a picture", stap(&[&SPS, &PPS, &IDR]), Part::Beginning),
-        ("information", vec![0x06, 5, 1, 0], Part::Nothing),
-        ("filler", vec![0x0c, 0xff], Part::Nothing),
+    let depacketizer = H264Depacketizer::default();
+    let cases: [(&str, Vec<u8>, PayloadPart); 8] = [
+        ("a first slice", INTER.into(), PayloadPart::Beginning),
+        ("another slice", vec![0x41, 0x5c], PayloadPart::Some),
+        ("a first fragment", vec![0x7c, 0x85, 0xb8], PayloadPart::Beginning),
+        ("a later fragment", vec![0x7c, 0x05, 0xb8], PayloadPart::Some),
+        ("sets", stap(&[&SPS, &PPS]), PayloadPart::Nothing),
+        ("sets and a picture", stap(&[&SPS, &PPS, &IDR]), PayloadPart::Beginning),
+        ("information", vec![0x06, 5, 1, 0], PayloadPart::Nothing),
+        ("filler", vec![0x0c, 0xff], PayloadPart::Nothing),
     ];
     for (name, payload, expected) in cases {
         assert_eq!(depacketizer.part(&payload), expected, "{name}");
@@ -106,7 +106,7 @@ fn payloads_say_what_of_a_picture_they_hold() {
 
 #[test]
 fn beginnings_are_told_without_what_came_before() {
-    let depacketizer = H264::default();
+    let depacketizer = H264Depacketizer::default();
     let sei = [0x06, 5, 1, 0, 0x80];
     let cases: [(&str, Vec<u8>, bool, bool); 10] = [
         ("delimiter, information, sets", stap(&[&[0x09, 0xf0], &sei, &SPS, &PPS]), true, true),
@@ -122,6 +122,6 @@ fn beginnings_are_told_without_what_came_before() {
     ];
     for (name, payload, begins_unit, begins_start) in cases {
         assert_eq!(depacketizer.begins_unit(&payload), begins_unit, "{name}");
-        assert_eq!(depacketizer.begins_start(&payload), begins_start, "{name}");
+        assert_eq!(depacketizer.starts_keyframe(&payload), begins_start, "{name}");
     }
 }

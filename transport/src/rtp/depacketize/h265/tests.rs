@@ -28,7 +28,7 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
     let sets = aggregation(&[&VPS, &sps, &PPS]);
     let with = |nal: &'static [u8]| [&VPS[..], &sps, &PPS, nal].map(<[u8]>::to_vec).to_vec();
     let whole = |nal: &'static [u8], role| given(&[&VPS, &sps, &PPS, nal], role);
-    let cases: [(&str, Vec<Vec<u8>>, Finished); 18] = [
+    let cases: [(&str, Vec<Vec<u8>>, DepacketizeResult); 18] = [
         ("IDR", with(&IDR), whole(&IDR, START)),
         ("CRA", with(&CRA), whole(&CRA, START)),
         ("BLA", with(&BLA), whole(&BLA, UnitKind::Start { breaks_link: true })),
@@ -70,21 +70,21 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
         ("an empty unit", vec![vec![0x60, 1, 0, 0]], Err(DepacketizeError::Malformed)),
     ];
     for (name, payloads, expected) in cases {
-        assert_eq!(unit(&mut H265::default(), &payloads), expected, "{name}");
+        assert_eq!(unit(&mut H265Depacketizer::default(), &payloads), expected, "{name}");
     }
 }
 
 #[test]
 fn a_start_is_given_the_sets_that_it_lacks() {
     let sps = sps();
-    let mut described = H265::new(&[VPS.into(), sps.clone(), PPS.into()]);
+    let mut described = H265Depacketizer::new(&[VPS.into(), sps.clone(), PPS.into()]);
     let whole = given(&[&VPS, &sps, &PPS, &CRA], START);
     assert_eq!(unit(&mut described, &[CRA.into()]), whole);
-    assert!(described.begins_start(&VPS) && !described.begins_start(&sps));
+    assert!(described.starts_keyframe(&VPS) && !described.starts_keyframe(&sps));
     assert!(described.begins_unit(&[0x46, 1, 0x10]));
     let (delimiter, information) = ([0x46, 1, 0x10], [0x4e, 1, 5, 1]);
     let all = aggregation(&[&delimiter, &information, &VPS, &sps, &PPS]);
-    assert!(described.begins_start(&all) && described.begins_unit(&all));
+    assert!(described.starts_keyframe(&all) && described.begins_unit(&all));
     assert!(!described.begins_unit(&aggregation(&[&information, &TRAIL])));
 }
 
@@ -92,6 +92,6 @@ fn a_start_is_given_the_sets_that_it_lacks() {
 fn sub_layers_of_a_sequence_set_are_passed_over() {
     // One sub-layer with a level: 16 flag bits, then 8 bits.
     let set = [&[0x42, 1, 0x03][..], &[0; 12], &[0x40, 0], &[0x5d], &[0b0110_0000]].concat();
-    let expected = Name { kind: Kind::Sequence, id: 2, refers_to: 0 };
+    let expected = ParameterSetId { kind: ParameterSetKind::Sequence, id: 2, refers_to: 0 };
     assert_eq!(name(&set), Some(expected));
 }

@@ -7,20 +7,20 @@ use super::*;
 const SDP: &str = "v=0\r\na=control:*\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n\
                    a=control:track1\r\n";
 
-fn client(user: Option<&str>) -> Client {
+fn client(user: Option<&str>) -> RtspClient {
     let credentials =
-        user.map(|user| Credentials { user: user.to_owned(), password: "p".to_owned() });
-    Client::new("rtsp://camera.test/live?channel=1".to_owned(), credentials, "once")
+        user.map(|user| RtspCredentials { user: user.to_owned(), password: "p".to_owned() });
+    RtspClient::new("rtsp://camera.test/live?channel=1".to_owned(), credentials, "once")
 }
 
 /// First lines and headers of what the client says next, without what is always there.
-fn said(client: &mut Client) -> String {
+fn said(client: &mut RtspClient) -> String {
     let words = String::from_utf8(client.take_output()).expect("text");
     let is_news = |line: &&str| !line.starts_with("User-Agent") && !line.is_empty();
     words.lines().filter(is_news).collect::<Vec<_>>().join("|")
 }
 
-fn answer(client: &mut Client, status: &str, headers: &str, body: &str) {
+fn answer(client: &mut RtspClient, status: &str, headers: &str, body: &str) {
     let number = client.number;
     let len = body.len();
     let text = format!(
@@ -29,11 +29,11 @@ fn answer(client: &mut Client, status: &str, headers: &str, body: &str) {
     client.push(text.as_bytes());
 }
 
-fn ok(client: &mut Client, headers: &str, body: &str) {
+fn ok(client: &mut RtspClient, headers: &str, body: &str) {
     answer(client, "200 OK", headers, body);
 }
 
-fn ready(client: &mut Client) {
+fn ready(client: &mut RtspClient) {
     for (headers, body) in [
         ("Public: DESCRIBE, GET_PARAMETER\r\n", ""),
         ("Content-Base: rtsp://camera.test/base/\r\n", SDP),
@@ -43,7 +43,7 @@ fn ready(client: &mut Client) {
     }
     let setup = "Session: 42;timeout=30\r\nTransport: RTP/AVP/TCP;unicast;interleaved=2-3\r\n";
     ok(client, setup, "");
-    assert!(matches!(client.poll().expect("proceeds"), Some(Event::Ready(_))));
+    assert!(matches!(client.poll().expect("proceeds"), Some(RtspEvent::Ready(_))));
 }
 
 #[test]
@@ -64,7 +64,9 @@ fn a_conversation_leads_to_packets() {
         )
     );
     ok(&mut client, "Session: 42 ;timeout=30\r\nTransport: RTP/AVP/TCP;interleaved=2-3\r\n", "");
-    let Some(Event::Ready(text)) = client.poll().expect("proceeds") else { panic!("not ready") };
+    let Some(RtspEvent::Ready(text)) = client.poll().expect("proceeds") else {
+        panic!("not ready")
+    };
     assert!(text.contains("m=video 9 RTP/AVP 96\r\n"), "{text}");
     let play = format!("PLAY {url} RTSP/1.0|CSeq: 4|Session: 42|Range: npt=0.000-");
     assert_eq!(said(&mut client), play);
@@ -72,11 +74,11 @@ fn a_conversation_leads_to_packets() {
     client.push(b"$\x02\x00\x03abc");
     ok(&mut client, "", "");
     client.push(b"\r\n$\x00\x00\x01x$\x03\x00\x02de$\x02");
-    assert_eq!(client.poll().expect("a packet"), Some(Event::Packet(b"abc".to_vec())));
-    assert_eq!(client.poll().expect("a packet"), Some(Event::Packet(b"de".to_vec())));
+    assert_eq!(client.poll().expect("a packet"), Some(RtspEvent::Packet(b"abc".to_vec())));
+    assert_eq!(client.poll().expect("a packet"), Some(RtspEvent::Packet(b"de".to_vec())));
     assert_eq!(client.poll().expect("half a header"), None);
     client.push(b"\x00\x00");
-    assert_eq!(client.poll().expect("an empty packet"), Some(Event::Packet(Vec::new())));
+    assert_eq!(client.poll().expect("an empty packet"), Some(RtspEvent::Packet(Vec::new())));
     assert_eq!(client.keep_alive_every(), Duration::from_secs(15));
     client.keep_alive();
     assert_eq!(said(&mut client), format!("GET_PARAMETER {url} RTSP/1.0|CSeq: 5|Session: 42"));

@@ -1,0 +1,206 @@
+//! Test of a decoder: sixteen pictures of every codec, bit for bit.
+//!
+//! The words of a device or a library about itself prove nothing; libav falls back without a word. The clips
+//! are ours, rendered by `probe/render.py`.
+
+use std::{io::Cursor, ops::ControlFlow};
+
+use media::{Codec, DeviceMemoryLost, Frame, Plane, SampleFormat};
+
+use crate::{
+    DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameSink, Sampling, SegmentInfo, SinkStop,
+    decode_file_by,
+};
+
+/// Pictures of each clip.
+const FRAMES: u64 = 16;
+
+/// Result of one clip.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CodecProbeResult {
+    /// Its codec.
+    pub codec: Codec,
+    /// Bits of its samples.
+    pub bits: u8,
+    /// The decoder that gave the right pictures; `None` when nothing did.
+    pub decoder: Option<String>,
+    /// Reason that the decoder asked first did not.
+    pub reason: Option<String>,
+}
+
+struct Clip {
+    codec: Codec,
+    bits: u8,
+    bytes: &'static [u8],
+    /// Of all its pictures by [`Digest`].
+    digest: u64,
+}
+
+macro_rules! clip {
+    ($codec:ident, $bits:literal, $name:literal, $digest:literal) => {
+        Clip {
+            codec: Codec::$codec,
+            bits: $bits,
+            bytes: include_bytes!(concat!("probe/clips/", $name)),
+            digest: $digest,
+        }
+    };
+}
+
+const CLIPS: [Clip; 10] = [
+    clip!(H264, 8, "h264.mp4", 0x71bd_de46_469b_d735),
+    clip!(H265, 8, "h265.mp4", 0xd628_a71b_b0f3_2935),
+    clip!(H265, 10, "h265-10.mp4", 0x780f_6ccf_3794_eaf5),
+    clip!(Vp8, 8, "vp8.webm", 0x6c45_7a58_af77_5735),
+    clip!(Vp9, 8, "vp9.webm", 0x7643_69e7_ec3a_ae35),
+    clip!(Vp9, 10, "vp9-10.webm", 0x8f61_8328_9abc_48b5),
+    clip!(Av1, 8, "av1.mp4", 0xee30_32cb_a3ec_6f35),
+    clip!(Av1, 10, "av1-10.mp4", 0x1970_312b_9a78_3535),
+    clip!(Mpeg4, 8, "mpeg4.mp4", 0xf102_ad65_078f_8c35),
+    clip!(Mjpeg, 8, "mjpeg.mkv", 0x8129_316b_af59_9535),
+];
+
+/// Has `decoders` decode every clip.
+pub fn try_clips(decoders: &DecoderChain) -> Vec<CodecProbeResult> {
+    CLIPS.iter().map(|clip| clip.tried_by(decoders)).collect()
+}
+
+impl Clip {
+    /// Tries the decoder that is asked first; and where that fails, libav's own.
+    fn tried_by(&self, decoders: &DecoderChain) -> CodecProbeResult {
+        let Clip { codec, bits, .. } = *self;
+        let tried = |decoder, reason| CodecProbeResult { codec, bits, decoder, reason };
+        match self.decode(decoders) {
+            Ok((decoder, None)) => tried(Some(decoder), None),
+            Ok((decoder, Some(reason))) => tried(Some(decoder), Some(reason)),
+            Err(reason) if decoders.first(codec).is_some() => {
+                // The reason given is the device's; a codec that software lacks has no decoder.
+                let software = self.decode(&DecoderChain::software()).ok();
+                tried(software.map(|(decoder, _)| decoder), Some(reason))
+            }
+            Err(reason) => tried(None, Some(reason)),
+        }
+    }
+
+    /// The decoder, and why it is not the one asked first.
+    fn decode(&self, decoders: &DecoderChain) -> Result<(String, Option<String>), String> {
+        let mut digest = Digest::default();
+        let demuxer = Demuxer::open(Box::new(Cursor::new(self.bytes)), DemuxLimits::default())
+            .map_err(|error| error.to_string())?;
+        let options = FileOptions {
+            sampling: Sampling::Every,
+            max_frames: u64::MAX,
+            threads: 1,
+            plan: false,
+        };
+        let report = decode_file_by(decoders, demuxer, &options, Digests::default, |frames| {
+            frames.into_iter().for_each(|frame| digest.add(frame));
+            ControlFlow::Continue(())
+        })
+        .map_err(|error| error.to_string())?;
+        if report.frames != FRAMES {
+            return Err(format!("{} gives {} of {FRAMES} frames", report.decoder, report.frames));
+        }
+        if digest.0 != self.digest {
+            return Err(format!("{} gives other pictures: {:#018x}", report.decoder, digest.0));
+        }
+        Ok((report.decoder, report.fallback))
+    }
+}
+
+/// FNV-1a of 64 bits over whole numbers: no protection against intent is needed.
+#[derive(Clone, Copy)]
+struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    fn add(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    /// Adds a plane's samples as sixteen bits each, four to a number, however they are stored.
+    fn add_plane(&mut self, plane: Plane<'_>) {
+        let columns = plane.extent().width as usize;
+        for y in 0..plane.extent().height {
+            let row = plane.row(y);
+            match plane.sample() {
+                SampleFormat::U8 => {
+                    let samples = row.iter().step_by(plane.step()).take(columns);
+                    self.add_row(samples.map(|&sample| u16::from(sample) << 8));
+                }
+                SampleFormat::U16 { shift } => {
+                    let samples = row.chunks_exact(2).step_by(plane.step()).take(columns);
+                    let sample = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
+                    self.add_row(samples.map(|bytes| sample(bytes) << (8 - shift)));
+                }
+            }
+        }
+    }
+
+    fn add_row(&mut self, samples: impl Iterator<Item = u16>) {
+        let mut number = 0;
+        for (column, sample) in samples.enumerate() {
+            number = number << 16 | u64::from(sample);
+            if column % 4 == 3 {
+                self.add(std::mem::take(&mut number));
+            }
+        }
+        self.add(number);
+    }
+}
+
+/// A digest a frame.
+#[derive(Default)]
+struct Digests(Vec<u64>);
+
+impl FrameSink for Digests {
+    type Output = Vec<u64>;
+
+    fn begin(&mut self, _segment: SegmentInfo) {
+        self.0.clear();
+    }
+
+    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
+        let picture = match frame.pixels.host() {
+            Ok(picture) => picture,
+            Err(lost) => return ControlFlow::Break(SinkStop::PixelsLost(lost)),
+        };
+        let mut digest = Digest::default();
+        digest.add_plane(picture.luma());
+        picture.chroma().into_iter().flatten().for_each(|plane| digest.add_plane(plane));
+        self.0.push(digest.0);
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> Result<Vec<u64>, DeviceMemoryLost> {
+        Ok(std::mem::take(&mut self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_decodes_every_clip() {
+        let tried = try_clips(&DecoderChain::software());
+        let failed: Vec<&CodecProbeResult> =
+            tried.iter().filter(|tried| tried.reason.is_some()).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+        for CodecProbeResult { codec, decoder, .. } in tried {
+            assert!(decoder.is_some_and(|name| name.starts_with("software:")), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn a_clip_stands_for_every_codec() {
+        for codec in Codec::ALL {
+            assert!(CLIPS.iter().any(|clip| clip.codec == codec && clip.bits == 8), "{codec:?}");
+        }
+    }
+}

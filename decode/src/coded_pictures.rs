@@ -1,0 +1,215 @@
+//! A file's coded pictures as a live source would send them: in decode order, each on its own.
+//!
+//! H.264 and H.265 come as Annex B, and every picture from which decoding can start has its
+//! parameter sets before it. The bytes of the pictures themselves are those of the file.
+
+use std::collections::VecDeque;
+
+use media::{AccessUnit, Codec, Timestamp};
+
+use crate::{
+    Demuxer,
+    ffi::Packet,
+    nal::{Framing, NalUnits},
+    random_access::framing,
+    segment::CodedPacket,
+};
+
+const START_CODE: [u8; 4] = [0, 0, 0, 1];
+
+/// One coded picture of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodedPicture {
+    /// Its bytes and when it is shown.
+    pub access_unit: AccessUnit,
+    /// Decode time, which is when a live source would send it.
+    pub decode_at: Timestamp,
+}
+
+/// The coded pictures of a file's video stream, in decode order.
+///
+/// Ends at the end of the file or where it cannot be read. In files without times, pictures have
+/// those of a constant rate in decode order.
+pub struct CodedPictures {
+    demuxer: Demuxer,
+    framing: Framing,
+    /// Parameter sets of the container, framed as its packets.
+    described: Vec<u8>,
+    pending: VecDeque<CodedPacket<Packet>>,
+    /// Pictures so far that came without a time.
+    untimed: i64,
+}
+
+/// Pictures a second where a file says nothing of them.
+const RATE: (u32, u32) = (25, 1);
+
+impl Demuxer {
+    /// The pictures as they are coded, for who sends them elsewhere.
+    pub fn into_coded_pictures(self) -> CodedPictures {
+        let parameters = self.parameters();
+        let codec = self.stream().codec;
+        let framing = framing(codec, parameters.extradata());
+        let described = described_sets(codec, framing, parameters.extradata());
+        let pending = VecDeque::new();
+        CodedPictures { demuxer: self, framing, described, pending, untimed: 0 }
+    }
+}
+
+impl Iterator for CodedPictures {
+    type Item = CodedPicture;
+
+    fn next(&mut self) -> Option<CodedPicture> {
+        loop {
+            if let Some(unit) = self.pending.pop_front() {
+                return Some(self.picture(&unit));
+            }
+            self.pending.extend(self.demuxer.next_segment()?.units);
+        }
+    }
+}
+
+impl CodedPictures {
+    fn picture(&mut self, unit: &CodedPacket<Packet>) -> CodedPicture {
+        let pts = match unit.pts.or(unit.payload.dts()) {
+            Some(pts) => pts,
+            None => self.next_untimed(),
+        };
+        let stream = self.demuxer.stream();
+        let at = |ticks| Timestamp::new(ticks, stream.timebase);
+        let dts = unit.payload.dts().unwrap_or(pts);
+        let keyframe = unit.coded.decodes_alone;
+        let data = match stream.codec {
+            Codec::H264 | Codec::H265 => {
+                let earlier = unit.coded.prelude.as_deref().unwrap_or(&self.described);
+                let prefix = if keyframe { earlier } else { &[] };
+                annex_b(stream.codec, unit.payload.data(), prefix, self.framing)
+            }
+            _ => unit.payload.data().to_vec(),
+        };
+        let access_unit = AccessUnit { codec: stream.codec, pts: at(pts), keyframe, data };
+        CodedPicture { access_unit, decode_at: at(dts) }
+    }
+
+    fn next_untimed(&mut self) -> i64 {
+        let stream = self.demuxer.stream();
+        let (num, den) = stream.source_rate.map_or(RATE, |rate| (rate.num(), rate.den()));
+        let ticks = i128::from(self.untimed) * i128::from(den) * i128::from(stream.timebase.den())
+            / (i128::from(num) * i128::from(stream.timebase.num()));
+        self.untimed += 1;
+        i64::try_from(ticks).unwrap_or(i64::MAX)
+    }
+}
+
+/// The packet after start codes, after the sets of `prefix` when it is a sequence's first and
+/// carries none itself.
+fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing) -> Vec<u8> {
+    let carries = NalUnits::new(data, framing).any(|nal| is_sequence_set(codec, nal.header(0)));
+    let prefix = if carries { &[] } else { prefix };
+    let mut bytes = Vec::with_capacity(prefix.len() + data.len() + 64);
+    for nal in NalUnits::new(prefix, framing).chain(NalUnits::new(data, framing)) {
+        bytes.extend_from_slice(&START_CODE);
+        bytes.extend_from_slice(nal.bytes());
+    }
+    bytes
+}
+
+/// ITU-T H.264 and H.265 table 7-1.
+fn is_sequence_set(codec: Codec, header: u8) -> bool {
+    match codec {
+        Codec::H264 => header & 0x1f == 7,
+        _ => header >> 1 & 0x3f == 33,
+    }
+}
+
+/// The parameter sets of a decoder configuration record (ISO 14496-15 5.3.3.1 and 8.3.3.1), each
+/// after its length; Annex B as it is.
+fn described_sets(codec: Codec, framing: Framing, extradata: &[u8]) -> Vec<u8> {
+    let Framing::Lengths(size) = framing else { return extradata.to_vec() };
+    let arrays = match codec {
+        Codec::H264 => avc_arrays(extradata),
+        _ => hevc_arrays(extradata),
+    };
+    let mut sets = Vec::new();
+    for set in arrays.unwrap_or_default() {
+        let length = (set.len() as u64).to_be_bytes();
+        sets.extend_from_slice(&length[length.len() - usize::from(size)..]);
+        sets.extend_from_slice(set);
+    }
+    sets
+}
+
+/// `count` sets, each after its length in two bytes, and what follows them.
+fn sets<'a>(mut rest: &'a [u8], count: usize, found: &mut Vec<&'a [u8]>) -> Option<&'a [u8]> {
+    for _ in 0..count {
+        let (size, after) = rest.split_first_chunk::<2>()?;
+        let (set, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*size)))?;
+        found.push(set);
+        rest = after;
+    }
+    Some(rest)
+}
+
+fn avc_arrays(record: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut found = Vec::new();
+    let (&sequence, rest) = record.get(5..)?.split_first()?;
+    let (&picture, rest) = sets(rest, usize::from(sequence & 0x1f), &mut found)?.split_first()?;
+    sets(rest, usize::from(picture), &mut found)?;
+    Some(found)
+}
+
+fn hevc_arrays(record: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut found = Vec::new();
+    let (&arrays, mut rest) = record.get(22..)?.split_first()?;
+    for _ in 0..arrays {
+        let (head, after) = rest.split_first_chunk::<3>()?;
+        let count = usize::from(u16::from_be_bytes([head[1], head[2]]));
+        rest = sets(after, count, &mut found)?;
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Bytes<'a> = &'a [u8];
+
+    #[test]
+    fn sets_are_read_from_configuration_records() {
+        let avc = [1, 66, 0, 30, 0xff, 0xe1, 0, 2, 0x67, 7, 1, 0, 1, 0x68];
+        let mut hevc = vec![1; 22];
+        hevc.extend([2, 0xa0, 0, 1, 0, 2, 0x40, 1, 0x21, 0, 1, 0, 2, 0x42, 1]);
+        let lengths = Framing::Lengths(2);
+        let cases: [(&str, Codec, Framing, Bytes<'_>, Bytes<'_>); 6] = [
+            ("avcC", Codec::H264, lengths, &avc, &[0, 2, 0x67, 7, 0, 1, 0x68]),
+            ("hvcC", Codec::H265, lengths, &hevc, &[0, 2, 0x40, 1, 0, 2, 0x42, 1]),
+            ("Annex B", Codec::H264, Framing::StartCodes, &[0, 0, 1, 0x67], &[0, 0, 1, 0x67]),
+            ("cut avcC", Codec::H264, lengths, &avc[..9], &[]),
+            ("cut hvcC", Codec::H265, lengths, &hevc[..30], &[]),
+            ("none", Codec::H264, lengths, &[], &[]),
+        ];
+        for (name, codec, framing, record, expected) in cases {
+            assert_eq!(described_sets(codec, framing, record), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn pictures_come_as_annex_b_with_their_sets() {
+        let lengths = Framing::Lengths(1);
+        let sets = [2, 0x67, 1, 1, 0x68];
+        let bare = [0, 0, 0, 1, 0x65, 9];
+        let cases: [(&str, Bytes<'_>, Bytes<'_>, Bytes<'_>); 3] = [
+            (
+                "a start",
+                &[2, 0x65, 9],
+                &sets,
+                &[0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68, 0, 0, 0, 1, 0x65, 9],
+            ),
+            ("one with its own", &[1, 0x67, 1, 0x65], &sets, &[0, 0, 0, 1, 0x67, 0, 0, 0, 1, 0x65]),
+            ("no start", &[2, 0x65, 9], &[], &bare),
+        ];
+        for (name, data, prefix, expected) in cases {
+            assert_eq!(annex_b(Codec::H264, data, prefix, lengths), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Packets of a segment that the sampled frames need.
+//!
+//! Leaves out what provably changes no sample: everything after the last sample in decode order
+//! and pictures that nothing refers to. Pure.
+
+use crate::segment::PacketSegment;
+
+/// Packets to send to the decoder, and frames that must come out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SkipPlan {
+    /// For each unit of the segment: it is needed.
+    pub(crate) needed: Vec<bool>,
+    /// Presentation times of the samples, in order.
+    pub(crate) targets: Vec<i64>,
+}
+
+impl SkipPlan {
+    /// The packets needed for the frames at `targets`, which are in order.
+    pub(crate) fn new<P>(segment: &PacketSegment<P>, targets: Vec<i64>) -> SkipPlan {
+        let is_target =
+            |pts: Option<i64>| pts.is_some_and(|pts| targets.binary_search(&pts).is_ok());
+        let units = &segment.units;
+        let last = units.iter().rposition(|unit| unit.is_shown() && is_target(unit.pts));
+        let top_layer = units.iter().map(|unit| unit.coded.temporal_layer).max();
+        let needed = units.iter().enumerate().map(|(index, unit)| {
+            // A picture may serve layers above its own (H.265 7.4.2.2), so only those of the
+            // top layer are certain to be free of references.
+            let is_free =
+                unit.coded.is_unreferenced && Some(unit.coded.temporal_layer) == top_layer;
+            last.is_some_and(|last| index <= last) && (!is_free || is_target(unit.pts))
+        });
+        SkipPlan { needed: needed.collect(), targets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{random_access::PacketInfo, segment::CodedPacket};
+
+    /// A digit per packet, its temporal layer; lower-case letters a, b, c for unreferenced
+    /// pictures of layers 0, 1, 2.
+    fn segment(kinds: &str, times: &[i64]) -> PacketSegment<()> {
+        let unit = |(kind, &pts): (char, &i64)| {
+            let layer = kind.to_digit(16).expect("a digit or a letter") as u8;
+            CodedPacket {
+                pts: Some(pts),
+                is_discarded: false,
+                is_repeat: false,
+                reconfigures: false,
+                coded: PacketInfo {
+                    is_unreferenced: layer >= 10,
+                    temporal_layer: layer % 10,
+                    ..PacketInfo::default()
+                },
+                bytes: 1,
+                payload: (),
+            }
+        };
+        PacketSegment {
+            units: kinds.chars().zip(times).map(unit).collect(),
+            continues_previous: false,
+            is_continued: false,
+        }
+    }
+
+    #[test]
+    fn only_what_a_sample_needs_is_decoded() {
+        type Case = (&'static str, &'static str, &'static [i64], &'static [i64], &'static str);
+        let cases: [Case; 7] = [
+            ("nothing sampled", "000", &[0, 1, 2], &[], "..."),
+            ("all after the sample", "000", &[0, 1, 2], &[0], "#.."),
+            ("last in decode order", "00a0", &[0, 3, 1, 4], &[1], "###."),
+            ("unreferenced left out", "00aa0", &[0, 3, 1, 2, 4], &[4], "##..#"),
+            ("unreferenced sample kept", "00aa0", &[0, 3, 1, 2, 4], &[2, 4], "##.##"),
+            ("lower layer may be referred to", "0ab0", &[0, 1, 2, 3], &[3], "##.#"),
+            ("no top layer to leave out", "0a01", &[0, 1, 2, 3], &[3], "####"),
+        ];
+        for (name, kinds, times, targets, expected) in cases {
+            let plan = SkipPlan::new(&segment(kinds, times), targets.to_vec());
+            let drawn: String =
+                plan.needed.iter().map(|&needed| if needed { '#' } else { '.' }).collect();
+            assert_eq!(drawn, expected, "{name}");
+        }
+    }
+}

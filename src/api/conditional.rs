@@ -1,0 +1,170 @@
+//! Conditional requests on a stored thing (RFC 9110 13): entity tags first, then dates.
+
+use std::time::SystemTime;
+
+use http::{HeaderMap, HeaderName, header};
+use utoipa::IntoParams;
+
+/// Validators of a version of a stored thing (RFC 9110 8.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceVersion {
+    /// Entity tag, quotes included; strong.
+    pub etag: String,
+    /// Time of the last change, where that is told: whole seconds.
+    pub modified: Option<SystemTime>,
+}
+
+/// The conditions of a request that [`evaluate`] reads.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "says what `evaluate` reads")]
+pub struct Preconditions {
+    /// Versions that the caller wants; with another one 412.
+    #[param(rename = "if-match")]
+    if_match: Option<String>,
+    /// A date since which it must not have changed, or 412; read where `if-match` is absent.
+    #[param(rename = "if-unmodified-since")]
+    if_unmodified_since: Option<String>,
+    /// Versions that the caller has.
+    #[param(rename = "if-none-match")]
+    if_none_match: Option<String>,
+    /// A date since which it must have changed, or 304; read where `if-none-match` is absent.
+    #[param(rename = "if-modified-since")]
+    if_modified_since: Option<String>,
+}
+
+/// Result of the conditions of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreconditionOutcome {
+    /// Conditions that hold, or none.
+    Send,
+    /// The caller has this version.
+    NotModified,
+    /// The caller wants another version than this one.
+    Failed,
+}
+
+/// Evaluates the preconditions in the order of RFC 9110 13.2.2.
+pub fn evaluate(headers: &HeaderMap, version: &ResourceVersion) -> PreconditionOutcome {
+    let changed_since = |name| Some(version.modified? > date(text(headers, name)?)?);
+    if headers.contains_key(header::IF_MATCH) {
+        if !is_listed(headers, header::IF_MATCH, |tag| tag == version.etag) {
+            return PreconditionOutcome::Failed;
+        }
+    } else if changed_since(header::IF_UNMODIFIED_SINCE) == Some(true) {
+        return PreconditionOutcome::Failed;
+    }
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        let weakly = |tag: &str| tag.trim_start_matches("W/") == version.etag;
+        if is_listed(headers, header::IF_NONE_MATCH, weakly) {
+            return PreconditionOutcome::NotModified;
+        }
+    } else if changed_since(header::IF_MODIFIED_SINCE) == Some(false) {
+        return PreconditionOutcome::NotModified;
+    }
+    PreconditionOutcome::Send
+}
+
+/// Returns true where RFC 9110 13.1.5 allows a range: no condition, or one for this very version.
+///
+/// A date is a strong validator only when the thing did not change in the second of the answer.
+pub fn allows_range(headers: &HeaderMap, version: &ResourceVersion, now: SystemTime) -> bool {
+    if !headers.contains_key(header::IF_RANGE) {
+        return true;
+    }
+    let Some(condition) = text(headers, header::IF_RANGE) else { return false };
+    if condition.starts_with('"') || condition.starts_with("W/") {
+        return condition == version.etag;
+    }
+    let (Some(modified), Some(date)) = (version.modified, date(condition)) else { return false };
+    date == modified && now.duration_since(modified).is_ok_and(|age| age.as_secs() >= 1)
+}
+
+fn date(text: &str) -> Option<SystemTime> {
+    // A date that cannot be read is no condition (RFC 9110 13.1.3, 13.1.4).
+    httpdate::parse_http_date(text).ok()
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    // A value that is not text is no condition either.
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+fn is_listed(headers: &HeaderMap, name: HeaderName, is_this: impl Fn(&str) -> bool) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|text| text.split(',')).map(str::trim);
+    tags.any(|tag| tag == "*" || is_this(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use http::HeaderValue;
+
+    use super::{PreconditionOutcome::*, *};
+
+    const OLDER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
+    const THEN: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
+    const NEWER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
+
+    fn version() -> ResourceVersion {
+        let modified = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        ResourceVersion { etag: "\"a\"".to_owned(), modified: Some(modified) }
+    }
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let pairs =
+            pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+        pairs.collect()
+    }
+
+    #[test]
+    fn tags_go_before_dates_and_matches_before_modifications() {
+        use header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+        let cases: [(&[(HeaderName, &'static str)], PreconditionOutcome); 16] = [
+            (&[], Send),
+            (&[(IF_MATCH, "\"a\"")], Send),
+            (&[(IF_MATCH, "*")], Send),
+            (&[(IF_MATCH, "\"b\", \"a\"")], Send),
+            (&[(IF_MATCH, "W/\"a\"")], Failed),
+            (&[(IF_MATCH, "\"b\"")], Failed),
+            (&[(IF_MATCH, "\"a\""), (IF_UNMODIFIED_SINCE, OLDER)], Send),
+            (&[(IF_UNMODIFIED_SINCE, OLDER)], Failed),
+            (&[(IF_UNMODIFIED_SINCE, THEN)], Send),
+            (&[(IF_NONE_MATCH, "\"b\", W/\"a\"")], NotModified),
+            (&[(IF_NONE_MATCH, "*")], NotModified),
+            (&[(IF_NONE_MATCH, "\"b\""), (IF_MODIFIED_SINCE, NEWER)], Send),
+            (&[(IF_MODIFIED_SINCE, OLDER)], Send),
+            (&[(IF_MODIFIED_SINCE, THEN)], NotModified),
+            (&[(IF_MODIFIED_SINCE, "yesterday")], Send),
+            (&[(IF_MATCH, "\"b\""), (IF_NONE_MATCH, "\"a\"")], Failed),
+        ];
+        for (pairs, expected) in cases {
+            assert_eq!(evaluate(&headers(pairs), &version()), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_for_the_version_it_was_made_for() {
+        let modified = version().modified.expect("given");
+        let cases = [
+            (None, 9, true),
+            (Some("\"a\""), 9, true),
+            (Some("\"b\""), 9, false),
+            (Some("W/\"a\""), 9, false),
+            (Some(THEN), 9, true),
+            (Some(THEN), 0, false),
+            (Some(OLDER), 9, false),
+            (Some(NEWER), 9, false),
+            (Some("yesterday"), 9, false),
+        ];
+        for (condition, age_s, expected) in cases {
+            let pairs: Vec<_> =
+                condition.map(|text| (header::IF_RANGE, text)).into_iter().collect();
+            let now = modified + Duration::from_secs(age_s);
+            let found = allows_range(&headers(&pairs), &version(), now);
+            assert_eq!(found, expected, "{condition:?} after {age_s} s");
+        }
+    }
+}

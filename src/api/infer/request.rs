@@ -1,0 +1,118 @@
+//! Fields of a question: read once, for single questions and those of a batch.
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use infer::{InferenceRequest, OutputSchema};
+use media::{BlobHash, RunId};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{
+    api::{openapi::schema_types, reason::ModelName},
+    base::json::{
+        BoundedInt, BoundedText, Declared, Faults, Form, List, ValueError, declared, parsed, said,
+    },
+};
+
+/// A prompt.
+pub type PromptText = BoundedText<1, 32_768>;
+/// Most tokens of an answer.
+pub type MaxTokens = BoundedInt<1, 4096>;
+/// Time for a whole answer.
+pub type TimeoutMs = BoundedInt<1, 120_000>;
+type ModelText = BoundedText<1, 128>;
+/// Sampling temperatures.
+pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
+/// Pictures of a question.
+pub const IMAGES: RangeInclusive<usize> = 0..=8;
+
+/// A question to a model.
+#[derive(ToSchema)]
+pub struct InferRequest {
+    /// Id of a model of `GET /v1/models`, or its makers' name of it.
+    #[schema(inline, value_type = ModelText)]
+    model: ModelName,
+    #[schema(inline)]
+    prompt: PromptText,
+    /// A run of the caller's whose timeline tells of the answer.
+    run_id: Option<schema_types::RunId>,
+    /// Most tokens of the answer; when missing the backend's own limit or, on a server that gives out
+    /// tokens by the day, 4096.
+    #[schema(inline)]
+    max_tokens: Option<MaxTokens>,
+    temperature: Option<schema_types::Temperature>,
+    /// Time for the answer, retries and fallbacks included, and for the wait for a permit except in
+    /// a batch; each backend's own, after the wait, when missing.
+    #[schema(inline)]
+    timeout_ms: Option<TimeoutMs>,
+    /// Another backend may answer when the first does not; true when missing.
+    allow_fallback: Option<bool>,
+    /// Kind of the backends to ask first.
+    primary_provider: Option<schema_types::ProviderKind>,
+    /// JSON Schema of the answer; a `$ref` may only point into it.
+    #[schema(value_type = Option<schema_types::AnyObject>)]
+    output_schema: Option<Arc<OutputSchema>>,
+    /// Pictures, shown to the model after the prompt and in this order.
+    #[schema(value_type = Option<Vec<ImageRequest>>, max_items = 8)]
+    images: Option<List<ImageRequest, { *IMAGES.start() }, { *IMAGES.end() }>>,
+}
+
+declared!(InferRequest {
+    model, prompt: required said(PromptText::read), run_id, max_tokens, temperature, timeout_ms, allow_fallback,
+    primary_provider, output_schema: optional schema, images,
+});
+
+/// A picture of a question.
+#[derive(ToSchema)]
+struct ImageRequest {
+    #[schema(value_type = schema_types::KeyframeRef)]
+    keyframe: StillRef,
+}
+
+declared!(ImageRequest { keyframe: required keyframe });
+
+/// A still of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StillRef {
+    /// The run that it is of.
+    pub run_id: RunId,
+    /// The still.
+    pub sha256: BlobHash,
+}
+
+declared!(StillRef { run_id: required parsed, sha256: required parsed });
+
+impl InferRequest {
+    /// Request to the model without its pictures, the run that it is for, and its pictures.
+    pub fn parts(self) -> (InferenceRequest, Option<RunId>, Vec<StillRef>) {
+        let request = InferenceRequest {
+            model: self.model.0.as_str().to_owned(),
+            prompt: self.prompt.0,
+            images: Vec::new(),
+            max_tokens: self.max_tokens.and_then(|BoundedInt(count)| u32::try_from(count).ok()),
+            temperature: self.temperature.map(|it| it.0),
+            timeout: self.timeout_ms.map(|BoundedInt(ms)| Duration::from_millis(ms)),
+            schema: self.output_schema,
+            primary: self.primary_provider.map(|it| it.0),
+            allow_fallback: self.allow_fallback.unwrap_or(true),
+        };
+        let images = self.images.into_iter().flat_map(|List(images)| images);
+        let pictures = images.map(|image| image.keyframe).collect();
+        (request, self.run_id.map(|it| it.0), pictures)
+    }
+}
+
+fn schema(value: &Value) -> Result<Arc<OutputSchema>, ValueError> {
+    if !value.is_object() {
+        return Err("must be a JSON Schema object, not its text".into());
+    }
+    OutputSchema::compile(value.clone()).map(Arc::new).map_err(|error| error.to_string().into())
+}
+
+fn keyframe(value: &Value) -> Result<StillRef, Faults> {
+    if !value.is_object() {
+        let problem = "must be an object of run_id and sha256 (64 lower-case digits)";
+        return Err(ValueError::from(problem).into());
+    }
+    StillRef::take(value, Form::Body)
+}

@@ -1,0 +1,62 @@
+//! Lists that can grow: whole, or by a limit and an opaque cursor with a `Link` to the next page.
+
+use std::fmt::Display;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, Uri, header};
+use media::Seq;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::openapi::schema_types;
+use crate::base::json::{BoundedInt, ValueError, declared};
+
+/// Items a page of a list.
+pub type PageLimit = BoundedInt<1, 1000>;
+/// Fault of a cursor that no list gave.
+pub const NO_CURSOR: &str = "must be one that a Link header gave";
+
+/// Page of a list.
+#[derive(Clone, Copy, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// Most items of the page; the list is whole when missing.
+    #[param(inline, value_type = Option<PageLimit>)]
+    pub limit: Option<usize>,
+    /// Start of the page, as the `Link` header of the page before says.
+    #[param(value_type = Option<schema_types::Cursor>)]
+    pub cursor: Option<Seq>,
+}
+
+declared!(PageQuery { limit: optional limit, cursor: optional cursor });
+
+/// Reads a limit.
+pub fn limit(value: &Value) -> Result<usize, ValueError> {
+    PageLimit::digits(value).map(|limit| limit as usize)
+}
+
+/// Reads a cursor: a seq in decimal digits, opaque to callers.
+fn cursor(value: &Value) -> Result<Seq, ValueError> {
+    BoundedInt::<0, { u64::MAX }>::digits(value).map(Seq).map_err(|_| NO_CURSOR.into())
+}
+
+/// Says that a page is not the last.
+const HAS_MORE: HeaderName = HeaderName::from_static("x-has-more");
+
+/// Adds the link to the page at `next`, where there is one, and that there is more.
+pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<impl Display>) -> Response {
+    let mut response = response.into_response();
+    let Some(next) = next else { return response };
+    let kept = uri.query().into_iter().flat_map(|query| query.split('&'));
+    let kept = kept.filter(|pair| !pair.is_empty() && pair.split('=').next() != Some("cursor"));
+    let query: String = kept.map(|pair| format!("{pair}&")).collect();
+    let link = format!("<{}?{query}cursor={next}>; rel=\"next\"", uri.path());
+    match HeaderValue::from_str(&link) {
+        Ok(link) => {
+            let told = [(header::LINK, link), (HAS_MORE, HeaderValue::from_static("true"))];
+            response.headers_mut().extend(told);
+        }
+        Err(error) => tracing::error!(%error, "a request target does not fit a header"),
+    }
+    response
+}

@@ -1,0 +1,291 @@
+//! Configuration that a publisher attaches to its offer, and the prompt that it changes later.
+
+use std::sync::Arc;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use gate::GateConfig;
+use http::{HeaderValue, StatusCode};
+use infer::OutputSchema;
+use serde_json::Value;
+use utoipa::ToSchema;
+use worker::ClipSpec;
+
+use crate::{
+    api::{
+        error::ApiError,
+        extract::JsonBody,
+        openapi::schema_types,
+        reason::{CropFields, ModelName, output_schema},
+        thresholds::{self, GateFields},
+        zones::{self, ZoneFields, ZoneList},
+    },
+    base::{
+        json::{
+            self, BoundedInt, BoundedText, Declared, Faults, FieldError, Form, declared, number,
+            said,
+        },
+        model_catalog::Catalog,
+    },
+    record::live::{Instruction, SessionOptions},
+};
+
+/// Bytes of the header.
+pub const ENCODED_BYTES_MAX: usize = 8192;
+/// Pictures a second of a clip where a publisher says nothing of them.
+pub const CLIP_FPS_DEFAULT: u64 = 6;
+/// Pictures of a clip that a model is shown.
+const CLIP_PICTURES: u32 = 8;
+/// Longest edge of one of them.
+const CLIP_EDGE: u32 = 768;
+/// Seconds of a clip.
+pub const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
+/// Seconds from the end of one clip to the start of the next.
+pub const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
+/// Either, where a publisher says nothing of it.
+pub const CLIP_S_DEFAULT: f64 = 0.5;
+
+/// Prompt about the pictures of a session.
+pub type LivePrompt = BoundedText<1, 4096>;
+/// Output tokens a second.
+pub type TokenRate = BoundedInt<1, 10_000>;
+/// Pictures a second of a clip.
+pub type ClipFps = BoundedInt<1, 30>;
+
+/// Configuration that a publisher may attach to its offer; other fields are refused.
+#[derive(ToSchema)]
+pub struct PublishConfig {
+    /// Prompt about the pictures.
+    #[schema(inline)]
+    prompt: Option<LivePrompt>,
+    /// Output tokens that descriptions may take in a second; no limit when missing.
+    #[schema(inline)]
+    max_output_tokens_per_second: Option<TokenRate>,
+    /// Clips are described beside selected frames.
+    clip_mode: Option<ClipMode>,
+    /// The part of the picture that models are shown.
+    crop: Option<CropFields>,
+    /// JSON Schema that answers must match.
+    #[schema(value_type = Option<schema_types::AnyObject>)]
+    output_schema: Option<OutputSchema>,
+    /// The model that describes; one of `GET /v1/models`, also by its makers' name.
+    #[schema(value_type = Option<String>)]
+    model: Option<ModelName>,
+    /// Kept in events, which can be filtered by it.
+    index_name: Option<schema_types::Label>,
+    /// Mode of the run; `balanced` when missing.
+    mode: Option<schema_types::AnalysisMode>,
+    /// Thresholds of this recording in place of those of the mode.
+    gate: Option<GateFields>,
+    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
+    zones: Option<ZoneList>,
+    /// True to take no notice of what moves outside of the zones.
+    activity_zones_only: Option<bool>,
+    /// Label of the run.
+    label: Option<schema_types::Label>,
+}
+
+declared!(PublishConfig {
+    prompt: optional said(LivePrompt::read), max_output_tokens_per_second, clip_mode, crop,
+    output_schema: optional output_schema, model, index_name, mode, gate, zones, activity_zones_only, label,
+}; closed |object| {
+    zones::check(object, &zones, &activity_zones_only);
+});
+
+/// Lengths and rate of clips.
+#[derive(ToSchema)]
+struct ClipMode {
+    /// Pictures a second; 6 when missing. A model is shown at most eight of a clip.
+    #[schema(inline)]
+    target_fps: Option<ClipFps>,
+    /// Seconds of a clip; 0.5 when missing.
+    #[schema(minimum = 0.1, maximum = 60.0)]
+    clip_length_seconds: Option<f64>,
+    /// Seconds from the end of one to the start of the next; 0.5 when missing.
+    #[schema(minimum = 0.0, maximum = 60.0)]
+    delay_seconds: Option<f64>,
+}
+
+declared!(ClipMode {
+    target_fps, clip_length_seconds: optional number(CLIP_LENGTH_S), delay_seconds: optional number(CLIP_DELAY_S),
+}; closed);
+
+impl From<ClipMode> for ClipSpec {
+    fn from(asked: ClipMode) -> ClipSpec {
+        let ms = |seconds: Option<f64>| (seconds.unwrap_or(CLIP_S_DEFAULT) * 1000.0).round() as u32;
+        ClipSpec {
+            target_fps: asked.target_fps.map_or(CLIP_FPS_DEFAULT, |it| it.0) as u32,
+            length_ms: ms(asked.clip_length_seconds),
+            delay_ms: ms(asked.delay_seconds),
+            pictures: CLIP_PICTURES,
+            max_edge: CLIP_EDGE,
+        }
+    }
+}
+
+/// The JSON of an attach config, where there is a header of one.
+pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> {
+    let Some(header) = header else { return Ok(None) };
+    let refused = |text: &str| bad(format!("x-attach-config {text}"));
+    if header.len() > ENCODED_BYTES_MAX {
+        return Err(refused("has more than 8192 bytes"));
+    }
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(header.as_bytes());
+    let decoded = decoded.map_err(|_| refused("is not base64url without padding"))?;
+    let value = json::parse(&decoded);
+    value.map(Some).map_err(|error| refused(&format!("is no JSON: {error}")))
+}
+
+/// Reads an attach config to a server with these thresholds; without one everything is the default.
+pub fn read(
+    config: Option<&Value>,
+    catalog: &Catalog,
+    server: GateConfig,
+) -> Result<SessionOptions, ApiError> {
+    let Some(config) = config else {
+        return Ok(SessionOptions { gate: server, ..SessionOptions::default() });
+    };
+    let asked = PublishConfig::take(config, Form::Naming(catalog));
+    let asked = asked.map_err(|faults| listed("x-attach-config", faults))?;
+    let mode = asked.mode.map(|it| it.0).unwrap_or_default();
+    Ok(SessionOptions {
+        instruction: Instruction {
+            prompt: asked.prompt.map_or_else(String::new, |it| it.0),
+            schema: asked.output_schema.map(Arc::new),
+        },
+        tokens_per_second: asked.max_output_tokens_per_second.map(|BoundedInt(rate)| rate as u32),
+        clips: asked.clip_mode.map(ClipSpec::from),
+        crop: asked.crop.and_then(CropFields::crop),
+        model: asked.model.map(|ModelName(model)| model.as_str().to_owned()),
+        index_name: asked.index_name.map(|it| it.0),
+        mode,
+        gate: thresholds::chosen(asked.gate, Some(mode), server),
+        zones: zones::zones(asked.zones, asked.activity_zones_only),
+        label: asked.label.map(|it| it.0),
+    })
+}
+
+/// Prompt for models from now on.
+#[derive(ToSchema)]
+pub struct PromptUpdate {
+    /// 1 to 4096 bytes.
+    #[schema(inline)]
+    prompt: LivePrompt,
+    /// JSON Schema that answers must match; the default one when missing.
+    #[schema(value_type = Option<schema_types::AnyObject>)]
+    output_schema: Option<(OutputSchema, Value)>,
+}
+
+declared!(PromptUpdate {
+    prompt: required said(LivePrompt::read),
+    output_schema: optional |given| output_schema(given).map(|schema| (schema, given.clone())),
+});
+
+/// Reads a new prompt, and its schema as it was given.
+pub fn instruction(body: &JsonBody) -> Result<(Instruction, Option<Value>), ApiError> {
+    let read = body.read().map_err(|faults| listed("the prompt", faults))?;
+    let PromptUpdate { prompt: BoundedText(prompt), output_schema } = read;
+    let (schema, given) = output_schema.unzip();
+    Ok((Instruction { prompt, schema: schema.map(Arc::new) }, given))
+}
+
+fn bad(text: String) -> ApiError {
+    ApiError::Plain(StatusCode::BAD_REQUEST, text)
+}
+
+/// Every problem in one line of plain text.
+fn listed(what: &str, faults: Faults) -> ApiError {
+    let details = Vec::<FieldError>::from(faults).into_iter();
+    let problems = details.map(|FieldError { field, message }| format!("{field} {message}"));
+    bad(format!("{what} cannot be used: {}", problems.collect::<Vec<_>>().join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::model_catalog::Mode;
+
+    fn read_json(text: &str) -> Result<SessionOptions, String> {
+        let header = HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).expect("ASCII");
+        let server = GateConfig::default();
+        let read =
+            decoded(Some(&header)).and_then(|it| read(it.as_ref(), &Catalog::default(), server));
+        read.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_whole_config_is_read() {
+        let wishes = read_json(
+            r#"{"prompt":"count","max_output_tokens_per_second":5,"clip_mode":{"target_fps":2},
+                "crop":{"x":0.5,"y":0,"width":0.5,"height":1},"output_schema":{"type":"object"},
+                "model":"qwen3-vl-8b","index_name":"yard","gate":{"keepalive_frames":9}}"#,
+        );
+        let wishes = wishes.expect("acceptable");
+        assert_eq!(
+            (wishes.instruction.prompt.as_str(), wishes.tokens_per_second),
+            ("count", Some(5))
+        );
+        let clips = wishes.clips.expect("clips");
+        assert_eq!((clips.target_fps, clips.length_ms, clips.delay_ms), (2, 500, 500));
+        assert!(wishes.crop.is_some() && wishes.instruction.schema.is_some());
+        assert_eq!(wishes.model.as_deref(), Some("qwen3-vl-8b"));
+        let expected =
+            GateConfig { keepalive_frames: 9, keepalive_ms: None, ..GateConfig::default() };
+        assert_eq!(wishes.gate, expected);
+        let none = read(None, &Catalog::default(), expected);
+        assert!(none.is_ok_and(|wishes| wishes.clips.is_none() && wishes.gate == expected));
+    }
+
+    #[test]
+    fn a_mode_is_a_keepalive_that_thresholds_go_before() {
+        let rows = [
+            ("{}", Mode::Balanced, (0, Some(2000))),
+            (r#"{"mode":"balanced"}"#, Mode::Balanced, (0, Some(2000))),
+            (r#"{"mode":"custom"}"#, Mode::Custom, (0, Some(2000))),
+            (r#"{"mode":"detailed"}"#, Mode::Detailed, (30, None)),
+            (r#"{"mode":"efficiency"}"#, Mode::Efficiency, (0, Some(10_000))),
+            (r#"{"mode":"efficiency","gate":{"flicker":1}}"#, Mode::Efficiency, (0, Some(10_000))),
+            (r#"{"mode":"custom","gate":{"keepalive_frames":7}}"#, Mode::Custom, (7, None)),
+        ];
+        for (text, mode, keepalive) in rows {
+            let SessionOptions { mode: found, gate, .. } = read_json(text).expect(text);
+            let found = (found, (gate.keepalive_frames, gate.keepalive_ms));
+            assert_eq!(found, (mode, keepalive), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let rows = [
+            ("nonsense", "is no JSON"),
+            ("[]", "object"),
+            (r#"{"prompt":""}"#, "prompt"),
+            (r#"{"prompt":"a","prompt":"b"}"#, "twice"),
+            (r#"{"promt":"a"}"#, "promt"),
+            (r#"{"max_output_tokens_per_second":0}"#, "max_output_tokens_per_second"),
+            (r#"{"max_output_tokens_per_second":1.5}"#, "max_output_tokens_per_second"),
+            (r#"{"clip_mode":{"target_fps":31}}"#, "clip_mode.target_fps"),
+            (r#"{"clip_mode":{"fps":3}}"#, "clip_mode.fps"),
+            (r#"{"crop":{"x":0.6,"y":0,"width":0.5,"height":1}}"#, "crop"),
+            (r#"{"crop":{"x":0,"y":0,"width":0,"height":1}}"#, "crop"),
+            (r#"{"crop":{"x":0,"y":0,"width":1,"height":1,"z":1}}"#, "crop.z is not a known field"),
+            (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
+            (r#"{"model":"unheard-of"}"#, "model"),
+            (r#"{"index_name":""}"#, "index_name"),
+            (r#"{"mode":"fast"}"#, "mode must be one of balanced, detailed, efficiency, custom"),
+            (r#"{"gate":{"scene_cut":2}}"#, "gate.scene_cut"),
+            (r#"{"gate":{"cut":0.5}}"#, "gate.cut is not a known field"),
+            (r#"{"zones":[{"name":"door","polygon":[[0,0],[1,0]]}]}"#, "zones[0].polygon"),
+            (r#"{"activity_zones_only":true}"#, "activity_zones_only"),
+            (r#"{"label":"a\u0007"}"#, "label"),
+        ];
+        for (text, expected) in rows {
+            let error = read_json(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let padded = HeaderValue::from_static("e30=");
+        assert!(decoded(Some(&padded)).is_err(), "padding");
+        let long = HeaderValue::from_str(&"a".repeat(8193)).expect("ASCII");
+        assert!(decoded(Some(&long)).is_err(), "too long");
+    }
+}

@@ -1,0 +1,308 @@
+//! A turn of one webhook: what follows its cursor is read, sent, and what came of it is noted.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use media::{RunId, Seq, WebhookId};
+use timeline::{EventKind, EventMeta, Timeline};
+
+use super::{
+    DeadLetter, Webhook, WebhookError, WebhookService,
+    message::WebhookMessage,
+    post::{self, AttemptOutcome},
+    table::WebhookState,
+};
+use crate::{
+    base::{blocking::blocking, metrics::DeliveryOutcome},
+    deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
+};
+
+/// A turn ends after so many events, or after this long: others wait for its slot.
+const TURN_EVENTS: usize = 16;
+const TURN_TIME: Duration = Duration::from_secs(2);
+/// Heads looked at in one step.
+const HEADS: usize = 256;
+
+/// Next thing that a webhook has to send.
+enum Next {
+    /// The event that follows its cursor.
+    Event(WebhookMessage),
+    /// An event that became a dead letter and is to be sent again.
+    Again(WebhookMessage, DeadLetter),
+    /// Nothing before this one.
+    Nothing(Seq),
+}
+
+/// Work that an attempt leaves.
+enum Settled {
+    /// The next event may follow.
+    Done,
+    /// Failure: the next attempt comes no sooner than this.
+    Failed { at_least: Duration },
+    /// The turn ends like this, and everything is noted.
+    Over(DeliveryResult),
+}
+
+/// The events behind the cursor of a webhook, some at a time.
+struct Events {
+    run: Option<RunId>,
+    next: Seq,
+}
+
+impl Events {
+    /// Events that `live` has not looked at.
+    fn after(live: &WebhookState) -> Events {
+        Events { run: live.webhook.run, next: live.next }
+    }
+
+    /// Heads of the next of them, of other owners' runs too; `None` once there are no more.
+    fn step(&mut self, timeline: &Timeline) -> Option<Vec<EventMeta>> {
+        let Some(run) = self.run else {
+            let (from, head) = (self.next, timeline.head());
+            // Of purged events there are no heads: it goes on by numbers.
+            self.next = Seq((from.0 + HEADS as u64).min(head.0 + 1).max(from.0));
+            return (from <= head).then(|| timeline.heads(from, (self.next.0 - from.0) as usize));
+        };
+        let heads = timeline.heads_of(run, self.next, HEADS);
+        self.next = Seq(heads.last()?.seq.0 + 1);
+        Some(heads)
+    }
+}
+
+impl WebhookService {
+    /// The runs with events that a webhook which still delivers has not delivered.
+    pub fn behind(&self) -> HashSet<RunId> {
+        let mut behind = HashSet::new();
+        for live in self.table.all().into_iter().filter(|live| !live.is_disabled) {
+            match live.webhook.run {
+                Some(run) if self.timeline().heads_of(run, live.next, 1).is_empty() => {}
+                Some(run) => _ = behind.insert(run),
+                None => {
+                    let mut events = Events::after(&live);
+                    while let Some(heads) = events.step(self.timeline()) {
+                        let own =
+                            heads.into_iter().filter(|head| self.may_tell(&live.webhook, head));
+                        behind.extend(own.map(|head| head.run));
+                    }
+                }
+            }
+        }
+        behind
+    }
+
+    /// Returns true where the owner of `webhook` may be told of the event with this head: it is of
+    /// a run of its own that it can see, or the deletion of one.
+    fn may_tell(&self, webhook: &Webhook, head: &EventMeta) -> bool {
+        match self.registry.find_any(head.run, &webhook.owner) {
+            Some(run) => run.lifecycle().is_visible() || head.kind == EventKind::RunDeleted,
+            None => false,
+        }
+    }
+
+    /// Next message; dead letters that are sent again come first.
+    fn next(&self, live: &WebhookState) -> Result<Next, WebhookError> {
+        if live.has_queued
+            && let Some(again) = self.queued(&live.webhook)?
+        {
+            return Ok(again);
+        }
+        let (webhook, mut events) = (&live.webhook, Events::after(live));
+        let is_wanted = |head: &EventMeta| {
+            let is_of_kind = webhook.kinds.as_ref().is_none_or(|kinds| kinds.contains(&head.kind));
+            is_of_kind && (webhook.run.is_some() || self.may_tell(webhook, head))
+        };
+        while let Some(heads) = events.step(self.timeline()) {
+            for head in heads.iter().filter(|head| is_wanted(head)) {
+                // Retention may have removed it since: then there is nothing to tell.
+                if let Some(event) = self.timeline().get_parts(head.seq)? {
+                    return Ok(Next::Event(WebhookMessage::new(webhook, &self.source, event)?));
+                }
+            }
+        }
+        Ok(Next::Nothing(events.next))
+    }
+
+    fn queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
+        let note = |has_queued| self.table.change(webhook.id, |live| live.has_queued = has_queued);
+        // Before looking: letters queued after the look are noted again as they are queued.
+        note(false);
+        while let Some(letter) = self.store.first_queued(webhook.id)? {
+            let event = self.timeline().get_parts(letter.seq)?;
+            if let Some(event) = event.filter(|event| self.may_tell(webhook, &event.head)) {
+                note(true);
+                let message = WebhookMessage::new(webhook, &self.source, event)?;
+                return Ok(Some(Next::Again(message, letter)));
+            }
+            self.store.take_dead_letter(webhook.id, letter.seq)?;
+        }
+        Ok(None)
+    }
+
+    /// Delivers what follows the cursor of a webhook, and then notes durably how far it came.
+    async fn deliver(self: &Arc<Self>, key: WebhookId) -> Result<DeliveryResult, WebhookError> {
+        let started = Instant::now();
+        let mut delivered = 0;
+        let outcome = loop {
+            let Some(live) = self.entitled(key).await? else { return Ok(DeliveryResult::Ended) };
+            // Before reading: nothing follows once a run has ended, so that what is read now has
+            // all of it.
+            let has_ended = self.has_ended(live.webhook.run);
+            let (webhooks, looking) = (Arc::clone(self), live.clone());
+            let next = blocking(move || webhooks.next(&looking)).await??;
+            let (message, letter) = match next {
+                Next::Event(message) => (message, None),
+                Next::Again(message, letter) => (message, Some(letter)),
+                Next::Nothing(next) => {
+                    self.table.change(key, |live| {
+                        live.next = next;
+                        live.is_finished = has_ended;
+                    });
+                    break DeliveryResult::Drained;
+                }
+            };
+            let timeout = self.settings.timeout;
+            let verdict = post::post(&self.egress, &live.webhook, &message, timeout).await;
+            match self.settle(live, &message, letter, verdict).await? {
+                Settled::Done => delivered += 1,
+                Settled::Failed { at_least } => {
+                    break DeliveryResult::Failed { at_least, progressed: delivered > 0 };
+                }
+                Settled::Over(outcome) => return Ok(outcome),
+            }
+            if delivered == TURN_EVENTS || started.elapsed() > TURN_TIME {
+                break DeliveryResult::More;
+            }
+        };
+        if delivered > 0 || matches!(outcome, DeliveryResult::Failed { .. }) {
+            self.keep(key, |_| {}).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// The webhook `id` when it may be told anything; one whose run is gone goes too.
+    async fn entitled(
+        self: &Arc<Self>,
+        id: WebhookId,
+    ) -> Result<Option<WebhookState>, WebhookError> {
+        let Some(live) = self.table.get(id) else { return Ok(None) };
+        let is_gone = |run| self.registry.find(run, &live.webhook.owner).is_none();
+        if live.webhook.run.is_some_and(is_gone) {
+            self.remove(id).await?;
+            return Ok(None);
+        }
+        Ok((!live.is_disabled).then_some(live))
+    }
+
+    /// Notes what an attempt came to, at an event or at one that is sent again for its `letter`.
+    async fn settle(
+        self: &Arc<Self>,
+        live: WebhookState,
+        message: &WebhookMessage,
+        letter: Option<DeadLetter>,
+        verdict: AttemptOutcome,
+    ) -> Result<Settled, WebhookError> {
+        let (id, seq, attempt) = (live.webhook.id, message.seq, live.attempts + 1);
+        let count = |outcome| self.metrics.webhook_deliveries.of(outcome).inc();
+        match (verdict, letter) {
+            (AttemptOutcome::Delivered, letter) => {
+                count(DeliveryOutcome::Delivered);
+                if letter.is_some() {
+                    let webhooks = Arc::clone(self);
+                    blocking(move || webhooks.store.take_dead_letter(id, seq)).await??;
+                }
+                self.table.change(id, |live| live.delivered(seq));
+                Ok(Settled::Done)
+            }
+            (AttemptOutcome::Gone, _) => {
+                count(DeliveryOutcome::Gone);
+                let disabled = |live: &mut WebhookState| {
+                    live.is_disabled = true;
+                    live.failed(seq, "answered 410: it wants no more".to_owned());
+                };
+                self.keep(id, disabled).await?;
+                Ok(Settled::Over(DeliveryResult::Ended))
+            }
+            (AttemptOutcome::Failed { reason, at_least }, Some(mut letter)) => {
+                count(DeliveryOutcome::Failed);
+                letter.attempts = letter.attempts.saturating_add(1);
+                letter.error = reason;
+                let webhooks = Arc::clone(self);
+                blocking(move || webhooks.store.return_dead_letter(id, &letter)).await??;
+                Ok(Settled::Failed { at_least })
+            }
+            (AttemptOutcome::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
+                count(DeliveryOutcome::Failed);
+                self.bury(live, message, attempt, reason).await?;
+                Ok(Settled::Over(DeliveryResult::More))
+            }
+            (AttemptOutcome::Failed { reason, at_least }, None) => {
+                count(DeliveryOutcome::Failed);
+                self.table.change(id, |live| {
+                    live.attempts = attempt;
+                    live.failed(seq, reason);
+                });
+                Ok(Settled::Failed { at_least })
+            }
+        }
+    }
+
+    /// Makes `change` of the webhook `id`, and notes it durably with how far it has come.
+    pub(super) async fn keep(
+        self: &Arc<Self>,
+        id: WebhookId,
+        change: impl FnOnce(&mut WebhookState),
+    ) -> Result<(), WebhookError> {
+        let Some(WebhookState { order, .. }) = self.table.get(id) else { return Ok(()) };
+        let order = order.lock_owned().await;
+        let Some(live) = self.table.change(id, change) else { return Ok(()) };
+        let webhooks = Arc::clone(self);
+        let kept = blocking(move || {
+            // Until the write is over: a turn may be dropped before.
+            let _order = order;
+            webhooks.store.keep(&live)
+        });
+        Ok(kept.await??)
+    }
+
+    /// Makes an event a dead letter and goes on after it, in one step.
+    async fn bury(
+        self: &Arc<Self>,
+        mut live: WebhookState,
+        message: &WebhookMessage,
+        attempts: u32,
+        error: String,
+    ) -> Result<(), WebhookError> {
+        self.metrics.webhook_deliveries.of(DeliveryOutcome::Dead).inc();
+        let (id, seq) = (live.webhook.id, message.seq);
+        let letter = DeadLetter { seq, kind: message.kind, attempts, error };
+        tracing::warn!(webhook = %id, %seq, letter.error, "a dead letter");
+        let error = letter.error.clone();
+        let passed = move |live: &mut WebhookState| {
+            live.failed(seq, error.clone());
+            live.pass(seq);
+        };
+        passed(&mut live);
+        let webhooks = Arc::clone(self);
+        let dropped = blocking(move || webhooks.store.add_dead_letter(live, &letter)).await??;
+        self.table.change(id, |live| {
+            passed(live);
+            live.dropped += dropped;
+        });
+        Ok(())
+    }
+}
+
+impl LogConsumer for WebhookService {
+    type Key = WebhookId;
+
+    async fn turn(self: Arc<Self>, turn: DeliverySlot<WebhookId>) -> DeliveryResult {
+        self.deliver(turn.key).await.unwrap_or_else(|error| {
+            // The ledger or the log: of this server, not of the target.
+            tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
+            DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
+        })
+    }
+}

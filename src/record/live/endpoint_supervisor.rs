@@ -1,0 +1,247 @@
+//! The port of live sessions, opened anew where its thread has ended.
+//!
+//! Promises that an end is logged and counted, that the address stays, and that no wait between two
+//! attempts is longer than 30 s. Until there is a port again offers are refused. Sessions of
+//! the one that ended have ended with it: their sinks were told.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use transport::webrtc::{
+    EndpointConfig, EndpointError, OfferError, SdpAnswer, SessionHandle as Link, SessionHandler,
+    WebRtcEndpoint,
+};
+
+use super::transport_metrics::DroppedCounters;
+use crate::base::{backoff::Backoff, metrics::Metrics};
+
+/// Waits before an attempt.
+const PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(100), factor: 2, longest: Duration::from_secs(30) };
+/// A port that has lived so long has not ended for what ended the one before.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// The port that there is.
+pub struct EndpointSupervisor {
+    /// Settings of the first port, with the address that it was given.
+    settings: EndpointConfig,
+    port: Mutex<WebRtcEndpoint>,
+    dropped: DroppedCounters,
+    metrics: Arc<Metrics>,
+}
+
+impl EndpointSupervisor {
+    /// Opens the first port.
+    pub fn open(
+        settings: EndpointConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<EndpointSupervisor, EndpointError> {
+        let port = WebRtcEndpoint::open(settings.clone())?;
+        let settings = EndpointConfig { bind: port.local_addr(), ..settings };
+        Ok(EndpointSupervisor {
+            settings,
+            port: Mutex::new(port),
+            dropped: DroppedCounters::default(),
+            metrics,
+        })
+    }
+
+    /// Address on which packets are received.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.settings.bind
+    }
+
+    /// Answers an offer, as [`WebRtcEndpoint::answer`] does.
+    pub fn answer(
+        &self,
+        offer: &str,
+        sink: Box<dyn SessionHandler>,
+    ) -> Result<(Link, SdpAnswer), OfferError> {
+        self.current().answer(offer, sink)
+    }
+
+    /// Returns true while the endpoint runs.
+    pub fn is_open(&self) -> bool {
+        !self.current().has_ended()
+    }
+
+    /// Ends the port as a fault of its thread does.
+    pub fn end(&self) {
+        self.current().end();
+    }
+
+    /// Adds to the metrics what the port has dropped since the last call.
+    pub fn tell(&self) {
+        self.dropped.tell(&self.current().counts(), &self.metrics);
+    }
+
+    /// Opens a port anew whenever there is none, until the server shuts down.
+    pub async fn keep(&self, draining: CancellationToken) {
+        let mut attempts = 0;
+        loop {
+            let (port, opened_at) = (self.current(), Instant::now());
+            tokio::select! {
+                () = draining.cancelled() => return,
+                () = port.ended() => {}
+            }
+            self.metrics.live_receiver_ends.inc();
+            let addr = self.local_addr();
+            tracing::error!(%addr, "the receiver of live video ended: it is opened anew");
+            if opened_at.elapsed() >= STEADY {
+                attempts = 0;
+            }
+            loop {
+                attempts = u32::saturating_add(attempts, 1);
+                tokio::select! {
+                    () = draining.cancelled() => return,
+                    () = sleep(PAUSES.exact(attempts)) => {}
+                }
+                match self.reopen() {
+                    Ok(()) => break tracing::info!(%addr, "live video is received again"),
+                    Err(error) => tracing::error!(%addr, %error, "live video is not received"),
+                }
+            }
+        }
+    }
+
+    /// Opens another port in place of one that has ended.
+    fn reopen(&self) -> Result<(), EndpointError> {
+        let opened = WebRtcEndpoint::open(self.settings.clone())?;
+        let mut port = self.port();
+        // Its counts begin at zero.
+        self.dropped.tell(&port.counts(), &self.metrics);
+        self.dropped.begin_anew();
+        *port = opened;
+        Ok(())
+    }
+
+    fn current(&self) -> WebRtcEndpoint {
+        self.port().clone()
+    }
+
+    fn port(&self) -> MutexGuard<'_, WebRtcEndpoint> {
+        // Every change is one assignment: a panic leaves a port.
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::ErrorKind;
+    use transport::webrtc::{SessionEvent, SessionFailure};
+
+    use super::*;
+    use crate::record::live::{
+        LiveError,
+        frame_router::{FrameRouter, RouterSink},
+        publisher_state::PublisherSignals,
+        session_events::inbox,
+    };
+
+    /// Offer of a browser, reduced to the lines that are read.
+    const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
+        m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
+        a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
+        a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
+        10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
+
+    fn port(metrics: &Arc<Metrics>) -> EndpointSupervisor {
+        let settings = EndpointConfig {
+            bind: ([127, 0, 0, 1], 0).into(),
+            public_ips: Vec::new(),
+            sessions_max: 10,
+            connect_within: Duration::from_secs(30),
+            lost_after: Duration::from_secs(10),
+        };
+        EndpointSupervisor::open(settings, Arc::clone(metrics)).expect("opened")
+    }
+
+    fn sink(metrics: &Arc<Metrics>) -> (Box<dyn SessionHandler>, Arc<PublisherSignals>) {
+        let turns = Arc::<PublisherSignals>::default();
+        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
+        let shared = Arc::clone(inbox.shared());
+        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
+        (Box::new(RouterSink(intake)), turns)
+    }
+
+    #[tokio::test]
+    async fn a_port_that_has_ended_is_opened_anew_where_it_was() {
+        let metrics = Arc::new(Metrics::new());
+        let port = Arc::new(port(&metrics));
+        let (addr, draining) = (port.local_addr(), CancellationToken::new());
+        let (kept, token) = (Arc::clone(&port), draining.clone());
+        let keeping = tokio::spawn(async move { kept.keep(token).await });
+        for ends in 1..=2 {
+            let (to, turns) = sink(&metrics);
+            let (link, _) = port.answer(OFFER, to).expect("answered");
+            port.current().end();
+            let told = turns.next().await.end;
+            assert_eq!(
+                told,
+                Some(SessionEvent::Failed(SessionFailure::PortEnded)),
+                "its session ends"
+            );
+            assert!(link.trickle("candidate:").is_err());
+            let answered = async {
+                loop {
+                    match port.answer(OFFER, sink(&metrics).0) {
+                        Ok(_) => break,
+                        Err(error) => assert_eq!(error, OfferError::Ended),
+                    }
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), answered).await.expect("open again");
+            assert_eq!((port.local_addr(), port.current().local_addr()), (addr, addr));
+            assert_eq!(metrics.live_receiver_ends.get(), ends);
+        }
+        draining.cancel();
+        keeping.await.expect("ends with the server");
+    }
+
+    #[tokio::test]
+    async fn while_its_address_is_taken_there_is_no_port_and_offers_are_told_so() {
+        let metrics = Arc::new(Metrics::new());
+        let port = port(&metrics);
+        port.current().end();
+        port.current().ended().await;
+        let taken = std::net::UdpSocket::bind(port.local_addr()).expect("it is free");
+        assert!(matches!(port.reopen(), Err(EndpointError::Socket(_))));
+        let refused = port.answer(OFFER, sink(&metrics).0).err().expect("no port");
+        assert_eq!(refused, OfferError::Ended);
+        // Answered as 503, with when to come again.
+        assert_eq!(LiveError::from(refused).kind(), ErrorKind::Unavailable);
+        drop(taken);
+        port.reopen().expect("it is free again");
+        port.answer(OFFER, sink(&metrics).0).expect("answered");
+    }
+
+    #[tokio::test]
+    async fn counts_go_on_growing() {
+        let metrics = Arc::new(Metrics::new());
+        let port = port(&metrics);
+        let unknown = metrics.live_refused.of(transport::webrtc::DropReason::UnknownSource);
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for (sent, told) in [(3, 3), (2, 5)] {
+            (0..sent).for_each(|_| {
+                client.send_to(&[0x80; 30], port.local_addr()).expect("sent");
+            });
+            let counted = async {
+                while unknown.get() < told {
+                    port.tell();
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), counted).await.expect("counted");
+            assert_eq!(unknown.get(), told);
+            port.current().end();
+            port.current().ended().await;
+            port.reopen().expect("opened");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The memory that live sessions may take: reserved before a session begins, given back with it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::base::{
+    keys::Principal,
+    owner_limit::{LimitScope, OwnerLimiter},
+};
+
+/// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
+pub const SESSION_BYTES: u64 = 25 << 20;
+
+/// Bytes of all live sessions together, and of those of one principal.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    limit: u64,
+    share: u64,
+    sessions: Mutex<OwnerLimiter>,
+}
+
+/// There is no room for another session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no media capacity: of {limit} bytes for live sessions{} too few are left, and another takes \
+     {SESSION_BYTES}: end one, or raise SERVICE_MEDIA_MEMORY_BUDGET_BYTES",
+    words(*.whose)
+)]
+pub struct MemoryExhausted {
+    whose: LimitScope,
+    limit: u64,
+}
+
+fn words(whose: LimitScope) -> &'static str {
+    match whose {
+        LimitScope::All => "",
+        LimitScope::Own => " of one principal",
+    }
+}
+
+/// The bytes of one session, until dropped.
+#[derive(Debug)]
+pub struct MemoryReservation {
+    budget: Arc<MemoryBudget>,
+    owner: Principal,
+}
+
+impl MemoryBudget {
+    /// Nothing reserved of `limit` bytes, of which one principal may have `share`.
+    pub fn new(limit: u64, share: u64) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget { limit, share, sessions: Mutex::default() })
+    }
+
+    /// Reserves the memory of one session of `owner`.
+    pub fn reserve(
+        self: &Arc<MemoryBudget>,
+        owner: &Principal,
+    ) -> Result<MemoryReservation, MemoryExhausted> {
+        let most = |bytes: u64| usize::try_from(bytes / SESSION_BYTES).unwrap_or(usize::MAX);
+        let entered = self.sessions().enter(owner, most(self.limit), most(self.share));
+        match entered {
+            Ok(()) => Ok(MemoryReservation { budget: Arc::clone(self), owner: owner.clone() }),
+            Err(LimitScope::All) => {
+                Err(MemoryExhausted { whose: LimitScope::All, limit: self.limit })
+            }
+            Err(LimitScope::Own) => {
+                Err(MemoryExhausted { whose: LimitScope::Own, limit: self.share })
+            }
+        }
+    }
+
+    /// Bytes reserved.
+    pub fn used(&self) -> u64 {
+        self.sessions().all() as u64 * SESSION_BYTES
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, OwnerLimiter> {
+        // A count that a panic left is at most one too high.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for MemoryReservation {
+    fn drop(&mut self) {
+        self.budget.sessions().leave(&self.owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_reserved_than_there_is_and_all_comes_back() {
+        let [alice, bob] = ["alice", "bob"].map(Principal::named);
+        let budget = MemoryBudget::new(3 * SESSION_BYTES + 1, 2 * SESSION_BYTES);
+        let held: Vec<_> =
+            [&alice, &alice, &bob].map(|owner| budget.reserve(owner).expect("room")).into();
+        let refused = budget.reserve(&bob).expect_err("full").to_string();
+        assert!(refused.contains("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"), "{refused}");
+        assert_eq!(budget.used(), 3 * SESSION_BYTES);
+        drop(held);
+        assert_eq!(budget.used(), 0);
+        budget.reserve(&alice).expect("room again");
+    }
+}

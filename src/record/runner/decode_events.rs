@@ -1,0 +1,175 @@
+//! Result of a job's decoding, and the events that close its recording.
+
+use decode::{FileReport, StreamInfo};
+use media::{FrameRate, JobId, WallTime};
+use timeline::{AnalysisGenerated, Event, FramesDecoded, IngestReceived, IngestStarted, Signals};
+
+use super::{IngestError, IngestJob, IngestResult};
+use crate::record::recording::{Head, RunLog, Sealed};
+
+/// A decoded source: its frames are recorded, and nothing tells yet that they are all.
+pub(super) struct DecodedSource {
+    pub ingest: IngestJob,
+    pub stream: StreamInfo,
+    pub report: FileReport,
+    pub sealed: Sealed,
+    /// Analysis that the markers of its recording are, and how many there are.
+    pub analysis: Option<(AnalysisGenerated, u64)>,
+    /// Reason that no more of the source was decoded, where something cut it off.
+    pub reason: Option<String>,
+    /// Error that cut it off, where that is more than the end of its time.
+    pub cut: Option<IngestError>,
+}
+
+/// A job without a frame.
+pub(super) struct FailedJob {
+    pub error: IngestError,
+    /// Its source was media that is served.
+    pub is_opened: bool,
+}
+
+impl IngestJob {
+    /// Event that tells of its source, without the number of frames.
+    pub(super) fn received(&self, sample_fps: Option<FrameRate>) -> IngestReceived {
+        IngestReceived {
+            request_id: self.request_id,
+            ingest: self.echo.clone(),
+            decoded_frames: None,
+            source_uri: Some(self.source_uri.clone()),
+            sampling_policy: Some(self.policy),
+            sample_fps,
+        }
+    }
+
+    /// Fields of its decoding that are known once `stream` is opened.
+    pub(super) fn opened(&self, stream: &StreamInfo) -> FramesDecoded {
+        FramesDecoded {
+            request_id: self.request_id,
+            source_uri: self.source_uri.clone(),
+            stream_id: self.stream_id.clone(),
+            sampling_policy: self.policy,
+            source_fps: stream.source_rate,
+            sample_fps: self.rate.or_else(|| stream.source_rate.map(clamped)),
+            decoded_frames: 0,
+            width: stream.extent.width,
+            height: stream.extent.height,
+            pixel_format: stream.pixel_format.clone(),
+            decoder: None,
+            decoder_fallback: None,
+            truncated: false,
+            reason: None,
+            gate: Some(self.gate),
+            zones: self.zones.clone(),
+            wall_start_ms: Some(stream.wall_start.filter(is_dated)),
+            signals: Signals::Inline(Vec::new()),
+        }
+    }
+
+    /// Records on the run's timeline that it was accepted, before anything is decoded.
+    pub(super) fn accept(&self, job: Option<JobId>, log: &RunLog) -> Result<(), IngestError> {
+        let (request_id, ingest) = (self.request_id, self.echo.clone());
+        let job_id = job.ok_or(IngestError::Lost)?;
+        let started = IngestStarted { request_id, job_id, ingest };
+        log.commit(vec![Event::IngestStarted(started)])?;
+        log.run.set_source(Some(&self.source_uri));
+        log.run.set_model(self.model.as_ref());
+        Ok(())
+    }
+}
+
+/// Events after those of a decoding.
+#[derive(Default)]
+pub(super) struct FinalEvents {
+    pub events: Vec<Event>,
+    /// Event that ends the run, if that was not ended before.
+    pub last: Option<Event>,
+}
+
+impl DecodedSource {
+    /// Frames a second of the source.
+    fn source_fps(&self) -> Option<FrameRate> {
+        self.report.source_rate.or(self.stream.source_rate)
+    }
+
+    /// Analysed frames a second.
+    pub fn sample_fps(&self) -> Option<FrameRate> {
+        self.ingest.rate.or_else(|| self.source_fps().map(clamped))
+    }
+
+    /// Appends the events that close the recording, and `tail` after them; returns true if all of it is there: of a
+    /// run that was ended before, the last is not.
+    pub fn record(self, tail: FinalEvents) -> Result<(IngestResult, bool), IngestError> {
+        let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
+        let DecodedSource { ingest, stream, report, sealed, .. } = self;
+        let extent = report.first_extent.unwrap_or(stream.extent);
+        let decoded = FramesDecoded {
+            source_fps,
+            sample_fps,
+            width: extent.width,
+            height: extent.height,
+            decoder: Some(report.decoder.clone()).filter(|decoder| !decoder.is_empty()),
+            decoder_fallback: report.fallback,
+            truncated: report.truncated,
+            reason: self.reason,
+            signals: sealed.signals().clone(),
+            ..ingest.opened(&stream)
+        };
+        let received = Some(ingest.received(sample_fps));
+        let (analysis, markers) = self.analysis.unzip();
+        let head = Head { received, decoded, analysis, index_name: None };
+        let frames = sealed.frames();
+        let events = head.events(frames, markers.unwrap_or(0)).chain(tail.events);
+        let is_whole = sealed.close(events, tail.last)?;
+        let ingested = IngestResult {
+            decoded_frames: frames,
+            source_fps,
+            sample_fps,
+            width: extent.width,
+            height: extent.height,
+            rotation: stream.rotation,
+            decoder: report.decoder,
+            truncated: report.truncated,
+            more_frames: report.more_frames,
+        };
+        Ok((ingested, is_whole))
+    }
+}
+
+/// Containers without a clock say the first of all times; a worker that was fooled, anything.
+fn is_dated(at: &WallTime) -> bool {
+    const YEAR_10000: i64 = 253_402_300_800_000;
+    (1..YEAR_10000).contains(&at.epoch_ms)
+}
+
+/// The nearest rate that the contract can express.
+fn clamped(rate: FrameRate) -> FrameRate {
+    let below = |a: FrameRate, b: FrameRate| {
+        u64::from(a.num()) * u64::from(b.den()) < u64::from(b.num()) * u64::from(a.den())
+    };
+    if below(rate, FrameRate::SLOWEST) {
+        FrameRate::SLOWEST
+    } else if below(FrameRate::FASTEST, rate) {
+        FrameRate::FASTEST
+    } else {
+        rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reported_rate_stays_within_the_contract() {
+        let cases = [
+            ((1, 10), (1, 5)),
+            ((1, 5), (1, 5)),
+            ((30_000, 1001), (30_000, 1001)),
+            ((240, 1), (120, 1)),
+        ];
+        for ((num, den), (to_num, to_den)) in cases {
+            let found = clamped(FrameRate::new(num, den).expect("positive"));
+            assert_eq!((found.num(), found.den()), (to_num, to_den), "{num}/{den}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Choice of the configured backends that decode and measure, tried in turn in a real worker.
+
+use decode::DecodeBackend;
+use worker::{
+    BackendRequest, BackendSelectError, Capabilities, DecodeBackendChoice, DecodeSelection,
+    GateBackend, SandboxReport, Supervisor, WorkerError, WorkerProgram,
+};
+
+/// Reason that media workers are not as the settings ask.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkersError {
+    /// A backend that is asked for by name does not decode.
+    #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
+    Decode {
+        /// Its name.
+        backend: &'static str,
+        /// Error of the worker.
+        source: WorkerError,
+    },
+    /// A backend that is asked for by name does not measure.
+    #[error("SERVICE_GATE_BACKEND asks for {backend}: {source}")]
+    Gate {
+        /// Its name.
+        backend: &'static str,
+        /// Error of the worker.
+        source: WorkerError,
+    },
+}
+
+/// Capabilities and isolation of media workers.
+#[derive(Debug)]
+pub struct WorkerCapabilities {
+    /// Backend that decodes first.
+    pub backend: DecodeBackend,
+    /// Backends that were tried before it, and why they were passed over.
+    pub passed_over: Vec<(DecodeBackend, String)>,
+    /// Backend that measures first.
+    pub gate: GateBackend,
+    /// Backends that were tried before it, and why they were passed over.
+    pub gate_passed_over: Vec<(GateBackend, String)>,
+    /// Capabilities; `None` when no worker starts.
+    pub capabilities: Option<Capabilities>,
+    /// Isolation of the workers.
+    pub sandbox: SandboxStatus,
+    /// Parts that their isolation lacks, or the reason that none starts; `None` where it is full.
+    pub sandbox_detail: Option<String>,
+    /// Forbidden actions that a worker attempted in vain when the server started.
+    pub refused: usize,
+}
+
+/// Isolation of media workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SandboxStatus {
+    /// Isolated in every way that there is.
+    Full,
+    /// Isolated in some: the system lacks the others, or a device needs its driver's files.
+    Partial,
+    /// No worker starts.
+    Unavailable,
+}
+
+impl SandboxStatus {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SandboxStatus::Full => "full",
+            SandboxStatus::Partial => "partial",
+            SandboxStatus::Unavailable => "unavailable",
+        }
+    }
+
+    /// Isolation of workers that give `report`, and the parts that it lacks.
+    fn of(report: &SandboxReport) -> (SandboxStatus, Option<String>) {
+        if report.is_full() {
+            tracing::info!(%report, "media workers are sandboxed");
+            (SandboxStatus::Full, None)
+        } else {
+            tracing::warn!(%report, "media workers are sandboxed in part only");
+            (SandboxStatus::Partial, Some(report.to_string()))
+        }
+    }
+}
+
+impl WorkerCapabilities {
+    /// Starts workers until one decodes; a device that is asked for by name and missing is an error.
+    pub(crate) fn choose(
+        program: WorkerProgram,
+        wanted: &BackendRequest,
+    ) -> Result<(Supervisor, WorkerCapabilities), WorkersError> {
+        let error = match Supervisor::select(&program, wanted) {
+            Ok((supervisor, selection)) => {
+                return Ok((supervisor, WorkerCapabilities::of(selection)));
+            }
+            Err(BackendSelectError::Gate { backend, source }) => {
+                return Err(WorkersError::Gate { backend: backend.as_str(), source });
+            }
+            Err(BackendSelectError::Decode(error)) => error,
+        };
+        if let DecodeBackendChoice::Named(backend) = wanted.choice
+            && backend != DecodeBackend::Software
+        {
+            return Err(WorkersError::Decode { backend: backend.as_str(), source: error });
+        }
+        tracing::error!(%error, "no media worker starts: no media is read");
+        let workers = WorkerCapabilities {
+            backend: DecodeBackend::Software,
+            passed_over: Vec::new(),
+            gate: GateBackend::Cpu,
+            gate_passed_over: Vec::new(),
+            capabilities: None,
+            sandbox: SandboxStatus::Unavailable,
+            sandbox_detail: Some(error.to_string()),
+            refused: 0,
+        };
+        Ok((Supervisor::new(program), workers))
+    }
+
+    fn of(selection: DecodeSelection) -> WorkerCapabilities {
+        let DecodeSelection { backend, capabilities, sandbox, passed_over, gate } = selection;
+        let passed_over: Vec<(DecodeBackend, String)> =
+            passed_over.into_iter().map(|(backend, error)| (backend, error.to_string())).collect();
+        for (backend, reason) in &passed_over {
+            tracing::info!(backend = backend.as_str(), reason, "decode backend not used");
+        }
+        for tried in capabilities.codecs.iter().filter(|tried| tried.reason.is_some()) {
+            let (codec, bits, reason) = (tried.codec.name(), tried.bits, tried.reason.as_deref());
+            tracing::warn!(codec, bits, reason, decoder = tried.decoder, "not decoded as asked");
+        }
+        tracing::info!(backend = backend.as_str(), "media is decoded");
+        let gate_passed_over = told(gate.passed_over);
+        let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
+        tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
+        let refused = sandbox.refused;
+        let (sandbox, sandbox_detail) = SandboxStatus::of(&sandbox);
+        let capabilities = Some(capabilities);
+        WorkerCapabilities {
+            backend,
+            passed_over,
+            gate,
+            gate_passed_over,
+            capabilities,
+            sandbox,
+            sandbox_detail,
+            refused,
+        }
+    }
+
+    /// Reason that no media is read; `None` where some is.
+    pub fn refusal(&self) -> Option<&str> {
+        match self.sandbox {
+            SandboxStatus::Unavailable => self.sandbox_detail.as_deref(),
+            SandboxStatus::Full | SandboxStatus::Partial => None,
+        }
+    }
+}
+
+/// Logs each gate backend that was passed over, and gives the reasons as text.
+fn told(passed_over: Vec<(GateBackend, WorkerError)>) -> Vec<(GateBackend, String)> {
+    let told = |(backend, error): (GateBackend, WorkerError)| {
+        let reason = error.to_string();
+        tracing::info!(backend = backend.as_str(), reason, "gate backend not used");
+        (backend, reason)
+    };
+    passed_over.into_iter().map(told).collect()
+}

@@ -1,0 +1,230 @@
+//! Compaction: sealed files are written again without the events of purged runs.
+//!
+//! What stays keeps its number and its time. A new file is written aside, synced and renamed
+//! over the first of those that it stands for; the others go once that is durable, and opening
+//! passes over them until then. A crash at any point leaves every event in one file that counts.
+//! Readers and the writer go on; damage found on the way ends the compaction.
+
+use std::{collections::HashSet, io, ops::ControlFlow, sync::Arc};
+
+use media::{RunId, Seq, WallTime};
+
+use crate::{
+    EventMeta, Result, TimelineError,
+    batch::BatchBuilder,
+    footer,
+    index::{LogIndex, RunEventRef},
+    journal::{self, JournalHeader, SeqRange},
+    log_state::SharedLog,
+    storage::StorageFile,
+};
+
+/// Events looked up in one hold of the index.
+const STEP: usize = 1024;
+/// Bytes of records in one batch of a compacted file.
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes written between two syncs.
+const SYNC_BYTES: usize = 4 << 20;
+/// Neighbours with nothing to purge that are worth being written as one.
+const MERGED_FILES: usize = 8;
+
+/// Changes made by a compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionStats {
+    /// Journal files that were replaced.
+    pub files_before: u64,
+    /// Journal files in their place.
+    pub files_after: u64,
+    /// Events of purged runs that are gone.
+    pub events_removed: u64,
+    /// Bytes of the events that were copied.
+    pub bytes_copied: u64,
+    /// It was stopped before its end.
+    pub stopped: bool,
+}
+
+/// Told of each so many bytes that were written; `Break` stops the compaction.
+pub type CompactionThrottle<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
+
+/// Sealed files to write as one, by the numbers that they stand for.
+struct Group {
+    first: Seq,
+    next: Seq,
+}
+
+/// Returns true where the file that is being written holds events of `purged`.
+pub(crate) fn concerns_last(index: &LogIndex, purged: &HashSet<RunId>) -> bool {
+    let last = index.file_count().checked_sub(1);
+    last.is_some_and(|last| index.bytes_of(purged.iter().copied()).contains_key(&last))
+}
+
+/// Writes the sealed files of `store` again without the events of `purged`, in order: a run's
+/// creation never outlives its deletion.
+pub(crate) fn compact(
+    store: &SharedLog,
+    purged: &HashSet<RunId>,
+    file_bytes: u64,
+    pace: CompactionThrottle<'_>,
+) -> Result<CompactionStats> {
+    let mut done = CompactionStats::default();
+    let groups = plan(&store.index(), purged, file_bytes);
+    for group in groups {
+        if rewrite(store, &group, purged, pace, &mut done)?.is_break() {
+            done.stopped = true;
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn plan(index: &LogIndex, purged: &HashSet<RunId>, file_bytes: u64) -> Vec<Group> {
+    let garbage = index.bytes_of(purged.iter().copied());
+    let live = |file: usize| {
+        u64::from(index.file(file).end) - garbage.get(&file).copied().unwrap_or_default()
+    };
+    let sealed = index.file_count().saturating_sub(1);
+    let (mut groups, mut from) = (Vec::new(), 0);
+    while from < sealed {
+        let (mut to, mut bytes) = (from + 1, live(from));
+        while to < sealed && bytes + live(to) <= file_bytes {
+            let at = index.file(to).last_at().unwrap_or(index.file(to).base);
+            if index.file(from).is_too_old_for(at) {
+                break;
+            }
+            bytes += live(to);
+            to += 1;
+        }
+        if garbage.range(from..to).next().is_some() || to - from >= MERGED_FILES {
+            groups.push(Group { first: index.file(from).first, next: index.file(to).first });
+        }
+        from = to;
+    }
+    groups
+}
+
+fn rewrite(
+    store: &SharedLog,
+    group: &Group,
+    purged: &HashSet<RunId>,
+    pace: CompactionThrottle<'_>,
+    done: &mut CompactionStats,
+) -> Result<ControlFlow<()>> {
+    let temporary = journal::temporary_name(group.first);
+    let written = write(store, group, purged, &temporary, pace);
+    let Ok(ControlFlow::Continue((made, bytes))) = written else {
+        // Best effort: what stays is removed when the log is opened next.
+        drop(store.disk.remove(&temporary));
+        return written.map(|_| ControlFlow::Break(()));
+    };
+    let events = made.len();
+    let name = journal::file_name(group.first);
+    let io = |what| TimelineError::io(what, store.disk.path(&name));
+    let rename = || store.disk.rename(&temporary, &name);
+    let replaced = store.replace(made, rename).map_err(io("name a compacted file"))?;
+    store.disk.sync_names().map_err(io("sync the journal's directory"))?;
+    for file in &replaced[1..] {
+        let name = journal::file_name(file.first);
+        let io = TimelineError::io("remove a compacted file", store.disk.path(&name));
+        store.disk.remove(&name).map_err(io)?;
+    }
+    done.files_before += replaced.len() as u64;
+    done.files_after += 1;
+    done.events_removed += replaced.iter().map(|file| file.len() as u64).sum::<u64>() - events;
+    done.bytes_copied += bytes;
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Writes the file of `group` under a temporary name, durably; returns its index and the bytes
+/// of its events.
+fn write(
+    store: &SharedLog,
+    group: &Group,
+    purged: &HashSet<RunId>,
+    temporary: &str,
+    pace: CompactionThrottle<'_>,
+) -> Result<ControlFlow<(), (LogIndex, u64)>> {
+    let io = |what| TimelineError::io(what, store.disk.path(temporary));
+    let file = store.disk.create(temporary).map_err(io("create a compacted file"))?;
+    let files = store.index().files_in(group.first, group.next);
+    let mut output = Output::new(file, group.first, store.index().file(files.start).base);
+    let mut buffer = Vec::new();
+    for number in files {
+        for from in (0..).step_by(STEP) {
+            let hits = store.index().hits(number, from, STEP);
+            for hit in hits.iter().filter(|hit| !purged.contains(&hit.head.run)) {
+                let record_bytes = store.record(hit, &mut buffer)?.record_bytes();
+                let pushed = output.push(hit.head, &buffer[..record_bytes]);
+                let written = pushed.map_err(io("write a compacted file"))?;
+                if written > 0 && pace(written).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if hits.len() < STEP {
+                break;
+            }
+        }
+    }
+    let finished = output.finish(group.next).map_err(io("write a compacted file"))?;
+    Ok(ControlFlow::Continue(finished))
+}
+
+/// A compacted file that is being written.
+struct Output {
+    file: Arc<dyn StorageFile>,
+    header: JournalHeader,
+    index: LogIndex,
+    batch: BatchBuilder,
+    /// Offset of the next batch.
+    position: usize,
+    unsynced: usize,
+}
+
+impl Output {
+    fn new(file: Arc<dyn StorageFile>, first: Seq, base: WallTime) -> Output {
+        let header = JournalHeader { first, base, span: Some(SeqRange { next: first, count: 0 }) };
+        let mut index = LogIndex::default();
+        index.begin_file(first, base, header.len() as u32);
+        let batch = BatchBuilder::new(Vec::new(), first);
+        Output { file, index, batch, position: header.len(), header, unsynced: 0 }
+    }
+
+    /// Takes a record, after a full batch was written; returns how many bytes that were.
+    fn push(&mut self, head: EventMeta, record: &[u8]) -> io::Result<usize> {
+        let full = self.batch.len() >= BATCH_BYTES;
+        let written = if full { self.flush(head.seq)? } else { 0 };
+        let start = self.position + self.batch.len();
+        self.batch.push(|out| out.extend_from_slice(record));
+        let run = self.index.number(head.run);
+        let event = RunEventRef { seq: head.seq, at: head.at, run, kind: head.kind };
+        self.index.push(event, start as u32..(start + record.len()) as u32);
+        Ok(written)
+    }
+
+    /// Writes the batch, which stands for all numbers before `next`.
+    fn flush(&mut self, next: Seq) -> io::Result<usize> {
+        let batch = std::mem::replace(&mut self.batch, BatchBuilder::new(Vec::new(), next));
+        let bytes = batch.finish_before(next);
+        self.file.write_all_at(&bytes, self.position as u64)?;
+        self.position += bytes.len();
+        self.unsynced += bytes.len();
+        // Piece by piece: one sync of a whole file would hold up those of the writer.
+        if self.unsynced >= SYNC_BYTES {
+            self.file.sync()?;
+            self.unsynced = 0;
+        }
+        Ok(bytes.len())
+    }
+
+    fn finish(mut self, next: Seq) -> io::Result<(LogIndex, u64)> {
+        if self.index.len() > 0 {
+            self.flush(next)?;
+        }
+        self.index.end_file(next);
+        self.file.write_all_at(&footer::build(&self.index, 0), self.position as u64)?;
+        self.header.span = Some(SeqRange { next, count: self.index.len() });
+        self.file.write_all_at(&self.header.bytes(), 0)?;
+        self.file.sync()?;
+        let bytes = self.position - self.header.len();
+        Ok((self.index, bytes as u64))
+    }
+}

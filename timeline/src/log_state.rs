@@ -1,0 +1,233 @@
+//! State that readers and the writer share: the index, the open files, the columns, the health.
+
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+
+use media::{RunId, Seq, StreamId};
+
+use crate::{
+    EventMeta, LogState, Result, StreamedEvent, TimelineError,
+    event::{Event, EventKind, FramesDecoded},
+    index::{BackwardStep, EventLocation, FileId, FileIndex, LogIndex},
+    journal,
+    record::JournalRecord,
+    signal_column::ColumnDir,
+    storage::{Storage, StorageFile},
+    sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+/// Journal files kept open for reading.
+const OPEN_FILES_MAX: usize = 64;
+
+/// Hears of events as they become readable.
+pub type PublishListener = Box<dyn Fn(&[EventMeta]) + Send + Sync>;
+
+pub(crate) struct SharedLog {
+    pub(crate) disk: Arc<dyn Storage>,
+    pub(crate) columns: ColumnDir,
+    index: RwLock<LogIndex>,
+    /// The least recently opened first.
+    files: Mutex<VecDeque<(FileId, Arc<dyn StorageFile>)>>,
+    /// Held while the files and the index disagree.
+    replacing: RwLock<()>,
+    health: Mutex<LogState>,
+    listeners: RwLock<Vec<PublishListener>>,
+}
+
+impl SharedLog {
+    pub(crate) fn new(
+        disk: Arc<dyn Storage>,
+        columns: ColumnDir,
+        index: LogIndex,
+        health: LogState,
+    ) -> SharedLog {
+        SharedLog {
+            disk,
+            columns,
+            index: RwLock::new(index),
+            files: Mutex::default(),
+            replacing: RwLock::default(),
+            health: Mutex::new(health),
+            listeners: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, LogIndex> {
+        self.index.read().expect("no holder of the index panics")
+    }
+
+    pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, LogIndex> {
+        self.index.write().expect("no holder of the index panics")
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.disk.path("")
+    }
+
+    pub(crate) fn health(&self) -> LogState {
+        self.health.lock().expect("no holder of the health panics").clone()
+    }
+
+    /// Ends writing for good; the first reason stands.
+    pub(crate) fn poison(&self, reason: &str) {
+        let mut health = self.health.lock().expect("no holder of the health panics");
+        if *health == LogState::Writable {
+            *health = LogState::Poisoned { reason: reason.to_owned() };
+        }
+    }
+
+    pub(crate) fn listen(&self, listener: PublishListener) {
+        self.listeners.write().expect("no listener panics while it is added").push(listener);
+    }
+
+    /// Tells every listener what became readable.
+    pub(crate) fn notify_listeners(&self, heads: &[EventMeta]) {
+        let listeners = self.listeners.read().expect("no listener panics while it is added");
+        listeners.iter().for_each(|listener| listener(heads));
+    }
+
+    pub(crate) fn read(
+        &self,
+        run: RunId,
+        from: Seq,
+        limit: usize,
+        kind: Option<EventKind>,
+    ) -> Result<Vec<StreamedEvent>> {
+        let (mut hits, mut from) = (Vec::new(), Some(from));
+        while let Some(next) = from {
+            from = self.index().collect(run, next, limit, kind, &mut hits);
+        }
+        let mut buffer = Vec::new();
+        hits.iter().filter_map(|hit| self.load(hit, &mut buffer).transpose()).collect()
+    }
+
+    /// The event at `hit`, unless it was purged since; `buffer` is memory to reuse. Damage of its record is
+    /// its own and no other's.
+    pub(crate) fn load(
+        &self,
+        hit: &EventLocation,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<StreamedEvent>> {
+        let loaded = self.with_record(hit, buffer, |record| {
+            let payload = record.payload().map_err(|what| self.damaged(hit, what))?;
+            Ok(StreamedEvent::new(&self.columns, hit.head, payload))
+        });
+        match loaded {
+            Err(TimelineError::Damaged { file, offset, what }) => {
+                Ok(Some(StreamedEvent::damaged(hit.head, file, offset, what)))
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// The last event of `run` of this kind that comes before `before`.
+    pub(crate) fn last_of(
+        &self,
+        run: RunId,
+        mut before: Seq,
+        kind: EventKind,
+    ) -> Option<EventLocation> {
+        loop {
+            let step = self.index().last_of(run, before, kind);
+            match step {
+                BackwardStep::Found(hit) => return Some(hit),
+                BackwardStep::GoOn(next) => before = next,
+                BackwardStep::None => return None,
+            }
+        }
+    }
+
+    /// The newest `frames_decoded` of `run` and `stream`, its signals as they are stored.
+    pub(crate) fn latest_frames(
+        &self,
+        run: RunId,
+        stream: Option<&StreamId>,
+    ) -> Result<Option<(EventMeta, FramesDecoded)>> {
+        let mut before = Seq(u64::MAX);
+        let mut buffer = Vec::new();
+        loop {
+            let hit = self.last_of(run, before, EventKind::FramesDecoded);
+            let Some(hit) = hit else { return Ok(None) };
+            let decoded = self.with_record(&hit, &mut buffer, |record| record.decode())?;
+            if let Some(Event::FramesDecoded(frames)) = decoded
+                && stream.is_none_or(|stream| *stream == frames.stream_id)
+            {
+                return Ok(Some((hit.head, frames)));
+            }
+            before = hit.head.seq;
+        }
+    }
+
+    /// Reads the record at `hit`, wherever a compaction has put it meanwhile; `None` when it
+    /// was purged.
+    fn with_record<T>(
+        &self,
+        hit: &EventLocation,
+        buffer: &mut Vec<u8>,
+        take: impl Fn(&JournalRecord<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut hit = *hit;
+        loop {
+            let failed = match self.record(&hit, buffer).and_then(|record| take(&record)) {
+                Ok(taken) => return Ok(Some(taken)),
+                Err(failed) => failed,
+            };
+            let settled = self.replacing.read().expect("no compaction panics while it replaces");
+            let again = self.index().locate(hit.head.seq);
+            drop(settled);
+            match again {
+                None => return Ok(None),
+                Some(again) if again.file == hit.file => return Err(failed),
+                Some(again) => hit = again,
+            }
+        }
+    }
+
+    /// Puts the file that `rename` names in the place of those that `made`, its index, stands
+    /// for; returns those.
+    pub(crate) fn replace(
+        &self,
+        made: LogIndex,
+        rename: impl FnOnce() -> std::io::Result<()>,
+    ) -> std::io::Result<Vec<FileIndex>> {
+        let _replacing = self.replacing.write().expect("no compaction panics while it replaces");
+        rename()?;
+        let replaced = self.index_mut().replace(made);
+        self.files.lock().expect("no holder of the files panics").clear();
+        Ok(replaced)
+    }
+
+    pub(crate) fn record<'a>(
+        &self,
+        hit: &EventLocation,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<JournalRecord<'a>> {
+        let name = journal::file_name(hit.file.first);
+        let io = |what| TimelineError::io(what, self.disk.path(&name));
+        let file = self.file(hit.file).map_err(io("open a journal file"))?;
+        buffer.resize((hit.end - hit.offset) as usize, 0);
+        file.read_exact_at(buffer, u64::from(hit.offset)).map_err(io("read a journal file"))?;
+        let record = JournalRecord::parse(buffer).map_err(|what| self.damaged(hit, what))?;
+        if record.head != hit.head {
+            return Err(self.damaged(hit, "a record is not the one that was written here"));
+        }
+        Ok(record)
+    }
+
+    fn damaged(&self, hit: &EventLocation, what: &'static str) -> TimelineError {
+        let file = self.disk.path(&journal::file_name(hit.file.first));
+        TimelineError::Damaged { file, offset: u64::from(hit.offset), what }
+    }
+
+    fn file(&self, id: FileId) -> std::io::Result<Arc<dyn StorageFile>> {
+        let mut files = self.files.lock().expect("no holder of the files panics");
+        if let Some((_, file)) = files.iter().rev().find(|(open, _)| *open == id) {
+            return Ok(file.clone());
+        }
+        let file = self.disk.open(&journal::file_name(id.first))?;
+        if files.len() == OPEN_FILES_MAX {
+            files.pop_front();
+        }
+        files.push_back((id, file.clone()));
+        Ok(file)
+    }
+}

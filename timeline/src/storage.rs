@@ -1,0 +1,170 @@
+//! The seam between the journal and a disk: named files that are written and synced.
+//!
+//! `DirStorage` is a directory. Tests put a simulated disk here that loses unsynced sectors; the
+//! journal above it is the same code. Promises nothing about durability before a sync returns.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::held::{HeldDir, Links};
+
+/// A flat set of named files.
+pub trait Storage: Send + Sync {
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// A new empty file, in place of one of that name.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
+    /// An existing file.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
+    /// Gives a file another name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals durable.
+    fn sync_names(&self) -> io::Result<()>;
+    /// Returns the path of a file, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// One file of a [`Storage`].
+pub trait StorageFile: Send + Sync {
+    /// Its size in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Cuts it, or extends it with zeros.
+    fn set_size(&self, size: u64) -> io::Result<()>;
+    /// Fills `into` from `offset`; an error when the file ends before.
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes what was written durable, and the size with it.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the real file system.
+pub struct DirStorage {
+    dir: HeldDir,
+    writable: bool,
+}
+
+impl DirStorage {
+    /// The directory `dir`, created durably when there is none.
+    pub fn create(dir: &Path) -> io::Result<DirStorage> {
+        open_dir_durably(dir)?;
+        Ok(DirStorage { dir: HeldDir::open(dir)?, writable: true })
+    }
+
+    /// The directory `dir`, whose files are opened for reading only.
+    pub fn read_only(dir: &Path) -> DirStorage {
+        DirStorage { dir: HeldDir::new(dir), writable: false }
+    }
+}
+
+impl Storage for DirStorage {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.dir.path())? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(self.path(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let name = Path::new(name);
+        let file = if self.writable {
+            self.dir.file_to_change(name)
+        } else {
+            self.dir.file(name, Links::Never)
+        };
+        Ok(Arc::new(file?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        sync_dir(self.dir.path())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl StorageFile for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        self.set_len(size)
+    }
+
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, into, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Makes the names in `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Creates `dir` unless it is there; its name and those in it are durable on return, also
+/// where a process that died before had no time to sync them.
+pub(crate) fn open_dir_durably(dir: &Path) -> io::Result<()> {
+    create_dir_durably(dir)?;
+    sync_dir(parent(dir))?;
+    sync_dir(dir)
+}
+
+/// Creates `dir` and what lacks above it, each name durable in its parent.
+pub(crate) fn create_dir_durably(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = parent(dir);
+    create_dir_durably(parent)?;
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    sync_dir(parent)
+}
+
+fn parent(dir: &Path) -> &Path {
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}

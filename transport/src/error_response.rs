@@ -1,0 +1,56 @@
+//! Answers that no router gives: to heads that are too large, too slow or no HTTP.
+
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+
+/// Makes the headers that every refusal has besides its own.
+pub type ExtraHeaders = fn() -> HeaderMap;
+
+/// The refusal as a response.
+pub(crate) fn response(
+    status: StatusCode,
+    text: &'static str,
+    headers: ExtraHeaders,
+) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers();
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+/// The refusal as HTTP/1.1 writes it, and the end of its connection.
+pub(crate) fn bytes(status: StatusCode, text: &str, headers: ExtraHeaders) -> Vec<u8> {
+    let mut bytes = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
+         connection: close\r\n",
+        text.len()
+    )
+    .into_bytes();
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        bytes.extend_from_slice(b"retry-after: 1\r\n");
+    }
+    for (name, value) in &headers() {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+/// The status of a refusal that hyper wrote by itself: a head without a body and without a type.
+pub(crate) fn bare(written: &[u8]) -> Option<StatusCode> {
+    let rest = written.strip_prefix(b"HTTP/1.1 ").filter(|rest| rest.starts_with(b"4"))?;
+    let head = std::str::from_utf8(rest.strip_suffix(b"\r\n\r\n")?).ok()?;
+    let ours = |line: &str| {
+        let name = line.split(':').next().unwrap_or_default();
+        !["content-length", "date", "connection"].contains(&name)
+    };
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.get(..3)?.parse().ok()?;
+    (!lines.any(ours)).then_some(status)
+}

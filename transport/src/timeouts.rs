@@ -1,0 +1,282 @@
+//! Limits on silence: a socket and a request body that give up on a peer that sends too little, or
+//! a head that cannot be served.
+//!
+//! The socket's clock runs only while no request is being answered, so that a long poll may wait;
+//! the body's clock runs only while somebody waits for the next bytes. Bytes that bring no request
+//! to its end, and answers that are not taken, count as silence after twice the time.
+
+mod body;
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    connection_state::ConnectionActivity,
+    error_response::{self, ExtraHeaders},
+    heads::{Ambiguous, Heads},
+};
+
+#[cfg(feature = "http3")]
+pub(crate) use body::LEAST_BYTES;
+pub(crate) use body::{BodyExpired, TimeoutBody};
+
+/// Bytes that are read of what comes after a refused head.
+const REFUSED_BYTES: usize = 64 << 10;
+
+/// A socket that fails with `TimedOut` after too long without a byte from, or room at, the peer,
+/// and ends a request whose head takes too long or has no certain end.
+pub(crate) struct TimeoutStream<S> {
+    stream: S,
+    times: Times,
+    activity: Arc<ConnectionActivity>,
+    heads: Heads,
+    /// A head came that must not be served.
+    is_ambiguous: bool,
+    /// Instant at which a byte last came, or the server was last at work.
+    heard: Instant,
+    clock: Pin<Box<Sleep>>,
+    stuck: Option<Pin<Box<Sleep>>>,
+    /// Cancelled when the peer talks without asking for anything.
+    retire: CancellationToken,
+    refusal_headers: ExtraHeaders,
+    refusal: Option<Refusal>,
+}
+
+/// Longest waits for a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Between two bytes.
+    pub idle: Duration,
+    /// From the first byte of a head to its last.
+    pub header: Duration,
+    /// Deadline of the first head, where something came before it.
+    pub first_header: Option<Instant>,
+}
+
+/// A refusal of hyper's being replaced by one with our headers.
+struct Refusal {
+    /// Bytes of ours that are left to send.
+    rest: Bytes,
+    /// Bytes of hyper's, which it believes it is sending.
+    replaces: usize,
+}
+
+impl<S> TimeoutStream<S> {
+    pub(crate) fn new(
+        stream: S,
+        times: Times,
+        activity: Arc<ConnectionActivity>,
+        retire: CancellationToken,
+        refusal_headers: ExtraHeaders,
+    ) -> TimeoutStream<S> {
+        let heard = Instant::now();
+        TimeoutStream {
+            stream,
+            times,
+            activity,
+            heads: Heads::new(),
+            is_ambiguous: false,
+            heard,
+            clock: Box::pin(sleep_until(heard + times.idle)),
+            stuck: None,
+            retire,
+            refusal_headers,
+            refusal: None,
+        }
+    }
+
+    /// Returns the deadline of the head that has begun, or of the first one.
+    fn head_due(&self) -> Option<Instant> {
+        let first = self.times.first_header.filter(|_| self.activity.started() == 0);
+        let free = Instant::from_std(self.activity.changed());
+        let waits = self.heads.is_http2() || !self.activity.is_busy();
+        let begun = self.heads.due(free, self.times.header).filter(|_| waits);
+        first.into_iter().chain(begun).min()
+    }
+
+    fn holds_half_a_request(&self) -> bool {
+        self.heads.is_within() && !self.heads.is_http2() && !self.activity.is_busy()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let idle = self.times.idle;
+        if self.activity.stalled() > 2 * idle {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if self.activity.unused() > 2 * idle {
+            if !self.heads.is_http2() {
+                return Poll::Ready(Err(self.time_out(cx)));
+            }
+            self.retire.cancel();
+        }
+        if self.is_ambiguous {
+            return self.poll_refused(cx);
+        }
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let now = Instant::now();
+        let came = &buf.filled()[before..];
+        if came.is_empty() && read.is_ready() {
+            return read;
+        }
+        if let Err(Ambiguous { before: whole }) = self.heads.read(came, now) {
+            // What came before it is answered first.
+            buf.set_filled(before + whole);
+            self.is_ambiguous = true;
+            return if whole > 0 { Poll::Ready(Ok(())) } else { self.poll_refused(cx) };
+        }
+        let head_due = self.head_due();
+        if head_due.is_some_and(|due| due <= now) {
+            return Poll::Ready(Err(self.time_out(cx)));
+        }
+        if read.is_ready() || self.activity.is_busy() {
+            self.heard = now;
+        }
+        if read.is_ready() {
+            return read;
+        }
+        let due = head_due.into_iter().fold(self.heard + idle, Instant::min);
+        if self.clock.deadline() != due {
+            self.clock.as_mut().reset(due);
+        }
+        ready!(self.clock.as_mut().poll(cx));
+        Poll::Ready(Err(self.time_out(cx)))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
+    /// Refuses the head that has no certain end, once what came before it is answered.
+    fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.activity.is_busy() {
+            // The library reads again after the answer.
+            return Poll::Pending;
+        }
+        let text = "a request says in one way where its body ends: content-length, or \
+                    transfer-encoding: chunked";
+        self.tell(cx, StatusCode::BAD_REQUEST, text);
+        // Closing with unread bytes would reset the connection, and the answer with it.
+        let (mut rest, mut left) = ([0; 4096], REFUSED_BYTES);
+        while left > 0 {
+            let mut rest = ReadBuf::new(&mut rest);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut rest) {
+                Poll::Ready(Ok(())) if !rest.filled().is_empty() => {
+                    left = left.saturating_sub(rest.filled().len());
+                }
+                _ => break,
+            }
+        }
+        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
+    /// Tells the peer of half a request that it was too slow.
+    fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
+        if self.holds_half_a_request() {
+            self.tell(cx, StatusCode::REQUEST_TIMEOUT, "request timed out");
+        }
+        io::ErrorKind::TimedOut.into()
+    }
+
+    /// Answers a head that the library never gets.
+    fn tell(&mut self, cx: &mut Context<'_>, status: StatusCode, text: &str) {
+        // A full send buffer loses the courtesy, not the close.
+        let answer = error_response::bytes(status, text, self.refusal_headers);
+        let told = Pin::new(&mut self.stream).poll_write(cx, &answer);
+        tracing::debug!(told = told.is_ready(), %status, "gave up on a request head");
+    }
+
+    fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let TimeoutStream { stream, refusal, .. } = self;
+        let Some(Refusal { rest, replaces }) = refusal else { return Poll::Ready(Ok(0)) };
+        while !rest.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => drop(rest.split_to(sent)),
+            }
+        }
+        let replaced = *replaces;
+        *refusal = None;
+        Poll::Ready(Ok(replaced))
+    }
+
+    fn watch_writes<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.stuck = None;
+            return outcome;
+        }
+        let idle = self.times.idle;
+        ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(idle))).as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.refusal.is_none() && !self.heads.is_http2() {
+            self.refusal = error_response::bare(buf).map(|status| {
+                let text = status.canonical_reason().unwrap_or_default();
+                let rest = error_response::bytes(status, text, self.refusal_headers).into();
+                Refusal { rest, replaces: buf.len() }
+            });
+        }
+        let outcome = match self.refusal.is_some() {
+            true => self.poll_refusal(cx),
+            false => Pin::new(&mut self.stream).poll_write(cx, buf),
+        };
+        self.watch_writes(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
+        if let (Some(only), None) = (filled.next(), filled.next()) {
+            return self.poll_write(cx, only);
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watch_writes(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        self.watch_writes(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,319 @@
+//! Checks of a DTLS datagram before it is parsed (RFC 6347 4.1, 4.2.2).
+
+const RECORD_BYTES: usize = 13;
+const FRAGMENT_BYTES: usize = 12;
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const HELLO_VERIFY_REQUEST: u8 = 3;
+const USE_SRTP: u16 = 14;
+const AEAD_AES_128_GCM: u16 = 7;
+/// Messages of a client in one handshake: two hellos, its certificate, key, signature and end. What
+/// has a higher number is not of one.
+const MESSAGES_MAX: u16 = 8;
+
+/// Reads forward through bytes.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (one, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(one)
+    }
+
+    fn byte(&mut self) -> Option<usize> {
+        self.take(1).map(|bytes| usize::from(bytes[0]))
+    }
+
+    fn word(&mut self) -> Option<usize> {
+        self.take(2).map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+    }
+}
+
+/// Stage of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::webrtc) enum HandshakeStage {
+    /// Messages with lower numbers than this have been answered.
+    Shaking(u16),
+    /// It is over.
+    Established,
+}
+
+/// Part of a datagram that its association is to look at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::webrtc) struct FilteredDatagram {
+    /// The records: those in the clear are numbered anew and have one handshake fragment each.
+    pub(in crate::webrtc) datagram: Vec<u8>,
+    /// Handshake fragments among them, an encrypted record counting as one.
+    pub(in crate::webrtc) fragments: u32,
+    /// Number after that of the last handshake message in the clear.
+    pub(in crate::webrtc) messages: u16,
+    /// The peer repeats what was answered, so it waits for our flight.
+    pub(in crate::webrtc) repeats: bool,
+}
+
+/// Leaves out of a datagram what a stranger could have sent to end the association: in the clear,
+/// that is all but the handshake. `None` when its records do not add up.
+///
+/// A parser that takes what follows a fragment of a message for more of it gets every fragment in a
+/// record of its own; `numbers` counts those. Nobody has proved the numbers in the clear anyway.
+pub(in crate::webrtc) fn filter_records(
+    datagram: &[u8],
+    stage: HandshakeStage,
+    numbers: &mut u64,
+) -> Option<FilteredDatagram> {
+    let mut reader = Reader(datagram);
+    let mut sifted = FilteredDatagram::default();
+    while !reader.0.is_empty() {
+        let start = reader.0;
+        let head = reader.take(RECORD_BYTES)?;
+        let bytes = usize::from(u16::from_be_bytes([head[11], head[12]]));
+        let content = reader.take(bytes)?;
+        let in_the_clear = head[3..5] == [0, 0];
+        match (head[0], in_the_clear, stage) {
+            (HANDSHAKE, false, HandshakeStage::Established) => sifted.repeats = true,
+            (ALERT, false, _) | (_, false, HandshakeStage::Shaking(_)) => {
+                sifted.fragments += 1;
+                sifted.datagram.extend_from_slice(&start[..RECORD_BYTES + bytes]);
+            }
+            (HANDSHAKE, true, _) => sifted.split(head, Reader(content), stage, numbers)?,
+            (CHANGE_CIPHER_SPEC, true, HandshakeStage::Shaking(_)) if content == [1] => {
+                sifted.fragments += 1;
+                sifted.record(head, content, numbers);
+            }
+            _ => {}
+        }
+    }
+    Some(sifted)
+}
+
+impl FilteredDatagram {
+    /// Takes a handshake record in the clear, fragment by fragment.
+    fn split(
+        &mut self,
+        head: &[u8],
+        mut content: Reader<'_>,
+        stage: HandshakeStage,
+        numbers: &mut u64,
+    ) -> Option<()> {
+        while !content.0.is_empty() {
+            let start = content.0;
+            let fragment = content.take(FRAGMENT_BYTES)?;
+            let bytes = u32::from_be_bytes([0, fragment[9], fragment[10], fragment[11]]) as usize;
+            content.take(bytes)?;
+            let message = u16::from_be_bytes([fragment[4], fragment[5]]);
+            match stage {
+                HandshakeStage::Shaking(answered) if message < MESSAGES_MAX => {
+                    self.repeats |= message < answered;
+                    self.messages = self.messages.max(message + 1);
+                    self.fragments += 1;
+                    self.record(head, &start[..FRAGMENT_BYTES + bytes], numbers);
+                }
+                HandshakeStage::Shaking(_) => {}
+                HandshakeStage::Established => self.repeats = true,
+            }
+        }
+        Some(())
+    }
+
+    /// Appends a record with a number of ours.
+    fn record(&mut self, head: &[u8], content: &[u8], numbers: &mut u64) {
+        // Content type, version and epoch; then 48 bits of number.
+        self.datagram.extend_from_slice(&head[..5]);
+        self.datagram.extend_from_slice(&numbers.to_be_bytes()[2..]);
+        // No longer than the record that it was in.
+        self.datagram.extend_from_slice(&(content.len() as u16).to_be_bytes());
+        self.datagram.extend_from_slice(content);
+        *numbers += 1;
+    }
+}
+
+/// Returns true for a datagram of ours that asks the peer to show that it can be reached, which is
+/// answered or asked for again by the peer (RFC 6347 4.2.1).
+pub(in crate::webrtc) fn verifies(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&HANDSHAKE)
+        && datagram.get(RECORD_BYTES) == Some(&HELLO_VERIFY_REQUEST)
+}
+
+/// Returns true for a datagram that starts a handshake whose `use_srtp` extension lists
+/// AES-128-GCM. A hello in several fragments may list it further on; then it is not seen.
+pub(in crate::webrtc) fn offers_gcm(datagram: &[u8]) -> bool {
+    profiles(datagram).is_some_and(|list| {
+        list.chunks_exact(2).any(|profile| profile == AEAD_AES_128_GCM.to_be_bytes())
+    })
+}
+
+/// The profiles in the `use_srtp` extension of a ClientHello (RFC 5764 4.1.1).
+fn profiles(datagram: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader(datagram);
+    if reader.take(RECORD_BYTES)?[0] != HANDSHAKE {
+        return None;
+    }
+    if reader.take(FRAGMENT_BYTES)?[0] != CLIENT_HELLO {
+        return None;
+    }
+    // Version and random; then session, cookie, cipher suites and compressions with their lengths.
+    reader.take(2 + 32)?;
+    let session = reader.byte()?;
+    reader.take(session)?;
+    let cookie = reader.byte()?;
+    reader.take(cookie)?;
+    let suites = reader.word()?;
+    reader.take(suites)?;
+    let compressions = reader.byte()?;
+    reader.take(compressions)?;
+    reader.word()?;
+    loop {
+        let (kind, bytes) = (reader.word()?, reader.word()?);
+        let mut extension = Reader(reader.take(bytes)?);
+        if kind == usize::from(USE_SRTP) {
+            let list = extension.word()?;
+            return extension.take(list);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(kind: u8, epoch: u16, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![kind, 254, 253];
+        bytes.extend_from_slice(&epoch.to_be_bytes());
+        bytes.extend_from_slice(&[0; 6]);
+        bytes.extend_from_slice(&(content.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    fn fragment(kind: u8, content: &[u8]) -> Vec<u8> {
+        let mut bytes =
+            vec![kind, 0, 0, content.len() as u8, 0, 0, 0, 0, 0, 0, 0, content.len() as u8];
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    fn hello(profiles: &[u16]) -> Vec<u8> {
+        let mut body = vec![254, 253];
+        body.extend_from_slice(&[7; 32]);
+        body.extend_from_slice(&[0, 0, 0, 2, 0xC0, 0x2B, 1, 0]);
+        let list = 2 * profiles.len() as u8;
+        body.extend_from_slice(&[0, 13 + list, 0, 23, 0, 0, 0, 14, 0, list + 3, 0, list]);
+        profiles.iter().for_each(|profile| body.extend_from_slice(&profile.to_be_bytes()));
+        body.push(0);
+        record(HANDSHAKE, 0, &fragment(CLIENT_HELLO, &body))
+    }
+
+    #[test]
+    fn gcm_is_found_where_it_is_offered() {
+        assert!(offers_gcm(&hello(&[1, 8, 7])));
+        assert!(!offers_gcm(&hello(&[1, 8])));
+        assert!(!offers_gcm(&hello(&[])));
+        assert!(!offers_gcm(&hello(&[7])[..60]), "cut before the extensions");
+        assert!(!offers_gcm(b""));
+    }
+
+    /// Kind, epoch and content of each record.
+    fn records(datagram: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
+        let mut reader = Reader(datagram);
+        std::iter::from_fn(|| {
+            let head = reader.take(RECORD_BYTES)?;
+            let bytes = usize::from(u16::from_be_bytes([head[11], head[12]]));
+            Some((head[0], head[4], reader.take(bytes)?.to_vec()))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn what_a_stranger_could_have_sent_is_left_out() {
+        let (shaking, established) = (HandshakeStage::Shaking(0), HandshakeStage::Established);
+        let alert = || record(ALERT, 0, &[2, 40]);
+        let sealed = |kind| record(kind, 1, b"sealed");
+        let message = || record(HANDSHAKE, 0, &fragment(1, b"abc"));
+        let cases = [
+            ("an alert in the clear", alert(), shaking, 0, false),
+            ("data in the clear", record(23, 0, b"x"), shaking, 0, false),
+            ("a change of cipher", record(CHANGE_CIPHER_SPEC, 0, &[1]), shaking, 1, false),
+            ("a broken change", record(CHANGE_CIPHER_SPEC, 0, &[2, 0]), shaking, 0, false),
+            ("a sealed alert", sealed(ALERT), shaking, 1, false),
+            ("a sealed end", sealed(HANDSHAKE), shaking, 1, false),
+            ("a message", message(), shaking, 1, false),
+            ("a message again", message(), HandshakeStage::Shaking(1), 1, true),
+            ("a message of none", numbered(9, message()), shaking, 0, false),
+            ("an alert, then", alert(), established, 0, false),
+            ("a sealed alert, then", sealed(ALERT), established, 1, false),
+            ("sealed data, then", sealed(23), established, 0, false),
+            ("a sealed end again, then", sealed(HANDSHAKE), established, 0, true),
+            ("a message again, then", message(), established, 0, true),
+            ("a change again", record(CHANGE_CIPHER_SPEC, 0, &[1]), established, 0, false),
+        ];
+        for (name, bytes, stage, kept, repeats) in cases {
+            let sifted = filter_records(&bytes, stage, &mut 0).expect("adds up");
+            assert_eq!(records(&sifted.datagram).len(), kept, "{name}");
+            assert_eq!((sifted.fragments as usize, sifted.repeats), (kept, repeats), "{name}");
+        }
+    }
+
+    /// The same record with another number of its message.
+    fn numbered(message: u8, mut record: Vec<u8>) -> Vec<u8> {
+        record[RECORD_BYTES + 5] = message;
+        record
+    }
+
+    #[test]
+    fn every_fragment_gets_a_record_of_its_own() {
+        // The end of one message and the whole of the next, as stacks with long certificates send.
+        let mut end = fragment(11, b"end");
+        (end[3], end[8]) = (200, 197);
+        let next = fragment(16, b"key");
+        let together = record(HANDSHAKE, 0, &[&end[..], &next].concat());
+        let mut numbers = 7;
+        let sifted =
+            filter_records(&together, HandshakeStage::Shaking(0), &mut numbers).expect("adds up");
+        let expected = [(HANDSHAKE, 0, end), (HANDSHAKE, 0, next)];
+        assert_eq!(records(&sifted.datagram), expected);
+        assert_eq!((sifted.fragments, numbers), (2, 9));
+        assert_eq!((sifted.datagram[10], sifted.datagram[10 + RECORD_BYTES + 15]), (7, 8));
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused() {
+        let two = [fragment(1, b"abc"), fragment(2, b"")].concat();
+        let cases = [
+            ("a record that is cut", record(HANDSHAKE, 0, &two)[..20].to_vec()),
+            ("a fragment that lies", record(HANDSHAKE, 0, &two[..14])),
+            ("a head that is cut", vec![22, 254, 253]),
+        ];
+        for (name, bytes) in cases {
+            assert_eq!(filter_records(&bytes, HandshakeStage::Shaking(0), &mut 0), None, "{name}");
+        }
+        assert_eq!(
+            filter_records(&[], HandshakeStage::Shaking(0), &mut 0),
+            Some(FilteredDatagram::default())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            answered in 0u16..9,
+        ) {
+            offers_gcm(&bytes);
+            let inside = record(HANDSHAKE, 0, &bytes);
+            for (bytes, stage) in [
+                (&bytes, HandshakeStage::Shaking(answered)),
+                (&inside, HandshakeStage::Shaking(answered)),
+                (&inside, HandshakeStage::Established),
+            ] {
+                let Some(sifted) = filter_records(bytes, stage, &mut 0) else { continue };
+                prop_assert!(sifted.fragments as usize <= bytes.len());
+                prop_assert_eq!(sifted.fragments as usize, records(&sifted.datagram).len());
+            }
+        }
+    }
+}

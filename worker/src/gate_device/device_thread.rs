@@ -1,0 +1,257 @@
+//! The one thread that a device is asked on, and how others ask.
+//!
+//! Promises that nobody waits for a device longer than its patience allows: whoever is not answered
+//! in time has its frames still, and the device's late answer is thrown away. A device that hangs
+//! keeps this thread and one batch, and no more.
+
+use std::{
+    io, mem,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    },
+    thread,
+    time::Instant,
+};
+
+use gate::{FrameMeasurements, MeasureBackend, MeasureError};
+use media::Frame;
+
+use super::device_timeouts::{DeviceTimeouts, DeviceWatchdog};
+
+/// Batches that wait for the device: one of each thread of a file job. Sessions have one in all.
+const WAITING_MAX: usize = crate::JOB_THREADS_MAX;
+
+/// The way to a device, from any thread.
+pub(super) struct DeviceThread {
+    asks: SyncSender<Ask>,
+    fate: Arc<Fate>,
+    /// Batches that whoever asked has back, as the device was late.
+    late: AtomicU32,
+}
+
+/// State of the device.
+struct Fate {
+    backend: &'static str,
+    watch: Mutex<DeviceWatchdog>,
+    /// For good.
+    lost: OnceLock<MeasureError>,
+}
+
+struct Ask {
+    frames: Arc<Waiting>,
+    /// Time until which the requester waits.
+    until: Instant,
+    answer: SyncSender<Answer>,
+}
+
+/// Frames of a batch until the device begins with them, or whoever asked waits no more.
+struct Waiting(Mutex<Vec<Frame>>);
+
+impl Waiting {
+    fn take(&self) -> Vec<Frame> {
+        mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+type Answer = Result<Vec<FrameMeasurements>, MeasureError>;
+
+impl DeviceThread {
+    /// Starts the thread of `device`, which is waited for with `patience`.
+    pub fn open(
+        device: Box<dyn MeasureBackend>,
+        patience: DeviceTimeouts,
+    ) -> io::Result<DeviceThread> {
+        let fate = Fate::of(device.name(), patience);
+        let (asks, asked) = sync_channel(WAITING_MAX);
+        let told = Arc::clone(&fate);
+        thread::Builder::new()
+            .name("gate-device".to_owned())
+            .spawn(move || answer_all(device, &asked, &told))?;
+        Ok(DeviceThread { asks, fate, late: AtomicU32::new(0) })
+    }
+
+    /// Of a device that is there no more.
+    pub fn closed(backend: &'static str, reason: String) -> DeviceThread {
+        let fate = Fate::of(backend, DeviceTimeouts::GPU);
+        fate.lose(reason);
+        DeviceThread { asks: sync_channel(0).0, fate, late: AtomicU32::new(0) }
+    }
+
+    /// Asks the device to measure, and waits for it.
+    pub fn measure(&self, frames: &[Frame]) -> Answer {
+        let answer = self.ask(frames);
+        if matches!(answer, Err(MeasureError::Late { .. })) {
+            self.late.fetch_add(1, Relaxed);
+        }
+        answer
+    }
+
+    fn ask(&self, frames: &[Frame]) -> Answer {
+        self.fate.check_available()?;
+        let patience = self.fate.watch().patience();
+        let (answer, answered) = sync_channel(1);
+        let until = Instant::now() + patience.late;
+        let waiting = Arc::new(Waiting(Mutex::new(frames.to_vec())));
+        let ask = Ask { frames: Arc::clone(&waiting), until, answer };
+        let ended = || self.fate.lose("its thread has ended".to_owned());
+        match self.asks.try_send(ask) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return Err(self.fate.late(patience)),
+            Err(TrySendError::Disconnected(_)) => return Err(ended()),
+        }
+        match answered.recv_timeout(patience.late) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => {
+                drop(waiting.take());
+                self.fate.check_available()?;
+                Err(self.fate.late(patience))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        }
+    }
+
+    /// The device is not lost.
+    pub fn is_open(&self) -> bool {
+        self.fate.lost.get().is_none()
+    }
+
+    /// The device is there and not late.
+    pub fn takes(&self) -> bool {
+        self.fate.check_available().is_ok()
+    }
+
+    /// Batches that the device was late with.
+    pub fn late(&self) -> u32 {
+        self.late.load(Relaxed)
+    }
+
+    /// Returns the reason that the device is not asked any more.
+    pub fn loss_reason(&self) -> Option<&MeasureError> {
+        self.fate.lost.get()
+    }
+}
+
+impl Fate {
+    fn of(backend: &'static str, patience: DeviceTimeouts) -> Arc<Fate> {
+        let watch = Mutex::new(DeviceWatchdog::new(patience));
+        Arc::new(Fate { backend, watch, lost: OnceLock::new() })
+    }
+
+    fn watch(&self) -> MutexGuard<'_, DeviceWatchdog> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that the device may be asked now; gives it up where it is time to.
+    fn check_available(&self) -> Result<(), MeasureError> {
+        if let Some(error) = self.lost.get() {
+            return Err(error.clone());
+        }
+        let now = Instant::now();
+        let watch = self.watch();
+        let (verdict, is_behind) = (watch.verdict(now), watch.is_behind(now));
+        let patience = watch.patience();
+        drop(watch);
+        match verdict {
+            Some(reason) => Err(self.lose(reason)),
+            None if is_behind => Err(self.late(patience)),
+            None => Ok(()),
+        }
+    }
+
+    /// The first reason is the one that is told.
+    fn lose(&self, reason: String) -> MeasureError {
+        let backend = self.backend;
+        self.lost.get_or_init(|| MeasureError::DeviceLost { backend, reason }).clone()
+    }
+
+    fn late(&self, patience: DeviceTimeouts) -> MeasureError {
+        let after_ms = u64::try_from(patience.late.as_millis()).unwrap_or(u64::MAX);
+        MeasureError::Late { backend: self.backend, after_ms }
+    }
+}
+
+/// The thread's life: ends with the last that could ask, or with the device.
+fn answer_all(device: Box<dyn MeasureBackend>, asked: &Receiver<Ask>, fate: &Fate) {
+    let mut device = device;
+    while let Ok(Ask { frames, until, answer }) = asked.recv() {
+        let now = Instant::now();
+        if now >= until {
+            // The requester waits no more, or is about to stop.
+            let patience = fate.watch().patience();
+            answer.send(Err(fate.late(patience))).ok();
+            continue;
+        }
+        let frames = frames.take();
+        fate.watch().begin(now);
+        let mut measured = Vec::with_capacity(frames.len());
+        let outcome = device.measure(&frames, &mut measured);
+        fate.watch().end(Instant::now());
+        drop(frames);
+        let ended = outcome.as_ref().err().filter(|error| error.ends_device());
+        if let Some(error) = ended {
+            fate.lost.get_or_init(|| error.clone());
+        }
+        // The requester may have gone on without it.
+        answer.send(outcome.map(|()| measured)).ok();
+        if fate.lost.get().is_some() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, time::Duration};
+
+    use gate::conformance::{Fill, TestPicture};
+    use media::Pixels;
+
+    use super::*;
+
+    /// Says nothing for as long as the other end is held.
+    struct Hung(Receiver<()>);
+
+    impl MeasureBackend for Hung {
+        fn name(&self) -> &'static str {
+            "hung"
+        }
+
+        fn measure(
+            &mut self,
+            _: &[Frame],
+            _: &mut Vec<FrameMeasurements>,
+        ) -> Result<(), MeasureError> {
+            self.0.recv().ok();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_device_that_hangs_keeps_one_batch_and_not_those_that_waited() {
+        let (_hold, held) = sync_channel(0);
+        let patience =
+            DeviceTimeouts { late: Duration::from_millis(500), gone: Duration::from_secs(3600) };
+        let desk = DeviceThread::open(Box::new(Hung(held)), patience).expect("a thread");
+        let picture = TestPicture { fill: Fill::Ramp, ..TestPicture::new(32, 16) };
+        let frames: [Frame; 4] = std::array::from_fn(|_| picture.frame().expect("has pixels"));
+        let together = Barrier::new(frames.len());
+        thread::scope(|scope| {
+            for frame in &frames {
+                scope.spawn(|| {
+                    together.wait();
+                    let answer = desk.measure(std::slice::from_ref(frame));
+                    assert!(matches!(answer, Err(MeasureError::Late { .. })), "{answer:?}");
+                });
+            }
+        });
+        let is_kept = |frame: &&Frame| {
+            let Pixels::Host(pixels) = &frame.pixels else { return false };
+            Arc::strong_count(pixels) > 1
+        };
+        let kept = frames.iter().filter(is_kept).count();
+        assert!(kept <= 1, "{kept} batches");
+        assert_eq!(desk.late() as usize, frames.len(), "each is counted");
+    }
+}

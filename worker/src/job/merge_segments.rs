@@ -1,0 +1,117 @@
+//! Segments in order to records: one assembler, one thread.
+//!
+//! Its window joins the segments: it makes the signals around each cut that depend on both sides.
+//! Signals from the middle of a segment that come with it are taken as they are; those without an activity are given it.
+
+use std::{collections::VecDeque, ops::Range};
+
+use gate::{AHEAD, BACK, FrameMeta};
+use media::{Signal, Timestamp};
+
+use super::{
+    Job, JobEvent,
+    select_predictor::{CandidateState, ImageCandidate},
+    sink::SegmentResult,
+};
+use crate::{
+    FrameImages, JobFault,
+    assemble::{Album, Assembler},
+    pictures::{ImageEncoder, PictureKinds, PictureSpec},
+};
+
+pub(super) struct SegmentMerger<'a> {
+    job: &'a Job<'a>,
+    assembler: Assembler,
+    candidates: Candidates,
+}
+
+/// Candidates not decided yet, and the maker of pictures for those that were only kept.
+struct Candidates {
+    spec: PictureSpec,
+    maker: ImageEncoder,
+    waiting: VecDeque<ImageCandidate>,
+}
+
+impl<'a> SegmentMerger<'a> {
+    pub fn new(job: &'a Job<'a>) -> SegmentMerger<'a> {
+        let (spec, maker) = (job.pictures, ImageEncoder::default());
+        SegmentMerger {
+            job,
+            assembler: Assembler::new(job.window(), job.first_gate(), job.plan()),
+            candidates: Candidates { spec, maker, waiting: VecDeque::new() },
+        }
+    }
+
+    /// The next segment of the file.
+    pub fn deliver(&mut self, segment: SegmentResult) -> Result<(), JobFault> {
+        let assembled = self.assemble(segment);
+        // A fault costs nothing of what came before it.
+        self.assembler.say(&mut |records| self.job.say(JobEvent::Frames(records)))?;
+        assembled
+    }
+
+    fn assemble(&mut self, segment: SegmentResult) -> Result<(), JobFault> {
+        let SegmentMerger { job, assembler, candidates } = self;
+        let say = &mut |records| job.say(JobEvent::Frames(records));
+        let SegmentResult { stamps, mut records, candidates: more, signals } = segment;
+        candidates.waiting.extend(more);
+        let known = known(&stamps, &signals);
+        let (before, after) = (known.start, known.end);
+        for (stamp, measured) in stamps.iter().zip(&records).take(before) {
+            assembler.push(*stamp, measured, candidates, say)?;
+        }
+        if !known.is_empty() {
+            let passed = signals.len() - known.len();
+            let signals = signals.into_iter().skip(passed);
+            let frames = (&stamps[known.clone()], &records[known]);
+            assembler.push_known(signals, frames, candidates, say)?;
+        }
+        for (stamp, measured) in stamps.iter().zip(&records).skip(after) {
+            assembler.push(*stamp, measured, candidates, say)?;
+        }
+        records.clear();
+        job.spare_records().push(records);
+        Ok(())
+    }
+
+    /// The file is complete.
+    pub fn finish(mut self) -> Result<(), JobFault> {
+        let say = &mut |records| self.job.say(JobEvent::Frames(records));
+        self.assembler.finish(&mut self.candidates, say)
+    }
+}
+
+/// The frames of a segment whose signals came with it, none at its end where they are too few to save work; those of
+/// the segment before, which a continued one brings as well, have been made here.
+fn known(stamps: &[FrameMeta], signals: &[Signal]) -> Range<usize> {
+    let none = stamps.len()..stamps.len();
+    let (Some(first), Some(last)) = (stamps.first(), signals.last()) else { return none };
+    let place = |signal: &Signal| signal.frame_index.checked_sub(first.frame_index);
+    match (signals.iter().find_map(place), place(last)) {
+        (Some(start), Some(end)) if end - start >= (BACK + AHEAD) as u64 => {
+            start as usize..end as usize + 1
+        }
+        _ => none,
+    }
+}
+
+impl Album for Candidates {
+    fn pts(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<FrameImages, JobFault> {
+        let is_next = self.waiting.front().is_some_and(|next| next.frame_index == frame_index);
+        let candidate = if is_next { self.waiting.pop_front() } else { None };
+        if !wanted.is_any() {
+            return Ok(FrameImages::default());
+        }
+        let made = match candidate.map(|candidate| candidate.form) {
+            Some(CandidateState::Encoded(pictures)) => Some(pictures),
+            Some(CandidateState::Held(frame)) => Some(self.maker.make(&frame, &self.spec, wanted)?),
+            None => None,
+        };
+        // Some were made on suspicion.
+        made.and_then(|made| made.only(wanted)).ok_or(JobFault::Unforeseen { frame_index })
+    }
+}

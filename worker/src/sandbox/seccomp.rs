@@ -1,0 +1,328 @@
+//! System calls that are allowed: all others are refused with EPERM.
+//!
+//! Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that an
+//! upgrade that probes one more would end every job; a refused call gives an intruder nothing.
+
+use std::{collections::BTreeMap, io};
+
+use seccompiler::{
+    BpfProgram, SeccompAction,
+    SeccompCmpArgLen::{Dword, Qword},
+    SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+use super::{SOCKET_NUMBER, SandboxLimits, device_access};
+
+/// System calls that carry no argument worth checking.
+///
+/// libav, its codecs and malloc need memory, threads and time; the worker itself needs to read its
+/// descriptors. Whatever names a path, a process or an address is not here.
+pub(super) const ALLOWED: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_sysinfo,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Condition on an argument: its number, a mask, and its value under the mask.
+pub(super) type ArgCondition = (u8, u64, u64);
+
+/// Every bit of an argument that the kernel takes as 32 bits.
+pub(super) const WORD: u64 = u32::MAX as u64;
+
+/// Threads, never processes.
+pub(super) const THREAD: ArgCondition = (0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64);
+
+/// No code is loaded or made once the filter is in force.
+const NO_CODE: ArgCondition = (2, libc::PROT_EXEC as u64, 0);
+
+/// Memory of the process alone. What is shared may be kept without being mapped, and then counts
+/// against no limit of the process (madvise(2), `MADV_DONTNEED`).
+pub(super) const PRIVATE: ArgCondition = (3, libc::MAP_SHARED as u64, 0);
+
+/// System calls allowed where an argument is as it must be.
+const ALLOWED_WHERE: &[(i64, ArgCondition)] = &[
+    // The control socket is descriptor 0 and stderr is 2: nothing else is written.
+    (libc::SYS_recvmsg, (0, WORD, 0)),
+    (libc::SYS_sendto, (0, WORD, 0)),
+    // A connection that the server has made for the job. It leads nowhere else: `sendto` with an
+    // address needs a socket without a peer, which nobody hands out.
+    (libc::SYS_sendto, (0, WORD, SOCKET_NUMBER as u64)),
+    (libc::SYS_write, (0, WORD, 2)),
+    (libc::SYS_writev, (0, WORD, 2)),
+    (libc::SYS_clone, THREAD),
+    (libc::SYS_mprotect, NO_CODE),
+    (libc::SYS_prctl, (0, WORD, libc::PR_SET_NAME as u64)),
+];
+
+/// As many bytes as a count of eventfd(2), by which a driver wakes its own threads; where they were refused,
+/// NVDEC took some 5 ms a picture. What is open to be written beside it is the device, and sockets that
+/// take `sendto` anyway.
+const EVENT: ArgCondition = (2, u64::MAX, 8);
+
+/// Commands of `fcntl` that have the kernel send signals to another process of the same user, which is
+/// the server's too: `F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` (fcntl(2)). landlock keeps signals in from
+/// Linux 6.12 on only.
+const OWNING_FCNTL: &[u64] = &[8, 10, 15];
+/// Those of `ioctl` that do: `FIOSETOWN` and `SIOCSPGRP`.
+const OWNING_IOCTL: &[u64] = &[0x8901, 0x8902];
+
+/// The filter of a worker.
+pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
+    let mut filter = Filter::default();
+    filter.allow(ALLOWED);
+    if confinement.has_driver() {
+        filter.allow(device_access::ALLOWED);
+        filter.allow(device_access::ALLOWED_HERE);
+        filter.allow_owning_nothing(libc::SYS_ioctl, OWNING_IOCTL)?;
+        filter.allow_fcntl()?;
+        filter.allow_of_itself(device_access::ALLOWED_OF_ITSELF)?;
+        filter.allow_where(libc::SYS_write, &[EVENT])?;
+    }
+    if !confinement.program.is_empty() {
+        // Over one socket a decoder, whose number is any beside a driver's own. Without an address
+        // nobody is reached but the peer.
+        filter.allow(&[libc::SYS_shutdown]);
+        filter.allow_where(libc::SYS_sendto, &[(4, u64::MAX, 0)])?;
+    }
+    for &(call, must) in ALLOWED_WHERE {
+        filter.allow_where(call, &[must])?;
+    }
+    filter.allow_where(libc::SYS_mmap, &[NO_CODE, PRIVATE])?;
+    // abort() signals its own thread.
+    filter.allow_of_itself(&[libc::SYS_tgkill])?;
+    Ok(filter)
+}
+
+/// System calls that are allowed; none at first.
+#[derive(Default)]
+pub(super) struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
+
+impl Filter {
+    /// Calls with any arguments.
+    pub(super) fn allow(&mut self, calls: &[i64]) {
+        self.0.extend(calls.iter().map(|call| (*call, Vec::new())));
+    }
+
+    /// A call all of whose arguments are as they must be; besides what else is allowed of it.
+    pub(super) fn allow_where(&mut self, call: i64, musts: &[ArgCondition]) -> io::Result<()> {
+        if self.0.get(&call).is_some_and(Vec::is_empty) {
+            // Allowed whatever its arguments are.
+            return Ok(());
+        }
+        let condition = |&(argument, mask, value): &ArgCondition| {
+            let length = if mask > WORD { Qword } else { Dword };
+            SeccompCondition::new(argument, length, SeccompCmpOp::MaskedEq(mask), value)
+        };
+        let conditions: Result<Vec<_>, _> = musts.iter().map(condition).collect();
+        let rule = conditions.and_then(SeccompRule::new).map_err(io::Error::other)?;
+        self.0.entry(call).or_default().push(rule);
+        Ok(())
+    }
+
+    /// `fcntl` with every command but those that name whom signals go to.
+    pub(super) fn allow_fcntl(&mut self) -> io::Result<()> {
+        self.allow_owning_nothing(libc::SYS_fcntl, OWNING_FCNTL)
+    }
+
+    /// A call whose second argument is a command, and none of `refused`.
+    fn allow_owning_nothing(&mut self, call: i64, refused: &[u64]) -> io::Result<()> {
+        let other = |&command: &u64| SeccompCondition::new(1, Dword, SeccompCmpOp::Ne, command);
+        let conditions: Result<Vec<_>, _> = refused.iter().map(other).collect();
+        let rule = conditions.and_then(SeccompRule::new).map_err(io::Error::other)?;
+        self.0.entry(call).or_default().push(rule);
+        Ok(())
+    }
+
+    /// Calls that name a process first, where that is the caller.
+    pub(super) fn allow_of_itself(&mut self, calls: &[i64]) -> io::Result<()> {
+        for &call in calls {
+            self.allow_where(call, &[(0, WORD, 0)])?;
+            self.allow_where(call, &[(0, WORD, u64::from(std::process::id()))])?;
+        }
+        Ok(())
+    }
+
+    /// Puts it in force for the whole process, for good.
+    pub(super) fn install(self) -> io::Result<()> {
+        self.compiled()?.iter().try_for_each(|program| {
+            seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)
+        })
+    }
+
+    /// In the order in which they are to be installed: the last allows no further one.
+    fn compiled(mut self) -> io::Result<[BpfProgram; 2]> {
+        self.allow(&[libc::SYS_clone3]);
+        // clone3 hides its flags behind a pointer. glibc falls back to clone on ENOSYS and on nothing
+        // else; of two filters the stricter answer counts.
+        let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        Ok([
+            compile(clone3, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?,
+            compile(self.0, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?,
+        ])
+    }
+}
+
+fn compile(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+) -> io::Result<BpfProgram> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, otherwise, matched, arch).map_err(io::Error::other)?;
+    filter.try_into().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{io::Read, os::unix::net::UnixStream, ptr::null_mut, thread};
+
+    use decode::{DecodeBackend, HwDeviceSpec};
+    use media::Codec;
+    use rustix::{
+        io::Errno,
+        mm::{MapFlags, ProtFlags, mmap_anonymous},
+        net::{SendFlags, Shutdown, send, shutdown},
+        process::{Pid, Resource, getppid, getrlimit, prlimit},
+        thread::{sched_getaffinity, sched_setaffinity},
+    };
+
+    use super::*;
+    use crate::sandbox::{RequestedDevice, program};
+
+    #[test]
+    #[expect(unsafe_code, reason = "mapping is")]
+    fn memory_that_no_limit_counts_is_refused() {
+        let map = |flags| {
+            // SAFETY: the kernel chooses where, and nothing of ours is there.
+            let mapped = unsafe {
+                mmap_anonymous(null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, flags)
+            };
+            mapped.map(drop)
+        };
+        let worker = of_worker(&confinement(false, false)).expect("builds");
+        for (name, filter) in [("worker", worker), ("program", program::filter().expect("builds"))]
+        {
+            let outcome = under(filter, || (map(MapFlags::SHARED), map(MapFlags::PRIVATE)));
+            assert_eq!(outcome, (Err(Errno::PERM), Ok(())), "{name}");
+        }
+    }
+
+    /// Runs `attempt` on a thread under a filter; it must not print anything meanwhile.
+    pub(in crate::sandbox) fn under<T: Send>(
+        filter: Filter,
+        attempt: impl FnOnce() -> T + Send,
+    ) -> T {
+        let programs = filter.compiled().expect("compiles");
+        thread::scope(|scope| {
+            let confined =
+                thread::Builder::new().name("confined".to_owned()).spawn_scoped(scope, || {
+                    for program in &programs {
+                        seccompiler::apply_filter(program).expect("a kernel with seccomp");
+                    }
+                    attempt()
+                });
+            confined.expect("a thread").join().expect("no panic")
+        })
+    }
+
+    pub(in crate::sandbox) fn confinement(has_driver: bool, has_program: bool) -> SandboxLimits {
+        let spec = HwDeviceSpec { backend: DecodeBackend::Nvdec, device: None, capabilities: None };
+        SandboxLimits {
+            memory_bytes: 1 << 30,
+            cpu_seconds: None,
+            parent: 1,
+            device: has_driver.then_some(RequestedDevice {
+                spec,
+                codecs: Vec::new(),
+                was_there: false,
+            }),
+            program: if has_program { vec![Codec::H264] } else { Vec::new() },
+            gate: None,
+            libraries: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_program_is_spoken_to_over_a_socket_of_any_number() {
+        for (has_driver, has_program) in
+            [(true, true), (false, true), (true, false), (false, false)]
+        {
+            let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+            // A driver has opened its own before.
+            let opened: Vec<UnixStream> =
+                (0..20).map(|_| ours.try_clone().expect("a descriptor")).collect();
+            let end = opened.last().expect("twenty");
+            let filter = of_worker(&confinement(has_driver, has_program)).expect("builds");
+            let (sent, ended) = under(filter, || {
+                (send(end, b"picture", SendFlags::NOSIGNAL), shutdown(end, Shutdown::Write))
+            });
+            let case = format!("driver {has_driver}, program {has_program}");
+            if has_program {
+                assert_eq!((sent, ended), (Ok(7), Ok(())), "{case}");
+                let mut told = String::new();
+                theirs.read_to_string(&mut told).expect("ended");
+                assert_eq!(told, "picture", "{case}");
+            } else {
+                assert_eq!((sent, ended), (Err(Errno::PERM), Err(Errno::PERM)), "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_driver_wakes_its_threads_by_counts_alone() {
+        for (has_driver, outcome) in [(true, Ok(8)), (false, Err(Errno::PERM))] {
+            let (ours, _theirs) = UnixStream::pair().expect("a pair");
+            let filter = of_worker(&confinement(has_driver, false)).expect("builds");
+            let write = |bytes: &[u8]| rustix::io::write(&ours, bytes);
+            let written = under(filter, || (write(&[1; 8]), write(&[1; 7]), write(&[1; 9])));
+            let refused = Err(Errno::PERM);
+            assert_eq!(written, (outcome, refused, refused), "driver {has_driver}");
+        }
+    }
+
+    #[test]
+    fn a_driver_sets_limits_and_processors_of_its_own_process_alone() {
+        let limit = getrlimit(Resource::Core);
+        let processors = sched_getaffinity(None).expect("known");
+        let (server, own) = (getppid().expect("a parent"), rustix::process::getpid());
+        let attempt = |whom: Option<Pid>| {
+            let filter = of_worker(&confinement(true, false)).expect("builds");
+            under(filter, || {
+                (
+                    prlimit(whom, Resource::Core, limit).map(drop),
+                    sched_setaffinity(whom, &processors),
+                )
+            })
+        };
+        assert_eq!(attempt(None), (Ok(()), Ok(())));
+        assert_eq!(attempt(Some(own)), (Ok(()), Ok(())));
+        assert_eq!(attempt(Some(server)), (Err(Errno::PERM), Err(Errno::PERM)));
+    }
+}
