@@ -7,7 +7,7 @@ use gate::{
     MeasureBackend,
     conformance::{Fill, TestPicture},
 };
-use media::{Frame, Sample};
+use media::{Frame, SampleFormat};
 
 /// Pictures of a batch: 1080p ones do not all fit in the cache together.
 const BATCH: usize = 8;
@@ -16,7 +16,7 @@ const BATCH: usize = 8;
 pub fn rows(measurer: &mut dyn MeasureBackend, rounds: usize) {
     println!("{:<14} {:>10} {:>6} {:>12}", "measurer", "size", "bits", "ns/frame");
     for (width, height) in [(1280, 720), (1920, 1080), (3840, 2160)] {
-        for (bits, sample) in [(8, Sample::U8), (10, Sample::U16 { shift: 2 })] {
+        for (bits, sample) in [(8, SampleFormat::U8), (10, SampleFormat::U16 { shift: 2 })] {
             let picture = TestPicture { sample, padding: 64, ..TestPicture::new(width, height) };
             let nanos = cost(measurer, picture, rounds);
             let size = format!("{width}x{height}");

@@ -11,10 +11,10 @@ use std::{
 };
 
 use decode::{
-    Decoders, Demuxer, FileOptions, FileReport, FrameSink, Limits, Sampling, SegmentInfo, SinkStop,
-    decode_file_by,
+    DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameSink, Sampling, SegmentInfo,
+    SinkStop, decode_file_by,
 };
-use media::{DeviceMemoryLost, Frame, Plane, Sample, Timestamp};
+use media::{DeviceMemoryLost, Frame, Plane, SampleFormat, Timestamp};
 use tempfile::TempDir;
 
 use crate::{
@@ -68,12 +68,12 @@ impl FrameSink for Keeper {
 
 /// Frames that `decoders` make of a clip.
 pub fn frames(
-    decoders: &Decoders,
+    decoders: &DecoderChain,
     bytes: &[u8],
     options: &FileOptions,
 ) -> (FileReport, Vec<(u64, Frame)>) {
     let input = Cursor::new(bytes.to_vec());
-    let demuxer = Demuxer::open(Box::new(input), Limits::default()).expect("recognised");
+    let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
     let mut frames = Vec::new();
     let report = decode_file_by(decoders, demuxer, options, Keeper::default, |some| {
         frames.extend(some);
@@ -88,8 +88,8 @@ fn samples(plane: Plane<'_>) -> Vec<u16> {
     let row = |y| {
         let row = plane.row(y);
         let sample = move |x: usize| match plane.sample() {
-            Sample::U8 => u16::from(row[x * plane.step()]) << 8,
-            Sample::U16 { shift } => {
+            SampleFormat::U8 => u16::from(row[x * plane.step()]) << 8,
+            SampleFormat::U16 { shift } => {
                 let at = 2 * x * plane.step();
                 u16::from_le_bytes([row[at], row[at + 1]]) << (8 - shift)
             }
@@ -114,8 +114,8 @@ pub fn shown((index, frame): &(u64, Frame)) -> Shown {
 fn pictures(bytes: &[u8]) -> Vec<u8> {
     let every =
         FileOptions { sampling: Sampling::Every, max_frames: u64::MAX, threads: 2, plan: true };
-    let (_, frames) = frames(&Decoders::software(), bytes, &every);
-    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes.to_vec())), Limits::default());
+    let (_, frames) = frames(&DecoderChain::software(), bytes, &every);
+    let demuxer = Demuxer::open(Box::new(Cursor::new(bytes.to_vec())), DemuxLimits::default());
     let mut table = Vec::new();
     for coded in demuxer.expect("recognised").into_coded_pictures() {
         let unit = coded.access_unit;
@@ -127,8 +127,8 @@ fn pictures(bytes: &[u8]) -> Vec<u8> {
         let (.., [luma, u, v]) = shown(frame);
         // P010 has its ten bits on top, NV12 the eight of them.
         let mut put = |sample_of: u16| match sample {
-            Sample::U8 => table.push((sample_of >> 8) as u8),
-            Sample::U16 { .. } => table.extend(sample_of.to_le_bytes()),
+            SampleFormat::U8 => table.push((sample_of >> 8) as u8),
+            SampleFormat::U16 { .. } => table.extend(sample_of.to_le_bytes()),
         };
         luma.into_iter().for_each(&mut put);
         u.into_iter().zip(v).flat_map(|(u, v)| [u, v]).for_each(put);

@@ -21,7 +21,7 @@ use fastrand::Rng;
 use media::Seq;
 use shuttle::{Config, Runner, scheduler::PctScheduler, thread};
 use support::{found, small, texts};
-use timeline::{Options, Timeline};
+use timeline::{Timeline, TimelineOptions};
 
 const PRODUCERS: u8 = 3;
 const APPENDS: usize = 2;
@@ -38,7 +38,7 @@ fn explore(model: fn()) {
 }
 
 fn log(disk: &SimDisk) -> Timeline {
-    let options = Options { file_bytes: 4096, grow_bytes: 1024, ..small() };
+    let options = TimelineOptions { file_bytes: 4096, grow_bytes: 1024, ..small() };
     Timeline::open_on(Arc::new(disk.clone()), "/nowhere".as_ref(), options).unwrap().0
 }
 

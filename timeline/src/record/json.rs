@@ -91,7 +91,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
 }
 
 macro_rules! json_fields {
-    ($($name:ty),*) => { $(impl Field for $name {
+    ($($name:ty),*) => { $(impl JsonField for $name {
         fn write(&self, out: &mut Vec<u8>) { put_json(out, self); }
         fn read(text: &str) -> Option<Self> { parse(text) }
     })* };
@@ -99,7 +99,7 @@ macro_rules! json_fields {
 json_fields!(String, u64, u32, i64, Vec<u16>, Vec<String>);
 
 macro_rules! id_fields {
-    ($($name:ty),*) => { $(impl Field for $name {
+    ($($name:ty),*) => { $(impl JsonField for $name {
         fn write(&self, out: &mut Vec<u8>) { put(out, format_args!("\"{self}\"")); }
         fn read(text: &str) -> Option<Self> { parse_as(&parse::<String>(text)?) }
     })* };
@@ -107,7 +107,7 @@ macro_rules! id_fields {
 id_fields!(RequestId, RunId, SessionId, JobId, MarkerId, AnalysisId, BlobHash);
 
 macro_rules! name_fields {
-    ($($name:ty: $read:expr;)*) => { $(impl Field for $name {
+    ($($name:ty: $read:expr;)*) => { $(impl JsonField for $name {
         fn write(&self, out: &mut Vec<u8>) { put_text(out, self.as_str()); }
         fn read(text: &str) -> Option<Self> { $read(&parse::<String>(text)?) }
     })* };

@@ -13,13 +13,13 @@ macro_rules! write_field {
         $object.optional(stringify!($name), &$value)
     };
     ($object:ident, $value:expr, $name:ident flat) => {
-        Payload::write(&$value, $object)
+        JsonPayload::write(&$value, $object)
     };
 }
 
 macro_rules! read_field {
     ($fields:ident, $name:ident flat) => {
-        Payload::read($fields)?
+        JsonPayload::read($fields)?
     };
     ($fields:ident, $name:ident $(optional)?) => {
         $fields.get(stringify!($name))?
@@ -29,12 +29,12 @@ macro_rules! read_field {
 /// Lists the members of a payload: `@optional` is absent when none, `@flat` has members itself.
 macro_rules! payload {
     ($type:ident { $($(@$mark:ident)? $name:ident),* $(,)? }) => {
-        impl Payload for $type {
-            fn write(&self, object: &mut Object) {
+        impl JsonPayload for $type {
+            fn write(&self, object: &mut JsonObjectWriter) {
                 $(write_field!(object, self.$name, $name $($mark)?);)*
             }
 
-            fn read(fields: &Fields<'_>) -> Result<$type, &'static str> {
+            fn read(fields: &JsonObjectReader<'_>) -> Result<$type, &'static str> {
                 Ok($type { $($name: read_field!(fields, $name $($mark)?),)* })
             }
         }
@@ -200,14 +200,14 @@ payload!(FindingPayload {
 });
 
 macro_rules! object_fields {
-    ($($type:ty),*) => { $(impl Field for $type {
+    ($($type:ty),*) => { $(impl JsonField for $type {
         fn write(&self, out: &mut Vec<u8>) {
-            out.extend(Object::of(self));
+            out.extend(JsonObjectWriter::of(self));
         }
 
         fn read(text: &str) -> Option<Self> {
             // As in every field, what is wrong in it does not matter to the caller.
-            Payload::read(&Fields::parse(text).ok()?).ok()
+            JsonPayload::read(&JsonObjectReader::parse(text).ok()?).ok()
         }
     })* };
 }
