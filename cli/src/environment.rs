@@ -48,7 +48,7 @@ pub fn worker_program() -> Result<WorkerProgram, CliError> {
     confined(WorkerProgram::current())
 }
 
-/// The server's binary as a media worker in such a sandbox, which has measurers that this one has not; this
+/// The server's binary as a media worker in such a sandbox, which has gate backends that this one has not; this
 /// one where there is no server.
 pub fn server_as_worker() -> Result<WorkerProgram, CliError> {
     let program = server_program().map_or_else(WorkerProgram::current, WorkerProgram::at);

@@ -290,7 +290,7 @@ pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
     sizes.chain(extremes).chain(storages().map(|picture| vec![picture])).chain(batches)
 }
 
-/// Difference of a measurer from the reference.
+/// Difference of a gate backend from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConformanceError {
     /// It refused a picture of the table.

@@ -82,7 +82,7 @@ pub(crate) fn measure_each(
     Ok(())
 }
 
-/// The fastest measurer this CPU has, chosen at run time.
+/// The fastest gate backend this CPU has, chosen at run time.
 #[derive(Debug)]
 pub struct CpuBackend {
     #[cfg(target_arch = "x86_64")]

@@ -90,7 +90,7 @@ struct Part<'a> {
 }
 
 impl<'a> HostPlanes<'a> {
-    /// Checks the frame as every measurer does.
+    /// Checks the frame as every gate backend does.
     pub fn new(frame: &'a Frame) -> Result<HostPlanes<'a>, MeasureError> {
         let planes = CheckedPlanes::of(frame)?;
         let alone = |plane| Some(Part { plane, between: None });

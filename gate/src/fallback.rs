@@ -1,4 +1,4 @@
-//! A device's measurer that the CPU replaces when the device fails: the integers stay the same.
+//! A device's gate backend that the CPU replaces when the device fails: the integers stay the same.
 //!
 //! Promises that a batch is told once, as measured by one of the two, and that a failed device is not
 //! asked again. Does not log: [`FallbackBackend::failure`] says what happened.

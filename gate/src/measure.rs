@@ -83,7 +83,7 @@ pub enum MeasureError {
     /// One picture takes more memory than the device gives to a buffer.
     #[error("picture of {bytes} bytes is larger than the {bytes_max} that {backend} takes")]
     BeyondDevice {
-        /// The measurer's name.
+        /// The gate backend's name.
         backend: &'static str,
         /// Bytes of the packed picture.
         bytes: u64,
@@ -93,7 +93,7 @@ pub enum MeasureError {
     /// The device has no memory left for a batch, now.
     #[error("{backend} has no memory left: {reason}")]
     NoRoom {
-        /// The measurer's name.
+        /// The gate backend's name.
         backend: &'static str,
         /// Message of the driver.
         reason: String,
@@ -101,7 +101,7 @@ pub enum MeasureError {
     /// The device is still at a batch, and nobody waits for it any longer.
     #[error("{backend} timed out after {after_ms} ms")]
     Late {
-        /// The measurer's name.
+        /// The gate backend's name.
         backend: &'static str,
         /// Time that it was waited for.
         after_ms: u64,
@@ -109,7 +109,7 @@ pub enum MeasureError {
     /// The device is gone, or does not answer.
     #[error("{backend} lost its device: {reason}")]
     DeviceLost {
-        /// The measurer's name.
+        /// The gate backend's name.
         backend: &'static str,
         /// Message of the driver.
         reason: String,
@@ -120,7 +120,7 @@ pub enum MeasureError {
     /// The device refused what it was asked.
     #[error("{backend} failed: {reason}")]
     DeviceFault {
-        /// The measurer's name.
+        /// The gate backend's name.
         backend: &'static str,
         /// Message of the driver.
         reason: String,
@@ -144,7 +144,7 @@ impl MeasureError {
         }
     }
 
-    /// The measurer's device is at fault and not the picture: another measurer may measure it.
+    /// The gate backend's device is at fault and not the picture: another gate backend may measure it.
     pub fn is_of_device(&self) -> bool {
         use MeasureError::{BeyondDevice, Late, NoRoom};
         self.ends_device() || matches!(self, BeyondDevice { .. } | NoRoom { .. } | Late { .. })

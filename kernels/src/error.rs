@@ -1,4 +1,4 @@
-//! Errors of opening the CUDA measurer.
+//! Errors of opening the CUDA gate backend.
 
 use gate::conformance::ConformanceError;
 use media::ErrorKind;

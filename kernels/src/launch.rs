@@ -32,7 +32,7 @@ pub(crate) fn cell_sums(
     launch.arg(&buffers.surfaces).arg(&mut buffers.sums);
     // SAFETY: the kernel takes these two pointers, reads the surfaces of `pictures` pictures and
     // writes their sums, for which both buffers have room. It reads samples where the surfaces
-    // say: in the measurer's own buffers, or where whoever made a `DevicePicture` vouches for it.
+    // say: in the gate backend's own buffers, or where whoever made a `DeviceFrameBuffer` vouches for it.
     unsafe { launch.launch(shape) }?;
     Ok(())
 }

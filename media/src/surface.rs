@@ -17,7 +17,7 @@ impl DeviceSurface {
     ///
     /// # Safety
     ///
-    /// For as long as the [`crate::DevicePicture`] that gives it lives, every row of both planes, `pitch`
+    /// For as long as the [`crate::DeviceFrameBuffer`] that gives it lives, every row of both planes, `pitch`
     /// bytes each, is readable memory of the primary context of that device. What writes it was given
     /// to the context's default stream before the picture was handed out, and nothing does so later.
     #[expect(unsafe_code, reason = "addresses of a device cannot be checked here")]

@@ -1,4 +1,4 @@
-//! Errors of opening the WGSL measurer.
+//! Errors of opening the WGSL gate backend.
 
 use gate::conformance::ConformanceError;
 use media::ErrorKind;
@@ -14,7 +14,7 @@ pub enum WgpuError {
         /// The adapters there are, each with its type.
         found: Vec<String>,
     },
-    /// The adapter has less than the measurer needs.
+    /// The adapter has less than the gate backend needs.
     #[error("adapter {adapter} supports {what} of {got}; {needed} required")]
     TooSmall {
         /// Its name.

@@ -3,7 +3,7 @@
 //! Promises that no error of the driver is a panic, that no buffer is made per batch, and that
 //! what opens has measured as the reference does. Frames go up from host memory, which costs more
 //! than measuring them on the CPU: it pays where the CPU has no time. Does not import pictures
-//! that are in device memory, and does not fall back: [`gate::FallbackMeasurer`] does.
+//! that are in device memory, and does not fall back: [`gate::FallbackBackend`] does.
 #![forbid(unsafe_code)]
 
 mod buffer;

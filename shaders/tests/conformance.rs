@@ -1,4 +1,4 @@
-//! The WGSL measurer on any adapter there is, a CPU's too: the whole table, and what goes wrong.
+//! The WGSL gate backend on any adapter there is, a CPU's too: the whole table, and what goes wrong.
 //!
 //! Needs a Vulkan driver, of which Mesa's for the CPU is one; says so loudly where none is. Where the
 //! examination is worth nothing on a CPU, the ignored test comes first: it fails there.

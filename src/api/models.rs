@@ -115,7 +115,7 @@ struct GateRecord {
     backend: &'static str,
     /// Devices that were tried before it.
     passed_over: Vec<SkippedBackend>,
-    /// Measurer of a worker, such as `cpu-avx2`; null when no worker starts.
+    /// Gate backend of a worker, such as `cpu-avx2`; null when no worker starts.
     #[schema(required = true)]
     measurer: Option<String>,
 }

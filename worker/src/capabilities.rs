@@ -13,7 +13,7 @@ pub struct Capabilities {
     /// Results of a clip of every codec, and of those of ten bits where there are any.
     #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
     pub codecs: Vec<decode::CodecProbeResult>,
-    /// Name of the measurer of frames, such as `cpu-avx2`, or a backend and its device.
+    /// Name of the gate backend of frames, such as `cpu-avx2`, or a backend and its device.
     pub measurer: String,
 }
 

@@ -1,4 +1,4 @@
-//! Measurer of frames in a worker: the CPU, or a device that all its threads share.
+//! Gate backend of frames in a worker: the CPU, or a device that all its threads share.
 //!
 //! A device is opened once, while the worker confines itself. Promises that what it does not measure,
 //! or not in time, and everything from its loss on, is measured by the CPU with the same integers, and
@@ -74,10 +74,10 @@ pub(crate) struct GateDevice {
     pub was_there: bool,
 }
 
-/// Measurer of the frames of a job.
+/// Gate backend of the frames of a job.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GateBackendReport {
-    /// The measurer at the end, such as `cpu-avx2`.
+    /// The gate backend at the end, such as `cpu-avx2`.
     pub measurer: String,
     /// Reason for giving up the device that was there at the start.
     pub lost: Option<String>,
@@ -85,7 +85,7 @@ pub struct GateBackendReport {
     pub late: u32,
 }
 
-/// Measurer of this worker; cheap to clone.
+/// Gate backend of this worker; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct GateMeasurement(Option<Arc<Shared>>);
 
@@ -149,7 +149,7 @@ impl GateMeasurement {
         self.0.as_ref()?.nvidia
     }
 
-    /// A measurer for one thread.
+    /// A gate backend for one thread.
     pub fn measurer(&self) -> Box<dyn MeasureBackend> {
         match &self.0 {
             None => Box::new(CpuBackend::new()),
@@ -182,7 +182,7 @@ impl GateMeasurement {
         self.0.as_ref()?.desk.loss_reason().map(ToString::to_string)
     }
 
-    /// Returns the name of the present measurer, such as `cpu-avx2`, or a backend and its device.
+    /// Returns the name of the present gate backend, such as `cpu-avx2`, or a backend and its device.
     pub fn name(&self) -> String {
         match self.0.as_ref().filter(|_| self.is_on_device()) {
             Some(shared) => shared.label.clone(),

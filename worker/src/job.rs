@@ -116,7 +116,7 @@ pub enum JobEvent {
     },
     /// The next frames, in order and without gaps.
     Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
-    /// Measurer of the frames; comes before [`JobEvent::Spent`].
+    /// Gate backend of the frames; comes before [`JobEvent::Spent`].
     Measured(GateBackendReport),
     /// Resources spent on the frames; comes before the end.
     Spent(StageTimings),

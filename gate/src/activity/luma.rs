@@ -2,7 +2,7 @@
 
 use crate::thumbnail::{BLOCKS, CELLS, block_means};
 
-/// Luma of some time: its cells and their blocks, as a [`crate::thumb::Thumb`] has them.
+/// Luma of some time: its cells and their blocks, as a [`crate::thumbnail::CellThumbnail`] has them.
 #[derive(Clone, Debug)]
 pub(super) struct Luma {
     pub(super) cells: [u16; CELLS],

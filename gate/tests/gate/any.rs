@@ -11,7 +11,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 
 /// Measures so many batches of any pictures, and fails where one is not as the reference's.
 pub fn check_any_batches(measurer: impl MeasureBackend, cases: u32) {
-    // One measurer for all: what a batch leaves behind must not be read by the next.
+    // One gate backend for all: what a batch leaves behind must not be read by the next.
     let measurer = RefCell::new(measurer);
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
     let batches = proptest::collection::vec(any_picture(), 0..4);

@@ -1,4 +1,4 @@
-//! The gate from outside: every measurer agrees, signals are local and in range, nothing
+//! The gate from outside: every gate backend agrees, signals are local and in range, nothing
 //! allocates, known cuts are found.
 
 mod allocation;

@@ -1,4 +1,4 @@
-//! Every measurer of this machine equals the reference.
+//! Every gate backend of this machine equals the reference.
 
 use gate::{
     CpuBackend, MeasureBackend, MeasureError,

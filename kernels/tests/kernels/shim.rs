@@ -1,4 +1,4 @@
-//! The unchanged CUDA source and the whole measurer on a CPU: a shim stands in for the driver.
+//! The unchanged CUDA source and the whole gate backend on a CPU: a shim stands in for the driver.
 //!
 //! The library's search path is read when a process starts, so each test runs one of `device` or `failing` in
 //! a process of its own. Needs `g++`; says so loudly where it is missing.

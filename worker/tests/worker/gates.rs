@@ -1,4 +1,4 @@
-//! Measurers of a worker: the integers are the CPU's, and missing devices are named.
+//! Gate backends of a worker: the integers are the CPU's, and missing devices are named.
 
 use gate::GateConfig;
 use media::Codec;

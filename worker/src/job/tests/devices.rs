@@ -1,4 +1,4 @@
-//! Tests that a file's results do not depend on its measurer, nor on faults of a device.
+//! Tests that a file's results do not depend on its gate backend, nor on faults of a device.
 
 use gate::MeasureError;
 
