@@ -51,7 +51,7 @@ declared!(RunRequest { mode, model, label });
 
 /// A run that was just created.
 #[derive(Serialize, ToSchema)]
-pub struct CreatedResponse {
+pub struct RunCreated {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
@@ -71,13 +71,13 @@ pub struct CreatedResponse {
     post, path = "/v1/runs", operation_id = "createRun", tag = "runs",
     params(super::idempotency::IdempotencyKey),
     request_body = RunRequest,
-    responses((status = 200, description = "The run", body = CreatedResponse), FailureResponse<409>, FailureResponse<503>),
+    responses((status = 200, description = "The run", body = RunCreated), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
     body: JsonBody,
-) -> Result<Json<CreatedResponse>, ApiError> {
+) -> Result<Json<RunCreated>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let RunRequest { mode, model, label } = body.read_as(Form::Naming(&catalog))?;
     let mode = mode.map_or_else(Mode::default, |mode| mode.0);
@@ -93,7 +93,7 @@ pub async fn create(
         session: None,
     };
     let run = app.registry.create_labelled(origin, label, caller.request_id).await?;
-    Ok(Json(CreatedResponse {
+    Ok(Json(RunCreated {
         request_id: caller.request_id,
         run_id: run.id(),
         status: RunState::Pending.as_str(),
@@ -210,7 +210,7 @@ pub async fn update(
 
 /// A deleted run.
 #[derive(Serialize, ToSchema)]
-pub struct DeletedResponse {
+pub struct RunDeleted {
     #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::RequestId)]
     request_id: RequestId,
@@ -222,15 +222,15 @@ pub struct DeletedResponse {
 /// Delete a run: it answers as unknown from then on, also to a second deletion.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
-    responses((status = 200, description = "Deleted", body = DeletedResponse), FailureResponse<503>),
+    responses((status = 200, description = "Deleted", body = RunDeleted), FailureResponse<503>),
 )]
 pub async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-) -> Result<Json<DeletedResponse>, ApiError> {
+) -> Result<Json<RunDeleted>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
-    Ok(Json(DeletedResponse { request_id: caller.request_id, run_id: run.id() }))
+    Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
 }
 
 /// A run that was ended.

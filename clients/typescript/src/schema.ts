@@ -2390,7 +2390,7 @@ export interface components {
         /** @description Measurement of frames. */
         GateSupport: {
             backend: string;
-            /** @description Measurer of a worker, such as `cpu-avx2`; null when no worker starts. */
+            /** @description Gate backend of a worker, such as `cpu-avx2`; null when no worker starts. */
             measurer: string | null;
             /** @description Devices that were tried before it. */
             passed_over: components["schemas"]["SkippedBackend"][];
