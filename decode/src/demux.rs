@@ -1,4 +1,5 @@
-//! A container file to the segments of its one video stream, in a single pass.
+//! A container file to the segments of its one video stream, in a single pass. Long because every step of that pass shares its
+//! state.
 
 mod earlier;
 mod excerpt;

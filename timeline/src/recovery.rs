@@ -3,7 +3,7 @@
 //! Only the batch that was being written when the power went may be incomplete, and only at
 //! the very end. Whatever else is not intact is damage and refused by file and offset, never
 //! skipped. A file whose numbers a compacted one before it stands for was about to be removed
-//! and is passed over.
+//! and is passed over. Long because what is damage is decided in one place.
 
 use std::{io, path::PathBuf};
 
