@@ -151,6 +151,7 @@ bench-webrtc: ## What many sessions, a flood, and coming and going cost the WebR
 bench-http: build ## HTTP/3 beside HTTP/2 with TLS, on loopback
 	$(CARGO) build --release --locked -q --workspace --example http_cost
 	target/release/examples/http_cost target/release/sightline-server
+	target/release/examples/http_cost target/release/sightline-server 5 6550
 
 bench-reason: build ## What models add to decoding: good ones, then ten minutes of failing ones
 	benches/reason.py bound target/release/sightline-server "$(SIGHTLINE_MEDIA_DIR)/cuts_dev_360p.mp4"

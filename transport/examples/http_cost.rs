@@ -1,8 +1,9 @@
 //! Cost of HTTP/3 beside HTTP/2 with TLS, on one server process, in alternating pairs.
 //!
-//! usage: http_cost SERVER [PAIRS [PICTURE]]
-//! Small JSON at 32 at once, a 200 MB upload, a 100 MB download; or, with a picture, 32 of it at
-//! once over the path that `benches/lossy.py` makes. The client is of the same libraries.
+//! usage: http_cost SERVER [PAIRS [DATAGRAM_BYTES [lossy]]]
+//! Small JSON at 32 at once, a 200 MB upload, a 100 MB download; or 32 files of a picture's size at
+//! once over the path that `benches/lossy.py` makes. The client is of the same libraries; it sends and
+//! takes datagrams of up to 1472 bytes, as browsers do, or of up to those given.
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -28,6 +29,11 @@ const AT_ONCE: usize = 32;
 const SMALL_FOR: Duration = Duration::from_secs(3);
 const UPLOAD: usize = 200_000_000;
 const DOWNLOAD: usize = 100_000_000;
+const PICTURE: usize = 69_000;
+/// Largest datagram that Ethernet has room for, and that browsers take.
+const DATAGRAM_BYTES: u16 = 1472;
+/// Bytes that the system holds for the client's UDP socket, as for the server's: its usual 208 KB overflow.
+const SOCKET_BYTES: usize = 4 << 20;
 /// Bytes that may come before they are read, of a stream; twice as many of a connection.
 const WINDOW: u32 = 8 << 20;
 /// Address of the server to listen on and to reach: directly, and over a bad path.
@@ -43,6 +49,7 @@ struct Server {
     tcp: SocketAddr,
     udp: SocketAddr,
     tls: ClientConfig,
+    datagram_bytes: u16,
     _dir: tempfile::TempDir,
 }
 
@@ -54,19 +61,13 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(program: &Path, picture: Option<&Path>) -> Result<Server, Failure> {
+    fn start(program: &Path, datagram_bytes: u16, is_lossy: bool) -> Result<Server, Failure> {
         let dir = tempfile::tempdir()?;
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
         let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
         fs::write(&chain, made.cert.pem())?;
         fs::write(&key, made.signing_key.serialize_pem())?;
-        let root = dir.path().join("root");
-        fs::create_dir(&root)?;
-        let [own, far] = if picture.is_some() { LOSSY } else { NEAR };
-        match picture {
-            Some(picture) => drop(fs::copy(picture, root.join("picture.jpg"))?),
-            None => fs::write(root.join("large.bin"), vec![7; DOWNLOAD])?,
-        }
+        let [own, far] = if is_lossy { LOSSY } else { NEAR };
         let mut child = Command::new(program)
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -74,7 +75,6 @@ impl Server {
             .env("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
             .env("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
             .env("SERVICE_DATA_DIR", dir.path().join("data"))
-            .env("SERVICE_INGEST_FILE_ROOTS", &root)
             .env("SERVICE_BIND_ADDR", format!("{own}:0"))
             .env("SERVICE_H3_BIND_ADDR", format!("{own}:0"))
             .env("SERVICE_TRANSPORT", "h3")
@@ -99,7 +99,8 @@ impl Server {
         roots.add(made.cert.der().clone())?;
         let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into());
         let tls = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
-        Ok(Server { child, tcp, udp, tls: tls.with_no_client_auth(), _dir: dir })
+        let tls = tls.with_no_client_auth();
+        Ok(Server { child, tcp, udp, tls, datagram_bytes, _dir: dir })
     }
 
     /// Seconds of CPU that the process has used.
@@ -135,8 +136,16 @@ impl Server {
         transport.stream_receive_window(WINDOW.into()).receive_window((2 * WINDOW).into());
         let mut config =
             quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(self.tls(b"h3"))?));
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES)?;
+        let mut sizes = quinn::EndpointConfig::default();
+        sizes.max_udp_payload_size(self.datagram_bytes)?;
+        let mut datagrams = quinn::MtuDiscoveryConfig::default();
+        datagrams.upper_bound(self.datagram_bytes);
+        transport.mtu_discovery_config(Some(datagrams));
         config.transport_config(Arc::new(transport));
-        let mut endpoint = quinn::Endpoint::client(([0, 0, 0, 0], 0).into())?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let mut endpoint = quinn::Endpoint::new(sizes, None, socket, runtime)?;
         endpoint.set_default_client_config(config);
         let quic = endpoint.connect(self.udp, "localhost")?.await?;
         let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic)).await?;
@@ -152,21 +161,21 @@ enum Client {
 }
 
 impl Client {
-    /// The bytes of a successful answer, counted.
+    /// A successful answer, its bytes counted.
     async fn ask(
         &mut self,
         request: http::request::Builder,
         body: Bytes,
-    ) -> Result<usize, Failure> {
+    ) -> Result<Response<usize>, Failure> {
         let request = request.header("x-api-key", KEY);
-        let (status, bytes) = match self {
+        let response = match self {
             Client::Http2(requests) => {
                 let mut response = requests.send_request(request.body(Full::new(body))?).await?;
                 let mut bytes = 0;
                 while let Some(frame) = response.frame().await {
                     bytes += frame?.data_ref().map_or(0, Bytes::len);
                 }
-                (response.status(), bytes)
+                response.map(|_| bytes)
             }
             Client::Http3(requests) => {
                 let mut stream = requests.send_request(request.body(())?).await?;
@@ -179,17 +188,44 @@ impl Client {
                 while let Some(data) = stream.recv_data().await? {
                     bytes += data.remaining();
                 }
-                (response.status(), bytes)
+                response.map(|()| bytes)
             }
         };
+        let status = response.status();
         // The upload is no video, which the server finds once it has all of it.
         let is_answered = status.is_success() || status == StatusCode::UNPROCESSABLE_ENTITY;
-        if is_answered { Ok(bytes) } else { Err(format!("answered {status}").into()) }
+        if is_answered { Ok(response) } else { Err(format!("answered {status}").into()) }
     }
 }
 
 fn to(method: &str, path: &str) -> http::request::Builder {
     Request::builder().method(method).uri(format!("https://localhost{path}"))
+}
+
+/// A form with `content` as its file.
+fn form(content: &[u8]) -> Bytes {
+    let part = "content-disposition: form-data; name=\"file\"; filename=\"large.mp4\"";
+    [format!("--x\r\n{part}\r\n\r\n").as_bytes(), content, b"\r\n--x--\r\n"].concat().into()
+}
+
+/// The server's answer to a form.
+async fn send(client: &Client, form: &Bytes) -> Result<Response<usize>, Failure> {
+    let request = to("POST", "/v1/upload").header("content-length", form.len());
+    let request = request.header("content-type", "multipart/form-data; boundary=x");
+    client.clone().ask(request, form.clone()).await
+}
+
+/// Path of a file of `bytes` that the server keeps: a clip, and free space behind it (ISO 14496-12 8.1.2).
+async fn keep(server: &Server, bytes: usize) -> Result<String, Failure> {
+    let line =
+        "-f lavfi -i color=gray:s=64x64:r=25:d=1 -pix_fmt yuv420p -c:v libx264 -preset ultrafast";
+    let mut clip = fs::read(clips::rendered("free_space.mp4", line))?;
+    let free = u32::try_from(bytes - clip.len())?;
+    clip.extend([&free.to_be_bytes()[..], b"free"].concat());
+    clip.resize(bytes, 0);
+    let kept = send(&server.http2().await?, &form(&clip)).await?;
+    let location = kept.headers().get(header::LOCATION).ok_or("the clip was not kept")?;
+    Ok(location.to_str()?.to_owned())
 }
 
 /// Requests a second.
@@ -216,27 +252,23 @@ async fn small(client: &Client) -> Result<f64, Failure> {
 /// MB a second.
 async fn upload(client: &Client, form: &Bytes) -> Result<f64, Failure> {
     let started = Instant::now();
-    let request = to("POST", "/v1/upload").header("content-length", form.len());
-    let request = request.header("content-type", "multipart/form-data; boundary=x");
-    client.clone().ask(request, form.clone()).await?;
+    send(client, form).await?;
     Ok(UPLOAD as f64 / 1e6 / started.elapsed().as_secs_f64())
 }
 
 /// MB a second.
-async fn download(client: &Client) -> Result<f64, Failure> {
+async fn download(client: &Client, path: &str) -> Result<f64, Failure> {
     let started = Instant::now();
-    let bytes = client.clone().ask(to("GET", "/v1/files/large.bin"), Bytes::new()).await?;
-    Ok(bytes as f64 / 1e6 / started.elapsed().as_secs_f64())
+    let response = client.clone().ask(to("GET", path), Bytes::new()).await?;
+    Ok(*response.body() as f64 / 1e6 / started.elapsed().as_secs_f64())
 }
 
 /// Pictures a second, the first of a connection.
-async fn pictures(client: &Client) -> Result<f64, Failure> {
+async fn pictures(client: &Client, path: &str) -> Result<f64, Failure> {
     let started = Instant::now();
     let asking = (0..AT_ONCE).map(|_| {
-        let mut client = client.clone();
-        tokio::spawn(
-            async move { client.ask(to("GET", "/v1/files/picture.jpg"), Bytes::new()).await },
-        )
+        let (mut client, request) = (client.clone(), to("GET", path));
+        tokio::spawn(async move { client.ask(request, Bytes::new()).await })
     });
     for asking in asking.collect::<Vec<_>>() {
         asking.await??;
@@ -244,38 +276,33 @@ async fn pictures(client: &Client) -> Result<f64, Failure> {
     Ok(AT_ONCE as f64 / started.elapsed().as_secs_f64())
 }
 
-fn form() -> Bytes {
-    let part = "content-disposition: form-data; name=\"file\"; filename=\"large.mp4\"";
-    let head = format!("--x\r\n{part}\r\n\r\n\0\0\0\x18ftypmp42\0\0\0\0mp42isom");
-    [head.as_bytes(), &vec![7; UPLOAD], b"\r\n--x--\r\n"].concat().into()
-}
-
 fn median(figures: &mut [f64]) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-#[derive(Clone, Copy)]
 enum Task {
     Small,
-    Upload,
-    Download,
-    Pictures,
+    /// Of a form.
+    Upload(Bytes),
+    /// Of what is at a path.
+    Download(String),
+    Pictures(String),
 }
 
 /// Prints both figures, their ratio and the server's CPU.
-async fn compare(server: &Server, task: Task, form: &Bytes, pairs: usize) -> Result<(), Failure> {
+async fn compare(server: &Server, task: Task, pairs: usize) -> Result<(), Failure> {
     let (mut figures, mut cpu) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let mut ratios = Vec::new();
     for pair in 0..pairs {
         for version in [pair % 2, 1 - pair % 2] {
             let client = if version == 0 { server.http2().await? } else { server.http3().await? };
             let before = server.cpu()?;
-            let figure = match task {
+            let figure = match &task {
                 Task::Small => small(&client).await?,
-                Task::Upload => upload(&client, form).await?,
-                Task::Download => download(&client).await?,
-                Task::Pictures => pictures(&client).await?,
+                Task::Upload(form) => upload(&client, form).await?,
+                Task::Download(path) => download(&client, path).await?,
+                Task::Pictures(path) => pictures(&client, path).await?,
             };
             figures[version].push(figure);
             cpu[version].push(server.cpu()? - before);
@@ -285,16 +312,16 @@ async fn compare(server: &Server, task: Task, form: &Bytes, pairs: usize) -> Res
     }
     let (name, unit, of_cpu) = match task {
         Task::Small => ("small JSON, 32 at once", "requests/s", ("us a request", 1e6)),
-        Task::Upload => ("upload of 200 MB", "MB/s", ("ms a MiB", 1e3)),
-        Task::Download => ("download of 100 MB", "MB/s", ("ms a MiB", 1e3)),
-        Task::Pictures => ("32 pictures at once", "pictures/s", ("ms a picture", 1e3)),
+        Task::Upload(_) => ("upload of 200 MB", "MB/s", ("ms a MiB", 1e3)),
+        Task::Download(_) => ("download of 100 MB", "MB/s", ("ms a MiB", 1e3)),
+        Task::Pictures(_) => ("32 pictures at once", "pictures/s", ("ms a picture", 1e3)),
     };
     let cpu = [0, 1].map(|version| {
         let amount = match task {
             Task::Small => median(&mut figures[version].clone()) * SMALL_FOR.as_secs_f64(),
-            Task::Upload => UPLOAD as f64 / f64::from(1 << 20),
-            Task::Download => DOWNLOAD as f64 / f64::from(1 << 20),
-            Task::Pictures => AT_ONCE as f64,
+            Task::Upload(_) => UPLOAD as f64 / f64::from(1 << 20),
+            Task::Download(_) => DOWNLOAD as f64 / f64::from(1 << 20),
+            Task::Pictures(_) => AT_ONCE as f64,
         };
         median(&mut cpu[version]) / amount * of_cpu.1
     });
@@ -310,17 +337,22 @@ async fn compare(server: &Server, task: Task, form: &Bytes, pairs: usize) -> Res
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
-    let program = arguments.next().ok_or("usage: http_cost SERVER [PAIRS [PICTURE]]")?;
+    let program =
+        arguments.next().ok_or("usage: http_cost SERVER [PAIRS [DATAGRAM_BYTES [lossy]]]")?;
     let pairs = arguments.next().map_or(Ok(5), |pairs| pairs.parse())?;
-    let picture = arguments.next();
-    let server = Server::start(Path::new(&program), picture.as_deref().map(Path::new))?;
+    let datagram_bytes = arguments.next().map_or(Ok(DATAGRAM_BYTES), |bytes| bytes.parse())?;
+    let is_lossy = arguments.next().is_some();
+    let server = Server::start(Path::new(&program), datagram_bytes, is_lossy)?;
     println!("| What | HTTP/2 | HTTP/3 | ratio | CPU on 2 | on 3 |\n|---|---|---|---|---|---|");
-    if picture.is_some() {
-        return compare(&server, Task::Pictures, &Bytes::new(), pairs).await;
+    if is_lossy {
+        return compare(&server, Task::Pictures(keep(&server, PICTURE).await?), pairs).await;
     }
-    let form = form();
-    for task in [Task::Small, Task::Upload, Task::Download] {
-        compare(&server, task, &form, pairs).await?;
+    // Beginning as a video does: that it is none is found once all of it is there.
+    let start = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom";
+    let upload = form(&[&start[..], &vec![7; UPLOAD]].concat());
+    let path = keep(&server, DOWNLOAD).await?;
+    for task in [Task::Small, Task::Upload(upload), Task::Download(path)] {
+        compare(&server, task, pairs).await?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h3::{
     error::Code,
     quic::{
@@ -28,6 +28,8 @@ use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 /// Bytes that a stream is read by: few at first, and twice as many after each read that was full.
 const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
+/// Bytes of small frames that are put together before they are written.
+pub(super) const GATHERED_BYTES: usize = 4 << 10;
 /// Bytes of a control stream that may be read and not understood.
 const CONTROL_BYTES: usize = 64 << 10;
 
@@ -44,17 +46,24 @@ pub(super) struct BufferedBytes {
     /// Beyond `most` nothing is read and somebody looks; elsewhere it ends the connection.
     is_body: AtomicBool,
     ended: AtomicBool,
+    /// Small frames of the answer wait for its end, or for more than [`GATHERED_BYTES`].
+    gathers: AtomicBool,
 }
 
 impl BufferedBytes {
     fn new(most: usize) -> Arc<BufferedBytes> {
-        let (is_body, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(BufferedBytes { bytes: AtomicUsize::new(0), most, is_body, ended })
+        let [is_body, ended, gathers] = [false; 3].map(AtomicBool::new);
+        Arc::new(BufferedBytes { bytes: AtomicUsize::new(0), most, is_body, ended, gathers })
     }
 
     /// From now on [`BufferedBytes::is_full`] is looked at.
     pub fn begin_body(&self) {
         self.is_body.store(true, Relaxed);
+    }
+
+    /// From now on small frames of the answer are written with its end.
+    pub fn gather(&self) {
+        self.gathers.store(true, Relaxed);
     }
 
     /// Nothing is read until something is consumed.
@@ -241,7 +250,7 @@ impl quic::OpenStreams<Bytes> for StreamOpener {
         let coming = self.uni.get_or_insert_with(|| Box::pin(async move { quic.open_uni().await }));
         let stream = ready!(coming.as_mut().poll(cx));
         self.uni = None;
-        Poll::Ready(stream.map(SendStream::new).map_err(lost))
+        Poll::Ready(stream.map(|stream| SendStream::new(stream, None)).map_err(lost))
     }
 
     fn close(&mut self, closing: Code, reason: &[u8]) {
@@ -257,8 +266,8 @@ pub(super) struct Stream {
 
 impl Stream {
     fn new((send, receive): Both, quic: &quinn::Connection, held: Arc<BufferedBytes>) -> Stream {
-        let incoming = Incoming::new(receive, quic, held);
-        Stream { outgoing: SendStream::new(send), incoming }
+        let outgoing = SendStream::new(send, Some(Arc::clone(&held)));
+        Stream { outgoing, incoming: Incoming::new(receive, quic, held) }
     }
 }
 
@@ -375,28 +384,53 @@ impl quic::RecvStream for Incoming {
 /// Sending half of a stream; reset when dropped before its end.
 pub(super) struct SendStream {
     stream: quinn::SendStream,
+    /// Of a request.
+    held: Option<Arc<BufferedBytes>>,
+    /// Small frames that are written together, before `writing`.
+    gathered: BytesMut,
     writing: Option<WriteBuf<Bytes>>,
     ended: bool,
 }
 
 impl SendStream {
-    fn new(stream: quinn::SendStream) -> SendStream {
-        SendStream { stream, writing: None, ended: false }
+    fn new(stream: quinn::SendStream, held: Option<Arc<BufferedBytes>>) -> SendStream {
+        SendStream { stream, held, gathered: BytesMut::new(), writing: None, ended: false }
     }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        let stream = &mut self.stream;
+        ready!(write(stream, &mut self.gathered, cx))?;
+        if let Some(data) = &mut self.writing {
+            ready!(write(stream, data, cx))?;
+        }
+        self.writing = None;
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn write(
+    stream: &mut quinn::SendStream,
+    data: &mut impl Buf,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), StreamFailure>> {
+    while data.has_remaining() {
+        let written = Pin::new(&mut *stream).poll_write(cx, data.chunk());
+        data.advance(ready!(written).map_err(|error| match error {
+            WriteError::Stopped(reason) => terminated(reason),
+            WriteError::ConnectionLost(error) => lost(error),
+            error => StreamFailure::Unknown(error.into()),
+        })?);
+    }
+    Poll::Ready(Ok(()))
 }
 
 impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
-        while let Some(data) = self.writing.as_mut().filter(|data| data.has_remaining()) {
-            let written = Pin::new(&mut self.stream).poll_write(cx, data.chunk());
-            data.advance(ready!(written).map_err(|error| match error {
-                WriteError::Stopped(reason) => terminated(reason),
-                WriteError::ConnectionLost(error) => lost(error),
-                error => StreamFailure::Unknown(error.into()),
-            })?);
+        let gathers = self.held.as_ref().is_some_and(|held| held.gathers.load(Relaxed));
+        if gathers && self.writing.is_none() {
+            return Poll::Ready(Ok(()));
         }
-        self.writing = None;
-        Poll::Ready(Ok(()))
+        self.poll_write(cx)
     }
 
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamFailure> {
@@ -405,11 +439,17 @@ impl quic::SendStream<Bytes> for SendStream {
             let connection_error = ConnectionFailure::InternalError(told);
             return Err(StreamFailure::ConnectionErrorIncoming { connection_error });
         }
-        self.writing = Some(data.into());
+        let data = data.into();
+        if self.gathered.len() + data.remaining() <= GATHERED_BYTES {
+            self.gathered.put(data);
+        } else {
+            self.writing = Some(data);
+        }
         Ok(())
     }
 
-    fn poll_finish(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
+        ready!(self.poll_write(cx))?;
         self.ended = true;
         Poll::Ready(self.stream.finish().map_err(|error| StreamFailure::Unknown(error.into())))
     }

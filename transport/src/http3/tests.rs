@@ -135,10 +135,20 @@ impl Served {
     }
 
     async fn quic_with(&self, transport: TransportConfig) -> (Endpoint, quinn::Connection) {
+        self.quic_of(EndpointConfig::default(), transport).await
+    }
+
+    async fn quic_of(
+        &self,
+        endpoint: EndpointConfig,
+        transport: TransportConfig,
+    ) -> (Endpoint, quinn::Connection) {
         let crypto = QuicClientConfig::try_from(self.pair.client(b"h3")).expect("TLS 1.3");
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport));
-        let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
+        let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let mut endpoint = Endpoint::new(endpoint, None, socket, runtime).expect("an endpoint");
         endpoint.set_default_client_config(config);
         let connecting = endpoint.connect(self.addr, "site.example").expect("a name");
         (endpoint, connecting.await.expect("a handshake"))
@@ -149,7 +159,12 @@ impl Served {
     }
 
     async fn client_with(&self, transport: TransportConfig) -> Client {
-        let (endpoint, quic) = self.quic_with(transport).await;
+        Client::new(self.quic_with(transport).await).await
+    }
+}
+
+impl Client {
+    async fn new((endpoint, quic): (Endpoint, quinn::Connection)) -> Client {
         let made = h3::client::new(h3_quinn::Connection::new(quic.clone())).await;
         let (mut driver, requests) = made.expect("HTTP/3");
         let driving = tokio::spawn(async move {
@@ -157,9 +172,7 @@ impl Served {
         });
         Client { quic, requests, driving, _endpoint: endpoint }
     }
-}
 
-impl Client {
     async fn ask(&mut self, request: Request<()>, parts: Vec<Bytes>) -> Result<Reply, StreamError> {
         let mut stream = self.requests.send_request(request).await?;
         for part in parts {
@@ -197,7 +210,7 @@ async fn requests_are_answered_small_and_large() {
     let mut client = served.client().await;
     let reply = client.ask(plain("GET", "/"), Vec::new()).await.expect("answered");
     assert_eq!((reply.status, &reply.body[..]), (StatusCode::OK, &b"ok"[..]));
-    for bytes in [0, 1, 70_000, 5_000_000] {
+    for bytes in [0, 1, 4_000, 5_000, 70_000, 5_000_000] {
         let sent = parts(bytes);
         let reply = client.ask(plain("POST", "/echo"), sent.clone()).await.expect("answered");
         assert_eq!(reply.status, StatusCode::OK, "{bytes}");
@@ -205,6 +218,24 @@ async fn requests_are_answered_small_and_large() {
     }
     let reply = client.ask(plain("GET", "/nowhere"), Vec::new()).await.expect("answered");
     assert_eq!(reply.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn datagrams_are_as_large_as_the_path_and_the_peer_take() {
+    let served = start(ServerLimits::default(), 64);
+    for bytes in [1472, DATAGRAM_BYTES] {
+        let mut sizes = EndpointConfig::default();
+        sizes.max_udp_payload_size(bytes).expect("a size");
+        let mut client =
+            Client::new(served.quic_of(sizes, transport(ServerLimits::default())).await).await;
+        let reply = client.ask(plain("POST", "/echo"), parts(5_000_000)).await.expect("answered");
+        assert_eq!(reply.body.len(), 5_000_000);
+        let stats = client.quic.stats();
+        let mean = stats.udp_rx.bytes / stats.udp_rx.datagrams;
+        assert!(stats.path.current_mtu > 1472, "{} go", stats.path.current_mtu);
+        assert!(mean <= u64::from(bytes), "{mean} came of at most {bytes}");
+        assert_eq!(mean > 1472, bytes > 1472, "{mean} came of at most {bytes}");
+    }
 }
 
 #[tokio::test]
