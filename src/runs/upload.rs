@@ -63,7 +63,7 @@ pub enum UploadError {
         max: u64,
     },
     /// The limit of uploads in progress is reached.
-    #[error("the limit of uploads {} is reached ({limit}): retry later", told(*whose))]
+    #[error("the limit of {limit} uploads {} is reached: retry later", told(*whose))]
     Busy {
         /// The limit.
         limit: usize,

@@ -74,7 +74,7 @@ fn what_people_get_wrong_is_found() {
             setup().var("SERVICE_DISK_RESERVE_MIB", "16777216"),
             "disk",
             "problem",
-            "in reserve",
+            "MiB reserved",
             "room",
         ),
         (setup(), "models", "advice", "no backend is configured", "SERVICE_VLLM_BASE_URL"),

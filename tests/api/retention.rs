@@ -326,7 +326,7 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     });
     let refused = replies.find(|reply| reply.status != 200).expect("the disk is low by now");
     assert_eq!((refused.status, refused.code().as_str()), (503, "unavailable"), "{}", refused.text);
-    assert!(refused.text.contains("kept in reserve"), "{}", refused.text);
+    assert!(refused.text.contains("MiB reserved"), "{}", refused.text);
     assert!(!refused.header("retry-after").is_empty());
     assert!(free() > (RESERVE_MIB - 4) << 20, "{} bytes are left of the reserve", free());
 

@@ -263,11 +263,11 @@ fn a_disk_that_is_almost_full_takes_no_new_work() {
     for (path, body) in work {
         let reply = server.post(&path, &body);
         assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{path}");
-        assert!(reply.text.contains("16777216 are kept in reserve"), "{path}: {}", reply.text);
+        assert!(reply.text.contains("16777216 MiB reserved"), "{path}: {}", reply.text);
         assert!(!reply.header("retry-after").is_empty(), "{path}");
     }
     let ready = server.get("/v1/ready");
-    assert!(ready.status == 503 && ready.text.contains("in reserve"), "{}", ready.text);
+    assert!(ready.status == 503 && ready.text.contains("reserved"), "{}", ready.text);
     assert_eq!(server.post(&format!("{path}/stop"), &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &path).send().status, 200);
 }
