@@ -27,7 +27,7 @@ names() {
 # Runs tests under cargo's own runner: those of the targets $1 that $2 names. A hung one is ended by the time that all have.
 cargo_test() {
     # shellcheck disable=SC2086 # lists of arguments
-    logged timeout 1h cargo test --locked --workspace --no-fail-fast $1 -- $2
+    logged timeout 2h cargo test --locked --workspace --no-fail-fast $1 -- $2
 }
 # The same, and a few that fail run once more by themselves, as nextest has it; those that pass then are named.
 tried_again() {
