@@ -197,6 +197,9 @@ fn a_fleet_is_read_through_any_of_its_servers_by_its_owner_alone() {
         start(&dir.path().join("1"), first, &postgres.url()),
         start(&dir.path().join("2"), second, &postgres.url()),
     ];
+    wait_until("the database is asked", || {
+        servers.iter().all(|server| server.get("/v1/fleet/runs").status == 200)
+    });
     let lines = |server: &Server, key: &str, args: &[&str]| -> Value {
         let mut command = Command::new(&sightline);
         command.arg("fleet").args(args).arg("--json");
