@@ -40,7 +40,7 @@ pub enum DecodeError {
         /// Streams of any kind.
         streams: usize,
     },
-    /// More streams than [`crate::Limits`] allows.
+    /// More streams than [`crate::DemuxLimits`] allows.
     #[error("{count} streams in the container, at most {max} are allowed")]
     TooManyStreams {
         /// Streams found.

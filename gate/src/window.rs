@@ -44,9 +44,9 @@ pub(crate) struct WindowSlot {
     pub(crate) thumb: CellThumbnail,
     /// [`scene::step`] from the frame before; 0 for the first.
     pub(crate) step: u32,
-    /// [`artifact::brightness_change`] from the frame before; 0 for the first.
+    /// [`artifact_scores::brightness_change`] from the frame before; 0 for the first.
     pub(crate) brightness_change: i32,
-    /// [`artifact::noise_variance`], once the frame's own turn has come.
+    /// [`artifact_scores::noise_variance`], once the frame's own turn has come.
     pub(crate) noise: u32,
     activity: Activity,
     /// Tenths of a second up to this frame that have one.

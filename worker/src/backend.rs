@@ -44,7 +44,7 @@ pub struct BackendRequest {
     pub device: Option<String>,
     /// See [`HwDeviceSpec::capabilities`].
     pub capabilities: Option<String>,
-    /// The program of [`Backend::FfmpegCli`], where there is one.
+    /// The program of [`DecodeBackend::FfmpegCli`], where there is one.
     pub ffmpeg: Option<PathBuf>,
     /// Measuring backend. CUDA takes the device that decodes, where its number was given.
     pub gate: GateChoice,

@@ -11,7 +11,7 @@ const PREFIX: &str = "whsec_";
 /// Bytes of a secret that an owner brings.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A symmetric secret; shown by [`Secret::reveal`] alone.
+/// A symmetric secret; shown by [`SigningSecret::reveal`] alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret(Vec<u8>);
 

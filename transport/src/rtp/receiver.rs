@@ -105,7 +105,7 @@ pub struct RtpReceiver {
     requested_at: Option<Instant>,
     /// The next packet is the first of another source.
     is_anew: bool,
-    /// True where packets that are sent again come by [`RtpReceiver::repaired`].
+    /// True where packets that are sent again come by [`RtpReceiver::rtx_packet`].
     repeats_apart: bool,
     counts: ReceiverStats,
 }

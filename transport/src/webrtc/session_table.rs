@@ -91,7 +91,7 @@ impl SessionTable {
         }
     }
 
-    /// Returns the time at which [`SessionTable::settle`] is next needed.
+    /// Returns the time at which [`SessionTable::flush_session`] is next needed.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.timers.next()
     }

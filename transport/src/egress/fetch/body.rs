@@ -90,7 +90,7 @@ impl DownloadBody {
         }
     }
 
-    /// Puts back bytes that [`Body::next`] gave.
+    /// Puts back bytes that [`DownloadBody::next`] gave.
     pub fn unread(&mut self, bytes: Bytes) {
         self.pending = bytes;
     }
