@@ -160,6 +160,9 @@ impl Movement {
         older.be_mean(within(then, OLD));
         newer.be_mean(within(now, NEW).chain([new]));
         let (_, mut changes) = self.changes.pop_front()?;
+        // No later comparison asks for more than the usual ones of these.
+        let earlier = self.changes.iter_mut().rev().filter(|(at, _)| *at <= then).skip(1);
+        earlier.for_each(|(_, changes)| changes.iter_mut().for_each(Changes::keep_usual));
         let before = || self.changes.iter().rev().filter(|(at, _)| *at <= then);
         let [quick, steady] = &mut *changes;
         let before_quick = before().map(|(_, changes)| &changes[0]);

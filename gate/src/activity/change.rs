@@ -62,17 +62,19 @@ impl Changes {
     /// None.
     pub(super) const NONE: Changes = Changes { around: NONE, unusual: NO_CELLS, highest: 0 };
 
-    #[inline(always)]
-    fn raise_usual(&self, most: &mut Rows) {
-        for ((most, around), &unusual) in most.iter_mut().zip(&self.around).zip(&self.unusual) {
-            if unusual == 0 {
-                for (most, &value) in most.iter_mut().zip(around) {
-                    *most = value.max(*most);
-                }
-            } else {
-                let usual = (0..LUMA_COLUMNS).filter(|x| unusual >> x & 1 == 0);
-                usual.for_each(|x| most[x] = around[x].max(most[x]));
-            }
+    /// Leaves of the changes only the usual ones, for good.
+    pub(super) fn keep_usual(&mut self) {
+        clear(&mut self.around, &self.unusual);
+        self.unusual = NO_CELLS;
+    }
+}
+
+fn clear(values: &mut Rows, cells: &Cells) {
+    for (row, &cells) in values.iter_mut().zip(cells) {
+        let mut left = cells;
+        while left != 0 {
+            row[left.trailing_zeros() as usize] = 0;
+            left &= left - 1;
         }
     }
 }
@@ -92,7 +94,8 @@ impl Room {
         Room { change: NONE, sums: NONE, values: NONE, across: [[0; LUMA_COLUMNS]; LUMA_ROWS] };
 }
 
-/// Compares two pictures and tells the `changes`; `before` are those before the older picture, the latest first.
+/// Compares two pictures and tells the `changes`; `before` are those before the older picture, the latest first, of which
+/// the others have only the usual ones.
 /// Gives the cells in which something moved: none where the whole picture changed, or where nothing tells what is usual.
 #[inline(always)]
 pub(super) fn compare<'a>(
@@ -117,9 +120,10 @@ pub(super) fn compare<'a>(
     let beyond_noise = |value: i16| (value - noise as i16).max(0);
     let seems_moved = moved(sums, &last.around, [seed, grown], beyond_noise);
     changes.unusual = (0..PLACE).fold(seems_moved, |cells, _| wider(&cells));
-    values.as_flattened_mut().fill(0);
-    for changes in before {
-        changes.raise_usual(values);
+    *values = last.around;
+    clear(values, &last.unusual);
+    for changes in before.skip(1) {
+        join(values, &changes.around, i16::max);
     }
     // What is usual counts four times. A vector adds and saturates at once, but does not multiply so.
     let twice = |value: i16| value.saturating_add(value);
@@ -227,9 +231,7 @@ fn sums_around<const REACH: usize>(
             *sum += value - gone;
         }
         if let Some(middle) = y.checked_sub(2 * REACH) {
-            for (told, &sum) in told[middle].iter_mut().zip(&sums) {
-                *told = of(sum);
-            }
+            told[middle] = sums.map(&of);
         }
     }
 }
@@ -242,16 +244,9 @@ fn sum_across<const REACH: usize>(row: &Row, sums: &mut [i32; LUMA_COLUMNS]) {
     let (left, rest) = wide.split_at_mut(REACH);
     let (middle, right) = rest.split_at_mut(LUMA_COLUMNS);
     left.fill(row[0].into());
-    for (wide, &value) in middle.iter_mut().zip(row) {
-        *wide = value.into();
-    }
+    middle.copy_from_slice(&row.map(i32::from));
     right.fill(row[LUMA_COLUMNS - 1].into());
-    *sums = [0; LUMA_COLUMNS];
-    for at in 0..=2 * REACH {
-        for (sum, value) in sums.iter_mut().zip(&wide[at..]) {
-            *sum += value;
-        }
-    }
+    *sums = std::array::from_fn(|x| wide[x..=x + 2 * REACH].iter().sum());
 }
 
 /// The cells of whose two values it holds.
