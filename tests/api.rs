@@ -96,7 +96,7 @@ mod thresholds;
 mod tickets;
 mod traces;
 mod upload_memory;
-mod uploads;
+pub mod uploads;
 mod wall_starts;
 mod webhook_failures;
 mod webhooks;

@@ -1,6 +1,7 @@
 //! kill -9 under load, again and again on one log: no acknowledged event lost, altered or renumbered.
 
 mod faults;
+mod power;
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -14,7 +14,11 @@ mod drills;
 mod fuzz;
 mod live;
 mod overload;
+#[path = "../timeline/tests/timeline/replay.rs"]
+mod replay;
 mod schema;
 #[cfg(feature = "h3-experimental")]
 mod serving;
 mod soak;
+#[path = "../timeline/tests/timeline/survivor.rs"]
+mod survivor;

@@ -13,6 +13,8 @@ mod config;
 mod error;
 mod excerpt;
 pub mod finding;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod http;
 mod model_list;
 mod names;

@@ -85,7 +85,7 @@ fn record(server: &Server, over: &AtomicBool) -> Vec<String> {
 }
 
 /// Checks that a recording is whole: as many rows as frames, and every still that it names.
-fn check(server: &Server, run: &str) {
+pub fn check(server: &Server, run: &str) {
     let events = server.events(run);
     let decoded = events.iter().find(|event| event["kind"] == "frames_decoded");
     let rows = decoded.and_then(|event| event["payload"]["signals"].as_array().map(Vec::len));

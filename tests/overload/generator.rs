@@ -1,17 +1,14 @@
 //! Arrivals by a clock: each request is sent when it is due, and its latency counts from then on, whatever became of
-//! those before it. What the client itself had no room for is counted as unsent.
+//! those before it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::overload::client::{Answer, Turn};
 
-/// Requests of one kind that a client has under way.
-pub const AT_ONCE: usize = 256;
+/// Requests of one kind that may wait for their answers; one that is due then has failed.
+pub const OUTSTANDING_MAX: usize = 8192;
 
 /// `rate` arrivals a second for `length`, with the gaps of a Poisson process; the same for the same seed.
 pub fn arrivals(rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
@@ -33,8 +30,10 @@ pub struct Tally {
     pub wrong: Vec<String>,
     /// Times from when a request was due to its turn: what the client itself is behind.
     pub late: Vec<Duration>,
-    /// Requests for which the client had no room.
+    /// Requests that were due when [`OUTSTANDING_MAX`] others had no answer.
     pub unsent: usize,
+    /// The most that waited for their answers at once.
+    pub outstanding: usize,
 }
 
 impl Tally {
@@ -48,13 +47,13 @@ impl Tally {
         self.wrong.extend(other.wrong);
         self.late.extend(other.late);
         self.unsent += other.unsent;
+        self.outstanding = self.outstanding.max(other.outstanding);
     }
 
     fn count(&mut self, turn: Turn) {
         match turn.answer {
             Answer::Taken => self.taken.push(turn.after),
             Answer::Refused => self.refused.push(turn.after),
-            Answer::Unsent => self.unsent += 1,
             Answer::Wrong(what) => self.wrong.push(what),
         }
     }
@@ -68,30 +67,26 @@ pub fn quantile_ms(times: &[Duration], share: f64) -> f64 {
     times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
-/// Takes a turn at each of `times`, at most [`AT_ONCE`] at once, and waits for the end of all.
+/// Takes a turn at each of `times`, and waits for the end of all.
 pub async fn open_loop<T>(times: &[Duration], turn: impl Fn(usize, Instant) -> T) -> Tally
 where
     T: Future<Output = Turn> + Send + 'static,
 {
-    let (room, mut turns, mut tally) =
-        (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new(), Tally::default());
+    let (mut turns, mut tally) = (JoinSet::new(), Tally::default());
     let started = Instant::now();
     for (number, at) in times.iter().enumerate() {
         let due = started + *at;
         tokio::time::sleep_until(due.into()).await;
         tally.late.push(due.elapsed());
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            tally.unsent += 1;
-            continue;
-        };
-        let turn = turn(number, due);
-        turns.spawn(async move {
-            let _permit = permit;
-            turn.await
-        });
         while let Some(turn) = turns.try_join_next() {
             tally.count(turn.expect("no panic"));
         }
+        if turns.len() == OUTSTANDING_MAX {
+            tally.unsent += 1;
+            continue;
+        }
+        turns.spawn(turn(number, due));
+        tally.outstanding = tally.outstanding.max(turns.len());
     }
     while let Some(turn) = turns.join_next().await {
         tally.count(turn.expect("no panic"));

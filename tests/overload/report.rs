@@ -13,7 +13,7 @@ use crate::{
 pub fn figures(tally: &Tally) -> Value {
     let times = |times: &[_]| json!([quantile_ms(times, 0.5), quantile_ms(times, 0.99)]);
     json!({
-        "due": tally.due(), "late_ms": times(&tally.late), "unsent": tally.unsent, "wrong": tally.wrong.len(),
+        "due": tally.due(), "late_ms": times(&tally.late), "outstanding": tally.outstanding, "unsent": tally.unsent, "wrong": tally.wrong.len(),
         "taken": tally.taken.len(), "taken_ms": times(&tally.taken),
         "refused": tally.refused.len(), "refused_ms": times(&tally.refused),
     })

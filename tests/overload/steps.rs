@@ -22,8 +22,8 @@ use crate::{
 const LOADS: [&[f64]; 2] = [&[1.0, FLOOD], &[1.0, 2.0, FLOOD, FLOOD, FLOOD]];
 /// Times what the server can do that are refused for the most part.
 pub const FLOOD: f64 = 10.0;
-/// Most jobs of a step that are taken on: further ones count as unsent.
-const JOBS_MAX: usize = 900;
+/// Most runs for jobs that are made before a step, below what a principal may have; the others are made with their jobs.
+const STOCK_MAX: usize = 900;
 /// Jobs of a step at least: more than may be under way and waiting.
 const JOBS_LEAST: f64 = 120.0;
 /// Growth of memory from the load that the server can do to a flood, kB: what the allocator keeps of a burst.
@@ -123,7 +123,7 @@ fn step(world: &World, flows: &[Flow], load: f64) -> (Vec<Tally>, Tally, Peaks) 
     world.runtime.block_on(async {
         for ((kind, tenant, _), times) in flows.iter().zip(&times) {
             if *kind == Kind::Job {
-                tenant.stock(times.len().min(JOBS_MAX)).await;
+                tenant.stock(times.len().min(STOCK_MAX)).await;
             }
         }
         let last = times.iter().filter_map(|times| times.last()).max().copied();

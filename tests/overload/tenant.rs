@@ -5,12 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Method, Response};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Response, header::CONTENT_TYPE};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    overload::client::{Answer, Client, PATIENCE, Turn, read, send},
+    overload::{
+        client::{Answer, Client, PATIENCE, Turn, json as json_of, with},
+        generator::OUTSTANDING_MAX,
+    },
     support::{
         Server,
         whip::{OFFER, clip},
@@ -21,6 +26,9 @@ use crate::{
 const EVENTS: u64 = 8;
 /// Pause between the head of an answer that stays open and its end by the client.
 const STAY: Duration = Duration::from_millis(250);
+
+/// Requests on one connection: half of what the server lets one have, as turns are not shared evenly.
+const ON_A_CONNECTION: usize = 64;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +82,11 @@ pub struct Tenant {
 
 impl Tenant {
     pub async fn new(server: &Server, key: &str) -> Arc<Tenant> {
-        let client = Client::new(server, key);
-        let seen = created(&client).await;
+        let client = Client::new(server, key, OUTSTANDING_MAX / ON_A_CONNECTION);
+        let seen = client.read(client.post("/v1/runs", &json!({}))).await;
+        let seen = run_of(&seen);
         for _ in 1..EVENTS {
-            read(client.post(&format!("/v1/runs/{seen}/keepalive"), &json!({}))).await;
+            client.read(client.post(&path(&seen, "keepalive"), &json!({}))).await;
         }
         let (fresh, jobs, ingested, sessions) = Default::default();
         Arc::new(Tenant { client, seen, fresh, jobs, ingested, sessions })
@@ -86,8 +95,8 @@ impl Tenant {
     /// Makes runs until there are `count` for jobs.
     pub async fn stock(&self, count: usize) {
         while lock(&self.fresh).len() < count {
-            let run = created(&self.client).await;
-            lock(&self.fresh).push(run);
+            let run = self.client.read(self.client.post("/v1/runs", &json!({}))).await;
+            lock(&self.fresh).push(run_of(&run));
         }
     }
 
@@ -107,25 +116,36 @@ impl Tenant {
             1 => self.client.post("/v1/query", &json!({"run_id": self.seen})),
             _ => self.client.post("/v1/search", &json!({"query": "somebody"})),
         };
-        let (turn, response) = send(request, due).await;
+        let (turn, response) = self.client.send(request, due).await;
         let Some(response) = response else { return turn };
-        match response.json::<Value>().await {
+        match json_of(response).await {
             Ok(_) => turn,
             Err(error) => wrong(turn, format!("a cut answer: {error}")),
         }
     }
 
     async fn ingest(&self, kind: Kind, due: Instant) -> Turn {
-        let Some(run) = lock(&self.fresh).pop() else {
-            return Turn { answer: Answer::Unsent, after: due.elapsed() };
+        let kept = lock(&self.fresh).pop();
+        let run = match kept {
+            Some(run) => run,
+            None => {
+                let request = self.client.post("/v1/runs", &json!({}));
+                let (turn, response) = self.client.send(request, due).await;
+                let Some(response) = response else { return turn };
+                match json_of(response).await {
+                    Ok(run) => run_of(&run),
+                    Err(error) => return wrong(turn, format!("a cut answer: {error}")),
+                }
+            }
         };
         let clip = clip::scenes("A", 0);
         let name = clip.file_name().and_then(|name| name.to_str()).expect("a name");
         let mut request = self.client.post(&path(&run, "ingest"), &json!({"source_uri": name}));
         if kind == Kind::Job {
-            request = request.header("prefer", "respond-async");
+            let when = HeaderValue::from_static("respond-async");
+            request = with(request, HeaderName::from_static("prefer"), when);
         }
-        let (turn, response) = send(request, due).await;
+        let (turn, response) = self.client.send(request, due).await;
         match (response, kind) {
             (None, _) => lock(&self.fresh).push(run),
             (Some(response), Kind::Job) => lock(&self.jobs).push(header(&response, "location")),
@@ -135,12 +155,17 @@ impl Tenant {
     }
 
     async fn follow(&self, due: Instant) -> Turn {
-        let (turn, response) = send(self.client.get(&path(&self.seen, "events/stream")), due).await;
-        let Some(mut response) = response else { return turn };
+        let request = self.client.get(&path(&self.seen, "events/stream"));
+        let (turn, response) = self.client.send(request, due).await;
+        let Some(response) = response else { return turn };
+        let mut body = response.into_body();
         let (begun, mut text) = (Instant::now(), String::new());
         while text.matches("\n\n").count() < EVENTS as usize {
-            match response.chunk().await {
-                Ok(Some(bytes)) => text.push_str(&String::from_utf8_lossy(&bytes)),
+            match body.frame().await {
+                Some(Ok(frame)) => {
+                    let bytes = frame.into_data().unwrap_or_default();
+                    text.push_str(&String::from_utf8_lossy(&bytes));
+                }
                 end => return wrong(turn, format!("a stream ends early: {end:?} after {text}")),
             }
         }
@@ -153,15 +178,16 @@ impl Tenant {
     }
 
     async fn publish(&self, due: Instant) -> Turn {
-        let request = self.client.ask(Method::POST, "/v1/stream/whip");
-        let request = request.header("content-type", "application/sdp").body(OFFER);
-        let (turn, response) = send(request, due).await;
+        let request = self.client.ask(Method::POST, "/v1/stream/whip", OFFER.into());
+        let request = with(request, CONTENT_TYPE, HeaderValue::from_static("application/sdp"));
+        let (turn, response) = self.client.send(request, due).await;
         let Some(response) = response else { return turn };
         let (session, run) = (header(&response, "location"), header(&response, "x-service-run-id"));
         sleep(STAY).await;
         let begun = Instant::now();
         loop {
-            let (ended, _) = send(self.client.ask(Method::DELETE, &session), Instant::now()).await;
+            let end = self.client.ask(Method::DELETE, &session, Bytes::new());
+            let (ended, _) = self.client.send(end, Instant::now()).await;
             match ended.answer {
                 Answer::Taken => break,
                 Answer::Refused if begun.elapsed() < PATIENCE => sleep(STAY).await,
@@ -172,7 +198,7 @@ impl Tenant {
         turn
     }
 
-    /// Checks that all that was taken on was done to its end, and forgets it; returns how much that was.
+    /// Checks that all that was taken on was done to its end, forgets it and closes connections; returns how much that was.
     pub async fn finished(&self) -> usize {
         let jobs = std::mem::take(&mut *lock(&self.jobs));
         let mut ingested = std::mem::take(&mut *lock(&self.ingested));
@@ -191,6 +217,7 @@ impl Tenant {
             let kinds = self.kinds(run).await;
             assert_eq!(kinds, ["run_created", "run_completed"], "{run}");
         }
+        self.client.close().await;
         ingested.len() + sessions.len()
     }
 
@@ -198,7 +225,7 @@ impl Tenant {
     async fn ends(&self, job: &str) {
         let begun = Instant::now();
         let ended = loop {
-            let ended = read(self.client.get(&format!("{job}?wait_ms=30000"))).await;
+            let ended = self.client.read(self.client.get(&format!("{job}?wait_ms=30000"))).await;
             if !ended["ended_at"].is_null() {
                 break ended;
             }
@@ -208,22 +235,22 @@ impl Tenant {
     }
 
     async fn kinds(&self, run: &str) -> Vec<String> {
-        let found = read(self.client.post("/v1/query", &json!({"run_id": run}))).await;
+        let request = self.client.post("/v1/query", &json!({"run_id": run}));
+        let found = self.client.read(request).await;
         let kind = |event: &Value| event["kind"].as_str().expect("a kind").to_owned();
         found["matches"].as_array().expect("an array").iter().map(kind).collect()
     }
 }
 
-async fn created(client: &Client) -> String {
-    let run = read(client.post("/v1/runs", &json!({}))).await;
-    run["run_id"].as_str().expect("an id").to_owned()
+fn run_of(created: &Value) -> String {
+    created["run_id"].as_str().expect("an id").to_owned()
 }
 
 fn path(run: &str, what: &str) -> String {
     format!("/v1/runs/{run}/{what}")
 }
 
-fn header(response: &Response, name: &str) -> String {
+fn header<B>(response: &Response<B>, name: &str) -> String {
     let value = response.headers().get(name).and_then(|value| value.to_str().ok());
     value.unwrap_or_else(|| panic!("no {name}")).to_owned()
 }

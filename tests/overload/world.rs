@@ -11,6 +11,7 @@ use std::{
 };
 
 use clips::sized;
+use http_body_util::BodyExt;
 use tokio::{
     runtime::{self, Runtime},
     task::spawn_blocking,
@@ -19,7 +20,7 @@ use tokio::{
 
 use crate::{
     overload::{
-        client::{Client, Turn, send},
+        client::{Client, Turn},
         generator::{Tally, open_loop},
         tenant::{Kind, Tenant},
     },
@@ -96,14 +97,15 @@ impl World {
     /// Probes of health until `until`, twenty a second whatever becomes of those before them; by a thread of its own, as
     /// whoever watches a server does not wait behind those who flood it.
     pub async fn probe(&self, until: Instant) -> Tally {
-        let client = Client::new(&self.server, "");
+        let client = Client::new(&self.server, "", 1);
         let count = until.saturating_duration_since(Instant::now()).as_millis() as u32 / 50;
         let times: Vec<_> = (0..count).map(|at| Duration::from_millis(50) * at).collect();
         let probes = move || {
             let own = runtime::Builder::new_current_thread().enable_all().build();
             own.expect("a runtime").block_on(open_loop(&times, |_, due| {
                 let request = client.keyless("/v1/health");
-                async move { send(request, due).await.0 }
+                let client = client.clone();
+                async move { client.send(request, due).await.0 }
             }))
         };
         spawn_blocking(probes).await.expect("no panic")
@@ -131,13 +133,14 @@ impl World {
     }
 
     async fn look(&self, is_over: &AtomicBool) -> Peaks {
-        let client = Client::new(&self.server, METER);
+        let client = Client::new(&self.server, METER, 1);
         let mut peaks = Peaks::new();
         while !is_over.load(Ordering::Relaxed) {
             let (Turn { answer, .. }, response) =
-                send(client.get("/v1/metrics"), Instant::now()).await;
+                client.send(client.get("/v1/metrics"), Instant::now()).await;
             let response = response.unwrap_or_else(|| panic!("no metrics: {answer:?}"));
-            let text = response.text().await.expect("text");
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
+            let text = String::from_utf8_lossy(&body);
             for series in BOUNDED.iter().map(|(series, _)| *series).chain(TOLD) {
                 let value =
                     text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());

@@ -12,3 +12,12 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// The files below `dir` by their paths in it, with their bytes.
+pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("readable");
+        (path.strip_prefix(dir).expect("below it").to_owned(), bytes)
+    };
+    files(dir).into_iter().map(read).collect()
+}

@@ -6,9 +6,11 @@
 use media::{RunId, Seq, WallTime};
 
 use crate::{
+    batch,
     event::EventKind,
-    index::{FileIndex, LogIndex, RunEventRef},
-    record::{u32_at, u64_at},
+    index::{EVENTS_MAX, FileIndex, LogIndex, RunEventRef},
+    journal::JournalHeader,
+    record::{self, u32_at, u64_at},
 };
 
 /// Magic, checksum, count of runs and of events, end of the events, first seq, base time, and
@@ -75,11 +77,11 @@ fn entry_bytes(sparse: bool) -> usize {
 
 /// An intact footer.
 pub(crate) struct Footer<'a> {
-    pub(crate) first: Seq,
-    pub(crate) base: WallTime,
+    first: Seq,
+    base: WallTime,
     pub(crate) end: u32,
     /// The number after the last.
-    pub(crate) next: Seq,
+    next: Seq,
     sparse: bool,
     runs: &'a [u8],
     entries: &'a [u8],
@@ -94,15 +96,11 @@ impl<'a> Footer<'a> {
             return None;
         }
         let (runs, entries) = body.split_at(u32_at(trailer, 12) as usize * RUN_BYTES);
-        let known = |entry: &[u8]| {
-            let number = u32_at(entry, 8) as usize;
-            EventKind::from_code(entry[12]).is_some() && number < runs.len() / RUN_BYTES
-        };
         let (first, next) = (u64_at(trailer, 24), u64_at(trailer, 40));
         let sparse = next != 0;
         let count = (entries.len() / entry_bytes(sparse)) as u64;
         let next = if sparse { next } else { first.checked_add(count)? };
-        entries.chunks_exact(entry_bytes(sparse)).all(known).then(|| Footer {
+        let footer = Footer {
             first: Seq(first),
             next: Seq(next),
             sparse,
@@ -110,10 +108,59 @@ impl<'a> Footer<'a> {
             end: u32_at(trailer, 20),
             runs,
             entries,
-        })
+        };
+        footer.knows_all().then_some(footer)
     }
 
-    /// Adds the events of its file to `index`.
+    /// Its kinds are known, and its runs are numbered in the order in which they appear.
+    fn knows_all(&self) -> bool {
+        let mut runs = 0;
+        let known = self.entries().all(|entry| {
+            let number = u32_at(entry, 8);
+            runs += u32::from(number == runs);
+            number < runs && EventKind::from_code(entry[12]).is_some()
+        });
+        known && runs as usize == self.runs.len() / RUN_BYTES
+    }
+
+    /// Returns true where it is of the file with this header, whose footer begins at `start` and whose successor is
+    /// `successor`, and tells of records in their order between the two.
+    pub(crate) fn describes(&self, header: &JournalHeader, start: u64, successor: Seq) -> bool {
+        let spanned = header
+            .span
+            .is_none_or(|span| (span.next, span.count) == (self.next, self.entries().len() as u64));
+        (self.first, self.base, self.next) == (header.first, header.base, successor)
+            && spanned
+            && self.next.0 <= EVENTS_MAX + 1
+            && u64::from(self.end) == start
+            && self.is_in_order(header.len())
+    }
+
+    /// No record begins before another ends, and each has a number of its own before the next file's.
+    fn is_in_order(&self, header_bytes: usize) -> bool {
+        let (mut least_at, mut least) = (header_bytes + batch::HEADER_BYTES, self.first.0);
+        let in_order = self.entries().zip(0..).all(|(entry, position)| {
+            let (at, seq) = (u32_at(entry, 0) as usize, self.seq(entry, position).0);
+            let ordered = at >= least_at && seq >= least;
+            (least_at, least) = (at + record::HEADER_BYTES, seq + 1);
+            ordered
+        });
+        in_order
+            && (self.entries.is_empty() || least_at <= self.end as usize)
+            && least <= self.next.0
+    }
+
+    fn entries(&self) -> std::slice::ChunksExact<'a, u8> {
+        self.entries.chunks_exact(entry_bytes(self.sparse))
+    }
+
+    fn seq(&self, entry: &[u8], position: u64) -> Seq {
+        let after_first =
+            if self.sparse { u64::from(u32_at(entry, ENTRY_BYTES)) } else { position };
+        Seq(self.first.0 + after_first)
+    }
+
+    /// Adds the events of the file that it describes to `index`.
     pub(crate) fn load(&self, index: &mut LogIndex) {
         let numbers: Vec<u32> = self
             .runs
@@ -124,19 +171,15 @@ impl<'a> Footer<'a> {
                 index.number(RunId::from_bytes(bytes))
             })
             .collect();
-        let mut entries = self.entries.chunks_exact(entry_bytes(self.sparse)).peekable();
-        index.reserve(entries.len());
-        let mut position = 0;
-        while let Some(entry) = entries.next() {
+        index.reserve(self.entries().len());
+        let mut entries = self.entries().zip(0..).peekable();
+        while let Some((entry, position)) = entries.next() {
             let kind = EventKind::from_code(entry[12]).expect("checked by parse");
             let epoch_ms = self.base.epoch_ms + i64::from(u32_at(entry, 4));
-            let end = entries.peek().map_or(self.end, |next| u32_at(next, 0));
+            let end = entries.peek().map_or(self.end, |(next, _)| u32_at(next, 0));
             let number = numbers[u32_at(entry, 8) as usize];
-            let after_first =
-                if self.sparse { u64::from(u32_at(entry, ENTRY_BYTES)) } else { position };
-            let seq = Seq(self.first.0 + after_first);
+            let seq = self.seq(entry, position);
             let head = RunEventRef { seq, at: WallTime { epoch_ms }, run: number, kind };
-            position += 1;
             index.push(head, u32_at(entry, 0)..end);
         }
         index.end_file(self.next);

@@ -126,12 +126,12 @@ fn verify_file(
             let mut index = LogIndex::default();
             recovery::scan_into(&file, &mut index).sound()?;
             let footer = recovery::read_footer(disk, first)?;
-            let intact = footer.is_some_and(|bytes| bytes == footer::build(&index, 0));
+            let intact = footer.is_some_and(|(_, bytes)| bytes == footer::build(&index, 0));
             report.footers_missing += u64::from(!intact);
         }
         None => {
             report.torn = file.torn(end.sound()?.position);
-            recovery::check_not_sealed(disk, first)?;
+            recovery::check_not_sealed(disk, &file)?;
         }
     }
     Ok(())
@@ -238,7 +238,7 @@ fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) ->
     let sound = |damage| Ok(Sound { end: position, head, shortened, damage });
     let checked = match successor {
         Some(successor) => end.continued_by(&file, successor).map(drop),
-        None => end.sound().and_then(|_| recovery::check_not_sealed(disk, first)),
+        None => end.sound().and_then(|_| recovery::check_not_sealed(disk, &file)),
     };
     match checked {
         Ok(()) => sound(None),

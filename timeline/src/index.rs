@@ -77,6 +77,15 @@ impl FileIndex {
         self.seqs.binary_search(&number).ok()
     }
 
+    /// The position of the first event from `from` on.
+    fn position_from(&self, from: Seq) -> usize {
+        let number = from.0.saturating_sub(self.first.0);
+        if self.seqs.is_empty() {
+            return (number as usize).min(self.entries.len());
+        }
+        self.seqs.partition_point(|seq| u64::from(*seq) < number)
+    }
+
     /// Bytes from the start of a record to the start of the next.
     fn bytes(&self, position: usize) -> u64 {
         let end = self.entries.get(position + 1).map_or(self.end, |next| next.offset);
@@ -280,6 +289,16 @@ impl LogIndex {
     pub(crate) fn locate(&self, seq: Seq) -> Option<EventLocation> {
         let file = self.files.partition_point(|file| file.first <= seq).checked_sub(1)?;
         self.hit(&self.files[file], seq)
+    }
+
+    /// Up to `count` events from `from` on, whatever numbers are between them.
+    pub(crate) fn heads_from(&self, from: Seq, count: usize) -> Vec<EventMeta> {
+        let start = self.files.partition_point(|file| file.next <= from);
+        let heads = self.files[start..].iter().flat_map(|file| {
+            let positions = file.position_from(from)..file.entries.len();
+            positions.map(|position| self.head_of(file, position))
+        });
+        heads.take(count).collect()
     }
 
     /// Adds to `hits` the events of `run` from `from` on, up to `limit` and of `kind` where given.

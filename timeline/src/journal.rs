@@ -9,6 +9,7 @@ use media::{Seq, WallTime};
 
 use crate::{
     Result, SyncObserver, TimelineError, batch,
+    index::EVENTS_MAX,
     record::{u32_at, u64_at},
     storage::{Storage, StorageFile},
 };
@@ -22,6 +23,8 @@ const MAGIC: [u8; 8] = *b"SLJOURN\xff";
 const VERSION: u32 = 1;
 /// Of files that a compaction made.
 const COMPACTED_VERSION: u32 = 2;
+/// Milliseconds from 1970 to the base time of a file at most: those of its events then fit too.
+const BASE_MS_MAX: u64 = 1 << 60;
 const SUFFIX: &str = ".journal";
 const TEMPORARY_SUFFIX: &str = ".journal.tmp";
 
@@ -109,7 +112,24 @@ impl JournalHeader {
         let base = WallTime { epoch_ms: u64_at(bytes, 24) as i64 };
         let span =
             compacted.then(|| SeqRange { next: Seq(u64_at(bytes, 32)), count: u64_at(bytes, 40) });
-        Ok(JournalHeader { first: Seq(u64_at(bytes, 16)), base, span })
+        let header = JournalHeader { first: Seq(u64_at(bytes, 16)), base, span };
+        let what = "the header has an impossible number or time";
+        if header.is_possible() { Ok(header) } else { Err(damaged(what)) }
+    }
+
+    fn is_possible(&self) -> bool {
+        let first = self.first.0;
+        let spanned = self.span.is_none_or(|SeqRange { next, count }| {
+            next.0 <= EVENTS_MAX + 1 && first.checked_add(count).is_some_and(|end| end <= next.0)
+        });
+        (1..=EVENTS_MAX + 1).contains(&first)
+            && self.base.epoch_ms.unsigned_abs() <= BASE_MS_MAX
+            && spanned
+    }
+
+    /// Returns true where the time of an event of this file may be `at`.
+    pub(crate) fn spans(&self, at: WallTime) -> bool {
+        at.epoch_ms.checked_sub(self.base.epoch_ms).is_some_and(|ms| u32::try_from(ms).is_ok())
     }
 
     fn checksum(bytes: &[u8]) -> u32 {

@@ -13,7 +13,7 @@ use crate::{
     EventMeta, Result, TimelineError,
     batch::{self, JournalBatch},
     footer::{self, Footer},
-    index::{LogIndex, RunEventRef},
+    index::{EVENTS_MAX, LogIndex, RunEventRef},
     journal::{self, JournalHeader, SeqRange},
     record::JournalRecord,
     storage::Storage,
@@ -134,15 +134,11 @@ fn load_sealed(
     successor: Seq,
     found: &mut RecoveredLog,
 ) -> Result<()> {
-    if let Some(bytes) = read_footer(disk, first)? {
+    if let Some((start, bytes)) = read_footer(disk, first)? {
         let header = read_header(disk, first)?;
-        let footer = Footer::parse(&bytes).filter(|footer| {
-            let described = (footer.first, footer.base, footer.next);
-            let spanned = header.span.is_none_or(|span| span.next == footer.next);
-            described == (header.first, header.base, successor) && spanned
-        });
-        if let Some(footer) = footer {
-            found.index.begin_file(first, footer.base, header.len() as u32);
+        let footer = Footer::parse(&bytes);
+        if let Some(footer) = footer.filter(|footer| footer.describes(&header, start, successor)) {
+            found.index.begin_file(first, header.base, header.len() as u32);
             footer.load(&mut found.index);
             return Ok(());
         }
@@ -155,11 +151,8 @@ fn load_sealed(
 }
 
 fn load_last(disk: &dyn Storage, first: Seq, found: &mut RecoveredLog) -> Result<()> {
-    check_not_sealed(disk, first)?;
     let file = read_file(disk, first)?;
-    if file.header.span.is_some() {
-        return Err(file.damaged(0, "the file after this compacted one is missing"));
-    }
+    check_not_sealed(disk, &file)?;
     let end = scan_into(&file, &mut found.index).sound()?;
     found.recovery.torn = file.torn(end.position);
     let torn = found.recovery.torn.is_some();
@@ -169,12 +162,16 @@ fn load_last(disk: &dyn Storage, first: Seq, found: &mut RecoveredLog) -> Result
 }
 
 /// Refuses a last file that is sealed: sealing comes after the next file has its name.
-pub(crate) fn check_not_sealed(disk: &dyn Storage, last: Seq) -> Result<()> {
-    let bytes = read_footer(disk, last)?.unwrap_or_default();
-    let Some(footer) = Footer::parse(&bytes) else { return Ok(()) };
-    let (file, offset) = (disk.path(&journal::file_name(last)), u64::from(footer.end));
-    let what = "the file after this sealed one is missing";
-    Err(TimelineError::Damaged { file, offset, what })
+pub(crate) fn check_not_sealed(disk: &dyn Storage, last: &FileBytes) -> Result<()> {
+    let footer = read_footer(disk, last.header.first)?;
+    if let Some(footer) = footer.as_ref().and_then(|(_, bytes)| Footer::parse(bytes)) {
+        let what = "the file after this sealed one is missing";
+        return Err(last.damaged(footer.end as usize, what));
+    }
+    match last.header.span {
+        Some(_) => Err(last.damaged(0, "the file after this compacted one is missing")),
+        None => Ok(()),
+    }
 }
 
 /// Does what recovery left to do before the log is written to: footers, unfinished files.
@@ -204,20 +201,19 @@ pub(crate) fn finish_recovery(disk: &dyn Storage, found: &mut RecoveredLog) -> R
     Ok(())
 }
 
-/// The bytes that the end of a file says are its footer; `None` when it says nothing of it.
-pub(crate) fn read_footer(disk: &dyn Storage, first: Seq) -> Result<Option<Vec<u8>>> {
+/// The bytes that the end of a file says are its footer, after where they start; `None` when it says nothing of it.
+pub(crate) fn read_footer(disk: &dyn Storage, first: Seq) -> Result<Option<(u64, Vec<u8>)>> {
     let name = journal::file_name(first);
     let file = disk.open(&name).map_err(changed(disk.path(&name)))?;
     let size = file.size().map_err(changed(disk.path(&name)))?;
     let mut trailer = [0; footer::TRAILER_BYTES];
     let Some(start) = size.checked_sub(trailer.len() as u64) else { return Ok(None) };
     file.read_exact_at(&mut trailer, start).map_err(changed(disk.path(&name)))?;
-    let footer_bytes = footer::size(&trailer).filter(|bytes| *bytes as u64 <= size);
-    let Some(footer_bytes) = footer_bytes else { return Ok(None) };
+    let Some(footer_bytes) = footer::size(&trailer) else { return Ok(None) };
+    let Some(start) = size.checked_sub(footer_bytes as u64) else { return Ok(None) };
     let mut bytes = vec![0; footer_bytes];
-    file.read_exact_at(&mut bytes, size - footer_bytes as u64)
-        .map_err(changed(disk.path(&name)))?;
-    Ok(Some(bytes))
+    file.read_exact_at(&mut bytes, start).map_err(changed(disk.path(&name)))?;
+    Ok(Some((start, bytes)))
 }
 
 /// Converts a failed read of a journal file. Beside a writer a file may be cut by its sealing or
@@ -260,6 +256,10 @@ pub(crate) fn read_file(disk: &dyn Storage, first: Seq) -> Result<FileBytes> {
     let path = disk.path(&name);
     let file = disk.open(&name).map_err(changed(path.clone()))?;
     let size = file.size().map_err(changed(path.clone()))?;
+    if size > u64::from(u32::MAX) {
+        let what = "the file is longer than a journal file may be";
+        return Err(TimelineError::Damaged { file: path, offset: u64::from(u32::MAX), what });
+    }
     let mut bytes = vec![0; size as usize];
     file.read_exact_at(&mut bytes, 0).map_err(changed(path.clone()))?;
     let header = JournalHeader::parse(&bytes, path.clone())?;
@@ -315,7 +315,7 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &JournalRecord
     let header = &file.header;
     let mut end = ScanEnd { position: header.len(), next: header.first, damage: None };
     while let Some(batch) = JournalBatch::parse(&file.bytes[end.position..]) {
-        if batch.first != end.next {
+        if batch.first != end.next || batch.next.0 > EVENTS_MAX + 1 {
             end.damage = Some(file.damaged(end.position, "a batch is not the next in order"));
             return end;
         }
@@ -352,10 +352,11 @@ fn visit_batch(
     for _ in 0..batch.count {
         let record = JournalRecord::parse(&file.bytes[offset..end])
             .map_err(|what| file.damaged(offset, what))?;
-        if !(next..batch.next).contains(&record.head.seq) {
+        let EventMeta { seq, at, .. } = record.head;
+        if !(next..batch.next).contains(&seq) || !file.header.spans(at) {
             return Err(file.damaged(offset, "a record is not the next in order"));
         }
-        next = Seq(record.head.seq.0 + 1);
+        next = Seq(seq.0 + 1);
         visit(offset, &record);
         offset += record.record_bytes();
     }

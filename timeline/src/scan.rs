@@ -24,10 +24,13 @@ impl Timeline {
 
     /// Calls `visit` for every event in order, from memory, up to the head as it is now.
     pub fn scan(&self, mut visit: impl FnMut(EventMeta)) {
-        let head = self.head().0;
-        for first in (1..=head).step_by(STEP) {
-            let count = STEP.min((head - first + 1) as usize);
-            self.heads(Seq(first), count).into_iter().for_each(&mut visit);
+        let (head, mut from) = (self.head(), Seq(1));
+        loop {
+            let mut heads = self.0.store.index().heads_from(from, STEP);
+            heads.retain(|event| event.seq <= head);
+            let Some(last) = heads.last() else { return };
+            from = Seq(last.seq.0 + 1);
+            heads.into_iter().for_each(&mut visit);
         }
     }
 

@@ -7,8 +7,12 @@ pub use crate::source::fuzz::{conversation, playlist};
 
 use std::fmt::Debug;
 
+use media::Dimensions;
+
 use crate::{
+    jpeg,
     protocol::{WorkerReply, WorkerRequest},
+    still::JpegEncoder,
     wire::{HEADER_BYTES, Message, decode, encode},
 };
 
@@ -28,6 +32,36 @@ fn keeps_its_meaning<T: Message + PartialEq + Debug>(payload: &[u8]) {
     }
 }
 
+/// Pixels of a picture that is decoded here.
+const PIXELS_MAX: u64 = 1 << 20;
+/// Edge to which it is scaled down.
+const EDGE_MAX: u32 = 64;
+
+/// A picture from the other end of the worker's socket.
+///
+/// What passes is of the size that it says, to the decoder too, and of no other; with a byte more or less it does not pass. Scaled
+/// down it passes again.
+pub fn picture(bytes: &[u8]) {
+    let Some(extent) = jpeg::extent_of(bytes).filter(|extent| jpeg::is_baseline(bytes, *extent))
+    else {
+        return;
+    };
+    let Dimensions { width, height } = extent;
+    assert!(!jpeg::is_baseline(bytes, Dimensions { width: height + 1, height: width }));
+    assert!(!jpeg::is_baseline(&[bytes, &[0]].concat(), extent));
+    assert!(!jpeg::is_baseline(&bytes[..bytes.len() - 1], extent));
+    let Ok(header) = turbojpeg::read_header(bytes) else { return };
+    assert_eq!((header.width, header.height), (width as usize, height as usize));
+    if u64::from(width) * u64::from(height) > PIXELS_MAX {
+        return;
+    }
+    let mut encoder = JpegEncoder::new().expect("libjpeg is there");
+    if let Ok(small) = encoder.shrink(bytes, EDGE_MAX) {
+        assert!(small.extent.width.max(small.extent.height) <= EDGE_MAX, "{:?}", small.extent);
+        assert!(jpeg::is_baseline(&small.jpeg, small.extent), "{:?}", small.extent);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -39,8 +73,12 @@ mod tests {
     /// A parser, and the folder of the corpus that has bytes for it.
     type Target = (&'static str, fn(&[u8]));
 
-    const TARGETS: [Target; 3] =
-        [("playlist", playlist), ("conversation", conversation), ("message", message)];
+    const TARGETS: [Target; 4] = [
+        ("playlist", playlist),
+        ("conversation", conversation),
+        ("message", message),
+        ("picture", picture),
+    ];
 
     fn corpus(name: &str) -> Vec<Vec<u8>> {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
@@ -58,6 +96,14 @@ mod tests {
             let corpus = corpus(name);
             assert!(!corpus.is_empty(), "{name}: no corpus");
             corpus.iter().for_each(|bytes| parse(bytes));
+        }
+    }
+
+    #[test]
+    fn the_corpus_has_pictures() {
+        for bytes in corpus("picture") {
+            let extent = jpeg::extent_of(&bytes).expect("a picture");
+            assert!(jpeg::is_baseline(&bytes, extent), "{extent:?}");
         }
     }
 

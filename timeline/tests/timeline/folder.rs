@@ -27,6 +27,7 @@ use crate::{
     bucket::{Bucket, Conduct},
     compact::purge,
     disk_shim,
+    files::contents,
     replay::{Tree, note, steps},
     skip::skip,
     support::{description, found, frames, run, signal, small},
@@ -377,6 +378,11 @@ fn cut(shim: &Path, seed: u64, cuts: u64) -> u64 {
         telling += u64::from(!expected.acknowledged.is_empty());
         fs::remove_dir_all(&left).unwrap();
     }
+    steps[at..].iter().for_each(|step| tree.apply(step));
+    let (left, data) = (dir.path().join("whole"), dir.path().join("data"));
+    tree.sync_all();
+    tree.cut(&left, &mut random);
+    assert!(contents(&left) == contents(&data), "life {seed}: the record lacks a change");
     telling
 }
 

@@ -13,6 +13,8 @@ mod disk;
 #[path = "../../../tests/support/disk_shim.rs"]
 mod disk_shim;
 mod faults;
+#[path = "../../../tests/support/files.rs"]
+mod files;
 mod folder;
 mod format;
 mod full;
@@ -20,6 +22,7 @@ mod kill;
 mod model;
 mod open_column;
 mod replay;
+mod sealed;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 mod slips;

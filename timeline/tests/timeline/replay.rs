@@ -144,19 +144,30 @@ impl Tree {
     }
 
     fn sync(&mut self, step: &Step) {
-        if let Some(number) = self.by_inode.get(&step.inode)
-            && let Node::File(content) = &mut self.nodes[*number]
-        {
-            content.durable.clone_from(&content.bytes);
-            content.unsynced.clear();
-            return;
-        }
+        let file = self.by_inode.get(&step.inode).copied();
         let parts = self.parts(&step.name);
-        let Some(folder) = self.found(&parts) else { return };
-        let names = self.names(folder);
-        names.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1)));
-        names.retain(|_, versions| versions[0].1.is_some());
-        names.values_mut().for_each(|versions| versions[0].0 = 0);
+        if let Some(number) = file.or_else(|| self.found(&parts)) {
+            self.settle(number);
+        }
+    }
+
+    fn settle(&mut self, number: usize) {
+        match &mut self.nodes[number] {
+            Node::File(content) => {
+                content.durable.clone_from(&content.bytes);
+                content.unsynced.clear();
+            }
+            Node::Folder(names) => {
+                names.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1)));
+                names.retain(|_, versions| versions[0].1.is_some());
+                names.values_mut().for_each(|versions| versions[0].0 = 0);
+            }
+        }
+    }
+
+    /// Makes all durable: a cut now leaves what the operating system shows.
+    pub fn sync_all(&mut self) {
+        (0..self.nodes.len()).for_each(|number| self.settle(number));
     }
 
     /// Makes the change of `step`.

@@ -1,0 +1,94 @@
+//! Fuzzing of what backends answer, and its invariants for any bytes.
+
+use crate::{
+    ApiProtocol, OutputSchema, excerpt,
+    finding::{self, Finding},
+    model_list,
+    provider_api::{retry_info, text},
+};
+
+/// A key that no message may repeat.
+const KEY: &str = "sk-fuzz";
+/// Most characters of a message, the mark of what is left out among them.
+const MESSAGE_CHARS_MAX: usize = 201;
+
+/// Most characters of all violations that are told.
+const VIOLATION_CHARS_MAX: usize = 2000;
+
+/// The body of an answer, of a list of models or of an error.
+///
+/// What is told is bounded, and no key is repeated; what holds against the default schema is read as a finding.
+pub fn reply(bytes: &[u8]) {
+    let schema = finding::default_answer();
+    for api in [ApiProtocol::Openai(None), ApiProtocol::Gemini] {
+        if let Ok(reply) = api.reply(bytes) {
+            if let Some(value) =
+                text::json(&reply.text).filter(|value| schema.validate(value).is_ok())
+            {
+                Finding::read(&value);
+            }
+        }
+        let models = model_list::models(api, bytes).unwrap_or_default();
+        assert!(models.len() <= bytes.len());
+    }
+    let told = excerpt::excerpt(bytes, Some(KEY));
+    assert!(told.chars().count() <= MESSAGE_CHARS_MAX && !told.contains(KEY), "{told}");
+    assert!(!told.contains(char::is_control), "{told:?}");
+    retry_info::retry_after(bytes);
+}
+
+/// A caller's schema, a zero byte, and an answer that is held against it.
+///
+/// The schema is refused, or an answer is held against it with few and short violations, the same each time.
+pub fn schema(bytes: &[u8]) {
+    let Some(at) = bytes.iter().position(|byte| *byte == 0) else { return };
+    let (schema, answer) = (&bytes[..at], &bytes[at + 1..]);
+    let (Ok(schema), Ok(answer)) = (serde_json::from_slice(schema), serde_json::from_slice(answer))
+    else {
+        return;
+    };
+    let Ok(schema) = OutputSchema::compile(schema) else { return };
+    let told = || schema.validate(&answer).err().map(|violations| violations.to_string());
+    assert_eq!(told(), told());
+    assert!(told().unwrap_or_default().chars().count() <= VIOLATION_CHARS_MAX, "{:?}", told());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use proptest::{collection::vec, prelude::*, sample::Index};
+
+    use super::*;
+
+    fn corpus(name: &str) -> Vec<Vec<u8>> {
+        let dir = [env!("CARGO_MANIFEST_DIR"), "../fuzz/corpus", name].iter().collect::<PathBuf>();
+        let files = fs::read_dir(dir).expect("a corpus");
+        files.map(|file| fs::read(file.expect("a file").path()).expect("readable")).collect()
+    }
+
+    #[test]
+    fn the_corpus_has_answers_of_both_apis() {
+        for api in [ApiProtocol::Openai(None), ApiProtocol::Gemini] {
+            assert!(corpus("reply").iter().any(|bytes| api.reply(bytes).is_ok()), "{api:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_broken_corpus_is_digested(
+            breaks in vec((any::<Index>(), any::<u8>()), 0..6),
+            seed in any::<Index>(),
+        ) {
+            for (name, parse) in [("reply", reply as fn(&[u8])), ("schema", schema)] {
+                let corpus = corpus(name);
+                let mut bytes = seed.get(&corpus).clone();
+                for (at, byte) in &breaks {
+                    let at = at.index(bytes.len());
+                    bytes[at] = *byte;
+                }
+                parse(&bytes);
+            }
+        }
+    }
+}
