@@ -66,9 +66,11 @@ mod tests {
             (0..ALL_MAX).map(|at| under_way.enter(&owner(at / OWN_MAX)).expect("free")).collect();
         let told =
             |outcome: Result<UploadPermit, UploadError>| outcome.expect_err("full").to_string();
-        assert!(told(under_way.enter(&owner(99))).starts_with("16 uploads of all callers"));
+        assert!(
+            told(under_way.enter(&owner(99))).starts_with("the limit of 16 uploads of all callers")
+        );
         places.truncate(OWN_MAX);
-        assert!(told(under_way.enter(&owner(0))).starts_with("4 uploads of yours"));
+        assert!(told(under_way.enter(&owner(0))).starts_with("the limit of 4 uploads of yours"));
         assert!(under_way.enter(&owner(1)).is_ok());
         places.clear();
         assert_eq!(under_way.counts().all(), 0);
