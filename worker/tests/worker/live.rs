@@ -335,7 +335,7 @@ fn a_picture_too_large_for_live_ends_its_session_alone() {
     assert_eq!(closed, [(2, 1), (3, 1), (4, streams[4].len() as u64)]);
     let expected = [
         "picture of 4096x2320 has more than 9437184 pixels",
-        "picture of 4096x2304 takes 56623104 bytes, and one of this stream may take 28311552",
+        "picture of 4096x2304 needs 56623104 bytes; the limit for this stream is 28311552",
     ];
     for (session, expected) in (0..).zip(expected) {
         assert!(said.failed[&session].contains(expected), "{:?}", said.failed);
