@@ -14,6 +14,7 @@ mod drills;
 mod fuzz;
 mod live;
 mod overload;
+#[allow(clippy::unwrap_used, reason = "shared with a test binary that unwraps")]
 #[path = "../timeline/tests/timeline/replay.rs"]
 mod replay;
 mod schema;

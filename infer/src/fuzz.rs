@@ -1,4 +1,4 @@
-//! Fuzzing of what backends answer, and its invariants for any bytes.
+//! Invariants of the readers of backend answers and caller schemas, for any bytes.
 
 use crate::{
     ApiProtocol, OutputSchema, excerpt,
@@ -17,16 +17,13 @@ const VIOLATION_CHARS_MAX: usize = 2000;
 
 /// The body of an answer, of a list of models or of an error.
 ///
-/// What is told is bounded, and no key is repeated; what holds against the default schema is read as a finding.
+/// Messages are bounded and repeat no key; an answer that the default schema accepts is read as a finding.
 pub fn reply(bytes: &[u8]) {
     let schema = finding::default_answer();
     for api in [ApiProtocol::Openai(None), ApiProtocol::Gemini] {
-        if let Ok(reply) = api.reply(bytes) {
-            if let Some(value) =
-                text::json(&reply.text).filter(|value| schema.validate(value).is_ok())
-            {
-                Finding::read(&value);
-            }
+        let value = api.reply(bytes).ok().and_then(|reply| text::json(&reply.text));
+        if let Some(value) = value.filter(|value| schema.validate(value).is_ok()) {
+            Finding::read(&value);
         }
         let models = model_list::models(api, bytes).unwrap_or_default();
         assert!(models.len() <= bytes.len());

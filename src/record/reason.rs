@@ -1,6 +1,6 @@
 //! Reasoning: a source's chunks described by models while it is decoded.
 //!
-//! What is asked and in which order is decided in `ledger` without a clock or a socket; `driver`
+//! `chunk_tracker` decides what is asked and in which order, without a clock or a socket; `driver`
 //! does the asking and records the answers. Knows no backend: whoever asks is a [`Describer`].
 
 mod chunk_dedup;

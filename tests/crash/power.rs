@@ -72,7 +72,7 @@ fn record(server: &Server, notes: &Notes, clip: &[u8]) {
     }
 }
 
-/// What has to be there, by the notes up to a cut.
+/// Everything acknowledged in the notes up to a cut.
 #[derive(Default)]
 struct Expected {
     events: Acknowledged,

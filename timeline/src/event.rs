@@ -1,7 +1,7 @@
 //! Events: every kind of the wire contract is a variant with its payload as fields.
 //!
 //! A field that is `None` is `null` on the wire, or absent where its doc says so.
-//! Knows no bytes: `entry` turns a variant into JSON and back. Long because it is
+//! Knows no bytes: `record` turns a variant into JSON and back. Long because it is
 //! the event table of the contract.
 
 mod kind;

@@ -18,7 +18,7 @@ use crate::{
 
 /// A message from the other end of the worker's socket.
 ///
-/// Whatever is accepted reads the same once it was written again.
+/// An accepted message reads the same once it was written again.
 pub fn message(bytes: &[u8]) {
     keeps_its_meaning::<WorkerRequest>(bytes);
     keeps_its_meaning::<WorkerReply>(bytes);
@@ -39,8 +39,8 @@ const EDGE_MAX: u32 = 64;
 
 /// A picture from the other end of the worker's socket.
 ///
-/// What passes is of the size that it says, to the decoder too, and of no other; with a byte more or less it does not pass. Scaled
-/// down it passes again.
+/// An accepted picture has the size that its header and the decoder give, and is refused for any other size and with a byte
+/// more or less. Scaled down it is accepted again.
 pub fn picture(bytes: &[u8]) {
     let Some(extent) = jpeg::extent_of(bytes).filter(|extent| jpeg::is_baseline(bytes, *extent))
     else {

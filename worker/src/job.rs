@@ -1,8 +1,8 @@
 //! A whole file to records of its frames: what a worker does for one `ingest` or `reason`.
 //!
-//! Segments are decoded and measured in parallel; `sequence` then joins their signals and runs the
+//! Segments are decoded and measured in parallel; `merge_segments` then joins their signals and runs the
 //! one gate over them in order, so that the result is that of a single thread. Stills and views are encoded
-//! where the pixels are, on the segment's thread, wherever `predict` can foresee them. Long GOPs are cut into
+//! where the pixels are, on the segment's thread, wherever `select_predictor` can foresee them. Long GOPs are cut into
 //! pieces where chunks are short.
 
 mod merge_segments;

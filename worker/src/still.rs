@@ -1,7 +1,7 @@
 //! A frame, or a part of it scaled down, to an upright JPEG.
 //!
 //! JPEG means full range and BT.601 (JFIF 1.02); `colour` converts, this file turns the picture
-//! and encodes it. What is to be smaller is cut out and scaled first (`cut`, `area`), so that the
+//! and encodes it. What is to be smaller is cut out and scaled first (`crop`, `area_scaler`), so that the
 //! rest has less to do. Plane buffers are reused from picture to picture.
 
 mod area_scaler;
