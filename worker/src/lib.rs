@@ -1,6 +1,6 @@
 //! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
 //!
-//! [`Supervisor`] executes or forks a binary of ours whose `main` hands over to [`worker_main`], and
+//! [`Supervisor`] executes or forks a binary of ours whose `main` hands over to [`worker_main()`], and
 //! speaks to it over one socket. Integers, stills, views and coded bytes cross it, and of selected
 //! frames the small pictures that an embedding model takes; other pixels never do.
 //! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker

@@ -49,7 +49,7 @@ impl WorkerProgram {
         WorkerProgram::at("/proc/self/exe")
     }
 
-    /// Another binary whose `main` calls [`crate::worker_main`].
+    /// Another binary whose `main` calls [`crate::worker_main()`].
     pub fn at(path: impl Into<PathBuf>) -> WorkerProgram {
         let (path, policy) = (path.into(), SandboxPolicy::default());
         WorkerProgram { path, policy, device: None, gate: None, external: None, fork_server: None }
