@@ -54,11 +54,6 @@ pub fn watched(server: &Server, run: &str, query: &str) -> Value {
     server.get(&format!("/v1/runs/{run}/activity{query}")).json()["watched"].take()
 }
 
-pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
-    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
-    events.map(|mut event| event["payload"].take()).collect()
-}
-
 fn ms(episode: &Value, field: &str) -> i64 {
     episode[field].as_i64().unwrap_or_else(|| panic!("no {field}: {episode}"))
 }
@@ -85,12 +80,12 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     ingested(&server, &run, json!({"zones": halves()}));
     let episodes = activity(&server, &run, "");
     assert_passes(&episodes, [json!(["left"]), json!(["right"])]);
-    let stills = payloads(&server, &run, "keyframe_stored");
+    let stills = server.payloads(&run, "keyframe_stored");
     let of_frame: HashMap<u64, &Value> = stills
         .iter()
         .map(|still| (still["frame_index"].as_u64().expect("a frame"), &still["image_sha256"]))
         .collect();
-    let ended = payloads(&server, &run, "activity_ended");
+    let ended = server.payloads(&run, "activity_ended");
     for (episode, ended) in episodes.iter().zip(&ended) {
         let peak = episode["peak_frame"].as_u64().expect("a frame");
         assert_eq!(&episode["image_sha256"], of_frame[&peak], "the peak has a still");
@@ -103,7 +98,7 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     }
     let reasons: Vec<&str> = stills.iter().filter_map(|still| still["reason"].as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "activity_settled").count(), 2);
-    let decoded = payloads(&server, &run, "frames_decoded");
+    let decoded = server.payloads(&run, "frames_decoded");
     assert_eq!(decoded[0]["zones"], halves());
     // The events of a zone, by their kinds and page by page, and what is found by its name.
     let rows = [
@@ -234,7 +229,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert_eq!(lasting[0]["start_frame"], told["start_frame"]);
     assert!(lasting[0]["image_sha256"].is_string(), "{lasting:?}");
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
-    wait_until("an episode ends", || !payloads(&server, &run, "activity_ended").is_empty());
+    wait_until("an episode ends", || !server.payloads(&run, "activity_ended").is_empty());
     let over = activity(&server, &run, "");
     assert_eq!(over.len(), 1, "{over:?}");
     assert!(over[0]["end_frame"].is_u64() && over[0]["image_sha256"].is_string(), "{over:?}");

@@ -15,7 +15,7 @@ use crate::{
         Server,
         host::Certificate,
         model::{self, Model},
-        whip::{eventually, metric, payloads},
+        whip::{eventually, metric},
     },
 };
 
@@ -41,9 +41,9 @@ pub fn record(server: &Server, port: u16) -> String {
 fn stop(server: &Server, run: &str) {
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
     eventually("its end", || {
-        (!payloads(server, run, "analysis_generated").is_empty()).then_some(())
+        (!server.payloads(run, "analysis_generated").is_empty()).then_some(())
     });
-    let decoded = payloads(server, run, "frames_decoded");
+    let decoded = server.payloads(run, "frames_decoded");
     assert_eq!((decoded.len(), &decoded[0]["reason"]), (1, &json!("stopped")));
 }
 
@@ -72,7 +72,7 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
         drop(camera);
         camera = Camera::start_on(port, "none", &media);
         eventually("it is there again", || {
-            (payloads(&server, &run, "source_reconnected").len() == restarts).then_some(())
+            (server.payloads(&run, "source_reconnected").len() == restarts).then_some(())
         });
     }
     follow();
@@ -97,11 +97,11 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL, "semantic_prompt": "?"});
     let call = server.call("POST", &format!("/v1/runs/{run}/reason"));
     assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
-    let chunks = || payloads(&server, &run, "semantic_chunk_generated");
+    let chunks = || server.payloads(&run, "semantic_chunk_generated");
     eventually("a chunk comes", || (!chunks().is_empty()).then_some(()));
     drop(camera);
     let _camera = Camera::start_on(port, "none", &media);
-    let gap = || payloads(&server, &run, "source_reconnected").pop();
+    let gap = || server.payloads(&run, "source_reconnected").pop();
     let gap = eventually("it is there again", gap)["frame_index"].as_u64().expect("a number");
     let told = || chunks().iter().filter_map(|chunk| chunk["chunk_frames"].as_u64()).sum::<u64>();
     eventually("more is described", || (told() > gap + 30).then_some(()));
@@ -133,8 +133,8 @@ fn a_model_that_never_answers_holds_no_camera_up() {
     eventually("frames go on", || (recorded(&server, &run).0 > 250).then_some(()));
     assert!(metric(&server, "service_live_shed_total{what=\"clips\"}") > 0.0);
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
-    eventually("its end", || payloads(&server, &run, "frames_decoded").pop());
-    assert!(payloads(&server, &run, "source_reconnected").is_empty());
+    eventually("its end", || server.payloads(&run, "frames_decoded").pop());
+    assert!(server.payloads(&run, "source_reconnected").is_empty());
     let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
     let times = signals["signals"].as_array().expect("an array").iter().map(|row| &row["pts_ms"]);
     let times: Vec<i64> = times.filter_map(Value::as_i64).collect();
@@ -151,7 +151,7 @@ fn a_camera_that_says_goodbye_is_dialled_again() {
     let server = server.start();
     let camera = Camera::start("none", &[ball(&format!("num-buffers={SHOWN}"))]);
     let run = record(&server, camera.port);
-    let gaps = || payloads(&server, &run, "source_reconnected");
+    let gaps = || server.payloads(&run, "source_reconnected");
     eventually("it is dialled twice more", || (gaps().len() == 2).then_some(()));
     stop(&server, &run);
     check_whole(&server, &run, "two goodbyes");

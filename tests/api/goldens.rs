@@ -25,7 +25,7 @@ use crate::{
         host::{Answer, Certificate, Host},
         is_of_frames,
         model::{self, Model},
-        whip::{Publication, eventually, metric, payloads, sightline},
+        whip::{Publication, eventually, metric, sightline},
     },
 };
 
@@ -254,7 +254,7 @@ fn published(server: &Server, sightline: &Path, clip: &Path, frames: &Value) -> 
         let publication = Publication::start(sightline, server, clip, &json!({}), &[]);
         let run = publication.run.clone();
         publication.finish();
-        let ended = || payloads(server, &run, "frames_decoded").pop();
+        let ended = || server.payloads(&run, "frames_decoded").pop();
         if eventually("its end", ended)["decoded_frames"] == *frames && unkept() == before {
             return told(server, &run);
         }
@@ -308,7 +308,7 @@ fn live_video_leaves_what_the_golden_file_says() {
                 .then(|| Publication::start(&sightline, &server, &clip, &json!({}), &["--loop"]));
             let of = |publication: &Publication| publication.run.clone();
             let run = publication.as_ref().map_or_else(|| camera::record(&server, camera.port), of);
-            eventually("a marker", || payloads(&server, &run, "marker_emitted").pop());
+            eventually("a marker", || server.payloads(&run, "marker_emitted").pop());
             match (*end, &publication) {
                 ("interrupt", Some(publication)) => publication.interrupt(),
                 ("worker killed", _) => assert_eq!(server.kill_workers(), 1),
@@ -321,7 +321,7 @@ fn live_video_leaves_what_the_golden_file_says() {
                     assert_eq!(reply.status, 200, "{}", reply.text);
                 }
             }
-            eventually("its end", || payloads(&server, &run, "frames_decoded").pop());
+            eventually("its end", || server.payloads(&run, "frames_decoded").pop());
             write!(found, "{source}, {end}: {}", outline(&server, &run)).expect("in memory");
         }
     }

@@ -32,11 +32,6 @@ fn publish(python: &Path, server: &Server, codec: &str, attach: &Value) -> Value
     serde_json::from_slice(&said.stdout).expect("JSON")
 }
 
-fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
-    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
-    events.map(|event| event["payload"].clone()).collect()
-}
-
 /// Red, green and blue in the middle of a still, as the reference decoder sees it.
 fn middle(server: &Server, still: &Value) -> [u8; 3] {
     let reply = server.get(still["image_ref"].as_str().expect("a path"));
@@ -75,20 +70,19 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
         let run = said["run"].as_str().expect("a run");
         let kinds = server.kinds(run);
         assert_eq!(kinds.last().map(String::as_str), Some("run_completed"), "{codec}: {kinds:?}");
-        let stills = payloads(&server, run, "keyframe_stored");
+        let stills = server.payloads(run, "keyframe_stored");
         assert_eq!(stills[0]["frame_index"], 0, "{codec}: {stills:?}");
         assert!(is_near(middle(&server, &stills[0]), [200, 40, 40]), "{codec}: the first picture");
         let cut = stills.iter().find(|still| still["event_type"] == "scene_cut");
         let cut = cut.unwrap_or_else(|| panic!("{codec}: no cut: {stills:?}"));
         assert!(is_near(middle(&server, cut), [60, 200, 60]), "{codec}: the picture of the cut");
         for kind in ["vlm", "clip_vlm"] {
-            let described = payloads(&server, run, kind);
+            let described = server.payloads(run, kind);
             assert_eq!(described.len(), 1, "{codec}: {kind} says once that nobody describes");
             assert_eq!(described[0]["description"], "(no inference provider configured)");
             assert_eq!(described[0]["index_name"], codec);
         }
-        let frames =
-            payloads(&server, run, "run_completed")[0]["frames"].as_u64().expect("a count");
+        let frames = server.payloads(run, "run_completed")[0]["frames"].as_u64().expect("a count");
         assert!((50..=120).contains(&frames), "{codec}: {frames} frames of at least 75");
     }
 }
@@ -120,7 +114,7 @@ fn a_killed_media_worker_ends_its_own_sessions_by_name() {
     assert_eq!(killed, 1, "one worker");
     let started = Instant::now();
     let reason = loop {
-        if let Some(failed) = payloads(&server, &run, "run_failed").pop() {
+        if let Some(failed) = server.payloads(&run, "run_failed").pop() {
             break failed["reason"].as_str().expect("a reason").to_owned();
         }
         assert!(started.elapsed() < PATIENCE, "{:?}", server.kinds(&run));

@@ -41,8 +41,7 @@ pub fn reason(server: &Server, run: &str, more: &Value) -> Reply {
 
 /// The payloads of a kind, chunks in their order.
 pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
-    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
-    let mut payloads: Vec<Value> = events.map(|event| event["payload"].clone()).collect();
+    let mut payloads = server.payloads(run, kind);
     payloads.sort_by_key(|payload| payload["chunk_index"].as_u64());
     payloads
 }

@@ -14,7 +14,7 @@ use crate::{
     support::{
         Server,
         host::Certificate,
-        whip::{Publication, clip, eventually, payloads, sightline},
+        whip::{Publication, clip, eventually, sightline},
     },
 };
 
@@ -83,17 +83,17 @@ fn tried(server: &Server, run: &str) -> Vec<Value> {
 /// Checks what an ended recording has left: every event is about a frame that is there, and the markers are those of
 /// an analysis of its column.
 pub fn check_whole(server: &Server, run: &str, name: &str) {
-    let decoded = payloads(server, run, "frames_decoded");
+    let decoded = server.payloads(run, "frames_decoded");
     assert_eq!(decoded.len(), 1, "{name}");
     let frames = decoded[0]["decoded_frames"].as_u64().expect("a number");
     let (signals, markers) = recorded(server, run);
     assert_eq!(signals as u64, frames, "{name}");
     assert!(!markers.is_empty() && markers == tried(server, run), "{name}: {markers:?}");
     let ends = markers.iter().map(|marker| marker["end_frame"].as_u64());
-    let stills = payloads(server, run, "keyframe_stored");
+    let stills = server.payloads(run, "keyframe_stored");
     let stills = stills.iter().map(|still| still["frame_index"].as_u64());
     assert!(ends.chain(stills).all(|frame| frame < Some(frames)), "{name}");
-    let generated = payloads(server, run, "analysis_generated");
+    let generated = server.payloads(run, "analysis_generated");
     let own = generated.last().expect("its own");
     let expected = (&json!(frames), &json!(markers.len()));
     assert_eq!((&own["frames"], &own["markers"]), expected, "{name}");
@@ -154,7 +154,7 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
         let body = json!({"model": "qwen3-vl-8b"});
         let analysis = server.post(&format!("/v1/runs/{run}/analyze"), &body);
         assert_eq!(analysis.status, 200, "{name}: {}", analysis.text);
-        let own = payloads(&server, &run, "marker_emitted")[0]["analysis_id"].clone();
+        let own = server.payloads(&run, "marker_emitted")[0]["analysis_id"].clone();
         let ended = if end == "stop" {
             assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
             "stopped"
@@ -167,13 +167,13 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
             let kinds = server.kinds(&run);
             kinds.contains(&"frames_decoded".to_owned()).then_some(())
         });
-        let decoded = &payloads(&server, &run, "frames_decoded")[0];
+        let decoded = &server.payloads(&run, "frames_decoded")[0];
         assert_eq!(
             (&decoded["truncated"], &decoded["reason"]),
             (&json!(true), &json!(ended)),
             "{name}"
         );
-        let generated = payloads(&server, &run, "analysis_generated");
+        let generated = server.payloads(&run, "analysis_generated");
         assert_eq!(generated.len(), 2, "{name}");
         assert_eq!(generated[1]["analysis_id"], own, "{name}: its own is told of at its end");
         drop(source);
@@ -242,7 +242,7 @@ fn a_camera_that_is_lost_goes_on_behind_a_gap() {
         eventually("frames come", || (frames() > before + 40).then_some(()));
         way.cut();
         eventually("it is there again", || {
-            (payloads(&server, &run, "source_reconnected").len() == gaps).then_some(())
+            (server.payloads(&run, "source_reconnected").len() == gaps).then_some(())
         });
     }
     let before = frames();
@@ -265,7 +265,7 @@ pub fn check_gaps(server: &Server, run: &str) {
         assert_eq!((&before["frame_index"], &after["frame_index"]), (&json!(at), &json!(at + 1)));
         assert!(before["pts_ms"].as_i64() < after["pts_ms"].as_i64(), "{before} {after}");
     }
-    for gap in payloads(server, run, "source_reconnected") {
+    for gap in server.payloads(run, "source_reconnected") {
         let first = gap["frame_index"].as_u64().expect("a number") as usize;
         let times = [first - 1, first].map(|at| signals[at]["pts_ms"].as_i64().expect("a number"));
         let silent = gap["gap_ms"].as_i64().expect("a number");

@@ -18,7 +18,7 @@ use crate::{
         Server, disk_shim,
         host::Certificate,
         skip,
-        whip::{PATIENCE, Publication, clip, eventually, payloads, sightline},
+        whip::{PATIENCE, Publication, clip, eventually, sightline},
     },
 };
 
@@ -51,7 +51,7 @@ fn check_left(server: &Server, run: &str, seen: &[Value], name: &str) -> Vec<Val
     assert_eq!(events[..seen.len()], *seen, "{name}: what was told of is there as it was");
     let began = events.iter().rposition(|event| event["kind"] == "ingest_started");
     events.drain(..began.unwrap_or(0));
-    let decoded = payloads(server, run, "frames_decoded").pop();
+    let decoded = server.payloads(run, "frames_decoded").pop();
     let frames = decoded.map_or(0, |decoded| decoded["decoded_frames"].as_u64().expect("some"));
     for event in &events {
         for field in ["frame_index", "start_frame", "end_frame", "peak_frame"] {
@@ -70,13 +70,13 @@ fn check_left(server: &Server, run: &str, seen: &[Value], name: &str) -> Vec<Val
 fn check(server: &Server, run: &str, seen: &[Value], zones: &Value) {
     check_left(server, run, seen, run);
     check_whole(server, run, run);
-    let decoded = &payloads(server, run, "frames_decoded")[0];
+    let decoded = &server.payloads(run, "frames_decoded")[0];
     let ends = (&decoded["truncated"], &decoded["reason"]);
     assert_eq!(ends, (&json!(true), &json!("interrupted")), "{run}");
     assert_eq!(decoded["gate"]["keepalive_frames"], 2, "{run}: as it was made");
     // The ball moves all the time: the episode is open when the kill comes.
     let [started, ended] =
-        ["activity_started", "activity_ended"].map(|kind| payloads(server, run, kind));
+        ["activity_started", "activity_ended"].map(|kind| server.payloads(run, kind));
     assert_eq!((started.len(), ended.len()), (1, 1), "{run}: {started:?} {ended:?}");
     assert_eq!(started[0]["start_frame"], ended[0]["start_frame"], "{run}");
     let names: Vec<&Value> =

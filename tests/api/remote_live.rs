@@ -25,7 +25,7 @@ use crate::{
     support::{
         Server,
         host::{Answer, Certificate, Host},
-        whip::{eventually, payloads},
+        whip::eventually,
     },
 };
 
@@ -102,7 +102,7 @@ fn record(server: &Server, source: &str) -> String {
 }
 
 fn ended(server: &Server, run: &str) -> Value {
-    eventually("its end", || payloads(server, run, "frames_decoded").pop())
+    eventually("its end", || server.payloads(run, "frames_decoded").pop())
 }
 
 /// Hashes of the pictures.
@@ -133,7 +133,7 @@ fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
     broadcast.made.store(BEGUN, Relaxed);
     let run = record(&server, &host.url("/live.m3u8"));
     let frames = || recorded(&server, &run).0;
-    let gaps = || payloads(&server, &run, "source_reconnected");
+    let gaps = || server.payloads(&run, "source_reconnected");
     // To know the stream takes some seconds of it.
     broadcast.make(BEFORE);
     eventually("its first frames", || (frames() > 0).then_some(()));
@@ -203,5 +203,5 @@ fn a_playlist_that_grows_may_have_any_number_of_segments() {
     });
     assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
     assert_eq!(ended(&server, &run)["reason"], "stopped");
-    assert!(payloads(&server, &run, "source_reconnected").is_empty(), "it is read at one go");
+    assert!(server.payloads(&run, "source_reconnected").is_empty(), "it is read at one go");
 }

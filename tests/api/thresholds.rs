@@ -41,11 +41,6 @@ fn outline(answer: &Value) -> Vec<(String, u64)> {
     markers.map(of).collect()
 }
 
-fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
-    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
-    events.map(|mut event| event["payload"].take()).collect()
-}
-
 const CALM: &str = "context_observation";
 
 fn names(outline: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -86,7 +81,7 @@ fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
         assert_eq!(outline(&answer), names(expected), "{changed}");
         let mut gate = server_own.clone();
         gate.as_object_mut().expect("an object").extend(changed.as_object().expect("too").clone());
-        assert_eq!(payloads(&server, &run, "analysis_generated")[at]["gate"], gate);
+        assert_eq!(server.payloads(&run, "analysis_generated")[at]["gate"], gate);
         assert!(answer.get("dry_run").is_none());
     }
 }
@@ -175,7 +170,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
         "activity_on": 1, "activity_off": 1,
     });
     let kept = |run: &str| -> Vec<u64> {
-        let stills = payloads(&server, run, "keyframe_stored");
+        let stills = server.payloads(run, "keyframe_stored");
         stills.iter().filter_map(|still| still["frame_index"].as_u64()).collect()
     };
     let source = json!({"source_uri": "motion.mp4", "max_frames": 20, "gate": gate});
@@ -188,10 +183,10 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
         "keepalive_frames": 5, "scene_cut": 1.0, "luma_shift": 1.0, "flicker": 1.0, "ghosting": 1.0,
         "noise": 1.0, "activity_on": 1.0, "activity_off": 1.0,
     });
-    assert_eq!(payloads(&server, &run, "frames_decoded")[0]["gate"], recorded);
+    assert_eq!(server.payloads(&run, "frames_decoded")[0]["gate"], recorded);
     analyze(&server, &run, json!({}));
     analyze(&server, &run, json!({"gate": {"keepalive_frames": 7}}));
-    let generated = payloads(&server, &run, "analysis_generated");
+    let generated = server.payloads(&run, "analysis_generated");
     assert_eq!(generated[0]["gate"], recorded);
     let mut other = recorded.clone();
     other["keepalive_frames"] = json!(7);
@@ -203,7 +198,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     let reply = server.post(&format!("/v1/runs/{run}/reason"), &source);
     assert_eq!(reply.status, 200, "{}", reply.text);
     assert_eq!(kept(&run), [0, 5, 10, 15]);
-    assert_eq!(payloads(&server, &run, "analysis_generated")[0]["gate"], recorded);
+    assert_eq!(server.payloads(&run, "analysis_generated")[0]["gate"], recorded);
 
     // A keepalive in time alone is in place of the one in frames.
     let run = server.create_run();
@@ -213,7 +208,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     let timed = json!({"source_uri": "motion.mp4", "max_frames": 20, "gate": gate});
     let reply = server.post(&format!("/v1/runs/{run}/ingest"), &timed);
     assert_eq!(reply.status, 200, "{}", reply.text);
-    let frames = &payloads(&server, &run, "frames_decoded")[0];
+    let frames = &server.payloads(&run, "frames_decoded")[0];
     let multiples = |at: usize| frames["signals"][at]["pts_ms"].as_i64().expect("a time") / 200;
     let first = |at: &usize| *at == 0 || multiples(*at) > multiples(at - 1);
     assert_eq!(kept(&run), (0..20).filter(first).map(|at| at as u64).collect::<Vec<_>>());
@@ -243,7 +238,7 @@ fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
     let source = json!({"source_uri": "motion.mp4", "max_frames": 20});
     let reply = made.post(&format!("/v1/runs/{run}/ingest"), &source);
     assert_eq!(reply.status, 200, "{}", reply.text);
-    let decoded = &payloads(&made, &run, "frames_decoded")[0];
+    let decoded = &made.payloads(&run, "frames_decoded")[0];
     assert_eq!(keepalive(&decoded["gate"]), 5);
     let signals = |server: &Server| {
         let mut told = server.get(&format!("/v1/runs/{run}/signals")).json();
@@ -260,7 +255,7 @@ fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
     let gates = ["before", "after"].map(|side| keepalive(&tried[side]["gate"]));
     assert_eq!((gates, &tried["changed_frames"]), ([json!(5), json!(5)], &json!(0)));
     analyze(&later, &run, json!({}));
-    assert_eq!(keepalive(&payloads(&later, &run, "analysis_generated")[0]["gate"]), 5);
+    assert_eq!(keepalive(&later.payloads(&run, "analysis_generated")[0]["gate"]), 5);
     assert_eq!(thresholds(&later, &older), 7, "it does not say");
 }
 

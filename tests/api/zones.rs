@@ -6,7 +6,7 @@ use timeline::{Event, FramesDecoded, Signals};
 
 use crate::{
     api::{
-        activity::{activity, assert_passes, halves, ingested, payloads, start, watched},
+        activity::{activity, assert_passes, halves, ingested, start, watched},
         search::{created, write},
     },
     support::{Server, Setup},
@@ -142,7 +142,7 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     let changed = tried(&run, right)["changed_frames"].clone();
     assert!(changed.as_u64() > Some(0), "{changed}");
     analyzed(&run, right);
-    let made = &payloads(&server, &run, "analysis_generated")[0];
+    let made = &server.payloads(&run, "analysis_generated")[0];
     assert_eq!((&made["zones"], &made["activity_zones_only"]), (&right["zones"], &json!(true)));
     let again = tried(&run, right);
     assert_eq!(

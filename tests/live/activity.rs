@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Setup,
-    whip::{Publication, eventually, payloads, sightline},
+    whip::{Publication, eventually, sightline},
 };
 
 #[test]
@@ -22,7 +22,7 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     let publication = Publication::start(&sightline, &server, &clip, &attach, &[]);
     let run = publication.run.clone();
     let started = eventually("something moves", || {
-        payloads(&server, &run, "activity_started").into_iter().next()
+        server.payloads(&run, "activity_started").into_iter().next()
     });
     assert_eq!(started["zones"], json!(["left"]));
     assert!(started["session_id"].is_string(), "{started}");
@@ -32,7 +32,7 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     assert_eq!(answer()["watched"][0]["zones"], halves, "while it is live");
     assert_eq!(lasting[0]["start_frame"], started["start_frame"]);
     publication.finish();
-    eventually("the run has ended", || payloads(&server, &run, "run_completed").into_iter().next());
+    eventually("the run has ended", || server.payloads(&run, "run_completed").into_iter().next());
     let episodes = listed();
     let zones: Vec<&Value> =
         episodes.as_array().expect("an array").iter().map(|episode| &episode["zones"]).collect();
@@ -40,7 +40,7 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     for episode in episodes.as_array().expect("an array") {
         assert!(episode["end_frame"].is_u64() && episode["image_sha256"].is_string(), "{episode}");
     }
-    let decoded = payloads(&server, &run, "frames_decoded");
+    let decoded = server.payloads(&run, "frames_decoded");
     assert_eq!((&decoded[0]["zones"], &answer()["watched"][0]["zones"]), (&halves, &halves));
     assert_eq!(decoded[0]["gate"]["keepalive_ms"], 10_000);
     assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["mode"], "efficiency");

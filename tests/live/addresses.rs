@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{
     Setup, skip,
-    whip::{Publication, clip, payloads, sightline},
+    whip::{Publication, clip, sightline},
 };
 
 #[test]
@@ -29,6 +29,6 @@ fn video_arrives_at_addresses_of_both_families() {
         let run = publication.run.clone();
         let figures = publication.finish();
         assert_eq!((&figures["connected"], &figures["lost"]), (&json!(1), &json!(0)), "{case}");
-        assert_eq!(payloads(&server, &run, "run_completed")[0]["frames"], 2 * clip::RATE, "{case}");
+        assert_eq!(server.payloads(&run, "run_completed")[0]["frames"], 2 * clip::RATE, "{case}");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     BOB, Server, Setup,
-    whip::{Publication, clip, eventually, metric, payloads, sightline},
+    whip::{Publication, clip, eventually, metric, sightline},
 };
 
 fn ended(server: &Server, end: &str) -> f64 {
@@ -23,7 +23,7 @@ fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
     };
     let (first, second) = (publish(&[]), publish(&[]));
     for run in [&first.run, &second.run] {
-        let shown = || payloads(&server, run, "keyframe_stored").pop();
+        let shown = || server.payloads(run, "keyframe_stored").pop();
         eventually("pictures of Alice's", shown);
     }
     let alices = server.workers();
@@ -33,7 +33,7 @@ fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
 
     kill_process(alices[0], Signal::KILL).expect("signalled");
     for run in [&first.run, &second.run] {
-        let failed = eventually("its end", || payloads(&server, run, "run_failed").pop());
+        let failed = eventually("its end", || server.payloads(run, "run_failed").pop());
         let reason = failed["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("media worker"), "{reason}");
     }

@@ -11,7 +11,7 @@ use crate::support::{
     Server, Setup,
     whip::{
         browser::{Page, chromium},
-        eventually, metric, payloads,
+        eventually, metric,
         picture::{Picture, is_near},
         servers::{Neighbour, USER},
     },
@@ -25,7 +25,7 @@ fn setup(dir: &Path, page: &Page) -> Setup {
 
 /// The stills of a run, each of which must show what the camera shows.
 fn stills(server: &Server, run: &str) -> Vec<Picture> {
-    let stills = payloads(server, run, "keyframe_stored").into_iter().map(|still| {
+    let stills = server.payloads(run, "keyframe_stored").into_iter().map(|still| {
         let reply = server.get(still["image_ref"].as_str().expect("a path"));
         assert_eq!((reply.status, reply.header("content-type")), (200, "image/jpeg"));
         Picture::of(&reply.bytes)
@@ -74,7 +74,7 @@ fn every_codec_of_a_browser_is_decoded() {
         let shown = stills(&server, run);
         let last = shown.last().unwrap_or_else(|| panic!("{codec}: {:?}", server.kinds(run)));
         assert_eq!(last.width * 3, last.height * 4, "{codec}");
-        let frames = count(&payloads(&server, run, "run_completed")[0]["frames"]);
+        let frames = count(&server.payloads(run, "run_completed")[0]["frames"]);
         // Those of the last moment may be under way when the session ends; it is long on a busy
         // machine.
         let sent = count(&stage["frames"]);
@@ -104,7 +104,8 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
     assert!(widths.starts_with(&[whole]) && widths.ends_with(&[half]), "{widths:?}: {told}");
     let kinds = server.kinds(run);
     assert_eq!(kinds.last().map(String::as_str), Some("run_completed"), "{kinds:?}");
-    let indices: Vec<u64> = payloads(&server, run, "keyframe_stored")
+    let indices: Vec<u64> = server
+        .payloads(run, "keyframe_stored")
         .iter()
         .map(|still| count(&still["frame_index"]))
         .collect();
@@ -178,7 +179,7 @@ fn the_page_of_the_documentation_publishes_a_camera() {
     let run = eventually("a run with a still", || {
         let runs = server.get("/v1/runs").json();
         let run = runs[0]["run_id"].as_str()?.to_owned();
-        (!payloads(&server, &run, "keyframe_stored").is_empty()).then_some(run)
+        (!server.payloads(&run, "keyframe_stored").is_empty()).then_some(run)
     });
     assert!(!stills(&server, &run).is_empty());
 }

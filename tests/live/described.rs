@@ -8,7 +8,7 @@ use crate::support::{
     Server, Setup,
     model::{Model, prompt},
     whip::{
-        Publication, clip, eventually, metric, payloads,
+        Publication, clip, eventually, metric,
         shown::{finding, says, scenes},
         sightline,
     },
@@ -220,7 +220,7 @@ fn what_is_told_of_live_pictures() {
     // The worker that all of them share starts with the first.
     let first = clip::scenes("A", TAIL);
     let warm = Publication::start(&sightline, &server, &first, &json!({}), &[]);
-    let stills = || payloads(&server, &warm.run, "keyframe_stored").len();
+    let stills = || server.payloads(&warm.run, "keyframe_stored").len();
     eventually("a worker that runs", || (stills() > 0).then_some(()));
     let started = cases.iter().map(|case| {
         let file = clip::scenes(case.scenes, TAIL);
@@ -249,7 +249,7 @@ fn check(server: &Server, case: &Case, publication: Publication) {
     let (run, end_ms) = (publication.run.clone(), 1000 * case.scenes.len() as i64);
     eventually(case.prompt, || {
         let is_told = told(server, &run, end_ms).len() >= case.events.len();
-        let stills = payloads(server, &run, "keyframe_stored");
+        let stills = server.payloads(&run, "keyframe_stored");
         let is_kept = stills.len() >= case.scenes.len();
         // The last scene is described: nothing more comes of the others.
         let is_over = told(server, &run, end_ms).last().map(|told| scene_ms(told.0) + 1000);
@@ -272,7 +272,7 @@ fn check(server: &Server, case: &Case, publication: Publication) {
     for (_, kind, payload) in &told {
         check_fields(case, session, kind, payload);
     }
-    let stills = payloads(server, &run, "keyframe_stored").len();
+    let stills = server.payloads(&run, "keyframe_stored").len();
     assert!(!is_all || stills == case.scenes.len(), "{}: {stills}, one a scene", case.prompt);
     assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"));
 }

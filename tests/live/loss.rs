@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Server, Setup,
     python::run,
-    whip::{Publication, clip, metric, payloads, picture::Picture, sightline},
+    whip::{Publication, clip, metric, picture::Picture, sightline},
 };
 
 const SECONDS: usize = 5;
@@ -66,7 +66,7 @@ fn difference(one: &Cells, other: &Cells) -> u8 {
 
 /// The stills of a run with their times.
 fn stills(server: &Server, run: &str) -> Vec<(i64, Cells)> {
-    let stills = payloads(server, run, "keyframe_stored").into_iter().map(|still| {
+    let stills = server.payloads(run, "keyframe_stored").into_iter().map(|still| {
         let reply = server.get(still["image_ref"].as_str().expect("a path"));
         let picture = Picture::of(&reply.bytes);
         assert_eq!((picture.width, picture.height), SIZE);
@@ -131,7 +131,7 @@ fn a_bad_path_costs_frames_and_breaks_none() {
         let figures = publication.finish();
         let jumps = count(&figures, "jumps");
         let whole = check_whole(name, &reference, &stills(&server, &run), jumps);
-        let decided = count(&payloads(&server, &run, "run_completed")[0], "frames") as usize;
+        let decided = count(&server.payloads(&run, "run_completed")[0], "frames") as usize;
         println!("{name}: {whole} stills, {decided} frames of {FRAMES}; {figures}");
         if name.starts_with("loss") {
             // What is lost is mostly repaired; else it costs the rest of a second.

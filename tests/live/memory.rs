@@ -16,7 +16,7 @@ use crate::support::{
     postgres::Postgres,
     python, skip,
     whip::{
-        Publication, clip, eventually, metric, payloads,
+        Publication, clip, eventually, metric,
         shown::{pictures, says, scenes},
         sightline,
     },
@@ -113,7 +113,7 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
         let since = |event: &Value| event["pts_ms"].as_i64().expect("a time");
         assert!(since(payload) - since(&last["payload"]) <= 2000, "{payload}");
     }
-    let stills = payloads(&server, &run, "keyframe_stored").len();
+    let stills = server.payloads(&run, "keyframe_stored").len();
     let shed = metric(&server, "service_live_shed_total{what=\"keyframes\"}");
     let all = told.len() as f64 + shed;
     assert!(all <= stills as f64, "{} and {shed} of {stills}: {told:?}", told.len());
@@ -155,7 +155,7 @@ fn descriptions_are_in_the_database_while_the_session_lives() {
     assert_eq!(state["state"], "processing", "{state}");
     publication.interrupt();
     publication.finish();
-    let copied = ["vlm", "clip_vlm"].map(|kind| payloads(&server, &run, kind).len());
+    let copied = ["vlm", "clip_vlm"].map(|kind| server.payloads(&run, kind).len());
     let all: usize = copied.iter().sum();
     postgres.wait_for("SELECT count(*) FROM sightline_events", &all.to_string());
     let rows = postgres.sql("SELECT seq || kind || payload FROM sightline_events ORDER BY seq");
@@ -183,7 +183,7 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     let publication = Publication::start(&sightline, &server, &file, &attach, &["--loop"]);
     let run = publication.run.clone();
     let described = |words: &str| {
-        let told = payloads(&server, &run, "vlm");
+        let told = server.payloads(&run, "vlm");
         let count = told.iter().filter(|told| text(told, "description").starts_with(words)).count();
         (count >= 2).then_some(())
     };
@@ -196,7 +196,7 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     eventually("two descriptions by the second prompt", || described("second words"));
     publication.interrupt();
     publication.finish();
-    let told = payloads(&server, &run, "vlm");
+    let told = server.payloads(&run, "vlm");
     for payload in &told {
         let words = if payload["frame_index"].as_u64() < Some(from) { "first" } else { "second" };
         let expected = format!("{words} words at 160x60 of scene C");
@@ -222,7 +222,7 @@ fn a_picture_without_a_description_is_told_once() {
         let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
         let run = publication.run.clone();
         publication.finish();
-        let told = payloads(&server, &run, "vlm");
+        let told = server.payloads(&run, "vlm");
         let undescribed = metric(&server, "service_live_undescribed_total");
         assert!((told.len() as f64) < undescribed, "{name}: {told:?} of {undescribed}");
         let first = told.first().unwrap_or_else(|| panic!("{name}: {:?}", server.kinds(&run)));
@@ -244,13 +244,13 @@ fn without_a_backend_the_timeline_says_so() {
     let publication = Publication::start(&sightline, &server, &file, &attach, &[]);
     let run = publication.run.clone();
     eventually("a still of each scene, and clips", || {
-        let is_kept = payloads(&server, &run, "keyframe_stored").len() >= 3;
+        let is_kept = server.payloads(&run, "keyframe_stored").len() >= 3;
         (is_kept && metric(&server, "service_live_undescribed_total") >= 6.0).then_some(())
     });
     publication.interrupt();
     publication.finish();
     for kind in ["vlm", "clip_vlm"] {
-        let told = payloads(&server, &run, kind);
+        let told = server.payloads(&run, kind);
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(text(&told[0], "description"), "(no inference provider configured)");
         assert!(told[0]["provider"].is_null() && told[0]["semantic_error"].is_null(), "{told:?}");
@@ -270,6 +270,6 @@ fn without_a_name_a_model_that_is_listed_is_asked() {
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();
     publication.finish();
-    let told = payloads(&server, &run, "vlm");
+    let told = server.payloads(&run, "vlm");
     assert!(!told.is_empty() && told.iter().all(|one| one["model"] == "qwen3-vl-8b"), "{told:?}");
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ALICE, Server, Setup, setting,
     whip::{
-        PATIENCE, Publication, clip, eventually, payloads,
+        PATIENCE, Publication, clip, eventually,
         proxies::{Kind, Proxy},
         sightline,
     },
@@ -220,7 +220,7 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
         eventually("its run", || (fleet.get(&format!("/v1/runs/{run}")).0 == 200).then_some(()));
         let events = fleet.servers[1].events(run);
         assert_eq!(events[..told.len()], told[..], "{run}");
-        assert_eq!(payloads(&fleet.servers[1], run, "run_failed").len(), 1, "{run}");
+        assert_eq!(fleet.servers[1].payloads(run, "run_failed").len(), 1, "{run}");
     }
     fleet.takes_new([false, true, true]);
 
@@ -243,7 +243,7 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     let run = last.run.clone();
     last.signal(Signal::INT);
     last.finish();
-    eventually("its end", || payloads(&fleet.servers[2], &run, "run_completed").pop());
+    eventually("its end", || fleet.servers[2].payloads(&run, "run_completed").pop());
 }
 
 fn behind(test: &str, kind: Kind) {

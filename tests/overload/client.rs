@@ -32,7 +32,7 @@ pub type Ask = Request<Full<Bytes>>;
 pub enum Answer {
     /// The server did it, or took it on.
     Taken,
-    /// It has no room, and says when to ask again.
+    /// It has no room, and says when to ask again; or the principal has as many runs as it may have.
     Refused,
     /// Anything else.
     Wrong(String),
@@ -46,6 +46,7 @@ impl Answer {
         match response.status().as_u16() {
             200..=299 => Answer::Taken,
             429 | 503 if says_when => Answer::Refused,
+            409 if path == "/v1/runs" => Answer::Refused,
             status => Answer::Wrong(format!("{status} with Retry-After {after:?} to {path}")),
         }
     }

@@ -279,10 +279,28 @@ impl Server {
 
     /// Every event of a run of Alice's.
     pub fn events(&self, run: &str) -> Vec<Value> {
-        let query = serde_json::json!({ "run_id": run, "limit": 10_000 });
-        let reply = self.post("/v1/query", &query);
-        assert_eq!(reply.status, 200, "{}", reply.text);
-        reply.json()["matches"].as_array().expect("an array").clone()
+        self.query(serde_json::json!({ "run_id": run, "limit": 10_000 }))
+    }
+
+    /// The payloads of one kind of a run of Alice's, in their order.
+    pub fn payloads(&self, run: &str, kind: &str) -> Vec<Value> {
+        let query = serde_json::json!({ "run_id": run, "kind": kind, "limit": 10_000 });
+        self.query(query).into_iter().map(|mut event| event["payload"].take()).collect()
+    }
+
+    /// Asks again from where an answer ends, until there is no more.
+    fn query(&self, mut query: Value) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let reply = self.post("/v1/query", &query);
+            assert_eq!(reply.status, 200, "{}", reply.text);
+            let reply = reply.json();
+            events.extend_from_slice(reply["matches"].as_array().expect("an array"));
+            if reply["has_more"] == false {
+                return events;
+            }
+            query["from_seq"] = reply["next_from_seq"].clone();
+        }
     }
 
     /// The kinds of [`Server::events`].

@@ -136,12 +136,6 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The payloads of one kind, in their order.
-pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
-    let events = server.events(run).into_iter().filter(|event| event["kind"] == kind);
-    events.map(|event| event["payload"].clone()).collect()
-}
-
 /// The value of a series as `/v1/metrics` writes its name and labels.
 pub fn metric(server: &Server, series: &str) -> f64 {
     let text = server.get("/v1/metrics").text;

@@ -5,15 +5,16 @@
 //! different things, of which not all are dear to decode at once.
 //!
 //! Prints one line: frames, units refused, milliseconds from `push` to the signals (of a frame itself,
-//! and of the second one after it, which completes its signal), CPU, that of all other processes, which
-//! says what the milliseconds are worth, and resident memory. `--stills` encodes selected frames,
-//! `--shown` makes views, clips and inputs of novelty besides.
+//! and of the second one after it, which completes its signal), CPU, what the workers' threads waited
+//! for a core, CPU of all other processes, which says what the milliseconds are worth, and resident
+//! memory. `--stills` encodes selected frames, `--shown` makes views, clips and inputs of novelty besides.
 #![forbid(unsafe_code)]
 
 use std::{
     error::Error,
     fs::{self, File},
     io::BufReader,
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -177,7 +178,10 @@ fn feed(
         unit.pts.ticks += length * (at / units.len()) as i64;
         lock(tally).sessions[session as usize].pushed.push(Instant::now());
         let live = &workers[(session / given.each) as usize];
-        refused += u32::from(live.push(session % given.each, unit).is_err());
+        if live.push(session % given.each, unit).is_err() {
+            lock(tally).sessions[session as usize].pushed.pop();
+            refused += 1;
+        }
     }
     refused
 }
@@ -198,10 +202,11 @@ fn report(given: &Arguments, tally: &Tally, (refused, others): (u32, f64), wall:
     let cores = |seconds: f64| seconds / wall.as_secs_f64();
     let children = children();
     let workers_cpu: f64 = children.iter().map(|pid| cpu_seconds(pid)).sum();
+    let waited: f64 = children.iter().map(|pid| waited_seconds(pid)).sum();
     let memory: Vec<u64> = children.iter().map(|pid| resident_mib(pid)).collect();
     println!(
         "sessions {} workers {} frames {frames} refused {refused} pictures {} KiB {} | own ms {} | \
-         completed ms {} | cores: workers {:.2} server {:.2} others {:.2} | worker MiB {memory:?}",
+         completed ms {} | cores: workers {:.2} and waited for {:.2} server {:.2} others {:.2} | worker MiB {memory:?}",
         given.workers * given.each,
         given.workers,
         tally.pictures,
@@ -209,6 +214,7 @@ fn report(given: &Arguments, tally: &Tally, (refused, others): (u32, f64), wall:
         spread(own),
         spread(completed),
         cores(workers_cpu),
+        cores(waited),
         cores(cpu_seconds("self")),
         cores(others),
     );
@@ -241,6 +247,16 @@ fn stat(pid: &str) -> Vec<String> {
 fn cpu_seconds(pid: &str) -> f64 {
     let ticks = |at: usize| stat(pid).get(at).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
+}
+
+/// Time in which a process's threads were ready to run and had no core, in seconds.
+fn waited_seconds(pid: &str) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let waited = |path: PathBuf| {
+        let text = fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<f64>().ok()
+    };
+    threads.filter_map(|thread| waited(thread.path())).sum::<f64>() / 1e9
 }
 
 /// CPU of this process and its children, in seconds.
