@@ -144,7 +144,7 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
     }
 }
 
-/// Remembers what was counted by the end of each minute.
+/// Remembers what was counted by the end of each minute, in which a burst's memory is given back.
 async fn count_minutes(app: Arc<App>) {
     let mut tick = tokio::time::interval(stats::EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -152,6 +152,7 @@ async fn count_minutes(app: Arc<App>) {
         tick.tick().await;
         let counting = Arc::clone(&app);
         let counted = blocking(move || {
+            worker::release_free_memory();
             let (at, machine, owners) = counting.counted();
             counting.stats.add(at, machine, owners);
         });

@@ -83,7 +83,8 @@ impl World {
         self.runtime.block_on(Tenant::new(&self.server, key))
     }
 
-    /// Waits until nothing is under way, and returns the memory that the server has then, in kB.
+    /// Waits until nothing is under way, and where tests are long until the server has given memory back, which it does once a
+    /// minute; returns the memory that it has then, in kB.
     pub fn rest(&self) -> u64 {
         for series in ["service_live_sessions", "service_event_streams", BOUNDED[0].0] {
             wait_until(series, || metric(&self.server, series) == 0.0);
@@ -91,6 +92,7 @@ impl World {
         // Those of the floods close when nothing has used them for a while.
         let connections = "service_connections";
         wait_until(connections, || metric(&self.server, connections) < 64.0);
+        std::thread::sleep(sized(Duration::ZERO, Duration::from_secs(62)));
         self.server.memory_kb("RssAnon")
     }
 

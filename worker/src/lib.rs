@@ -47,7 +47,7 @@ mod watchdog;
 mod wire;
 mod worker_main;
 
-pub use arenas::limit_arenas;
+pub use arenas::{limit_arenas, release_free_memory};
 pub use backend::{
     BackendRequest, BackendSelectError, DecodeBackendChoice, DecodeSelection, GateChoice,
     GateSelection,
