@@ -8,8 +8,6 @@ mod backends;
 mod confinement;
 #[path = "../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
-#[path = "worker/episodes.rs"]
-mod episodes;
 #[path = "worker/excerpts.rs"]
 mod excerpts;
 #[path = "worker/faults.rs"]

@@ -4,6 +4,7 @@
 mod allocation;
 mod any;
 mod cuts;
+mod episodes;
 mod measurers;
 mod raw;
 mod real;

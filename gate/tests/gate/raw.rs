@@ -44,6 +44,31 @@ pub const PLANAR: PixelLayout = PixelLayout {
     range: SampleRange::Limited,
 };
 
+/// The samples of the next picture of `extent`; `None` at the end.
+pub fn read_picture(
+    source: &mut impl Read,
+    extent: Dimensions,
+    layout: PixelLayout,
+) -> Option<Vec<u8>> {
+    let chroma = layout.subsampling.chroma_extent(extent)?;
+    let samples = extent.area() + 2 * chroma.area();
+    let mut bytes = vec![0; samples as usize * layout.sample.bytes()];
+    source.read_exact(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The frame of these samples.
+pub fn frame_of(
+    bytes: Vec<u8>,
+    extent: Dimensions,
+    layout: PixelLayout,
+    source_index: u64,
+) -> Option<Frame> {
+    let chroma = layout.subsampling.chroma_extent(extent)?;
+    let pixels = Pixels::Host(Arc::new(Raw { bytes, extent, chroma, layout }));
+    Some(Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels })
+}
+
 /// The next frame of `extent`; `None` at the end.
 pub fn read_frame(
     source: &mut impl Read,
@@ -51,10 +76,5 @@ pub fn read_frame(
     layout: PixelLayout,
     source_index: u64,
 ) -> Option<Frame> {
-    let chroma = layout.subsampling.chroma_extent(extent)?;
-    let samples = extent.area() + 2 * chroma.area();
-    let mut bytes = vec![0; samples as usize * layout.sample.bytes()];
-    source.read_exact(&mut bytes).ok()?;
-    let pixels = Pixels::Host(Arc::new(Raw { bytes, extent, chroma, layout }));
-    Some(Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels })
+    frame_of(read_picture(source, extent, layout)?, extent, layout, source_index)
 }

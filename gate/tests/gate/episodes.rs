@@ -1,0 +1,250 @@
+//! Episodes of clips of which it is known when something moves: each start is found, and nothing else is, in noise, in
+//! light that swings and at any rate.
+//!
+//! A clip is decoded once, at half the size of those of the media folder, and disturbed in memory.
+
+use std::{
+    f64::consts::PI,
+    ops::Range,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use clips::pick_with;
+use gate::{
+    AHEAD, CpuBackend, EpisodeChange, Episodes, FrameMeta, Gate, GateConfig, MeasureBackend,
+    SignalWindow,
+};
+use media::{Dimensions, Signal};
+use serde::Deserialize;
+
+use crate::raw::{PLANAR, frame_of, read_picture};
+
+/// Moments and times of a clip, in seconds.
+#[derive(Clone, Deserialize)]
+struct Label {
+    clip: String,
+    /// Frames a second.
+    fps: f64,
+    events: Vec<Event>,
+    /// Times in which something moves.
+    spans: Vec<[f64; 2]>,
+    /// Times in which nothing does.
+    calm: Vec<[f64; 2]>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Event {
+    start: f64,
+    /// From its first stir to its last.
+    span: [f64; 2],
+}
+
+/// Most that an episode may start after what it is about.
+const NEAR: f64 = 0.5;
+/// Most that an episode may lie beside what it is about.
+const GRACE: f64 = 1.0;
+/// Less than this lie starts apart that are the same.
+const SAME: f64 = 0.2;
+/// The same of hands that come so slowly that a few cells decide.
+const SAME_OF_HANDS: f64 = 0.4;
+
+const SIZE: Dimensions = Dimensions { width: 384, height: 216 };
+
+/// The built-in clip in which something passes twice, or the real ones.
+fn labelled() -> Vec<(PathBuf, Label)> {
+    let real = include_str!("../../../benches/activity/real.json");
+    let mut real: Vec<Label> = serde_json::from_str(real).expect("labels");
+    // Of one, all is one span.
+    real.retain(|label| !label.events.is_empty());
+    let passing = [[2.0, 4.0], [7.0, 9.0]];
+    let passing = Label {
+        clip: "passing.mp4".to_owned(),
+        fps: 25.0,
+        events: passing.map(|span| Event { start: span[0], span }).to_vec(),
+        spans: passing.to_vec(),
+        calm: vec![[0.0, 1.9]],
+    };
+    let named = |labels: Vec<Label>| -> Vec<_> {
+        labels.into_iter().map(|label| (label.clip.clone(), label)).collect()
+    };
+    pick_with(&named(vec![passing]), &named(real))
+}
+
+/// A decoded clip.
+struct Clip {
+    label: Label,
+    pictures: Vec<Vec<u8>>,
+}
+
+impl Clip {
+    fn decode((path, label): (PathBuf, Label)) -> Clip {
+        let scale = format!("scale={}:{}:flags=area", SIZE.width, SIZE.height);
+        let mut ffmpeg = Command::new("ffmpeg");
+        ffmpeg.args(["-v", "error", "-nostdin", "-i"]).arg(&path).args(["-vf", &scale]);
+        ffmpeg.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-"]);
+        let mut running = ffmpeg.stdout(Stdio::piped()).spawn().expect("ffmpeg starts");
+        let mut source = running.stdout.take().expect("piped");
+        let pictures = std::iter::from_fn(|| read_picture(&mut source, SIZE, PLANAR)).collect();
+        assert!(running.wait().expect("ffmpeg ends").success(), "{}", path.display());
+        Clip { label, pictures }
+    }
+
+    /// Pictures in their order, shown at this rate.
+    fn at_rate(&self, fps: f64) -> Vec<(usize, f64)> {
+        let (own, last) = (self.label.fps, self.pictures.len() - 1);
+        let count = (self.pictures.len() as f64 / own * fps) as usize;
+        // As FFmpeg's filter `fps`: each picture moves to the nearest time.
+        let shown = |index: usize| ((index as f64 + 0.5) * own / fps).ceil() as usize;
+        (0..count)
+            .map(|index| (shown(index).saturating_sub(1).min(last), index as f64 / fps))
+            .collect()
+    }
+
+    /// Pictures of some seconds, to and fro, so that nothing jumps.
+    fn to_and_fro(&self, [start, end]: [f64; 2]) -> Vec<(usize, f64)> {
+        let at = |seconds: f64| (seconds * self.label.fps) as usize;
+        let some: Range<usize> = at(start)..at(end).min(self.pictures.len());
+        let both = some.clone().chain(some.rev());
+        let turns = std::iter::repeat_n(both, TURNS).flatten();
+        turns.enumerate().map(|(index, picture)| (picture, index as f64 / self.label.fps)).collect()
+    }
+
+    /// First and last second of each episode of pictures that are shown at these seconds.
+    fn episodes(&self, shown: &[(usize, f64)], disturbance: Disturbance) -> Vec<[f64; 2]> {
+        let config = GateConfig::default();
+        let (mut measurer, mut window) = (CpuBackend::new(), SignalWindow::new(AHEAD));
+        let (mut gate, mut episodes) = (Gate::new(config), Episodes::default());
+        let mut over = Vec::new();
+        let mut take = |signal: Signal| {
+            let decision = gate.offer(&signal);
+            let change = episodes.push(&signal, &decision, config.quiet_below());
+            if let Some(EpisodeChange::Ended(episode)) = change {
+                over.push(episode);
+            }
+        };
+        let mut measured = Vec::new();
+        for (index, &(picture, seconds)) in (0..).zip(shown) {
+            let picture = disturbance.of(&self.pictures[picture], index, seconds);
+            measured.clear();
+            let frame = frame_of(picture, SIZE, PLANAR, index).expect("a whole picture");
+            measurer.measure(&[frame], &mut measured).expect("measurable");
+            let pts_ms = (seconds * 1000.0) as i64;
+            let meta = FrameMeta { frame_index: index, source_frame_index: index, pts_ms };
+            window.push(meta, &measured[0]);
+            std::iter::from_fn(|| window.poll()).for_each(&mut take);
+        }
+        window.flush();
+        std::iter::from_fn(|| window.poll()).for_each(&mut take);
+        over.extend(episodes.end());
+        let seconds = |ms: i64| ms as f64 / 1000.0;
+        over.iter().map(|one| [seconds(one.start_pts_ms), seconds(one.end_pts_ms)]).collect()
+    }
+}
+
+/// Times that some calm seconds are shown to and fro.
+const TURNS: usize = 6;
+
+/// What is done to the luma of each picture.
+#[derive(Clone, Copy, Debug)]
+enum Disturbance {
+    None,
+    /// So many levels of grain, as large as the pixels of a picture of twice the size.
+    Noise(f64),
+    /// Light that is added, ten percent of white more or less.
+    Added,
+    /// Light that multiplies, by ten percent more or less.
+    Multiplied,
+}
+
+const DISTURBANCES: [Disturbance; 5] = [
+    Disturbance::None,
+    Disturbance::Noise(24.0),
+    Disturbance::Noise(40.0),
+    Disturbance::Added,
+    Disturbance::Multiplied,
+];
+
+impl Disturbance {
+    fn of(self, picture: &[u8], index: u64, seconds: f64) -> Vec<u8> {
+        let mut picture = picture.to_vec();
+        let luma = &mut picture[..SIZE.area() as usize];
+        let swing = 0.1 * (PI * seconds / 2.0).sin();
+        let table: [u8; 256] = std::array::from_fn(|level| match self {
+            Disturbance::Added => (level as f64 + 255.0 * swing) as u8,
+            Disturbance::Multiplied => (level as f64 * (1.0 + swing)) as u8,
+            Disturbance::None | Disturbance::Noise(_) => level as u8,
+        });
+        if let Disturbance::Noise(levels) = self {
+            add_noise(luma, levels, index);
+        } else {
+            luma.iter_mut().for_each(|level| *level = table[usize::from(*level)]);
+        }
+        picture
+    }
+}
+
+/// Adds grain as FFmpeg's filter `noise` does: of a deviation of 1/sqrt(3) of its strength, here of half that, as a pixel
+/// stands for four.
+fn add_noise(luma: &mut [u8], strength: f64, seed: u64) {
+    let step = strength / 3f64.sqrt() / 2.0 / 147.8;
+    let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for level in luma {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        // The sum of four bytes is nearly normal: its deviation is 147.8.
+        let sum: i32 = state.to_le_bytes()[..4].iter().map(|&byte| i32::from(byte)).sum();
+        *level = (f64::from(*level) + f64::from(sum - 510) * step).round() as u8;
+    }
+}
+
+/// Start of the episode that tells an event.
+fn start_of(event: &Event, episodes: &[[f64; 2]]) -> Option<f64> {
+    let told = event.span[0] - GRACE..=event.start + NEAR;
+    episodes.iter().map(|episode| episode[0]).find(|start| told.contains(start))
+}
+
+/// Starts that no episode tells, and episodes in which nothing moves.
+fn faults(label: &Label, episodes: &[[f64; 2]]) -> Vec<String> {
+    let missed = label.events.iter().filter(|event| start_of(event, episodes).is_none());
+    let missed = missed.map(|event| format!("missed {}", event.start));
+    let moves = |episode: &[f64; 2]| {
+        let mut spans = label.spans.iter();
+        spans.any(|span| episode[0] < span[1] + GRACE && span[0] - GRACE < episode[1])
+    };
+    let invented = episodes.iter().filter(|episode| !moves(episode));
+    missed.chain(invented.map(|episode| format!("invented {episode:?}"))).collect()
+}
+
+#[test]
+fn each_start_is_told_and_nothing_else_whatever_disturbs_the_picture() {
+    for clip in labelled().into_iter().map(Clip::decode) {
+        let (label, shown) = (&clip.label, clip.at_rate(clip.label.fps));
+        for disturbance in DISTURBANCES {
+            let told = clip.episodes(&shown, disturbance);
+            assert_eq!(faults(label, &told), [""; 0], "{} {disturbance:?}: {told:?}", label.clip);
+            let calm = clip.episodes(&clip.to_and_fro(label.calm[0]), disturbance);
+            assert_eq!(calm, [[0.0; 2]; 0], "calm {} {disturbance:?}", label.clip);
+        }
+    }
+}
+
+#[test]
+fn a_start_is_told_at_the_same_time_at_any_rate() {
+    for clip in labelled().into_iter().map(Clip::decode) {
+        let label = &clip.label;
+        let told = [10.0, 25.0, 60.0].map(|fps| {
+            let told = clip.episodes(&clip.at_rate(fps), Disturbance::None);
+            assert_eq!(faults(label, &told), [""; 0], "{} {fps}: {told:?}", label.clip);
+            label.events.iter().map(|event| start_of(event, &told)).collect::<Vec<_>>()
+        });
+        for (at, event) in label.events.iter().enumerate() {
+            let starts = told.each_ref().map(|told| told[at].expect("it has no fault"));
+            let apart = starts.into_iter().fold(f64::MIN, f64::max)
+                - starts.into_iter().fold(f64::MAX, f64::min);
+            let same = if label.clip.contains("bottle") { SAME_OF_HANDS } else { SAME };
+            assert!(apart < same, "{} {}: {starts:?}", label.clip, event.start);
+        }
+    }
+}
