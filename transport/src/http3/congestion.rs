@@ -1,9 +1,10 @@
 //! Congestion control for paths that lose packets without being full.
 //!
 //! CUBIC (RFC 9438), which is told of a loss only where the loss is more than noise: more than a
-//! twentieth of what the last two round trips carried. Marks of routers (ECN) and persistent
-//! congestion (RFC 9002 7.6) always count. Measures no bandwidth and has no pace of its own. The
-//! price: beside CUBIC on a full path it takes more than its share, as all that forgive loss do.
+//! twentieth of what the last two round trips carried, and a standard deviation of that. Marks of
+//! routers (ECN) and persistent congestion (RFC 9002 7.6) always count. Measures no bandwidth and
+//! has no pace of its own. The price: beside CUBIC on a full path it takes more than its share, as
+//! all that forgive loss do.
 
 use std::{any::Any, sync::Arc, time::Instant};
 
@@ -12,8 +13,9 @@ use quinn_proto::RttEstimator;
 
 /// One byte in so many may be lost by noise: links that people still use lose one in fifty.
 const ONE_IN: u64 = 20;
-/// So many packets of the first round trip may be lost by noise, however few were sent.
-const PACKETS: u64 = 3;
+/// So many packets may be lost by noise however few were sent: of the first round trip, and of others.
+const LEAST_FIRST: u64 = 3;
+const LEAST: u64 = 2;
 
 /// Makes a controller for each path.
 #[derive(Debug, Default)]
@@ -134,10 +136,12 @@ impl Noise {
         self.rounds[1].lost += lost;
         let [before, now] = self.rounds;
         let (lost, acked) = (before.lost + now.lost, before.acked + now.acked);
-        let allowed = (lost + acked) / ONE_IN;
-        // In a small window a single packet is more than a twentieth.
-        let least = if self.is_first { PACKETS } else { 1 };
-        lost <= allowed.max(least * self.mtu)
+        let expected = (lost + acked) / ONE_IN;
+        // Losses that do not depend on each other are Poisson: their variance is their mean. A window that is still small
+        // would be halved for chance in one of thirty round trips without it, and its slow start ended.
+        let deviation = (expected * self.mtu).isqrt();
+        let least = if self.is_first { LEAST_FIRST } else { LEAST };
+        lost <= (expected + deviation).max(least * self.mtu)
     }
 }
 
@@ -168,6 +172,36 @@ mod tests {
         for (each, is_noise) in [(100, true), (50, true), (25, true), (15, false), (4, false)] {
             let events = congestion(20, each);
             assert_eq!(events == 0, is_noise, "one in {each}: {events}");
+        }
+    }
+
+    /// One packet in fifty is lost, each by itself: of 4,000 round trips of `window` packets, those that count as congestion.
+    fn by_chance(window: u64) -> usize {
+        let (mut noise, mut state) = (Noise::new(MTU), 7_u64);
+        let mut round = |at: u64| {
+            let mut counts = false;
+            for number in at * window..(at + 1) * window {
+                noise.sent = number;
+                // Knuth's constants (MMIX).
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                match (state >> 33) % 50 {
+                    0 => counts |= !noise.covers(u64::from(MTU)),
+                    _ => noise.rounds[1].acked += u64::from(MTU),
+                }
+                noise.acknowledged(number.checked_sub(window));
+            }
+            counts
+        };
+        (0..4000).filter(|at| round(*at)).count()
+    }
+
+    #[test]
+    fn chance_alone_is_seldom_congestion() {
+        for (window, most) in [(10, 60), (20, 120), (30, 120), (60, 60), (200, 8)] {
+            let counted = by_chance(window);
+            assert!(counted <= most, "{window} packets: {counted} of 4000");
         }
     }
 
