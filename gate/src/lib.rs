@@ -10,6 +10,7 @@ mod artifact_scores;
 mod cells;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod continued;
 mod cpu;
 mod decision;
 #[cfg(any(test, feature = "device"))]
