@@ -125,6 +125,7 @@ pub enum StartError {
 struct Stores {
     registry: Arc<RunRegistry>,
     blobs: BlobStore,
+    open_columns: OpenColumns,
     ledger: MetaStore,
     quota: Arc<Quota>,
 }
@@ -139,7 +140,8 @@ impl Stores {
         let ledger = MetaStore::open(&config.data_dir.join("ledger"))?;
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
-        // Before the log: where stills are only in another store, a refused start changes nothing.
+        // Before the log: where stills are only in another store, or a recording is a later server's, a refused start changes nothing.
+        let open_columns = OpenColumns::open(&config.data_dir.join("open-columns"))?;
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let log_dir = config.data_dir.join("log");
         let options = TimelineOptions { columns, ..log_options(metrics) };
@@ -161,7 +163,7 @@ impl Stores {
             RunRegistry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
-        Ok(Stores { registry, blobs, ledger, quota })
+        Ok(Stores { registry, blobs, open_columns, ledger, quota })
     }
 }
 
@@ -238,7 +240,8 @@ pub fn open(
     });
     let (supervisor, workers) = WorkerCapabilities::choose(worker, &config.decode)?;
     let reserve = Arc::new(DiskReserve::new(config.data_dir.clone(), config.api.disk_reserve));
-    let Stores { registry, blobs, ledger, quota } = Stores::open(&config, &metrics, &reserve)?;
+    let Stores { registry, blobs, open_columns, ledger, quota } =
+        Stores::open(&config, &metrics, &reserve)?;
     let log = registry.timeline();
     let last = log.heads(log.head(), 1).first().map(|head| head.at);
     let clock = RetentionClock::starting(wall_now(), last);
@@ -282,7 +285,7 @@ pub fn open(
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let places = recording::JobStorage {
         blobs: blobs.clone(),
-        columns: OpenColumns::open(&config.data_dir.join("open-columns"))?,
+        columns: open_columns,
         reserve: Arc::clone(&reserve),
         still_seconds: metrics.still_seconds.clone(),
     };

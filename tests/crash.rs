@@ -1,5 +1,6 @@
 //! kill -9 under load, again and again on one log: no acknowledged event lost, altered or renumbered.
 
+mod clock;
 mod faults;
 mod power;
 

@@ -1,6 +1,8 @@
 //! The runbooks as drills: a real server's folder is copied back, copied while it runs, filled, damaged, robbed of a still, brought from
 //! an older format and from a newer one, and what the runbook says is done by the command line and seen to help.
 
+mod folders;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -278,7 +280,7 @@ fn a_lost_still_is_named_and_costs_no_other() {
 }
 
 #[test]
-fn data_of_every_format_starts_and_goes_on_and_a_newer_one_is_refused_by_name() {
+fn logs_of_every_format_start_and_go_on() {
     for version in 1..=3 {
         let dir = tempfile::tempdir().expect("a directory");
         let data = dir.path().join("data");
@@ -290,22 +292,11 @@ fn data_of_every_format_starts_and_goes_on_and_a_newer_one_is_refused_by_name() 
         {
             copy(&fixture.join(part), &data.join(place));
         }
-        let mut server = Setup::new(dir.path()).start();
+        let server = Setup::new(dir.path()).start();
         let run = server.create_run();
         assert!(
             server.events(&run)[0]["seq"].as_u64() > Some(13),
             "it goes on behind what was there"
         );
-        server.kill();
-        for segment in files(&data.join("log/journal"), |name| name.ends_with(".journal")) {
-            let mut bytes = fs::read(&segment).expect("readable");
-            // Magic, version, checksum of all others.
-            bytes[8] = 9;
-            let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..32]);
-            bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-            fs::write(&segment, bytes).expect("written");
-        }
-        let message = refusal(dir.path());
-        assert!(message.contains("unknown log format 9 in"), "{message}");
     }
 }

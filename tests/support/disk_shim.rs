@@ -11,10 +11,15 @@ use std::{
 
 /// The library below `tmp` to name in `LD_PRELOAD`; an error says why it cannot be compiled.
 pub fn shim(root: &Path, tmp: &Path) -> Result<PathBuf, String> {
-    let source = root.join("tests/support/disk_shim.c");
-    let dir = tmp.join(format!("disk-shim-{}", std::process::id()));
+    compiled(&root.join("tests/support/disk_shim.c"), tmp)
+}
+
+/// The library of any such `source`.
+pub fn compiled(source: &Path, tmp: &Path) -> Result<PathBuf, String> {
+    let dir = tmp.join(format!("shim-{}", std::process::id()));
     fs::create_dir_all(&dir).expect("our own directory");
-    let made = dir.join("disk.so");
+    let name = source.file_stem().expect("a file");
+    let made = dir.join(name).with_extension("so");
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
     let output = compiler.arg(&made).arg(source).arg("-ldl").output();

@@ -1,6 +1,8 @@
-//! A real server process on a free port with a data directory of its own, and a client for it.
+//! A real server process on a free port with a data directory of its own, and a client for it. Long because what most tests ask of
+//! a server is here.
 
 pub mod call;
+pub mod clock;
 pub mod disk_shim;
 pub mod files;
 pub mod host;
@@ -163,21 +165,26 @@ impl Setup {
 
     /// Starts it and waits until it listens.
     pub fn start(&self) -> Server {
+        self.try_start().expect("the server listens")
+    }
+
+    /// The same, unless it ends before.
+    pub fn try_start(&self) -> Option<Server> {
         let mut command = self.command();
         command.stdin(Stdio::null()).stderr(
             self.log
                 .as_ref()
                 .map_or(Stdio::null(), |file| std::fs::File::create(file).expect("a file").into()),
         );
-        let (child, addr) = listen(&mut command);
+        let (child, addr) = listen(&mut command)?;
         let mut server = Server::new(Some(child), None, &addr);
         server.dir.clone_from(&self.dir);
-        server
+        Some(server)
     }
 }
 
-/// Starts a server with `command` and waits until it listens; returns its address too.
-fn listen(command: &mut Command) -> (Child, String) {
+/// Starts a server with `command` and waits until it listens; returns its address too. `None` where it ends before.
+fn listen(command: &mut Command) -> Option<(Child, String)> {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
     let stdout = child.stdout.take().expect("piped");
     let (tell, told) = mpsc::sync_channel(1);
@@ -193,7 +200,12 @@ fn listen(command: &mut Command) -> (Child, String) {
             }
         })
         .expect("a thread");
-    (child, told.recv_timeout(Duration::from_secs(120)).expect("the server listens"))
+    let told = told.recv_timeout(Duration::from_secs(120));
+    assert_ne!(told, Err(mpsc::RecvTimeoutError::Timeout), "the server neither listens nor ends");
+    if told.is_err() {
+        child.wait().expect("waited for");
+    }
+    Some((child, told.ok()?))
 }
 
 /// A running server; killed when dropped, unless others share it.

@@ -33,7 +33,8 @@ pub fn shared() -> Server {
         command.args(["-c", "\"$1\" & read -r _; kill -9 $!; wait; rm -rf \"$2\"", "sh"]);
         command.arg(server.get_program()).arg(&dir).env_clear();
         command.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let (mut child, addr) = listen(command.stdin(Stdio::piped()).stderr(Stdio::null()));
+        let started = listen(command.stdin(Stdio::piped()).stderr(Stdio::null()));
+        let (mut child, addr) = started.expect("the server listens");
         std::mem::forget(child.stdin.take());
         addr
     });

@@ -5,6 +5,8 @@
 //! durable, and the next batch takes its place. Whatever is intact behind a damaged batch,
 //! a mark included, therefore proves that the batch had been durable.
 
+use std::ops::Range;
+
 use media::Seq;
 
 use crate::record::{u32_at, u64_at};
@@ -14,6 +16,8 @@ use crate::record::{u32_at, u64_at};
 pub(crate) const HEADER_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8;
 /// 0xff and 0xfe occur in no UTF-8 text, so that no payload can pass for a batch.
 const MAGIC: [u8; 4] = [0xff, 0xfe, b'S', b'B'];
+/// The checksum is of all that follows it.
+const CHECKED_FROM: usize = 8;
 
 /// A batch being filled by the writer.
 pub(crate) struct BatchBuilder {
@@ -55,7 +59,7 @@ impl BatchBuilder {
         self.bytes[8..12].copy_from_slice(&body.to_le_bytes());
         self.bytes[12..16].copy_from_slice(&self.count.to_le_bytes());
         self.bytes[16..24].copy_from_slice(&self.first.0.to_le_bytes());
-        let checksum = crc32c::crc32c(&self.bytes[8..]);
+        let checksum = crc32c::crc32c(&self.bytes[CHECKED_FROM..]);
         self.bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
         self.bytes
     }
@@ -79,24 +83,26 @@ pub(crate) struct JournalBatch<'a> {
 impl<'a> JournalBatch<'a> {
     /// The batch at the start of `bytes`; `None` unless all of it is there and intact.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<JournalBatch<'a>> {
+        let (batch, checksum) = JournalBatch::unchecked(bytes)?;
+        (crc32c::crc32c(&bytes[CHECKED_FROM..batch.batch_bytes()]) == checksum).then_some(batch)
+    }
+
+    /// The batch that the header at the start of `bytes` tells of, and the checksum of its bytes
+    /// from [`CHECKED_FROM`] on; `None` unless all of it is there.
+    fn unchecked(bytes: &'a [u8]) -> Option<(JournalBatch<'a>, u32)> {
         let header = bytes.first_chunk::<HEADER_BYTES>()?;
         if header[..4] != MAGIC {
             return None;
         }
         let end = HEADER_BYTES.checked_add(u32_at(header, 8) as usize)?;
-        let checked = bytes.get(8..end)?;
-        let intact = crc32c::crc32c(checked) == u32_at(header, 4);
+        let body = bytes.get(HEADER_BYTES..end)?;
         let (first, count) = (u64_at(header, 16), u32_at(header, 12));
         let next = match u64_at(header, 24) {
             0 => first.checked_add(u64::from(count))?,
             next => next,
         };
-        intact.then(|| JournalBatch {
-            first: Seq(first),
-            next: Seq(next),
-            count,
-            body: &bytes[HEADER_BYTES..end],
-        })
+        let batch = JournalBatch { first: Seq(first), next: Seq(next), count, body };
+        Some((batch, u32_at(header, 4)))
     }
 
     pub(crate) fn is_mark(&self) -> bool {
@@ -111,15 +117,57 @@ impl<'a> JournalBatch<'a> {
 /// The offset in `bytes` of the first intact batch at or after `from` that begins at `least`
 /// or later in the order.
 pub(crate) fn find(bytes: &[u8], from: usize, least: Seq) -> Option<usize> {
+    find_by(bytes, from, least, crc32c::crc32c_append)
+}
+
+/// The same by `append`, which goes on with a checksum. It is given each byte once, and less than
+/// a part twice for each header: damage may look like any number of batches that overlap.
+fn find_by(
+    bytes: &[u8],
+    from: usize,
+    least: Seq,
+    append: impl FnMut(u32, &[u8]) -> u32,
+) -> Option<usize> {
+    let mut sums = PrefixChecksums { bytes, append, parts: vec![0] };
     let mut at = from;
     while let Some(step) = bytes.get(at..)?.iter().position(|byte| *byte == MAGIC[0]) {
         at += step;
-        if JournalBatch::parse(&bytes[at..]).is_some_and(|batch| batch.first >= least) {
+        if let Some((batch, checksum)) = JournalBatch::unchecked(&bytes[at..])
+            && batch.first >= least
+            && sums.has(at + CHECKED_FROM..at + batch.batch_bytes(), checksum)
+        {
             return Some(at);
         }
         at += 1;
     }
     None
+}
+
+/// Bytes from one kept checksum to the next.
+const PART_BYTES: usize = 512;
+
+/// Checksums of the bytes before each part, made as they are asked for: two tell that of a range.
+struct PrefixChecksums<'a, F> {
+    bytes: &'a [u8],
+    append: F,
+    parts: Vec<u32>,
+}
+
+impl<F: FnMut(u32, &[u8]) -> u32> PrefixChecksums<'_, F> {
+    /// Returns true where the bytes of `range` have this checksum.
+    fn has(&mut self, range: Range<usize>, checksum: u32) -> bool {
+        let before = self.before(range.start);
+        crc32c::crc32c_combine(before, checksum, range.len()) == self.before(range.end)
+    }
+
+    fn before(&mut self, end: usize) -> u32 {
+        let part = end / PART_BYTES;
+        for known in self.parts.len() - 1..part {
+            let next = &self.bytes[known * PART_BYTES..][..PART_BYTES];
+            self.parts.push((self.append)(self.parts[known], next));
+        }
+        (self.append)(self.parts[part], &self.bytes[part * PART_BYTES..end])
+    }
 }
 
 #[cfg(test)]
@@ -170,5 +218,47 @@ mod tests {
         assert_eq!(find(&bytes, 0, Seq(5)), Some(at));
         assert_eq!(find(&bytes, 0, Seq(10)), None);
         assert_eq!(find(&bytes, bytes.len() + 1, Seq(0)), None);
+    }
+
+    /// As many headers as fit, the least apart that they can be, each of a batch to the end of the file.
+    fn headers(bytes: usize) -> Vec<u8> {
+        let mut headers = vec![0; bytes];
+        for at in (0..bytes - HEADER_BYTES).step_by(16) {
+            headers[at..at + 4].copy_from_slice(&MAGIC);
+            let body = (bytes - at - HEADER_BYTES) as u32;
+            headers[at + 8..at + 12].copy_from_slice(&body.to_le_bytes());
+        }
+        headers
+    }
+
+    #[test]
+    fn the_search_among_headers_that_overlap_reads_a_bounded_number_of_bytes_for_each() {
+        for size in [1 << 12, 1 << 14, 1 << 16] {
+            let mut bytes = headers(size);
+            let mark = bytes.len();
+            bytes.extend(batch(9, &[b"new"]));
+            let mut read = 0;
+            let append = |sum: u32, part: &[u8]| {
+                read += part.len();
+                crc32c::crc32c_append(sum, part)
+            };
+            assert_eq!(find_by(&bytes, 0, Seq(0), append), Some(mark));
+            let (per_header, headers) = (2 * PART_BYTES, size / 16);
+            assert!(read <= bytes.len() + (headers + 1) * per_header, "{read} bytes of {size}");
+            assert!(read > headers * PART_BYTES / 2, "{read} bytes: the headers were looked at");
+        }
+    }
+
+    #[test]
+    fn the_search_finds_a_batch_wherever_it_lies_and_however_long_it_is() {
+        for (before, body) in (0..1100).step_by(37).zip((9..5000).step_by(171)) {
+            let record = vec![b'x'; body];
+            let mut bytes = vec![MAGIC[0]; before];
+            bytes.extend(batch(9, &[&record]));
+            bytes.extend([0; 700]);
+            assert_eq!(find(&bytes, 0, Seq(9)), Some(before), "{body} bytes");
+            bytes[before + HEADER_BYTES + body / 2] ^= 1;
+            assert_eq!(find(&bytes, 0, Seq(9)), None, "{body} bytes, damaged");
+        }
     }
 }

@@ -44,13 +44,20 @@ const BLOCK_HEADER_BYTES: usize = 1 + 2;
 pub struct OpenColumns(Arc<HeldDir>);
 
 impl OpenColumns {
-    /// Those in `dir`, which is created when there is none; what was not begun is removed.
+    /// Those in `dir`, which is created when there is none; what was not begun is removed. One of a format that is not
+    /// known is refused: its recording would be told as if nothing of it was there.
     pub fn open(dir: &Path) -> Result<OpenColumns> {
         let io = TimelineError::io("create the directory of open columns", dir);
         open_dir_durably(dir).map_err(io)?;
         remove_temporary(dir)?;
-        let held = HeldDir::open(dir);
-        Ok(OpenColumns(Arc::new(held.map_err(TimelineError::io("open a directory", dir))?)))
+        let held = HeldDir::open(dir).map_err(TimelineError::io("open a directory", dir))?;
+        let columns = OpenColumns(Arc::new(held));
+        for (run, job) in columns.all()? {
+            if let Err(error @ TimelineError::UnknownFormat { .. }) = columns.read(run, job) {
+                return Err(error);
+            }
+        }
+        Ok(columns)
     }
 
     /// Begins the column of a job of `run`, which `head` is to close; durable on return.

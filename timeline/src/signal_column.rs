@@ -91,6 +91,10 @@ impl ColumnDir {
         let row_bytes = match magic {
             MAGIC => ROW_BYTES,
             MAGIC_PLAIN => PLAIN_ROW_BYTES,
+            [name @ .., version] if name == MAGIC[..MAGIC_BYTES - 1] => {
+                let version = u32::from(version);
+                return Err(TimelineError::UnknownFormat { file: path, version });
+            }
             _ => return Err(damaged("not a column file")),
         };
         let size = bytes_of(column.count, row_bytes);
