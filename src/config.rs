@@ -122,7 +122,6 @@ impl Config {
         let mut vars = EnvReader::new(values);
         let tools = tools::tools(&mut vars);
         let decode = decoding::decoding(&mut vars, tools[0].path.clone());
-        let names_device = decode.names_device();
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
         // A key that is refused is told, and not that there is none.
@@ -140,105 +139,77 @@ impl Config {
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let (data_dir, ingest_roots) = places::places(&mut vars);
         let serving = serving::serving(&mut vars, cfg!(feature = "h3-experimental"));
-        let metrics_keys = metrics_need_key.then_some(metrics_ring);
-        let keys = require_keys.then_some(ring);
-        let require_tenant_id = vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag);
-        let active_limit = vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)) as usize;
-        let run_ttl =
-            Duration::from_secs(vars.read("SERVICE_STREAM_TTL_SECS", "3600", whole(60, 86_400)));
         let node_tag = vars.read("SERVICE_NODE_TAG", "", node_tag);
-        let label_maps_path = vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path);
-        let sandbox = vars.read("SERVICE_SANDBOX", "require", decoding::sandbox);
-        let gate = gate(&mut vars);
-        let ingest_stills = vars.read("SERVICE_INGEST_STILLS", "selected", stills);
-        let disk_reserve = vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20;
-        let quotas = QuotaLimits {
-            global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
-            principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
-        };
-        let retention = RetentionAges {
-            stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
-            deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
-            runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
-        };
-        let webhooks = delivery::webhooks(&mut vars);
-        let database = delivery::database(&mut vars);
-        let mirror = delivery::mirror(&mut vars);
         let endpoint = delivery::endpoint(&mut vars);
-        let export = delivery::export(&mut vars, node_tag, endpoint.as_ref());
-        let objects = delivery::objects(&mut vars, endpoint.as_ref());
-        let upload_bytes_max =
-            vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40));
-        let streams = StreamLimits {
-            all: vars.read("SERVICE_MAX_STREAMS", "12288", whole(1, 1 << 20)) as usize,
-            principal: vars.read("SERVICE_MAX_PRINCIPAL_STREAMS", "10240", whole(1, 1 << 20))
-                as usize,
-        };
-        let search_memory =
-            (vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", whole(8, 1 << 20)) << 20) as usize;
-        let cors_origins = vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins);
-        let console = vars.read("SERVICE_CONSOLE", "on", switch);
-        let connections_max =
-            vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000)) as usize;
-        let connections_per_address = vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate);
-        let rate_global = vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate);
-        let rate_principal = vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate);
         let egress = remote::egress(&mut vars);
-        let remote = remote::remote(&mut vars, &egress);
-        let inference = inference::inference(&mut vars);
-        let live = live::live(&mut vars, bind_addr, names_device, principals);
-        let novelty = novelty::novelty(&mut vars);
-        let traces_endpoint = vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector);
-        let log_filter =
-            vars.read("RUST_LOG", "info,object_store=warn,rtc_dtls=error", collector::filter);
-        let log_format = vars.read("SERVICE_LOG_FORMAT", "both", collector::format);
         let api = Settings {
             bind_addr,
             tls: serving.tls.is_some(),
             h3: serving.h3.as_ref().map(|h3| h3.bind_addr),
-            keys,
-            metrics_keys,
-            require_tenant_id,
-            gate,
-            disk_reserve,
-            quotas,
-            webhooks,
-            upload_bytes_max,
+            keys: require_keys.then_some(ring),
+            metrics_keys: metrics_need_key.then_some(metrics_ring),
+            require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
+            gate: gate(&mut vars),
+            disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
+            quotas: QuotaLimits {
+                global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
+                principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
+            },
+            webhooks: delivery::webhooks(&mut vars),
+            upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
             tools,
-            cors_origins,
-            console,
-            connections_per_address,
-            rate_global,
-            rate_principal,
-            remote,
-            inference,
-            live,
-            novelty,
+            cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
+            console: vars.read("SERVICE_CONSOLE", "on", switch),
+            connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
+            rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate),
+            rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate),
+            remote: remote::remote(&mut vars, &egress),
+            inference: inference::inference(&mut vars),
+            live: live::live(&mut vars, bind_addr, decode.names_device(), principals),
+            novelty: novelty::novelty(&mut vars),
+        };
+        let count = |vars: &mut EnvReader, name, default, least, most| {
+            vars.read(name, default, whole(least, most)) as usize
         };
         let mut config = Config {
             api,
             serving,
             data_dir,
             ingest_roots,
-            active_limit,
-            run_ttl,
+            active_limit: count(&mut vars, "SERVICE_ACTIVE_STREAM_LIMIT", "5", 1, 1024),
+            run_ttl: Duration::from_secs(vars.read(
+                "SERVICE_STREAM_TTL_SECS",
+                "3600",
+                whole(60, 86_400),
+            )),
             node_tag,
-            label_maps_path,
+            label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             decode,
-            sandbox,
-            ingest_stills,
-            retention,
-            database,
-            mirror,
-            export,
-            objects,
-            streams,
-            search_memory,
-            connections_max,
+            sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
+            ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
+            retention: RetentionAges {
+                stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
+                deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
+                runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
+            },
+            database: delivery::database(&mut vars),
+            mirror: delivery::mirror(&mut vars),
+            export: delivery::export(&mut vars, node_tag, endpoint.as_ref()),
+            objects: delivery::objects(&mut vars, endpoint.as_ref()),
+            streams: StreamLimits {
+                all: count(&mut vars, "SERVICE_MAX_STREAMS", "12288", 1, 1 << 20),
+                principal: count(&mut vars, "SERVICE_MAX_PRINCIPAL_STREAMS", "10240", 1, 1 << 20),
+            },
+            search_memory: count(&mut vars, "SERVICE_SEARCH_MEMORY_MIB", "256", 8, 1 << 20) << 20,
+            connections_max: count(&mut vars, "SERVICE_MAX_CONNECTIONS", "16384", 16, 1_000_000),
             egress,
-            traces_endpoint,
-            log_filter,
-            log_format,
+            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
+            log_filter: vars.read(
+                "RUST_LOG",
+                "info,object_store=warn,rtc_dtls=error",
+                collector::filter,
+            ),
+            log_format: vars.read("SERVICE_LOG_FORMAT", "both", collector::format),
             shown: Vec::new(),
             warnings: Vec::new(),
         };

@@ -78,16 +78,14 @@ pub fn analyze(
     let (input, bytes) = open(&job.path)?;
     let gate = job.gate;
     let spec = JobSpec {
-        input: input.into(),
         sampling: job.sampling,
         max_frames: job.max_frames,
         stills: job.stills,
-        views: None,
         gate,
         zones: job.zones.clone(),
         threads: job.threads,
-        resume: None,
         limits: WorkerLimits { wall: WALL, output_bytes: OUTPUT_BYTES, ..WorkerLimits::default() },
+        ..JobSpec::new(input)
     };
     let mut stream = None;
     let (mut signals, mut decides) = (Vec::new(), Gate::new(gate));
@@ -191,7 +189,7 @@ pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         rotation => format!(", turned {}°", rotation.degrees()),
     };
     let mut facts = vec![
-        ("Codec", stream.codec.name().to_owned()),
+        ("Codec", stream.codec.as_str().to_owned()),
         ("Container", container(stream)),
         ("Picture", format!("{}×{}{turned}", picture.width, picture.height)),
         ("Pixels", stream.pixel_format.clone()),

@@ -320,7 +320,7 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
             path: args.file.to_string_lossy(),
             bytes: analysis.bytes,
             container: &stream.container,
-            codec: stream.codec.name(),
+            codec: stream.codec.as_str(),
             width: extent.width,
             height: extent.height,
             rotation: stream.rotation.degrees(),

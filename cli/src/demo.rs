@@ -225,7 +225,7 @@ fn facts(
 ) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if let Some(stream) = stream {
-        facts.push(("Codec", stream.codec.name().to_owned()));
+        facts.push(("Codec", stream.codec.as_str().to_owned()));
         facts.push(("Container", analysis::container(stream)));
     }
     facts.push(("Picture", format!("{}×{}", ingested.width, ingested.height)));

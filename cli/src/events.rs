@@ -74,7 +74,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (next, printer) = (args.from_seq, Printer::new(args.json));
     let mut timeline = Timeline { args, client: &client, next, has_ended: false, printer };
-    patiently(args.follow, || timeline.read())?;
+    retry_unreachable(args.follow, || timeline.read())?;
     if args.follow { timeline.follow() } else { Ok(()) }
 }
 
@@ -133,7 +133,7 @@ impl Timeline<'_> {
     /// Returns true where nothing comes any more; says once that nothing is under way.
     fn is_over(&self, is_told: &mut bool) -> Result<bool, CliError> {
         let path = self.client.run_path(&self.args.run, "")?;
-        let run: Run = patiently(true, || self.client.get(&path, &[]))?;
+        let run: Run = retry_unreachable(true, || self.client.get(&path, &[]))?;
         let rests = run.active_job.is_none() && run.session_id.is_none();
         if rests && run.status == "processing" && !std::mem::replace(is_told, true) {
             note!(
@@ -154,11 +154,11 @@ impl Timeline<'_> {
 /// One poll; while following, a server that went away gets some time to come back.
 pub fn ask(client: &ApiClient, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
     let patience = QUICK + Duration::from_millis(WAIT_MS.into());
-    patiently(patient, || client.post("v1/query", query, patience))
+    retry_unreachable(patient, || client.post("v1/query", query, patience))
 }
 
 /// Asks again where nobody answers, if that is worth some time.
-pub fn patiently<T>(
+pub fn retry_unreachable<T>(
     patient: bool,
     mut ask: impl FnMut() -> Result<T, CliError>,
 ) -> Result<T, CliError> {

@@ -215,7 +215,7 @@ fn say(at: &str, words: &str) {
 /// record.
 fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
     let path = client.run_path(run, "")?;
-    let record: Value = events::patiently(true, || client.get(&path, &[]))?;
+    let record: Value = events::retry_unreachable(true, || client.get(&path, &[]))?;
     match record["status"].as_str() {
         Some("pending") => client.delete(&path),
         Some("processing") if is_refused => client.delete(&path),

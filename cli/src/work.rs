@@ -100,7 +100,7 @@ pub fn carry_out(
         }
         let wait = (!is_cancelled).then_some(LOOK_MS);
         cursor.read(client, wait, &mut |event| bar.aside(|| on_event(event)))?;
-        let job: Job = events::patiently(true, || client.get(&path, &[]))?;
+        let job: Job = events::retry_unreachable(true, || client.get(&path, &[]))?;
         bar.at(job.frames_done, job.frames_total, job.line());
         if matches!(job.status.as_str(), "queued" | "running") {
             continue;

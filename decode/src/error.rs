@@ -122,7 +122,7 @@ pub enum DecodeError {
         detail: String,
     },
     /// An access unit of another codec than the decoder's.
-    #[error("access unit of codec {}, the decoder is for {}", .got.name(), .expected.name())]
+    #[error("access unit of codec {}, the decoder is for {}", .got.as_str(), .expected.as_str())]
     WrongCodec {
         /// Codec of the decoder.
         expected: Codec,

@@ -88,7 +88,7 @@ impl DecoderFactory for FfmpegFactory {
         };
         let extent = parameters.extent().ok_or_else(|| refused("no picture size".to_owned()))?;
         let rewriter = InBandRewriter::new(codec, parameters.extradata())
-            .ok_or_else(|| refused(format!("{} is not asked of it", codec.name())))?;
+            .ok_or_else(|| refused(format!("{} is not asked of it", codec.as_str())))?;
         let conversation = (self.start)(codec).map_err(|error| refused(error.to_string()))?;
         let talk = PipeThreads::start(conversation, ivf::header(codec, extent), limits)
             .map_err(|error| refused(error.to_string()))?;
@@ -198,7 +198,7 @@ impl FrameDecoder for ProgramDecoder {
                         return Ok(ReceiveOutcome::Frame(picture));
                     }
                 }
-                ProgramOutput::Nothing => return Ok(ReceiveOutcome::Hungry),
+                ProgramOutput::Nothing => return Ok(ReceiveOutcome::NeedsInput),
                 ProgramOutput::End => return Ok(ReceiveOutcome::End),
                 ProgramOutput::Failed(reason) => return Err(self.lose(format!("ffmpeg: {reason}"))),
             }

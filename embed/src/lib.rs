@@ -9,6 +9,9 @@ mod backoff;
 mod batch;
 mod cell_means;
 mod client;
+#[cfg(test)]
+#[path = "../../tests/support/corpus.rs"]
+mod corpus;
 mod embedder;
 mod embedding;
 #[cfg(any(test, fuzzing))]

@@ -41,44 +41,23 @@ pub struct OnnxConfig {
     pub threads: usize,
 }
 
-/// Provider that may run a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExecutionProvider {
-    /// The first of those below that works, from the bottom up.
-    #[default]
-    Auto,
-    /// The processor.
-    Cpu,
-    /// An NVIDIA GPU; needs an ONNX Runtime that was built with CUDA.
-    Cuda,
-    /// The same through TensorRT.
-    TensorRt,
+media::named! {
+    /// Provider that may run a model.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum ExecutionProvider {
+        /// The first of those below that works, from the bottom up.
+        #[default]
+        Auto = "auto",
+        /// The processor.
+        Cpu = "cpu",
+        /// An NVIDIA GPU; needs an ONNX Runtime that was built with CUDA.
+        Cuda = "cuda",
+        /// The same through TensorRT.
+        TensorRt = "tensorrt",
+    }
 }
 
 impl ExecutionProvider {
-    /// All of them.
-    pub const ALL: [ExecutionProvider; 4] = [
-        ExecutionProvider::Auto,
-        ExecutionProvider::Cpu,
-        ExecutionProvider::Cuda,
-        ExecutionProvider::TensorRt,
-    ];
-
-    /// The provider of this name.
-    pub fn from_name(name: &str) -> Option<ExecutionProvider> {
-        ExecutionProvider::ALL.into_iter().find(|provider| provider.name() == name)
-    }
-
-    /// Its name in settings and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            ExecutionProvider::Auto => "auto",
-            ExecutionProvider::Cpu => "cpu",
-            ExecutionProvider::Cuda => "cuda",
-            ExecutionProvider::TensorRt => "tensorrt",
-        }
-    }
-
     /// In the order in which they are tried.
     fn candidates(self) -> &'static [ExecutionProvider] {
         match self {
@@ -178,7 +157,7 @@ impl OnnxModel {
                 Err(error) => failures.push(error.to_string()),
             }
         }
-        Err(OnnxError::Session { provider: config.provider.name(), reason: failures.join("; ") })
+        Err(OnnxError::Session { provider: config.provider.as_str(), reason: failures.join("; ") })
     }
 
     /// Numbers in each embedding.
@@ -204,7 +183,7 @@ impl OnnxModel {
             input,
             output,
             single,
-            provider: provider.name(),
+            provider: provider.as_str(),
             passed_over: Vec::new(),
             dimensions: 0,
         };
@@ -212,7 +191,7 @@ impl OnnxModel {
         // A ramp: a descriptor without a constant part has no direction for a flat picture.
         let rgb: Vec<u8> =
             (0..side * side * 3).map(|at| (at * 251 / (side * side * 3)) as u8).collect();
-        let failed = |reason: String| OnnxError::Session { provider: provider.name(), reason };
+        let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
         let ramp = ModelInputImage::new(side, rgb).map_err(|error| failed(error.to_string()))?;
         let embeddings = model.run(&[ramp]).map_err(|error| failed(error.to_string()))?;
         model.dimensions = embeddings.first().map_or(0, |embedding| embedding.values().len());
@@ -293,7 +272,7 @@ fn open(
         None => builder.commit_from_memory(DESCRIPTOR.0),
     };
     session.map_err(|error| OnnxError::Session {
-        provider: provider.name(),
+        provider: provider.as_str(),
         reason: error.to_string(),
     })
 }

@@ -30,28 +30,18 @@ impl Add for TokenUsage {
     }
 }
 
-/// Reason that a model stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// It was done.
-    Stop,
-    /// No room was left.
-    Length,
-    /// A filter of the backend's.
-    ContentFilter,
-    /// Something else.
-    Other,
-}
-
-impl FinishReason {
-    /// Name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            FinishReason::Stop => "stop",
-            FinishReason::Length => "length",
-            FinishReason::ContentFilter => "content_filter",
-            FinishReason::Other => "other",
-        }
+media::named! {
+    /// Reason that a model stopped.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum FinishReason {
+        /// It was done.
+        Stop = "stop",
+        /// No room was left.
+        Length = "length",
+        /// A filter of the backend's.
+        ContentFilter = "content_filter",
+        /// Something else.
+        Other = "other",
     }
 }
 

@@ -52,17 +52,10 @@ pub fn schema(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::PathBuf};
-
-    use proptest::{collection::vec, prelude::*, sample::Index};
+    use proptest::{prelude::*, sample::Index};
 
     use super::*;
-
-    fn corpus(name: &str) -> Vec<Vec<u8>> {
-        let dir = [env!("CARGO_MANIFEST_DIR"), "../fuzz/corpus", name].iter().collect::<PathBuf>();
-        let files = fs::read_dir(dir).expect("a corpus");
-        files.map(|file| fs::read(file.expect("a file").path()).expect("readable")).collect()
-    }
+    use crate::corpus::{breaks, broken, corpus};
 
     #[test]
     fn the_corpus_has_answers_of_both_apis() {
@@ -74,17 +67,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_broken_corpus_is_digested(
-            breaks in vec((any::<Index>(), any::<u8>()), 0..6),
+            breaks in breaks(),
             seed in any::<Index>(),
         ) {
             for (name, parse) in [("reply", reply as fn(&[u8])), ("schema", schema)] {
                 let corpus = corpus(name);
-                let mut bytes = seed.get(&corpus).clone();
-                for (at, byte) in &breaks {
-                    let at = at.index(bytes.len());
-                    bytes[at] = *byte;
-                }
-                parse(&bytes);
+                parse(&broken(seed.get::<Vec<u8>>(&corpus), &breaks));
             }
         }
     }

@@ -10,6 +10,9 @@ mod chain;
 mod circuit_breaker;
 mod completion;
 mod config;
+#[cfg(test)]
+#[path = "../../tests/support/corpus.rs"]
+mod corpus;
 mod error;
 mod excerpt;
 pub mod finding;

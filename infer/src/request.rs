@@ -25,37 +25,18 @@ impl fmt::Debug for PromptImage {
     }
 }
 
-/// The programs that a caller can prefer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ProviderKind {
-    /// vLLM.
-    Vllm,
-    /// SGLang.
-    Sglang,
-    /// The Gemini API.
-    Gemini,
-    /// mlx-vlm.
-    Mlx,
-}
-
-impl ProviderKind {
-    /// Every kind.
-    pub const ALL: [ProviderKind; 4] =
-        [ProviderKind::Vllm, ProviderKind::Sglang, ProviderKind::Gemini, ProviderKind::Mlx];
-
-    /// Name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ProviderKind::Vllm => "vllm",
-            ProviderKind::Sglang => "sglang",
-            ProviderKind::Gemini => "gemini",
-            ProviderKind::Mlx => "mlx",
-        }
-    }
-
-    /// The kind called `name`.
-    pub fn from_name(name: &str) -> Option<ProviderKind> {
-        ProviderKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+media::named! {
+    /// The programs that a caller can prefer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum ProviderKind {
+        /// vLLM.
+        Vllm = "vllm",
+        /// SGLang.
+        Sglang = "sglang",
+        /// The Gemini API.
+        Gemini = "gemini",
+        /// mlx-vlm.
+        Mlx = "mlx",
     }
 }
 

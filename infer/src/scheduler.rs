@@ -68,13 +68,15 @@ impl AdmissionLimits {
     }
 }
 
-/// Kind of work that a request belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Priority {
-    /// A caller waits now.
-    Live,
-    /// A job.
-    Offline,
+media::named! {
+    /// Kind of work that a request belongs to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Priority {
+        /// A caller waits now.
+        Live = "live",
+        /// A job.
+        Offline = "offline",
+    }
 }
 
 impl Priority {

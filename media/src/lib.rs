@@ -15,6 +15,7 @@ mod gate_config;
 mod geometry;
 mod id;
 mod marker;
+mod named;
 mod pixels;
 mod score;
 mod signal;

@@ -43,61 +43,27 @@ impl EventType {
     }
 }
 
-/// Certainty of a marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MarkerStatus {
-    /// Confidence at or above the threshold, or a scene cut.
-    Exact,
-    /// Confidence below the threshold.
-    Provisional,
-    /// A provisional marker that the following segment confirmed.
-    Finalized,
-}
-
-impl MarkerStatus {
-    /// Every status.
-    pub const ALL: [MarkerStatus; 3] =
-        [MarkerStatus::Exact, MarkerStatus::Provisional, MarkerStatus::Finalized];
-
-    /// Name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            MarkerStatus::Exact => "exact",
-            MarkerStatus::Provisional => "provisional",
-            MarkerStatus::Finalized => "finalized",
-        }
-    }
-
-    /// The status called `name`.
-    pub fn from_name(name: &str) -> Option<MarkerStatus> {
-        MarkerStatus::ALL.into_iter().find(|status| status.as_str() == name)
+crate::named! {
+    /// Certainty of a marker.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum MarkerStatus {
+        /// Confidence at or above the threshold, or a scene cut.
+        Exact = "exact",
+        /// Confidence below the threshold.
+        Provisional = "provisional",
+        /// A provisional marker that the following segment confirmed.
+        Finalized = "finalized",
     }
 }
 
-/// Origin of a marker's finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MarkerOrigin {
-    /// The gate's.
-    Gate,
-    /// A model's, who named the type of some of its frames.
-    Model,
-}
-
-impl MarkerOrigin {
-    /// Every origin.
-    pub const ALL: [MarkerOrigin; 2] = [MarkerOrigin::Gate, MarkerOrigin::Model];
-
-    /// Name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            MarkerOrigin::Gate => "gate",
-            MarkerOrigin::Model => "model",
-        }
-    }
-
-    /// The origin called `name`.
-    pub fn from_name(name: &str) -> Option<MarkerOrigin> {
-        MarkerOrigin::ALL.into_iter().find(|origin| origin.as_str() == name)
+crate::named! {
+    /// Origin of a marker's finding.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum MarkerOrigin {
+        /// The gate's.
+        Gate = "gate",
+        /// A model's, who named the type of some of its frames.
+        Model = "model",
     }
 }
 

@@ -42,34 +42,19 @@ pub const UPLOADS_PER_CHECK: u64 = 64;
 /// Told of each call that ended: its kind, its outcome, its time with the wait for its turn.
 pub type Observe = Arc<dyn Fn(Operation, Result<(), RemoteFault>, Duration) + Send + Sync>;
 
-/// Kinds of calls to an object store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Operation {
-    /// Stores a file, in one request or in parts, and reads it back where that is due.
-    Upload,
-    /// Asks for the size of a file.
-    Size,
-    /// Fetches a file.
-    Fetch,
-    /// Removes files.
-    Remove,
-    /// Claims a prefix.
-    Claim,
-}
-
-impl Operation {
-    /// Every kind.
-    pub const ALL: [Operation; 5] =
-        [Operation::Upload, Operation::Size, Operation::Fetch, Operation::Remove, Operation::Claim];
-
-    /// Name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Operation::Upload => "upload",
-            Operation::Size => "size",
-            Operation::Fetch => "fetch",
-            Operation::Remove => "remove",
-            Operation::Claim => "claim",
-        }
+media::named! {
+    /// Kinds of calls to an object store.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Operation {
+        /// Stores a file, in one request or in parts, and reads it back where that is due.
+        Upload = "upload",
+        /// Asks for the size of a file.
+        Size = "size",
+        /// Fetches a file.
+        Fetch = "fetch",
+        /// Removes files.
+        Remove = "remove",
+        /// Claims a prefix.
+        Claim = "claim",
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, iter::Peekable, sync::Arc};
 use axum::extract::State;
 use gate::Episode;
 use http::Uri;
-use media::{BlobHash, RequestId, Score, Seq, StreamId, Zones};
+use media::{BlobHash, RequestId, Seq, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{ActivityEpisode, Event, EventKind, FramesDecoded, KeyframeStored, Timeline};
@@ -17,7 +17,7 @@ use super::{
     extract::{Caller, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
-    responses::{Region, fraction},
+    responses::Region,
     streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
     zones::WatchedZones,
 };
@@ -42,9 +42,7 @@ pub struct EpisodeRecord {
     #[schema(required = true)]
     end_pts_ms: Option<i64>,
     /// Highest score of the frames that are kept for the episode; that of the first while it lasts.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    peak_score: Score,
+    peak_score: schema_types::Fraction,
     /// The frame that has it.
     peak_frame: u64,
     /// Box around all that moves; null for signals that do not tell of it.
@@ -63,7 +61,7 @@ impl EpisodeRecord {
             end_frame: Some(episode.end_frame),
             start_pts_ms: episode.start_pts_ms,
             end_pts_ms: Some(episode.end_pts_ms),
-            peak_score: episode.peak_score,
+            peak_score: episode.peak_score.into(),
             peak_frame: episode.peak_frame,
             region: Region::of(episode.region),
             zones: episode.touched(zones),
@@ -79,7 +77,7 @@ impl From<ActivityEpisode> for EpisodeRecord {
             end_frame: episode.end_frame,
             start_pts_ms: episode.start_pts_ms,
             end_pts_ms: episode.end_pts_ms,
-            peak_score: episode.peak_score,
+            peak_score: episode.peak_score.into(),
             peak_frame: episode.peak_frame,
             region: Region::of(episode.region),
             zones: episode.zones,

@@ -14,25 +14,16 @@ use crate::{api::App, base::blocking::blocking};
 
 pub use growth::Growth;
 
-/// Result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Nothing to report.
-    Ok,
-    /// Works, and could do better.
-    Advice,
-    /// Does not work.
-    Problem,
-}
-
-impl Status {
-    /// Its name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Ok => "ok",
-            Status::Advice => "advice",
-            Status::Problem => "problem",
-        }
+media::named! {
+    /// Result of a check.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Status {
+        /// Nothing to report.
+        Ok = "ok",
+        /// Works, and could do better.
+        Advice = "advice",
+        /// Does not work.
+        Problem = "problem",
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,15 +11,12 @@ use super::{
     checks::{self, Check},
     extract::Caller,
     openapi::schema_types,
-    responses::shown,
 };
 
 /// Name of the check.
 #[derive(Serialize, ToSchema)]
 pub struct DoctorReport {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     checks: Vec<CheckRecord>,
 }
 
@@ -56,5 +52,5 @@ impl From<Check> for CheckRecord {
 pub async fn diagnose(State(app): State<Arc<App>>, caller: Caller) -> Json<DoctorReport> {
     let checks = checks::checks(&app).await;
     let checks = checks.into_iter().map(CheckRecord::from).collect();
-    Json(DoctorReport { request_id: caller.request_id, checks })
+    Json(DoctorReport { request_id: caller.request_id.into(), checks })
 }

@@ -66,7 +66,7 @@ pub enum ApiError {
     },
     /// Limit of unsent bytes of answers, of the caller or of all.
     #[error("{}", unsent(*.0))]
-    Unsent(LimitScope),
+    SendBufferFull(LimitScope),
     /// A source that is not opened.
     #[error("{0}")]
     Source(#[from] SourceError),
@@ -210,7 +210,7 @@ impl ApiError {
             ApiError::NotFound(_) => ErrorKind::NotFound,
             ApiError::Run(error) => error.kind(),
             ApiError::RateLimited { .. }
-            | ApiError::Unsent(_)
+            | ApiError::SendBufferFull(_)
             | ApiError::AnalysesFull
             | ApiError::ReadersFull
             | ApiError::TicketsFull(_)
@@ -253,7 +253,7 @@ impl ApiError {
     pub fn refusal(&self) -> Option<RefusalReason> {
         match self {
             ApiError::RateLimited { of, .. } => Some(*of),
-            ApiError::Unsent(_) => Some(RefusalReason::Unsent),
+            ApiError::SendBufferFull(_) => Some(RefusalReason::Unsent),
             ApiError::AnalysesFull => Some(RefusalReason::Analyses),
             ApiError::ReadersFull => Some(RefusalReason::Readers),
             ApiError::TicketsFull(_) => Some(RefusalReason::Tickets),
@@ -290,7 +290,7 @@ impl ApiError {
         match self {
             ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
             ApiError::RateLimited { .. }
-            | ApiError::Unsent(_)
+            | ApiError::SendBufferFull(_)
             | ApiError::TicketsFull(LimitScope::Own)
             | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::Uri;
-use media::{FeedbackId, RequestId, RunId};
+use media::{FeedbackId, RunId};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -20,7 +20,6 @@ use super::{
     extract::{Caller, JsonBody, OwnedRun, QueryParams},
     openapi::schema_types,
     pagination::{PageQuery, linked},
-    responses::shown,
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::base::{
@@ -80,15 +79,9 @@ declared!(FeedbackRequest {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FeedbackCreated)]
 struct Submitted {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::FeedbackId)]
-    feedback_id: FeedbackId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
+    feedback_id: schema_types::FeedbackId,
     /// Always `submitted`.
     status: &'static str,
 }
@@ -111,7 +104,13 @@ pub async fn submit(
     let feedback = NewFeedback { id, run, principal, rating: rating as u8, category, feedback };
     app.database()?.submit(&feedback).await?;
     let (request_id, run_id) = (caller.request_id, run);
-    Ok(Json(Submitted { request_id, run_id, feedback_id: id, status: "submitted" }).into_response())
+    Ok(Json(Submitted {
+        request_id: request_id.into(),
+        run_id: run_id.into(),
+        feedback_id: id.into(),
+        status: "submitted",
+    })
+    .into_response())
 }
 
 /// Feedback on a run.
@@ -126,8 +125,7 @@ struct FeedbackRecord {
     category: String,
     #[schema(required = true)]
     feedback: Option<String>,
-    #[schema(value_type = schema_types::Timestamp)]
-    created_at: String,
+    created_at: schema_types::Timestamp,
 }
 
 impl From<Feedback> for FeedbackRecord {
@@ -138,7 +136,7 @@ impl From<Feedback> for FeedbackRecord {
             rating: kept.rating,
             category: kept.category,
             feedback: kept.feedback,
-            created_at: kept.created_at.rfc3339(),
+            created_at: kept.created_at.into(),
         }
     }
 }
@@ -147,9 +145,7 @@ impl From<Feedback> for FeedbackRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FeedbackPage)]
 struct Listed {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     feedback: Vec<FeedbackRecord>,
 }
 
@@ -176,7 +172,11 @@ pub async fn list(
     if let Some(limit) = page.limit {
         let page = database.feedback(principal, before, limit, is_visible).await?;
         let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
-        return Ok(linked(Json(Listed { request_id, feedback }), &uri, page.next));
+        return Ok(linked(
+            Json(Listed { request_id: request_id.into(), feedback }),
+            &uri,
+            page.next,
+        ));
     }
     let first = database.feedback(principal, before, SLICE, is_visible).await?;
     let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);

@@ -18,7 +18,6 @@ use axum::{
     response::IntoResponse,
 };
 use http::{HeaderMap, Method, StatusCode, Uri};
-use media::{BlobHash, RequestId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -159,12 +158,9 @@ struct FileRecord {
     /// Name that its uploader gave it.
     original_name: String,
     bytes: u64,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::Sha256)]
-    sha256: BlobHash,
+    sha256: schema_types::Sha256,
     media_type: &'static str,
-    #[schema(value_type = schema_types::Timestamp)]
-    uploaded_at: String,
+    uploaded_at: schema_types::Timestamp,
 }
 
 /// The caller's uploads.
@@ -178,9 +174,7 @@ struct FilePage {
 /// An upload that is no more.
 #[derive(Serialize, ToSchema)]
 struct FileDeleted {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::FileName)]
     file_name: StoredName,
@@ -194,8 +188,8 @@ impl FileRecord {
             file_name: upload.name.to_string(),
             original_name: upload.original_name,
             bytes: upload.bytes,
-            sha256: upload.sha256,
-            uploaded_at: upload.at.rfc3339(),
+            sha256: upload.sha256.into(),
+            uploaded_at: upload.at.into(),
         }
     }
 }
@@ -284,5 +278,5 @@ pub async fn delete(
     let Some(name) = removed.await?? else {
         return Err(plain(StatusCode::NOT_FOUND, "file not found"));
     };
-    Ok(Json(FileDeleted { request_id: caller.request_id, file_name: name }).into_response())
+    Ok(Json(FileDeleted { request_id: caller.request_id.into(), file_name: name }).into_response())
 }

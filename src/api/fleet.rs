@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
-use media::RequestId;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -13,7 +12,6 @@ use super::{
     extract::{Caller, JsonBody, QueryParams},
     openapi::schema_types,
     pagination::PageLimit,
-    responses::shown,
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
 };
 use crate::base::{
@@ -46,10 +44,8 @@ struct RunRecord {
     #[schema(required = true)]
     label: Option<String>,
     status: String,
-    #[schema(value_type = schema_types::Timestamp)]
-    created_at: String,
-    #[schema(value_type = schema_types::Timestamp)]
-    last_event_at: String,
+    created_at: schema_types::Timestamp,
+    last_event_at: schema_types::Timestamp,
 }
 
 impl From<FleetRun> for RunRecord {
@@ -59,8 +55,8 @@ impl From<FleetRun> for RunRecord {
             run_id: run.run,
             label: Some(run.label).filter(|label| !label.is_empty()),
             status: run.status,
-            created_at: run.created_at.rfc3339(),
-            last_event_at: run.last_event_at.rfc3339(),
+            created_at: run.created_at.into(),
+            last_event_at: run.last_event_at.into(),
         }
     }
 }
@@ -69,9 +65,7 @@ impl From<FleetRun> for RunRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FleetRuns)]
 struct Listed {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     runs: Vec<RunRecord>,
 }
 
@@ -89,7 +83,7 @@ pub async fn list(
     let limit = limit.map_or(RUNS_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let runs = app.database()?.fleet_runs(&caller.principal, limit).await?;
     let runs = runs.into_iter().map(RunRecord::from).collect();
-    Ok(Json(Listed { request_id: caller.request_id, runs }).into_response())
+    Ok(Json(Listed { request_id: caller.request_id.into(), runs }).into_response())
 }
 
 /// Text to find.
@@ -118,8 +112,7 @@ struct HitRecord {
     /// Its event in the log of that server.
     seq: u64,
     kind: String,
-    #[schema(value_type = schema_types::Timestamp)]
-    appended_at: String,
+    appended_at: schema_types::Timestamp,
     /// Text that was searched, at most 1024 characters of it.
     description: String,
 }
@@ -132,7 +125,7 @@ impl From<FleetHit> for HitRecord {
             label: Some(hit.label).filter(|label| !label.is_empty()),
             seq: hit.seq,
             kind: hit.kind,
-            appended_at: hit.appended_at.rfc3339(),
+            appended_at: hit.appended_at.into(),
             description: hit.description,
         }
     }
@@ -142,9 +135,7 @@ impl From<FleetHit> for HitRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FleetHits)]
 struct Found {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     hits: Vec<HitRecord>,
 }
 
@@ -173,5 +164,5 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody)
     let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let hits = app.database()?.fleet_search(&caller.principal, &query, limit).await?;
     let hits = hits.into_iter().map(HitRecord::from).collect();
-    Ok(Json(Found { request_id: caller.request_id, hits }).into_response())
+    Ok(Json(Found { request_id: caller.request_id.into(), hits }).into_response())
 }

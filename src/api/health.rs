@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
 use http::StatusCode;
-use media::RequestId;
 use serde::Serialize;
 use timeline::LogState;
 use utoipa::ToSchema;
 
-use super::{ApiResult, App, extract::Caller, openapi::schema_types, responses::shown};
+use super::{ApiResult, App, extract::Caller, openapi::schema_types};
 
 /// Liveness of the server.
 #[derive(Serialize, ToSchema)]
@@ -30,9 +29,7 @@ pub async fn health() -> Json<Liveness> {
 /// Readiness of the server.
 #[derive(Serialize, ToSchema)]
 struct Readiness {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// `ready` or `not_ready`.
     status: &'static str,
     /// Reasons for which it cannot work now, in words.
@@ -80,7 +77,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
         false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
     };
     let body = Readiness {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         status,
         reasons,
         missing_tools: missing_tools.collect(),

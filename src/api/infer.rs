@@ -28,12 +28,11 @@ use super::{
     error::ApiError,
     extract::{Caller, JsonBody},
     openapi::{FailureResponse, schema_types},
-    responses::shown,
 };
 use crate::{
     base::{
         json::{FieldError, Form},
-        retry_while_full::patiently,
+        retry_while_full::retry_while_full,
     },
     record::{
         inference::{InferenceError, Requester, WaitBudget},
@@ -51,9 +50,7 @@ pub use request::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 #[derive(Serialize, ToSchema)]
 #[schema(as = InferResult)]
 pub struct InferAnswer {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// The run whose timeline tells of it; null without one, and where the run ended before the answer.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
@@ -99,7 +96,7 @@ impl From<TokenUsage> for TokensRecord {
 impl InferAnswer {
     fn new(request_id: RequestId, run: Option<RunId>, answer: Completion) -> InferAnswer {
         InferAnswer {
-            request_id,
+            request_id: request_id.into(),
             run_id: run.map(|run| run.to_string()),
             provider: answer.provider.to_string(),
             model: answer.model,
@@ -219,7 +216,7 @@ async fn ask(
         let model = &request.model;
         let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);
         let in_queue = if is_awaited { Duration::ZERO } else { waiting.left() };
-        let entered = patiently(in_queue, &CancellationToken::new(), is_full, enter).await;
+        let entered = retry_while_full(in_queue, &CancellationToken::new(), is_full, enter).await;
         let permit = entered.map_err(|error| waiting.without_place(error))?;
         if let Some(run) = &asker.run {
             // It may have ended while a place was waited for.

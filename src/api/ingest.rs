@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use media::{FrameRate, RequestId, RunId, StreamId, Zones};
+use media::{FrameRate, StreamId, Zones};
 use serde::Serialize;
 use timeline::SamplingPolicy;
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ use super::{
     extract::{Caller, JsonBody, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
     openapi::{DenyUnknownFields, FailureResponse, schema_types},
-    responses::{fps, shown},
+    responses::fps,
     thresholds::{self, GateFields},
     zones::{self, ZoneFields, ZoneList},
 };
@@ -121,19 +121,13 @@ type IngestBody = DenyUnknownFields<IngestRequest>;
 /// Result of an ingest.
 #[derive(Serialize, ToSchema)]
 pub struct IngestResult {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[schema(value_type = schema_types::RunState)]
-    status: &'static str,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
+    status: schema_types::RunState,
     /// Frames decoded, measured and recorded.
     decoded_frames: u64,
     source_uri: String,
-    #[schema(value_type = schema_types::Sampling)]
-    sampling_policy: &'static str,
+    sampling_policy: schema_types::Sampling,
     /// Frames a second of the source; null where its container does not say.
     #[schema(required = true)]
     source_fps: Option<f64>,
@@ -196,12 +190,12 @@ pub async fn ingest(
     let source_uri = ingest.source_uri.clone();
     let ingested = app.runner.ingest(&run, ingest, job.token).await?;
     Ok(Json(IngestResult {
-        request_id: caller.request_id,
-        run_id: run.id(),
-        status: RunState::Processing.as_str(),
+        request_id: caller.request_id.into(),
+        run_id: run.id().into(),
+        status: RunState::Processing.into(),
         decoded_frames: ingested.decoded_frames,
         source_uri,
-        sampling_policy: policy.as_str(),
+        sampling_policy: policy.into(),
         source_fps: fps(ingested.source_fps),
         sample_fps: fps(ingested.sample_fps),
         width: ingested.width,

@@ -7,7 +7,7 @@ use std::sync::{
 
 use axum::{extract::State, response::Response};
 use http::Uri;
-use media::{EventType, Label, Score, Seq};
+use media::{EventType, Label, Seq};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use timeline::{Event, FindingPayload, SemanticChunkInferred, Timeline};
@@ -18,7 +18,6 @@ use super::{
     extract::{Caller, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
-    responses::fraction_or_null,
     streamed_json::{READING_BYTES, list as list_answer, record_texts},
 };
 use crate::{
@@ -52,9 +51,8 @@ struct Interaction {
     #[schema(value_type = schema_types::AnyObject, required = false)]
     output: Option<Box<RawValue>>,
     /// Null where the model said nothing of it.
-    #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
-    confidence: Option<Score>,
+    #[schema(required = true)]
+    confidence: Option<schema_types::Fraction>,
     /// The backend that answered.
     #[schema(required = true)]
     provider: Option<String>,
@@ -93,7 +91,7 @@ impl Interaction {
             output: chunk
                 .output
                 .and_then(|text| RawValue::from_string(text.as_str().to_owned()).ok()),
-            confidence: chunk.confidence,
+            confidence: chunk.confidence.map(Into::into),
             provider: chunk.provider,
             index_name: chunk.index_name,
             reused_from_seq: None,
@@ -111,7 +109,7 @@ impl Interaction {
             summary: found.summary.unwrap_or_default(),
             description: found.description,
             output: None,
-            confidence: Some(found.confidence),
+            confidence: Some(found.confidence.into()),
             provider: found.provider,
             index_name: found.index_name,
             reused_from_seq: found.reused_from_seq.map(|seq| seq.0),

@@ -12,7 +12,7 @@ use axum::{
     extract::{FromRequestParts, Path, State},
 };
 use http::request::Parts;
-use media::{JobId, RequestId, RunId};
+use media::{JobId, RequestId};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -22,7 +22,6 @@ use super::{
     events::WaitMs,
     extract::{Caller, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
-    responses::shown,
 };
 use crate::{
     base::json::{BoundedInt, declared},
@@ -139,12 +138,8 @@ pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -
 /// The jobs of a run.
 #[derive(Serialize, ToSchema)]
 pub struct JobList {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     /// Jobs in the order in which they were requested, without their results.
     jobs: Vec<JobRecord>,
 }
@@ -169,5 +164,5 @@ pub async fn list(
     jobs.extend(under_way);
     jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
     let jobs = jobs.iter().map(JobRecord::new).collect();
-    Ok(Json(JobList { request_id: caller.request_id, run_id: id, jobs }))
+    Ok(Json(JobList { request_id: caller.request_id.into(), run_id: id.into(), jobs }))
 }

@@ -16,7 +16,7 @@ use std::{
 
 use axum::{Json, extract::State};
 use infer::finding::{DESCRIPTION_BYTES_MAX, SUMMARY_BYTES_MAX};
-use media::{FrameRate, RequestId};
+use media::FrameRate;
 use serde::Serialize;
 use serde_json::Number;
 use timeline::MarkerConfig;
@@ -37,7 +37,6 @@ use super::{
     openapi::schema_types,
     pagination::PageLimit,
     reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
-    responses::shown,
     search::{self, SearchLimit},
     send_budget,
     upload::FORM_BYTES_MAX,
@@ -54,9 +53,7 @@ use crate::{
 /// The limits of a server.
 #[derive(Serialize, ToSchema)]
 pub struct Limits {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Limits by name: the field of a body as `route.field`, or a noun.
     limits: BTreeMap<&'static str, Limit>,
 }
@@ -144,7 +141,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
     let stored = Limit::switched(app.quota.most(&caller.principal), "bytes");
     let stored = Limit { used: Some(used.into()), ..stored.by("SERVICE_PRINCIPAL_QUOTA_BYTES") };
     limits.insert("principal_stored", stored);
-    Json(Limits { request_id: caller.request_id, limits })
+    Json(Limits { request_id: caller.request_id.into(), limits })
 }
 
 /// The confidence from which a marker is exact.

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
-use media::{RequestId, RunId, SessionId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,25 +11,17 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, schema_types},
-    responses::shown,
 };
 
 /// Health of a live session. Figures are of the last `window_ms`, at most five seconds or so.
 #[derive(Serialize, ToSchema)]
 pub struct SessionHealth {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::SessionId)]
-    session_id: SessionId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
+    session_id: schema_types::SessionId,
     /// `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
     /// `silent`: no packet for 5 s, or none yet.
-    #[schema(value_type = schema_types::HealthStatus)]
-    word: &'static str,
+    word: schema_types::HealthStatus,
     /// Reason of that word, in a sentence; of `poor` and `silent`, a remedy too.
     rule: String,
     window_ms: u64,
@@ -82,10 +73,10 @@ pub async fn fetch(
     let session = app.live.of(&run).ok_or(ApiError::NotLive)?;
     let health = session.health();
     Ok(Json(SessionHealth {
-        request_id: caller.request_id,
-        run_id: run.id(),
-        session_id: session.id(),
-        word: health.word.as_str(),
+        request_id: caller.request_id.into(),
+        run_id: run.id().into(),
+        session_id: session.id().into(),
+        word: health.word.into(),
         rule: health.rule,
         window_ms: millis(health.window),
         lost_percent: tenths(health.lost_percent),

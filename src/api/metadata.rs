@@ -173,8 +173,7 @@ pub struct Metadata<'a> {
     trace: Trace<'a>,
     /// `run_id:pts_ms:frame_index`.
     ordering_key: String,
-    #[schema(value_type = schema_types::Sampling)]
-    sampling_policy: &'static str,
+    sampling_policy: schema_types::Sampling,
     /// Rate of the source or of the caller, else by the times of the frames.
     #[schema(value_type = schema_types::Fps)]
     sample_fps: f64,
@@ -305,7 +304,7 @@ fn metadata<'a>(
             span_id: request_id.trim_start_matches("req-").to_owned(),
             request_id,
         },
-        sampling_policy: context.policy.as_str(),
+        sampling_policy: context.policy.into(),
         sample_fps: context.sample_fps.as_f64(),
         finish_reason: match frame.insight.as_deref() {
             Some(ModelOutcome::Said(_)) => "stop",

@@ -1,10 +1,11 @@
 //! `GET /v1/metrics`: every series for a scraper, behind a toggle of its own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::{extract::State, response::IntoResponse};
 use http::{Extensions, HeaderMap, header};
 use infer::scheduler::Priority;
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 
 use super::{ApiResult, App, auth, error::ApiError, openapi::FailureResponse};
@@ -88,7 +89,7 @@ impl App {
 fn raise(counter: &IntCounter, count: u64) {
     /// Lock: of two scrapers at once each would add the same difference.
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = ONE.lock();
     counter.inc_by(count.saturating_sub(counter.get()));
 }
 

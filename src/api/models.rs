@@ -4,11 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
 use infer::{ProbeResult, Standing};
-use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{App, extract::Caller, openapi::schema_types, responses::shown};
+use super::{App, extract::Caller, openapi::schema_types};
 use crate::{
     base::model_catalog::{self, CatalogEntry},
     record::{image_embedder::ImageEmbedder, inference::Inference},
@@ -17,9 +16,7 @@ use crate::{
 /// The models and what runs them.
 #[derive(Serialize, ToSchema)]
 pub struct Models {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     models: Vec<ModelRecord>,
     /// Backends that are configured.
     providers: Vec<ProviderRecord>,
@@ -33,8 +30,7 @@ pub struct Models {
 #[schema(as = Model)]
 struct ModelRecord {
     id: String,
-    #[schema(value_type = schema_types::ModelTier)]
-    tier: &'static str,
+    tier: schema_types::ModelTier,
     /// `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
     /// `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
     /// that may serve it list other models. `not_configured`: no backend serves models of its family.
@@ -174,7 +170,7 @@ fn model_record(
         model_catalog::model(model.id).into_iter().flat_map(model_catalog::CuratedModel::fallbacks);
     ModelRecord {
         id: model.id.to_owned(),
-        tier: model.tier.as_str(),
+        tier: model.tier.into(),
         availability,
         providers_available: available,
         fallback_candidates: lesser.map(|lesser| lesser.id).collect(),
@@ -199,7 +195,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
         all.iter().find(|tried| tried.codec == codec && tried.bits == 8)
     };
     let codecs = media::Codec::ALL.map(|codec| CodecRecord {
-        codec: codec.name(),
+        codec: codec.as_str(),
         decoder: tried(codec).and_then(|tried| tried.decoder.clone()),
         reason: tried(codec).and_then(|tried| tried.reason.clone()),
     });
@@ -211,7 +207,7 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
         SkippedBackend { backend: backend.as_str(), reason: reason.clone() }
     });
     Json(Models {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         models,
         providers: probes.iter().map(ProviderRecord::from).collect(),
         decode: DecodeRecord {

@@ -4,12 +4,12 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     num::NonZeroU32,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::error::ApiError;
 use crate::base::{keys::Principal, metrics::RefusalReason};
+use parking_lot::Mutex;
 
 /// Failed authentications of one address at once; then one a second.
 pub const FAILURES_MAX: u32 = 20;
@@ -43,14 +43,14 @@ impl RateLimits {
 
     /// Counts a failed authentication of `address`.
     pub(super) fn of_failure(&self, address: IpAddr) -> Result<(), ApiError> {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock();
         limited(RefusalReason::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
     /// Counts a request of any caller.
     pub(super) fn of_all(&self) -> Result<(), ApiError> {
         let Some(bucket) = &self.global else { return Ok(()) };
-        let taken = bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        let taken = bucket.lock().take(Instant::now());
         limited(RefusalReason::GlobalRate, taken)
     }
 
@@ -59,7 +59,7 @@ impl RateLimits {
         let is_own =
             matches!(refusal, RefusalReason::PrincipalRate | RefusalReason::FailedAuthentications);
         if let Some(bucket) = self.global.as_ref().filter(|_| is_own) {
-            bucket.lock().unwrap_or_else(PoisonError::into_inner).give_back();
+            bucket.lock().give_back();
         }
     }
 
@@ -67,7 +67,7 @@ impl RateLimits {
     pub(super) fn of_principal(&self, principal: &Principal) -> Result<(), ApiError> {
         let Some(rate) = self.per_second else { return Ok(()) };
         let now = Instant::now();
-        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut principals = self.principals.lock();
         let bucket = principals.entry(principal.clone()).or_insert(Bucket::full(rate, now));
         limited(RefusalReason::PrincipalRate, bucket.take(now))
     }

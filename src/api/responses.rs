@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use media::{CellBox, FrameRate, Marker, MarkerOrigin, RequestId, RunId, Score, WallTime};
+use media::{CellBox, FrameRate, Marker, MarkerOrigin, RequestId, WallTime};
 use serde::{Serialize, Serializer};
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
@@ -18,43 +18,27 @@ pub fn shown<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::O
     serializer.collect_str(value)
 }
 
-/// Serializes a score as a number in [0, 1].
-pub fn fraction<S: Serializer>(value: &Score, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(value.as_f64())
-}
-
-/// A score as a number, or null.
-pub fn fraction_or_null<S: Serializer>(
-    value: &Option<Score>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    value.map(Score::as_f64).serialize(serializer)
-}
-
 /// Part of the picture, in fractions of its sides from its upper left corner.
-#[derive(Clone, Copy, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub struct Region {
     /// Left edge.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    x: Score,
+    x: schema_types::Fraction,
     /// Top edge.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    y: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    width: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    height: Score,
+    y: schema_types::Fraction,
+    width: schema_types::Fraction,
+    height: schema_types::Fraction,
 }
 
 impl Region {
     /// `None` where no cell lies in it.
     pub fn of(cells: CellBox) -> Option<Region> {
         let [x, y, width, height] = cells.fractions();
-        (!cells.is_empty()).then_some(Region { x, y, width, height })
+        (!cells.is_empty()).then_some(Region {
+            x: x.into(),
+            y: y.into(),
+            width: width.into(),
+            height: height.into(),
+        })
     }
 }
 
@@ -135,14 +119,11 @@ pub struct RunRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::RequestId, required = false)]
     request_id: Option<String>,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    run_id: schema_types::RunId,
     /// Label that its owner gave it.
     #[schema(value_type = Option<schema_types::Label>, required = true)]
     label: Option<String>,
-    #[schema(value_type = schema_types::RunState)]
-    status: &'static str,
+    status: schema_types::RunState,
     #[schema(value_type = schema_types::AnalysisMode)]
     mode: String,
     /// The model that the run was made for, or else the last one that a reasoning asked.
@@ -169,10 +150,8 @@ pub struct RunRecord {
     /// Epoch milliseconds at which the first picture of each stream was taken, as its container
     /// says, or came, where it was live; null where that is unknown.
     wall_start_ms: BTreeMap<String, Option<i64>>,
-    #[schema(value_type = schema_types::Timestamp)]
-    created_at: String,
-    #[schema(value_type = schema_types::Timestamp)]
-    updated_at: String,
+    created_at: schema_types::Timestamp,
+    updated_at: schema_types::Timestamp,
     /// Time at which it expires unless something happens; null once it has ended.
     #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
     expires_at: Option<String>,
@@ -197,17 +176,17 @@ impl RunRecord {
         let wall_start_ms = wall_start_ms.collect();
         RunRecord {
             request_id: request_id.map(|id| id.to_string()),
-            run_id: run.id(),
+            run_id: run.id().into(),
             label: snapshot.label.as_ref().map(|label| label.as_str().to_owned()),
-            status: snapshot.lifecycle.as_str(),
+            status: snapshot.lifecycle.into(),
             mode: origin.mode.clone(),
             active_job: run.active_job().as_ref().map(JobRecord::new),
             source,
             session_id: origin.session.map(|session| session.to_string()),
             tenant_id: origin.tenant.clone(),
             wall_start_ms,
-            created_at: snapshot.created_at.rfc3339(),
-            updated_at: snapshot.updated_at.rfc3339(),
+            created_at: snapshot.created_at.into(),
+            updated_at: snapshot.updated_at.into(),
             expires_at: snapshot.expires_at(registry.limits().ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
             semantic: snapshot.semantic.as_deref().map(SemanticRecord::from),
@@ -226,26 +205,19 @@ impl RunRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Marker)]
 pub struct MarkerRecord {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::MarkerId)]
-    marker_id: media::MarkerId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    marker_id: schema_types::MarkerId,
+    run_id: schema_types::RunId,
     #[schema(value_type = schema_types::Label)]
     stream_id: String,
     /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, a model's or a tenant's own.
     event_type: String,
-    #[schema(value_type = schema_types::MarkerState)]
-    status: &'static str,
+    status: schema_types::MarkerState,
     start_frame: u64,
     /// Inclusive.
     end_frame: u64,
     start_pts_ms: i64,
     end_pts_ms: i64,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    confidence: Score,
+    confidence: schema_types::Fraction,
     /// The provisional marker that this finalized one replaces; null elsewhere.
     #[schema(value_type = Option<schema_types::MarkerId>, required = true)]
     supersedes_marker_id: Option<String>,
@@ -267,16 +239,16 @@ pub struct MarkerRecord {
 impl From<Marker> for MarkerRecord {
     fn from(marker: Marker) -> MarkerRecord {
         MarkerRecord {
-            marker_id: marker.marker_id,
-            run_id: marker.run_id,
+            marker_id: marker.marker_id.into(),
+            run_id: marker.run_id.into(),
             stream_id: marker.stream_id.as_str().to_owned(),
             event_type: marker.event_type.as_str().to_owned(),
-            status: marker.status.as_str(),
+            status: marker.status.into(),
             start_frame: marker.start_frame,
             end_frame: marker.end_frame,
             start_pts_ms: marker.start_pts_ms,
             end_pts_ms: marker.end_pts_ms,
-            confidence: marker.confidence,
+            confidence: marker.confidence.into(),
             supersedes_marker_id: marker.supersedes_marker_id.map(|id| id.to_string()),
             analysis_id: marker.analysis_id.map(|id| id.to_string()),
             origin: marker.origin.map(MarkerOrigin::as_str),
@@ -305,9 +277,7 @@ pub struct KeyframeRecord {
     #[schema(value_type = schema_types::Jpeg)]
     image_media_type: &'static str,
     image_bytes: u64,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::Sha256)]
-    image_sha256: media::BlobHash,
+    image_sha256: schema_types::Sha256,
 }
 
 impl KeyframeRecord {
@@ -323,7 +293,7 @@ impl KeyframeRecord {
             image_ref: still.image_ref,
             image_media_type: "image/jpeg",
             image_bytes: still.image_bytes,
-            image_sha256: still.image_sha256,
+            image_sha256: still.image_sha256.into(),
         }
     }
 

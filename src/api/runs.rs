@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use http::Uri;
-use media::{RequestId, RunId, Seq};
+use media::{RequestId, Seq};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,7 +17,7 @@ use super::{
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     reason::ModelName,
-    responses::{ProgressRecord, RunRecord, shown},
+    responses::{ProgressRecord, RunRecord},
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::{
@@ -52,16 +52,10 @@ declared!(RunRequest { mode, model, label });
 /// A run that was just created.
 #[derive(Serialize, ToSchema)]
 pub struct RunCreated {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[schema(value_type = schema_types::RunState)]
-    status: &'static str,
-    #[schema(value_type = schema_types::AnalysisMode)]
-    mode: &'static str,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
+    status: schema_types::RunState,
+    mode: schema_types::AnalysisMode,
     #[schema(value_type = Option<schema_types::ModelId>)]
     model: Option<String>,
 }
@@ -94,10 +88,10 @@ pub async fn create(
     };
     let run = app.registry.create_labelled(origin, label, caller.request_id).await?;
     Ok(Json(RunCreated {
-        request_id: caller.request_id,
-        run_id: run.id(),
-        status: RunState::Pending.as_str(),
-        mode: mode.as_str(),
+        request_id: caller.request_id.into(),
+        run_id: run.id().into(),
+        status: RunState::Pending.into(),
+        mode: mode.into(),
         model,
     }))
 }
@@ -211,12 +205,8 @@ pub async fn update(
 /// A deleted run.
 #[derive(Serialize, ToSchema)]
 pub struct RunDeleted {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
 }
 
 /// Delete a run: it answers as unknown from then on, also to a second deletion.
@@ -230,20 +220,15 @@ pub async fn delete(
     OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunDeleted>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
-    Ok(Json(RunDeleted { request_id: caller.request_id, run_id: run.id() }))
+    Ok(Json(RunDeleted { request_id: caller.request_id.into(), run_id: run.id().into() }))
 }
 
 /// A run that was ended.
 #[derive(Serialize, ToSchema)]
 pub struct RunEnded {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[schema(value_type = schema_types::RunState)]
-    status: &'static str,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
+    status: schema_types::RunState,
 }
 
 /// Stop a run, and the work that is under way for it.
@@ -257,8 +242,8 @@ pub async fn stop(
     OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunEnded>, ApiError> {
     app.registry.stop(&run, caller.request_id).await?;
-    let status = RunState::Cancelled.as_str();
-    Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
+    let status = RunState::Cancelled.into();
+    Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
 }
 
 /// End a run well, and the work that is under way for it: it is completed.
@@ -272,21 +257,16 @@ pub async fn finish(
     OwnedRun(run): OwnedRun,
 ) -> Result<Json<RunEnded>, ApiError> {
     app.registry.finish(&run, caller.request_id).await?;
-    let status = RunState::Completed.as_str();
-    Ok(Json(RunEnded { request_id: caller.request_id, run_id: run.id(), status }))
+    let status = RunState::Completed.into();
+    Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
 }
 
 /// State of a run.
 #[derive(Serialize, ToSchema)]
 pub struct RunStatus {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[schema(value_type = schema_types::RunState)]
-    state: &'static str,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
+    state: schema_types::RunState,
     /// Progress of the ingest, the reasoning or the live video under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -308,9 +288,9 @@ pub async fn keepalive(
     app.quota.check(&caller.principal)?;
     app.registry.keep_alive(&run, caller.request_id).await?;
     Ok(Json(RunStatus {
-        request_id: caller.request_id,
-        run_id: run.id(),
-        state: RunState::Processing.as_str(),
+        request_id: caller.request_id.into(),
+        run_id: run.id().into(),
+        state: RunState::Processing.into(),
         progress: None,
     }))
 }
@@ -322,9 +302,9 @@ pub async fn keepalive(
 )]
 pub async fn state(caller: Caller, OwnedRun(run): OwnedRun) -> Json<RunStatus> {
     Json(RunStatus {
-        request_id: caller.request_id,
-        run_id: run.id(),
-        state: run.lifecycle().as_str(),
+        request_id: caller.request_id.into(),
+        run_id: run.id().into(),
+        state: run.lifecycle().into(),
         progress: run.progress().map(Into::into),
     })
 }

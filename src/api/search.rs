@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
-use media::{RequestId, RunId};
 use search::FoldedPattern;
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +13,6 @@ use super::{
     error::ApiError,
     extract::{Caller, JsonBody},
     openapi::{FailureResponse, schema_types},
-    responses::shown,
     send_budget,
 };
 use crate::{
@@ -80,7 +78,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody)
     let _timer = app.metrics.search_seconds.start_timer();
     let SearchOutcome { scanned, total_hits, hits } = app.search.find(wanted).await?;
     let hits = hits.into_iter().map(SearchHit::from).collect();
-    Ok(Json(SearchResult { request_id: caller.request_id, scanned, total_hits, hits })
+    Ok(Json(SearchResult { request_id: caller.request_id.into(), scanned, total_hits, hits })
         .into_response())
 }
 
@@ -88,9 +86,7 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody)
 #[derive(Serialize, ToSchema)]
 pub struct SearchResult {
     /// The request.
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Descriptions examined: those of the caller's runs, or of the one run asked for.
     scanned: u64,
     /// Number of these that have the query in them.
@@ -104,14 +100,11 @@ pub struct SearchResult {
 pub struct SearchHit {
     /// Its event.
     seq: u64,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    run_id: schema_types::RunId,
     /// Media time, ms; null where the event has none.
     #[schema(required = true)]
     pts_ms: Option<i64>,
-    #[schema(value_type = schema_types::EventKind)]
-    kind: &'static str,
+    kind: schema_types::EventKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema_types::Label>)]
     index_name: Option<String>,
@@ -129,9 +122,9 @@ impl From<Hit> for SearchHit {
     fn from(hit: Hit) -> SearchHit {
         SearchHit {
             seq: hit.seq.0,
-            run_id: hit.run,
+            run_id: hit.run.into(),
             pts_ms: hit.pts_ms,
-            kind: hit.kind.as_str(),
+            kind: hit.kind.into(),
             index_name: hit.index_name,
             description: hit.description,
             description_truncated: hit.is_truncated,

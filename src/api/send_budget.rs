@@ -41,8 +41,8 @@ pub fn accounts() -> Arc<Quota> {
 /// Refuses to read for `owner` while its answers, or all, wait to be taken.
 pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
     app.unsent.check(owner).map_err(|error| match error {
-        QuotaError::Principal { .. } => ApiError::Unsent(LimitScope::Own),
-        QuotaError::Global { .. } => ApiError::Unsent(LimitScope::All),
+        QuotaError::Principal { .. } => ApiError::SendBufferFull(LimitScope::Own),
+        QuotaError::Global { .. } => ApiError::SendBufferFull(LimitScope::All),
     })
 }
 

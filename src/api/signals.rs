@@ -15,7 +15,7 @@ use axum::{
 };
 use gate::{Decision, Gate, GateConfig, SelectionReason};
 use http::HeaderMap;
-use media::{RequestId, RunId, Score, Signal, StreamId};
+use media::{Signal, StreamId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
@@ -25,7 +25,7 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun, QueryParams, RawParams},
     openapi::{FailureResponse, schema_types},
-    responses::{Region, fraction, fraction_or_null, shown},
+    responses::{Region, shown},
     streamed_json::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
 };
@@ -53,33 +53,22 @@ struct FrameRecord {
     pts_ms: i64,
     #[schema(value_type = schema_types::PerceptualHash)]
     perceptual_hash: String,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    luma_mean: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    flicker_score: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    ghosting_score: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    noise_variance_score: Score,
-    #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
-    scene_score: Option<Score>,
+    luma_mean: schema_types::Fraction,
+    flicker_score: schema_types::Fraction,
+    ghosting_score: schema_types::Fraction,
+    noise_variance_score: schema_types::Fraction,
+    #[schema(required = true)]
+    scene_score: Option<schema_types::Fraction>,
     /// Share of the picture's cells that changed from four tenths of a second before; null of recordings of older servers.
-    #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
-    activity_score: Option<Score>,
+    #[schema(required = true)]
+    activity_score: Option<schema_types::Fraction>,
     /// Box around them; absent where none changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     activity_region: Option<Region>,
     /// The gate keeps the frame as a still. Of an artifact that lasts it keeps the first frame only.
     kept: bool,
     /// The first reason that holds, in the gate's order.
-    #[schema(value_type = schema_types::GateReason)]
-    reason: &'static str,
+    reason: schema_types::GateReason,
 }
 
 impl From<(Signal, Decision)> for FrameRecord {
@@ -89,15 +78,15 @@ impl From<(Signal, Decision)> for FrameRecord {
             source_frame_index: signal.source_frame_index,
             pts_ms: signal.pts_ms,
             perceptual_hash: format!("{:016x}", signal.perceptual_hash),
-            luma_mean: signal.luma_mean,
-            flicker_score: signal.flicker_score,
-            ghosting_score: signal.ghosting_score,
-            noise_variance_score: signal.noise_variance_score,
-            scene_score: signal.scene_score,
-            activity_score: signal.activity.map(|activity| activity.score),
+            luma_mean: signal.luma_mean.into(),
+            flicker_score: signal.flicker_score.into(),
+            ghosting_score: signal.ghosting_score.into(),
+            noise_variance_score: signal.noise_variance_score.into(),
+            scene_score: signal.scene_score.map(Into::into),
+            activity_score: signal.activity.map(|activity| activity.score.into()),
             activity_region: signal.activity.and_then(|activity| Region::of(activity.region)),
             kept: decision.selected,
-            reason: decision.reason.as_str(),
+            reason: decision.reason.into(),
         }
     }
 }
@@ -306,21 +295,16 @@ declared!(FrameQuery { stream_id: optional parsed });
 /// A recorded frame, and why the gate kept it or did not.
 #[derive(Serialize, ToSchema)]
 struct FrameExplanation {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::Label)]
     stream_id: StreamId,
     #[serde(flatten)]
     frame: FrameRecord,
     /// Change of `luma_mean` against the frame before; null of the first one.
-    #[serde(serialize_with = "fraction_or_null")]
-    #[schema(value_type = Option<schema_types::Fraction>, required = true)]
-    luma_shift: Option<Score>,
+    #[schema(required = true)]
+    luma_shift: Option<schema_types::Fraction>,
     /// The reason of the frame before; null of the first one.
     #[schema(value_type = Option<schema_types::GateReason>, required = true)]
     previous_reason: Option<&'static str>,
@@ -360,11 +344,11 @@ pub async fn fetch(
                 before.map(|(_, decision)| SelectionReason::as_str(decision.reason));
             return Ok::<Response, ApiError>(
                 Json(FrameExplanation {
-                    request_id: caller.request_id,
-                    run_id: recorded.run.id(),
+                    request_id: caller.request_id.into(),
+                    run_id: recorded.run.id().into(),
                     stream_id: recorded.stream_id().clone(),
                     frame: (signal, decision).into(),
-                    luma_shift: shift,
+                    luma_shift: shift.map(Into::into),
                     previous_reason,
                     thresholds: recorded.gate.into(),
                 })

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use media::{RequestId, WallTime};
+use media::WallTime;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -12,7 +12,6 @@ use super::{
     error::ApiError,
     extract::{Caller, QueryParams},
     openapi::schema_types,
-    responses::shown,
 };
 use crate::base::{
     clock::wall_now,
@@ -39,9 +38,7 @@ declared!(StatsQuery { minutes });
 /// The last minutes of a server.
 #[derive(Serialize, ToSchema)]
 pub struct Stats {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long.
     points: Vec<StatsMinute>,
 }
@@ -50,8 +47,7 @@ pub struct Stats {
 #[derive(Serialize, ToSchema)]
 struct StatsMinute {
     /// End of the minute; of the one under way, now.
-    #[schema(value_type = schema_types::Timestamp)]
-    at: String,
+    at: schema_types::Timestamp,
     /// Length of the minute; of the one under way, so far.
     seconds: f64,
     own: CallerMinute,
@@ -123,7 +119,7 @@ pub async fn list(
         reader.stats.points(minutes, &owner, at, machine, owners)
     });
     let points = points.await?.iter().map(StatsMinute::from).collect();
-    Ok(Json(Stats { request_id: caller.request_id, points }))
+    Ok(Json(Stats { request_id: caller.request_id.into(), points }))
 }
 
 impl App {
@@ -157,7 +153,7 @@ impl From<&Point> for StatsMinute {
         let percent = |share: f64| rounded((share * 100.0).clamp(0.0, 100.0));
         let Tally { frames, kept, descriptions: said, tokens, refused } = *own;
         StatsMinute {
-            at: at.rfc3339(),
+            at: (*at).into(),
             seconds: rounded(seconds),
             own: CallerMinute { frames, kept, descriptions: said, tokens, refused },
             machine: MachineMinute {

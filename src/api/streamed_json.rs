@@ -276,13 +276,12 @@ impl HttpBody for Pieces {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use media::{RunId, Signal, Zones};
+    use media::{RunId, Signal};
     use serde_json::Value;
-    use timeline::{
-        Event, FramesDecoded, NewEvent, RunFailed, SamplingPolicy, Signals, TimelineOptions,
-    };
+    use timeline::{Event, NewEvent, RunFailed, Signals, TimelineOptions};
 
     use super::*;
+    use crate::runs::registry::tests::samples;
 
     const FRAMES: u64 = 20_000;
 
@@ -291,26 +290,8 @@ mod tests {
     }
 
     fn decoded(signals: Signals) -> Event {
-        Event::FramesDecoded(FramesDecoded {
-            request_id: "req-00000000000000aa".parse().expect("an id"),
-            source_uri: "a.mp4".to_owned(),
-            stream_id: "main".parse().expect("an id"),
-            sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-            source_fps: None,
-            sample_fps: None,
-            decoded_frames: FRAMES,
-            width: 16,
-            height: 16,
-            pixel_format: "yuv420p".to_owned(),
-            decoder: None,
-            decoder_fallback: None,
-            truncated: false,
-            reason: None,
-            gate: None,
-            zones: Zones::default(),
-            wall_start_ms: None,
-            signals,
-        })
+        let request = "req-00000000000000aa".parse().expect("an id");
+        Event::FramesDecoded(samples::decoded(request, signals))
     }
 
     fn texts(log: &Timeline, run: RunId) -> impl Iterator<Item = Text> + Send + 'static {

@@ -1,11 +1,10 @@
 //! Thresholds of the gate that a caller chooses: of one analysis, or of one recording.
 
 use gate::GateConfig;
-use media::Score;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{openapi::schema_types, responses::fraction};
+use super::openapi::schema_types;
 use crate::base::{
     json::{BoundedInt, declared},
     model_catalog::Mode,
@@ -92,7 +91,7 @@ pub fn chosen(gate: Option<GateFields>, mode: Option<Mode>, server: GateConfig) 
 }
 
 /// Thresholds that are in force.
-#[derive(Clone, Copy, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = GateThresholds)]
 pub struct GateRecord {
     /// A frame is kept at least every so many frames; 0 means never.
@@ -102,33 +101,19 @@ pub struct GateRecord {
     #[schema(inline, value_type = Option<KeepaliveMs>)]
     keepalive_ms: Option<u32>,
     /// Least `scene_score` of a scene cut.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    scene_cut: Score,
+    scene_cut: schema_types::Fraction,
     /// Least `activity_score` that starts an episode.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    activity_on: Score,
+    activity_on: schema_types::Fraction,
     /// An episode ends where `activity_score` stays below this for a second.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    activity_off: Score,
+    activity_off: schema_types::Fraction,
     /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    luma_shift: Score,
+    luma_shift: schema_types::Fraction,
     /// Least `flicker_score` of suspected flicker.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    flicker: Score,
+    flicker: schema_types::Fraction,
     /// Least `ghosting_score` of suspected ghosting.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    ghosting: Score,
+    ghosting: schema_types::Fraction,
     /// Least `noise_variance_score` of a noise spike.
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    noise: Score,
+    noise: schema_types::Fraction,
 }
 
 impl From<GateConfig> for GateRecord {
@@ -147,13 +132,13 @@ impl From<GateConfig> for GateRecord {
         GateRecord {
             keepalive_frames,
             keepalive_ms,
-            scene_cut,
-            activity_on,
-            activity_off,
-            luma_shift,
-            flicker,
-            ghosting,
-            noise,
+            scene_cut: scene_cut.into(),
+            activity_on: activity_on.into(),
+            activity_off: activity_off.into(),
+            luma_shift: luma_shift.into(),
+            flicker: flicker.into(),
+            ghosting: ghosting.into(),
+            noise: noise.into(),
         }
     }
 }

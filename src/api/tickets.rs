@@ -8,7 +8,7 @@ use axum::{
     response::IntoResponse,
 };
 use http::Method;
-use media::{RequestId, RunId, WallTime};
+use media::{RunId, WallTime};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,7 +17,6 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, schema_types},
-    responses::shown,
 };
 use crate::{
     base::{clock::wall_now, keys::Principal},
@@ -69,17 +68,12 @@ pub struct TicketQuery {
 /// A ticket for the media of a run.
 #[derive(Serialize, ToSchema)]
 struct MediaTicket {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
+    request_id: schema_types::RequestId,
+    run_id: schema_types::RunId,
     /// Ticket, as secret as a key for as long as it lasts.
     #[schema(pattern = "^tk-[0-9a-f]{64}$")]
     ticket: String,
-    #[schema(value_type = schema_types::Timestamp)]
-    expires_at: String,
+    expires_at: schema_types::Timestamp,
 }
 
 /// Make a ticket that opens the source, clips and the stills of a run for ten minutes, as `?ticket=` instead of a key.
@@ -97,6 +91,12 @@ pub async fn create(
     let Caller { request_id, principal, .. } = caller;
     let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
     let ticket = ticket.map_err(ApiError::TicketsFull)?;
-    let expires_at = WallTime { epoch_ms: wall_now().epoch_ms + LIFE.as_millis() as i64 }.rfc3339();
-    Ok(Json(MediaTicket { request_id, run_id: run.id(), ticket, expires_at }).into_response())
+    let expires_at = WallTime { epoch_ms: wall_now().epoch_ms + LIFE.as_millis() as i64 }.into();
+    Ok(Json(MediaTicket {
+        request_id: request_id.into(),
+        run_id: run.id().into(),
+        ticket,
+        expires_at,
+    })
+    .into_response())
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use media::{BlobHash, RequestId};
+use media::RequestId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -21,7 +21,6 @@ use super::{
     idempotency::{DeferredKey, response},
     middleware::REQUEST_ID,
     openapi::{FailureResponse, schema_types},
-    responses::shown,
 };
 use crate::{
     base::{clock::wall_now, keys::Principal},
@@ -59,9 +58,7 @@ struct UploadAnswer {
     #[schema(value_type = schema_types::FileName)]
     file_name: String,
     bytes: u64,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::Sha256)]
-    sha256: BlobHash,
+    sha256: schema_types::Sha256,
     media_type: &'static str,
 }
 
@@ -71,7 +68,7 @@ impl UploadAnswer {
             file_path: app.uploads.path(upload).display().to_string(),
             file_name: upload.name.to_string(),
             bytes: upload.bytes,
-            sha256: upload.sha256,
+            sha256: upload.sha256.into(),
             media_type: media_type(upload.name.as_str()),
         }
     }

@@ -10,7 +10,7 @@ use axum::{
     extract::{FromRequestParts, State},
 };
 use http::request::Parts;
-use media::{RequestId, RunId, WebhookId};
+use media::{RunId, WebhookId};
 use serde::Serialize;
 use timeline::{EventKind, Timeline};
 use utoipa::ToSchema;
@@ -20,7 +20,6 @@ use super::{
     error::ApiError,
     extract::{Caller, JsonBody, OwnedRun, path_id},
     openapi::{FailureResponse, schema_types},
-    responses::shown,
 };
 use crate::{
     base::json::Form,
@@ -35,18 +34,14 @@ pub use asked::{WebhookDescription, WebhookUrl};
 #[derive(Serialize, ToSchema)]
 #[schema(as = Webhook)]
 struct WebhookRecord {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::WebhookId)]
-    webhook_id: WebhookId,
+    webhook_id: schema_types::WebhookId,
     url: String,
     #[schema(required = true, value_type = Option<Vec<schema_types::EventKind>>)]
     kinds: Option<Vec<&'static str>>,
     #[schema(required = true)]
     description: Option<String>,
-    #[schema(value_type = schema_types::WebhookStatus)]
-    status: &'static str,
-    #[schema(value_type = schema_types::Timestamp)]
-    created_at: String,
+    status: schema_types::WebhookStatus,
+    created_at: schema_types::Timestamp,
     /// Events that the target never took and that can be looked at.
     dead_letters: usize,
     /// Dead letters that made room for newer ones.
@@ -67,12 +62,12 @@ impl From<(WebhookSummary, usize)> for WebhookRecord {
     fn from((shown, dead_letters): (WebhookSummary, usize)) -> WebhookRecord {
         let webhook = &shown.webhook;
         WebhookRecord {
-            webhook_id: webhook.id,
+            webhook_id: webhook.id.into(),
             url: webhook.url.url().to_string(),
             kinds: webhook.kinds.as_deref().map(names),
             description: webhook.description.clone(),
-            status: shown.status.as_str(),
-            created_at: webhook.created_at.rfc3339(),
+            status: shown.status.into(),
+            created_at: webhook.created_at.into(),
             dead_letters,
             dead_letters_dropped: shown.dropped,
             last_error: shown
@@ -85,22 +80,17 @@ impl From<(WebhookSummary, usize)> for WebhookRecord {
 /// A webhook that was just made.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookCreated {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Null where it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::WebhookId)]
-    webhook_id: WebhookId,
+    webhook_id: schema_types::WebhookId,
     url: String,
     #[schema(required = true, value_type = Option<Vec<schema_types::EventKind>>)]
     kinds: Option<Vec<&'static str>>,
     #[schema(required = true)]
     description: Option<String>,
-    #[schema(value_type = schema_types::Timestamp)]
-    created_at: String,
+    created_at: schema_types::Timestamp,
     /// Secret that signs messages; not shown again.
     secret: String,
 }
@@ -159,13 +149,13 @@ async fn made(
     };
     let webhook = app.webhooks.create(webhook).await?.webhook;
     Ok(Json(WebhookCreated {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
-        webhook_id: webhook.id,
+        webhook_id: webhook.id.into(),
         url: webhook.url.url().to_string(),
         kinds: webhook.kinds.as_deref().map(names),
         description: webhook.description.clone(),
-        created_at: webhook.created_at.rfc3339(),
+        created_at: webhook.created_at.into(),
         secret: webhook.secret.reveal(),
     }))
 }
@@ -173,9 +163,7 @@ async fn made(
 /// The webhooks of a run.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookList {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Null where it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
@@ -203,7 +191,7 @@ async fn listed(
 ) -> Result<Json<WebhookList>, ApiError> {
     let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
     Ok(Json(WebhookList {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         run_id: run.map(|run| run.to_string()),
         webhooks: webhooks.map(WebhookRecord::from).collect(),
     }))
@@ -233,15 +221,11 @@ impl FromRequestParts<Arc<App>> for OwnedWebhook {
 /// A webhook that is no more.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookDeleted {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Null where it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::WebhookId)]
-    webhook_id: WebhookId,
+    webhook_id: schema_types::WebhookId,
 }
 
 /// Remove a webhook and its dead letters.
@@ -257,9 +241,9 @@ pub async fn remove(
 ) -> Result<Json<WebhookDeleted>, ApiError> {
     app.webhooks.remove(webhook.id).await?;
     Ok(Json(WebhookDeleted {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
-        webhook_id: webhook.id,
+        webhook_id: webhook.id.into(),
     }))
 }
 
@@ -271,8 +255,7 @@ struct DeadLetterRecord {
     /// The run of the event; null where that was purged.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
-    #[schema(value_type = schema_types::EventKind)]
-    kind: &'static str,
+    kind: schema_types::EventKind,
     attempts: u32,
     /// Error of the last attempt.
     error: String,
@@ -284,7 +267,7 @@ impl DeadLetterRecord {
         DeadLetterRecord {
             seq: letter.seq.0,
             run_id: head.map(|head| head.run.to_string()),
-            kind: letter.kind.as_str(),
+            kind: letter.kind.into(),
             attempts: letter.attempts,
             error: letter.error,
         }
@@ -294,15 +277,11 @@ impl DeadLetterRecord {
 /// Dead letters of a webhook.
 #[derive(Serialize, ToSchema)]
 pub struct DeadLetterList {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Null where it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::WebhookId)]
-    webhook_id: WebhookId,
+    webhook_id: schema_types::WebhookId,
     dead_letters: Vec<DeadLetterRecord>,
 }
 
@@ -319,9 +298,9 @@ pub async fn dead_letters(
 ) -> Result<Json<DeadLetterList>, ApiError> {
     let letters = app.webhooks.dead_letters(webhook.id).await?;
     Ok(Json(DeadLetterList {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
-        webhook_id: webhook.id,
+        webhook_id: webhook.id.into(),
         dead_letters: letters
             .into_iter()
             .map(|letter| DeadLetterRecord::new(letter, app.registry.timeline()))
@@ -332,15 +311,11 @@ pub async fn dead_letters(
 /// Dead letters that are sent again.
 #[derive(Serialize, ToSchema)]
 pub struct RedeliverResult {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Null where it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::WebhookId)]
-    webhook_id: WebhookId,
+    webhook_id: schema_types::WebhookId,
     /// Number of dead letters that are sent again.
     queued: usize,
 }
@@ -365,9 +340,9 @@ pub async fn redeliver(
 ) -> Result<Json<RedeliverResult>, ApiError> {
     let queued = app.webhooks.redeliver(webhook.id).await?;
     Ok(Json(RedeliverResult {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
-        webhook_id: webhook.id,
+        webhook_id: webhook.id.into(),
         queued,
     }))
 }

@@ -10,16 +10,13 @@ mod migrate;
 
 mod target;
 
-use std::{
-    ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use media::ErrorKind;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_postgres::error::SqlState;
 
@@ -176,7 +173,7 @@ impl Database {
         loop {
             match migrate::migrate(self).await {
                 Ok(applied) => {
-                    *self.schema() = Schema::Applied;
+                    *self.schema.lock() = Schema::Applied;
                     tracing::info!(applied, "the database is ready");
                     return;
                 }
@@ -193,13 +190,9 @@ impl Database {
         }
     }
 
-    fn schema(&self) -> std::sync::MutexGuard<'_, Schema> {
-        self.schema.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True when the reason is another than before.
     fn set_missing(&self, reason: &str) -> bool {
-        let mut schema = self.schema();
+        let mut schema = self.schema.lock();
         let is_known = matches!(&*schema, Schema::Missing(known) if **known == *reason);
         *schema = Schema::Missing(reason.into());
         !is_known
@@ -207,7 +200,7 @@ impl Database {
 
     /// A connection to a database whose schema is there.
     pub(crate) async fn connection(&self) -> Result<Lease, DatabaseError> {
-        match &*self.schema() {
+        match &*self.schema.lock() {
             Schema::Unknown => return Err(DatabaseError::NotAsked),
             Schema::Missing(reason) => return Err(DatabaseError::NotReady(Arc::clone(reason))),
             Schema::Applied => {}

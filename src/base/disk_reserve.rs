@@ -6,10 +6,10 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 /// Time for which an answer of the system holds.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ impl DiskReserve {
     }
 
     fn free(&self) -> io::Result<(Instant, u64)> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if let Some(fresh) = seen.filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(fresh);
         }

@@ -6,11 +6,12 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
 use infer::finding::normalised;
 use media::EventType;
+use parking_lot::RwLock;
 use serde_json::Value;
 use timeline::held::{FileError, read_named};
 
@@ -70,14 +71,14 @@ impl CurrentLabels {
 
     /// The maps in force.
     pub fn get(&self) -> Arc<LabelMaps> {
-        Arc::clone(&self.maps.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.maps.read())
     }
 
     /// Reads the maps again; a file that does not hold changes nothing.
     pub fn reload(&self) {
         match read(self.path.as_deref()) {
             Ok(maps) => {
-                *self.maps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(maps);
+                *self.maps.write() = Arc::new(maps);
                 tracing::info!("label maps read again");
             }
             Err(error) => {

@@ -9,12 +9,13 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use media::ErrorKind;
+use parking_lot::RwLock;
 use redb::{
     Database, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, TableError,
     Value, WriteTransaction,
@@ -74,7 +75,7 @@ struct Shared {
     failing: AtomicBool,
     /// Faults of the next writes.
     #[cfg(test)]
-    faults: std::sync::Mutex<std::collections::VecDeque<InjectedFault>>,
+    faults: parking_lot::Mutex<std::collections::VecDeque<InjectedFault>>,
 }
 
 /// Failure of the disk that a test injects.
@@ -133,12 +134,12 @@ impl MetaStore {
     /// Has the next writes fail, one each.
     #[cfg(test)]
     pub(crate) fn fail_next(&self, faults: &[InjectedFault]) {
-        self.0.faults.lock().expect("no panic").extend(faults);
+        self.0.faults.lock().extend(faults);
     }
 
     #[cfg(test)]
     fn faulty(&self, transaction: WriteTransaction) -> Result<WriteTransaction, redb::Error> {
-        let fault = self.0.faults.lock().expect("no panic").pop_front();
+        let fault = self.0.faults.lock().pop_front();
         match fault {
             None => return Ok(transaction),
             Some(InjectedFault::Lost) => drop(transaction),
@@ -190,10 +191,10 @@ impl MetaStore {
     fn opened<T>(&self, act: impl FnOnce(&Database) -> T) -> Result<T, MetaStoreError> {
         let Shared { path, database, .. } = &*self.0;
         loop {
-            if let Some(database) = &*database.read().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(database) = &*database.read() {
                 return Ok(act(database));
             }
-            let mut closed = database.write().unwrap_or_else(PoisonError::into_inner);
+            let mut closed = database.write();
             if closed.is_none() {
                 forget_cached(path)?;
                 *closed = Some(open(path)?);
@@ -205,7 +206,7 @@ impl MetaStore {
     fn close(&self) {
         self.0.failing.store(true, Ordering::Relaxed);
         // A failure here is not the first: a file that is not closed well is repaired as it opens.
-        drop(self.0.database.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.0.database.write().take());
     }
 }
 

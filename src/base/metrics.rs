@@ -21,6 +21,7 @@ use worker::WorkerStart;
 
 pub use http::HttpMetrics;
 pub use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
+use labelled::labels;
 pub use labelled::{Counters, Gauges, Label};
 pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, ShedReason};
 pub use owners::{Owners, Tally, Work};
@@ -236,130 +237,57 @@ series! {
     process: process::ProcessMetrics = process::ProcessMetrics::new, "process";
 }
 
-/// Outcome of a connection at the limiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionOutcome {
-    /// It had room.
-    Accepted,
-    /// It had room, and was closed to make room for another.
-    GaveWay,
-    /// There was no room for it.
-    Refused,
-}
+labels! {
+    /// Outcome of a connection at the limiter.
+    pub enum ConnectionOutcome {
+        /// It had room.
+        Accepted = "accepted",
+        /// It had room, and was closed to make room for another.
+        GaveWay = "gave_way",
+        /// There was no room for it.
+        Refused = "refused",
+    }
 
-impl Label for ConnectionOutcome {
-    const ALL: &'static [ConnectionOutcome] =
-        &[ConnectionOutcome::Accepted, ConnectionOutcome::GaveWay, ConnectionOutcome::Refused];
+    /// A bounded queue of the server.
+    pub enum QueueLabel {
+        /// Ingests that wait for a worker.
+        FileJobs = "file_jobs",
+        /// Analyses that wait for a processor.
+        Analyses = "analyses",
+    }
 
-    fn value(self) -> &'static str {
-        match self {
-            ConnectionOutcome::Accepted => "accepted",
-            ConnectionOutcome::GaveWay => "gave_way",
-            ConnectionOutcome::Refused => "refused",
-        }
+    /// Outcome of an attempt to deliver an event to a webhook.
+    pub enum DeliveryOutcome {
+        /// The target has it.
+        Delivered = "delivered",
+        /// The attempt failed; another follows.
+        Failed = "failed",
+        /// Never: the event became a dead letter.
+        Dead = "dead_letter",
+        /// The target wants nothing more.
+        Gone = "gone",
+    }
+
+    /// Outcome of a finished span.
+    pub enum SpanOutcome {
+        /// The collector took it.
+        Exported = "exported",
+        /// There was no room for it, or the collector did not take it.
+        Dropped = "dropped",
+    }
+
+    /// A file that retention removes.
+    pub enum StoredFile {
+        /// The JPEG of a selected frame.
+        Still = "still",
+        /// A signal array.
+        Column = "column",
+        /// Remains of a write that never finished.
+        Unfinished = "unfinished",
     }
 }
 
-/// A bounded queue of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueLabel {
-    /// Ingests that wait for a worker.
-    FileJobs,
-    /// Analyses that wait for a processor.
-    Analyses,
-}
-
-impl Label for QueueLabel {
-    const ALL: &'static [QueueLabel] = &[QueueLabel::FileJobs, QueueLabel::Analyses];
-
-    fn value(self) -> &'static str {
-        match self {
-            QueueLabel::FileJobs => "file_jobs",
-            QueueLabel::Analyses => "analyses",
-        }
-    }
-}
-
-/// Outcome of an attempt to deliver an event to a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryOutcome {
-    /// The target has it.
-    Delivered,
-    /// The attempt failed; another follows.
-    Failed,
-    /// Never: the event became a dead letter.
-    Dead,
-    /// The target wants nothing more.
-    Gone,
-}
-
-impl Label for DeliveryOutcome {
-    const ALL: &'static [DeliveryOutcome] = &[
-        DeliveryOutcome::Delivered,
-        DeliveryOutcome::Failed,
-        DeliveryOutcome::Dead,
-        DeliveryOutcome::Gone,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            DeliveryOutcome::Delivered => "delivered",
-            DeliveryOutcome::Failed => "failed",
-            DeliveryOutcome::Dead => "dead_letter",
-            DeliveryOutcome::Gone => "gone",
-        }
-    }
-}
-
-/// Outcome of a finished span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanOutcome {
-    /// The collector took it.
-    Exported,
-    /// There was no room for it, or the collector did not take it.
-    Dropped,
-}
-
-impl Label for SpanOutcome {
-    const ALL: &'static [SpanOutcome] = &[SpanOutcome::Exported, SpanOutcome::Dropped];
-
-    fn value(self) -> &'static str {
-        match self {
-            SpanOutcome::Exported => "exported",
-            SpanOutcome::Dropped => "dropped",
-        }
-    }
-}
-
-/// A file that retention removes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredFile {
-    /// The JPEG of a selected frame.
-    Still,
-    /// A signal array.
-    Column,
-    /// Remains of a write that never finished.
-    Unfinished,
-}
-
-impl Label for WorkerStart {
-    const ALL: &'static [WorkerStart] = &[WorkerStart::Forked, WorkerStart::Executed];
-
-    fn value(self) -> &'static str {
-        match self {
-            WorkerStart::Forked => "forked",
-            WorkerStart::Executed => "executed",
-        }
-    }
-}
-
-impl Label for Operation {
-    const ALL: &'static [Operation] = &Operation::ALL;
-
-    fn value(self) -> &'static str {
-        self.name()
-    }
-}
+labels!(of DropReason, Operation, Priority, WorkerStart);
 
 impl Label for RemoteFault {
     const ALL: &'static [RemoteFault] = &RemoteFault::ALL;
@@ -369,107 +297,47 @@ impl Label for RemoteFault {
     }
 }
 
-impl Label for StoredFile {
-    const ALL: &'static [StoredFile] =
-        &[StoredFile::Still, StoredFile::Column, StoredFile::Unfinished];
-
-    fn value(self) -> &'static str {
-        match self {
-            StoredFile::Still => "still",
-            StoredFile::Column => "column",
-            StoredFile::Unfinished => "unfinished",
-        }
-    }
-}
-
-/// A limit that a request met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// All requests together.
-    GlobalRate,
-    /// The requests of one principal.
-    PrincipalRate,
-    /// Failed authentications of one address.
-    FailedAuthentications,
-    /// File jobs that wait.
-    FileJobs,
-    /// Bytes of answers that wait to be taken.
-    Unsent,
-    /// Long answers that wait to be made.
-    Readers,
-    /// Analyses that wait.
-    Analyses,
-    /// Searches that wait.
-    Searches,
-    /// Open event streams.
-    Streams,
-    /// Open media tickets.
-    Tickets,
-    /// Active runs of a principal.
-    ActiveRuns,
-    /// Webhooks of a run or of a principal.
-    Webhooks,
-    /// Uploads under way.
-    Uploads,
-    /// Answers kept for the idempotency keys of a principal.
-    Keys,
-    /// The disk reserve.
-    Disk,
-    /// The log takes nothing.
-    Log,
-    /// Inferences under way and waiting.
-    Inferences,
-    /// Tokens of a principal's day.
-    DayTokens,
-    /// The server shuts down.
-    Draining,
-}
-
-impl Label for RefusalReason {
-    const ALL: &'static [RefusalReason] = &[
-        RefusalReason::GlobalRate,
-        RefusalReason::PrincipalRate,
-        RefusalReason::FailedAuthentications,
-        RefusalReason::FileJobs,
-        RefusalReason::Unsent,
-        RefusalReason::Readers,
-        RefusalReason::Analyses,
-        RefusalReason::Searches,
-        RefusalReason::Streams,
-        RefusalReason::Tickets,
-        RefusalReason::ActiveRuns,
-        RefusalReason::Webhooks,
-        RefusalReason::Uploads,
-        RefusalReason::Keys,
-        RefusalReason::Disk,
-        RefusalReason::Log,
-        RefusalReason::Inferences,
-        RefusalReason::DayTokens,
-        RefusalReason::Draining,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            RefusalReason::GlobalRate => "global_rate",
-            RefusalReason::FailedAuthentications => "failed_authentications",
-            RefusalReason::PrincipalRate => "principal_rate",
-            RefusalReason::FileJobs => "file_jobs",
-            RefusalReason::Unsent => "unsent",
-            RefusalReason::Readers => "readers",
-            RefusalReason::Analyses => "analyses",
-            RefusalReason::Searches => "searches",
-            RefusalReason::Tickets => "media_tickets",
-            RefusalReason::Streams => "event_streams",
-            RefusalReason::ActiveRuns => "active_runs",
-            RefusalReason::Webhooks => "webhooks",
-            RefusalReason::Uploads => "uploads",
-            RefusalReason::Keys => "idempotency_keys",
-            RefusalReason::Disk => "disk",
-            RefusalReason::Log => "log",
-            RefusalReason::Inferences => "inferences",
-            RefusalReason::DayTokens => "day_tokens",
-            RefusalReason::Draining => "draining",
-        }
+labels! {
+    /// A limit that a request met.
+    pub enum RefusalReason {
+        /// All requests together.
+        GlobalRate = "global_rate",
+        /// The requests of one principal.
+        PrincipalRate = "principal_rate",
+        /// Failed authentications of one address.
+        FailedAuthentications = "failed_authentications",
+        /// File jobs that wait.
+        FileJobs = "file_jobs",
+        /// Bytes of answers that wait to be taken.
+        Unsent = "unsent",
+        /// Long answers that wait to be made.
+        Readers = "readers",
+        /// Analyses that wait.
+        Analyses = "analyses",
+        /// Searches that wait.
+        Searches = "searches",
+        /// Open event streams.
+        Streams = "event_streams",
+        /// Open media tickets.
+        Tickets = "media_tickets",
+        /// Active runs of a principal.
+        ActiveRuns = "active_runs",
+        /// Webhooks of a run or of a principal.
+        Webhooks = "webhooks",
+        /// Uploads under way.
+        Uploads = "uploads",
+        /// Answers kept for the idempotency keys of a principal.
+        Keys = "idempotency_keys",
+        /// The disk reserve.
+        Disk = "disk",
+        /// The log takes nothing.
+        Log = "log",
+        /// Inferences under way and waiting.
+        Inferences = "inferences",
+        /// Tokens of a principal's day.
+        DayTokens = "day_tokens",
+        /// The server shuts down.
+        Draining = "draining",
     }
 }
 

@@ -4,62 +4,32 @@ use std::collections::HashSet;
 
 use media::Label;
 
-/// Thoroughness that is asked of an analysis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Neither of the others.
-    #[default]
-    Balanced,
-    /// Detail before cost.
-    Detailed,
-    /// Cost before detail.
-    Efficiency,
-    /// Settings of the caller's own.
-    Custom,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Mode; 4] = [Mode::Balanced, Mode::Detailed, Mode::Efficiency, Mode::Custom];
-
-    /// Name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Mode::Balanced => "balanced",
-            Mode::Detailed => "detailed",
-            Mode::Efficiency => "efficiency",
-            Mode::Custom => "custom",
-        }
-    }
-
-    /// The mode called `name`.
-    pub fn from_name(name: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
+media::named! {
+    /// Thoroughness that is asked of an analysis.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Mode {
+        /// Neither of the others.
+        #[default]
+        Balanced = "balanced",
+        /// Detail before cost.
+        Detailed = "detailed",
+        /// Cost before detail.
+        Efficiency = "efficiency",
+        /// Settings of the caller's own.
+        Custom = "custom",
     }
 }
 
-/// Hardware that a model needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelTier {
-    /// Fewer than ten thousand million parameters: one consumer GPU.
-    Small,
-    /// More than that: a data-centre GPU, or several.
-    Medium,
-    /// Run by its maker only.
-    Cloud,
-}
-
-impl ModelTier {
-    /// Every tier.
-    pub const ALL: [ModelTier; 3] = [ModelTier::Small, ModelTier::Medium, ModelTier::Cloud];
-
-    /// Name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ModelTier::Small => "small",
-            ModelTier::Medium => "medium",
-            ModelTier::Cloud => "cloud",
-        }
+media::named! {
+    /// Hardware that a model needs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ModelTier {
+        /// Fewer than ten thousand million parameters: one consumer GPU.
+        Small = "small",
+        /// More than that: a data-centre GPU, or several.
+        Medium = "medium",
+        /// Run by its maker only.
+        Cloud = "cloud",
     }
 }
 

@@ -5,14 +5,10 @@
 //! nobody's account tells what others store, and a release is a subtraction. In memory, rebuilt
 //! at start. What ends a run is recorded, never refused.
 
-use std::{
-    collections::HashMap,
-    num::NonZeroU64,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Instant};
 
 use media::ErrorKind;
+use parking_lot::Mutex;
 
 use crate::base::{disk_reserve::DiskReserve, keys::Principal};
 
@@ -116,7 +112,7 @@ impl Quota {
     /// refusal tells of it as a whole, and of what is used without it.
     fn charge_beside(&self, owner: &Principal, bytes: u64, held: u64) -> Result<(), QuotaError> {
         let seen = self.seen();
-        let mut accounts = self.accounts();
+        let mut accounts = self.accounts.lock();
         accounts.check(&self.limits, seen, owner, bytes).map_err(|error| error.beside(held))?;
         accounts.add(owner, bytes);
         Ok(())
@@ -132,7 +128,7 @@ impl Quota {
     /// Most that `owner` may store now; `None` where that has no limit of its own.
     pub fn most(&self, owner: &Principal) -> Option<u64> {
         let seen = self.seen();
-        self.accounts().most(&self.limits, seen, owner)
+        self.accounts.lock().most(&self.limits, seen, owner)
     }
 
     /// Returns true if `bytes` that nobody can read any more are too much for `owner` to keep.
@@ -144,17 +140,17 @@ impl Quota {
     /// Refuses work of `owner` that could store nothing at all.
     pub fn check(&self, owner: &Principal) -> Result<(), QuotaError> {
         let seen = self.seen();
-        self.accounts().check(&self.limits, seen, owner, 1)
+        self.accounts.lock().check(&self.limits, seen, owner, 1)
     }
 
     /// Counts `bytes` of `owner` that are stored already, whatever the quotas say.
     pub fn record(&self, owner: &Principal, bytes: u64) {
-        self.accounts().add(owner, bytes);
+        self.accounts.lock().add(owner, bytes);
     }
 
     /// Gives back `bytes` that `owner` was charged for.
     pub fn release(&self, owner: &Principal, bytes: u64) {
-        self.accounts().subtract(owner, bytes);
+        self.accounts.lock().subtract(owner, bytes);
     }
 
     /// A charge that grows while something is written, and is given back unless it is kept.
@@ -164,17 +160,12 @@ impl Quota {
 
     /// Bytes used by `owner`.
     pub fn used(&self, owner: &Principal) -> u64 {
-        self.accounts().used(owner)
+        self.accounts.lock().used(owner)
     }
 
     /// Bytes used by all principals together.
     pub fn total(&self) -> u64 {
-        self.accounts().total
-    }
-
-    fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // No code that holds the accounts leaves a sum half changed.
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.accounts.lock().total
     }
 }
 

@@ -10,7 +10,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Runs `attempt`, again with pauses while it is refused for want of room: for `patience` at most,
 /// and not beyond `cancel`. Each run is told how much of `patience` is left.
-pub async fn patiently<T, E, Attempt: Future<Output = Result<T, E>>>(
+pub async fn retry_while_full<T, E, Attempt: Future<Output = Result<T, E>>>(
     patience: Duration,
     cancel: &CancellationToken,
     lacks_room: impl Fn(&E) -> bool,
@@ -56,7 +56,8 @@ mod tests {
                 std::future::ready(outcomes[made.get() - 1])
             };
             let cancel = CancellationToken::new();
-            let found = patiently(patience, &cancel, |error| *error == "full", attempt).await;
+            let found =
+                retry_while_full(patience, &cancel, |error| *error == "full", attempt).await;
             assert_eq!((found, made.get()), (expected, attempts), "{name}");
         }
     }
@@ -66,7 +67,7 @@ mod tests {
         let cancel = CancellationToken::new();
         cancel.cancel();
         let attempt = |_| std::future::ready(Err::<(), _>("full"));
-        let found = patiently(Duration::from_secs(600), &cancel, |_| true, attempt).await;
+        let found = retry_while_full(Duration::from_secs(600), &cancel, |_| true, attempt).await;
         assert_eq!(found, Err("full"));
     }
 }

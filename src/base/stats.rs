@@ -5,15 +5,15 @@
 use std::{
     collections::{HashMap, VecDeque},
     fs,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use media::WallTime;
+use parking_lot::Mutex;
 
 use crate::base::{
     keys::Principal,
-    metrics::{Label, Metrics, RefusalReason, Tally},
+    metrics::{Metrics, RefusalReason, Tally},
 };
 
 /// Minutes that are kept.
@@ -131,7 +131,7 @@ impl Stats {
         machine: Machine,
         owners: HashMap<Principal, Tally>,
     ) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() > MINUTES_MAX {
             kept.pop_front();
         }
@@ -148,7 +148,7 @@ impl Stats {
         machine: Machine,
         owners: HashMap<Principal, Tally>,
     ) -> Vec<Point> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         let now = Snapshot { at, machine, owners };
         let ends: Vec<&Snapshot> = kept.iter().chain([&now]).collect();
         let first = ends.len().saturating_sub(minutes + 1);

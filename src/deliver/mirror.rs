@@ -12,13 +12,14 @@ mod rows;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use media::{ErrorKind, RunId, Seq};
+use parking_lot::Mutex;
 use timeline::{Event, EventKind, Timeline, TimelineError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -177,7 +178,7 @@ impl EventMirror {
 
     /// The runs with descriptions that the database was not given yet.
     pub fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
-        let known = self.place().as_ref().map(|place| place.next);
+        let known = self.place.lock().as_ref().map(|place| place.next);
         // Until the database says which one it is, whatever any of them may lack is kept.
         let from = match known {
             Some(next) => next,
@@ -199,13 +200,8 @@ impl EventMirror {
         &self.node
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<Place>> {
-        // Replaced whole: a panic leaves what was there.
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn copy(self: &Arc<Self>, limit: usize) -> Result<DeliveryResult, MirrorError> {
-        let known = self.place().clone();
+        let known = self.place.lock().clone();
         let place = match known {
             Some(place) => place,
             None => self.find_place().await?,
@@ -213,7 +209,7 @@ impl EventMirror {
         let (mirror, from) = (Arc::clone(self), place.next);
         let batch = blocking(move || mirror.collect(from, limit)).await??;
         self.hand_over(&place.database, &batch).await?;
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.refused.lock().clear();
         let passed = batch.next.0 - place.written.0;
         let mut place = Place { next: batch.next, ..place };
         if !batch.is_empty() || passed > PASSED_MAX {
@@ -222,7 +218,7 @@ impl EventMirror {
             place.written = place.next;
         }
         self.next.store(place.next.0, Relaxed);
-        *self.place() = Some(place);
+        *self.place.lock() = Some(place);
         Ok(if batch.is_last { DeliveryResult::Drained } else { DeliveryResult::More })
     }
 
@@ -265,7 +261,7 @@ impl EventMirror {
 
     /// Counts a refusal of the event at `seq`; true when there were enough of them.
     fn is_hopeless(&self, seq: Seq) -> bool {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         let times = refused.entry(seq).or_default();
         *times += 1;
         *times >= REFUSALS_MAX
@@ -376,7 +372,7 @@ impl LogConsumer for EventMirror {
             Err(error) => {
                 self.metrics.mirror_failures.inc();
                 // It may be another database that answers next time.
-                *self.place() = None;
+                *self.place.lock() = None;
                 // Said once for each outage; the counter has the rest.
                 if turn.failures == 0 {
                     tracing::warn!(%error, "database mirror failed; retrying");

@@ -10,10 +10,11 @@ mod schedule;
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     task::{Id, JoinError, JoinSet},
@@ -50,24 +51,20 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
         Arc::new(DeliveryQueue { schedule, changed: Notify::new() })
     }
 
-    fn schedule(&self) -> MutexGuard<'_, RetrySchedule<K>> {
-        self.schedule.lock().expect("the schedule does not panic")
-    }
-
     /// Adds a reader, whose first turn is due and whose last `failures` turns failed.
     pub fn add(&self, key: K, failures: u32) {
-        self.schedule().add_after(key, failures);
+        self.schedule.lock().add_after(key, failures);
         self.changed.notify_one();
     }
 
     /// Removes a reader; a turn under way comes to its end and is its last.
     pub fn remove(&self, key: K) {
-        self.schedule().remove(key);
+        self.schedule.lock().remove(key);
     }
 
     /// Notes that there is something new for these readers; brief, and waits for nothing.
     pub fn wake(&self, keys: impl IntoIterator<Item = K>) {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         let mut any = false;
         for key in keys {
             any |= schedule.wake(key);
@@ -81,7 +78,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
     /// Has these readers, added where they are not there, take a turn at once, also when they
     /// wait after a failure.
     pub fn urge(&self, keys: impl IntoIterator<Item = K>) {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         keys.into_iter().for_each(|key| schedule.urge(key));
         drop(schedule);
         self.changed.notify_one();
@@ -89,7 +86,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
 
     /// Turns under way.
     pub fn busy(&self) -> usize {
-        self.schedule().busy()
+        self.schedule.lock().busy()
     }
 
     /// Takes the turns as they come due, until `stop`, which drops those under way.
@@ -103,7 +100,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
         let mut turns = Turns { running: JoinSet::new(), keys: HashMap::new() };
         loop {
             let due = {
-                let (mut schedule, now) = (self.schedule(), Instant::now());
+                let (mut schedule, now) = (self.schedule.lock(), Instant::now());
                 while let Some(turn) = schedule.poll(now) {
                     turns.start(&consumer, turn);
                 }
@@ -115,7 +112,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
                 () = until(due) => {}
                 Some((key, outcome)) = turns.next() => {
                     let jitter = u32::from_ne_bytes(crate::base::random_bytes());
-                    self.schedule().finish(key, outcome, Instant::now(), jitter);
+                    self.schedule.lock().finish(key, outcome, Instant::now(), jitter);
                 }
             }
         }

@@ -10,13 +10,14 @@ use std::{
     collections::HashSet,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use media::{ErrorKind, RunId, Seq};
+use parking_lot::Mutex;
 use search::{FoldedPattern, IndexLimits, Scan, ScanResult, SearchError, SearchIndex, excerpt};
 use timeline::{EventKind, Timeline, TimelineError};
 use tokio::{
@@ -165,11 +166,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn index(&self) -> MutexGuard<'_, Option<SearchIndex>> {
-        // A panic in the middle of a change ends the follower, and no search gets past it.
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn timeline(&self) -> &Timeline {
         self.registry.timeline()
     }
@@ -227,7 +223,7 @@ impl SearchService {
 
     /// Memory that the index takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.shared.index().as_ref().map_or(0, SearchIndex::memory_bytes)
+        self.shared.index.lock().as_ref().map_or(0, SearchIndex::memory_bytes)
     }
 
     /// Failure of all searches until the server is started again, if the index has died.
@@ -314,7 +310,7 @@ impl Shared {
             Some(run) => HashSet::from([run]),
             None => self.registry.visible(&owner),
         };
-        let scan = match &*self.index() {
+        let scan = match &*self.index.lock() {
             Some(index) => index.scan(owner.as_str(), runs, needle.clone(), limit),
             None => return Err(SearchFailure::Failed),
         };

@@ -10,10 +10,11 @@ mod page;
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use media::{ErrorKind, RunId, Seq};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +130,7 @@ impl EventStreams {
 
     /// Streams that are open.
     pub fn open(&self) -> usize {
-        self.topics().open.all()
+        self.topics.lock().open.all()
     }
 
     /// Ends every stream once it has told what is readable, and those that are opened later.
@@ -157,13 +158,13 @@ impl EventStreams {
 
     /// Wakes the streams of `run` alone: those of owners do not end with it.
     fn wake_run(&self, run: RunId) {
-        if let Some(topic) = self.topics().runs.get(&run) {
+        if let Some(topic) = self.topics.lock().runs.get(&run) {
             topic.wake.notify_waiters();
         }
     }
 
     fn wake(&self, runs: &[RunId]) {
-        let topics = self.topics();
+        let topics = self.topics.lock();
         for topic in runs.iter().filter_map(|run| topics.runs.get(run)) {
             topic.wake.notify_waiters();
         }
@@ -177,11 +178,6 @@ impl EventStreams {
         }
     }
 
-    fn topics(&self) -> MutexGuard<'_, Topics> {
-        // Counting and map changes only: a panic leaves them usable.
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a stream of `principal` about `scope` until it is dropped.
     pub fn subscribe(
         self: &Arc<EventStreams>,
@@ -189,7 +185,7 @@ impl EventStreams {
         scope: StreamScope,
     ) -> Result<Subscription, StreamRefusal> {
         let StreamLimits { all, principal: own } = self.limits;
-        let mut topics = self.topics();
+        let mut topics = self.topics.lock();
         topics.open.enter(&principal, all, own).map_err(|whose| match whose {
             LimitScope::All => StreamRefusal::All(all),
             LimitScope::Own => StreamRefusal::Principal(own),
@@ -207,7 +203,7 @@ impl EventStreams {
     /// Next page at `key`, read once for all who ask; `None` when the log fails.
     async fn page(&self, key: PageKey, scope: &StreamScope) -> Option<Arc<SsePage>> {
         let cell = {
-            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pages = self.pages.lock();
             match pages.get(&key).and_then(Weak::upgrade) {
                 Some(cell) => cell,
                 None => {
@@ -260,7 +256,7 @@ impl Drop for Subscription {
                 }
             }
         }
-        let mut topics = self.streams.topics();
+        let mut topics = self.streams.topics.lock();
         topics.open.leave(&self.principal);
         match &self.scope {
             StreamScope::Run(run) => leave(&mut topics.runs, &run.id()),

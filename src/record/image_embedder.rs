@@ -88,7 +88,7 @@ impl ImageEmbedder {
         let provider = eyes.as_ref().map(ImageEmbedder::provider);
         for known in EmbeddingProvider::ALL {
             let is_used = provider == Some(known.value());
-            metrics.embedding_provider.of(*known).set(i64::from(is_used));
+            metrics.embedding_provider.of(known).set(i64::from(is_used));
         }
         Ok(eyes)
     }

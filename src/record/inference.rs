@@ -13,7 +13,7 @@ mod wait_budget;
 
 use std::{
     path::Path,
-    sync::{Arc, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -25,6 +25,7 @@ use infer::{
     },
 };
 use media::{RequestId, Seq, WallTime};
+use parking_lot::RwLock;
 use timeline::{Event, TokenBudgetLow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span, field::Empty};

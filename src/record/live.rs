@@ -27,7 +27,7 @@ mod worker_pool;
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -35,6 +35,7 @@ use ::infer::{OutputSchema, finding::default_answer, scheduler::Priority};
 use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
+use parking_lot::Mutex;
 use timeline::{Event, INTERRUPTED, RunFailed};
 use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -220,7 +221,7 @@ impl LiveService {
             tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while draining.run_until_cancelled(tick.tick()).await.is_some() {
                 let Some(live) = sampled.upgrade() else { return };
-                let sessions: Vec<_> = live.tables().live.values().cloned().collect();
+                let sessions: Vec<_> = live.tables.lock().live.values().cloned().collect();
                 sessions.iter().for_each(|session| session.sample());
             }
         });
@@ -312,7 +313,7 @@ impl LiveService {
             over,
             memory,
         };
-        self.tables().live.insert(id, Arc::clone(&session));
+        self.tables.lock().live.insert(id, Arc::clone(&session));
         metrics.live_sessions.inc();
         let live = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -376,7 +377,7 @@ impl LiveService {
 
     /// The session of `owner` that is called `id`.
     pub fn find(&self, owner: &Principal, id: SessionId) -> Option<SessionLookup> {
-        let tables = self.tables();
+        let tables = self.tables.lock();
         if let Some(session) = tables.live.get(&id) {
             return (session.owner() == owner).then(|| SessionLookup::Live(Arc::clone(session)));
         }
@@ -388,14 +389,14 @@ impl LiveService {
 
     /// The session that fills `run`, while it is live.
     pub fn of(&self, run: &Run) -> Option<Arc<LiveSession>> {
-        self.tables().live.get(&run.origin().session?).cloned()
+        self.tables.lock().live.get(&run.origin().session?).cloned()
     }
 
     /// Brings the series up to now that nothing else writes.
     pub fn observe(&self) {
         let metrics = &self.parts.metrics;
         self.port.tell();
-        self.tables().live.values().for_each(|session| session.tell(metrics));
+        self.tables.lock().live.values().for_each(|session| session.tell(metrics));
         metrics.live_memory_reserved.set(self.budget.used() as i64);
         metrics.live_workers.set(self.workers.count() as i64);
     }
@@ -493,11 +494,6 @@ impl LiveService {
             schema: Arc::clone(&self.schema),
         }
     }
-
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Every change is one insert or remove: a panic leaves the tables usable.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Takes a session off the table when its task ends, however it ends.
@@ -509,7 +505,7 @@ struct Left<'a> {
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        let mut tables = self.live.tables();
+        let mut tables = self.live.tables.lock();
         tables.live.remove(&self.id);
         let is_old = |(at, ..): &(Instant, SessionId, Principal)| at.elapsed() >= REMEMBERED_FOR;
         while tables.ended.len() >= REMEMBERED_MAX || tables.ended.front().is_some_and(is_old) {

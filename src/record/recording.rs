@@ -21,7 +21,7 @@ use crate::{
     base::{
         disk_reserve::{DiskLow, DiskReserve},
         quota::{QuotaError, QuotaReservation},
-        retry_while_full::patiently,
+        retry_while_full::retry_while_full,
     },
     runs::registry::{Growing, Run, RunError, RunRegistry},
 };
@@ -92,7 +92,7 @@ impl RunLog {
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
         let attempt = |_| self.registry.wind_up(&self.run, events.clone(), last.clone());
-        self.runtime.block_on(patiently(LOG_WAIT, &never, is_full, attempt))
+        self.runtime.block_on(retry_while_full(LOG_WAIT, &never, is_full, attempt))
     }
 
     /// Appends `events` in batches and `last` with the last of them; returns true if `last` is there, where it was

@@ -8,15 +8,11 @@ mod copy;
 mod failure;
 mod line;
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use media::ErrorKind;
+use parking_lot::Mutex;
 use tokio::{
     net::{UnixStream, unix::pipe},
     runtime::Handle,
@@ -132,12 +128,12 @@ struct Cause(Arc<Mutex<Option<RemoteError>>>);
 
 impl Cause {
     fn note(&self, error: impl Into<RemoteError>) {
-        let mut cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cause = self.0.lock();
         cause.get_or_insert(error.into());
     }
 
     fn take(&self) -> Option<RemoteError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

@@ -4,11 +4,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use media::BlobHash;
+use parking_lot::Mutex;
 use worker::{Supervisor, WorkerError};
 
 use crate::base::metrics::Metrics;
@@ -42,7 +43,7 @@ impl SmallStills {
 
     /// The picture of `still` with this longer edge, if it is kept.
     pub fn kept(&self, still: &BlobHash, edge: u32) -> Option<Bytes> {
-        self.lock().pictures.get(&(*still, edge)).cloned()
+        self.kept.lock().pictures.get(&(*still, edge)).cloned()
     }
 
     /// Scales the still `jpeg`, whose hash is `still`, down to a longer edge of `edge`; one that is
@@ -58,13 +59,8 @@ impl SmallStills {
         let timer = self.metrics.shrink_seconds.start_timer();
         let picture = Bytes::from(self.supervisor.shrink(jpeg, edge)?);
         timer.observe_duration();
-        self.lock().keep((still, edge), picture.clone());
+        self.kept.lock().keep((still, edge), picture.clone());
         Ok(picture)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        // What a panic left half kept is a picture more or less.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -48,27 +48,20 @@ pub struct WorkerCapabilities {
     pub refused: usize,
 }
 
-/// Isolation of media workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SandboxStatus {
-    /// Isolated in every way that there is.
-    Full,
-    /// Isolated in some: the system lacks the others, or a device needs its driver's files.
-    Partial,
-    /// No worker starts.
-    Unavailable,
+media::named! {
+    /// Isolation of media workers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SandboxStatus {
+        /// Isolated in every way that there is.
+        Full = "full",
+        /// Isolated in some: the system lacks the others, or a device needs its driver's files.
+        Partial = "partial",
+        /// No worker starts.
+        Unavailable = "unavailable",
+    }
 }
 
 impl SandboxStatus {
-    /// Its name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SandboxStatus::Full => "full",
-            SandboxStatus::Partial => "partial",
-            SandboxStatus::Unavailable => "unavailable",
-        }
-    }
-
     /// Isolation of workers that give `report`, and the parts that it lacks.
     fn of(report: &SandboxReport) -> (SandboxStatus, Option<String>) {
         if report.is_full() {
@@ -123,7 +116,7 @@ impl WorkerCapabilities {
             tracing::info!(backend = backend.as_str(), reason, "decode backend not used");
         }
         for tried in capabilities.codecs.iter().filter(|tried| tried.reason.is_some()) {
-            let (codec, bits, reason) = (tried.codec.name(), tried.bits, tried.reason.as_deref());
+            let (codec, bits, reason) = (tried.codec.as_str(), tried.bits, tried.reason.as_deref());
             tracing::warn!(codec, bits, reason, decoder = tried.decoder, "not decoded as asked");
         }
         tracing::info!(backend = backend.as_str(), "media is decoded");

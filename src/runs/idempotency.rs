@@ -12,11 +12,12 @@ mod recovery;
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use media::{RequestId, Seq, WallTime};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use timeline::{Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
@@ -223,7 +224,7 @@ impl IdempotencyStore {
         now: DatedInstant,
     ) -> Result<KeyLookup, MetaStoreError> {
         // Taken before looking: of two at once, only one may find nothing.
-        if !self.under_way().insert(scope.clone()) {
+        if !self.under_way.lock().insert(scope.clone()) {
             return Ok(KeyLookup::UnderWay);
         }
         let mut attempt =
@@ -287,7 +288,7 @@ impl IdempotencyStore {
         let begun = self.ledger.read(|view| records::begun_of(view, owner))?;
         // No other request begins one while it is looked at.
         let held = begun.into_iter().filter_map(|(scope, past)| {
-            let is_idle = self.under_way().insert(scope.clone());
+            let is_idle = self.under_way.lock().insert(scope.clone());
             is_idle.then(|| (UnderWay { keys: self, scope }, past))
         });
         let idle = recovery::idle(held.collect(), timeline, TRACED_MAX)?;
@@ -304,7 +305,7 @@ impl IdempotencyStore {
     /// Returns true where it is time to look for room of `owner`; it is remembered as done.
     fn looks_now(&self, owner: &Principal) -> bool {
         // Every change is one insert or retain: a panic leaves the map usable.
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         looked.retain(|_, at| at.elapsed() < LOOK_EVERY);
         match looked.entry(owner.clone()) {
             Entry::Occupied(_) => false,
@@ -313,11 +314,6 @@ impl IdempotencyStore {
                 true
             }
         }
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, HashSet<KeyScope>> {
-        // Every change is one insert or remove: a panic leaves the set usable.
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -329,7 +325,7 @@ struct UnderWay<'a> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.keys.under_way().remove(&self.scope);
+        self.keys.under_way.lock().remove(&self.scope);
     }
 }
 

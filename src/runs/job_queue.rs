@@ -9,9 +9,10 @@ mod place;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::base::keys::Principal;
@@ -92,12 +93,12 @@ impl JobQueue {
 
     /// Number of waiters for a place.
     pub fn waiting(&self) -> usize {
-        self.state().waiting
+        self.0.state.lock().waiting
     }
 
     /// Refuses what could neither begin nor wait now, before anything is done for it.
     pub fn check(&self, owner: &Principal, stay: JobLength) -> Result<(), QueueFull> {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let may =
             state.has_place(owner, stay, self.0.own_max) || state.has_room(owner, self.0.queue_max);
         if may { Ok(()) } else { Err(self.full()) }
@@ -143,7 +144,7 @@ impl JobQueue {
         stay: JobLength,
         queue_max: usize,
     ) -> Result<Option<Waiting>, QueueFull> {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         // Whoever waits although a place is free waits for one of another kind.
         if state.has_place(owner, stay, self.0.own_max) {
             state.take(owner, stay);
@@ -173,7 +174,7 @@ impl JobQueue {
         let mut given = (owner.clone(), stay);
         loop {
             let next = {
-                let mut state = self.state();
+                let mut state = self.0.state.lock();
                 state.give(&given.0, given.1);
                 state.pop(self.0.own_max)
             };
@@ -188,12 +189,7 @@ impl JobQueue {
 
     /// Takes a place that there may not be: whoever lent one does not wait for it.
     fn take_back(&self, owner: &Principal, stay: JobLength) {
-        self.state().take(owner, stay);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that changes the state panics halfway.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().take(owner, stay);
     }
 }
 
@@ -291,7 +287,7 @@ impl Drop for Waiting {
             // The place came when nobody waited for it any more.
             self.admission.release(&self.owner, self.stay);
         } else {
-            self.admission.state().leave(&self.owner, self.id);
+            self.admission.0.state.lock().leave(&self.owner, self.id);
         }
     }
 }

@@ -7,11 +7,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use media::{Label, NodeTag, RequestId, RunId, Seq, WallTime};
+use parking_lot::Mutex;
 use timeline::{
     AppendResult, Event, EventKind, EventMeta, NewEvent, RequestMarkerPayload, RunDeleted,
     RunLabelled, Timeline, TimelineError,
@@ -137,7 +138,7 @@ impl RunRegistry {
             }
             _ => {}
         });
-        let mut tables = self.tables();
+        let mut tables = self.tables.lock();
         for head in created {
             let Some(stored) = self.timeline.get_parts(head.seq)? else { continue };
             if let Some(mut origin) = readable(&stored).as_ref().and_then(RunOrigin::of) {
@@ -175,7 +176,7 @@ impl RunRegistry {
 
     /// Called on the log's writer thread: short, and never back into the log.
     fn fold(&self, heads: &[EventMeta], now: Instant) {
-        let mut tables = self.tables();
+        let mut tables = self.tables.lock();
         for head in heads {
             tables.fold(head, now + self.limits.ttl);
         }
@@ -198,11 +199,6 @@ impl RunRegistry {
     /// Counts what the events of `run` take in the log.
     fn account(&self, run: &Run) {
         run.account(self.timeline.run_bytes(run.id()), &self.quota);
-    }
-
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Every change of the tables is one insert or remove: a panic leaves them usable.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The log behind the runs.
@@ -251,7 +247,7 @@ impl RunRegistry {
     }
 
     fn acquire_active_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
-        let mut tables = self.tables();
+        let mut tables = self.tables.lock();
         let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
         // A run that rests holds nothing that others could lack.
         let counts = |run: &RunId| owner.active.contains(run) && !owner.untouched.contains(run);
@@ -266,7 +262,7 @@ impl RunRegistry {
     }
 
     fn release_slot(&self, run: &Run) {
-        let mut tables = self.tables();
+        let mut tables = self.tables.lock();
         tables.runs.remove(&run.id());
         if let Some(owner) = tables.owners.get_mut(&run.origin().principal) {
             owner.untouched.remove(&run.id());
@@ -327,7 +323,7 @@ impl RunRegistry {
 
     /// Cancels every job; their runs end as failed by the shutdown.
     pub fn cancel_jobs(&self) {
-        for run in self.tables().runs.values() {
+        for run in self.tables.lock().runs.values() {
             run.cancel_job();
         }
     }
@@ -411,4 +407,4 @@ fn count_move(counts: &mut [usize; RunState::SHOWN.len()], from: RunState, to: R
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,12 +11,13 @@ mod hashes;
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use media::{BlobHash, RunId, WallTime};
+use parking_lot::Mutex;
 use timeline::{
     BlobStore, CompactionStats, Event, EventKind, EventMeta, SweepStats, TimelineError,
 };
@@ -114,7 +115,7 @@ impl Retention {
     pub fn count_stored(&self) -> Result<(), TimelineError> {
         let kept_from = self.blobs.removed_before()?;
         let kinds = [EventKind::KeyframeStored, EventKind::FramesDecoded];
-        *self.released_before() = kept_from;
+        *self.released_before.lock() = kept_from;
         let unreadable = self.read(
             &kinds,
             || ControlFlow::Continue(()),
@@ -142,11 +143,6 @@ impl Retention {
             );
         }
         Ok(())
-    }
-
-    fn released_before(&self) -> MutexGuard<'_, Option<WallTime>> {
-        // Replaced whole: a panic leaves what was there.
-        self.released_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sweeps now, then every hour and soon after deletions, until `stop`.
@@ -312,7 +308,7 @@ impl Retention {
         if let Some(from) = kept_from.filter(|_| kept_from > before) {
             self.blobs.remember_removed_before(from)?;
         }
-        let released = *self.released_before();
+        let released = *self.released_before.lock();
         let mut named = Hashes::default();
         let mut releases: HashMap<RunId, (Arc<Run>, u64)> = HashMap::new();
         let unreadable = self.read_stills(stop, |head, hash, bytes| {
@@ -336,7 +332,7 @@ impl Retention {
         for (run, bytes) in releases.into_values() {
             run.release_stills(bytes, self.registry.quota());
         }
-        *self.released_before() = kept_from;
+        *self.released_before.lock() = kept_from;
         let stays =
             |hash: &BlobHash| named.contains(hash) || unreadable > 0 && !over.contains(hash);
         let swept = sweep.finish(stays, || thread::sleep(REST))?;

@@ -8,11 +8,12 @@ mod shape;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use gate::GateConfig;
 use media::{BlobHash, Dimensions, FrameRate, RunId};
+use parking_lot::Mutex;
 use timeline::{BlobStore, Timeline};
 
 use crate::runs::registry::Run;
@@ -81,8 +82,8 @@ impl Summaries {
     /// Summary of `run` from `records`; `None` where nothing of it is decoded. Reads where there is
     /// something new.
     pub fn of(&self, run: &Run, records: Records<'_>) -> Option<Summary> {
-        let digest = lock(&self.0).digest(run.id());
-        let mut digest = lock(&digest);
+        let digest = self.0.lock().digest(run.id());
+        let mut digest = digest.lock();
         digest.follow(run, records);
         digest.summary()
     }
@@ -102,11 +103,6 @@ impl Kept {
         }
         digest
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A run that a panic left half read is told as far as it was read.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl SessionHandler for Print {
         self.units += 1;
         if self.units == 1 && !self.is_quiet {
             let (after, access_unit) = (self.answered_at.elapsed(), &unit.access_unit);
-            let (codec, bytes) = (access_unit.codec.name(), access_unit.data.len());
+            let (codec, bytes) = (access_unit.codec.as_str(), access_unit.data.len());
             eprintln!(
                 "session {}: first unit after {after:?}: {codec}, {bytes} bytes",
                 self.number
@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     for why in DropReason::ALL {
         if counts.refused(why) > 0 {
-            println!("refused: {} {}", why.name(), counts.refused(why));
+            println!("refused: {} {}", why.as_str(), counts.refused(why));
         }
     }
     let total = sessions

@@ -78,7 +78,7 @@ impl EgressClient {
         }
         let strict_tls = tls::client_config(TrustAnchors::Roots(roots))?;
         let media_tls = if config.insecure_tls {
-            tls::client_config(TrustAnchors::Anyone)?
+            tls::client_config(TrustAnchors::InsecureAcceptAny)?
         } else {
             Arc::clone(&strict_tls)
         };

@@ -194,13 +194,13 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return converse(stream, site, limits, None, stop, place).await };
+    let Some(tls) = tls else { return serve_http(stream, site, limits, None, stop, place).await };
     let due = Instant::now() + limits.handshake;
     // Boxed, both: a connection without TLS then has no room for them.
     let shaken = Box::pin(tls_handshake(tls, stream, site.refusal_headers));
     match timeout_at(due, shaken).await {
         Ok(Ok(Some(stream))) => {
-            Box::pin(converse(stream, site, limits, Some(due), stop, place)).await;
+            Box::pin(serve_http(stream, site, limits, Some(due), stop, place)).await;
         }
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
@@ -226,7 +226,7 @@ async fn tls_handshake(
 }
 
 /// Answers the requests of one connection; the first head must be whole at `first_header`.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: ServiceConfig,
     limits: ServerLimits,

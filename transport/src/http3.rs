@@ -158,7 +158,7 @@ pub async fn serve_quic(
         connections.spawn(async move {
             let Some(connection) = shake_hands(incoming).await else { return };
             drop(permit);
-            let conversation = converse(connection.clone(), site, limits, limiter, stop);
+            let conversation = serve_connection(connection.clone(), site, limits, limiter, stop);
             cut.run_until_cancelled(conversation).await;
             connection.close(code(Code::H3_NO_ERROR), b"");
         });
@@ -191,7 +191,7 @@ async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
 }
 
 /// Answers the requests of one connection, whose peer has proven its address.
-async fn converse(
+async fn serve_connection(
     quic: quinn::Connection,
     site: ServiceConfig,
     limits: ServerLimits,

@@ -8,6 +8,9 @@
 mod certificate;
 mod connection_limit;
 mod connection_state;
+#[cfg(test)]
+#[path = "../../tests/support/corpus.rs"]
+mod corpus;
 pub mod egress;
 mod error;
 mod error_response;

@@ -40,7 +40,7 @@ pub enum TrustAnchors {
     /// Servers with a certificate that these vouch for, for the name that was dialled.
     Roots(RootCertStore),
     /// Any server: encrypted, to a host that is not verified.
-    Anyone,
+    InsecureAcceptAny,
 }
 
 /// The certificates of the system, and those in the PEM file `extra`.
@@ -78,7 +78,7 @@ pub fn client_config(trust: TrustAnchors) -> Result<Arc<ClientConfig>, TrustErro
         .with_safe_default_protocol_versions()?;
     let config = match trust {
         TrustAnchors::Roots(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-        TrustAnchors::Anyone => builder
+        TrustAnchors::InsecureAcceptAny => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(InsecureAcceptAny(provider)))
             .with_no_client_auth(),
@@ -207,7 +207,7 @@ mod tests {
         let rows = [(&own, true), (&stranger, false), (&misnamed, false)];
         for (certificate, expected) in rows {
             assert_eq!(is_believed(TrustAnchors::Roots(roots.clone()), certificate), expected);
-            assert!(is_believed(TrustAnchors::Anyone, certificate));
+            assert!(is_believed(TrustAnchors::InsecureAcceptAny, certificate));
         }
     }
 }

@@ -43,7 +43,7 @@ pub enum JobFault {
     #[error(
         "internal error: selected frame {frame_index} has no image (the predictor did not foresee it)"
     )]
-    Unforeseen {
+    UnpredictedFrame {
         /// The selected frame.
         frame_index: u64,
     },
@@ -65,7 +65,7 @@ impl JobFault {
             JobFault::PixelsLost(_) => ErrorKind::Unavailable,
             JobFault::Source { .. } | JobFault::Over => ErrorKind::InvalidInput,
             JobFault::Other { kind, .. } => *kind,
-            JobFault::Unforeseen { .. } => ErrorKind::Internal,
+            JobFault::UnpredictedFrame { .. } => ErrorKind::Internal,
             JobFault::Stopped => ErrorKind::Cancelled,
         }
     }

@@ -39,13 +39,15 @@ pub(crate) const ARGUMENT: &str = "media-fork-server";
 /// Longest wait for a worker to be forked.
 const FORKED_WITHIN: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// Origin of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerStart {
-    /// A copy of the fork server.
-    Forked,
-    /// It was executed, and loaded its program first.
-    Executed,
+media::named! {
+    /// Origin of a worker.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum WorkerStart {
+        /// A copy of the fork server.
+        Forked = "forked",
+        /// It was executed, and loaded its program first.
+        Executed = "executed",
+    }
 }
 
 /// Hears where each worker came from, and why the fork server was of no use; called on the thread that

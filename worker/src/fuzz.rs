@@ -64,11 +64,10 @@ pub fn picture(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use proptest::{collection::vec, prelude::*, sample::Index};
+    use proptest::{prelude::*, sample::Index};
 
     use super::*;
+    use crate::corpus::{breaks, broken, corpus};
 
     /// A parser, and the folder of the corpus that has bytes for it.
     type Target = (&'static str, fn(&[u8]));
@@ -79,16 +78,6 @@ mod tests {
         ("message", message),
         ("picture", picture),
     ];
-
-    fn corpus(name: &str) -> Vec<Vec<u8>> {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
-        let mut found: Vec<Vec<u8>> = std::fs::read_dir(&dir)
-            .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
-            .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("readable"))
-            .collect();
-        found.sort();
-        found
-    }
 
     #[test]
     fn the_corpus_is_digested() {
@@ -119,25 +108,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_broken_corpus_is_digested(
-            breaks in vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
+            breaks in breaks(),
             seed in any::<Index>(),
         ) {
             for (name, parse) in TARGETS {
                 let corpus = corpus(name);
-                let mut bytes = seed.get(&corpus).clone();
-                for (at, how, byte) in &breaks {
-                    if bytes.is_empty() {
-                        break;
-                    }
-                    let at = at.index(bytes.len());
-                    match how {
-                        0 => bytes[at] = *byte,
-                        1 => bytes.insert(at, *byte),
-                        2 => drop(bytes.remove(at)),
-                        _ => bytes.truncate(at),
-                    }
-                }
-                parse(&bytes);
+                parse(&broken(seed.get::<Vec<u8>>(&corpus), &breaks));
             }
         }
     }

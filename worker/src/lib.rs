@@ -16,6 +16,9 @@ mod child;
 mod chunk_images;
 mod close_fds;
 mod control_socket;
+#[cfg(test)]
+#[path = "../../tests/support/corpus.rs"]
+mod corpus;
 mod ending;
 mod error;
 mod excerpt;

@@ -249,7 +249,7 @@ fn listen(
                 };
                 on_event(LiveWorkerEvent::Session { session, event })?;
             }
-            Some(WorkerReply::Taken { session }) => {
+            Some(WorkerReply::UnitDone { session }) => {
                 line.state().lanes.taken(session, Instant::now())?
             }
             // A device is lost once.

@@ -26,7 +26,7 @@ pub(crate) enum WorkerRequest {
     Resource { url: String, size: Option<u64>, seekable: bool },
     /// Start a live session under a number of the server's choice.
     OpenSession { session: u32, spec: SessionSpec },
-    /// The next picture of a session, answered by [`WorkerReply::Taken`].
+    /// The next picture of a session, answered by [`WorkerReply::UnitDone`].
     AccessUnit {
         session: u32,
         pts: Timestamp,
@@ -35,7 +35,7 @@ pub(crate) enum WorkerRequest {
         #[serde(with = "wire::bytes")]
         data: Vec<u8>,
     },
-    /// No picture follows; answered by [`WorkerReply::Taken`].
+    /// No picture follows; answered by [`WorkerReply::UnitDone`].
     CloseSession { session: u32 },
     /// The answer to [`WorkerReply::Program`], which comes twice: with the socket that is the program's input
     /// and output, then with the pipe of what it says.
@@ -106,7 +106,7 @@ pub(crate) enum WorkerReply {
     /// The device that was to decode live sessions opens no more, for this reason: the CPU decodes.
     DecoderLost { reason: String },
     /// The session's latest unit, or its end, has been worked off; what it gave has been said.
-    Taken { session: u32 },
+    UnitDone { session: u32 },
     /// The still that was scaled down.
     Shrunk(EncodedImage),
     /// About the excerpt.
@@ -114,7 +114,7 @@ pub(crate) enum WorkerReply {
     /// Attempts and the error number of each, 0 for success.
     Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<EscapeAttempt>),
     /// Result of [`WorkerRequest::Look`].
-    Able(Capabilities),
+    Capabilities(Capabilities),
 }
 
 impl Message for WorkerReply {

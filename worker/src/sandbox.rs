@@ -59,32 +59,19 @@ pub enum SandboxLevel {
     },
 }
 
-/// Least sandbox in which media may be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SandboxPolicy {
-    /// landlock and the system call filter are whole; nothing is read where they are not.
-    #[default]
-    Require,
-    /// As closed as the kernel lets it be.
-    BestEffort,
+media::named! {
+    /// Least sandbox in which media may be read.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum SandboxPolicy {
+        /// landlock and the system call filter are whole; nothing is read where they are not.
+        #[default]
+        Require = "require",
+        /// As closed as the kernel lets it be.
+        BestEffort = "best-effort",
+    }
 }
 
 impl SandboxPolicy {
-    /// The policy that a setting names.
-    pub fn from_name(name: &str) -> Option<SandboxPolicy> {
-        [SandboxPolicy::Require, SandboxPolicy::BestEffort]
-            .into_iter()
-            .find(|policy| policy.as_str() == name)
-    }
-
-    /// Its name in the setting.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SandboxPolicy::Require => "require",
-            SandboxPolicy::BestEffort => "best-effort",
-        }
-    }
-
     /// Media may be read in a sandbox that is as `report` says.
     pub(crate) fn accepts(self, report: &SandboxReport) -> bool {
         match self {

@@ -128,6 +128,24 @@ pub struct JobSpec {
     pub limits: WorkerLimits,
 }
 
+impl JobSpec {
+    /// Every frame of `input`, on one thread and without pictures, within the limits of a file.
+    pub fn new(input: impl Into<JobInput>) -> JobSpec {
+        JobSpec {
+            input: input.into(),
+            sampling: Sampling::Every,
+            max_frames: u64::MAX,
+            stills: false,
+            views: None,
+            gate: GateConfig::default(),
+            zones: Zones::default(),
+            threads: 1,
+            resume: None,
+            limits: WorkerLimits::default(),
+        }
+    }
+}
+
 /// Ends a job from another thread; clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
@@ -172,7 +190,7 @@ impl Supervisor {
         let (mut process, report) =
             WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?;
         process.backlog().push(&WorkerRequest::Look)?;
-        let WorkerReply::Able(capabilities) = process.answer()? else {
+        let WorkerReply::Capabilities(capabilities) = process.answer()? else {
             return Err(WireError::Unexpected("look").into());
         };
         // Where nothing refuses it would become another program.
@@ -231,18 +249,7 @@ impl Supervisor {
     /// Inspects a regular file: its container is opened in a worker of its own, its first pictures
     /// are looked at, and nothing more.
     pub fn probe(&self, file: File, cancel: &CancelToken) -> Result<StreamInfo, WorkerError> {
-        let spec = JobSpec {
-            input: JobInput::File(file),
-            sampling: Sampling::Every,
-            max_frames: 1,
-            stills: false,
-            views: None,
-            gate: GateConfig::default(),
-            zones: Zones::default(),
-            threads: 1,
-            resume: None,
-            limits: WorkerLimits::default(),
-        };
+        let spec = JobSpec { max_frames: 1, ..JobSpec::new(file) };
         let mut found = None;
         let ended = self.run_job(spec, cancel, &mut |event| match event {
             JobEvent::Opened(stream) => {

@@ -84,7 +84,7 @@ fn serve() -> io::Result<()> {
                 run_job(source, &options, (&decoders, &measuring), &line)?;
             }
             WorkerRequest::Look => {
-                line.send(&WorkerReply::Able(capabilities::look(&decoders, &measuring)))?;
+                line.send(&WorkerReply::Capabilities(capabilities::look(&decoders, &measuring)))?;
             }
             WorkerRequest::Excerpt { len, from_ms, to_ms } => {
                 excerpt::cut(len, from_ms..to_ms, &line)?

@@ -13,11 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::Sampling;
-use gate::GateConfig;
-use media::{Codec, Zones};
+use media::Codec;
 use serde::Serialize;
-use worker::{CancelToken, JobEvent, JobSpec, StageTimings, Supervisor, WorkerError, WorkerLimits};
+use worker::{CancelToken, JobEvent, JobSpec, StageTimings, Supervisor, WorkerError};
 
 use crate::{
     doctor::DecodeArgs,
@@ -153,7 +151,7 @@ fn measure(
     let (codec, width, height) = first.stream.ok_or_else(|| failed(WorkerError::Ended))?;
     let frames_per_second = rounded(workers as f64 * 1e6 / us.max(1.0));
     Ok(Row {
-        codec: codec.name(),
+        codec: codec.as_str(),
         width,
         height,
         decoder: first.decoder,
@@ -175,18 +173,8 @@ fn decode_for_a_while(
     let started = Instant::now();
     let mut done = WorkerResult::default();
     while started.elapsed() < MEASURED {
-        let spec = JobSpec {
-            input: File::open(clip).map_err(WorkerError::Spawn)?.into(),
-            sampling: Sampling::Every,
-            max_frames: u64::MAX,
-            stills,
-            views: None,
-            gate: GateConfig::default(),
-            zones: Zones::default(),
-            threads: 1,
-            resume: None,
-            limits: WorkerLimits::default(),
-        };
+        let spec =
+            JobSpec { stills, ..JobSpec::new(File::open(clip).map_err(WorkerError::Spawn)?) };
         let report = supervisor.run_job(spec, cancel, &mut |event| {
             match event {
                 JobEvent::Opened(stream) => {

@@ -2,15 +2,12 @@
 
 use std::{
     fs::{self, File},
-    ops::ControlFlow,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use decode::{Sampling, StreamInfo};
-use gate::GateConfig;
-use media::Zones;
-use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerError, WorkerLimits};
+use decode::StreamInfo;
+use worker::{CancelToken, Supervisor, WorkerError};
 
 use crate::{environment, error::CliError};
 
@@ -98,28 +95,6 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
 
 /// Reads the container's description in a worker; the API tells neither codec nor length.
 pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
-    let mut stream = None;
-    let spec = JobSpec {
-        // The ingest that follows says what is wrong with a file that cannot be opened or read.
-        input: File::open(video).ok()?.into(),
-        sampling: Sampling::Every,
-        max_frames: 1,
-        stills: false,
-        views: None,
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 1,
-        resume: None,
-        limits: WorkerLimits::default(),
-    };
-    let outcome = supervisor.run_job(spec, &CancelToken::new(), &mut |event| match event {
-        JobEvent::Opened(info) => {
-            stream = Some(info);
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    // Stopping after the first event makes the outcome "cancelled", which is what was wanted.
-    drop(outcome);
-    stream
+    // The ingest that follows says what is wrong with a file that cannot be opened or read.
+    supervisor.probe(File::open(video).ok()?, &CancelToken::new()).ok()
 }

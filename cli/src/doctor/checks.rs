@@ -83,7 +83,7 @@ fn decoded_by(
     };
     let row = |tried: CodecProbeResult| {
         let depth = if tried.bits == 8 { "" } else { " 10-bit" };
-        let codec = format!("{}{depth}", tried.codec.name());
+        let codec = format!("{}{depth}", tried.codec.as_str());
         let name = match backend {
             DecodeBackend::Software => codec,
             device => format!("{} {codec}", device.as_str()),

@@ -58,7 +58,7 @@ impl ClipFile {
         pictures: impl Iterator<Item = CodedPicture>,
     ) -> Result<ClipFile, WhipError> {
         let mut packetizer = Packetizer::new(codec, PAYLOAD_BYTES)
-            .ok_or(WhipError::Codec { codec: codec.name() })?;
+            .ok_or(WhipError::Codec { codec: codec.as_str() })?;
         let mut clip = ClipFile { codec, fmtp: String::new(), pictures: Vec::new(), length: 0 };
         let (mut bytes, mut first) = (0, None);
         for picture in pictures.skip_while(|picture| !picture.access_unit.keyframe) {

@@ -28,7 +28,7 @@ pub(crate) enum ReceiveOutcome {
     /// A picture.
     Frame(AvFrame),
     /// It wants more packets.
-    Hungry,
+    NeedsInput,
     /// Everything was given out since [`CodecContext::send_end`].
     End,
 }
@@ -116,7 +116,7 @@ impl CodecContext {
         // SAFETY: the name is a C string.
         let decoder = unsafe { ffi::avcodec_find_decoder_by_name(decoder_name(codec).as_ptr()) };
         if decoder.is_null() {
-            return Err(DecodeError::UnsupportedCodec { name: codec.name().to_owned() });
+            return Err(DecodeError::UnsupportedCodec { name: codec.as_str().to_owned() });
         }
         let setup = Setup { codec, parameters, threads, on_damage, limits, device: None };
         CodecContext::make(decoder, &setup).map_err(|Failed { call, error }| DecodeError::Libav {
@@ -138,7 +138,7 @@ impl CodecContext {
             unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) }
         });
         let format = device.format_of(decoder).ok_or_else(|| BackendError::NotBuilt {
-            backend: format!("{} for {}", device.backend().as_str(), codec.name()),
+            backend: format!("{} for {}", device.backend().as_str(), codec.as_str()),
         })?;
         let device = Some((device, format));
         let setup = Setup { codec, parameters, threads: 1, on_damage, limits, device };
@@ -279,7 +279,7 @@ impl FrameDecoder for CodecContext {
         }
         self.spare = Some(frame);
         match AvError(code) {
-            AvError::AGAIN => Ok(ReceiveOutcome::Hungry),
+            AvError::AGAIN => Ok(ReceiveOutcome::NeedsInput),
             AvError::END => Ok(ReceiveOutcome::End),
             error => Err(self.guard.note_device(error)),
         }

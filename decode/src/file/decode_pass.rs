@@ -172,7 +172,7 @@ fn drain(
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            Ok(ReceiveOutcome::Hungry | ReceiveOutcome::End) => {
+            Ok(ReceiveOutcome::NeedsInput | ReceiveOutcome::End) => {
                 return Ok(ControlFlow::Continue(()));
             }
             Err(_) if errors < DRAIN_ERRORS_MAX => {

@@ -50,7 +50,7 @@ pub(super) fn builder(
     threads: usize,
 ) -> Result<SessionBuilder, OnnxError> {
     let execution = execution(provider)?;
-    let failed = |reason: String| OnnxError::Session { provider: provider.name(), reason };
+    let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
     let builder = Session::builder(environment).map_err(|error| failed(error.to_string()))?;
     let builder = builder.with_intra_threads(threads).map_err(|error| failed(error.to_string()))?;
     builder.with_execution_providers([execution]).map_err(|error| failed(error.to_string()))

@@ -3,6 +3,7 @@
 use proptest::{prelude::*, sample::Index};
 
 use super::*;
+use crate::corpus::{breaks, broken, corpus};
 
 fn embedding(values: &[f32]) -> Embedding {
     Embedding::new(values.to_vec()).expect("an embedding")
@@ -131,34 +132,16 @@ proptest! {
     #[test]
     fn a_broken_corpus_is_digested(
         seed in any::<Index>(),
-        breaks in proptest::collection::vec((any::<Index>(), any::<u8>()), 0..8),
+        breaks in breaks(),
         cut in any::<Index>(),
     ) {
-        let corpus = corpus();
-        let mut bytes = corpus[seed.index(corpus.len())].clone();
-        for (at, byte) in breaks {
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
-        }
+        let bytes = broken(seed.get::<Vec<u8>>(&corpus("sidecar")), &breaks);
         crate::fuzz::sidecar(&bytes);
-        crate::fuzz::sidecar(&bytes[..cut.index(bytes.len())]);
+        crate::fuzz::sidecar(&bytes[..cut.index(bytes.len() + 1)]);
     }
-}
-
-fn corpus() -> Vec<Vec<u8>> {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sidecar");
-    let files = std::fs::read_dir(dir).expect("in the repository");
-    let read = |entry: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read(entry.expect("an entry").path()).expect("readable")
-    };
-    let mut found: Vec<Vec<u8>> = files.map(read).collect();
-    found.sort();
-    found
 }
 
 #[test]
 fn the_corpus_is_digested() {
-    let corpus = corpus();
-    assert!(!corpus.is_empty());
-    corpus.iter().for_each(|bytes| crate::fuzz::sidecar(bytes));
+    corpus("sidecar").iter().for_each(|bytes| crate::fuzz::sidecar(bytes));
 }

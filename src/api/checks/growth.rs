@@ -2,10 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 const DAY: Duration = Duration::from_secs(86_400);
 /// Time between two samples.
 const STEP: Duration = Duration::from_secs(900);
@@ -20,7 +20,7 @@ pub struct Growth(Mutex<VecDeque<(Instant, u64)>>);
 impl Growth {
     /// Takes a sample, where the last one is old enough.
     pub fn note(&self, now: Instant, stored: u64) {
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.0.lock();
         if samples.back().is_some_and(|(at, _)| now.duration_since(*at) < STEP) {
             return;
         }
@@ -33,7 +33,7 @@ impl Growth {
     /// Bytes a day at the rate of the last day, or of the time since the start, and that time; `None`
     /// before there is any to tell.
     pub fn a_day(&self, now: Instant, stored: u64) -> Option<(i64, Duration)> {
-        let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = self.0.lock();
         let (at, then) = *samples.front()?;
         let span = now.duration_since(at);
         let more = i128::from(stored) - i128::from(then);

@@ -106,7 +106,7 @@ impl ApiError {
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_) | ApiError::Unsent(_) | ApiError::TicketsFull(_) => {
+            ApiError::Stream(_) | ApiError::SendBufferFull(_) | ApiError::TicketsFull(_) => {
                 Some(RETRY_AFTER)
             }
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),

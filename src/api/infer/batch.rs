@@ -21,7 +21,6 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Caller, JsonBody},
         openapi::{FailureResponse, schema_types},
-        responses::shown,
     },
     base::json::{BoundedInt, Form, List, declared},
     record::{inference::InferenceError, reason::RetryPolicy},
@@ -54,9 +53,7 @@ declared!(BatchRequest { requests, max_parallel });
 /// Outcome of a batch.
 #[derive(Serialize, ToSchema)]
 pub struct BatchResult {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     /// Questions of the batch.
     processed: usize,
     /// Number of these with an answer.
@@ -117,7 +114,7 @@ pub async fn infer_batch(
     let results = ask_all(&app, &caller, questions, max_parallel).await;
     let succeeded = results.iter().filter(|item| item.ok).count();
     Ok(Json(BatchResult {
-        request_id: caller.request_id,
+        request_id: caller.request_id.into(),
         processed: results.len(),
         succeeded,
         failed: results.len() - succeeded,

@@ -3,13 +3,14 @@
 use std::{
     collections::{HashMap, hash_map::Entry as Place},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use axum::response::{IntoResponse, Response};
 use media::{JobId, RequestId, RunId};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{JobToken, JobView};
@@ -92,14 +93,14 @@ impl Entry {
 
     /// Holds an answer that is too long for the table.
     pub fn hold(&self, response: Response) -> Outcome {
-        *self.long.lock().unwrap_or_else(PoisonError::into_inner) = Some(response);
+        *self.long.lock() = Some(response);
         Outcome::Long
     }
 
     /// The answer that is too long for the table, where no caller has taken it.
     pub fn take_long(&self) -> Option<Response> {
         // One assignment each: a panic leaves it whole.
-        self.long.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.long.lock().take()
     }
 
     fn key(&self) -> Key {
@@ -132,7 +133,7 @@ impl Desk {
         fingerprint: BodyDigest,
         may_begin: bool,
     ) -> Result<Found, ApiError> {
-        match self.entries().entry((run, kind == JobKind::Analysis)) {
+        match self.0.lock().entry((run, kind == JobKind::Analysis)) {
             Place::Occupied(entry) if entry.get().fingerprint == fingerprint => {
                 Ok(Found::Joined(Arc::clone(entry.get())))
             }
@@ -163,18 +164,13 @@ impl Desk {
 
     /// The jobs of `run`.
     pub fn of_run(&self, run: RunId) -> Vec<Arc<Entry>> {
-        let entries = self.entries();
+        let entries = self.0.lock();
         [false, true].iter().filter_map(|key| entries.get(&(run, *key)).cloned()).collect()
     }
 
     /// Ends a job: sends the outcome to all that wait, and frees its slot.
     pub fn end(&self, entry: &Entry, outcome: Outcome) {
-        self.entries().remove(&entry.key());
+        self.0.lock().remove(&entry.key());
         entry.outcome.send_replace(Some(outcome));
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
-        // Every change is one insert or remove: a panic leaves the table usable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use media::{JobId, RequestId, RunId, WallTime};
+use media::{JobId, RequestId, WallTime};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -11,7 +11,7 @@ use axum::{Json, response::IntoResponse};
 
 use super::long;
 use crate::{
-    api::{ApiResult, App, openapi::schema_types, responses::shown},
+    api::{ApiResult, App, openapi::schema_types},
     base::keys::Principal,
     runs::{
         idempotency::{KeyScope, StoredResponse},
@@ -23,16 +23,10 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 #[schema(as = Job)]
 pub struct JobRecord {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RunId)]
-    run_id: RunId,
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::JobId)]
-    job_id: JobId,
-    #[schema(value_type = schema_types::JobKind)]
-    kind: &'static str,
-    #[schema(value_type = schema_types::JobStatus)]
-    status: &'static str,
+    run_id: schema_types::RunId,
+    job_id: schema_types::JobId,
+    kind: schema_types::JobKind,
+    status: schema_types::JobStatus,
     /// Frames analysed.
     frames_done: u64,
     /// Frames that there will be, by what the source says of its length; null where it does not.
@@ -47,8 +41,7 @@ pub struct JobRecord {
     #[schema(required = true)]
     eta_ms: Option<u64>,
     /// Time at which it was requested.
-    #[schema(value_type = schema_types::Timestamp)]
-    started_at: String,
+    started_at: schema_types::Timestamp,
     #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
     ended_at: Option<String>,
 }
@@ -57,16 +50,16 @@ impl JobRecord {
     /// The record of `job`.
     pub fn new(job: &JobView) -> JobRecord {
         JobRecord {
-            run_id: job.order.run,
-            job_id: job.order.id,
-            kind: job.order.kind.as_str(),
-            status: job.status.as_str(),
+            run_id: job.order.run.into(),
+            job_id: job.order.id.into(),
+            kind: job.order.kind.into(),
+            status: job.status.into(),
             frames_done: job.frames_done,
             frames_total: job.frames_total,
             fraction: job.fraction(),
             frames_per_second: job.frames_per_second(),
             eta_ms: job.eta_ms(),
-            started_at: job.order.started_at.rfc3339(),
+            started_at: job.order.started_at.into(),
             ended_at: job.ended_at.map(WallTime::rfc3339),
         }
     }
@@ -76,9 +69,7 @@ impl JobRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobDetails)]
 pub struct JobAnswer {
-    #[serde(serialize_with = "shown")]
-    #[schema(value_type = schema_types::RequestId)]
-    request_id: RequestId,
+    request_id: schema_types::RequestId,
     #[serde(flatten)]
     #[schema(inline)]
     job: JobRecord,
@@ -95,7 +86,12 @@ pub struct JobAnswer {
 impl JobAnswer {
     /// The answer about a job of which nothing has come yet.
     pub fn new(job: &JobView, request_id: RequestId) -> JobAnswer {
-        JobAnswer { request_id, job: JobRecord::new(job), result: None, error: None }
+        JobAnswer {
+            request_id: request_id.into(),
+            job: JobRecord::new(job),
+            result: None,
+            error: None,
+        }
     }
 }
 

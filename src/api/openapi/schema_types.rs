@@ -1,10 +1,13 @@
 //! The words of the document: ids, names and bounded values as schemas.
 //!
-//! Types of the domain know nothing of documents; a field that holds one says
-//! `#[schema(value_type = terms::RunId)]`. A bound is a type that the reader uses too.
+//! Types of the domain know nothing of documents: a term that holds one reads it, shows it, or both. A bound is a type that
+//! the reader uses too.
 
-use media::{FrameRate, LABEL_BYTES, MarkerOrigin, MarkerStatus, Score};
+use std::fmt::Display;
+
+use media::{FrameRate, LABEL_BYTES, MarkerOrigin, MarkerStatus, Score, WallTime};
 use search::FoldedPattern;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use timeline::{EventKind as TimelineEventKind, Pass as PassName, SamplingPolicy};
 use utoipa::{
@@ -34,7 +37,7 @@ use crate::{
 
 /// Schemas of the document that have names.
 macro_rules! terms {
-    ($(#[doc = $doc:literal] $name:ident $(($type:ty, $read:expr))? = $schema:expr;)*) => {
+    ($(#[doc = $doc:literal] $(#[derive($($derive:ident),*)])? $name:ident $(($type:ty $(, $read:expr)? $(; $show:expr)?))? = $schema:expr;)*) => {
         /// Every term, by name.
         pub fn all() -> impl Iterator<Item = (String, RefOr<Schema>)> {
             [$((stringify!($name).to_owned(), $name::schema()),)*].into_iter()
@@ -42,13 +45,26 @@ macro_rules! terms {
 
         $(
         #[doc = $doc]
+        $(#[derive($($derive),*)])?
         pub struct $name $((pub $type))?;
+
+        $(impl From<$type> for $name {
+            fn from(value: $type) -> $name {
+                $name(value)
+            }
+        }
 
         $(impl Declared for $name {
             fn take(value: &Value, _: Form<'_>) -> Result<$name, Faults> {
                 Ok($name($read(value)?))
             }
         })?
+
+        $(impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $show(self.0).serialize(serializer)
+            }
+        })?)?
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
@@ -62,31 +78,31 @@ macro_rules! terms {
 
 terms! {
     /// Id of a request, as in the header `x-request-id`.
-    RequestId = pattern("^req-[0-9a-f]{16}$");
+    RequestId(media::RequestId; Shown) = pattern("^req-[0-9a-f]{16}$");
     /// Id of a run.
-    RunId(media::RunId, parsed) = pattern("^run-[0-9a-f]{32}$");
+    RunId(media::RunId, parsed; Shown) = pattern("^run-[0-9a-f]{32}$");
     /// Id of a live session.
-    SessionId = pattern("^sess-[0-9a-f]{32}$");
+    SessionId(media::SessionId; Shown) = pattern("^sess-[0-9a-f]{32}$");
     /// Id of a job of a run.
-    JobId = pattern("^job-[0-9a-f]{32}$");
+    JobId(media::JobId; Shown) = pattern("^job-[0-9a-f]{32}$");
     /// Kind of a job: the route that asked for it.
-    JobKind = names(Work::ALL.map(Work::as_str));
+    JobKind(Work; Work::as_str) = names(Work::ALL.map(Work::as_str));
     /// Status of a job.
-    JobStatus = names(Standing::SHOWN);
+    JobStatus(Standing; Standing::as_str) = names(Standing::SHOWN);
     /// Id of a piece of feedback.
-    FeedbackId = pattern("^fb-[0-9a-f]{32}$");
+    FeedbackId(media::FeedbackId; Shown) = pattern("^fb-[0-9a-f]{32}$");
     /// Id of a webhook.
-    WebhookId = pattern("^wh-[0-9a-f]{32}$");
+    WebhookId(media::WebhookId; Shown) = pattern("^wh-[0-9a-f]{32}$");
     /// Id of a marker; no two analyses give the same.
-    MarkerId = pattern("^mk-[0-9a-f]{16}$");
+    MarkerId(media::MarkerId; Shown) = pattern("^mk-[0-9a-f]{16}$");
     /// Id of an analysis of a stream.
     AnalysisId = pattern("^an-[0-9a-f]{16}$");
     /// Id of an analysis, or `all` of them.
     AnalysisFilter = pattern("^(all|an-[0-9a-f]{16})$");
     /// SHA-256 in hexadecimal.
-    Sha256 = pattern("^[0-9a-f]{64}$");
+    Sha256(media::BlobHash; Shown) = pattern("^[0-9a-f]{64}$");
     /// Wall-clock time in UTC.
-    Timestamp = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    Timestamp(WallTime; WallTime::rfc3339) = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     /// 1 to 128 bytes without control characters.
     Label(media::Label, parsed) = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
         .min_length(Some(*LABEL_BYTES.start()))
@@ -96,7 +112,8 @@ terms! {
     /// At most 128 bytes without control characters.
     Tenant = pattern(r"^[^\u0000-\u001f\u007f-\u009f]*$").max_length(Some(*LABEL_BYTES.end()));
     /// A number in [0, 1].
-    Fraction(Score, score) = number(0.0, 1.0);
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    Fraction(Score, score; Score::as_f64) = number(0.0, 1.0);
     /// Frames a second.
     Fps(FrameRate, rate) = number(*FrameRate::ANALYSED.start(), *FrameRate::ANALYSED.end());
     /// A 64-bit integer.
@@ -140,23 +157,23 @@ terms! {
         .property("sha256", Ref::from_schema_name(Sha256::name()))
         .required("sha256");
     /// Tier of a model, by the hardware that it needs.
-    ModelTier = names(model_catalog::ModelTier::ALL.map(model_catalog::ModelTier::as_str));
+    ModelTier(model_catalog::ModelTier; model_catalog::ModelTier::as_str) = names(model_catalog::ModelTier::ALL.map(model_catalog::ModelTier::as_str));
     /// State of a run.
-    RunState(lifecycle::RunState, name(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str), lifecycle::RunState::from_name)) = names(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str));
+    RunState(lifecycle::RunState, name(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str), lifecycle::RunState::from_name); lifecycle::RunState::as_str) = names(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str));
     /// A further part of the record of a run.
     RunInclude((), name(["summary"], |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.
-    HealthStatus = names(Word::ALL.map(Word::as_str));
+    HealthStatus(Word; Word::as_str) = names(Word::ALL.map(Word::as_str));
     /// Status of the deliveries of a webhook.
-    WebhookStatus = names(Status::ALL.map(Status::as_str));
+    WebhookStatus(Status; Status::as_str) = names(Status::ALL.map(Status::as_str));
     /// Thoroughness that is asked of an analysis.
-    AnalysisMode(model_catalog::Mode, name(model_catalog::Mode::ALL.map(model_catalog::Mode::as_str), model_catalog::Mode::from_name)) = names(model_catalog::Mode::ALL.map(model_catalog::Mode::as_str));
+    AnalysisMode(model_catalog::Mode, name(model_catalog::Mode::ALL.map(model_catalog::Mode::as_str), model_catalog::Mode::from_name); model_catalog::Mode::as_str) = names(model_catalog::Mode::ALL.map(model_catalog::Mode::as_str));
     /// Policy by which frames of a source are chosen.
-    Sampling(SamplingPolicy, name(SamplingPolicy::ALL.map(SamplingPolicy::as_str), SamplingPolicy::from_name)) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
+    Sampling(SamplingPolicy, name(SamplingPolicy::ALL.map(SamplingPolicy::as_str), SamplingPolicy::from_name); SamplingPolicy::as_str) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
     /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
-    GateReason = names(gate::SelectionReason::ALL.map(gate::SelectionReason::as_str));
+    GateReason(gate::SelectionReason; gate::SelectionReason::as_str) = names(gate::SelectionReason::ALL.map(gate::SelectionReason::as_str));
     /// Certainty of a marker; a finalized one replaces a provisional one.
-    MarkerState(MarkerStatus, name(MarkerStatus::ALL.map(MarkerStatus::as_str), MarkerStatus::from_name)) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
+    MarkerState(MarkerStatus, name(MarkerStatus::ALL.map(MarkerStatus::as_str), MarkerStatus::from_name); MarkerStatus::as_str) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
     /// Origin of a marker: the gate or a model.
     MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
     /// Origin of the findings to list.
@@ -164,11 +181,20 @@ terms! {
     /// Pass that answered: of the model asked first, or of the one asked where that is unsure.
     InferencePass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
-    EventKind(TimelineEventKind, kind) = names(TimelineEventKind::ALL.iter().map(|kind| kind.as_str()));
+    EventKind(TimelineEventKind, kind; TimelineEventKind::as_str) = names(TimelineEventKind::ALL.iter().map(|kind| kind.as_str()));
     /// Any JSON value.
     AnyValue = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     /// A JSON object whose fields are the caller's own.
     AnyObject = ObjectBuilder::new().schema_type(Type::Object);
+}
+
+/// A value that is written as it is shown.
+struct Shown<T>(T);
+
+impl<T: Display> Serialize for Shown<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
 }
 
 fn string() -> ObjectBuilder {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    super::{error::ApiError, openapi::schema_types, responses::fraction},
+    super::{error::ApiError, openapi::schema_types},
     Decided,
 };
 
@@ -16,15 +16,9 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SignalSpread)]
 pub struct Spread {
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    min: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    max: Score,
-    #[serde(serialize_with = "fraction")]
-    #[schema(value_type = schema_types::Fraction)]
-    mean: Score,
+    min: schema_types::Fraction,
+    max: schema_types::Fraction,
+    mean: schema_types::Fraction,
     #[serde(skip)]
     sum: u64,
     #[serde(skip)]
@@ -34,15 +28,15 @@ pub struct Spread {
 impl Spread {
     fn of(score: Score) -> Spread {
         let sum = u64::from(score.millionths());
-        Spread { min: score, max: score, mean: score, sum, count: 1 }
+        Spread { min: score.into(), max: score.into(), mean: score.into(), sum, count: 1 }
     }
 
     fn add(&mut self, score: Score) {
-        self.min = self.min.min(score);
-        self.max = self.max.max(score);
+        self.min = self.min.min(score.into());
+        self.max = self.max.max(score.into());
         self.sum += u64::from(score.millionths());
         self.count += 1;
-        self.mean = Score::from_ratio(self.sum, self.count * u64::from(Score::SCALE));
+        self.mean = Score::from_ratio(self.sum, self.count * u64::from(Score::SCALE)).into();
     }
 }
 
@@ -197,7 +191,7 @@ mod tests {
                 next = bucket.last_frame + 1;
                 let holds = (bucket.first_frame..next).contains(&peak);
                 let max = if holds { 900_000 } else { 100_000 };
-                assert_eq!(bucket.flicker_score.max.millionths(), max, "{bucket:?}");
+                assert_eq!(bucket.flicker_score.max.0.millionths(), max, "{bucket:?}");
                 assert_eq!(bucket.reasons.contains_key("flicker_suspected"), holds);
                 let kept = u64::from(holds) + u64::from(bucket.first_frame == 0);
                 assert_eq!(bucket.kept_frames, kept, "{bucket:?}");
@@ -216,7 +210,7 @@ mod tests {
             .collect();
         let cut = Buckets::new(frames.drain(..), 3, 1).next().expect("one").expect("no error");
         let Spread { min, max, mean, .. } = cut.flicker_score;
-        assert_eq!([min, max, mean].map(Score::millionths), [0, 1_000_000, 333_333]);
+        assert_eq!([min, max, mean].map(|score| score.0.millionths()), [0, 1_000_000, 333_333]);
         assert_eq!(cut.scene_score, None);
         frames.extend([
             frame(&mut gate, 3, 0, None),

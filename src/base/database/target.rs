@@ -65,8 +65,11 @@ impl DatabaseUrl {
             return Err("has sslrootcert, which needs sslmode=verify-full".into());
         }
         config.ssl_mode(ssl);
-        let trust =
-            if is_verified { TrustAnchors::Roots(trusted(roots)?) } else { TrustAnchors::Anyone };
+        let trust = if is_verified {
+            TrustAnchors::Roots(trusted(roots)?)
+        } else {
+            TrustAnchors::InsecureAcceptAny
+        };
         let tls = tls::client_config(trust).map_err(|error| format!("cannot be used: {error}"))?;
         Ok(DatabaseUrl { config, tls })
     }

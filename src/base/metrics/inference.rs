@@ -5,15 +5,12 @@ use std::{
     time::Duration,
 };
 
-use infer::{
-    BackendAttempt, FailureKind, Observer, TokenUsage,
-    scheduler::{AdmissionError, Priority},
-};
+use infer::{BackendAttempt, FailureKind, Observer, TokenUsage, scheduler::AdmissionError};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
 
-use super::labelled::{Label, register};
+use super::labelled::{labels, register};
 
 /// Outcome of a request to a backend that did not fail.
 const OK: &str = "ok";
@@ -97,55 +94,30 @@ impl Observer for InferenceMetrics {
     }
 }
 
-impl Label for Priority {
-    const ALL: &'static [Priority] = &[Priority::Live, Priority::Offline];
-
-    fn value(self) -> &'static str {
-        match self {
-            Priority::Live => "live",
-            Priority::Offline => "offline",
-        }
+labels! {
+    /// Outcome of asking models about a chunk of a source.
+    pub enum ChunkEnd {
+        /// A model answered as it was asked to.
+        Answered = "answered",
+        /// A model answered in plain text where JSON was asked for.
+        PlainText = "plain_text",
+        /// The answer to another chunk stands for it.
+        Repeated = "repeated",
+        /// No model answered.
+        Failed = "failed",
     }
-}
 
-/// Outcome of asking models about a chunk of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChunkEnd {
-    /// A model answered as it was asked to.
-    Answered,
-    /// A model answered in plain text where JSON was asked for.
-    PlainText,
-    /// The answer to another chunk stands for it.
-    Repeated,
-    /// No model answered.
-    Failed,
-}
-
-impl Label for ChunkEnd {
-    const ALL: &'static [ChunkEnd] =
-        &[ChunkEnd::Answered, ChunkEnd::PlainText, ChunkEnd::Repeated, ChunkEnd::Failed];
-
-    fn value(self) -> &'static str {
-        match self {
-            ChunkEnd::Answered => "answered",
-            ChunkEnd::PlainText => "plain_text",
-            ChunkEnd::Repeated => "repeated",
-            ChunkEnd::Failed => "failed",
-        }
+    /// Reason that the admission queue refused a request.
+    pub enum RefusalLabel {
+        /// The queue is full.
+        QueueFull = "queue_full",
+        /// Its wait limit passed.
+        TimedOut = "timed_out",
+        /// It alone is over the limit of work in flight.
+        TooLarge = "too_large",
+        /// The daily token budget is spent.
+        DaySpent = "day_spent",
     }
-}
-
-/// Reason that the admission queue refused a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalLabel {
-    /// The queue is full.
-    QueueFull,
-    /// Its wait limit passed.
-    TimedOut,
-    /// It alone is over the limit of work in flight.
-    TooLarge,
-    /// The daily token budget is spent.
-    DaySpent,
 }
 
 impl RefusalLabel {
@@ -156,24 +128,6 @@ impl RefusalLabel {
             AdmissionError::TimedOut { .. } => RefusalLabel::TimedOut,
             AdmissionError::TooLarge { .. } => RefusalLabel::TooLarge,
             AdmissionError::DaySpent { .. } => RefusalLabel::DaySpent,
-        }
-    }
-}
-
-impl Label for RefusalLabel {
-    const ALL: &'static [RefusalLabel] = &[
-        RefusalLabel::QueueFull,
-        RefusalLabel::TimedOut,
-        RefusalLabel::TooLarge,
-        RefusalLabel::DaySpent,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            RefusalLabel::QueueFull => "queue_full",
-            RefusalLabel::TimedOut => "timed_out",
-            RefusalLabel::TooLarge => "too_large",
-            RefusalLabel::DaySpent => "day_spent",
         }
     }
 }

@@ -14,6 +14,30 @@ pub trait Label: Copy + PartialEq + 'static {
     fn value(self) -> &'static str;
 }
 
+/// Enums that are labels, each variant with its value as it is exposed, or those of elsewhere that have names.
+macro_rules! labels {
+    ($($(#[$doc:meta])* pub enum $name:ident $body:tt)+) => {$(
+        media::named! {
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum $name $body
+        }
+
+        labels!(of $name);
+    )+};
+    (of $($name:ident),*) => {$(
+        impl $crate::base::metrics::Label for $name {
+            const ALL: &'static [$name] = &$name::ALL;
+
+            fn value(self) -> &'static str {
+                self.as_str()
+            }
+        }
+    )*};
+}
+
+pub(super) use labels;
+
 /// One counter for each value of a label.
 pub struct Counters<L>(Vec<(L, IntCounter)>);
 

@@ -1,186 +1,78 @@
 //! Ends of live sessions, and the items that they dropped.
 
-use transport::webrtc::DropReason;
+use super::labelled::labels;
 
-use super::Label;
-
-impl Label for DropReason {
-    const ALL: &'static [DropReason] = &DropReason::ALL;
-
-    fn value(self) -> &'static str {
-        self.name()
+labels! {
+    /// Reason of a live session's end.
+    pub enum SessionEnd {
+        /// Its publisher asked for it.
+        Deleted = "deleted",
+        /// Its publisher closed the connection.
+        Closed = "closed",
+        /// Its publisher fell silent.
+        Lost = "lost",
+        /// Its publisher never came.
+        NeverConnected = "never_connected",
+        /// Its run was over.
+        RunOver = "run_over",
+        /// The server shut down.
+        Shutdown = "shutdown",
+        /// It could not go on.
+        Failed = "failed",
     }
-}
 
-/// Reason of a live session's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionEnd {
-    /// Its publisher asked for it.
-    Deleted,
-    /// Its publisher closed the connection.
-    Closed,
-    /// Its publisher fell silent.
-    Lost,
-    /// Its publisher never came.
-    NeverConnected,
-    /// Its run was over.
-    RunOver,
-    /// The server shut down.
-    Shutdown,
-    /// It could not go on.
-    Failed,
-}
-
-impl Label for SessionEnd {
-    const ALL: &'static [SessionEnd] = &[
-        SessionEnd::Deleted,
-        SessionEnd::Closed,
-        SessionEnd::Lost,
-        SessionEnd::NeverConnected,
-        SessionEnd::RunOver,
-        SessionEnd::Shutdown,
-        SessionEnd::Failed,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            SessionEnd::Deleted => "deleted",
-            SessionEnd::Closed => "closed",
-            SessionEnd::Lost => "lost",
-            SessionEnd::NeverConnected => "never_connected",
-            SessionEnd::RunOver => "run_over",
-            SessionEnd::Shutdown => "shutdown",
-            SessionEnd::Failed => "failed",
-        }
+    /// Item that a live session, or the recording of a camera, dropped.
+    pub enum ShedReason {
+        /// Coded pictures that a worker had no room for, and those that refer to them.
+        Pictures = "pictures",
+        /// Stills that their writer had no room for, or that were lost with a device.
+        Stills = "stills",
+        /// Selected frames that waited for a model when newer ones came.
+        Keyframes = "keyframes",
+        /// Clips, likewise, and chunks of a camera.
+        Clips = "clips",
+        /// Descriptions that the session's token rate did not allow.
+        TokenRate = "token_rate",
+        /// Descriptions that said again what was said in the same loop.
+        Repeats = "repeats",
+        /// Sessions whose worker had not said all when there was no more time for it.
+        LastWords = "last_words",
+        /// Selected frames and clips that waited for a model, or were being asked about, when the session
+        /// ended and there was no more time for them.
+        Ended = "ended",
     }
-}
 
-/// Item that a live session, or the recording of a camera, dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShedReason {
-    /// Coded pictures that a worker had no room for, and those that refer to them.
-    Pictures,
-    /// Stills that their writer had no room for, or that were lost with a device.
-    Stills,
-    /// Selected frames that waited for a model when newer ones came.
-    Keyframes,
-    /// Clips, likewise, and chunks of a camera.
-    Clips,
-    /// Descriptions that the session's token rate did not allow.
-    TokenRate,
-    /// Descriptions that said again what was said in the same loop.
-    Repeats,
-    /// Sessions whose worker had not said all when there was no more time for it.
-    LastWords,
-    /// Selected frames and clips that waited for a model, or were being asked about, when the session
-    /// ended and there was no more time for them.
-    Ended,
-}
-
-impl Label for ShedReason {
-    const ALL: &'static [ShedReason] = &[
-        ShedReason::Pictures,
-        ShedReason::Stills,
-        ShedReason::Keyframes,
-        ShedReason::Clips,
-        ShedReason::TokenRate,
-        ShedReason::Repeats,
-        ShedReason::LastWords,
-        ShedReason::Ended,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            ShedReason::Pictures => "pictures",
-            ShedReason::Stills => "stills",
-            ShedReason::Keyframes => "keyframes",
-            ShedReason::Clips => "clips",
-            ShedReason::TokenRate => "token_rate",
-            ShedReason::Repeats => "repeats",
-            ShedReason::LastWords => "last_words",
-            ShedReason::Ended => "ended",
-        }
+    /// Outcome of the novelty check of a selected frame.
+    pub enum NoveltyDecision {
+        /// The last description stands for it.
+        Reuse = "reuse",
+        /// No frame was described before.
+        First = "first",
+        /// The last description is too old.
+        Elapsed = "elapsed",
+        /// The last description was compared by another model.
+        Model = "model",
+        /// It looks different.
+        Distance = "distance",
+        /// A small part of it looks different.
+        Cell = "cell",
+        /// The last description has stood for too much.
+        Drift = "drift",
+        /// It could have been reused, and was described to see what that would miss.
+        Shadow = "shadow",
+        /// It could not be compared.
+        Failed = "failed",
     }
-}
 
-/// Outcome of the novelty check of a selected frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoveltyDecision {
-    /// The last description stands for it.
-    Reuse,
-    /// No frame was described before.
-    First,
-    /// The last description is too old.
-    Elapsed,
-    /// The last description was compared by another model.
-    Model,
-    /// It looks different.
-    Distance,
-    /// A small part of it looks different.
-    Cell,
-    /// The last description has stood for too much.
-    Drift,
-    /// It could have been reused, and was described to see what that would miss.
-    Shadow,
-    /// It could not be compared.
-    Failed,
-}
-
-impl Label for NoveltyDecision {
-    const ALL: &'static [NoveltyDecision] = &[
-        NoveltyDecision::Reuse,
-        NoveltyDecision::First,
-        NoveltyDecision::Elapsed,
-        NoveltyDecision::Model,
-        NoveltyDecision::Distance,
-        NoveltyDecision::Cell,
-        NoveltyDecision::Drift,
-        NoveltyDecision::Shadow,
-        NoveltyDecision::Failed,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            NoveltyDecision::Reuse => "reuse",
-            NoveltyDecision::First => "first",
-            NoveltyDecision::Elapsed => "elapsed",
-            NoveltyDecision::Model => "model",
-            NoveltyDecision::Distance => "distance",
-            NoveltyDecision::Cell => "cell",
-            NoveltyDecision::Drift => "drift",
-            NoveltyDecision::Shadow => "shadow",
-            NoveltyDecision::Failed => "failed",
-        }
-    }
-}
-
-/// Execution provider of the image embedder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EmbeddingProvider {
-    /// The processor.
-    Cpu,
-    /// An NVIDIA GPU.
-    Cuda,
-    /// The same through TensorRT.
-    TensorRt,
-    /// A sidecar, on whatever it runs.
-    Sidecar,
-}
-
-impl Label for EmbeddingProvider {
-    const ALL: &'static [EmbeddingProvider] = &[
-        EmbeddingProvider::Cpu,
-        EmbeddingProvider::Cuda,
-        EmbeddingProvider::TensorRt,
-        EmbeddingProvider::Sidecar,
-    ];
-
-    fn value(self) -> &'static str {
-        match self {
-            EmbeddingProvider::Cpu => "cpu",
-            EmbeddingProvider::Cuda => "cuda",
-            EmbeddingProvider::TensorRt => "tensorrt",
-            EmbeddingProvider::Sidecar => "sidecar",
-        }
+    /// Execution provider of the image embedder.
+    pub enum EmbeddingProvider {
+        /// The processor.
+        Cpu = "cpu",
+        /// An NVIDIA GPU.
+        Cuda = "cuda",
+        /// The same through TensorRT.
+        TensorRt = "tensorrt",
+        /// A sidecar, on whatever it runs.
+        Sidecar = "sidecar",
     }
 }

@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
+use parking_lot::Mutex;
 use prometheus::Registry;
 
 use crate::base::keys::Principal;
@@ -85,16 +86,11 @@ impl Owners {
 
     /// The counts of `principal`, which may be kept.
     pub fn of(&self, principal: &Principal) -> Arc<Work> {
-        Arc::clone(self.lock().entry(principal.clone()).or_default())
+        Arc::clone(self.0.lock().entry(principal.clone()).or_default())
     }
 
     /// Counts of each principal so far.
     pub fn tallies(&self) -> HashMap<Principal, Tally> {
-        self.lock().iter().map(|(owner, work)| (owner.clone(), work.tally())).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, Arc<Work>>> {
-        // Every change is one insert: a panic leaves the table usable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().iter().map(|(owner, work)| (owner.clone(), work.tally())).collect()
     }
 }

@@ -1,10 +1,8 @@
 //! Resources that the process takes from the system, under the names that every exporter uses.
 
-use std::{
-    fs, io,
-    sync::{Mutex, PoisonError},
-};
+use std::{fs, io};
 
+use parking_lot::Mutex;
 use prometheus::{Counter, IntGauge, Registry};
 use rustix::{
     process::{Resource, getrlimit},
@@ -45,7 +43,7 @@ impl ProcessMetrics {
 
     /// Looks at the process; reads files of the system.
     pub fn look(&self) -> io::Result<()> {
-        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _looking = self.looking.lock();
         let used = clock_gettime(ClockId::ProcessCPUTime);
         let used = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
         self.cpu.inc_by((used - self.cpu.get()).max(0.0));

@@ -77,7 +77,7 @@ fn run(shared: &Shared, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let Err(error) = follow(shared, stop) else { return };
         tracing::error!(%error, "the search index failed; it is built again in {REBUILD:?}");
-        *shared.index() = None;
+        *shared.index.lock() = None;
         shared.progress.send_replace(Progress::Failed);
         let again = std::time::Instant::now() + REBUILD;
         while !stop.load(Ordering::Relaxed) {
@@ -92,9 +92,9 @@ fn run(shared: &Shared, stop: &AtomicBool) {
 
 fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
     let started = std::time::Instant::now();
-    let is_missing = shared.index().is_none();
+    let is_missing = shared.index.lock().is_none();
     if is_missing {
-        *shared.index() = Some(SearchIndex::new(shared.limits, &shared.cache)?);
+        *shared.index.lock() = Some(SearchIndex::new(shared.limits, &shared.cache)?);
     }
     shared.progress.send_replace(Progress::Through(Seq(0)));
     let mut next = 1;
@@ -111,7 +111,7 @@ fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
         if !is_built {
             is_built = true;
             let ms = started.elapsed().as_millis() as u64;
-            let bytes = shared.index().as_ref().map_or(0, SearchIndex::memory_bytes);
+            let bytes = shared.index.lock().as_ref().map_or(0, SearchIndex::memory_bytes);
             tracing::info!(events = head, ms, bytes, "search index built");
         }
         thread::park();
@@ -139,7 +139,7 @@ fn take(shared: &Shared, heads: &[EventMeta]) -> Result<(), SearchError> {
             insert(shared, owner, head)?;
         }
     }
-    if let Some(index) = &mut *shared.index() {
+    if let Some(index) = &mut *shared.index.lock() {
         deleted.iter().try_for_each(|(owner, runs)| index.remove(owner, runs))?;
     }
     Ok(())
@@ -155,7 +155,7 @@ fn insert(shared: &Shared, owner: &str, head: &EventMeta) -> Result<(), SearchEr
             return Ok(());
         }
     };
-    match (SearchableText::of(&stored.payload), &mut *shared.index()) {
+    match (SearchableText::of(&stored.payload), &mut *shared.index.lock()) {
         (Some(described), Some(index)) => {
             index.insert(owner, head.run, head.seq, &described.text())
         }

@@ -7,11 +7,11 @@ use std::{
 };
 
 use media::{RequestId, Score};
-use timeline::{Event, FindingKind, FindingPayload, TimelineOptions};
+use timeline::{Event, FindingKind, FindingPayload};
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::*;
-use crate::runs::registry::{Run, RunLimits, RunOrigin};
+use crate::runs::registry::{Run, tests::samples};
 
 struct Log {
     search: Arc<SearchService>,
@@ -21,12 +21,7 @@ struct Log {
 
 fn start(limits: IndexLimits) -> Log {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
-    let limits_of_runs = RunLimits { active: 1000, ttl: Duration::from_secs(3600), tag: None };
-    let now = media::WallTime { epoch_ms: 0 };
-    let registry =
-        RunRegistry::open(timeline, limits_of_runs, Arc::default(), now, &Default::default())
-            .expect("opens");
+    let registry = samples::registry(dir.path(), 1000);
     let cache = dir.path().join("search-cache");
     let search = SearchService::start_with(Arc::clone(&registry), limits, cache).expect("starts");
     Log { search: Arc::new(search), registry, _dir: dir }
@@ -50,14 +45,7 @@ fn wanted(owner: &str, query: &str) -> SearchQuery {
 
 impl Log {
     async fn run(&self, owner: &str) -> Arc<Run> {
-        let origin = RunOrigin {
-            principal: Principal::named(owner),
-            tenant: None,
-            mode: "balanced".to_owned(),
-            model: None,
-            session: None,
-        };
-        self.registry.create(origin, request()).await.expect("created")
+        self.registry.create(samples::origin(owner), request()).await.expect("created")
     }
 
     async fn describe(&self, run: &Arc<Run>, texts: &[&str]) -> Seq {

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use media::{RequestId, Signal, Zones};
-use timeline::{
-    Event, EventKind, FramesDecoded, NewEvent, RequestMarkerPayload, RunFailed, SamplingPolicy,
-    Timeline, TimelineOptions,
-};
+use media::{RequestId, Signal};
+use timeline::{Event, EventKind, NewEvent, RequestMarkerPayload, RunFailed};
 
 use super::*;
-use crate::runs::registry::{JobToken, RunLimits, RunOrigin};
+use crate::runs::registry::{JobToken, tests::samples};
 
 struct Log {
     streams: Arc<EventStreams>,
@@ -23,11 +20,7 @@ const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
 fn start() -> Log {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
-    let limits = RunLimits { active: 1000, ttl: Duration::from_secs(3600), tag: None };
-    let now = media::WallTime { epoch_ms: 0 };
-    let registry = RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default())
-        .expect("opens");
+    let registry = samples::registry(dir.path(), 1000);
     let streams = EventStreams::new(Arc::clone(&registry), LIMITS);
     tokio::spawn(Arc::clone(&streams).run());
     Log { streams, registry, _dir: dir }
@@ -43,14 +36,7 @@ fn failed() -> Event {
 
 impl Log {
     async fn run(&self, owner: &str) -> Arc<Run> {
-        let origin = RunOrigin {
-            principal: Principal::named(owner),
-            tenant: None,
-            mode: "balanced".to_owned(),
-            model: None,
-            session: None,
-        };
-        self.registry.create(origin, REQUEST).await.expect("created")
+        self.registry.create(samples::origin(owner), REQUEST).await.expect("created")
     }
 
     fn feed(&self, scope: &StreamScope, filter: &Filter, after: u64) -> EventStreamCursor {
@@ -266,7 +252,7 @@ async fn places_are_bounded_and_come_back() {
     assert_eq!(log.streams.open(), 4);
     drop((mine, other));
     assert_eq!(log.streams.open(), 0);
-    let topics = log.streams.topics();
+    let topics = log.streams.topics.lock();
     assert!(topics.runs.is_empty() && topics.owners.is_empty() && topics.open.all() == 0);
 }
 
@@ -281,26 +267,7 @@ async fn a_long_event_is_sent_in_pieces() {
         column.push(&signal).expect("room");
     }
     let (signals, _lease) = column.finish().expect("durable");
-    let decoded = FramesDecoded {
-        request_id: REQUEST,
-        source_uri: "a.mp4".to_owned(),
-        stream_id: "main".parse().expect("an id"),
-        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-        source_fps: None,
-        sample_fps: None,
-        decoded_frames: FRAMES,
-        width: 16,
-        height: 16,
-        pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Zones::default(),
-        wall_start_ms: None,
-        signals,
-    };
+    let decoded = samples::decoded(REQUEST, signals);
     let (id, timeline) = (run.id(), log.registry.timeline().clone());
     let events = [Event::FramesDecoded(decoded), failed()];
     let batch: Vec<_> = events.into_iter().map(|event| NewEvent { run: id, event }).collect();

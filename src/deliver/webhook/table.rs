@@ -1,42 +1,26 @@
 //! The webhooks in memory: found by id and by run, and how each is doing.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use media::{RunId, Seq, WebhookId};
+use parking_lot::Mutex;
 use timeline::{EventKind, EventMeta};
 
 use super::Webhook;
 use crate::base::keys::Principal;
 
-/// Status of the deliveries of a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Its last attempt was a success, or there was none.
-    Active,
-    /// Its last attempt failed, and another will follow.
-    Failing,
-    /// Its target answered that it wants no more.
-    Disabled,
-    /// Its run has ended, and every event of it was dealt with.
-    Finished,
-}
-
-impl Status {
-    /// Every status.
-    pub const ALL: [Status; 4] =
-        [Status::Active, Status::Failing, Status::Disabled, Status::Finished];
-
-    /// Name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Status::Active => "active",
-            Status::Failing => "failing",
-            Status::Disabled => "disabled",
-            Status::Finished => "finished",
-        }
+media::named! {
+    /// Status of the deliveries of a webhook.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Status {
+        /// Its last attempt was a success, or there was none.
+        Active = "active",
+        /// Its last attempt failed, and another will follow.
+        Failing = "failing",
+        /// Its target answered that it wants no more.
+        Disabled = "disabled",
+        /// Its run has ended, and every event of it was dealt with.
+        Finished = "finished",
     }
 }
 
@@ -165,14 +149,9 @@ impl Tables {
 }
 
 impl WebhookTable {
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Nothing below panics between two changes that belong together.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a webhook.
     pub fn insert(&self, live: WebhookState) {
-        let mut tables = self.tables();
+        let mut tables = self.0.lock();
         let id = live.webhook.id;
         tables.beside(&live.webhook).push(id);
         tables.by_id.insert(id, live);
@@ -180,7 +159,7 @@ impl WebhookTable {
 
     /// Removes a webhook.
     pub fn remove(&self, id: WebhookId) {
-        let mut tables = self.tables();
+        let mut tables = self.0.lock();
         let Some(live) = tables.by_id.remove(&id) else { return };
         let ids = tables.beside(&live.webhook);
         ids.retain(|known| *known != id);
@@ -198,7 +177,7 @@ impl WebhookTable {
         id: WebhookId,
         change: impl FnOnce(&mut WebhookState),
     ) -> Option<WebhookState> {
-        let mut tables = self.tables();
+        let mut tables = self.0.lock();
         let live = tables.by_id.get_mut(&id)?;
         change(live);
         Some(live.clone())
@@ -206,22 +185,22 @@ impl WebhookTable {
 
     /// The webhook `id`.
     pub fn get(&self, id: WebhookId) -> Option<WebhookState> {
-        self.tables().by_id.get(&id).cloned()
+        self.0.lock().by_id.get(&id).cloned()
     }
 
     /// Every webhook, in no order.
     pub fn all(&self) -> Vec<WebhookState> {
-        self.tables().by_id.values().cloned().collect()
+        self.0.lock().by_id.values().cloned().collect()
     }
 
     /// The webhooks of `run`, in no order.
     pub fn ids(&self, run: RunId) -> Vec<WebhookId> {
-        self.tables().by_run.get(&run).cloned().unwrap_or_default()
+        self.0.lock().by_run.get(&run).cloned().unwrap_or_default()
     }
 
     /// The webhooks of `run`, or those of `owner` for all its runs, the oldest first.
     pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<WebhookSummary> {
-        let tables = self.tables();
+        let tables = self.0.lock();
         let ids = tables.of(owner, run).iter();
         let mut shown: Vec<WebhookSummary> =
             ids.filter_map(|id| tables.by_id.get(id)).map(WebhookSummary::from).collect();
@@ -236,7 +215,7 @@ impl WebhookTable {
         owner: &Principal,
         has_ended: impl Fn(Option<RunId>) -> bool,
     ) -> (usize, usize) {
-        let tables = self.tables();
+        let tables = self.0.lock();
         let of_run = tables.of(owner, run).len();
         let is_counted =
             |live: &&WebhookState| live.webhook.owner == *owner && !live.is_done(&has_ended);
@@ -250,7 +229,7 @@ impl WebhookTable {
         has_ended: impl Fn(Option<RunId>) -> bool,
         kept: usize,
     ) -> Vec<WebhookId> {
-        let tables = self.tables();
+        let tables = self.0.lock();
         let of_owner = tables.by_id.values().filter(|live| live.webhook.owner == *owner);
         let done = of_owner.filter(|live| live.is_done(&has_ended)).map(|live| &live.webhook);
         let mut done: Vec<_> = done.map(|hook| (hook.created_at.epoch_ms, hook.id)).collect();
@@ -268,7 +247,7 @@ impl WebhookTable {
         heads: &[EventMeta],
         owner: impl Fn(RunId) -> Option<Principal>,
     ) -> (Vec<WebhookId>, Vec<WebhookId>) {
-        let tables = self.tables();
+        let tables = self.0.lock();
         let (mut woken, mut ended) = (Vec::new(), Vec::new());
         if !tables.by_owner.is_empty() {
             let mut runs: Vec<RunId> = heads.iter().map(|head| head.run).collect();

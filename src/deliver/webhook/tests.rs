@@ -4,11 +4,10 @@ use std::{task::Poll, time::Instant};
 
 use media::RequestId;
 use redb::TableDefinition;
-use timeline::TimelineOptions;
 use transport::egress::EgressConfig;
 
 use super::*;
-use crate::runs::registry::{JobToken, Run, RunLimits, RunOrigin};
+use crate::runs::registry::{JobToken, Run, tests::samples};
 
 /// Longest wait of a test, to end a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,19 +23,11 @@ async fn setup() -> Setup {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     std::fs::create_dir(&log).expect("made");
-    let (timeline, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
-    let limits = RunLimits { active: 10, ttl: Duration::from_secs(3600), tag: None };
-    let now = WallTime { epoch_ms: 0 };
-    let registry = RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default())
-        .expect("opens");
-    let origin = RunOrigin {
-        principal: Principal::named("alice"),
-        tenant: None,
-        mode: "balanced".to_owned(),
-        model: None,
-        session: None,
-    };
-    let run = registry.create(origin, RequestId::from_bytes([1; 8])).await.expect("created");
+    let registry = samples::registry(&log, 10);
+    let run = registry
+        .create(samples::origin("alice"), RequestId::from_bytes([1; 8]))
+        .await
+        .expect("created");
     let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
     let egress = EgressClient::new(&EgressConfig::default()).expect("a way out");
     let second = Duration::from_secs(1);

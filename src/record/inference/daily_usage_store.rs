@@ -3,13 +3,10 @@
 //! Uses are noted in memory and written by one task; an answer waits for no disk. A crash forgets
 //! at most what was noted while the last write was under way.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use infer::scheduler::DailyUsage;
+use parking_lot::Mutex;
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -62,14 +59,9 @@ impl DailyUsageStore {
         Ok(DailyUsageStore { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        // Every change of the book is one insert: a panic leaves it whole.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Every principal with its day and what it used of it.
     pub fn used(&self) -> Vec<(Arc<str>, u64, u64)> {
-        let book = self.book();
+        let book = self.book.lock();
         let used = book.records.iter();
         used.map(|(principal, record)| (Arc::clone(principal), record.day, record.used)).collect()
     }
@@ -77,7 +69,7 @@ impl DailyUsageStore {
     /// Notes what a principal has used; true when its tokens have just become low.
     pub fn note(&self, found: &DailyUsage) -> bool {
         let DailyUsage { principal, day, used, .. } = found;
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let last = book.records.get(principal).copied();
         // Of two that end around midnight, that of the day before may be heard last.
         if last.is_some_and(|last| last.day > *day) {
@@ -101,13 +93,13 @@ impl DailyUsageStore {
 
     /// The owner was told that its tokens of `day` run low.
     pub fn was_told(&self, principal: &Principal, day: u64) -> bool {
-        let book = self.book();
+        let book = self.book.lock();
         book.records.get(principal.as_str()).is_some_and(|record| record.day >= day && record.told)
     }
 
     /// Returns true, once a day, where the owner is to be told that its tokens of `day` run low.
     pub fn tell(&self, principal: &Principal, day: u64) -> bool {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let fresh = Record { day, used: 0, low: false, told: false };
         let record = book.records.entry(principal.as_str().into()).or_insert(fresh);
         if record.day < day {
@@ -122,7 +114,7 @@ impl DailyUsageStore {
 
     /// Takes back a [`DailyUsageStore::tell`] of `day` whose event was not recorded.
     pub fn untell(&self, principal: &Principal, day: u64) {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let record = book.records.get_mut(principal.as_str()).filter(|record| record.day == day);
         if let Some(record) = record {
             record.told = false;
@@ -134,16 +126,16 @@ impl DailyUsageStore {
 
     /// Tokens used of `day`, or of a later one where the clock was set back: there is one account.
     pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
-        let book = self.book();
+        let book = self.book.lock();
         let record = book.records.get(principal.as_str()).filter(|record| record.day >= day);
         record.map_or(0, |record| record.used)
     }
 
     /// Writes what was noted; waits for the disk. False where it is not written.
     pub fn flush(&self) -> bool {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let records = {
-            let mut book = self.book();
+            let mut book = self.book.lock();
             if !std::mem::take(&mut book.dirty) {
                 return true;
             }
@@ -158,7 +150,7 @@ impl DailyUsageStore {
         });
         if let Err(error) = &written {
             tracing::error!(%error, "could not persist token usage");
-            self.book().dirty = true;
+            self.book.lock().dirty = true;
         }
         written.is_ok()
     }

@@ -1,6 +1,6 @@
 //! Models that there are, their names, and the ones that backends have.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use infer::{ApiProtocol, BackendChain, ProbeResult, Serving, Standing};
 
@@ -10,7 +10,7 @@ use crate::base::model_catalog::Catalog;
 impl Inference {
     /// The models that a caller can name, as far as backends were looked at.
     pub fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.catalog.read())
     }
 
     /// The models that a caller can name; where one of `names` is none of them, backends are looked at.
@@ -45,8 +45,7 @@ impl Inference {
     /// Reachability of each backend, at most five seconds ago.
     pub async fn probe(&self) -> Arc<[ProbeResult]> {
         let probes = self.chain.probe().await;
-        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(known(&self.chain));
+        *self.catalog.write() = Arc::new(known(&self.chain));
         probes
     }
 

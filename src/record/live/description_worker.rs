@@ -8,7 +8,7 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,7 @@ use ::infer::{
 use bytes::Bytes;
 use embed::FrameFeatures;
 use media::{Score, Seq};
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use timeline::{Event, FindingKind};
 use tokio::sync::mpsc;
@@ -243,7 +244,7 @@ impl DescriptionWorker {
     ) -> impl Future<Output = (Came, Option<SessionNovelty>)> + Send + use<> {
         let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
         let (tiered, version) = self.question(look);
-        let is_allowed = self.allowance().allows(Instant::now());
+        let is_allowed = self.allowance.lock().allows(Instant::now());
         let mut novelty = self.novelty.take();
         let (pts_ms, first) = (look.span_ms().0, look.pictures.first().cloned());
         let input = look.novelty.take();
@@ -275,11 +276,6 @@ impl DescriptionWorker {
             };
             (came, novelty)
         }
-    }
-
-    fn allowance(&self) -> MutexGuard<'_, TokenRateLimit> {
-        // Every change is one sum: a panic leaves it usable.
-        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Model to ask, if any: while no backend lists its models, one that a backend may serve.
@@ -370,7 +366,7 @@ impl DescriptionWorker {
     }
 
     fn spend(&self, tokens: TokenUsage) {
-        self.allowance().spend(tokens.completion.saturating_add(tokens.thinking));
+        self.allowance.lock().spend(tokens.completion.saturating_add(tokens.thinking));
     }
 
     /// Passes over an answer that says again what the event `told` says.

@@ -1,11 +1,9 @@
 //! Bounded queue that drops its oldest item when full. `put` returns the dropped item so that
 //! callers can count it.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Bounded queue with one receiver that drops its oldest entries.
@@ -24,7 +22,7 @@ impl<T> DropOldestQueue<T> {
 
     /// Appends `item`. Returns the item dropped to make room, if any.
     pub fn put(&self, item: T) -> Option<T> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let shed = if waiting.len() >= self.places { waiting.pop_front() } else { None };
         waiting.push_back(item);
         drop(waiting);
@@ -44,12 +42,7 @@ impl<T> DropOldestQueue<T> {
 
     /// The oldest item, if there is one.
     pub fn try_take(&self) -> Option<T> {
-        self.waiting().pop_front()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<T>> {
-        // Every change is one push or pop: a panic leaves the queue usable.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().pop_front()
     }
 }
 

@@ -4,12 +4,9 @@
 //! attempts is longer than 30 s. Until there is a port again offers are refused. Sessions of
 //! the one that ended have ended with it: their sinks were told.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{
@@ -112,7 +109,7 @@ impl EndpointSupervisor {
     /// Opens another port in place of one that has ended.
     fn reopen(&self) -> Result<(), EndpointError> {
         let opened = WebRtcEndpoint::open(self.settings.clone())?;
-        let mut port = self.port();
+        let mut port = self.port.lock();
         // Its counts begin at zero.
         self.dropped.tell(&port.counts(), &self.metrics);
         self.dropped.begin_anew();
@@ -121,12 +118,7 @@ impl EndpointSupervisor {
     }
 
     fn current(&self) -> WebRtcEndpoint {
-        self.port().clone()
-    }
-
-    fn port(&self) -> MutexGuard<'_, WebRtcEndpoint> {
-        // Every change is one assignment: a panic leaves a port.
-        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+        self.port.lock().clone()
     }
 }
 

@@ -5,13 +5,10 @@
 //! until there is one. What is not taken is counted, and then nothing is until the next picture
 //! that decoding can start with, which the publisher is asked for.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use media::Codec;
+use parking_lot::Mutex;
 use transport::{
     rtp::ReceivedUnit,
     webrtc::{SessionEvent, SessionFailure, SessionHandler},
@@ -67,12 +64,12 @@ impl FrameRouter {
 
     /// The publisher most likely sends `codec`.
     pub fn expect(&self, codec: Codec) {
-        self.lane().expected = Some(codec);
+        self.lane.lock().expected = Some(codec);
     }
 
     /// Sends what waits, and all that follows, to `seat`; it takes pictures of `codec`.
     pub fn attach(&self, codec: Codec, seat: &Arc<WorkerSlot>) {
-        let mut lane = self.lane();
+        let mut lane = self.lane.lock();
         // Pictures of yet another codec have begun to come: a turn says so.
         if lane.codec != Some(codec) || matches!(lane.to, To::Nowhere) {
             return;
@@ -88,12 +85,7 @@ impl FrameRouter {
 
     /// Takes nothing from now on.
     pub fn shut(&self) {
-        self.lane().to = To::Nowhere;
-    }
-
-    fn lane(&self) -> MutexGuard<'_, Lane> {
-        // A panic leaves a lane that is whole.
-        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lane.lock().to = To::Nowhere;
     }
 
     fn give(&self, lane: &mut Lane, unit: ReceivedUnit) {
@@ -140,7 +132,7 @@ impl To {
 impl SessionHandler for RouterSink {
     fn on_first_check(&mut self) {
         let intake = &self.0;
-        let mut lane = intake.lane();
+        let mut lane = intake.lane.lock();
         // A worker starts while the publisher still shakes hands.
         if lane.codec.is_none()
             && let Some(codec) = lane.expected
@@ -155,7 +147,7 @@ impl SessionHandler for RouterSink {
         let codec = unit.access_unit.codec;
         intake.metrics.live_pictures.inc();
         intake.shared.pictured(unit.last_packet_at);
-        let mut lane = intake.lane();
+        let mut lane = intake.lane.lock();
         if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
             (lane.codec, lane.to, lane.is_broken) = (Some(codec), To::empty(), false);
             intake.turns.coded(codec);
@@ -201,7 +193,7 @@ mod tests {
     }
 
     fn waiting(publisher: &RouterSink) -> usize {
-        match &publisher.0.lane().to {
+        match &publisher.0.lane.lock().to {
             To::Waiting { units, .. } => units.len(),
             _ => 0,
         }

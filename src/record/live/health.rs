@@ -23,31 +23,18 @@ const JITTER: Duration = Duration::from_millis(30);
 const BEHIND: Duration = Duration::from_secs(1);
 const FAR_OVER: f64 = 5.0;
 
-/// Health of a session, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// No figure is over its bound.
-    Good,
-    /// One figure is over its bound.
-    Fair,
-    /// More are, or one by far.
-    Poor,
-    /// No packets come.
-    Silent,
-}
-
-impl Word {
-    /// Every word.
-    pub const ALL: [Word; 4] = [Word::Good, Word::Fair, Word::Poor, Word::Silent];
-
-    /// Name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Word::Good => "good",
-            Word::Fair => "fair",
-            Word::Poor => "poor",
-            Word::Silent => "silent",
-        }
+media::named! {
+    /// Health of a session, in one word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Word {
+        /// No figure is over its bound.
+        Good = "good",
+        /// One figure is over its bound.
+        Fair = "fair",
+        /// More are, or one by far.
+        Poor = "poor",
+        /// No packets come.
+        Silent = "silent",
     }
 }
 

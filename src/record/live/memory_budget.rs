@@ -1,11 +1,12 @@
 //! The memory that live sessions may take: reserved before a session begins, given back with it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::base::{
     keys::Principal,
     owner_limit::{LimitScope, OwnerLimiter},
 };
+use parking_lot::Mutex;
 
 /// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
 pub const SESSION_BYTES: u64 = 25 << 20;
@@ -56,7 +57,7 @@ impl MemoryBudget {
         owner: &Principal,
     ) -> Result<MemoryReservation, MemoryExhausted> {
         let most = |bytes: u64| usize::try_from(bytes / SESSION_BYTES).unwrap_or(usize::MAX);
-        let entered = self.sessions().enter(owner, most(self.limit), most(self.share));
+        let entered = self.sessions.lock().enter(owner, most(self.limit), most(self.share));
         match entered {
             Ok(()) => Ok(MemoryReservation { budget: Arc::clone(self), owner: owner.clone() }),
             Err(LimitScope::All) => {
@@ -70,18 +71,13 @@ impl MemoryBudget {
 
     /// Bytes reserved.
     pub fn used(&self) -> u64 {
-        self.sessions().all() as u64 * SESSION_BYTES
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, OwnerLimiter> {
-        // A count that a panic left is at most one too high.
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().all() as u64 * SESSION_BYTES
     }
 }
 
 impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        self.budget.sessions().leave(&self.owner);
+        self.budget.sessions.lock().leave(&self.owner);
     }
 }
 

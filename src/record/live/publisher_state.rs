@@ -1,9 +1,8 @@
 //! Signals to a session's task about its publisher: facts that replace each other, so that none
 //! waits in a queue and none is lost.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use media::Codec;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use transport::webrtc::SessionEvent;
 
@@ -30,19 +29,19 @@ pub struct PublisherSignals {
 impl PublisherSignals {
     /// Pictures of `codec` come, or are about to.
     pub fn coded(&self, codec: Codec) {
-        self.happened().coded = Some(codec);
+        self.happened.lock().coded = Some(codec);
         self.bell.notify_one();
     }
 
     /// Pictures are missing.
     pub fn broken(&self) {
-        self.happened().is_broken = true;
+        self.happened.lock().is_broken = true;
         self.bell.notify_one();
     }
 
     /// The connection has become this.
     pub fn told(&self, told: SessionEvent) {
-        let mut happened = self.happened();
+        let mut happened = self.happened.lock();
         match told {
             SessionEvent::Connected => happened.has_connected = true,
             end => _ = happened.end.get_or_insert(end),
@@ -54,12 +53,7 @@ impl PublisherSignals {
     /// Waits for changes and takes them.
     pub async fn next(&self) -> PublisherChanges {
         self.bell.notified().await;
-        std::mem::take(&mut self.happened())
-    }
-
-    fn happened(&self) -> MutexGuard<'_, PublisherChanges> {
-        // Every change is one assignment: a panic leaves the facts usable.
-        self.happened.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.happened.lock())
     }
 }
 

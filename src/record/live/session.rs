@@ -6,11 +6,12 @@
 //! it is the whole life of a session.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use media::{Codec, ErrorKind, RequestId, SessionId};
+use parking_lot::Mutex;
 use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
     sync::{mpsc, watch},
@@ -182,24 +183,19 @@ impl LiveSession {
     /// Health of the session now.
     pub fn health(&self) -> Health {
         let now = self.counted();
-        self.samples().health(now)
+        self.samples.lock().health(now)
     }
 
     /// Remembers what it has counted by now.
     pub(super) fn sample(&self) {
         let now = self.counted();
-        self.samples().add(now);
+        self.samples.lock().add(now);
     }
 
     fn counted(&self) -> Sample {
-        let packets = self.link().as_ref().map(Link::counts).unwrap_or_default();
+        let packets = self.link.lock().as_ref().map(Link::counts).unwrap_or_default();
         let at = Instant::now();
         Sample { at, packets, pictures: self.shared.pictures(at) }
-    }
-
-    fn samples(&self) -> MutexGuard<'_, Samples> {
-        // A panic leaves a sample more or less.
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a fragment of the publisher's: candidates, or an ICE restart, whose other side is
@@ -209,7 +205,7 @@ impl LiveSession {
         fragment: &str,
         tag: Option<&[u8]>,
     ) -> Result<Option<IceRestartAnswer>, PatchError> {
-        let link = self.link();
+        let link = self.link.lock();
         let link = link.as_ref().ok_or(SdpFragError::Ended)?;
         let restarts = link.is_restart(fragment);
         match tag {
@@ -228,20 +224,15 @@ impl LiveSession {
 
     /// Adds to `metrics` what the connection has counted since the last call.
     pub(super) fn tell(&self, metrics: &Metrics) {
-        if let Some(link) = &*self.link() {
+        if let Some(link) = &*self.link.lock() {
             self.packets.tell(link.counts(), metrics);
         }
     }
 
     fn request_keyframe(&self) {
-        if let Some(link) = &*self.link() {
+        if let Some(link) = &*self.link.lock() {
             link.request_keyframe();
         }
-    }
-
-    fn link(&self) -> MutexGuard<'_, Option<Link>> {
-        // The only change is to close it: a panic leaves it whole.
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes every worker ask by `instruction` from now on; returns the first frame it holds for.
@@ -266,7 +257,7 @@ impl SessionTask {
         self.intake.shut();
         self.session.tell(&self.metrics);
         // Dropping it closes the connection.
-        drop(self.session.link().take());
+        drop(self.session.link.lock().take());
         self.drain_worker(seat.as_deref(), &end).await;
         self.drain_descriptions().await;
         self.record(&end).await;

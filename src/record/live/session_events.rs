@@ -9,7 +9,7 @@ mod said;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 use gate::Decision;
 use media::{Dimensions, Signal, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use worker::{
     ClipSampler, ClipSpec, EncodedImage, FrameChunk, FrameImages as Made, FrameRecord, FrameView,
@@ -156,7 +157,7 @@ impl SessionOutputSender {
     /// dropped.
     pub fn renewed(&self) -> (SessionOutputSender, Option<SessionResume>) {
         let recorder = self.shared.recorder();
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         (state.place, state.clipper) = (state.place + 1, None);
         let last = recorder.and_then(|recorder| recorder.last());
         let resume = last.map(|(last, gate)| SessionResume { last, gate });
@@ -165,7 +166,7 @@ impl SessionOutputSender {
 
     /// Cuts clips by `spec` out of the frames of its slot.
     pub fn cut_clips(&self, spec: Option<ClipSpec>) {
-        self.shared.state().clipper = spec.map(ClipSampler::new);
+        self.shared.state.lock().clipper = spec.map(ClipSampler::new);
     }
 
     /// Takes what the worker says; an error is a picture that nobody wanted.
@@ -174,7 +175,7 @@ impl SessionOutputSender {
             WorkerSessionEvent::Frames(records) => {
                 records.into_iter().try_for_each(|record| self.frame(record))?;
             }
-            _ if self.shared.state().place != self.place => {}
+            _ if self.shared.state.lock().place != self.place => {}
             WorkerSessionEvent::Damaged { detail } => {
                 self.shared.metrics.live_damaged.inc();
                 self.shared.left_out.damaged.fetch_add(1, Relaxed);
@@ -182,7 +183,7 @@ impl SessionOutputSender {
                 self.shared.turns.broken();
             }
             WorkerSessionEvent::Closed { decoder, .. } => {
-                let clip = self.shared.state().clipper.as_mut().and_then(ClipSampler::finish);
+                let clip = self.shared.state.lock().clipper.as_mut().and_then(ClipSampler::finish);
                 self.clip(clip, self.shared.recorder().is_some_and(|it| it.is_looping()));
                 self.end(SessionOutput::Closed(decoder));
             }
@@ -193,7 +194,7 @@ impl SessionOutputSender {
 
     /// The worker ended with the session in it.
     pub fn worker_ended(&self, error: &WorkerError) {
-        if self.shared.state().place == self.place {
+        if self.shared.state.lock().place == self.place {
             self.end(SessionOutput::WorkerEnded(error.to_string()));
         }
     }
@@ -204,7 +205,7 @@ impl SessionOutputSender {
         let extent = still.as_ref().map(|still| still.extent);
         let still: Option<Bytes> = still.map(|still| still.jpeg.into());
         let Some(mut recorder) = self.shared.recorder() else { return Ok(()) };
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         if state.place != self.place {
             return Ok(());
         }
@@ -289,7 +290,7 @@ impl SessionOutputSender {
             shape.kept(signal.pts_ms, &decision.event_type);
         }
         drop(shape);
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let now = Instant::now();
         if let Some(at) = state.connected_at.take() {
             metrics.live_first_decision_seconds.observe((now - at).as_secs_f64());
@@ -341,7 +342,7 @@ impl SessionProgress {
     /// Recorder of its frames; none before its run exists.
     pub fn recorder(&self) -> Option<MutexGuard<'_, Recorder>> {
         // A panic leaves a frame that is decided about and not told.
-        Some(self.recorder.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.recorder.get()?.lock())
     }
 
     /// Resolves when something is to be recorded at once.
@@ -351,12 +352,12 @@ impl SessionProgress {
 
     /// Size of the first still.
     pub fn extent(&self) -> Option<Dimensions> {
-        self.state().extent
+        self.state.lock().extent
     }
 
     /// A picture goes to the worker whose last packet came at `came`.
     pub fn sent(&self, pts_ms: i64, came: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.undecided.len() >= UNDECIDED_MAX {
             state.undecided.pop_front();
         }
@@ -365,17 +366,12 @@ impl SessionProgress {
 
     /// The publisher has connected.
     pub fn connected(&self, now: Instant) {
-        self.state().connected_at = Some(now);
+        self.state.lock().connected_at = Some(now);
     }
 
     /// Frames that the gate decided about.
     pub fn frames(&self) -> u64 {
         self.frames.load(Relaxed)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic leaves queues that are whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

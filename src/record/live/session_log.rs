@@ -7,7 +7,7 @@ use timeline::{AppendResult, Event};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    base::retry_while_full::patiently,
+    base::retry_while_full::retry_while_full,
     runs::registry::{Run, RunError, RunRegistry},
 };
 
@@ -41,16 +41,16 @@ pub struct SessionLog {
 impl SessionLog {
     /// Appends `events` together. A full log is waited for.
     pub async fn write(&self, events: Vec<Event>) -> Result<Vec<AppendResult>, SessionLogError> {
-        self.patiently(|| self.registry.commit(&self.run, events.clone())).await
+        self.retry(|| self.registry.commit(&self.run, events.clone())).await
     }
 
-    async fn patiently<Attempt: Future<Output = Result<Vec<AppendResult>, RunError>>>(
+    async fn retry<Attempt: Future<Output = Result<Vec<AppendResult>, RunError>>>(
         &self,
         attempt: impl Fn() -> Attempt,
     ) -> Result<Vec<AppendResult>, SessionLogError> {
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
-        let written = patiently(PATIENCE, &never, is_full, |_| attempt()).await;
+        let written = retry_while_full(PATIENCE, &never, is_full, |_| attempt()).await;
         written.map_err(|error| match error {
             RunError::Terminal(_) | RunError::NotFound => SessionLogError::Over,
             error => {

@@ -1,7 +1,6 @@
 //! Counts of the endpoint and its sessions, added to the metrics as they grow, and the labels of ends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use transport::webrtc::{DropReason, EndpointStats, SessionStats};
 
@@ -34,7 +33,7 @@ impl PacketCounters {
     /// Adds what has been counted since the last call.
     pub fn tell(&self, now: SessionStats, metrics: &Metrics) {
         // Every change is one assignment: a panic leaves the counts usable.
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let known = &mut *known;
         for (series, known, now) in [
             (&metrics.live_packets, &mut known.packets, now.packets),
@@ -50,19 +49,14 @@ impl PacketCounters {
 impl DroppedCounters {
     /// Adds what has been counted since the last call.
     pub fn tell(&self, now: &EndpointStats, metrics: &Metrics) {
-        for (known, why) in self.known().iter_mut().zip(DropReason::ALL) {
+        for (known, why) in self.0.lock().iter_mut().zip(DropReason::ALL) {
             grow(metrics.live_refused.of(why), known, now.refused(why));
         }
     }
 
     /// Starts from zero again, as another port does.
     pub fn begin_anew(&self) {
-        *self.known() = Default::default();
-    }
-
-    fn known(&self) -> MutexGuard<'_, [u64; DropReason::ALL.len()]> {
-        // As above.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = Default::default();
     }
 }
 

@@ -8,12 +8,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
 use media::AccessUnit;
+use parking_lot::Mutex;
 use worker::{LiveWorker, LiveWorkerEvent, SessionSpec, Supervisor, WorkerError, WorkerLimits};
 
 use super::session_events::SessionOutputSender;
@@ -89,7 +90,7 @@ impl LiveWorkerPool {
 
     /// Workers that run.
     pub fn count(&self) -> usize {
-        lock(&self.running).len()
+        self.running.lock().len()
     }
 
     /// Opens a session of `owner` that speaks to `inbox`; waits while a worker starts.
@@ -116,14 +117,14 @@ impl LiveWorkerPool {
         if let Some(seat) = self.enter_running(owner, inbox) {
             return Ok(seat);
         }
-        let _one = lock(&self.starting);
+        let _one = self.starting.lock();
         // Somebody else may have started one meanwhile.
         if let Some(seat) = self.enter_running(owner, inbox) {
             return Ok(seat);
         }
         let hosted = Arc::new(Hosted::start(self, owner.clone())?);
         let session = hosted.enter(inbox.clone());
-        lock(&self.running).push(Arc::clone(&hosted));
+        self.running.lock().push(Arc::clone(&hosted));
         Ok(WorkerSlot { pool: Arc::clone(self), hosted, session })
     }
 
@@ -132,11 +133,11 @@ impl LiveWorkerPool {
         owner: &Principal,
         inbox: &SessionOutputSender,
     ) -> Option<WorkerSlot> {
-        let running = lock(&self.running);
+        let running = self.running.lock();
         let has_room = |hosted: &&Arc<Hosted>| {
             (self.is_shared || hosted.owner == *owner)
                 && !hosted.has_ended.load(Relaxed)
-                && lock(&hosted.inboxes).of.len() < self.per_worker
+                && hosted.inboxes.lock().of.len() < self.per_worker
         };
         let hosted = Arc::clone(running.iter().find(has_room)?);
         let session = hosted.enter(inbox.clone());
@@ -168,7 +169,7 @@ impl Hosted {
         let on_event = move |event| {
             match event {
                 LiveWorkerEvent::Session { session, event } => {
-                    let inbox = lock(&told).of.get(&session).cloned();
+                    let inbox = told.lock().of.get(&session).cloned();
                     // Nobody waits for what a closed session still has to say.
                     return inbox.map_or(Ok(()), |inbox| inbox.take(event));
                 }
@@ -187,7 +188,7 @@ impl Hosted {
                 LiveWorkerEvent::Ended(error) => {
                     ended.store(true, Relaxed);
                     tracing::warn!(%error, "a media worker of live sessions ended");
-                    lock(&told).of.values().for_each(|inbox| inbox.worker_ended(&error));
+                    told.lock().of.values().for_each(|inbox| inbox.worker_ended(&error));
                 }
             }
             Ok(())
@@ -197,7 +198,7 @@ impl Hosted {
     }
 
     fn enter(&self, inbox: SessionOutputSender) -> u32 {
-        let mut table = lock(&self.inboxes);
+        let mut table = self.inboxes.lock();
         let session = table.next;
         // A worker does not live through four thousand million sessions.
         table.next = session.wrapping_add(1);
@@ -234,18 +235,13 @@ impl Drop for WorkerSlot {
     fn drop(&mut self) {
         // Fails where it is closed, or where the worker has ended.
         self.close().ok();
-        let mut running = lock(&self.pool.running);
-        let mut table = lock(&self.hosted.inboxes);
+        let mut running = self.pool.running.lock();
+        let mut table = self.hosted.inboxes.lock();
         table.of.remove(&self.session);
         if table.of.is_empty() {
             running.retain(|hosted| !Arc::ptr_eq(hosted, &self.hosted));
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is one insert or remove: a panic leaves the table usable.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::describer::{
 };
 use super::retry_policy::{ChunkAttempt, RetryPolicy};
 use crate::{
-    base::retry_while_full::patiently,
+    base::retry_while_full::retry_while_full,
     record::inference::{Inference, InferenceError, Requester},
 };
 
@@ -91,7 +91,7 @@ impl Describer for ModelDescriber {
             let never = CancellationToken::new();
             let mut spent = Spent::default();
             let described = loop {
-                let error = match patiently(patience, &never, lacks_room, attempt).await {
+                let error = match retry_while_full(patience, &never, lacks_room, attempt).await {
                     Ok(described) => break described,
                     Err(error) => error,
                 };

@@ -4,12 +4,10 @@
 //! limit costs a reasoning time and no chunk. Once nothing has been answered for the whole patience
 //! nothing more is waited for, until something is answered again.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use infer::{BackendError, FailureKind};
+use parking_lot::Mutex;
 
 use crate::base::backoff::Backoff;
 
@@ -57,7 +55,7 @@ impl RetryPolicy {
 
     /// A backend answered.
     pub fn answered(&self, now: Instant) {
-        *self.known() = Some(now);
+        *self.answered.lock() = Some(now);
     }
 
     /// Pause until the chunk is asked about again, which `failed` has not answered for; `None`
@@ -69,7 +67,7 @@ impl RetryPolicy {
         now: Instant,
     ) -> Option<Duration> {
         let prospect = failed.iter().map(|one| prospect(&one.failure)).max()?;
-        let answered = *self.known().get_or_insert(chunk.since);
+        let answered = *self.answered.lock().get_or_insert(chunk.since);
         let tries_on = match prospect {
             Prospect::None => false,
             Prospect::Suspect => chunk.again < SUSPECT_MAX,
@@ -82,11 +80,6 @@ impl RetryPolicy {
         let pause = pause + pause.mul_f64(spread);
         let ends = (answered + self.patience).min(chunk.since + CHUNK_PATIENCE);
         (tries_on && now + pause < ends).then_some(pause)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<Instant>> {
-        // One assignment: a panic leaves it usable.
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

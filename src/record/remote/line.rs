@@ -1,10 +1,8 @@
 //! The line of a job to the hosts of its source: what is waited for it, and what that brings.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::RemoteError;
@@ -63,26 +61,21 @@ impl Line {
         wait: impl Future<Output = Result<T, E>>,
     ) -> Result<T, RemoteError> {
         let (left, error) =
-            if self.is_endless { (WAIT_MAX, RemoteError::Late) } else { self.pace().left() };
+            if self.is_endless { (WAIT_MAX, RemoteError::Late) } else { self.pace.lock().left() };
         let since = Instant::now();
         let outcome = self.lender.lend_while(timeout(left, wait)).await;
-        self.pace().waited += since.elapsed();
+        self.pace.lock().waited += since.elapsed();
         outcome.map_err(|_| error)?.map_err(Into::into)
     }
 
     /// Counts bytes that came.
     pub(super) fn took(&self, bytes: usize) {
-        self.pace().bytes += bytes as u64;
+        self.pace.lock().bytes += bytes as u64;
     }
 
     /// Lets others decode until there is something to wait for again.
     pub(super) fn lend(&self) {
         self.lender.lend();
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        // Every change is one addition: a panic leaves it whole.
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,10 +6,10 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use media::{JobId, RunId};
+use parking_lot::Mutex;
 use timeline::held::{HeldDir, Links};
 
 use super::JobRunner;
@@ -41,11 +41,6 @@ impl Answers {
     pub fn open(dir: &Path) -> io::Result<Answers> {
         fs::create_dir_all(dir)?;
         Ok(Answers { dir: HeldDir::open(dir)?, kept: Mutex::default() })
-    }
-
-    fn kept(&self) -> MutexGuard<'_, HashMap<Key, QuotaReservation>> {
-        // Every change is one insert or remove: a panic leaves the table usable.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +86,7 @@ impl JobRunner {
         file.sync_data()?;
         fs::rename(&path, dir.join(name(key)))?;
         File::open(dir)?.sync_all()?;
-        self.parts.answers.kept().insert(key, hold);
+        self.parts.answers.kept.lock().insert(key, hold);
         Ok(())
     }
 
@@ -126,10 +121,10 @@ impl JobRunner {
                 if let Err(error) = fs::remove_file(entry.path()) {
                     tracing::warn!(%error, "a long answer stays until the next sweep");
                 }
-                key.and_then(|key| answers.kept().remove(&key));
+                key.and_then(|key| answers.kept.lock().remove(&key));
                 continue;
             };
-            answers.kept().entry(key).or_insert_with(|| {
+            answers.kept.lock().entry(key).or_insert_with(|| {
                 let mut hold = self.parts.registry.quota().hold(&run.origin().principal);
                 hold.record(entry.metadata().map_or(0, |file| file.len()));
                 hold

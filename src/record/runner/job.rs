@@ -225,7 +225,7 @@ impl JobThread {
                 self.decoding = tracing::info_span!(
                     target: SPANS,
                     "decode",
-                    codec = stream.codec.name(),
+                    codec = stream.codec.as_str(),
                     frames = Empty,
                     decode_us = Empty,
                     gate_us = Empty,

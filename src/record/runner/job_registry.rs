@@ -4,13 +4,10 @@
 //! leaves a record of a job that is over: its last event in the log tells. A record that the disk
 //! does not take is written as soon as it does, and nothing new is recorded before.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use media::{JobId, RunId, Seq, WallTime};
+use parking_lot::Mutex;
 use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -99,12 +96,12 @@ impl Jobs {
 
     fn note(&self, pending: Pending) {
         let (Pending::Ended(JobView { order, .. }) | Pending::Forgotten(order)) = pending;
-        self.pending().insert((order.run, order.id), pending);
+        self.pending.lock().insert((order.run, order.id), pending);
     }
 
     /// Writes everything that the disk has not taken.
     fn settle(&self) -> Result<(), MetaStoreError> {
-        let pending: Vec<Pending> = self.pending().values().copied().collect();
+        let pending: Vec<Pending> = self.pending.lock().values().copied().collect();
         if pending.is_empty() {
             return Ok(());
         }
@@ -117,7 +114,7 @@ impl Jobs {
                 Pending::Forgotten(order) => records::remove(change, order),
             })
         })?;
-        let mut left = self.pending();
+        let mut left = self.pending.lock();
         left.retain(|_, one| !pending.contains(one));
         Ok(())
     }
@@ -139,11 +136,6 @@ impl Jobs {
                 over.iter().try_for_each(|job| records::remove(change, &job.order))
             })?;
         }
-    }
-
-    fn pending(&self) -> MutexGuard<'_, HashMap<(RunId, JobId), Pending>> {
-        // Every change is one insert or retain: a panic leaves the map usable.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -84,6 +84,6 @@ impl KeyedRequest {
 
 impl Drop for KeyedRequest {
     fn drop(&mut self) {
-        self.keys.under_way().remove(&self.scope);
+        self.keys.under_way.lock().remove(&self.scope);
     }
 }

@@ -1,9 +1,6 @@
 //! Charges of owners for the answers that are kept for them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use super::records;
 use crate::base::{
@@ -11,6 +8,7 @@ use crate::base::{
     meta_store::{MetaStore, MetaStoreError},
     quota::Quota,
 };
+use parking_lot::Mutex;
 
 /// Bytes that have been charged, by owner.
 pub(super) struct Charges {
@@ -29,7 +27,7 @@ impl Charges {
     pub(super) fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
         // Held while looking, so that what is charged is what was there last; every change is one
         // insert or remove: a panic leaves the map usable.
-        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charged = self.charged.lock();
         let now = self.ledger.read(|view| records::bytes_of(view, owner))?;
         let before = charged.remove(owner).unwrap_or(0);
         if now > 0 {

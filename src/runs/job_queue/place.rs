@@ -1,13 +1,10 @@
 //! A place that work has, and may lend to others while it waits for what is not here.
 
-use std::{
-    future::ready,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{future::ready, pin::pin, sync::Arc};
 
 use super::{JobLength, JobQueue};
 use crate::base::keys::Principal;
+use parking_lot::Mutex;
 
 /// The right to run, until dropped.
 pub struct JobPermit(Lender);
@@ -27,7 +24,7 @@ impl JobPermit {
 impl Drop for JobPermit {
     fn drop(&mut self) {
         let seat = &self.0.0;
-        let before = std::mem::replace(&mut *seat.state(), State::Left);
+        let before = std::mem::replace(&mut *seat.state.lock(), State::Left);
         if before == State::Held {
             seat.admission.release(&seat.owner, seat.stay);
         }
@@ -52,12 +49,7 @@ enum State {
     Left,
 }
 
-impl Seat {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is one assignment: a panic leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Seat {}
 
 impl Lender {
     /// Awaits `wait` and returns its output; others have the place while it is not ready.
@@ -76,7 +68,7 @@ impl Lender {
     /// Lets others use the slot until [`Lender::lend_while`] takes it back.
     pub fn lend(&self) {
         let seat = &self.0;
-        let mut state = seat.state();
+        let mut state = seat.state.lock();
         if *state == State::Held {
             *state = State::Lent;
             seat.admission.release(&seat.owner, seat.stay);
@@ -91,7 +83,7 @@ struct Back<'a>(&'a Lender);
 impl Drop for Back<'_> {
     fn drop(&mut self) {
         let seat = &self.0.0;
-        let mut state = seat.state();
+        let mut state = seat.state.lock();
         if *state == State::Lent {
             *state = State::Held;
             seat.admission.take_back(&seat.owner, seat.stay);

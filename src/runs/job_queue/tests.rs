@@ -58,7 +58,7 @@ fn poll(entering: &mut Entering) -> Poll<Result<JobPermit, QueueFull>> {
 }
 
 fn free(admission: &JobQueue) -> isize {
-    admission.state().free
+    admission.0.state.lock().free
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{
 
 use media::RunId;
 
-use super::{Run, RunRegistry, run::lock};
+use super::{Run, RunRegistry};
 use crate::{
     base::{
         keys::Principal,
@@ -34,7 +34,7 @@ impl Charged {
 impl Run {
     /// Charges its owner for `log_bytes` of events.
     pub(super) fn account(&self, log_bytes: u64, quota: &Quota) {
-        let mut charged = lock(&self.charged);
+        let mut charged = self.charged.lock();
         let owner = &self.origin().principal;
         quota.record(owner, log_bytes.saturating_sub(charged.log));
         quota.release(owner, charged.log.saturating_sub(log_bytes));
@@ -44,7 +44,7 @@ impl Run {
     /// Leaves its owner charged for what it stored beside the log: `column_bytes` of signals, and
     /// stills.
     pub fn keep(&self, hold: QuotaReservation, column_bytes: u64) {
-        let mut charged = lock(&self.charged);
+        let mut charged = self.charged.lock();
         let bytes = hold.keep();
         let column_bytes = column_bytes.min(bytes);
         charged.columns += column_bytes;
@@ -53,7 +53,7 @@ impl Run {
 
     /// Charges its owner for columns and stills that it had before this start.
     pub fn record_stored(&self, column_bytes: u64, still_bytes: u64, quota: &Quota) {
-        let mut charged = lock(&self.charged);
+        let mut charged = self.charged.lock();
         quota.record(&self.origin().principal, column_bytes + still_bytes);
         charged.columns += column_bytes;
         charged.stills += still_bytes;
@@ -61,7 +61,7 @@ impl Run {
 
     /// Gives back `bytes` of its stills: they were removed.
     pub fn release_stills(&self, bytes: u64, quota: &Quota) {
-        let mut charged = lock(&self.charged);
+        let mut charged = self.charged.lock();
         let bytes = bytes.min(charged.stills);
         charged.stills -= bytes;
         quota.release(&self.origin().principal, bytes);
@@ -69,12 +69,12 @@ impl Run {
 
     /// Gives back everything: nothing of it is left.
     pub(super) fn release_all(&self, quota: &Quota) {
-        let charged = std::mem::take(&mut *lock(&self.charged));
+        let charged = std::mem::take(&mut *self.charged.lock());
         quota.release(&self.origin().principal, charged.records() + charged.stills);
     }
 
     fn charged(&self) -> Charged {
-        *lock(&self.charged)
+        *self.charged.lock()
     }
 }
 
@@ -107,7 +107,7 @@ impl RunRegistry {
 
     /// The deleted runs for which nothing is under way any more.
     fn deleted(&self) -> Vec<Arc<Run>> {
-        let tables = self.tables();
+        let tables = self.tables.lock();
         let deleted = tables.runs.values().filter(|run| run.lifecycle() == RunState::Deleted);
         deleted.filter(|run| run.is_at_rest()).cloned().collect()
     }

@@ -8,10 +8,7 @@ use media::{AnalysisId, Seq, StreamId, Zones};
 use timeline::{AnalysisGenerated, AnalysisKey, Event, EventKind, Timeline, TimelineError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::{
-    readable,
-    run::{Run, lock},
-};
+use super::{readable, run::Run};
 
 /// Events read at a time.
 const PAGE: usize = 1000;
@@ -56,7 +53,7 @@ impl Run {
     /// The turn to choose the ordinal of an analysis and to record it: whoever else wants it waits
     /// until this is dropped.
     pub async fn analysis_turn(&self) -> OwnedMutexGuard<()> {
-        let turn = Arc::clone(&lock(&self.analyses).turn);
+        let turn = Arc::clone(&self.analyses.lock().turn);
         turn.lock_owned().await
     }
 
@@ -105,7 +102,7 @@ impl Run {
         timeline: &Timeline,
         take: impl FnOnce(&[Made]) -> T,
     ) -> Result<T, TimelineError> {
-        let mut analyses = lock(&self.analyses);
+        let mut analyses = self.analyses.lock();
         loop {
             let kind = Some(EventKind::AnalysisGenerated);
             let page = timeline.read_parts(self.id(), analyses.next, PAGE, kind)?;

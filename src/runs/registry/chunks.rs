@@ -7,10 +7,7 @@ use std::collections::BTreeSet;
 use media::{RunId, Seq};
 use timeline::{Event, EventKind, Timeline, TimelineError};
 
-use super::{
-    readable,
-    run::{Run, lock},
-};
+use super::{readable, run::Run};
 
 /// Events read from the log at a time; a payload is at most a MiB.
 const READ: usize = 16;
@@ -45,8 +42,8 @@ impl Run {
         from: Option<Seq>,
     ) -> Result<Result<Vec<Seq>, NoSuchChunk>, TimelineError> {
         // Others get at what is known between two steps.
-        while lock(&self.chunks).follow(timeline, self.id())? {}
-        Ok(lock(&self.chunks).from(from))
+        while self.chunks.lock().follow(timeline, self.id())? {}
+        Ok(self.chunks.lock().from(from))
     }
 }
 

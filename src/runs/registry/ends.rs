@@ -70,7 +70,7 @@ impl RunRegistry {
     /// has the others expire. Returns how many.
     pub async fn end_idle(self: &Arc<Self>, now: Instant) -> usize {
         let idle: Vec<Arc<Run>> = {
-            let tables = self.tables();
+            let tables = self.tables.lock();
             let active = tables.owners.values().flat_map(|owner| &owner.active);
             let runs = active.filter_map(|id| tables.runs.get(id));
             runs.filter(|run| run.is_idle(now)).cloned().collect()

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use media::{AnalysisId, JobId, Seq};
 use timeline::{AnalysisGenerated, FramesDecoded};
 
-use super::run::{Run, lock};
+use super::run::Run;
 
 /// A recording in progress.
 #[derive(Debug)]
@@ -32,16 +32,16 @@ impl Growing {
 impl Run {
     /// Shows a recording that begins.
     pub fn begin_recording(&self, growing: Growing) {
-        *lock(&self.growing) = Some(Arc::new(growing));
+        *self.growing.lock() = Some(Arc::new(growing));
     }
 
     /// Hides it again: events name all of it, or nothing does.
     pub fn end_recording(&self) {
-        lock(&self.growing).take();
+        self.growing.lock().take();
     }
 
     /// Recording that grows now.
     pub fn growing(&self) -> Option<Arc<Growing>> {
-        lock(&self.growing).clone()
+        self.growing.lock().clone()
     }
 }

@@ -4,45 +4,28 @@ use std::{
     future::ready,
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use media::{JobId, RequestId, RunId, WallTime};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::run::lock;
 use crate::base::clock::wall_now;
 
-/// Kind of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum JobKind {
-    /// Decodes a source.
-    Ingest,
-    /// Analyses signals.
-    Analysis,
-    /// Decodes a source, has models describe it, and analyses it.
-    Reasoning,
-}
-
-impl JobKind {
-    /// Every kind, by its number on disk.
-    pub const ALL: [JobKind; 3] = [JobKind::Ingest, JobKind::Analysis, JobKind::Reasoning];
-
-    /// Name on the wire, which is that of its route.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            JobKind::Ingest => "ingest",
-            JobKind::Analysis => "analyze",
-            JobKind::Reasoning => "reason",
-        }
-    }
-
-    /// The kind called `name`.
-    pub fn from_name(name: &str) -> Option<JobKind> {
-        JobKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+media::named! {
+    /// Kind of a job.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum JobKind {
+        /// Decodes a source.
+        Ingest = "ingest",
+        /// Analyses signals.
+        Analysis = "analyze",
+        /// Decodes a source, has models describe it, and analyses it.
+        Reasoning = "reason",
     }
 }
 
@@ -229,12 +212,12 @@ impl JobToken {
 
     /// Marks that it waits no longer.
     pub fn begin_work(&self) {
-        lock(&self.progress).running_since.get_or_insert_with(Instant::now);
+        self.progress.lock().running_since.get_or_insert_with(Instant::now);
     }
 
     /// Sets the progress of the job in frames; what comes late takes nothing back.
     pub fn advance(&self, frames: u64, pts_ms: i64) {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         if progress.frames < frames {
             (progress.frames, progress.pts_ms) = (frames, pts_ms);
         }
@@ -242,17 +225,17 @@ impl JobToken {
 
     /// Sets the number of frames that there will be.
     pub fn expect_frames(&self, total: u64) {
-        lock(&self.progress).total = Some(total);
+        self.progress.lock().total = Some(total);
     }
 
     /// Sets the progress in chunks.
     pub fn tell_chunks(&self, chunks: ChunkProgress) {
-        lock(&self.progress).chunks = Some(chunks);
+        self.progress.lock().chunks = Some(chunks);
     }
 
     /// Progress of the job.
     pub fn progress(&self) -> JobProgress {
-        *lock(&self.progress)
+        *self.progress.lock()
     }
 
     /// The job as it stands now, where it was asked for.

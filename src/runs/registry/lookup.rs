@@ -21,7 +21,7 @@ pub fn readable(stored: &StreamedEvent) -> Option<Event> {
 impl RunRegistry {
     /// The run `id` of `owner`, deleted ones too; `None` also when it is another principal's.
     pub fn find_any(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
-        let run = self.tables().runs.get(&id).cloned()?;
+        let run = self.tables.lock().runs.get(&id).cloned()?;
         (run.origin().principal == *owner && run.lifecycle() != RunState::Unborn).then_some(run)
     }
 
@@ -32,12 +32,12 @@ impl RunRegistry {
 
     /// The run `id`, whoever owns it and whatever its state: for what serves every owner.
     pub fn run(&self, id: RunId) -> Option<Arc<Run>> {
-        self.tables().runs.get(&id).cloned()
+        self.tables.lock().runs.get(&id).cloned()
     }
 
     /// The active runs that live sessions made.
     pub fn active_sessions(&self) -> Vec<Arc<Run>> {
-        let tables = self.tables();
+        let tables = self.tables.lock();
         let runs = tables.runs.values().filter(|run| run.origin().session.is_some());
         runs.filter(|run| run.lifecycle().is_active()).cloned().collect()
     }
@@ -81,7 +81,7 @@ impl RunRegistry {
 
     /// The next visible runs of `owner`: the log's writer waits for the tables, so not all.
     fn slice(&self, owner: &Principal, before: Seq) -> Vec<(Seq, Arc<Run>)> {
-        let tables = self.tables();
+        let tables = self.tables.lock();
         let Some(owner) = tables.owners.get(owner) else { return Vec::new() };
         let runs = owner.runs.range(..before).rev().take(LIST_SLICE);
         runs.map(|(seq, run)| (*seq, Arc::clone(run))).collect()
@@ -89,7 +89,7 @@ impl RunRegistry {
 
     /// Number of runs in each of the states that a record can show.
     pub fn count_by_state(&self) -> impl Iterator<Item = (RunState, usize)> {
-        let counts = self.tables().by_state;
+        let counts = self.tables.lock().by_state;
         RunState::SHOWN.into_iter().zip(counts)
     }
 }

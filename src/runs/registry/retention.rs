@@ -18,7 +18,7 @@ impl RunRegistry {
         stop: &CancellationToken,
     ) -> u64 {
         let ended: Vec<Arc<Run>> = {
-            let tables = self.tables();
+            let tables = self.tables.lock();
             let ended = tables.runs.values().filter(|run| run.ended_before(before));
             ended.filter(|run| !kept.contains(&run.id())).cloned().collect()
         };
@@ -34,7 +34,7 @@ impl RunRegistry {
 
     /// Forgets deleted runs whose records are gone, and charges their owners no more.
     pub fn forget(&self, purged: &HashSet<RunId>) {
-        let mut tables = self.tables();
+        let mut tables = self.tables.lock();
         for id in purged {
             if tables.runs.get(id).is_some_and(|run| run.lifecycle() == RunState::Deleted)
                 && let Some(run) = tables.runs.remove(id)

@@ -1,13 +1,9 @@
 //! One run: its folded state, its order of changes and its job.
 
-use std::{
-    collections::HashMap,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Instant};
 
 use media::{BlobHash, Label, RunId, Seq, WallTime};
+use parking_lot::Mutex;
 use timeline::{Event, EventKind, EventMeta, JsonText, SemanticOutcome, Timeline, TimelineError};
 use tokio::sync::{Notify, futures::Notified};
 
@@ -90,7 +86,7 @@ impl JobGuard {
 impl Drop for JobGuard {
     fn drop(&mut self) {
         let Run { id, origin, rested, jobs, all_jobs, .. } = &*self.run;
-        let mut jobs = lock(jobs);
+        let mut jobs = jobs.lock();
         *jobs.place(&self.token) = None;
         if jobs.all().next().is_none() {
             all_jobs.rests(&origin.principal, *id);
@@ -148,33 +144,33 @@ impl Run {
 
     /// State of the run.
     pub fn lifecycle(&self) -> RunState {
-        lock(&self.state).shown()
+        self.state.lock().shown()
     }
 
     /// Returns true if no event follows but labels and its deletion: what was recorded of a run may follow its end
     /// where that did not wait.
     pub fn has_ended(&self) -> bool {
         // In this order: a job that begins once the run is terminal appends nothing.
-        self.folded().is_terminal() && lock(&self.jobs).work.is_none()
+        self.folded().is_terminal() && self.jobs.lock().work.is_none()
     }
 
     /// State that its events tell.
     fn folded(&self) -> RunState {
-        lock(&self.state).lifecycle
+        self.state.lock().lifecycle
     }
 
     /// Has it be at its `end` for everybody, and ends its jobs; an event is to tell it once they rest.
     pub(super) async fn begin_end(&self, end: RunState) -> Result<(), RunError> {
         let _order = self.order().await;
         self.check_active()?;
-        lock(&self.state).ending = Some(end);
+        self.state.lock().ending = Some(end);
         self.cancel_job();
         Ok(())
     }
 
     /// Has it be what its events tell: they do not take the end.
     pub(super) fn forget_end(&self) {
-        lock(&self.state).ending = None;
+        self.state.lock().ending = None;
     }
 
     /// Resolves once it has no job.
@@ -200,7 +196,7 @@ impl Run {
 
     /// Copy of the fields that a record shows.
     pub fn snapshot(&self) -> RunSnapshot {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         RunSnapshot {
             lifecycle: state.shown(),
             created_at: state.created_at,
@@ -222,28 +218,28 @@ impl Run {
 
     /// Sets the source of the run's frames.
     pub fn set_source(&self, uri: Option<&str>) {
-        lock(&self.state).source_uri = uri.map(Arc::from);
+        self.state.lock().source_uri = uri.map(Arc::from);
     }
 
     /// Sets the model that is asked about them, where one is.
     pub fn set_model(&self, model: Option<&Label>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.model = model.cloned().or(state.model.take());
     }
 
     /// Name that its owner gave it, if any.
     pub(super) fn label(&self) -> Option<Label> {
-        lock(&self.state).label.clone()
+        self.state.lock().label.clone()
     }
 
     /// Sets the label that its owner gave it.
     pub(super) fn set_label(&self, label: Option<Label>) {
-        lock(&self.state).label = label;
+        self.state.lock().label = label;
     }
 
     /// Sets the outcome of the models that a reasoning asked.
     pub fn set_semantic(&self, semantic: SemanticOutcome) {
-        lock(&self.state).semantic = Some(Arc::new(semantic));
+        self.state.lock().semantic = Some(Arc::new(semantic));
     }
 
     /// Takes up what the body of an ingest of an earlier start says of the run.
@@ -259,7 +255,7 @@ impl Run {
 
     /// Takes the run's one place for a job of this kind.
     pub fn begin_job(self: &Arc<Self>, token: JobToken) -> Result<JobGuard, RunError> {
-        let mut jobs = lock(&self.jobs);
+        let mut jobs = self.jobs.lock();
         let place = jobs.place(&token);
         if let Some(other) = place {
             return Err(RunError::Busy { job: other.order().map(|order| order.id) });
@@ -271,17 +267,17 @@ impl Run {
 
     /// Progress of the run's job, if there is one.
     pub fn progress(&self) -> Option<JobProgress> {
-        lock(&self.jobs).work.as_ref().map(JobToken::progress)
+        self.jobs.lock().work.as_ref().map(JobToken::progress)
     }
 
     /// The job that is under way, if one was asked for: the one that decodes before an analysis.
     pub fn active_job(&self) -> Option<JobView> {
-        lock(&self.jobs).all().find_map(JobToken::view)
+        self.jobs.lock().all().find_map(JobToken::view)
     }
 
     /// Ends the run's jobs.
     pub(super) fn cancel_job(&self) {
-        lock(&self.jobs).all().for_each(JobToken::cancel);
+        self.jobs.lock().all().for_each(JobToken::cancel);
     }
 
     /// The recorded size of the run's still that has this hash; reads only events that are new to it.
@@ -290,7 +286,7 @@ impl Run {
         timeline: &Timeline,
         hash: &BlobHash,
     ) -> Result<Option<u64>, TimelineError> {
-        let mut stills = lock(&self.stills);
+        let mut stills = self.stills.lock();
         loop {
             if let Some(bytes) = stills.bytes.get(hash) {
                 return Ok(Some(*bytes));
@@ -314,37 +310,37 @@ impl Run {
 
     /// Returns true if it has no job.
     pub fn is_at_rest(&self) -> bool {
-        lock(&self.jobs).all().next().is_none()
+        self.jobs.lock().all().next().is_none()
     }
 
     pub(super) fn created_seq(&self) -> Seq {
-        lock(&self.state).created_seq
+        self.state.lock().created_seq
     }
 
     /// Returns true if nothing was done in it yet.
     pub(super) fn is_untouched(&self) -> bool {
-        lock(&self.state).untouched
+        self.state.lock().untouched
     }
 
     /// Returns true if there is an analysis of it.
     pub(super) fn is_analysed(&self) -> bool {
-        lock(&self.state).analysed
+        self.state.lock().analysed
     }
 
     pub(super) fn ended_before(&self, before: WallTime) -> bool {
         // In this order: the time of the last event is final once the run has ended.
-        self.has_ended() && lock(&self.state).updated_at < before
+        self.has_ended() && self.state.lock().updated_at < before
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let over = state.idle_until.is_some_and(|until| until <= now);
         over && state.shown().is_active() && self.is_at_rest()
     }
 
     /// Takes up an event; returns the states before and after it.
     pub(super) fn fold(&self, head: &EventMeta, idle_until: Instant) -> (RunState, RunState) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let before = state.lifecycle;
         if state.lifecycle == RunState::Unborn {
             state.created_seq = head.seq;
@@ -370,9 +366,4 @@ impl State {
 fn is_work(kind: EventKind) -> bool {
     use EventKind::{KeepaliveRefreshed, RunCreated, RunLabelled, TokenBudgetLow};
     !matches!(kind, RunCreated | RunLabelled | KeepaliveRefreshed | TokenBudgetLow)
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds one of these locks leaves a value half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

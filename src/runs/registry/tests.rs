@@ -4,6 +4,9 @@ use proptest::prelude::*;
 use timeline::TimelineOptions;
 
 use super::{lookup::LIST_SLICE, *};
+use samples::origin;
+
+pub(crate) mod samples;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
@@ -19,11 +22,6 @@ fn open(dir: &std::path::Path, ttl: Duration) -> Arc<RunRegistry> {
         &Default::default(),
     )
     .expect("rebuilt")
-}
-
-fn origin(name: &str) -> RunOrigin {
-    let (tenant, model, session) = (None, None, None);
-    RunOrigin { principal: Principal::named(name), tenant, mode: "balanced".into(), model, session }
 }
 
 fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
@@ -180,16 +178,7 @@ async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
 #[tokio::test]
 async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
-    let limits = RunLimits { active: 1, ttl: HOUR, tag: None };
-    let registry = RunRegistry::open(
-        timeline,
-        limits,
-        Arc::default(),
-        WallTime { epoch_ms: 0 },
-        &Default::default(),
-    )
-    .expect("rebuilt");
+    let registry = samples::registry(dir.path(), 1);
     let oldest = registry.create(origin("a"), REQUEST).await.expect("created");
     registry.stop(&oldest, REQUEST).await.expect("active");
     for _ in 0..LIST_SLICE {

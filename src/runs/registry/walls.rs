@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use media::{Seq, StreamId, WallTime};
 use timeline::{Event, EventKind, EventMeta, Timeline};
 
-use super::{Run, run::lock};
+use super::Run;
 
 /// Heads of events looked at in one step.
 const STEP: usize = 4096;
@@ -23,7 +23,7 @@ impl Run {
     /// Start of each stream; reads only events that are new to it.
     pub fn wall_starts(&self, timeline: &Timeline) -> BTreeMap<StreamId, Option<WallTime>> {
         let is_live = self.origin().session.is_some();
-        let mut walls = lock(&self.walls);
+        let mut walls = self.walls.lock();
         loop {
             let heads = timeline.heads_of(self.id(), walls.next, STEP);
             let Some(last) = heads.last() else { return walls.starts.clone() };

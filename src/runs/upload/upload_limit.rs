@@ -1,12 +1,13 @@
 //! Limits of uploads in progress: so many of one owner, so many in all, the rest refused.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::UploadError;
 use crate::base::{
     keys::Principal,
     owner_limit::{LimitScope, OwnerLimiter},
 };
+use parking_lot::Mutex;
 
 /// Uploads of one owner at once.
 pub const OWN_MAX: usize = 4;
@@ -35,22 +36,17 @@ pub struct UploadPermit {
 impl UploadLimiter {
     /// Takes a place for an upload of `owner`.
     pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<UploadPermit, UploadError> {
-        self.counts().enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
+        self.0.lock().enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
             let limit = if whose == LimitScope::All { ALL_MAX } else { OWN_MAX };
             UploadError::Busy { limit, whose }
         })?;
         Ok(UploadPermit { under_way: Arc::clone(self), owner: owner.clone() })
     }
-
-    fn counts(&self) -> MutexGuard<'_, OwnerLimiter> {
-        // Every change is one number: a panic leaves them usable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for UploadPermit {
     fn drop(&mut self) {
-        self.under_way.counts().leave(&self.owner);
+        self.under_way.0.lock().leave(&self.owner);
     }
 }
 
@@ -73,6 +69,6 @@ mod tests {
         assert!(told(under_way.enter(&owner(0))).starts_with("the limit of 4 uploads of yours"));
         assert!(under_way.enter(&owner(1)).is_ok());
         places.clear();
-        assert_eq!(under_way.counts().all(), 0);
+        assert_eq!(under_way.0.lock().all(), 0);
     }
 }

@@ -13,12 +13,12 @@ use h3::{
 };
 use http_body::{Body, Frame, SizeHint};
 
-use super::quic::{BufferedBytes, Incoming};
+use super::quic::{BufferedBytes, RecvStream};
 
 /// Bytes that are handed on at once: the library gives them as the peer framed them.
 const PART_BYTES: usize = 64 << 10;
 
-type Receiving = server::RequestStream<Incoming, Bytes>;
+type Receiving = server::RequestStream<RecvStream, Bytes>;
 
 /// Reason for the early end of a body.
 #[derive(Debug, thiserror::Error)]

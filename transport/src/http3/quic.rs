@@ -178,27 +178,27 @@ impl QuicConnection {
 }
 
 impl quic::Connection<Bytes> for QuicConnection {
-    type RecvStream = Incoming;
+    type RecvStream = RecvStream;
     type OpenStreams = StreamOpener;
 
     fn poll_accept_recv(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Incoming, ConnectionFailure>> {
+    ) -> Poll<Result<RecvStream, ConnectionFailure>> {
         let quic = &self.opener.quic;
         let stream = ready!(poll_next(&mut self.uni, cx, || next_uni(quic))).map_err(connection)?;
-        Poll::Ready(Ok(Incoming::new(stream, quic, BufferedBytes::new(CONTROL_BYTES))))
+        Poll::Ready(Ok(RecvStream::new(stream, quic, BufferedBytes::new(CONTROL_BYTES))))
     }
 
     fn poll_accept_bidi(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Stream, ConnectionFailure>> {
+    ) -> Poll<Result<BidiStream, ConnectionFailure>> {
         let quic = &self.opener.quic;
         let both = ready!(poll_next(&mut self.bidi, cx, || next_bidi(quic))).map_err(connection)?;
         let held = BufferedBytes::new(self.opener.held_bytes_max);
         self.newest.set(AcceptedStream::new(&both, Arc::clone(&held)));
-        Poll::Ready(Ok(Stream::new(both, quic, held)))
+        Poll::Ready(Ok(BidiStream::new(both, quic, held)))
     }
 
     fn opener(&self) -> StreamOpener {
@@ -208,10 +208,10 @@ impl quic::Connection<Bytes> for QuicConnection {
 }
 
 impl quic::OpenStreams<Bytes> for QuicConnection {
-    type BidiStream = Stream;
+    type BidiStream = BidiStream;
     type SendStream = SendStream;
 
-    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stream, StreamFailure>> {
+    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<BidiStream, StreamFailure>> {
         self.opener.poll_open_bidi(cx)
     }
 
@@ -233,16 +233,16 @@ pub(super) struct StreamOpener {
 }
 
 impl quic::OpenStreams<Bytes> for StreamOpener {
-    type BidiStream = Stream;
+    type BidiStream = BidiStream;
     type SendStream = SendStream;
 
-    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Stream, StreamFailure>> {
+    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<BidiStream, StreamFailure>> {
         let quic = self.quic.clone();
         let coming = self.bidi.get_or_insert_with(|| Box::pin(async move { quic.open_bi().await }));
         let both = ready!(coming.as_mut().poll(cx));
         self.bidi = None;
         let held = BufferedBytes::new(self.held_bytes_max);
-        Poll::Ready(both.map(|both| Stream::new(both, &self.quic, held)).map_err(lost))
+        Poll::Ready(both.map(|both| BidiStream::new(both, &self.quic, held)).map_err(lost))
     }
 
     fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamFailure>> {
@@ -259,28 +259,32 @@ impl quic::OpenStreams<Bytes> for StreamOpener {
 }
 
 /// Both directions of a request.
-pub(super) struct Stream {
+pub(super) struct BidiStream {
     outgoing: SendStream,
-    incoming: Incoming,
+    incoming: RecvStream,
 }
 
-impl Stream {
-    fn new((send, receive): Both, quic: &quinn::Connection, held: Arc<BufferedBytes>) -> Stream {
+impl BidiStream {
+    fn new(
+        (send, receive): Both,
+        quic: &quinn::Connection,
+        held: Arc<BufferedBytes>,
+    ) -> BidiStream {
         let outgoing = SendStream::new(send, Some(Arc::clone(&held)));
-        Stream { outgoing, incoming: Incoming::new(receive, quic, held) }
+        BidiStream { outgoing, incoming: RecvStream::new(receive, quic, held) }
     }
 }
 
-impl quic::BidiStream<Bytes> for Stream {
+impl quic::BidiStream<Bytes> for BidiStream {
     type SendStream = SendStream;
-    type RecvStream = Incoming;
+    type RecvStream = RecvStream;
 
-    fn split(self) -> (SendStream, Incoming) {
+    fn split(self) -> (SendStream, RecvStream) {
         (self.outgoing, self.incoming)
     }
 }
 
-impl quic::RecvStream for Stream {
+impl quic::RecvStream for BidiStream {
     type Buf = Bytes;
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamFailure>> {
@@ -296,7 +300,7 @@ impl quic::RecvStream for Stream {
     }
 }
 
-impl quic::SendStream<Bytes> for Stream {
+impl quic::SendStream<Bytes> for BidiStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailure>> {
         self.outgoing.poll_ready(cx)
     }
@@ -319,7 +323,7 @@ impl quic::SendStream<Bytes> for Stream {
 }
 
 /// Receiving half of a stream.
-pub(super) struct Incoming {
+pub(super) struct RecvStream {
     stream: quinn::RecvStream,
     quic: quinn::Connection,
     held: Arc<BufferedBytes>,
@@ -328,18 +332,18 @@ pub(super) struct Incoming {
     read_bytes: usize,
 }
 
-impl Incoming {
+impl RecvStream {
     fn new(
         stream: quinn::RecvStream,
         quic: &quinn::Connection,
         held: Arc<BufferedBytes>,
-    ) -> Incoming {
+    ) -> RecvStream {
         let (quic, room) = (quic.clone(), Vec::new());
-        Incoming { stream, quic, held, room, read_bytes: READ_BYTES_MIN }
+        RecvStream { stream, quic, held, room, read_bytes: READ_BYTES_MIN }
     }
 }
 
-impl quic::RecvStream for Incoming {
+impl quic::RecvStream for RecvStream {
     type Buf = Bytes;
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamFailure>> {

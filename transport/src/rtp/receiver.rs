@@ -227,7 +227,7 @@ impl RtpReceiver {
                 self.begin_anew(packet.timestamp, now);
                 Some(number)
             }
-            UnwrappedSeq::Far => {
+            UnwrappedSeq::OutOfRange => {
                 self.counts.far += 1;
                 None
             }

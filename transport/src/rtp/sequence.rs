@@ -15,7 +15,7 @@ pub(super) enum UnwrappedSeq {
     /// The source counts anew, and this is where it goes on.
     Restarted(i64),
     /// Far from all others. It is taken when its successor follows.
-    Far,
+    OutOfRange,
 }
 
 /// The numbers of one source.
@@ -42,7 +42,7 @@ impl SequenceUnwrapper {
         }
         if self.expected != Some(sequence) {
             self.expected = Some(sequence.wrapping_add(1));
-            return UnwrappedSeq::Far;
+            return UnwrappedSeq::OutOfRange;
         }
         self.expected = None;
         let restarted = highest + RESTART_STEP + step;
@@ -67,8 +67,8 @@ mod tests {
             ("late over a wrap", &[65_535, 1, 0], UnwrappedSeq::At(base + 65_536)),
             ("before the first", &[0, 65_535], UnwrappedSeq::At(base - 1)),
             ("a loss", &[7, 3007], UnwrappedSeq::At(base + 3007)),
-            ("a jump", &[7, 3008], UnwrappedSeq::Far),
-            ("a jump and another", &[7, 30_000, 60_000], UnwrappedSeq::Far),
+            ("a jump", &[7, 3008], UnwrappedSeq::OutOfRange),
+            ("a jump and another", &[7, 30_000, 60_000], UnwrappedSeq::OutOfRange),
             ("one stray", &[7, 30_000, 8], UnwrappedSeq::At(base + 8)),
             ("a restart", &[7, 30_000, 30_001], UnwrappedSeq::Restarted(2 * base + 30_001)),
         ];

@@ -7,10 +7,7 @@ mod lossy;
 #[path = "../../../cli/src/whip/packetize.rs"]
 mod packetize;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use media::Codec;
 use proptest::{prelude::*, sample::Index};
@@ -18,6 +15,7 @@ use proptest::{prelude::*, sample::Index};
 use super::{
     ReceiverOutput, ReceiverSettings, ReceiverStats, RtpPacket, RtpReceiver, UNIT_BYTES_MAX, fuzz,
 };
+use crate::corpus::{breaks, broken, corpus};
 use link::{Link, ms};
 
 /// A VP8 frame of so many packets, each with a byte that tells it from others.
@@ -414,35 +412,6 @@ fn codecs_without_a_payload_format_are_not_received() {
     }
 }
 
-/// The fuzzer's corpus of `target`, in an order.
-pub(crate) fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
-    let mut found: Vec<Vec<u8>> = std::fs::read_dir(&dir)
-        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
-        .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("readable"))
-        .collect();
-    found.sort();
-    found
-}
-
-/// Bytes with a byte set, inserted or removed, or the end cut off, at each of these places.
-pub(crate) fn broken(whole: &[u8], breaks: &[(Index, u8, u8)]) -> Vec<u8> {
-    let mut bytes = whole.to_vec();
-    for (at, how, byte) in breaks {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = at.index(bytes.len());
-        match how {
-            0 => bytes[at] = *byte,
-            1 => bytes.insert(at, *byte),
-            2 => drop(bytes.remove(at)),
-            _ => bytes.truncate(at),
-        }
-    }
-    bytes
-}
-
 #[test]
 fn the_corpus_is_digested() {
     let corpus = corpus("packets");
@@ -457,7 +426,7 @@ proptest! {
     #[test]
     fn a_broken_corpus_is_digested(
         seed in any::<Index>(),
-        breaks in proptest::collection::vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
+        breaks in breaks(),
     ) {
         let bytes = broken(seed.get::<Vec<u8>>(&corpus("packets")), &breaks);
         fuzz::packets(&bytes);

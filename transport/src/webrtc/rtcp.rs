@@ -121,7 +121,7 @@ pub(super) fn full_intra(out: &mut Vec<u8>, us: u32, ssrc: u32, number: u8) {
 
 /// Appends a generic negative acknowledgement (RFC 4585 6.2.1) of sequence numbers in order.
 /// Returns how many it names.
-pub(super) fn negative(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> usize {
+pub(super) fn nack(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> usize {
     let start = out.len();
     head(out, NACK, TRANSPORT_FEEDBACK, 2);
     push(out, us);
@@ -245,11 +245,11 @@ mod tests {
     fn losses_are_packed_over_the_wrap_and_bounded() {
         let mut out = Vec::new();
         let missing = [65_534, 65_535, 3, 14, 15, 400];
-        assert_eq!(negative(&mut out, 9, 7, &missing), missing.len());
+        assert_eq!(nack(&mut out, 9, 7, &missing), missing.len());
         assert_eq!(kinds(&out), [(205, 1, 24)]);
         let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
         out.clear();
-        assert_eq!(negative(&mut out, 9, 7, &far), NACK_ENTRIES_MAX);
+        assert_eq!(nack(&mut out, 9, 7, &far), NACK_ENTRIES_MAX);
         assert_eq!(out.len(), 12 + 4 * NACK_ENTRIES_MAX);
     }
 

@@ -168,7 +168,7 @@ impl RtcpFeedback {
             rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
         }
         if names {
-            written.missing = rtcp::negative(out, self.us, ssrc, &self.missing);
+            written.missing = rtcp::nack(out, self.us, ssrc, &self.missing);
             self.missing.drain(..written.missing);
             self.missing_at = Some(now);
         }

@@ -10,85 +10,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Reason for dropping a datagram, or what was in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum DropReason {
-    /// No protocol of RFC 7983 starts like this.
-    Unrecognised,
-    /// Not STUN, and from an address that no session learned.
-    UnknownSource,
-    /// STUN that breaks RFC 8489.
-    StunMalformed,
-    /// A STUN request for a user that is not there.
-    StunUnknownUser,
-    /// A STUN request that is not signed with the session's password.
-    StunUnauthenticated,
-    /// The source used up its unauthenticated requests.
-    StunLimited,
-    /// DTLS past what a handshake needs.
-    DtlsLimited,
-    /// DTLS that the association does not take.
-    DtlsMalformed,
-    /// SRTP or SRTCP before there are keys.
-    MediaEarly,
-    /// SRTP or SRTCP past what a session may send.
-    MediaLimited,
-    /// SRTP or SRTCP that breaks its format.
-    MediaMalformed,
-    /// SRTP or SRTCP whose tag is wrong.
-    MediaUnauthenticated,
-    /// SRTP or SRTCP that came before, or is too old to tell.
-    MediaReplayed,
-    /// More sources of media than a session has.
-    MediaSources,
-    /// A payload type that was not negotiated.
-    MediaPayload,
-    /// A reply that the socket did not take.
-    ReplyUnsent,
-}
-
-impl DropReason {
-    /// Every reason, in order of declaration.
-    pub const ALL: [DropReason; 16] = [
-        DropReason::Unrecognised,
-        DropReason::UnknownSource,
-        DropReason::StunMalformed,
-        DropReason::StunUnknownUser,
-        DropReason::StunUnauthenticated,
-        DropReason::StunLimited,
-        DropReason::DtlsLimited,
-        DropReason::DtlsMalformed,
-        DropReason::MediaEarly,
-        DropReason::MediaLimited,
-        DropReason::MediaMalformed,
-        DropReason::MediaUnauthenticated,
-        DropReason::MediaReplayed,
-        DropReason::MediaSources,
-        DropReason::MediaPayload,
-        DropReason::ReplyUnsent,
-    ];
-
-    /// The word for labels of metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Unrecognised => "unrecognised",
-            DropReason::UnknownSource => "unknown_source",
-            DropReason::StunMalformed => "stun_malformed",
-            DropReason::StunUnknownUser => "stun_unknown_user",
-            DropReason::StunUnauthenticated => "stun_unauthenticated",
-            DropReason::StunLimited => "stun_limited",
-            DropReason::DtlsLimited => "dtls_limited",
-            DropReason::DtlsMalformed => "dtls_malformed",
-            DropReason::MediaEarly => "media_early",
-            DropReason::MediaLimited => "media_limited",
-            DropReason::MediaMalformed => "media_malformed",
-            DropReason::MediaUnauthenticated => "media_unauthenticated",
-            DropReason::MediaReplayed => "media_replayed",
-            DropReason::MediaSources => "media_sources",
-            DropReason::MediaPayload => "media_payload",
-            DropReason::ReplyUnsent => "reply_unsent",
-        }
+media::named! {
+    /// Reason for dropping a datagram, or what was in it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum DropReason {
+        /// No protocol of RFC 7983 starts like this.
+        Unrecognised = "unrecognised",
+        /// Not STUN, and from an address that no session learned.
+        UnknownSource = "unknown_source",
+        /// STUN that breaks RFC 8489.
+        StunMalformed = "stun_malformed",
+        /// A STUN request for a user that is not there.
+        StunUnknownUser = "stun_unknown_user",
+        /// A STUN request that is not signed with the session's password.
+        StunUnauthenticated = "stun_unauthenticated",
+        /// The source used up its unauthenticated requests.
+        StunLimited = "stun_limited",
+        /// DTLS past what a handshake needs.
+        DtlsLimited = "dtls_limited",
+        /// DTLS that the association does not take.
+        DtlsMalformed = "dtls_malformed",
+        /// SRTP or SRTCP before there are keys.
+        MediaEarly = "media_early",
+        /// SRTP or SRTCP past what a session may send.
+        MediaLimited = "media_limited",
+        /// SRTP or SRTCP that breaks its format.
+        MediaMalformed = "media_malformed",
+        /// SRTP or SRTCP whose tag is wrong.
+        MediaUnauthenticated = "media_unauthenticated",
+        /// SRTP or SRTCP that came before, or is too old to tell.
+        MediaReplayed = "media_replayed",
+        /// More sources of media than a session has.
+        MediaSources = "media_sources",
+        /// A payload type that was not negotiated.
+        MediaPayload = "media_payload",
+        /// A reply that the socket did not take.
+        ReplyUnsent = "reply_unsent",
     }
 }
 
@@ -225,7 +183,7 @@ mod tests {
         let mut words = std::collections::HashSet::new();
         for (at, why) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(snapshot.refused(why), at as u64 + 1);
-            assert!(words.insert(why.name()));
+            assert!(words.insert(why.as_str()));
         }
     }
 }

@@ -112,6 +112,6 @@ impl Album for Candidates {
             None => None,
         };
         // Some were made on suspicion.
-        made.and_then(|made| made.only(wanted)).ok_or(JobFault::Unforeseen { frame_index })
+        made.and_then(|made| made.only(wanted)).ok_or(JobFault::UnpredictedFrame { frame_index })
     }
 }

@@ -200,7 +200,7 @@ fn faults() -> Vec<JobFault> {
     vec![
         JobFault::Stopped,
         JobFault::Over,
-        JobFault::Unforeseen { frame_index: 5 },
+        JobFault::UnpredictedFrame { frame_index: 5 },
         JobFault::PixelsLost(DeviceMemoryLost { reason: text() }),
         JobFault::Other { kind: ErrorKind::DataLoss, message: text() },
         JobFault::Source { is_refused: true, message },
@@ -280,13 +280,13 @@ fn replies() -> Vec<WorkerReply> {
         WorkerReply::GateLost { reason: text() },
         WorkerReply::GateLate,
         WorkerReply::DecoderLost { reason: text() },
-        WorkerReply::Taken { session },
+        WorkerReply::UnitDone { session },
         WorkerReply::Shrunk(picture()),
         WorkerReply::Excerpt(ExcerptEvent::Begins(start)),
         WorkerReply::Excerpt(ExcerptEvent::Bytes(vec![3; 1000])),
         WorkerReply::Excerpt(ExcerptEvent::Ended),
         WorkerReply::Probed(attempts.into()),
-        WorkerReply::Able(Capabilities { codecs, measurer: text() }),
+        WorkerReply::Capabilities(Capabilities { codecs, measurer: text() }),
     ];
     let events = events.map(|event| WorkerReply::Session { session, event });
     let about = jobs.map(WorkerReply::Job).into_iter().chain(events);

@@ -208,7 +208,7 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
 
     fn hand_over(&self, number: u32, slot: Option<SessionSlot>, task: PoolTask) -> io::Result<()> {
         let Some(slot) = slot else {
-            return self.line.send(&WorkerReply::Taken { session: number });
+            return self.line.send(&WorkerReply::UnitDone { session: number });
         };
         // The receiver lives as long as the sender.
         self.work.send(PoolItem { number, slot, task }).map_err(io::Error::other)
@@ -236,7 +236,7 @@ fn run_pool_thread<S: AsFd>(
         let Ok(PoolItem { number, slot, task }) = next else { return };
         let Some(events) = slot_events(number, &slot, task, device, &mut tools) else { continue };
         let about = |event| WorkerReply::Session { session: number, event };
-        let taken = WorkerReply::Taken { session: number };
+        let taken = WorkerReply::UnitDone { session: number };
         let replies: Vec<WorkerReply> = events.into_iter().map(about).chain([taken]).collect();
         if line.send_all(&replies).is_err() {
             // The server is gone, and whoever reads its requests sees that too.

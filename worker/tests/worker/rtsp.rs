@@ -12,12 +12,11 @@ use std::{
     thread,
 };
 
-use decode::{Demuxer, Sampling};
-use gate::GateConfig;
-use media::{ErrorKind, Zones};
+use decode::Demuxer;
+use media::ErrorKind;
 use worker::{CancelToken, JobEvent, JobInput, JobSpec, RtspMedia, WorkerError, WorkerLimits};
 
-use crate::support::{Heard, alone, rendered, run, spec, supervisor};
+use crate::support::{Heard, alone, rendered, run, spec, supervisor, whole};
 
 /// A server process; ends with its value.
 pub struct Server {
@@ -66,18 +65,8 @@ impl Drop for Server {
 
 pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &str)>) -> JobSpec {
     let credentials = credentials.map(|(user, password)| (user.to_owned(), password.to_owned()));
-    JobSpec {
-        input: JobInput::Rtsp(RtspMedia { socket: socket.into(), url, credentials }),
-        sampling: Sampling::Every,
-        max_frames: 500_000,
-        stills: true,
-        views: None,
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 2,
-        resume: None,
-        limits: WorkerLimits::camera(),
-    }
+    let input = JobInput::Rtsp(RtspMedia { socket: socket.into(), url, credentials });
+    JobSpec { limits: WorkerLimits::camera(), ..whole(input) }
 }
 
 /// Four seconds of video as `codec` makes it.

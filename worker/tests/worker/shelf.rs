@@ -9,15 +9,12 @@ use std::{
     thread,
 };
 
-use decode::Sampling;
-use gate::GateConfig;
-use media::Zones;
 use worker::{
     JobInput, JobSpec, RemoteMedia, Resource, ResourceError, ResourceOpener, WorkerError,
     WorkerLimits,
 };
 
-use crate::support::{Heard, run};
+use crate::support::{Heard, run, whole};
 
 /// Base URL of everything on a shelf.
 pub const SITE: &str = "https://media.test/";
@@ -71,24 +68,13 @@ impl Shelf {
 
     /// A job on the resource at `path`.
     pub fn spec(&self, path: &str) -> JobSpec {
-        let resources = Box::new(self.clone());
-        JobSpec {
-            input: JobInput::Remote(RemoteMedia {
-                url: format!("{SITE}{path}"),
-                resources,
-                playlists: true,
-                is_endless: false,
-            }),
-            sampling: Sampling::Every,
-            max_frames: 500_000,
-            stills: true,
-            views: None,
-            gate: GateConfig::default(),
-            zones: Zones::default(),
-            threads: 2,
-            resume: None,
-            limits: WorkerLimits::remote(),
-        }
+        let input = JobInput::Remote(RemoteMedia {
+            url: format!("{SITE}{path}"),
+            resources: Box::new(self.clone()),
+            playlists: true,
+            is_endless: false,
+        });
+        JobSpec { limits: WorkerLimits::remote(), ..whole(input) }
     }
 
     pub fn run(&self, path: &str) -> Result<Heard, WorkerError> {

@@ -7,12 +7,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use decode::{FileReport, Sampling, StreamInfo};
-use gate::GateConfig;
-use media::{Signal, Zones};
+use decode::{FileReport, StreamInfo};
+use media::Signal;
 use worker::{
-    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobSpec, ModelImage, SandboxPolicy,
-    Supervisor, WorkerError, WorkerLimits, WorkerProgram,
+    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobInput, JobSpec, ModelImage,
+    SandboxPolicy, Supervisor, WorkerError, WorkerProgram,
 };
 
 use crate::sandbox_here;
@@ -62,18 +61,12 @@ pub fn annex_b(source: &str) -> PathBuf {
 
 /// Every frame of a file, with stills, on two threads.
 pub fn spec(path: &Path) -> JobSpec {
-    JobSpec {
-        input: File::open(path).expect("the file opens").into(),
-        sampling: Sampling::Every,
-        max_frames: 500_000,
-        stills: true,
-        views: None,
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 2,
-        resume: None,
-        limits: WorkerLimits::default(),
-    }
+    whole(File::open(path).expect("the file opens"))
+}
+
+/// The same of any input.
+pub fn whole(input: impl Into<JobInput>) -> JobSpec {
+    JobSpec { max_frames: 500_000, stills: true, threads: 2, ..JobSpec::new(input) }
 }
 
 /// All that a job said, without its signs of life.

@@ -105,7 +105,7 @@ impl Order {
                         self.first = held.shown;
                     }
                 }
-                Ok(ReceiveOutcome::Hungry | ReceiveOutcome::End) => return,
+                Ok(ReceiveOutcome::NeedsInput | ReceiveOutcome::End) => return,
                 Err(_) if errors < ERRORS_MAX => errors += 1,
                 Err(_) => return,
             }

@@ -1,15 +1,13 @@
 //! Record of a session's pictures: for its health, and for its run in short.
 
 use std::{
-    sync::{
-        MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use super::SessionProgress;
 use crate::{base::metrics::ShedReason, runs::summary::Shape};
+use parking_lot::MutexGuard;
 
 /// Counters of what a session left out, since its start.
 #[derive(Debug, Default)]
@@ -39,7 +37,7 @@ pub struct Pictures {
 impl SessionProgress {
     /// A whole picture came, its last packet at `came`.
     pub fn pictured(&self, came: Instant) {
-        self.state().came_at = Some(came);
+        self.state.lock().came_at = Some(came);
     }
 
     /// A picture is left out.
@@ -50,7 +48,7 @@ impl SessionProgress {
 
     /// Counts and delays of its pictures at `now`.
     pub fn pictures(&self, now: Instant) -> Pictures {
-        let state = self.state();
+        let state = self.state.lock();
         let waits = state.undecided.front().map(|(_, came)| now.saturating_duration_since(*came));
         Pictures {
             decided: self.frames(),
@@ -65,6 +63,6 @@ impl SessionProgress {
     /// Distribution of its frames over its duration.
     pub fn shape(&self) -> MutexGuard<'_, Shape> {
         // A panic leaves a frame more or less.
-        self.shape.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shape.lock()
     }
 }

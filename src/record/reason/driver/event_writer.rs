@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Closed, End, FrameRange, ReasonDriver, Work};
 use crate::{
-    base::retry_while_full::patiently,
+    base::retry_while_full::retry_while_full,
     record::{
         gate_replay::ModelOutcome,
         reason::chunk_dedup::{AnswerCache, ReusableAnswer},
@@ -97,7 +97,7 @@ impl ReasonDriver {
             let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
             // Also of a run that was stopped: it is what its job had come to.
             let attempt = |_| registry.wind_up(&run, events.clone(), None);
-            let outcome = patiently(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
+            let outcome = retry_while_full(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
             WriteOutcome { leaves, outcome }
         }));
     }

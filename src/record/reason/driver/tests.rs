@@ -1,22 +1,19 @@
 //! Asks on a real log: what is recorded, how much is in hand, and how it all ends.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gate::SelectionReason;
-use media::{Dimensions, WallTime};
+use media::Dimensions;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use timeline::{Event, Pass, Timeline, TimelineOptions};
+use timeline::{Event, Pass};
 use tokio::sync::Semaphore;
 use worker::ModelImage;
 
 use super::{record::cut, *};
 use crate::{
-    base::keys::Principal,
     record::reason::{DescribeFuture, FailedAttempts},
-    runs::registry::{RunLimits, RunOrigin},
+    runs::registry::tests::samples,
 };
 
 mod ends;
@@ -68,7 +65,7 @@ impl Scripted {
 impl Describer for Scripted {
     fn describe(&self, question: ChunkPrompt) -> DescribeFuture {
         let said = (self.script)(question.chunk_index);
-        self.seen.lock().expect("whole").push(question);
+        self.seen.lock().push(question);
         let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         let (permits, under_way) = (Arc::clone(&self.permits), UnderWay(self.under_way.clone()));
@@ -139,24 +136,8 @@ struct Stage {
 
 async fn stage(describer: Arc<Scripted>) -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
-    let (timeline, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
-    let limits = RunLimits { active: 3, ttl: Duration::from_secs(3600), tag: None };
-    let registry = RunRegistry::open(
-        timeline,
-        limits,
-        Arc::default(),
-        WallTime { epoch_ms: 0 },
-        &Default::default(),
-    );
-    let registry = registry.expect("rebuilt");
-    let origin = RunOrigin {
-        principal: Principal::named("a"),
-        tenant: None,
-        mode: "balanced".to_owned(),
-        model: None,
-        session: None,
-    };
-    let run = registry.create(origin, REQUEST).await.expect("created");
+    let registry = samples::registry(dir.path(), 3);
+    let run = registry.create(samples::origin("a"), REQUEST).await.expect("created");
     let subject = EventContext {
         request_id: REQUEST,
         stream_id: "main".parse().expect("an id"),
@@ -278,7 +259,7 @@ async fn a_chain_is_told_what_was_said_before() {
     }
     drop(to);
     told.await.expect("no panic");
-    let seen = describer.seen.lock().expect("whole");
+    let seen = describer.seen.lock();
     assert!(!seen[0].prompt.text.contains("<previous>"));
     for index in 1..3 {
         let before = format!("<previous>\nd {}\n</previous>", index - 1);

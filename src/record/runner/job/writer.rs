@@ -1,11 +1,12 @@
 //! Writer of the recording of live media, on a thread of its own: what is slow sheds pictures, never a signal.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::Instant,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 use worker::FrameChunk;
 
@@ -73,7 +74,7 @@ impl Writer {
     /// Has a chunk handed over once what was given is written; one that there is no room for is left out.
     pub fn hand_over(&self, chunk: FrameChunk) {
         let Some(to) = &self.queue.chunks else { return };
-        let mut waiting = self.queue.waiting();
+        let mut waiting = self.queue.waiting.lock();
         if waiting.chunks.len() < to.max_capacity() {
             waiting.chunks.push(chunk);
             self.queue.changed.notify_all();
@@ -92,7 +93,7 @@ impl Writer {
         self.queue.end();
         let thread = self.thread.take().ok_or(IngestError::Lost)?;
         let recording = thread.join().map_err(|_| IngestError::Lost)?;
-        let error = self.queue.waiting().error.take();
+        let error = self.queue.waiting.lock().error.take();
         Ok((recording, error.map_or(Ok(()), Err)))
     }
 }
@@ -104,20 +105,15 @@ impl Drop for Writer {
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // A panic leaves a batch more or less.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until `holds`, or until the thread is gone.
     fn until(&self, holds: impl Fn(&Waiting) -> bool) -> MutexGuard<'_, Waiting> {
-        let waits = |waiting: &mut Waiting| !waiting.is_over && !holds(waiting);
-        let waited = self.changed.wait_while(self.waiting(), waits);
-        waited.unwrap_or_else(PoisonError::into_inner)
+        let mut waiting = self.waiting.lock();
+        self.changed.wait_while(&mut waiting, |waiting| !waiting.is_over && !holds(waiting));
+        waiting
     }
 
     fn end(&self) {
-        self.waiting().is_over = true;
+        self.waiting.lock().is_over = true;
         self.changed.notify_all();
     }
 
@@ -145,7 +141,7 @@ impl Queue {
                 recording.push(batch.signals)
             };
             chunks.into_iter().for_each(|chunk| self.hand_over(chunk));
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.is_writing = false;
             waiting.has_written |= is_written && outcome.is_ok();
             // Of a source whose first picture is refused nothing is told: all of it is taken back.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use media::{FrameRate, RequestId, Zones};
-use timeline::{FramesDecoded, NewEvent, RunCompleted, SamplingPolicy, Signals, TimelineOptions};
+use media::RequestId;
+use timeline::{NewEvent, RunCompleted, Signals, TimelineOptions};
 
 use super::*;
-use crate::base::meta_store::InjectedFault;
+use crate::{base::meta_store::InjectedFault, runs::registry::tests::samples};
 
 const RUN: RunId = RunId::from_bytes([1; 16]);
 const OTHER: RunId = RunId::from_bytes([2; 16]);
@@ -112,26 +112,7 @@ fn a_run_keeps_so_many_records_and_every_job_under_way() {
 }
 
 fn decoded(at: u8) -> Event {
-    Event::FramesDecoded(FramesDecoded {
-        request_id: request(at),
-        source_uri: "a.mp4".to_owned(),
-        stream_id: "main".parse().expect("a label"),
-        sampling_policy: SamplingPolicy::Fixed,
-        source_fps: None,
-        sample_fps: FrameRate::new(1, 1),
-        decoded_frames: 0,
-        width: 2,
-        height: 2,
-        pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Zones::default(),
-        wall_start_ms: None,
-        signals: Signals::Inline(Vec::new()),
-    })
+    Event::FramesDecoded(samples::decoded(request(at), Signals::Inline(Vec::new())))
 }
 
 fn completed(at: u8) -> Event {

@@ -3,7 +3,7 @@
 use proptest::{prelude::*, sample::Index};
 
 use super::fuzz::hostile;
-use crate::rtp::tests::{broken, corpus};
+use crate::corpus::{breaks, broken, corpus};
 
 type Target = (&'static str, fn(&[u8]) -> usize);
 
@@ -30,7 +30,7 @@ proptest! {
     fn a_broken_corpus_is_digested(
         target in 0..TARGETS.len(),
         seed in any::<Index>(),
-        breaks in proptest::collection::vec((any::<Index>(), 0_u8..4, any::<u8>()), 1..12),
+        breaks in breaks(),
     ) {
         let (name, digest) = TARGETS[target];
         digest(&broken(seed.get::<Vec<u8>>(&corpus(name)), &breaks));

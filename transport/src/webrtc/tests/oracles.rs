@@ -112,7 +112,7 @@ fn feedback_is_read_as_it_was_meant() {
     rtcp::picture_loss(&mut out, 9, 7);
     rtcp::full_intra(&mut out, 9, 7, 3);
     rtcp::bit_rate(&mut out, 9, 7, 6_000_000);
-    rtcp::negative(&mut out, 9, 7, &missing);
+    rtcp::nack(&mut out, 9, 7, &missing);
     let packets = compound::unmarshal(&mut &out[..]).expect("a compound packet");
     let [report, named, loss, intra, rate, negative] = &packets[..] else { panic!("six packets") };
     let blocks = &of::<ReceiverReport>(report).reports;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    rtp::tests::corpus,
+    corpus::corpus,
     webrtc::fuzz::{self, read},
 };
 

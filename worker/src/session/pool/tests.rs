@@ -87,7 +87,7 @@ fn play_by(
             Some(WorkerReply::Session { session, event }) => {
                 said.entry(session).or_default().push(event)
             }
-            Some(WorkerReply::Taken { session }) => match next(session) {
+            Some(WorkerReply::UnitDone { session }) => match next(session) {
                 Some(request) => sessions.take(request).expect("taken"),
                 None => open -= 1,
             },

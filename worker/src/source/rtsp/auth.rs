@@ -59,7 +59,7 @@ impl Authenticator {
     /// Takes the header of a refusal; an error when there is no other answer to it.
     pub(super) fn take(&mut self, header: &str) -> Result<(), RtspError> {
         let Some(RtspCredentials { user, .. }) = &self.credentials else {
-            return Err(RtspError::WhoAsks);
+            return Err(RtspError::CredentialsRequired);
         };
         if user.contains(|letter: char| letter.is_control() || letter == '"') {
             return Err(RtspError::User);
@@ -68,7 +68,7 @@ impl Authenticator {
         let found = strongest.ok_or_else(|| RtspError::Challenge { challenge: quoted(header) })?;
         // The same nonce again, or none at all: the answer was wrong.
         if self.challenge.as_ref() == Some(&found) {
-            return Err(RtspError::NotLetIn);
+            return Err(RtspError::Unauthorized);
         }
         (self.challenge, self.uses) = (Some(found), 0);
         Ok(())
@@ -267,7 +267,7 @@ mod tests {
         let mut authenticator = asked("u", "p", both).expect("known");
         let answer = authenticator.header("PLAY", "rtsp://h/").expect("an answer");
         assert!(answer.contains("algorithm=SHA-256"), "{answer}");
-        assert!(matches!(authenticator.take(both), Err(RtspError::NotLetIn)));
+        assert!(matches!(authenticator.take(both), Err(RtspError::Unauthorized)));
         let newer = both.replace("\"n\"", "\"another\"");
         assert!(authenticator.take(&newer).is_ok(), "a nonce that has become stale");
         for header in ["", "Negotiate", "Digest realm=r", "Digest realm=r, nonce=n, qop=auth-int"] {
@@ -277,7 +277,7 @@ mod tests {
         let refused = asked("u\r\nSession: 1", "p", both).err();
         assert!(matches!(refused, Some(RtspError::User)), "{refused:?}");
         let mut nobody = Authenticator::new(None, "x");
-        assert!(matches!(nobody.take(both), Err(RtspError::WhoAsks)));
+        assert!(matches!(nobody.take(both), Err(RtspError::CredentialsRequired)));
         assert_eq!(nobody.header("PLAY", "rtsp://h/"), None);
     }
 

@@ -234,7 +234,7 @@ impl RtspClient {
         let status = u16::from(response.status());
         match status {
             200..=299 => self.proceed(asked.step, response),
-            401 if asked.tries >= TRIES_MAX => Err(RtspError::NotLetIn),
+            401 if asked.tries >= TRIES_MAX => Err(RtspError::Unauthorized),
             401 => {
                 let header = text(response, &headers::WWW_AUTHENTICATE).unwrap_or_default();
                 self.authenticator.take(header)?;

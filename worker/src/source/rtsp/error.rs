@@ -12,13 +12,13 @@ use crate::JobFault;
 pub(super) enum RtspError {
     /// It wants to know who asks, and nobody said.
     #[error("the RTSP server asks for a user and a password: put them into the URL")]
-    WhoAsks,
+    CredentialsRequired,
     /// A name that cannot stand in a request; passwords never do.
     #[error("the user for the RTSP server has a quote or a control character in it")]
     User,
     /// It does not let this user in.
     #[error("the RTSP server does not accept the user or the password")]
-    NotLetIn,
+    Unauthorized,
     /// It asks in a way that is not known here.
     #[error("the RTSP server asks for another authentication than Basic and Digest: {challenge}")]
     Challenge { challenge: String },
@@ -51,15 +51,18 @@ pub(super) enum RtspError {
 impl From<RtspError> for JobFault {
     fn from(error: RtspError) -> JobFault {
         use RtspError::{
-            Challenge, Connection, Ended, Malformed, Media, NotLetIn, Redirected, Silent, Status,
-            TooLarge, User, WhoAsks,
+            Challenge, Connection, CredentialsRequired, Ended, Malformed, Media, Redirected,
+            Silent, Status, TooLarge, Unauthorized, User,
         };
         let message = error.to_string();
         match error {
             Media(error) => error.into(),
-            WhoAsks | User | NotLetIn | Challenge { .. } | Status { .. } | Redirected { .. } => {
-                JobFault::Source { is_refused: true, message }
-            }
+            CredentialsRequired
+            | User
+            | Unauthorized
+            | Challenge { .. }
+            | Status { .. }
+            | Redirected { .. } => JobFault::Source { is_refused: true, message },
             Ended { .. } | Silent | Connection(_) => {
                 JobFault::Source { is_refused: false, message }
             }

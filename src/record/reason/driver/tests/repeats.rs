@@ -57,7 +57,7 @@ async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
             to.send(coloured(index as u64, colour)).await.expect("taken");
         }
         drop(to);
-        while describer.seen.lock().expect("whole").len() < 3 {
+        while describer.seen.lock().len() < 3 {
             tokio::task::yield_now().await;
         }
         describer.permits.add_permits(100);
@@ -88,7 +88,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     for index in 0..2 {
         to.send(coloured(index, RED)).await.expect("taken");
     }
-    while describer.seen.lock().expect("whole").is_empty() {
+    while describer.seen.lock().is_empty() {
         tokio::task::yield_now().await;
     }
     describer.permits.add_permits(100);
@@ -123,7 +123,7 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
         to.send(coloured(index, RED)).await.expect("taken");
     }
     drop(to);
-    while describer.seen.lock().expect("whole").is_empty() {
+    while describer.seen.lock().is_empty() {
         tokio::task::yield_now().await;
     }
     describer.permits.add_permits(100);
@@ -137,8 +137,7 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
         (4, ("d 3".to_owned(), Some(3))),
     ];
     assert_eq!(descriptions(&registry, &run), BTreeMap::from(expected));
-    let asked: Vec<_> =
-        describer.seen.lock().expect("whole").iter().map(|q| q.chunk_index).collect();
+    let asked: Vec<_> = describer.seen.lock().iter().map(|q| q.chunk_index).collect();
     assert_eq!(asked, [0, 1, 2, 3]);
 }
 
@@ -159,8 +158,7 @@ async fn one_that_is_asked_in_place_of_another_has_its_place() {
     drop(to);
     told.await.expect("no panic");
     assert_eq!(describer.most.load(Ordering::SeqCst), 1, "one at a time");
-    let order: Vec<u64> =
-        describer.seen.lock().expect("whole").iter().map(|seen| seen.chunk_index).collect();
+    let order: Vec<u64> = describer.seen.lock().iter().map(|seen| seen.chunk_index).collect();
     assert_eq!(order, [0, 1, 2], "and in their order");
     let said: Vec<_> = descriptions(&registry, &run).into_values().collect();
     let expected = [("", None), ("d 1", None), ("d 2", None), ("d 2", Some(2))];
@@ -178,7 +176,7 @@ async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
         to.send(coloured(index as u64, colour)).await.expect("taken");
     }
     drop(to);
-    while describer.seen.lock().expect("whole").len() < 2 {
+    while describer.seen.lock().len() < 2 {
         tokio::task::yield_now().await;
     }
     describer.permits.add_permits(100);

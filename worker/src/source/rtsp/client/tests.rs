@@ -138,7 +138,7 @@ fn a_challenge_is_answered_at_most_twice() {
     answer(&mut known, "401 Unauthorized", &digest("b"), "");
     assert_eq!(known.poll().expect("a stale nonce"), None);
     answer(&mut known, "401 Unauthorized", &digest("c"), "");
-    assert!(matches!(known.poll(), Err(RtspError::NotLetIn)));
+    assert!(matches!(known.poll(), Err(RtspError::Unauthorized)));
     let mut basic = client(Some("u"));
     for expected in [true, false] {
         answer(&mut basic, "401 Unauthorized", "WWW-Authenticate: Basic realm=\"r\"\r\n", "");
@@ -146,7 +146,7 @@ fn a_challenge_is_answered_at_most_twice() {
     }
     let mut nobody = client(None);
     answer(&mut nobody, "401 Unauthorized", &digest("a"), "");
-    assert!(matches!(nobody.poll(), Err(RtspError::WhoAsks)));
+    assert!(matches!(nobody.poll(), Err(RtspError::CredentialsRequired)));
 }
 
 #[test]

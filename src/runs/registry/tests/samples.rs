@@ -1,0 +1,54 @@
+//! Runs and what is told of them, for tests of the layers above.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use media::{RequestId, WallTime, Zones};
+use timeline::{FramesDecoded, SamplingPolicy, Signals, Timeline, TimelineOptions};
+
+use crate::{
+    base::keys::Principal,
+    runs::registry::{RunLimits, RunOrigin, RunRegistry},
+};
+
+/// The runs of a log in `dir`, of which so many may be active.
+pub fn registry(dir: &Path, active: usize) -> Arc<RunRegistry> {
+    let (timeline, _) = Timeline::open(dir, TimelineOptions::default()).expect("opens");
+    let limits = RunLimits { active, ttl: Duration::from_secs(3600), tag: None };
+    let now = WallTime { epoch_ms: 0 };
+    RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("rebuilt")
+}
+
+/// A run that the API makes for `owner`.
+pub fn origin(owner: &str) -> RunOrigin {
+    RunOrigin {
+        principal: Principal::named(owner),
+        tenant: None,
+        mode: "balanced".to_owned(),
+        model: None,
+        session: None,
+    }
+}
+
+/// A recording of a file.
+pub fn decoded(request_id: RequestId, signals: Signals) -> FramesDecoded {
+    FramesDecoded {
+        request_id,
+        source_uri: "a.mp4".to_owned(),
+        stream_id: "main".parse().expect("an id"),
+        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
+        source_fps: None,
+        sample_fps: None,
+        decoded_frames: signals.count(),
+        width: 16,
+        height: 16,
+        pixel_format: "yuv420p".to_owned(),
+        decoder: None,
+        decoder_fallback: None,
+        truncated: false,
+        reason: None,
+        gate: None,
+        zones: Zones::default(),
+        wall_start_ms: None,
+        signals,
+    }
+}
