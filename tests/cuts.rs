@@ -5,10 +5,8 @@
 use std::{fs::File, ops::ControlFlow, path::Path};
 
 use clips::{pick, pick_with, rendered_from, with_known_cuts};
-use decode::Sampling;
 use gate::{Gate, GateConfig, SelectionReason};
-use media::Zones;
-use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerLimits, WorkerProgram};
+use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerProgram};
 
 use crate::support::sandbox;
 
@@ -17,20 +15,8 @@ fn cuts(path: &Path) -> Vec<u64> {
     let program = env!("CARGO_BIN_EXE_sightline-server");
     let program = WorkerProgram::at(program).with_sandbox(sandbox::policy(program));
     let supervisor = Supervisor::new(program);
-    let spec = JobSpec {
-        input: File::open(path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-            .into(),
-        sampling: Sampling::Every,
-        max_frames: 500_000,
-        stills: false,
-        views: None,
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 2,
-        resume: None,
-        limits: WorkerLimits::default(),
-    };
+    let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let spec = JobSpec { threads: 2, ..JobSpec::new(file) };
     let mut gate = Gate::new(GateConfig::default());
     let mut found = Vec::new();
     supervisor

@@ -19,10 +19,7 @@ use figures::Figures;
 use load::Load;
 use world::World;
 
-use crate::support::{
-    setting, wait_until,
-    whip::{metric, sightline},
-};
+use crate::support::{setting, wait_until, whip::sightline};
 
 /// Time in which the whole load is given.
 const WHOLE: Duration = Duration::from_secs(7200);
@@ -68,7 +65,7 @@ fn all_of_it_for_long_leaves_the_server_as_it_was() {
     // Threads for blocking work take turns, so that a call a second keeps several of them: far fewer than there were runs.
     assert!(after.threads <= before.threads + 16, "threads: {before:?} {after:?}");
     assert!(after.children <= before.children, "children: {before:?} {after:?}");
-    let stored = metric(&world.server, "service_stored_bytes");
+    let stored = world.server.metric("service_stored_bytes");
     let disk = after.disk_kb as f64 * 1024.0;
     assert!(
         (stored - disk).abs() <= disk.mul_add(0.1, 24e6),
@@ -92,7 +89,7 @@ fn rest(world: &World) {
         "service_object_store_unsent_files",
         "service_mirror_behind_events",
     ] {
-        wait_until(series, || metric(&world.server, series) == 0.0);
+        wait_until(series, || world.server.metric(series) == 0.0);
     }
     // Threads that wait for work end after ten seconds without any.
     std::thread::sleep(Duration::from_secs(12));

@@ -5,15 +5,13 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use media::{RequestId, RunId};
-use timeline::{
-    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineOptions,
-};
+use media::RunId;
+use timeline::{Event, FindingKind, FindingPayload, NewEvent};
 
-use crate::support::{ALICE, BOB, Server, Setup};
+use crate::support::{ALICE, BOB, Server, Setup, eventually, seed};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -120,14 +118,8 @@ fn once(bytes: Vec<u8>) -> impl FnMut() -> Option<Vec<u8>> {
     move || left.take()
 }
 
-pub fn metric(server: &Server, name: &str) -> f64 {
-    let text = server.get("/v1/metrics").text;
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.expect("exposed").parse().expect("a number")
-}
-
 pub fn resident(server: &Server) -> f64 {
-    metric(server, "process_resident_memory_bytes")
+    server.metric("process_resident_memory_bytes")
 }
 
 #[test]
@@ -300,16 +292,9 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
 /// A log with one run of alice's, of which a page of events takes about a megabyte.
 fn seed_large_pages(dir: &std::path::Path) -> RunId {
     let run = RunId::from_bytes([7; 16]);
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("opens");
-    let created = Event::RunCreated(RunCreated {
-        request_id: RequestId::from_bytes([1; 8]),
-        mode: "balanced".to_owned(),
-        model: None,
-        principal_key: "alice".to_owned(),
-        tenant_id: None,
-    });
-    log.append_wait(vec![NewEvent { run, event: created }]).expect("appended");
+    let log = seed::log(dir);
+    let created = seed::created("alice");
+    seed::append(&log, run, [created]);
     let finding = FindingPayload { description: "d".repeat(1024), ..FindingPayload::default() };
     let described = NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) };
     log.append_wait(vec![described; 1000]).expect("appended");
@@ -323,15 +308,8 @@ fn answers_that_nobody_takes_have_a_bound_after_which_their_owner_is_refused() {
     let server = Setup::new(dir.path()).start();
     let path = format!("/v1/runs/{run}/events?limit=1000");
     let wait_for = |status: u16| {
-        let started = Instant::now();
-        loop {
-            let reply = server.call("GET", "/v1/limits").send();
-            if reply.status == status {
-                return reply;
-            }
-            assert!(started.elapsed() < Duration::from_secs(60), "{}", reply.text);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let ask = || Some(server.get("/v1/limits")).filter(|reply| reply.status == status);
+        eventually("the other answer", ask)
     };
     wait_for(200);
     let before = resident(&server);

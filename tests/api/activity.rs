@@ -39,8 +39,7 @@ pub fn start(setup: Setup) -> Server {
 pub fn ingested(server: &Server, run: &str, more: Value) {
     let mut body = json!({"source_uri": "passing.mp4"});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("too").clone());
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "ingest", &body).assert_ok();
 }
 
 pub fn activity(server: &Server, run: &str, query: &str) -> Vec<Value> {
@@ -161,8 +160,7 @@ fn other_thresholds_give_other_episodes_without_a_trace() {
     let before = server.events(&run);
     let tried = |gate: Value| {
         let body = json!({"model": "qwen3-vl-8b", "gate": gate, "dry_run": true});
-        let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.post_run(&run, "analyze", &body).assert_ok();
         reply.json()["dry_run"].clone()
     };
     let same = tried(json!({}));
@@ -188,7 +186,7 @@ fn other_thresholds_give_other_episodes_without_a_trace() {
     };
     let frames: Value = (0..50).map(frame).collect();
     let body = json!({"model": "qwen3-vl-8b", "frames": frames, "dry_run": true});
-    let told = server.post(&format!("/v1/runs/{run}/analyze"), &body).json()["dry_run"].take();
+    let told = server.post_run(&run, "analyze", &body).json()["dry_run"].take();
     let episode = &told["episodes"][0];
     let found = (&episode["start_frame"], &episode["end_frame"], &episode["region"]);
     assert_eq!(found, (&json!(10), &json!(19), &Value::Null), "{told}");
@@ -209,9 +207,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     let all = json!([{"name": "all", "polygon": whole}]);
     let source = format!("rtsp://localhost:{}/live", camera.port);
     let body = json!({"source_uri": source, "zones": all, "max_frames": 500_000});
-    let path = format!("/v1/runs/{run}/ingest");
-    let reply = server.call("POST", &path).header("prefer", "respond-async").json(&body).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    server.start_job(&run, "ingest", &body);
     let started = Instant::now();
     let told = loop {
         assert!(started.elapsed() < Duration::from_secs(30), "nothing moves");
@@ -228,7 +224,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert_eq!(ends, (&Value::Null, &Value::Null));
     assert_eq!(lasting[0]["start_frame"], told["start_frame"]);
     assert!(lasting[0]["image_sha256"].is_string(), "{lasting:?}");
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     wait_until("an episode ends", || !server.payloads(&run, "activity_ended").is_empty());
     let over = activity(&server, &run, "");
     assert_eq!(over.len(), 1, "{over:?}");

@@ -2,11 +2,9 @@
 
 use media::{EventType, Marker, MarkerId, MarkerStatus, RequestId, RunId, Score};
 use serde_json::{Value, json};
-use timeline::{
-    AnalysisGenerated, Event, NewEvent, RunCreated, SamplingPolicy, Timeline, TimelineOptions,
-};
+use timeline::{AnalysisGenerated, Event, RunCreated, SamplingPolicy};
 
-use crate::support::{Reply, Server, Setup, shared};
+use crate::support::{Reply, Server, Setup, seed, shared};
 
 /// Calm frames from `first` on, of which each second index is skipped: each has a marker of its own.
 pub fn frames(first: u64, count: u64) -> Value {
@@ -22,8 +20,7 @@ pub fn frames(first: u64, count: u64) -> Value {
 
 fn analyze(server: &Server, run: &str, stream: &str, frames: &Value) -> Vec<Value> {
     let body = json!({"model": "qwen3-vl-8b", "stream_id": stream, "frames": frames});
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post_run(&run, "analyze", &body).assert_ok();
     array(&reply)
 }
 
@@ -126,7 +123,7 @@ fn a_reasonings_markers_carry_the_name_that_its_analysis_has() {
     let server = shared().with_clips();
     let run = server.create_run();
     let body = json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b", "max_frames": 20});
-    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+    let reply = server.post_run(&run, "reason", &body);
     let markers = array(&reply);
     let events = server.events(&run);
     let told = events.iter().find(|event| event["kind"] == "analysis_generated").expect("told");
@@ -138,8 +135,7 @@ const RUN: RunId = RunId::from_bytes([9; 16]);
 
 /// A log of before analyses had names, with two analyses that gave one marker each.
 fn seed(dir: &std::path::Path) {
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
+    let log = seed::log(dir);
     let request_id = RequestId::from_bytes([0; 8]);
     let stream_id: media::StreamId = "main".parse().expect("a label");
     let created = RunCreated {
@@ -183,8 +179,7 @@ fn seed(dir: &std::path::Path) {
             beside: false,
         }));
     }
-    let batch = events.into_iter().map(|event| NewEvent { run: RUN, event }).collect();
-    log.append_wait(batch).expect("appended");
+    seed::append(&log, RUN, events.into_iter());
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn a_run_that_has_ended_is_a_conflict_before_its_frames_are_looked_for() {
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/analyze");
     assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).fields(), ["frames"]);
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).status, 409);
     assert_eq!(server.post(&path, &json!({"model": ""})).status, 422, "the body comes first");
 }
@@ -36,10 +36,7 @@ fn a_name_that_is_none_of_a_list_is_answered_with_where_the_list_is() {
 #[test]
 fn recorded_frames_are_reported_as_they_were_decoded() {
     let server = Setup::temporary().clips().var("SERVICE_INGEST_STILLS", "none").start();
-    let run = server.create_run();
-    let source = json!({"source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let run = server.ingested(&json!({"source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"}));
     let rows = [
         (json!({}), ""),
         (json!({"stream_id": "cam"}), ""),
@@ -51,7 +48,7 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
     ];
     for (mut body, field) in rows {
         body["model"] = json!("qwen3-vl-8b");
-        let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+        let reply = server.post_run(&run, "analyze", &body);
         assert_eq!(reply.fields().first().map_or("", |field| field), field, "{body}");
         assert_eq!(reply.status, if field.is_empty() { 200 } else { 422 }, "{body}");
         if field.is_empty() {
@@ -90,7 +87,7 @@ fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
     let path = format!("/v1/runs/{run}/markers");
     // Of an analysis that is repeated the list has the newer markers alone.
     for _ in 0..2 {
-        assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &body).status, 200);
+        assert_eq!(server.post_run(&run, "analyze", &body).status, 200);
     }
     let all = server.get(&format!("{path}?limit=1000"));
     let all_markers = all.json()["markers"].as_array().expect("an array").clone();

@@ -57,8 +57,7 @@ fn an_arrow_stream_has_the_records_of_the_json() {
     let server = shared().with_clips();
     let (run, empty) = (server.create_run(), server.create_run());
     let body = json!({"source_uri": "street.mp4", "max_frames": 5000});
-    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    server.post_run(&run, "ingest", &body).assert_ok();
     for (run, query, field) in [
         (&run, "", "signals"),
         (&run, "?from_frame=1&to_frame=1", "signals"),

@@ -10,10 +10,10 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Setup,
+    ALICE, Setup, eventually,
     model::{self, Model},
     python, skip,
-    whip::{eventually, sightline},
+    whip::sightline,
 };
 
 const MODEL: &str = "qwen3-vl-8b";
@@ -92,9 +92,7 @@ fn a_call_ends_when_it_is_cancelled_and_when_the_server_is_killed() {
     let setup = model.behind(Setup::temporary().clips());
     let mut server = setup.start();
     let address = server.addr().to_owned();
-    let run = server.create_run();
-    let body = json!({"source_uri": "talk.mp4", "max_frames": 10});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 10}));
     let Some(mut client) = client(name, &address, ALICE) else { return };
     client.args(["cut", &run]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut client = client.spawn().expect("it starts");

@@ -183,8 +183,7 @@ fn rates_are_limited_for_all_and_for_each() {
     assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("rate_limited", "1"));
     assert_eq!(server.get("/v1/health").status, 200, "health has no principal");
 
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2").start();
+    let server = Setup::temporary().var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2").start();
     let found: Vec<u16> = (0..3).map(|_| server.get("/v1/health").status).collect();
     assert_eq!(found, [200, 200, 429]);
 }

@@ -12,10 +12,9 @@ use crate::{
         remote_rtsp::Camera,
     },
     support::{
-        Server,
+        Server, eventually,
         host::Certificate,
         model::{self, Model},
-        whip::{eventually, metric},
     },
 };
 
@@ -33,13 +32,12 @@ pub fn record(server: &Server, port: u16) -> String {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{port}/live");
     let body = json!({"source_uri": source, "max_frames": 500_000});
-    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    server.start_job(&run, "ingest", &body);
     run
 }
 
 fn stop(server: &Server, run: &str) {
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     eventually("its end", || {
         (!server.payloads(run, "analysis_generated").is_empty()).then_some(())
     });
@@ -58,7 +56,7 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
     let mut camera = Camera::start("none", &media);
     let port = camera.port;
     let run = record(&server, port);
-    let frames = || metric(&server, "service_pipeline_gate_frames_analyzed_total");
+    let frames = || server.metric("service_pipeline_gate_frames_analyzed_total");
     let follow = || {
         for _ in 0..sized(1, 750) {
             let before = frames();
@@ -95,8 +93,7 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{port}/live");
     let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL, "semantic_prompt": "?"});
-    let call = server.call("POST", &format!("/v1/runs/{run}/reason"));
-    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    server.start_job(&run, "reason", &body);
     let chunks = || server.payloads(&run, "semantic_chunk_generated");
     eventually("a chunk comes", || (!chunks().is_empty()).then_some(()));
     drop(camera);
@@ -112,7 +109,7 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
         .collect();
     let expected = [gap % 30, 30 - gap % 30].into_iter().filter(|_| gap % 30 != 0);
     assert_eq!(short, expected.collect::<Vec<_>>(), "those around the gap alone");
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
 }
 
 #[test]
@@ -128,11 +125,10 @@ fn a_model_that_never_answers_holds_no_camera_up() {
     let source = format!("rtsp://localhost:{}/live", camera.port);
     let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL,
         "semantic_prompt": "?", "chunk_size": 5});
-    let call = server.call("POST", &format!("/v1/runs/{run}/reason"));
-    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    server.start_job(&run, "reason", &body);
     eventually("frames go on", || (recorded(&server, &run).0 > 250).then_some(()));
-    assert!(metric(&server, "service_live_shed_total{what=\"clips\"}") > 0.0);
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert!(server.metric("service_live_shed_total{what=\"clips\"}") > 0.0);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     eventually("its end", || server.payloads(&run, "frames_decoded").pop());
     assert!(server.payloads(&run, "source_reconnected").is_empty());
     let signals = server.get(&format!("/v1/runs/{run}/signals")).json();

@@ -5,10 +5,10 @@ use std::{path::Path, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    retention::{used, wait_for},
+    retention::used,
     uploads::{TYPE, file_form},
 };
-use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, files};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, files, wait_until};
 
 const QUOTA: &str = "SERVICE_PRINCIPAL_QUOTA_BYTES";
 
@@ -27,7 +27,7 @@ fn on_disk(data: &Path) -> u64 {
 
 fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
     let body = json!({ "source_uri": clip, "max_frames": 60 });
-    server.post(&format!("/v1/runs/{run}/ingest"), &body)
+    server.post_run(&run, "ingest", &body)
 }
 
 /// A run with the frames of `clip`, once that is not refused for the quota.
@@ -63,8 +63,7 @@ fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
     let (mut most, mut all) = (0, 0);
     for clip in CLIPS {
         let (run, before) = (server.create_run(), used(&server));
-        let reply = ingest(&server, &run, clip);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        ingest(&server, &run, clip).assert_ok();
         let bytes = used(&server) - before;
         (most, all) = (most.max(bytes), all + bytes);
     }
@@ -82,8 +81,8 @@ fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
         delete(&server, &run);
         assert!(used(&server) > 0, "nothing is gone at once");
     }
-    wait_for("no still is left", || on_disk(&data) == 0);
-    wait_for("nor much else", || used(&server) <= quota / 8);
+    wait_until("no still is left", || on_disk(&data) == 0);
+    wait_until("nor much else", || used(&server) <= quota / 8);
 }
 
 #[test]
@@ -107,7 +106,7 @@ fn a_keepalive_is_an_event_like_any_other() {
         assert!(used(&server) < before + 3000, "{name}: {}", used(&server));
     }
     let server = Setup::new(dir.path()).var(QUOTA, "1").start();
-    let stopped = server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+    let stopped = server.post_run(&run, "stop", &json!({}));
     assert_eq!(stopped.status, 200, "what ends a run is never refused: {}", stopped.text);
 }
 
@@ -124,8 +123,7 @@ fn answers_that_are_kept_for_their_keys_are_charged() {
     server.create_run();
     let run = used(&server) - run;
     let before = used(&server);
-    let first = create(&server, "a");
-    assert_eq!(first.status, 200, "{}", first.text);
+    let first = create(&server, "a").assert_ok();
     let after = used(&server);
     let kept = after - before - run;
     assert!(kept >= first.text.len() as u64, "{kept} bytes for {}", first.text);
@@ -144,8 +142,7 @@ fn answers_that_are_kept_for_their_keys_are_charged() {
     );
     let infer = json!({ "model": "qwen3-vl-4b", "prompt": "p" });
     let call = server.call("POST", "/v1/infer").header("idempotency-key", "b").json(&infer);
-    let refused = call.send();
-    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    call.send().assert_refused(409, "conflict");
     assert_eq!(used(&server), restarted, "and leaves its key free");
 }
 
@@ -169,8 +166,7 @@ fn a_principal_among_others_has_a_share_of_the_disk() {
         call.body(file_form("a.mkv", &bytes)).send()
     };
     let refused = (0..96).map(|_| upload(None)).find(|reply| reply.status != 200);
-    let refused = refused.expect("there is an end to it");
-    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    refused.expect("there is an end to it").assert_refused(409, "conflict");
     let stored = server.get("/v1/limits").json()["limits"]["principal_stored"].clone();
     let number = |name: &str| stored[name].as_u64().expect("a number");
     assert!(number("used") <= number("max") && number("max") < 48 << 20, "{stored}");
@@ -178,9 +174,7 @@ fn a_principal_among_others_has_a_share_of_the_disk() {
     assert_eq!(bobs.status, 200, "what is left is for others: {}", bobs.text);
     drop(server);
 
-    let dir = tempfile::tempdir().expect("a directory");
-    let server =
-        Setup::new(dir.path()).var("SERVICE_API_KEYS", "alice:alice-key-0123456789").start();
+    let server = Setup::temporary().var("SERVICE_API_KEYS", "alice:alice-key-0123456789").start();
     let limits = server.call("GET", "/v1/limits").key(Some("alice-key-0123456789")).send().json();
     assert_eq!(
         limits["limits"]["principal_stored"]["max"],

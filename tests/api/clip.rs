@@ -37,11 +37,7 @@ fn served() -> (tempfile::TempDir, Server) {
 fn ingested(server: &Server, dir: &Path, file: &Path) -> String {
     let name = file.file_name().expect("a name").to_str().expect("plain");
     fs::copy(file, dir.join("root").join(name)).expect("copied");
-    let run = server.create_run();
-    let body = json!({"source_uri": name, "max_frames": 2});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    run
+    server.ingested(&json!({"source_uri": name, "max_frames": 2}))
 }
 
 fn path(run: &str, from: i64, to: i64) -> String {
@@ -162,8 +158,7 @@ fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
     let head = server.call("HEAD", &whole).send();
     assert_eq!((head.status, head.header("content-type"), head.bytes.len()), (200, "video/mp4", 0));
     assert_eq!(starts_at(&head), 1000);
-    let foreign = server.call("GET", &whole).key(Some(BOB)).send();
-    assert_eq!((foreign.status, foreign.code().as_str()), (404, "not_found"));
+    server.call("GET", &whole).key(Some(BOB)).send().assert_refused(404, "not_found");
     assert_eq!(server.call("GET", &whole).key(None).send().status, 401);
     let ticket = server.call("POST", &format!("/v1/runs/{run}/media-ticket")).send().json();
     let ticket = ticket["ticket"].as_str().expect("a ticket");

@@ -12,7 +12,7 @@ use crate::{
         Server, Setup, clips,
         model::{Model, prompt},
         postgres::Postgres,
-        shared,
+        shared, wait_until,
     },
 };
 
@@ -81,8 +81,10 @@ fn prompts_are_asked_as_they_were_written() {
     let said = asked(&format!("/v1/runs/{run}/reason"), &body);
     assert!(said.contains(ODD), "{said:?}");
     let config = attached(&json!({"prompt": ODD}));
-    let reply = publishing(&server, &offer("VP8")).header("x-attach-config", &config).send();
-    assert_eq!(reply.status, 201, "{}", reply.text);
+    let reply = publishing(&server, &offer("VP8"))
+        .header("x-attach-config", &config)
+        .send()
+        .assert_status(201);
     let path = format!("{}/prompt", reply.header("location"));
     let updated = server.call("PATCH", &path).json(&json!({"prompt": ODD})).send();
     assert_eq!((updated.status, &updated.json()["prompt"]), (200, &json!(ODD)));
@@ -97,7 +99,7 @@ fn what_is_only_kept_is_kept_as_it_was_written() {
     let server = setup.start();
     let run = server.create_run();
     let body = json!({"url": "https://127.0.0.1:9/hook", "description": ODD});
-    let made = server.post(&format!("/v1/runs/{run}/webhooks"), &body);
+    let made = server.post_run(&run, "webhooks", &body);
     assert_eq!((made.status, &made.json()["description"]), (200, &json!(ODD)), "{}", made.text);
     submit(&server, &run);
     let listed = server.get("/v1/feedback").json();
@@ -108,14 +110,9 @@ fn what_is_only_kept_is_kept_as_it_was_written() {
 /// Submits feedback once the database answers.
 fn submit(server: &Server, run: &str) {
     let body = json!({"rating": 1, "category": ODD, "feedback": ODD});
-    let started = std::time::Instant::now();
-    loop {
-        let reply = server.post(&format!("/v1/runs/{run}/feedback"), &body);
-        if reply.status == 200 {
-            return;
-        }
-        assert_eq!(reply.status, 500, "{}", reply.text);
-        assert!(started.elapsed() < std::time::Duration::from_secs(60), "{}", reply.text);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    wait_until("it is taken", || {
+        let reply = server.post_run(&run, "feedback", &body);
+        assert!([200, 500].contains(&reply.status), "{}", reply.text);
+        reply.status == 200
+    });
 }

@@ -10,10 +10,7 @@ fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
     let said = dir.path().join("stderr");
     let setup = Setup::new(dir.path()).clips().log_to(&said);
     let server = setup.start();
-    let run = server.create_run();
-    let ingest = json!({"source_uri": "street.mp4", "max_frames": 1100});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let run = server.ingested(&json!({"source_uri": "street.mp4", "max_frames": 1100}));
     drop(server);
     let columns = dir.path().join("data/log/columns");
     let mut removed = 0;

@@ -10,10 +10,7 @@ use sightline::base::{
     keys::Principal,
 };
 
-use crate::support::postgres::Postgres;
-
-/// Tells progress from a hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{PATIENCE, postgres::Postgres};
 
 fn library(postgres: &Postgres, query: &str) -> Database {
     let target = DatabaseUrl::parse(&format!("{}?{query}", postgres.url())).expect("a target");

@@ -7,12 +7,12 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, shared};
+use crate::support::{ALICE, Server, Setup, eventually, shared};
 
 /// The answer to raw bytes, up to the close of the connection.
 fn raw(server: &Server, bytes: &[u8]) -> String {
@@ -104,16 +104,11 @@ fn log_event_body_and_header_have_the_same_request_id() {
         .spawn()
         .expect("it starts");
     let line = |wanted: &dyn Fn(&Value) -> bool| -> Value {
-        let started = Instant::now();
-        loop {
+        eventually("such a line", || {
             let text = fs::read_to_string(&log).expect("readable");
-            let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
-            if let Some(found) = lines.into_iter().find(|line: &Value| wanted(line)) {
-                return found;
-            }
-            assert!(started.elapsed() < Duration::from_secs(60), "no such line: {text}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            let mut lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+            lines.find(|line: &Value| wanted(line))
+        })
     };
     let listening = line(&|line| line["message"] == "listening");
     let base = format!("http://{}", listening["addr"].as_str().expect("an address"));

@@ -109,16 +109,10 @@ fn setup(dir: &Path, place: &Path) -> Setup {
         .var("SERVICE_EXPORT_AGE_SECS", "1")
 }
 
-fn figure(server: &Server, name: &str) -> u64 {
-    let text = server.get("/v1/metrics").text;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.expect("there").parse().expect("a number")
-}
-
 /// Waits until `exported`, a count or a number of events, has come to the head of the log.
 fn wait_for_export(server: &Server, exported: impl Fn() -> u64) {
-    wait_until("all is exported", || exported() >= figure(server, "service_log_head"));
-    wait_until("no more waits", || figure(server, "service_export_lag_seconds") == 0);
+    wait_until("all is exported", || exported() >= server.metric("service_log_head") as u64);
+    wait_until("no more waits", || server.metric("service_export_lag_seconds") == 0.0);
 }
 
 /// Files beneath `place`, hidden ones too, with what they hold.
@@ -190,19 +184,17 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
     let other = dir.path().join("another");
     seed(&other, 0, &camera(4, 4));
     let other = setup(&other, &place).var("SERVICE_NODE_TAG", "ab01").start();
-    let run = servers[0].create_run();
-    let body = json!({"source_uri": "talk.mp4", "max_frames": 40});
-    assert_eq!(servers[0].post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let run = servers[0].ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
     let body = json!({"model": "qwen3-vl-8b"});
-    assert_eq!(servers[0].post(&format!("/v1/runs/{run}/analyze"), &body).status, 200);
+    assert_eq!(servers[0].post_run(&run, "analyze", &body).status, 200);
     let markers = servers[0].get(&format!("/v1/runs/{run}/markers")).json()["markers"].clone();
     let markers = markers.as_array().expect("a list").len();
     let told = servers[0].events(&run).len();
     for server in &servers {
-        wait_for_export(server, || figure(server, "service_export_events_total"));
+        wait_for_export(server, || server.metric("service_export_events_total") as u64);
     }
-    wait_until("a tag has one owner", || figure(&other, "service_export_failures_total") > 0);
-    assert_eq!(figure(&other, "service_export_events_total"), 0);
+    wait_until("a tag has one owner", || other.metric("service_export_failures_total") > 0.0);
+    assert_eq!(other.metric("service_export_events_total"), 0.0);
     drop((servers, other));
 
     let test = "the_queries_of_the_page_find_what_three_nodes_exported";
@@ -257,8 +249,8 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     // What is there is no directory: nothing is exported, and all else works.
     fs::write(&place, "").expect("written");
     let server = setup(&node, &place).start();
-    wait_until("failures are counted", || figure(&server, "service_export_failures_total") > 1);
-    assert_eq!(figure(&server, "service_export_events_total"), 0);
+    wait_until("failures are counted", || server.metric("service_export_failures_total") > 1.0);
+    assert_eq!(server.metric("service_export_events_total"), 0.0);
     assert_eq!(server.get("/v1/runs").status, 200);
     fs::remove_file(&place).expect("removed");
     let mut server = server;
@@ -270,7 +262,7 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
 
     let server = setup(&node, &place).start();
     wait_for_export(&server, || last(&place));
-    let head = figure(&server, "service_log_head");
+    let head = server.metric("service_log_head") as u64;
     drop(server);
     let whole = files(&place);
     for (path, bytes) in &before {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{MODEL, finding, payloads, reason};
+use super::reason::{MODEL, finding, reason};
 use crate::support::{
     Server, Setup, clips,
     model::{Model, stock},
@@ -21,7 +21,7 @@ fn counted(server: &Server, series: &str) -> u64 {
 /// Outcome of a reasoning's models: in its answer, and the same in its last event and in the run.
 fn semantic(server: &Server, run: &str, answer: &Value) -> Value {
     let said = answer["semantic"].clone();
-    assert_eq!(payloads(server, run, "run_completed")[0]["semantic"], said, "the event");
+    assert_eq!(server.payloads(run, "run_completed")[0]["semantic"], said, "the event");
     assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], said, "the run");
     said
 }
@@ -35,21 +35,20 @@ fn a_wrong_name_is_said_everywhere() {
     let server = setup.start();
     let run = server.create_run();
     assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], Value::Null);
-    let reply = reason(&server, &run, &json!({}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = reason(&server, &run, &json!({})).assert_ok();
     let error = format!("http 404: The model `{MODEL}` does not exist");
     let expected = json!({
         "requested": true, "chunks_asked": 3, "chunks_failed": 3, "error": error,
         "fallback_used": true,
     });
     assert_eq!(semantic(&server, &run, &reply.json()), expected);
-    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
     let why = chunk["semantic_error"].as_str().unwrap_or_default();
     assert!(why.contains("status 404") && why.contains("does not exist"), "{why}");
     assert_eq!(reply.json()["metadata"][0]["finish_reason"], "other");
     assert_eq!(counted(&server, "service_reason_chunks_total{outcome=\"failed\"}"), 3);
-    let direct = server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"}));
-    assert_eq!(direct.status, 500, "{}", direct.text);
+    let direct =
+        server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"})).assert_status(500);
     assert!(direct.text.contains("does not exist"), "{}", direct.text);
     let provider = server.get("/v1/models").json()["providers"][0].clone();
     assert!(!provider["last_error"].to_string().contains("does not exist"), "{provider}");
@@ -103,7 +102,6 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
     let reply = reason(&server, &run, &json!({"max_frames": 30})).json();
     assert_eq!(shown(&semantic(&server, &run, &reply)), json!([true, 1, 1, "refused", true]));
     drop(server);
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|seen| match seen.number {
         1 => Step::json(
             400,
@@ -111,7 +109,7 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
         ),
         _ => Step::chat(&finding("van waits", 0.9)),
     });
-    let server = model.behind(Setup::new(dir.path()).root(&clips)).start();
+    let server = model.behind(Setup::temporary().root(&clips)).start();
     let run = server.create_run();
     let reply = reason(&server, &run, &json!({"vlm_concurrency": 1})).json();
     let error = "http 400: at *** too many pictures";
@@ -129,11 +127,10 @@ fn plain_words_are_a_description() {
     let schema = json!({"type": "object", "required": ["vans"]});
     for more in [json!({"max_frames": 30}), json!({"max_frames": 30, "output_schema": schema})] {
         let run = server.create_run();
-        let reply = reason(&server, &run, &more);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = reason(&server, &run, &more).assert_ok();
         let outcome = semantic(&server, &run, &reply.json());
         assert_eq!((&outcome["chunks_asked"], &outcome["chunks_failed"]), (&json!(1), &json!(0)));
-        let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+        let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
         assert_eq!((&chunk["description"], &chunk["confidence"]), (&json!(said), &Value::Null));
         assert_eq!((&chunk["raw_output"], &chunk["semantic_error"]), (&json!(said), &Value::Null));
         let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
@@ -162,7 +159,7 @@ fn an_interaction_carries_the_object_of_the_callers_own_schema() {
     let output = json!({"vans": 2, "colours": ["white"]});
     let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
     assert_eq!(found["interactions"][0]["output"], output, "{found}");
-    assert_eq!(payloads(&server, &run, "semantic_chunk_inferred")[0]["output"], output);
+    assert_eq!(server.payloads(&run, "semantic_chunk_inferred")[0]["output"], output);
 }
 
 #[test]
@@ -177,8 +174,8 @@ fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
         let mut body = json!({"source_uri": "talk.mp4", "max_frames": max_frames});
         body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
         let run = server.create_run();
-        let answer = server.post(&format!("/v1/runs/{run}/ingest"), &body).json();
-        server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+        let answer = server.post_run(&run, "ingest", &body).json();
+        server.post_run(&run, "stop", &json!({}));
         (answer["decoded_frames"].as_u64().expect("a count"), answer["more_frames"].clone())
     };
     for more in [json!({}), json!({"sampling_policy": "fixed", "fixed_fps": 2})] {

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -17,11 +17,9 @@ use crate::{
     support::{
         ALICE, BOB, Server, Setup, clips,
         host::{Answer, Certificate, Host},
+        wait_until,
     },
 };
-
-/// Time that tells a hang from progress.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn active_job(server: &Server, run: &str) -> Value {
     server.get(&format!("/v1/runs/{run}")).json()["active_job"].clone()
@@ -64,19 +62,13 @@ fn slow_sources_of_one_principal_hold_up_no_other() {
     for run in &runs {
         let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
         let source = json!({ "source_uri": host.url("/slow.mkv"), "max_frames": 1800 });
-        let reply = call.header("prefer", "respond-async").json(&source).send();
-        assert_eq!(reply.status, 202, "{}", reply.text);
+        call.header("prefer", "respond-async").json(&source).send().assert_status(202);
     }
-    let started = Instant::now();
     let is_decoding = |run: &String| active_job(&server, run)["frames_done"].as_u64() > Some(0);
-    while !runs.iter().all(is_decoding) {
-        assert!(started.elapsed() < PATIENCE, "slow sources are decoded beside each other");
-        sleep(Duration::from_millis(50));
-    }
+    wait_until("slow sources are decoded beside each other", || runs.iter().all(is_decoding));
 
     let call = |path: &str, body: &Value| {
-        let reply = server.call("POST", path).key(Some(BOB)).json(body).send();
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.call("POST", path).key(Some(BOB)).json(body).send().assert_ok();
         reply.json()
     };
     let bobs = call("/v1/runs", &json!({}))["run_id"].as_str().expect("an id").to_owned();

@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup,
     postgres::{PASSWORD, Postgres, Proxy, Weather, assert_kept_secret, url},
-    shared,
+    shared, wait_until,
 };
 use serde_json::{Value, json};
-
-/// Tells progress from a hang.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn setup(dir: &tempfile::TempDir, url: &str) -> Setup {
     Setup::new(dir.path()).var("SERVICE_DB_URL", url)
@@ -18,21 +15,18 @@ fn setup(dir: &tempfile::TempDir, url: &str) -> Setup {
 
 fn submit(server: &Server, run: &str) -> Reply {
     let body = json!({ "rating": 7, "category": "quality", "feedback": "good" });
-    server.post(&format!("/v1/runs/{run}/feedback"), &body)
+    server.post_run(&run, "feedback", &body)
 }
 
 /// Submits until it is taken, however often it fails.
 fn submit_in_the_end(server: &Server, run: &str) {
-    let started = Instant::now();
-    loop {
+    wait_until("it is taken", || {
         let reply = submit(server, run);
-        if reply.status == 200 {
-            return;
+        if reply.status != 200 {
+            assert_clean_failure(&reply);
         }
-        assert_clean_failure(&reply);
-        assert!(started.elapsed() < PATIENCE, "{}", reply.text);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        reply.status == 200
+    });
 }
 
 /// A 500 of the contract that tells nothing of the database.
@@ -59,7 +53,7 @@ fn without_a_database_the_routes_say_so() {
         assert!(message.contains("the database client is not configured"), "{message}");
     }
     assert_eq!(submit(&server, "run-00000000000000000000000000000000").status, 404);
-    let refused = server.post(&format!("/v1/runs/{run}/feedback"), &json!({ "rating": 11 }));
+    let refused = server.post_run(&run, "feedback", &json!({ "rating": 11 }));
     assert_eq!((refused.status, refused.fields()), (422, vec!["rating".into(), "category".into()]));
 }
 

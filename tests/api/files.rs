@@ -68,7 +68,7 @@ fn an_upload_that_another_file_replaced_is_an_error_at_once() {
     let ingest = |server: &Server| {
         let run = server.create_run();
         let body = serde_json::json!({ "source_uri": name });
-        server.post(&format!("/v1/runs/{run}/ingest"), &body)
+        server.post_run(&run, "ingest", &body)
     };
     for replace in replacements() {
         std::fs::remove_file(&file).expect("removed");
@@ -87,7 +87,7 @@ fn a_still_that_another_file_replaced_is_an_error_at_once() {
     let server = Setup::new(dir.path()).clips().start();
     let run = server.create_run();
     let body = serde_json::json!({"source_uri": "motion.mp4", "max_frames": 5});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    assert_eq!(server.post_run(&run, "ingest", &body).status, 200);
     let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hash = listed["keyframes"][0]["image_sha256"].as_str().expect("a hash");
     let path = format!("/v1/runs/{run}/keyframes/{hash}");
@@ -96,13 +96,12 @@ fn a_still_that_another_file_replaced_is_an_error_at_once() {
     for replace in replacements() {
         std::fs::remove_file(&blob).expect("removed");
         replace(&blob);
-        let reply = server.get(&path);
-        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"));
+        server.get(&path).assert_refused(500, "internal_error");
     }
     assert_eq!(server.get("/v1/health").status, 200);
     // The same still again: what took its place is written over.
     let again = server.create_run();
-    assert_eq!(server.post(&format!("/v1/runs/{again}/ingest"), &body).status, 200);
+    assert_eq!(server.post_run(&again, "ingest", &body).status, 200);
     assert_eq!(server.get(&path).status, 200);
 }
 

@@ -1,44 +1,24 @@
 //! Runs that complete, and runs that count against the limit of active ones.
 
-use std::time::{Duration, Instant};
-
 use media::{RequestId, RunId, WallTime};
 use serde_json::{Value, json};
-use timeline::{
-    AnalysisGenerated, Event, NewEvent, RunCreated, SamplingPolicy, Timeline, TimelineOptions,
-};
+use timeline::{AnalysisGenerated, Event, NewEvent, SamplingPolicy, Timeline, TimelineOptions};
 
 use crate::{
     api::{
         jobs::{long, reading},
         routes::frame,
     },
-    support::{BOB, Server, Setup, shared},
+    support::{BOB, Server, Setup, eventually, seed, shared},
 };
 
-/// Time that tells a hang from progress.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn record(server: &Server, run: &str) -> Value {
-    server.get(&format!("/v1/runs/{run}")).json()
-}
-
 fn wait_for(server: &Server, run: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-    let started = Instant::now();
-    loop {
-        let record = record(server, run);
-        if found(&record) {
-            return record;
-        }
-        assert!(started.elapsed() < PATIENCE, "{what}: {record}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually(what, || Some(server.record(run)).filter(&found))
 }
 
 fn analyze(server: &Server, run: &str) {
     let body = json!({"model": "qwen3-vl-8b", "frames": [frame()], "stream_id": "yard"});
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "analyze", &body).assert_ok();
 }
 
 fn completed(server: &Server, run: &str) -> Value {
@@ -56,8 +36,7 @@ fn a_finished_run_is_completed_and_takes_no_more() {
         let path = format!("/v1/runs/{run}/finish");
         let foreign = server.call("POST", &path).key(Some(BOB)).json(&json!({})).send();
         assert_eq!(foreign.status, 404);
-        let reply = server.call("POST", &path).send();
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.call("POST", &path).send().assert_ok();
         let answer = reply.json();
         assert_eq!((&answer["run_id"], &answer["status"]), (&json!(run), &json!("completed")));
         let told = completed(&server, run);
@@ -68,7 +47,7 @@ fn a_finished_run_is_completed_and_takes_no_more() {
             let again = server.call("POST", &format!("/v1/runs/{run}/{action}")).send();
             assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{action}");
         }
-        assert_eq!(record(&server, run)["expires_at"], Value::Null);
+        assert_eq!(server.record(run)["expires_at"], Value::Null);
     }
 }
 
@@ -77,15 +56,12 @@ fn of_a_job_whose_run_is_finished_what_came_is_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = reading(dir.path()).start();
     let run = server.create_run();
-    let ingest = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    let reply = ingest.header("prefer", "respond-async").json(&long()).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    server.start_job(&run, "ingest", &long());
     let works = |record: &Value| record["active_job"]["frames_done"].as_u64() > Some(300);
-    wait_for(&server, &run, "no frame came", works);
-    let reply = server.call("POST", &format!("/v1/runs/{run}/finish")).send();
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    wait_for(&server, &run, "the job goes on", |record| record["active_job"].is_null());
-    assert_eq!(record(&server, &run)["status"], "completed");
+    wait_for(&server, &run, "frames come", works);
+    server.call("POST", &format!("/v1/runs/{run}/finish")).send().assert_ok();
+    wait_for(&server, &run, "the job ends", |record| record["active_job"].is_null());
+    assert_eq!(server.record(&run)["status"], "completed");
     let kinds = server.kinds(&run);
     let count = |kind: &str| kinds.iter().filter(|found| *found == kind).count();
     assert_eq!((count("run_completed"), count("run_failed")), (1, 0), "{kinds:?}");
@@ -109,8 +85,7 @@ fn a_run_that_rests_after_its_analysis_does_not_count() {
         assert_eq!((reply.status, told), (409, expected), "{}", reply.text);
     };
     refused(&server);
-    let kept = server.call("POST", &format!("/v1/runs/{waits}/keepalive")).send();
-    assert_eq!(kept.status, 200, "{}", kept.text);
+    server.call("POST", &format!("/v1/runs/{waits}/keepalive")).send().assert_ok();
     refused(&server);
     analyze(&server, &rests);
     let third = server.create_run();
@@ -128,13 +103,11 @@ fn a_run_with_work_under_way_counts_until_it_has_ended() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = reading(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let run = server.create_run();
-    let ingest = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    let reply = ingest.header("prefer", "respond-async").json(&long()).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    let reply = server.start_job(&run, "ingest", &long());
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409);
     assert_eq!(server.call("DELETE", reply.header("location")).send().status, 200);
-    wait_for(&server, &run, "the job goes on", |record| record["active_job"].is_null());
-    assert_eq!(record(&server, &run)["status"], "processing");
+    wait_for(&server, &run, "the job ends", |record| record["active_job"].is_null());
+    assert_eq!(server.record(&run)["status"], "processing");
     server.create_run();
 }
 
@@ -148,13 +121,7 @@ fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
     let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
     let request_id = RequestId::from_bytes([1; 8]);
     for (run, is_analyzed) in runs {
-        let created = Event::RunCreated(RunCreated {
-            request_id,
-            mode: "balanced".to_owned(),
-            model: None,
-            principal_key: "alice".to_owned(),
-            tenant_id: None,
-        });
+        let created = seed::created("alice");
         let analyzed = Event::AnalysisGenerated(AnalysisGenerated {
             request_id,
             stream_id: "yard".parse().expect("a label"),

@@ -12,11 +12,8 @@ const OF_A_RUN: [&str; 4] = ["request_id", "marker_id", "analysis_id", "job_id"]
 /// The events of a clip without what differs from run to run: kinds and payloads.
 fn events_of(server: &Server, source: &str) -> Vec<Value> {
     let run = server.create_run();
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }));
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let analyzed =
-        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+    server.post_run(&run, "ingest", &json!({ "source_uri": source })).assert_ok();
+    server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     let scrubbed = |event: &Value| {
         let event = json!({ "kind": event["kind"], "payload": event["payload"] });
         settled(&event, &run)

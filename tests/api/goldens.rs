@@ -21,11 +21,11 @@ use crate::{
         uploads::upload,
     },
     support::{
-        Server, Setup,
+        Server, Setup, eventually,
         host::{Answer, Certificate, Host},
         is_of_frames,
         model::{self, Model},
-        whip::{Publication, eventually, metric, sightline},
+        whip::{Publication, sightline},
     },
 };
 
@@ -180,8 +180,7 @@ fn a_reasoning_asks_and_leaves_what_the_golden_file_says() {
     let run = server.create_run();
     let body = json!({"source_uri": "clip.mp4", "model": MODEL, "max_frames": 90,
         "semantic_prompt": "Where is the van?"});
-    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "reason", &body).assert_ok();
     // Models answer in any order; what they are told of is in the order of the video.
     let mut lines: Vec<String> = told(&server, &run).lines().map(str::to_owned).collect();
     lines.sort();
@@ -202,9 +201,7 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
     let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
     let begun = |server: &Server| {
         let run = server.create_run();
-        let path = format!("/v1/runs/{run}/ingest");
-        let job = server.call("POST", &path).header("prefer", "respond-async").json(&body).send();
-        assert_eq!(job.status, 202, "{}", job.text);
+        let job = server.start_job(&run, "ingest", &body);
         eventually("frames", || {
             let state = server.get(&format!("/v1/runs/{run}/state")).json();
             state["progress"]["frames"].as_u64().filter(|frames| *frames > 600)
@@ -222,7 +219,7 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
     };
 
     let (run, _) = begun(&server);
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     kept(&server, &run);
     note("stop", outline(&server, &run));
     let (run, job) = begun(&server);
@@ -230,7 +227,7 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
     kept(&server, &run);
     note("cancel", outline(&server, &run));
     let (run, _) = begun(&server);
-    assert_eq!(server.post(&format!("/v1/runs/{run}/finish"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "finish", &json!({})).status, 200);
     kept(&server, &run);
     note("finish", outline(&server, &run));
     let (run, _) = begun(&server);
@@ -248,7 +245,7 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
 
 /// The events of a publisher of `clip`, of which nothing was left out: a busy machine may miss its first pictures.
 fn published(server: &Server, sightline: &Path, clip: &Path, frames: &Value) -> String {
-    let unkept = || metric(server, "service_live_shed_total{what=\"stills\"}");
+    let unkept = || server.metric("service_live_shed_total{what=\"stills\"}");
     for _ in 0..8 {
         let before = unkept();
         let publication = Publication::start(sightline, server, clip, &json!({}), &[]);
@@ -280,10 +277,8 @@ fn live_video_leaves_what_the_golden_file_says() {
         let clip = root.join(name);
         let run = server.create_run();
         let body = json!({"source_uri": name, "max_frames": 500_000});
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
-        let analysed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": MODEL}));
-        assert_eq!(analysed.status, 200, "{}", analysed.text);
+        let reply = server.post_run(&run, "ingest", &body).assert_ok();
+        server.post_run(&run, "analyze", &json!({"model": MODEL})).assert_ok();
         let of_file = told(&server, &run);
         let of_file: HashSet<&str> = of_file.lines().collect();
         let events = published(&server, &sightline, &clip, &reply.json()["decoded_frames"]);
@@ -317,8 +312,7 @@ fn live_video_leaves_what_the_golden_file_says() {
                     server = setup.start();
                 }
                 _ => {
-                    let reply = server.post(&format!("/v1/runs/{run}/{end}"), &json!({}));
-                    assert_eq!(reply.status, 200, "{}", reply.text);
+                    server.post(&format!("/v1/runs/{run}/{end}"), &json!({})).assert_ok();
                 }
             }
             eventually("its end", || server.payloads(&run, "frames_decoded").pop());

@@ -1,12 +1,7 @@
 //! `Idempotency-Key` over HTTP: sent twice, done once, also across crashes and lost callers.
 
 use std::{
-    collections::HashMap,
-    io::Write,
-    net::TcpStream,
-    path::Path,
-    sync::mpsc,
-    time::{Duration, Instant},
+    collections::HashMap, io::Write, net::TcpStream, path::Path, sync::mpsc, time::Duration,
 };
 
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
@@ -14,7 +9,9 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::uploads::{TYPE, file_form, half_an_upload, stored, wait_for_files};
-use crate::support::{ALICE, BOB, Reply, Server, Setup, clips, model::Model, shared, wait_until};
+use crate::support::{
+    ALICE, BOB, Reply, Server, Setup, clips, eventually, model::Model, shared, wait_until,
+};
 
 fn keyed(server: &Server, key: &str, path: &str, body: &Value) -> Reply {
     server.call("POST", path).header("idempotency-key", key).json(body).send()
@@ -64,8 +61,7 @@ fn every_route_that_acts_once_gives_its_first_answer_again() {
 #[test]
 fn a_key_is_one_callers_for_one_route_and_one_body() {
     let server = shared();
-    let first = keyed(&server, "k", "/v1/runs", &json!({"mode": "custom"}));
-    assert_eq!(first.status, 200, "{}", first.text);
+    let first = keyed(&server, "k", "/v1/runs", &json!({"mode": "custom"})).assert_ok();
     let other = keyed(&server, "k", "/v1/runs", &json!({"mode": "detailed"}));
     assert_eq!((other.status, other.fields()), (422, vec!["idempotency-key".to_owned()]));
     let tenant = server.call("POST", "/v1/runs").header("idempotency-key", "k");
@@ -105,7 +101,7 @@ fn what_did_nothing_is_not_kept() {
     let run = run_of(&keyed(&server, "k", "/v1/runs", &json!({})));
     assert!(run.starts_with("run-"), "the key was still free");
     assert_eq!(keyed(&server, "l", "/v1/runs", &json!({})).status, 409, "one run is active");
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     let reply = keyed(&server, "l", "/v1/runs", &json!({}));
     assert_eq!((reply.status, is_replay(&reply)), (200, false), "{}", reply.text);
     let ingest = format!("/v1/runs/{}/ingest", run_of(&reply));
@@ -135,8 +131,8 @@ fn what_is_refused_for_now_takes_no_keys() {
     // No disk has so much room.
     let mut server = Setup::new(dir.path()).var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
     for at in 0..3 {
-        let reply = keyed(&server, &format!("new-{at}"), "/v1/runs", &json!({}));
-        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+        keyed(&server, &format!("new-{at}"), "/v1/runs", &json!({}))
+            .assert_refused(503, "unavailable");
     }
     assert!(is_replay(&keyed(&server, "k", "/v1/runs", &json!({}))), "answered before");
     server.kill();
@@ -155,8 +151,7 @@ fn an_upload_is_compared_by_its_file() {
         let call = server.call("POST", "/v1/upload").header("idempotency-key", "k");
         call.header("content-type", kind).body(body).send()
     };
-    let refused = send(&server, file_form("a.mp4", b"no media"), TYPE);
-    assert_eq!(refused.status, 422, "{}", refused.text);
+    send(&server, file_form("a.mp4", b"no media"), TYPE).assert_status(422);
     let first = send(&server, file_form("a.mp4", &clip), TYPE);
     assert_eq!((first.status, is_replay(&first)), (200, false), "{}", first.text);
     // A client that sends again draws a new boundary.
@@ -208,8 +203,7 @@ fn a_second_batch_is_refused_while_the_first_is_asked() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| keyed(&server, "k", "/v1/infer/batch", &body));
         wait_until("the model is asked", || !model.server.seen().is_empty());
-        let again = keyed(&server, "k", "/v1/infer/batch", &body);
-        assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{}", again.text);
+        let again = keyed(&server, "k", "/v1/infer/batch", &body).assert_refused(409, "conflict");
         assert_eq!(again.header("retry-after"), "1");
         answer.send(()).expect("the model waits");
         let first = first.join().expect("answered");
@@ -235,22 +229,15 @@ fn a_caller_that_goes_away_finds_its_answer_later() {
     )
     .expect("sent");
     let busy = || server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object();
-    let started = Instant::now();
-    while !busy() && !server.kinds(&run).contains(&"frames_decoded".to_owned()) {
-        assert!(started.elapsed() < Duration::from_secs(20), "no ingest begins");
-    }
+    let is_over = || server.kinds(&run).contains(&"frames_decoded".to_owned());
+    wait_until("an ingest begins", || busy() || is_over());
     drop(stream);
     // The job ends before the first request's answer is kept: 409 between the two.
-    let answered = || loop {
-        let reply = keyed(&server, "k", &path, &body);
-        if reply.status != 409 {
-            break reply;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{}", reply.text);
-        std::thread::sleep(Duration::from_millis(50));
+    let answered = || {
+        let ask = || Some(keyed(&server, "k", &path, &body)).filter(|reply| reply.status != 409);
+        eventually("its answer", ask)
     };
-    let reply = answered();
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = answered().assert_ok();
     // One that came while the job ran has joined it; the answer is kept in either case.
     let again = answered();
     assert_eq!((again.status, is_replay(&again)), (200, true), "{}", again.text);

@@ -36,8 +36,7 @@ fn a_question_is_answered_and_told_of_on_its_run() {
         "temperature": 0.5, "timeout_ms": 5000, "allow_fallback": false,
         "primary_provider": "vllm",
     });
-    let reply = server.post("/v1/infer", &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post("/v1/infer", &body).assert_ok();
     let answer = reply.json();
     let expected = json!({
         "request_id": reply.header("x-request-id"), "run_id": run, "provider": "vllm",
@@ -213,16 +212,12 @@ fn gone(server: &Server) -> Vec<Value> {
 fn stills_of_owned_runs_are_shown_to_the_model() {
     let model = says_hello();
     let server = model.behind(Setup::temporary().clips()).start();
-    let run = server.create_run();
-    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 40});
-    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
     let still = |run: &Value, hash: &str| json!({"keyframe": {"run_id": run, "sha256": hash}});
     let images = json!([still(&json!(run), &hash), still(&json!(run), &hash)]);
-    let reply = server.post("/v1/infer", &with(question("Look."), "images", images));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post("/v1/infer", &with(question("Look."), "images", images)).assert_ok();
     let sent = model.server.seen()[0].json().to_string();
     assert_eq!(sent.matches("data:image/jpeg;base64,/9j/").count(), 2, "both stills");
     let said = prompt(&model.server.seen()[0]);
@@ -259,9 +254,10 @@ fn a_run_that_is_not_there_or_over_takes_no_question() {
         no_batch(&server, &run);
     }
     let ended = server.create_run();
-    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
-    let reply = server.post("/v1/infer", &with(question("p"), "run_id", json!(ended)));
-    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"));
+    assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
+    server
+        .post("/v1/infer", &with(question("p"), "run_id", json!(ended)))
+        .assert_refused(409, "conflict");
     no_batch(&server, &json!(ended));
     assert_eq!(model.server.seen().len(), 0);
 }
@@ -291,8 +287,7 @@ fn a_batch_returns_in_order_with_a_failure_for_each_that_failed() {
     let failing: Vec<usize> = (0..256).filter(|at| fails(*at)).collect();
     assert_eq!(failing.len(), 10);
     let body = json!({"requests": requests, "max_parallel": 64});
-    let reply = server.post("/v1/infer/batch", &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post("/v1/infer/batch", &body).assert_ok();
     let answer = reply.json();
     let counts = ["processed", "succeeded", "failed"].map(|name| answer[name].as_u64());
     assert_eq!(counts, [Some(256), Some(246), Some(10)]);

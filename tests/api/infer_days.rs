@@ -6,7 +6,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
-    api::infer_limits::{is_unavailable, question, value},
+    api::infer_limits::{is_unavailable, question},
     support::{BOB, Reply, Server, Setup, model::Model},
 };
 
@@ -63,9 +63,9 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     assert_eq!(batch["results"][0]["error"]["code"], "unavailable", "{batch}");
     let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
     assert_eq!((&limits["max"], &limits["used"]), (&json!(60), &json!(4 * COST)));
-    assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
+    assert_eq!(server.metric("service_inference_token_budgets_low_total"), 1.0);
     let of = r#"service_inference_refusals_total{reason="day_spent"}"#;
-    assert_eq!(value(&server, of), 3.0);
+    assert_eq!(server.metric(of), 3.0);
     assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
     let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
     assert_eq!(bobs.status, 200, "a budget of his own: {}", bobs.text);
@@ -83,11 +83,11 @@ fn the_word_is_owed_until_a_run_can_take_it() {
     let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "56");
     let server = setup.start();
     let ended = server.create_run();
-    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
     for _ in 0..3 {
         assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);
     }
-    assert_eq!(value(&server, "service_inference_token_budgets_low_total"), 1.0);
+    assert_eq!(server.metric("service_inference_token_budgets_low_total"), 1.0);
     assert_eq!(told(&server, &ended).len(), 0, "it takes no events");
     let runs = [server.create_run(), server.create_run()];
     assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);

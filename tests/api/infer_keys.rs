@@ -3,14 +3,13 @@
 use std::{
     fs::{self, File},
     process::Stdio,
-    time::{Duration, Instant},
 };
 
 use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Setup,
+    ALICE, Setup, eventually,
     model::{Model, prompt},
 };
 
@@ -50,16 +49,11 @@ fn keys_are_in_no_log_no_event_and_no_answer() {
         .spawn()
         .expect("it starts");
     let logged = || String::from_utf8_lossy(&fs::read(&log).expect("readable")).into_owned();
-    let started = Instant::now();
-    let addr = loop {
+    let addr = eventually("it listens", || {
         let text = logged();
-        let line = text.lines().find_map(|line| line.split_once("listening addr=").map(|(_, a)| a));
-        if let Some(addr) = line {
-            break addr.trim().to_owned();
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "it never listens: {text}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        let line = text.lines().find_map(|line| line.split_once("listening addr="));
+        line.map(|(_, addr)| addr.trim().to_owned())
+    });
     let client = reqwest::blocking::Client::new();
     let post = |path: &str, body: &Value| {
         let request = client.post(format!("http://{addr}{path}")).header("x-api-key", ALICE);

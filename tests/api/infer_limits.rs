@@ -32,15 +32,9 @@ pub fn hanging(timeout_ms: u64) -> Value {
     body
 }
 
-pub fn value(server: &Server, series: &str) -> f64 {
-    let text = server.get("/v1/metrics").text;
-    let rest = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    rest.unwrap_or_else(|| panic!("no {series}")).parse().expect("a number")
-}
-
 /// Waits until a series has a value.
 pub fn until(server: &Server, series: &str, expected: f64) {
-    wait_until(&format!("{series} is {expected}"), || value(server, series) == expected);
+    wait_until(&format!("{series} is {expected}"), || server.metric(series) == expected);
 }
 
 pub const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
@@ -70,8 +64,7 @@ fn a_full_queue_refuses_and_places_come_back() {
             let reply = call.json(&question("p")).send();
             assert!(is_unavailable(&reply), "{key}: {} {}", reply.status, reply.text);
         }
-        let held = holds.join().expect("no panic");
-        assert_eq!((held.status, held.code().as_str()), (500, "internal_error"), "{}", held.text);
+        holds.join().expect("no panic").assert_refused(500, "internal_error");
         assert_eq!(waits.join().expect("no panic").status, 200);
     });
     let rows = [
@@ -88,7 +81,7 @@ fn a_full_queue_refuses_and_places_come_back() {
         ("service_inference_tokens_in_flight", 0.0),
     ];
     for (series, expected) in rows {
-        assert_eq!(value(&server, series), expected, "{series}");
+        assert_eq!(server.metric(series), expected, "{series}");
     }
 }
 
@@ -105,11 +98,10 @@ fn a_wait_ends_and_one_principal_does_not_hold_another() {
         until(&server, IN_FLIGHT, 1.0);
         let late = server.post("/v1/infer", &question("p"));
         assert!(is_unavailable(&late), "{} {}", late.status, late.text);
-        let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
-        assert_eq!(bobs.status, 200, "{}", bobs.text);
+        server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send().assert_ok();
         assert_eq!(holds.join().expect("no panic").status, 500);
     });
-    assert_eq!(value(&server, r#"service_inference_refusals_total{reason="timed_out"}"#), 1.0);
+    assert_eq!(server.metric(r#"service_inference_refusals_total{reason="timed_out"}"#), 1.0);
 }
 
 #[test]
@@ -150,7 +142,7 @@ fn an_answer_is_the_callers_though_its_run_was_stopped() {
     let reply = thread::scope(|scope| {
         let asks = scope.spawn(|| server.post("/v1/infer", &body));
         until(&server, IN_FLIGHT, 1.0);
-        let stopped = server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
+        let stopped = server.post_run(&run, "stop", &json!({}));
         assert!((200..300).contains(&stopped.status), "{}", stopped.text);
         asks.join().expect("no panic")
     });

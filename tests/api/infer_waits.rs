@@ -6,7 +6,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
-    api::infer_limits::{IN_FLIGHT, WAITING, hanging, is_unavailable, question, until, value},
+    api::infer_limits::{IN_FLIGHT, WAITING, hanging, is_unavailable, question, until},
     support::{
         Setup,
         model::{Model, prompt},
@@ -33,7 +33,7 @@ fn a_callers_time_is_for_the_wait_too() {
         hasty["timeout_ms"] = json!(200);
         let late = server.post("/v1/infer", &hasty);
         assert!(is_unavailable(&late), "{} {}", late.status, late.text);
-        assert_eq!(value(&server, IN_FLIGHT), 1.0, "the place was never free");
+        assert_eq!(server.metric(IN_FLIGHT), 1.0, "the place was never free");
         assert_eq!(holds.join().expect("no panic").status, 500);
     });
     assert_eq!(model.server.seen().len(), 1, "nothing was asked for it");
@@ -50,9 +50,9 @@ fn a_batch_waits_for_places_in_the_queue() {
     let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 16});
     let answer = server.post("/v1/infer/batch", &batch).json();
     assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(24), &json!(0)), "{answer}");
-    let refused = value(&server, r#"service_inference_refusals_total{reason="queue_full"}"#);
+    let refused = server.metric(r#"service_inference_refusals_total{reason="queue_full"}"#);
     assert!(refused > 0.0, "the queue was never full");
-    assert_eq!(value(&server, OFFLINE_IN_FLIGHT), 0.0);
+    assert_eq!(server.metric(OFFLINE_IN_FLIGHT), 0.0);
 }
 
 #[test]
@@ -114,14 +114,13 @@ fn a_backend_that_rests_holds_nobodys_place() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| server.post("/v1/infer", &to("weary-model")));
         until(&server, WAITING, 1.0);
-        assert_eq!(value(&server, IN_FLIGHT), 0.0, "the one place is free");
-        let other = server.post("/v1/infer", &to("fresh-model"));
-        assert_eq!(other.status, 200, "{}", other.text);
+        assert_eq!(server.metric(IN_FLIGHT), 0.0, "the one place is free");
+        server.post("/v1/infer", &to("fresh-model")).assert_ok();
         let answer = waits.join().expect("no panic");
         assert_eq!((answer.status, &answer.json()["output_text"]), (200, &json!("awake")));
     });
     assert_eq!((weary.server.seen().len(), fresh.server.seen().len()), (2, 1));
-    assert_eq!((value(&server, WAITING), value(&server, IN_FLIGHT)), (0.0, 0.0));
+    assert_eq!((server.metric(WAITING), server.metric(IN_FLIGHT)), (0.0, 0.0));
 }
 
 #[test]
@@ -129,8 +128,7 @@ fn a_rest_that_is_too_long_is_a_failure_at_once_and_kept() {
     let weary = Model::start(|_| Step::rate_limited(Some("3600")));
     let server = weary.behind(Setup::temporary()).start();
     for _ in 0..3 {
-        let reply = server.post("/v1/infer", &question("p"));
-        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"));
+        let reply = server.post("/v1/infer", &question("p")).assert_refused(500, "internal_error");
         assert!(reply.text.contains("rate limited"), "{}", reply.text);
     }
     assert_eq!(weary.server.seen().len(), 1, "it is left alone");
@@ -144,8 +142,7 @@ fn who_stood_in_for_a_backend_that_fails_is_told() {
     let run = server.create_run();
     let mut body = question("p");
     body["run_id"] = json!(run);
-    let reply = server.post("/v1/infer", &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post("/v1/infer", &body).assert_ok();
     let answer = reply.json();
     assert_eq!((&answer["provider"], &answer["fallback_used"]), (&json!("sglang"), &json!(true)));
     assert_eq!(answer["tokens"]["total_tokens"], 17, "an error costs nothing");

@@ -5,10 +5,10 @@ use std::{os::unix::fs::symlink, path::Path, time::Duration};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::support::{Server, Setup, clips, is_of_frames, shared, whip::eventually};
+use crate::support::{Server, Setup, clips, eventually, is_of_frames, shared};
 
 fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
-    server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": source }))
+    server.post_run(&run, "ingest", &json!({ "source_uri": source }))
 }
 
 #[test]
@@ -17,8 +17,7 @@ fn a_clip_becomes_events_markers_and_stills() {
     let server = shared().with_clips();
     let run = server.create_run();
     let path = clips.join("motion.mp4").display().to_string();
-    let reply = ingest(&server, &run, &path);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = ingest(&server, &run, &path).assert_ok();
     let answer = reply.json();
     assert_eq!((&answer["width"], &answer["height"]), (&json!(960), &json!(540)));
     assert_eq!(
@@ -35,9 +34,7 @@ fn a_clip_becomes_events_markers_and_stills() {
     assert_eq!(signals[7]["frame_index"], 7);
     assert_eq!(signals[7]["perceptual_hash"].as_str().map(str::len), Some(16));
 
-    let analyzed =
-        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+    let analyzed = server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     let analyzed = analyzed.json();
     assert_eq!(analyzed["generated"], decoded);
     let metadata = analyzed["metadata"].as_array().expect("an array");
@@ -48,8 +45,7 @@ fn a_clip_becomes_events_markers_and_stills() {
         markers["markers"].as_array().map(Vec::len),
         analyzed["markers"].as_array().map(Vec::len)
     );
-    let again =
-        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"})).json();
+    let again = server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).json();
     let found = |answer: &Value| -> Vec<Value> {
         let mut markers = answer["markers"].as_array().expect("an array").clone();
         for marker in &mut markers {
@@ -123,8 +119,7 @@ fn long_clips_ingested_at_once_give_the_same_long_signals() {
     let server = Setup::new(dir.path()).clips().var("SERVICE_INGEST_STILLS", "none").start();
     let body = json!({"source_uri": "street.mp4", "max_frames": 1000});
     let signals = |run: &str| {
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        server.post_run(&run, "ingest", &body).assert_ok();
         let query = json!({"run_id": run, "kind": "frames_decoded"});
         let events = server.post("/v1/query", &query).json();
         events["matches"][0]["payload"]["signals"].as_array().expect("an array").clone()
@@ -211,9 +206,8 @@ fn a_hostile_source_is_refused_with_its_reason() {
 fn a_run_that_has_ended_looks_at_no_source() {
     let server = Setup::temporary().own_root().start();
     let run = server.create_run();
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
-    let reply = ingest(&server, &run, "missing.mp4");
-    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    let reply = ingest(&server, &run, "missing.mp4").assert_refused(409, "conflict");
     assert!(reply.text.contains("create a new run"), "{}", reply.text);
 }
 
@@ -243,7 +237,7 @@ fn a_clip_cut_short_keeps_the_frames_it_has() {
 fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::support::Reply {
     std::thread::scope(|scope| {
         let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
-        let long = scope.spawn(move || server.post(&format!("/v1/runs/{run}/ingest"), &body));
+        let long = scope.spawn(move || server.post_run(&run, "ingest", &body));
         std::thread::sleep(Duration::from_millis(700));
         assert!(!long.is_finished(), "the clip is too short for this test");
         act();
@@ -279,10 +273,10 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
     assert!(state.get("progress").is_none(), "the job is gone: {state}");
 
     let run = server.create_run();
-    let reply = during_ingest(&server, &run, || {
+    during_ingest(&server, &run, || {
         assert_eq!(server.call("DELETE", &format!("{path}/{run}")).send().status, 200);
-    });
-    assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{}", reply.text);
+    })
+    .assert_refused(404, "not_found");
 }
 
 #[test]
@@ -334,7 +328,7 @@ fn jobs_past_the_queue_are_told_to_come_back() {
     let body = json!({"source_uri": "long.mp4", "max_frames": 500_000});
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let send = |run: &str| {
-            let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+            let reply = server.post_run(&run, "ingest", &body);
             assert!(reply.status != 503 || !reply.header("retry-after").is_empty());
             reply.status
         };
@@ -343,7 +337,7 @@ fn jobs_past_the_queue_are_told_to_come_back() {
             std::thread::sleep(Duration::from_millis(20));
         }
         for run in &runs {
-            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+            assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
         }
         jobs.into_iter().map(|job| job.join().expect("no panic")).collect()
     });

@@ -4,25 +4,12 @@ use std::path::Path;
 
 use media::{Label, RequestId, RunId, Score};
 use serde_json::{Value, json};
-use timeline::{
-    Event, NewEvent, Pass, RunCreated, SemanticChunkInferred, Timeline, TimelineOptions,
-    TokenCounts,
-};
+use timeline::{Event, Pass, SemanticChunkInferred, Timeline, TimelineOptions, TokenCounts};
 
-use crate::support::{BOB, Setup};
+use crate::support::{BOB, Setup, seed};
 
 const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 const RUN: RunId = RunId::from_bytes([1; 16]);
-
-fn created() -> Event {
-    Event::RunCreated(RunCreated {
-        request_id: REQUEST,
-        mode: "balanced".to_owned(),
-        model: None,
-        principal_key: "alice".to_owned(),
-        tenant_id: None,
-    })
-}
 
 /// Event of chunk `index`, with a finding or an error.
 fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
@@ -60,8 +47,7 @@ fn write(data: &Path, events: Vec<Event>) {
     let log = data.join("data/log");
     std::fs::create_dir_all(&log).expect("made");
     let (log, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
-    let batch = events.into_iter().map(|event| NewEvent { run: RUN, event });
-    log.append_wait(batch.collect()).expect("durable");
+    seed::append(&log, RUN, events.into_iter());
 }
 
 fn chunks(answer: &Value) -> Vec<u64> {
@@ -75,7 +61,7 @@ fn what_models_said_is_listed_without_what_they_did_not() {
     let dir = tempfile::tempdir().expect("a directory");
     let (door, yard) = (Some("door"), Some("yard"));
     let events = vec![
-        created(),
+        seed::created("alice"),
         chunk(1, door, None),
         chunk(0, door, None),
         chunk(2, door, Some("the backend vllm is rate limited")),
@@ -126,7 +112,10 @@ fn what_models_said_is_listed_without_what_they_did_not() {
 #[test]
 fn a_cursor_that_names_no_interaction_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), vec![created(), chunk(0, None, None), chunk(1, None, Some("timeout"))]);
+    write(
+        dir.path(),
+        vec![seed::created("alice"), chunk(0, None, None), chunk(1, None, Some("timeout"))],
+    );
     let server = Setup::new(dir.path()).start();
     // The run's first event, a chunk without an answer, and nothing at all.
     for (cursor, status) in [(1, 422), (2, 200), (3, 422), (4, 422), (u64::MAX, 422)] {
@@ -144,7 +133,7 @@ fn every_interaction_is_on_one_page() {
     // More than are read at a time, with failures between them.
     let said = |index: u64| index % 3 != 1;
     let all = (0..200).map(|index| chunk(index, None, (!said(index)).then_some("timeout")));
-    write(dir.path(), [created()].into_iter().chain(all).collect());
+    write(dir.path(), [seed::created("alice")].into_iter().chain(all).collect());
     let server = Setup::new(dir.path()).start();
     let expected: Vec<u64> = (0..200).filter(|index| said(*index)).collect();
     for limit in [1, 7, 133, 134, 1000] {

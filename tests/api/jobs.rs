@@ -1,37 +1,14 @@
 //! Work as jobs: left with a header, found again, joined by its repetition, cancelled, cut off.
 
-use std::{
-    path::{Path, PathBuf},
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, Reply, Server, Setup, clips, is_of_frames};
-
-/// Time that tells a hang from progress.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{BOB, PATIENCE, Reply, Server, Setup, clips, is_of_frames, wait_until};
 
 fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {
     let path = format!("/v1/runs/{run}/{what}");
     server.call("POST", &path).header("prefer", "respond-async").json(body).send()
-}
-
-fn record(server: &Server, run: &str) -> Value {
-    server.get(&format!("/v1/runs/{run}")).json()
-}
-
-fn wait_for(what: &str, found: impl FnMut() -> bool) {
-    wait_within(PATIENCE, what, found);
-}
-
-fn wait_within(limit: Duration, what: &str, mut found: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !found() {
-        assert!(started.elapsed() < limit, "{what}");
-        sleep(Duration::from_millis(10));
-    }
 }
 
 /// Frames after which the signals of some have come: they come a group of pictures at a time.
@@ -65,8 +42,7 @@ fn work_that_is_left_is_found_again_across_a_restart() {
     let mut server = setup.start();
     let run = server.create_run();
     let source = json!({"source_uri": "motion.mp4"});
-    let reply = asked(&server, &run, "ingest", &source);
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    let reply = asked(&server, &run, "ingest", &source).assert_status(202);
     assert_eq!(reply.header("preference-applied"), "respond-async");
     let job = reply.json();
     let location = reply.header("location").to_owned();
@@ -77,10 +53,10 @@ fn work_that_is_left_is_found_again_across_a_restart() {
     assert_eq!((&ended["fraction"], &ended["eta_ms"]), (&json!(1.0), &Value::Null));
     assert!(ended["frames_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{ended}");
     assert_eq!((&ended["result"]["decoded_frames"], &ended["error"]), (&json!(150), &Value::Null));
-    assert_eq!(record(&server, &run)["active_job"], Value::Null);
+    assert_eq!(server.record(&run)["active_job"], Value::Null);
 
-    let analysis = asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(analysis.status, 202, "{}", analysis.text);
+    let analysis =
+        asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(202);
     let analysis = analysis.header("location").to_owned();
     let analyzed = server.get(&format!("{analysis}?wait_ms=30000")).json();
     assert_eq!(analyzed["result"]["generated"], 150, "{}", analyzed["status"]);
@@ -156,12 +132,11 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = reading(dir.path()).start();
     let (run, body) = (server.create_run(), long());
-    let reply = asked(&server, &run, "ingest", &body);
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    let reply = asked(&server, &run, "ingest", &body).assert_status(202);
     let job = reply.json()["job_id"].clone();
     let location = reply.header("location").to_owned();
-    wait_for("frames are decoded", || {
-        let active = &record(&server, &run)["active_job"];
+    wait_until("frames are decoded", || {
+        let active = &server.record(&run)["active_job"];
         active["job_id"] == job && active["frames_done"].as_u64().is_some_and(|done| done > SOME)
     });
     let listed = server.get("/v1/runs").json();
@@ -173,29 +148,26 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     for what in ["ingest", "reason"] {
         let other = json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b"});
         let other = if what == "ingest" { json!({"source_uri": "motion.mp4"}) } else { other };
-        let refused = server.post(&format!("/v1/runs/{run}/{what}"), &other);
-        assert_eq!(refused.status, 409, "{}", refused.text);
+        let refused = server.post(&format!("/v1/runs/{run}/{what}"), &other).assert_status(409);
         let detail = json!([{"field": "job_id", "message": job}]);
         assert_eq!(refused.json()["error"]["details"], detail);
     }
     std::thread::scope(|scope| {
         // Whoever repeats the request without the header gets what the job comes to.
-        let waiting = scope.spawn(|| server.post(&format!("/v1/runs/{run}/ingest"), &body));
-        let cancelled = server.call("DELETE", &location).send();
-        assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+        let waiting = scope.spawn(|| server.post_run(&run, "ingest", &body));
+        let cancelled = server.call("DELETE", &location).send().assert_ok();
         let cancelled = cancelled.json();
         assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
         assert!(cancelled["error"]["error"]["message"].is_string(), "{cancelled}");
         // One that came too late began anew.
-        wait_for("the other ends", || {
-            let active = record(&server, &run)["active_job"]["job_id"].clone();
+        wait_until("the other ends", || {
+            let active = server.record(&run)["active_job"]["job_id"].clone();
             if let Some(id) = active.as_str() {
                 server.call("DELETE", &format!("/v1/runs/{run}/jobs/{id}")).send();
             }
             waiting.is_finished()
         });
-        let reply = waiting.join().expect("no panic");
-        assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+        waiting.join().expect("no panic").assert_refused(409, "conflict");
     });
     let events = server.events(&run);
     let frames = events.iter().find(|event| event["kind"] == "frames_decoded").expect("kept");
@@ -204,12 +176,8 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     let decoded = frames["decoded_frames"].as_u64().expect("a number");
     assert_eq!(frames["signals"].as_array().map(|all| all.len() as u64), Some(decoded));
     // The run goes on.
-    let analyzed =
-        server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
-    let again =
-        server.post(&format!("/v1/runs/{run}/ingest"), &json!({"source_uri": "motion.mp4"}));
-    assert_eq!(again.status, 200, "{}", again.text);
+    server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
+    server.post_run(&run, "ingest", &json!({"source_uri": "motion.mp4"})).assert_ok();
 }
 
 #[test]
@@ -219,17 +187,16 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
     let (mut server, body) = (setup.start(), long());
     let begin = |server: &Server| {
         let run = server.create_run();
-        let reply = asked(server, &run, "ingest", &body);
-        assert_eq!(reply.status, 202, "{}", reply.text);
-        wait_for("frames are decoded", || {
-            record(server, &run)["active_job"]["frames_done"]
+        let reply = asked(server, &run, "ingest", &body).assert_status(202);
+        wait_until("frames are decoded", || {
+            server.record(&run)["active_job"]["frames_done"]
                 .as_u64()
                 .is_some_and(|done| done > SOME)
         });
         (run, reply.header("location").to_owned())
     };
     let (stopped, location) = begin(&server);
-    assert_eq!(server.post(&format!("/v1/runs/{stopped}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&stopped, "stop", &json!({})).status, 200);
     let job = server.get(&format!("{location}?wait_ms=30000")).json();
     assert_eq!(job["status"], "cancelled", "{job}");
     let kinds = server.kinds(&stopped);
@@ -265,7 +232,7 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
         assert_eq!(reply.status, 200, "{still}");
         assert!(still["payload"]["frame_index"].as_u64() < Some(decoded), "{still}");
     }
-    assert_eq!(record(&server, &killed)["source_uri"], body["source_uri"]);
+    assert_eq!(server.record(&killed)["source_uri"], body["source_uri"]);
     let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that is told");
 }
@@ -278,14 +245,14 @@ fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
     for _ in 0..3 {
         let run = server.create_run();
         assert_eq!(asked(&server, &run, "ingest", &long()).status, 202);
-        wait_for("frames are decoded", || {
-            record(&server, &run)["active_job"]["frames_done"].as_u64() > Some(SOME)
+        wait_until("frames are decoded", || {
+            server.record(&run)["active_job"]["frames_done"].as_u64() > Some(SOME)
         });
         let (stop, state) = (format!("/v1/runs/{run}/stop"), format!("/v1/runs/{run}/state"));
         std::thread::scope(|scope| {
             // Nobody hears its answer.
             scope.spawn(|| server.call("POST", &stop).try_send());
-            wait_for("it is cancelled", || server.get(&state).json()["state"] == "cancelled");
+            wait_until("it is cancelled", || server.get(&state).json()["state"] == "cancelled");
             server.signal_kill();
         });
         server.wait(PATIENCE);
@@ -301,15 +268,14 @@ fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
 
 #[test]
 fn a_long_poll_on_a_run_that_has_ended_waits_for_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     let next = server.post("/v1/query", &json!({"run_id": run})).json()["next_from_seq"].clone();
     let query = json!({"run_id": run, "from_seq": next, "wait_ms": 30_000});
     std::thread::scope(|scope| {
         let polling = scope.spawn(|| server.post("/v1/query", &query).json());
-        wait_within(Duration::from_secs(20), "the poll ends", || polling.is_finished());
+        wait_until("the poll ends", || polling.is_finished());
         assert_eq!(polling.join().expect("no panic")["matches"], json!([]));
     });
 }
@@ -322,15 +288,14 @@ fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() 
     let run = server.create_run();
     let mut body = long();
     body["max_frames"] = json!(15_000);
-    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(ingested.status, 200, "{}", ingested.text);
-    let reply = asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    server.post_run(&run, "ingest", &body).assert_ok();
+    let reply =
+        asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(202);
     let location = reply.header("location").to_owned();
     // What is waited for is the same as what is left.
-    let again = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
+    let again = server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"}));
     let mut found = Value::Null;
-    wait_for("the job ends", || {
+    wait_until("the job ends", || {
         found = server.get(&format!("{location}?wait_ms=30000")).json();
         found["ended_at"].is_string()
     });
@@ -348,5 +313,5 @@ fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() 
     let kept = || std::fs::read_dir(dir.path().join("data/answers")).expect("there").count();
     assert!(kept() > 0, "it is in a file");
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    wait_for("the file is gone", || kept() == 0);
+    wait_until("the file is gone", || kept() == 0);
 }

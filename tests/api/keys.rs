@@ -1,10 +1,9 @@
 //! Keys: their length, their owners, what opens the metrics, and wrong ones.
 
-use media::{RequestId, RunId};
+use media::RunId;
 use serde_json::json;
-use timeline::{Event, NewEvent, RunCreated, Timeline, TimelineOptions};
 
-use crate::support::{ALICE, BOB, Setup};
+use crate::support::{ALICE, BOB, Setup, seed};
 
 const BARE: &str = "a-secret-without-name";
 /// Record of [`BARE`] by earlier versions: the start of its SHA-256.
@@ -18,8 +17,11 @@ fn wrong_keys_of_an_address_have_a_limit_that_locks_nobody_else_out() {
     assert_eq!(at_once, [401; 20]);
     // One a second is given back meanwhile.
     let call = || server.call("GET", "/v1/metrics").key(Some("wrong")).send();
-    let refused = (0..500).map(|_| call()).find(|reply| reply.status != 401).expect("an end");
-    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+    let refused = (0..500)
+        .map(|_| call())
+        .find(|reply| reply.status != 401)
+        .expect("an end")
+        .assert_refused(429, "rate_limited");
     assert_eq!(refused.header("retry-after"), "1");
     assert_eq!((status(Some(ALICE)), status(Some(BOB)), status(None)), (200, 200, 401));
     let metrics = server.call("GET", "/v1/metrics").send().text;
@@ -46,16 +48,9 @@ fn a_bare_key_owns_what_it_owned_and_is_named_by_a_digest_that_others_cannot_mak
     let dir = tempfile::tempdir().expect("a directory");
     let old = RunId::from_bytes([7; 16]);
     {
-        let (log, _) = Timeline::open(&dir.path().join("data/log"), TimelineOptions::default())
-            .expect("opens");
-        let created = Event::RunCreated(RunCreated {
-            request_id: RequestId::from_bytes([1; 8]),
-            mode: "balanced".to_owned(),
-            model: None,
-            principal_key: FORMER.to_owned(),
-            tenant_id: None,
-        });
-        log.append_wait(vec![NewEvent { run: old, event: created }]).expect("appended");
+        let log = seed::log(dir.path());
+        let created = seed::created(FORMER);
+        seed::append(&log, old, [created]);
         log.close();
     }
     let setup = Setup::new(dir.path()).var("SERVICE_API_KEYS", &format!("alice:{ALICE},{BARE}"));

@@ -58,15 +58,13 @@ fn labels_are_known_after_a_restart_and_change_no_state() {
     let setup = Setup::temporary();
     let mut server = setup.start();
     let made = |label: &str| {
-        let reply = server.post("/v1/runs", &json!({"label": label}));
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.post("/v1/runs", &json!({"label": label})).assert_ok();
         reply.json()["run_id"].as_str().expect("an id").to_owned()
     };
     let (kept, changed, removed, ended) = (made("kept"), made("old"), made("old"), made("old"));
     let patch = |run: &str, label: Value| {
         let call = server.call("PATCH", &format!("/v1/runs/{run}"));
-        let reply = call.json(&json!({"label": label})).send();
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = call.json(&json!({"label": label})).send().assert_ok();
         reply.json()
     };
     assert_eq!(patch(&changed, json!("newer"))["status"], "pending");

@@ -1,11 +1,6 @@
 //! The ledger on a disk that fills up: what needs it is refused, and works again with room.
 
-use std::{
-    fs::File,
-    io::Write,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs::File, io::Write, path::Path};
 
 use serde_json::json;
 
@@ -14,9 +9,7 @@ use super::{
     uploads::{TYPE, file_form},
     webhooks,
 };
-use crate::support::{Reply, Server, can_mount, clips, receiver::Receiver};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{Reply, Server, can_mount, clips, receiver::Receiver, wait_until};
 
 /// Writes until nothing more fits.
 fn fill(path: &Path) {
@@ -32,15 +25,10 @@ fn keyed(server: &Server, key: &str) -> Reply {
 }
 
 fn wait_for_ready(server: &Server, status: u16, text: &str) {
-    let started = Instant::now();
-    loop {
+    wait_until(text, || {
         let ready = server.get("/v1/ready");
-        if ready.status == status && ready.text.contains(text) {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "expected {status} {text}: {}", ready.text);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        ready.status == status && ready.text.contains(text)
+    });
 }
 
 #[test]
@@ -57,8 +45,7 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", "0").start();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
     let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
-    let upload = upload.body(file_form("a.mp4", &bytes)).send();
-    assert_eq!(upload.status, 200, "{}", upload.text);
+    let upload = upload.body(file_form("a.mp4", &bytes)).send().assert_ok();
     let file = format!("/v1/files/{}", upload.json()["file_name"].as_str().expect("a name"));
     let run = server.create_run();
     let hooks = format!("/v1/runs/{run}/webhooks");
@@ -70,8 +57,7 @@ fn records_are_written_again_once_a_full_disk_has_room() {
         let reply = keyed(&server, &format!("full-{at}"));
         (reply.status != 200).then_some(reply)
     });
-    let refused = refused.expect("a record finds no room");
-    assert_eq!((refused.status, refused.code().as_str()), (503, "unavailable"), "{}", refused.text);
+    let refused = refused.expect("a record finds no room").assert_refused(503, "unavailable");
     assert!(!refused.header("retry-after").is_empty());
     fill(&ballast);
     wait_for_ready(&server, 503, "records cannot be written");
@@ -89,12 +75,10 @@ fn records_are_written_again_once_a_full_disk_has_room() {
 
     std::fs::remove_file(&ballast).expect("removed");
     wait_for_ready(&server, 200, "");
-    let first = keyed(&server, "room");
-    assert_eq!(first.status, 200, "{}", first.text);
+    let first = keyed(&server, "room").assert_ok();
     let again = keyed(&server, "room");
     assert_eq!((again.status, &again.json()["run_id"]), (200, &first.json()["run_id"]));
-    let removed = server.call("DELETE", &file).send();
-    assert_eq!(removed.status, 200, "{}", removed.text);
+    server.call("DELETE", &file).send().assert_ok();
     assert_eq!(server.get(&file).status, 404);
     let listed = webhooks::listed(&server, &run, &hook["webhook_id"]);
     assert_eq!(listed["status"], "active", "it was not removed by halves");

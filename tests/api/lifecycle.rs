@@ -109,7 +109,7 @@ fn pages_join_to_the_whole_list() {
 
     let run = &runs[0];
     for _ in 0..4 {
-        assert_eq!(server.post(&format!("/v1/runs/{run}/keepalive"), &json!({})).status, 200);
+        assert_eq!(server.post_run(&run, "keepalive", &json!({})).status, 200);
     }
     let first = server.get(&format!("/v1/runs/{run}/events?limit=3"));
     let next = first.header("link").split(['<', '>']).nth(1).expect("a link").to_owned();
@@ -139,7 +139,7 @@ fn a_long_poll_wakes_for_its_event_and_ends_in_time() {
     let woken = std::thread::scope(|scope| {
         let poll = scope.spawn(|| query(20_000, 0));
         std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(server.post(&format!("/v1/runs/{run}/keepalive"), &json!({})).status, 200);
+        assert_eq!(server.post_run(&run, "keepalive", &json!({})).status, 200);
         poll.join().expect("no panic")
     });
     assert!(started.elapsed() < Duration::from_secs(10), "woken by the event, not by the clock");

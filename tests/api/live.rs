@@ -10,13 +10,10 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Server, Setup,
+    ALICE, PATIENCE, Server, Setup, eventually,
     python::{installed, run},
     skip,
 };
-
-/// Tells progress from a hang.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/whip")
@@ -112,14 +109,8 @@ fn a_killed_media_worker_ends_its_own_sessions_by_name() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(killed, 1, "one worker");
-    let started = Instant::now();
-    let reason = loop {
-        if let Some(failed) = server.payloads(&run, "run_failed").pop() {
-            break failed["reason"].as_str().expect("a reason").to_owned();
-        }
-        assert!(started.elapsed() < PATIENCE, "{:?}", server.kinds(&run));
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let failed = eventually("its end", || server.payloads(&run, "run_failed").pop());
+    let reason = failed["reason"].as_str().expect("a reason");
     publisher.kill().expect("killed");
     publisher.wait().expect("waited for");
     assert!(reason.contains("media worker"), "{reason}");

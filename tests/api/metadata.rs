@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Server, shared};
 
 fn analyze(server: &Server, run: &str, body: &Value) -> Vec<Value> {
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post_run(&run, "analyze", body).assert_ok();
     reply.json()["metadata"].as_array().expect("an array").clone()
 }
 
@@ -28,8 +27,7 @@ fn frames_of_a_caller_are_told_as_those_of_an_ingest_are() {
     let sampling = json!({"sampling_policy": "fixed", "fixed_fps": 5});
     let mut source = sampling.clone();
     (source["source_uri"], source["max_frames"]) = (json!("motion.mp4"), json!(12));
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "ingest", &source).assert_ok();
     let events = server.events(&run);
     let decoded = events.iter().find(|event| event["kind"] == "frames_decoded").expect("there");
     let mut body = sampling;

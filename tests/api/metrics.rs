@@ -18,8 +18,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 fn exposed(server: &Server) -> String {
-    let reply = server.get("/v1/metrics");
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.get("/v1/metrics").assert_ok();
     reply.text
 }
 
@@ -96,7 +95,7 @@ fn requests_and_refusals_are_counted_by_what_they_were() {
         assert_eq!(value(&text, series), Some(expected), "{series}\n{text}");
     }
     assert!(!text.contains(&run) && !text.contains("/no/such"), "no label grows: {text}");
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     let text = exposed(&server);
     assert_eq!(value(&text, r#"service_runs{state="pending"}"#), Some(0.0));
     assert_eq!(value(&text, r#"service_runs{state="cancelled"}"#), Some(1.0));
@@ -199,13 +198,10 @@ fn a_real_prometheus_scrapes_what_an_ingest_did() {
     let server = Setup::new(dir.path()).clips().start();
     let run = server.create_run();
     let body = json!({ "source_uri": "talk.mp4" });
-    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let ingested = server.post_run(&run, "ingest", &body).assert_ok();
     let frames = ingested.json()["decoded_frames"].as_f64().expect("a number");
     let stills = server.kinds(&run).iter().filter(|kind| *kind == "keyframe_stored").count();
-    let analyzed =
-        server.post(&format!("/v1/runs/{run}/analyze"), &json!({ "model": "qwen3-vl-8b" }));
-    assert_eq!(analyzed.status, 200, "{}", analyzed.text);
+    server.post_run(&run, "analyze", &json!({ "model": "qwen3-vl-8b" })).assert_ok();
 
     let prometheus = Prometheus::start(dir.path(), server.addr());
     let rows = [

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{
     Server, Setup,
     postgres::{Postgres, Proxy, Weather, url},
-    wait_until,
+    seed, wait_until,
 };
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
@@ -60,8 +60,7 @@ fn created() -> NewEvent {
 
 /// Appends to the log of a server that does not run.
 fn seed(dir: &Path, events: Vec<NewEvent>) {
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("opens");
+    let log = seed::log(dir);
     for batch in events.chunks(1000) {
         log.append_wait(batch.to_vec()).expect("appended");
     }
@@ -251,17 +250,9 @@ fn a_slow_and_then_full_database_is_filled_in_the_end() {
     );
     let reply = server.get(&format!("/v1/runs/{RUN}/events?limit=1"));
     assert_eq!(reply.status, 200, "reading needs no database");
-    let failures = || -> u64 {
-        let text = server.get("/v1/metrics").text;
-        let line =
-            text.lines().find_map(|line| line.strip_prefix("service_mirror_failures_total "));
-        line.expect("there").parse().expect("a number")
-    };
-    let (before, started) = (failures(), Instant::now());
-    while failures() < before + 2 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the full disk is not met");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let failures = || server.metric("service_mirror_failures_total");
+    let before = failures();
+    wait_until("the full disk is met", || failures() >= before + 2.0);
     postgres
         .sql("DROP TRIGGER full_disk ON sightline_events; DROP TRIGGER slow ON sightline_events");
     postgres.wait_for(COUNT, "600");

@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use sightline::deliver::mirror::Scope;
 use timeline::{
     Event, FindingKind, FindingPayload, NewEvent, RunDeleted, RunLabelled, SessionRunCreated,
-    Timeline, TimelineOptions,
 };
 
 use crate::{
     api::mirror::Own,
-    support::{ALICE, BOB, Server, Setup, postgres::Postgres, shared, wait_until, whip::sightline},
+    support::{
+        ALICE, BOB, Server, Setup, postgres::Postgres, seed, shared, wait_until, whip::sightline,
+    },
 };
 
 const NODES: u8 = 4;
@@ -160,8 +161,7 @@ fn wait_until_there(there: &dyn Fn() -> u64, count: u64) {
 }
 
 fn start(dir: &std::path::Path, events: Vec<NewEvent>, url: &str) -> Server {
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("opens");
+    let log = seed::log(dir);
     log.append_wait(events).expect("appended");
     drop(log);
     Setup::new(dir).var("SERVICE_DB_URL", url).var("SERVICE_DB_MIRROR", "all").start()

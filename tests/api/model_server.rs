@@ -143,8 +143,9 @@ fn a_batch_by_llama_cpp_is_in_order() {
     };
     let requests: Vec<Value> = (0..24).map(request).collect();
     // More at once than llama.cpp has slots for.
-    let reply = server.post("/v1/infer/batch", &json!({"requests": requests, "max_parallel": 8}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server
+        .post("/v1/infer/batch", &json!({"requests": requests, "max_parallel": 8}))
+        .assert_ok();
     let batch = reply.json();
     assert_eq!(
         (&batch["processed"], &batch["succeeded"], &batch["failed"]),
@@ -189,9 +190,7 @@ fn stored_stills_are_pictures_that_llama_cpp_takes() {
     let Some(models) = ModelServer::start(name, 0) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let server = server(dir.path(), &models, KEY).clips().start();
-    let run = server.create_run();
-    let source = json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &source).status, 200);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40}));
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hashes: Vec<&Value> = kept["keyframes"]
         .as_array()
@@ -226,7 +225,7 @@ fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
             "semantic_prompt": "What happens?", "semantic_frames_per_chunk": 2,
         });
         body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
-        let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
+        let reply = server.post_run(&run, "reason", &body);
         assert_eq!(reply.status, 200, "{more}: {}", reply.text);
         assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 3, "{more}: {}", reply.text);
         let chunks: Vec<Value> = server

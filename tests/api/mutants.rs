@@ -42,7 +42,7 @@ fn mutated_media_get_frames_or_a_reason_and_the_server_goes_on() {
     let server = Setup::new(dir.path()).own_root().start();
     let ingest = |name: &str| {
         let run = server.create_run();
-        server.post(&format!("/v1/runs/{run}/ingest"), &json!({ "source_uri": name }))
+        server.post_run(&run, "ingest", &json!({ "source_uri": name }))
     };
     let mut statuses = Vec::new();
     for n in 0..50 {

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, path::Path};
 
 use s3_server::{ACCESS_KEY, BUCKET, Fault, S3Server, SECRET_KEY};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Reply, Server, Setup, files, wait_until, whip::metric};
+use crate::support::{Reply, Server, Setup, files, wait_until};
 
 /// A store, and a directory for servers that use it.
 struct World {
@@ -53,19 +53,13 @@ impl World {
 }
 
 fn ingested(server: &Server) -> String {
-    let run = server.create_run();
     // So many that their signals are a column.
-    let body = json!({ "source_uri": "street.mp4", "max_frames": 500 });
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    run
+    server.ingested(&json!({ "source_uri": "street.mp4", "max_frames": 500 }))
 }
 
 /// Answers to every still of `run`, by their paths.
 fn stills(server: &Server, run: &str) -> BTreeMap<String, Reply> {
-    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
-    let path = |still: &Value| still["image_ref"].as_str().expect("a path").to_owned();
-    let paths = listed["keyframes"].as_array().expect("an array").iter().map(path);
+    let paths = server.still_paths(run).into_iter();
     paths.map(|path| (path.clone(), server.get(&path))).collect()
 }
 
@@ -82,7 +76,7 @@ fn here(data: &Path) -> usize {
 }
 
 fn unsent(server: &Server) -> f64 {
-    metric(server, "service_object_store_unsent_files")
+    server.metric("service_object_store_unsent_files")
 }
 
 #[test]
@@ -141,7 +135,7 @@ fn a_store_that_fails_delays_nothing_and_gets_all_of_it_after_a_kill() {
         assert!(!kept.is_empty());
         let events = server.events(&run).len();
         let series = format!("service_object_store_failures_total{{fault=\"{counted}\"}}");
-        wait_until(&format!("{fault:?} is counted"), || metric(&server, &series) > 0.0);
+        wait_until(&format!("{fault:?} is counted"), || server.metric(&series) > 0.0);
         wait_until("what waits is counted", || unsent(&server) > 0.0);
         assert!(world.keys(node).is_empty());
         server.kill();
@@ -168,9 +162,7 @@ fn a_kill_while_stills_are_sent_loses_none_that_an_event_names() {
     let mut server = setup.start();
     let run = server.create_run();
     let body = json!({ "source_uri": "street.mp4" });
-    let path = format!("/v1/runs/{run}/ingest");
-    let asked = server.call("POST", &path).header("prefer", "respond-async").json(&body).send();
-    assert_eq!(asked.status, 202, "{}", asked.text);
+    server.start_job(&run, "ingest", &body);
     let is_told = |server: &Server| server.kinds(&run).contains(&"keyframe_stored".to_owned());
     wait_until("a still is told of", || is_told(&server));
     server.kill();
@@ -213,10 +205,10 @@ fn the_export_goes_to_a_store_once_that_is_there() {
     let setup = setup.var("SERVICE_EXPORT_URL", &format!("s3://{BUCKET}/tables"));
     let server = setup.var("SERVICE_EXPORT_AGE_SECS", "1").start();
     ingested(&server);
-    wait_until("it is tried", || metric(&server, "service_export_failures_total") > 0.0);
+    wait_until("it is tried", || server.metric("service_export_failures_total") > 0.0);
     world.store.set(Fault::None);
-    let last = metric(&server, "service_log_head");
-    wait_until("all of it is there", || metric(&server, "service_export_events_total") >= last);
+    let last = server.metric("service_log_head");
+    wait_until("all of it is there", || server.metric("service_export_events_total") >= last);
     let keys = world.store.keys();
     assert!(keys.contains(&"tables/nodes/000b".to_owned()), "{keys:?}");
     for table in ["events", "frames"] {
@@ -242,7 +234,7 @@ fn two_servers_of_one_tag_do_not_share_a_prefix() {
     let second = world.setup_in(&data, "000e").start();
     let other = ingested(&second);
     let series = "service_object_store_failures_total{fault=\"foreign\"}";
-    wait_until("it is refused", || metric(&second, series) > 0.0);
+    wait_until("it is refused", || second.metric(series) > 0.0);
     assert_eq!(world.keys("000e"), keys);
     let kept = bytes(&stills(&second, &other));
     assert_eq!(kept.len(), bytes(&stills(&first, &run)).len());

@@ -19,7 +19,7 @@ use crate::{
     api::jobs::{long, reading},
     support::{
         Reply, Server, setting, wait_until,
-        whip::{OFFER, Publication, clip, metric, sightline},
+        whip::{OFFER, Publication, clip, sightline},
     },
 };
 
@@ -117,8 +117,7 @@ impl Story {
         } else if dice.u64(..4) == 0 {
             let offer =
                 server.call("POST", "/v1/stream/whip").header("content-type", "application/sdp");
-            let reply = offer.body(OFFER).send();
-            assert_eq!(reply.status, 201, "{}", reply.text);
+            let reply = offer.body(OFFER).send().assert_status(201);
             session = Some(reply.header("location").to_owned());
             reply.header("x-service-run-id").to_owned()
         } else {
@@ -232,7 +231,7 @@ impl Round {
             let jobs = jobs.map(|job| format!("/v1/runs/{run}/jobs/{job}"));
             jobs.chain(session.clone()).for_each(|path| drop(server.call("DELETE", &path).send()));
         }
-        let is_zero = |series: &str| metric(server, series) == 0.0;
+        let is_zero = |series: &str| server.metric(series) == 0.0;
         wait_until(&format!("seed {}: all rest", self.seed), || {
             let runs = server.get("/v1/runs?limit=100").json();
             let runs = runs.as_array().expect("an array").iter();
@@ -259,7 +258,7 @@ impl Round {
             for run in &runs[..6] {
                 scope.spawn(move || {
                     let body = json!({"source_uri": "motion.mp4", "max_frames": 5});
-                    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+                    let reply = server.post_run(&run, "ingest", &body);
                     assert_eq!(reply.status, 200, "seed {}: {}", self.seed, reply.text);
                 });
             }

@@ -4,13 +4,12 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::{
-    api::reason::{finding, payloads, reason},
+    api::reason::{finding, reason},
     support::{Server, Setup, model::Model},
 };
 
 fn markers(server: &Server, run: &str, query: &str) -> Vec<Value> {
-    let reply = server.get(&format!("/v1/runs/{run}/markers?{query}"));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.get(&format!("/v1/runs/{run}/markers?{query}")).assert_ok();
     reply.json()["markers"].as_array().expect("an array").clone()
 }
 
@@ -27,16 +26,14 @@ fn the_gates_own_markers_are_recorded_beside_a_models() {
     let server = model.behind(Setup::temporary().clips()).start();
 
     let plain = server.create_run();
-    let reply = reason(&server, &plain, &json!({"semantic_inference": false}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    reason(&server, &plain, &json!({"semantic_inference": false})).assert_ok();
     let own = markers(&server, &plain, "");
     assert!(own.len() > 1 && own.iter().all(|marker| marker["origin"] == "gate"), "{own:?}");
     assert_eq!(own, markers(&server, &plain, "origin=gate"));
     assert_eq!(markers(&server, &plain, "origin=model"), Vec::<Value>::new());
 
     let run = server.create_run();
-    let reply = reason(&server, &run, &json!({}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = reason(&server, &run, &json!({})).assert_ok();
     let derived = markers(&server, &run, "");
     assert_eq!(Some(&derived), reply.json()["markers"].as_array());
     assert_eq!(derived, markers(&server, &run, "origin=model"));
@@ -46,7 +43,7 @@ fn the_gates_own_markers_are_recorded_beside_a_models() {
     assert_eq!(outline(&gates), outline(&own));
     assert!(gates.iter().all(|marker| marker["beside"] == true), "{gates:?}");
     assert_eq!(markers(&server, &run, "origin=all").len(), derived.len() + gates.len());
-    let told = &payloads(&server, &run, "analysis_generated")[0]["markers"];
+    let told = &server.payloads(&run, "analysis_generated")[0]["markers"];
     assert_eq!(told, &json!(derived.len()), "what is beside the analysis is not counted");
 
     let reply = server.get(&format!("/v1/runs/{run}/markers?origin=models"));

@@ -72,8 +72,7 @@ fn events_are_each_listed_once_while_more_are_appended() {
     let server = shared();
     let (run, other) = (server.create_run(), server.create_run());
     let add = |run: &str| {
-        let reply = server.post(&format!("/v1/runs/{run}/keepalive"), &json!({}));
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        server.post_run(&run, "keepalive", &json!({})).assert_ok();
     };
     (0..9).for_each(|_| add(&run));
     for limit in [2, 5, 1000] {
@@ -92,12 +91,8 @@ fn events_are_each_listed_once_while_more_are_appended() {
 #[test]
 fn markers_and_stills_are_each_listed_once() {
     let server = shared().with_clips();
-    let run = server.create_run();
-    let ingest = json!({"source_uri": "talk.mp4"});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4"}));
+    server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     for (list, id) in [("markers", "marker_id"), ("keyframes", "seq")] {
         let path = |limit| format!("/v1/runs/{run}/{list}?limit={limit}");
         let whole = || server.get(&path(1000)).json()[list].as_array().expect("an array").clone();
@@ -106,12 +101,7 @@ fn markers_and_stills_are_each_listed_once() {
         for limit in [1, 2, len - 1, len] {
             let whole = whole();
             // Pages go on with the analysis that they began with.
-            let again = || {
-                drop(
-                    server
-                        .post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"})),
-                )
-            };
+            let again = || drop(server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})));
             let found = pages(&server, &path(limit), field(list), again);
             assert_eq!(ids(&found, id), ids(&whole, id), "{list} by {limit}");
         }

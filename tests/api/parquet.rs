@@ -22,11 +22,9 @@ fn run(server: &Server) -> String {
         server.post("/v1/runs", &hostile).json()["run_id"].as_str().expect("an id").to_owned();
     for (clip, stream, frames) in [("talk.mp4", "door \"1\"", 40), ("film.mp4", "main", 250)] {
         let body = json!({"source_uri": clip, "stream_id": stream, "max_frames": frames});
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        server.post_run(&run, "ingest", &body).assert_ok();
         let body = json!({"model": "qwen3-vl-8b", "stream_id": stream});
-        let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        server.post_run(&run, "analyze", &body).assert_ok();
     }
     run
 }

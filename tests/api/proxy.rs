@@ -5,10 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use reqwest::blocking::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use crate::support::{
-    ALICE, Setup, clips,
-    whip::{PATIENCE, servers::Neighbour},
-};
+use crate::support::{ALICE, PATIENCE, Setup, clips, whip::servers::Neighbour};
 
 const NAME: &str = "the_proxy_of_the_documentation_passes_everything";
 

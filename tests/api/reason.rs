@@ -36,14 +36,7 @@ fn body(more: &Value) -> Value {
 }
 
 pub fn reason(server: &Server, run: &str, more: &Value) -> Reply {
-    server.post(&format!("/v1/runs/{run}/reason"), &body(more))
-}
-
-/// The payloads of a kind, chunks in their order.
-pub fn payloads(server: &Server, run: &str, kind: &str) -> Vec<Value> {
-    let mut payloads = server.payloads(run, kind);
-    payloads.sort_by_key(|payload| payload["chunk_index"].as_u64());
-    payloads
+    server.post_run(&run, "reason", &body(more))
 }
 
 pub fn state(server: &Server, run: &str) -> String {
@@ -105,8 +98,7 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     let server = setup.start();
     let run = server.create_run();
     let more = json!({"index_name": "yard", "trace_id": "trace-1", "semantic_frames_per_chunk": 2});
-    let reply = reason(&server, &run, &more);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = reason(&server, &run, &more).assert_ok();
     let answer = reply.json();
     assert_eq!((&answer["generated"], &answer["decoded_frames"]), (&json!(90), &json!(90)));
     assert_eq!((&answer["run_id"], state(&server, &run).as_str()), (&json!(run), "completed"));
@@ -114,7 +106,7 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     assert_eq!((&tokens["chunks_analyzed"], &tokens["total_tokens"]), (&json!(3), &json!(51)));
     assert!(answer["lag_p95_ms"].is_i64() && answer["lag_p99_ms"].is_i64(), "{answer}");
 
-    let inferred = payloads(&server, &run, "semantic_chunk_inferred");
+    let inferred = server.payloads(&run, "semantic_chunk_inferred");
     let types: Vec<_> = inferred.iter().map(|chunk| chunk["event_type"].as_str()).collect();
     assert_eq!(types, [Some("van_arrives"), Some("parked"), Some("parked")]);
     for (index, chunk) in inferred.iter().enumerate() {
@@ -131,7 +123,7 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
         assert_eq!((&chunk["prompt_tokens"], &chunk["completion_tokens"]), (&json!(12), &json!(5)));
         assert_eq!(chunk["request_id"], reply.header("x-request-id"));
     }
-    let generated = payloads(&server, &run, "semantic_chunk_generated");
+    let generated = server.payloads(&run, "semantic_chunk_generated");
     let frames: Vec<_> = generated.iter().map(|chunk| chunk["chunk_frames"].as_u64()).collect();
     assert_eq!(frames, [Some(30); 3]);
     let kinds = server.kinds(&run);
@@ -155,7 +147,7 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
         (&json!("a van"), &json!(0.875))
     );
     assert_eq!(metadata["trace"]["trace_id"], "trace-1");
-    let signals = payloads(&server, &run, "frames_decoded")[0]["signals"].clone();
+    let signals = server.payloads(&run, "frames_decoded")[0]["signals"].clone();
     let times = signals.as_array().expect("an array").iter();
     let times: Vec<i64> = times.map(|signal| signal["pts_ms"].as_i64().expect("ms")).collect();
     check_questions(&model, &inferred, &times);
@@ -169,8 +161,7 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     starts.sort_by_key(Value::as_i64);
     let of_chunks: Vec<_> = inferred.iter().map(|chunk| chunk["start_pts_ms"].clone()).collect();
     assert_eq!(starts, of_chunks, "where in the video they are");
-    let again = reason(&server, &run, &more);
-    assert_eq!((again.status, again.code().as_str()), (409, "conflict"), "{}", again.text);
+    reason(&server, &run, &more).assert_refused(409, "conflict");
 }
 
 /// Every question shows two pictures of its chunk, each with the time of a frame in it, and the
@@ -203,7 +194,7 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
     let server = shared().with_clips();
     let by_gate = server.create_run();
     let ingest = json!({"source_uri": "talk.mp4", "max_frames": 90});
-    assert_eq!(server.post(&format!("/v1/runs/{by_gate}/ingest"), &ingest).status, 200);
+    assert_eq!(server.post_run(&by_gate, "ingest", &ingest).status, 200);
     let path = format!("/v1/runs/{by_gate}/analyze");
     let by_gate = server.post(&path, &json!({"model": MODEL})).json();
     // Models are asked for, and not.
@@ -213,12 +204,11 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
         (json!({"semantic_inference": false}), 0, ""),
     ] {
         let run = server.create_run();
-        let reply = reason(&server, &run, &more);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = reason(&server, &run, &more).assert_ok();
         let answer = reply.json();
-        let told = payloads(&server, &run, "semantic_fallback_activated");
+        let told = server.payloads(&run, "semantic_fallback_activated");
         assert_eq!(told.len(), fallbacks, "{more}");
-        assert_eq!(payloads(&server, &run, "semantic_chunk_inferred"), [] as [Value; 0]);
+        assert_eq!(server.payloads(&run, "semantic_chunk_inferred"), [] as [Value; 0]);
         assert_eq!(answer["tokens"]["chunks_analyzed"], 0);
         let spans = |answer: &Value| -> Vec<Value> {
             let markers = answer["markers"].as_array().expect("an array").iter();
@@ -252,7 +242,7 @@ fn a_second_model_is_asked_where_the_first_is_unsure() {
             "max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": threshold,
         });
         assert_eq!(reason(&server, &run, &more).status, 200);
-        let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+        let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
         assert_eq!([&chunk["tier"], &chunk["model"]], [expected[0], expected[1]], "{threshold}");
     }
 }
@@ -267,7 +257,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
         let run = server.create_run();
         let reply = reason(&server, &run, &more);
         assert_eq!(reply.status, 200, "{more}: {}", reply.text);
-        let versions = payloads(&server, &run, "semantic_chunk_inferred");
+        let versions = server.payloads(&run, "semantic_chunk_inferred");
         let versions = versions.iter().map(|chunk| chunk["prompt_version"].clone());
         (model.server.seen().split_off(before), versions.collect::<Vec<_>>())
     };
@@ -315,8 +305,7 @@ fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
     for (asked, at_once) in [(1, 1), (2, 2), (64, 4)] {
         let run = server.create_run();
         let more = json!({"chunk_size": 5, "vlm_concurrency": asked});
-        let reply = reason(&server, &run, &more);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = reason(&server, &run, &more).assert_ok();
         assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 18);
         assert_eq!(model.server.in_flight_max(), at_once, "{asked}");
         wait_until("every place comes back", || in_flight(&server) == 0);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use scripted_model::Step;
 use serde_json::json;
 
-use super::reason::{LARGE, finding, payloads, reason};
+use super::reason::{LARGE, finding, reason};
 use crate::support::{Setup, is_of_frames, model::Model, wait_until};
 
 #[test]
@@ -23,10 +23,10 @@ fn models_are_asked_before_the_source_is_decoded() {
         let mut kinds = server.kinds(&run);
         kinds.retain(|kind| !is_of_frames(kind));
         assert_eq!(kinds, ["run_created", "ingest_started"], "the rest is held back");
-        assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
         assert_eq!(asking.join().expect("no panic").status, 409);
     });
-    let decoded = &payloads(&server, &run, "frames_decoded")[0]["decoded_frames"];
+    let decoded = &server.payloads(&run, "frames_decoded")[0]["decoded_frames"];
     assert!(decoded.as_u64().is_some_and(|frames| frames < 1000), "{decoded}");
 }
 
@@ -49,9 +49,8 @@ fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
     let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
     let run = server.create_run();
     let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
-    let reply = reason(&server, &run, &more);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    let reply = reason(&server, &run, &more).assert_ok();
+    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
     assert_eq!((&chunk["provider"], &chunk["tier"]), (&json!("alive"), &json!("second")));
     assert_eq!(chunk["provider_fallback_used"], true, "{chunk}");
     // Of both passes.
@@ -70,15 +69,13 @@ fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
     let setup = Setup::new(dir.path()).clips();
     let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
     let run = server.create_run();
-    let reply = reason(&server, &run, &json!({"max_frames": 30, "model": LARGE}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let told = &payloads(&server, &run, "semantic_fallback_activated")[0];
+    reason(&server, &run, &json!({"max_frames": 30, "model": LARGE})).assert_ok();
+    let told = &server.payloads(&run, "semantic_fallback_activated")[0];
     let why = told["reason"].as_str().expect("a text");
     assert!(why.contains("serves the model"), "{why}");
     let run = server.create_run();
     let second = json!({"max_frames": 30, "second_pass_model": LARGE});
-    let refused = reason(&server, &run, &second);
-    assert_eq!(refused.status, 422, "{}", refused.text);
+    let refused = reason(&server, &run, &second).assert_status(422);
     assert_eq!(refused.fields(), ["second_pass_model"]);
 }
 
@@ -99,9 +96,8 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
     });
     let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
-    let reply = reason(&server, &run, &json!({"chunk_size": 5}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let inferred = payloads(&server, &run, "semantic_chunk_inferred");
+    reason(&server, &run, &json!({"chunk_size": 5})).assert_ok();
+    let inferred = server.payloads(&run, "semantic_chunk_inferred");
     assert_eq!(inferred.len(), 18);
     for chunk in &inferred {
         assert_eq!(chunk["event_type"], "van_waits", "{chunk}");
@@ -122,7 +118,7 @@ fn rests_are_waited_for_as_long_as_an_outage() {
         let run = server.create_run();
         let reply = reason(&server, &run, &json!({"max_frames": 30}));
         assert_eq!(reply.status, 200, "{name}: {}", reply.text);
-        let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+        let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
         let why = chunk["semantic_error"].as_str().unwrap_or_default();
         assert!(why.contains("rate limited"), "{name}: {why}");
         // A short rest is waited for in the place, and the question put once more.

@@ -12,7 +12,7 @@ use std::{
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{LARGE, MODEL, finding, in_flight, payloads, reason, state};
+use super::reason::{LARGE, MODEL, finding, in_flight, reason, state};
 use crate::support::{Server, Setup, clips, model::Model, wait_until};
 
 #[test]
@@ -36,7 +36,7 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         let reply =
             reason(&server, &run, &json!({"max_frames": 30, "semantic_timeout_ms": timeout_ms}));
         assert_eq!(reply.status, 200, "{name}: {}", reply.text);
-        let inferred = payloads(&server, &run, "semantic_chunk_inferred");
+        let inferred = server.payloads(&run, "semantic_chunk_inferred");
         assert_eq!(inferred.len(), 1, "{name}");
         let error = inferred[0]["semantic_error"].as_str().unwrap_or_default();
         assert!(error.contains(expected), "{name}: {error}");
@@ -70,7 +70,7 @@ fn a_second_pass_that_fails_is_told_beside_the_first_answer() {
     let run = server.create_run();
     let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
     assert_eq!(reason(&server, &run, &more).status, 200);
-    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
     assert_eq!((&chunk["tier"], &chunk["event_type"]), (&json!("first"), &json!("something")));
     assert_eq!(chunk["semantic_fallback_used"], false);
     let error = chunk["semantic_error"].as_str().unwrap_or_default();
@@ -91,7 +91,7 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
             let asking =
                 scope.spawn(|| reason(&server, &run, &json!({"semantic_timeout_ms": 120_000})));
             wait_until("questions are under way", || model.server.seen().len() >= asked + 3);
-            let said = || payloads(&server, &run, "semantic_chunk_generated").len();
+            let said = || server.payloads(&run, "semantic_chunk_generated").len();
             wait_until("what was said is recorded", || action.is_empty() || said() == 2);
             let stopped = Instant::now();
             let path = format!("/v1/runs/{run}{action}");
@@ -134,7 +134,7 @@ fn with_reasonings(clips: &Path, more: &Value, look: impl FnOnce(&Server, &[Stri
         }
         look(&server, &runs);
         for run in &runs {
-            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+            assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
         }
     });
     wait_until("every place comes back", || in_flight(&server) == 0);
@@ -157,11 +157,10 @@ fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
             (&shown["source_uri"], &shown["source"], &shown["model"]),
             (&json!("talk.mp4"), &json!("file"), &json!(MODEL))
         );
-        assert_eq!(payloads(server, begun, "ingest_started").len(), 1);
+        assert_eq!(server.payloads(begun, "ingest_started").len(), 1);
         let other = server.create_run();
         let ingest = json!({"source_uri": "talk.mp4", "max_frames": 10});
-        let ingested = server.post(&format!("/v1/runs/{other}/ingest"), &ingest);
-        assert_eq!(ingested.status, 200, "{}", ingested.text);
+        server.post_run(&other, "ingest", &ingest).assert_ok();
     });
 }
 
@@ -220,7 +219,7 @@ fn weathered(server: &Server, more: &Value, is_stopped: bool) -> (String, &'stat
         let reasoning = scope.spawn(|| reason(server, &run, more));
         if is_stopped {
             std::thread::sleep(Duration::from_millis(300));
-            let stop = server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status;
+            let stop = server.post_run(&run, "stop", &json!({})).status;
             assert!(matches!(stop, 200 | 409), "{stop}");
         }
         reasoning.join().expect("no panic")
@@ -285,7 +284,7 @@ fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
     println!("{} runs, {questions} questions in {seconds} s", runs.len());
     for (run, expected) in &runs {
         assert_eq!(state(&server, run), *expected);
-        let inferred = payloads(&server, run, "semantic_chunk_inferred");
+        let inferred = server.payloads(run, "semantic_chunk_inferred");
         assert!(inferred.len() == chunks || *expected == "cancelled", "{}", inferred.len());
         for chunk in inferred {
             let failed = chunk["semantic_fallback_used"] == true;

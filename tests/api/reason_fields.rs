@@ -3,7 +3,7 @@
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{MODEL, payloads, reason, state};
+use super::reason::{MODEL, reason, state};
 use crate::support::{Setup, model::Model};
 
 #[test]
@@ -84,15 +84,14 @@ fn a_crop_is_told_with_every_frame_and_a_schema_of_ones_own_needs_no_confidence(
         "semantic_frame_max_edge": 64,
         "output_schema": {"type": "object", "required": ["event_type"]},
     });
-    let reply = reason(&server, &run, &more);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = reason(&server, &run, &more).assert_ok();
     let answer = reply.json();
     assert_eq!(answer["metadata"][29]["coordinate_schema"], "sightline.image.v1");
     let coordinates = &answer["metadata"][29]["coordinates"];
     assert_eq!(coordinates["requested_region"]["x"], 0.25);
-    let decoded = &payloads(&server, &run, "frames_decoded")[0];
+    let decoded = &server.payloads(&run, "frames_decoded")[0];
     assert_eq!(coordinates["source_extent"]["width"], decoded["width"]);
-    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
     assert_eq!((&chunk["event_type"], &chunk["confidence"]), (&json!("van_waits"), &Value::Null));
     let said = server.get(&format!("/v1/runs/{run}/interactions")).json();
     assert_eq!(said["interactions"][0]["confidence"], Value::Null);

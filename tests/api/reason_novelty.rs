@@ -22,8 +22,7 @@ fn what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds() {
     let server = setup.var("SERVICE_ONNXRUNTIME_PATH", runtime.to_str().expect("text")).start();
     let run = server.create_run();
     let more = json!({"source_uri": "screen.mp4", "chunk_size": 10, "max_frames": 400});
-    let reply = reason(&server, &run, &more);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    reason(&server, &run, &more).assert_ok();
     let events = server.events(&run);
     let of_kind = |event: &&Value| event["kind"] == "semantic_chunk_inferred";
     let chunks: BTreeMap<u64, &Value> = events

@@ -5,7 +5,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::{
-    reason::{LARGE, MODEL, finding, payloads, reason},
+    reason::{LARGE, MODEL, finding, reason},
     retention::used,
 };
 use crate::support::{Server, Setup, model::Model, wait_until};
@@ -37,13 +37,13 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
         // The server is killed under it.
         let asking = scope.spawn(|| call.try_send().ok());
         wait_until("two are answered", || {
-            payloads(&server, &run, "semantic_chunk_inferred").len() == 2
+            server.payloads(&run, "semantic_chunk_inferred").len() == 2
         });
         let progress = || server.get(&format!("/v1/runs/{run}/state")).json()["progress"].clone();
         let asked = json!({"asked": 3, "answered": 2, "unanswered": 0});
         wait_until("the third is asked", || progress()["chunks"] == asked);
         wait_until("all is decoded", || progress()["frames"] == 90);
-        let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": MODEL}));
+        let analyzed = server.post_run(&run, "analyze", &json!({"model": MODEL}));
         assert_eq!(analyzed.status, 200, "of the frames so far");
         server.signal_kill();
         asking.join().expect("no panic");
@@ -60,7 +60,7 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
         let later = stills.iter().filter(|(still, pts)| of_chunk.contains(pts) && *still > seq);
         assert_eq!(later.count(), 0, "{stills:?} behind {seq}");
     }
-    let jpeg = &payloads(&server, &run, "keyframe_stored")[0]["image_ref"];
+    let jpeg = &server.payloads(&run, "keyframe_stored")[0]["image_ref"];
     assert_eq!(server.get(jpeg.as_str().expect("a path")).status, 200, "and its picture is");
 }
 
@@ -83,14 +83,14 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
         let call = server.call("POST", &path).json(&body);
         let asking = scope.spawn(|| call.send());
         wait_until("one is answered", || {
-            payloads(&server, &run, "semantic_chunk_inferred").len() == 1
+            server.payloads(&run, "semantic_chunk_inferred").len() == 1
         });
         wait_until("a worker that is held back", || server.kill_workers() > 0);
         asking.join().expect("no panic")
     });
     assert_eq!(answer.status, 422, "{}", answer.text);
     assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_failed"));
-    let named = payloads(&server, &run, "keyframe_stored");
+    let named = server.payloads(&run, "keyframe_stored");
     let bytes = named.iter().map(|still| still["image_bytes"].as_u64().expect("a size"));
     let bytes: u64 = bytes.sum();
     let before = used(&server);
@@ -110,12 +110,11 @@ fn a_reasoning_that_the_quota_refuses_ends_its_run() {
     let setup = model.behind(Setup::temporary().clips());
     let server = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", "20000").start();
     let run = server.create_run();
-    let refused = reason(&server, &run, &json!({"max_frames": 60}));
-    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    reason(&server, &run, &json!({"max_frames": 60})).assert_refused(409, "conflict");
     let kinds = server.kinds(&run);
     assert_eq!(kinds[..2], ["run_created", "ingest_started"]);
     assert_eq!(kinds.last().map(String::as_str), Some("run_failed"));
-    let why = payloads(&server, &run, "run_failed")[0]["reason"].to_string();
+    let why = server.payloads(&run, "run_failed")[0]["reason"].to_string();
     assert!(why.contains("delete runs or uploads"), "{why}");
     assert!(used(&server) < 20_000, "nothing of it is charged");
 }
@@ -134,11 +133,11 @@ fn pictures_that_no_model_takes_are_refused_and_long_words_marked() {
     let more = json!({"max_frames": 30, "first_pass_model": LARGE});
     let answer = reason(&server, &run, &more).json();
     assert_eq!(answer["metadata"][0]["model"], LARGE, "who was asked");
-    let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
     assert_eq!(
         (&chunk["truncated"], chunk["description"].as_str().map(str::len)),
         (&json!(true), Some(16_384))
     );
-    let analysis = &payloads(&server, &run, "analysis_generated")[0];
+    let analysis = &server.payloads(&run, "analysis_generated")[0];
     assert_eq!(analysis["model"], LARGE);
 }

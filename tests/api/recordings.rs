@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     api::{remote::setup, remote_rtsp::Camera},
     support::{
-        Server,
+        Server, eventually,
         host::Certificate,
-        whip::{Publication, clip, eventually, sightline},
+        whip::{Publication, clip, sightline},
     },
 };
 
@@ -44,9 +44,7 @@ fn camera(server: &Server) -> Source {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{}/live", camera.port);
     let body = json!({"source_uri": source, "max_frames": 500_000});
-    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    let reply = call.header("prefer", "respond-async").json(&body).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    server.start_job(&run, "ingest", &body);
     Source::Camera { _camera: camera, run }
 }
 
@@ -75,8 +73,7 @@ fn unnamed(markers: &Value) -> Vec<Value> {
 /// Markers of an analysis of what is recorded, which leaves no trace.
 fn tried(server: &Server, run: &str) -> Vec<Value> {
     let body = json!({"model": "qwen3-vl-8b", "dry_run": true});
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post_run(&run, "analyze", &body).assert_ok();
     unnamed(&reply.json()["markers"])
 }
 
@@ -105,7 +102,7 @@ fn check_reused(server: &Server, run: &str) {
     let analyze = |run: &str, more: Value| {
         let mut body = json!({"model": "qwen3-vl-8b"});
         body.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
-        server.post(&format!("/v1/runs/{run}/analyze"), &body)
+        server.post_run(&run, "analyze", &body)
     };
     assert_eq!(analyze(run, json!({})).status, 409, "it has ended");
     let reply = analyze(&fresh, json!({"from_run": run}));
@@ -152,11 +149,11 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
             "{name}: {live:?} {tried:?}"
         );
         let body = json!({"model": "qwen3-vl-8b"});
-        let analysis = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+        let analysis = server.post_run(&run, "analyze", &body);
         assert_eq!(analysis.status, 200, "{name}: {}", analysis.text);
         let own = server.payloads(&run, "marker_emitted")[0]["analysis_id"].clone();
         let ended = if end == "stop" {
-            assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+            assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
             "stopped"
         } else {
             server.kill();
@@ -234,8 +231,7 @@ fn a_camera_that_is_lost_goes_on_behind_a_gap() {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{}/live", way.port);
     let body = json!({"source_uri": source, "max_frames": 500_000});
-    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    assert_eq!(call.header("prefer", "respond-async").json(&body).send().status, 202);
+    server.start_job(&run, "ingest", &body);
     let frames = || recorded(&server, &run).0;
     for gaps in 1..=2 {
         let before = frames();
@@ -247,7 +243,7 @@ fn a_camera_that_is_lost_goes_on_behind_a_gap() {
     }
     let before = frames();
     eventually("frames come", || (frames() > before + 40).then_some(()));
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     eventually("its end", || {
         let kinds = server.kinds(&run);
         kinds.contains(&"frames_decoded".to_owned()).then_some(())

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use crate::{
     api::{recordings::check_whole, remote::setup, remote_rtsp::Camera, uploads::upload},
     support::{
-        Server, disk_shim,
+        PATIENCE, Server, disk_shim, eventually,
         host::Certificate,
         skip,
-        whip::{PATIENCE, Publication, clip, eventually, sightline},
+        whip::{Publication, clip, sightline},
     },
 };
 
@@ -33,9 +33,7 @@ fn record(server: &Server, port: u16, zones: &Value) -> String {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{port}/live");
     let body = json!({"source_uri": source, "max_frames": 500_000, "zones": zones});
-    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    let reply = call.header("prefer", "respond-async").json(&body).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    server.start_job(&run, "ingest", &body);
     eventually("markers and an episode are told", || {
         let kinds = server.kinds(&run);
         let is_told = |kind: &str| kinds.iter().any(|told| told == kind);

@@ -28,7 +28,7 @@ pub fn setup(dir: &Path, certificate: &Certificate) -> Setup {
 pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
     let gate = json!({ "keepalive_frames": 30, "activity_on": 1 });
     let body = json!({ "source_uri": source, "gate": gate });
-    server.post(&format!("/v1/runs/{run}/ingest"), &body)
+    server.post_run(&run, "ingest", &body)
 }
 
 /// Results of an ingest of `source`: its signals and the hashes of its stills.
@@ -99,8 +99,7 @@ fn credentials_reach_their_host_and_nobody_else() {
     let named = |path: &str| host.url(path).replace("://", "://alice:p%40ss@");
     let run = server.create_run();
     let source = named("/clip.mp4?token=x");
-    let reply = ingest(&server, &run, &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = ingest(&server, &run, &source).assert_ok();
     let masked = source.replace("alice:p%40ss", "***").replace("token=x", "token=***");
     assert_eq!(reply.json()["source_uri"], masked);
     assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["source_uri"], masked);
@@ -289,8 +288,7 @@ fn a_host_that_nobody_vouches_for_is_read_only_where_that_is_enabled() {
     server.kill();
     let setup = setup.var("SERVICE_ALLOW_INSECURE_TLS", "true");
     let server = setup.start();
-    let reply = ingest(&server, &server.create_run(), &host.url("/a.mp4"));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    ingest(&server, &server.create_run(), &host.url("/a.mp4")).assert_ok();
     let checked = setup.command().arg("--check-config").output().expect("it runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(said.contains("SERVICE_ALLOW_INSECURE_TLS=true: remote sources"), "{said}");

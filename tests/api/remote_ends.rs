@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     api::remote::{ingest, setup},
     support::{
-        Reply, Server, clips,
+        PATIENCE, Reply, Server, clips,
         host::{Answer, Certificate, Host},
         wait_until,
     },
@@ -24,9 +24,6 @@ use crate::{
 
 /// Longer than every wait of the server for a byte.
 const TOO_LONG: Duration = Duration::from_secs(15);
-/// Time that tells a hang from progress.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 fn clip(clips: &Path) -> Vec<u8> {
     std::fs::read(clips.join("water.webm")).expect("readable")
 }
@@ -119,8 +116,7 @@ fn a_source_that_is_cut_off_keeps_the_frames_it_has() {
         Err(io::ErrorKind::ConnectionReset.into())
     });
     let server = setup(dir.path(), &certificate).start();
-    let reply = ingest(&server, &server.create_run(), &host.url("/clip.webm"));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = ingest(&server, &server.create_run(), &host.url("/clip.webm")).assert_ok();
     assert_eq!(reply.json()["truncated"], true, "{}", reply.text);
     assert!(reply.json()["decoded_frames"].as_u64().is_some_and(|frames| frames > 10));
 }
@@ -217,8 +213,7 @@ fn a_job_that_ends_leaves_no_connection_behind() {
     for source in ["/stalling", "/silent"] {
         let run = server.create_run();
         let stop = || {
-            let reply = server.post(&format!("{}/stop", path(&run)), &json!({}));
-            assert_eq!(reply.status, 200, "{}", reply.text);
+            server.post(&format!("{}/stop", path(&run)), &json!({})).assert_ok();
         };
         let (reply, took) = meanwhile(&server, &run, &host.url(source), stop);
         assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);

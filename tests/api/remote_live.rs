@@ -23,9 +23,8 @@ use crate::{
         remote::{ffmpeg, made, setup},
     },
     support::{
-        Server,
+        Server, eventually,
         host::{Answer, Certificate, Host},
-        whip::eventually,
     },
 };
 
@@ -95,9 +94,7 @@ impl Broadcast {
 fn record(server: &Server, source: &str) -> String {
     let run = server.create_run();
     let body = json!({"source_uri": source, "max_frames": 500_000});
-    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-    let reply = call.header("prefer", "respond-async").json(&body).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
+    server.start_job(&run, "ingest", &body);
     run
 }
 
@@ -201,7 +198,7 @@ fn a_playlist_that_grows_may_have_any_number_of_segments() {
         let active = server.get(&format!("/v1/runs/{run}")).json()["active_job"].take();
         (active["frames_done"].as_u64() > Some(MANY as u64 - 100)).then_some(())
     });
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     assert_eq!(ended(&server, &run)["reason"], "stopped");
     assert!(server.payloads(&run, "source_reconnected").is_empty(), "it is read at one go");
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     api::remote::{ffmpeg, ingest, made, setup},
-    support::host::Certificate,
+    support::{host::Certificate, wait_until},
 };
 
 /// Pictures without an end.
@@ -116,7 +116,7 @@ fn a_camera_that_shows_nothing_is_told_why() {
         assert!(message.contains(expected), "{source}: {message}");
     }
     let live = json!({"source_uri": named("/live"), "max_frames": 20});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &live);
+    let reply = server.post_run(&run, "ingest", &live);
     assert_eq!((reply.status, &reply.json()["decoded_frames"]), (200, &json!(20)));
 
     let started = Instant::now();
@@ -124,12 +124,9 @@ fn a_camera_that_shows_nothing_is_told_why() {
         let endless = json!({"source_uri": named("/live"), "max_frames": 500_000});
         let (server, run) = (&server, &run);
         let before = certificate.connections();
-        let job = scope.spawn(move || server.post(&format!("/v1/runs/{run}/ingest"), &endless));
-        while certificate.connections() == before {
-            assert!(started.elapsed() < Duration::from_secs(15), "the camera is not dialled");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+        let job = scope.spawn(move || server.post_run(&run, "ingest", &endless));
+        wait_until("the camera is dialled", || certificate.connections() != before);
+        assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
         job.join().expect("no panic")
     });
     assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);

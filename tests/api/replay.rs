@@ -38,10 +38,8 @@ fn events_of(clip: &Path) -> String {
     let run = server.create_run();
     let name = clip.file_name().and_then(|name| name.to_str()).expect("UTF-8");
     let ingest = json!({"source_uri": name, "sample_fps": 5, "max_frames": 40});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "ingest", &ingest).assert_ok();
+    server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     without_ids(&server.get(&format!("/v1/runs/{run}/events?limit=1000")).text)
 }
 

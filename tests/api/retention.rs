@@ -1,11 +1,6 @@
 //! Quotas, ages and sweeps of a real server: what goes, what stays, and what is refused.
 
-use std::{
-    fs::File,
-    io::Write,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs::File, io::Write, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -17,13 +12,12 @@ const SOON: &str = "0.0000001";
 
 fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
     let body = json!({ "source_uri": clip, "max_frames": 60 });
-    server.post(&format!("/v1/runs/{run}/ingest"), &body)
+    server.post_run(&run, "ingest", &body)
 }
 
 fn ingested(server: &Server, clip: &str) -> String {
     let run = server.create_run();
-    let reply = ingest(server, &run, clip);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    ingest(server, &run, clip).assert_ok();
     run
 }
 
@@ -32,47 +26,21 @@ pub fn used(server: &Server) -> u64 {
     limits["limits"]["principal_stored"]["used"].as_u64().expect("a number")
 }
 
-/// The value of a series, labels included in its name.
-fn series(server: &Server, name: &str) -> u64 {
-    let text = server.get("/v1/metrics").text;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.expect("the series").parse().expect("a number")
-}
-
-pub fn wait_for(what: &str, found: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !found() {
-        assert!(started.elapsed() < Duration::from_secs(120), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Waits for the sweep that every start begins with.
 fn swept(server: &Server) {
-    wait_until("a sweep", || series(server, "service_retention_sweep_seconds_count") > 0);
-    assert_eq!(series(server, "service_retention_failures_total"), 0);
+    wait_until("a sweep", || server.metric("service_retention_sweep_seconds_count") > 0.0);
+    assert_eq!(server.metric("service_retention_failures_total"), 0.0);
 }
 
 /// Has the log's last event come later than any before it, by more than [`SOON`].
 fn let_time_pass(server: &Server) {
     let run = server.create_run();
     let at = |event: &Value| event["pts_ms"].as_i64().expect("a time");
-    let started = Instant::now();
-    loop {
-        assert_eq!(server.post(&format!("/v1/runs/{run}/keepalive"), &json!({})).status, 200);
+    wait_until("the log's time goes on", || {
+        server.post_run(&run, "keepalive", &json!({})).assert_ok();
         let events = server.events(&run);
-        if at(&events[events.len() - 1]) > at(&events[0]) + 20 {
-            return;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "the log's time stands still");
-    }
-}
-
-fn stills(server: &Server, run: &str) -> Vec<String> {
-    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
-    let listed = listed["keyframes"].as_array().expect("an array").clone();
-    let path = |still: Value| still["image_ref"].as_str().expect("a path").to_owned();
-    listed.into_iter().map(path).collect()
+        at(&events[events.len() - 1]) > at(&events[0]) + 20
+    });
 }
 
 fn verify(data: &Path) {
@@ -87,7 +55,7 @@ fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
     let server = setup.start();
     let first = ingested(&server, "motion.mp4");
     let before = used(&server);
-    let stills = stills(&server, &first);
+    let stills = server.still_paths(&first);
     let sizes = stills.iter().map(|path| server.get(path).bytes.len() as u64);
     assert!(before > sizes.sum::<u64>(), "stills and log count: {before}");
     drop(server);
@@ -99,8 +67,7 @@ fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
     assert_eq!(used(&server), before, "counted again at start");
     let second = server.create_run();
     let blobs = files(&dir.path().join("data/blobs"));
-    let refused = ingest(&server, &second, "street.mp4");
-    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"), "{}", refused.text);
+    let refused = ingest(&server, &second, "street.mp4").assert_refused(409, "conflict");
     assert_eq!(refused.fields(), ["quota", "used", "asked"]);
     assert!(refused.text.contains("delete runs or uploads"), "{}", refused.text);
     // Stills that had room are told of, and no other is there; without any nothing is told.
@@ -114,13 +81,12 @@ fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
     let bob = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
     assert_eq!(bob.status, 200, "another principal has an account of its own: {}", bob.text);
 
-    let stop = server.post(&format!("/v1/runs/{second}/stop"), &json!({}));
-    assert_eq!(stop.status, 200, "{}", stop.text);
+    server.post_run(&second, "stop", &json!({})).assert_ok();
     for run in [&first, &second] {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
     // What the log says of them is there until it is compacted.
-    wait_for("what is gone counts no more", || used(&server) < before / 2);
+    wait_until("what is gone counts no more", || used(&server) < before / 2);
     ingested(&server, "motion.mp4");
 }
 
@@ -159,9 +125,9 @@ fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
         assert_eq!((refused.status, refused.code().as_str()), (status, code));
     }
     let server = Setup::new(dir.path()).var("SERVICE_QUOTA_BYTES", "1").start();
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    wait_for("a deleted run in the way is purged", || used(&server) == 0);
+    wait_until("a deleted run in the way is purged", || used(&server) == 0);
     server.create_run();
 }
 
@@ -173,13 +139,13 @@ fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
     let kept = ingested(&server, "motion.mp4");
     let shared = ingested(&server, "motion.mp4");
     let gone = ingested(&server, "street.mp4");
-    let before = (server.events(&kept), stills(&server, &kept));
-    let own = stills(&server, &gone).len();
+    let before = (server.events(&kept), server.still_paths(&kept));
+    let own = server.still_paths(&gone).len();
     for run in [&shared, &gone] {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
     let removed = "service_retention_files_removed_total{kind=\"still\"}";
-    wait_for("stills go soon, those of no other run", || series(&server, removed) == own as u64);
+    wait_until("stills go soon, those of no other run", || server.metric(removed) == own as f64);
     let_time_pass(&server);
     let count = used(&server);
     drop(server);
@@ -187,9 +153,9 @@ fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
     let setup = setup.var("SERVICE_RETENTION_DELETED_RUN_DAYS", SOON);
     let server = setup.start();
     swept(&server);
-    assert!(series(&server, "service_retention_events_purged_total") > 5);
-    assert_eq!(series(&server, removed), 0, "the stills of no other run");
-    assert_eq!((server.events(&kept), stills(&server, &kept)), before);
+    assert!(server.metric("service_retention_events_purged_total") > 5.0);
+    assert_eq!(server.metric(removed), 0.0, "the stills of no other run");
+    assert_eq!((server.events(&kept), server.still_paths(&kept)), before);
     for path in &before.1 {
         assert_eq!(server.get(path).status, 200, "a still that two runs named");
     }
@@ -218,7 +184,7 @@ fn stills_past_their_age_answer_404_and_their_events_stay() {
     let server = setup.start();
     let run = ingested(&server, "motion.mp4");
     let_time_pass(&server);
-    let (events, paths, before) = (server.events(&run), stills(&server, &run), used(&server));
+    let (events, paths, before) = (server.events(&run), server.still_paths(&run), used(&server));
     assert!(!paths.is_empty());
     drop(server);
     let setup = setup.var("SERVICE_RETENTION_STILLS_DAYS", SOON);
@@ -226,7 +192,7 @@ fn stills_past_their_age_answer_404_and_their_events_stay() {
         let server = setup.start();
         swept(&server);
         assert_eq!(server.events(&run), events);
-        assert_eq!(stills(&server, &run), paths);
+        assert_eq!(server.still_paths(&run), paths);
         for path in &paths {
             let reply = server.get(path);
             assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
@@ -243,12 +209,12 @@ fn ended_runs_past_their_age_are_deleted_by_the_service() {
     let setup = Setup::new(dir.path());
     let server = setup.start();
     let (ended, active) = (server.create_run(), server.create_run());
-    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
     let_time_pass(&server);
     drop(server);
     let server = setup.var("SERVICE_RETENTION_RUN_DAYS", SOON).start();
     swept(&server);
-    assert_eq!(series(&server, "service_retention_runs_deleted_total"), 1);
+    assert_eq!(server.metric("service_retention_runs_deleted_total"), 1.0);
     assert_eq!(server.get(&format!("/v1/runs/{ended}")).status, 404);
     assert_eq!(server.get(&format!("/v1/runs/{active}")).status, 200);
     drop(server);
@@ -278,8 +244,10 @@ fn what_nothing_names_is_swept_at_start() {
     for path in orphans.iter().chain(&unfinished) {
         assert!(!path.exists(), "{}", path.display());
     }
-    for (kind, files, bytes) in [("still", 1, 17), ("column", 1, 17), ("unfinished", 2, 0)] {
-        let of = |what| series(&server, &format!("service_retention_{what}{{kind=\"{kind}\"}}"));
+    for (kind, files, bytes) in
+        [("still", 1.0, 17.0), ("column", 1.0, 17.0), ("unfinished", 2.0, 0.0)]
+    {
+        let of = |what| server.metric(&format!("service_retention_{what}{{kind=\"{kind}\"}}"));
         assert_eq!(
             (of("files_removed_total"), of("bytes_removed_total")),
             (files, bytes),
@@ -324,8 +292,10 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
         std::thread::sleep(Duration::from_millis(1100));
         ingest(&server, run, clip)
     });
-    let refused = replies.find(|reply| reply.status != 200).expect("the disk is low by now");
-    assert_eq!((refused.status, refused.code().as_str()), (503, "unavailable"), "{}", refused.text);
+    let refused = replies
+        .find(|reply| reply.status != 200)
+        .expect("the disk is low by now")
+        .assert_refused(503, "unavailable");
     assert!(refused.text.contains("MiB reserved"), "{}", refused.text);
     assert!(!refused.header("retry-after").is_empty());
     assert!(free() > (RESERVE_MIB - 4) << 20, "{} bytes are left of the reserve", free());
@@ -334,8 +304,7 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     assert!(free() < 4096);
     assert_eq!(server.post("/v1/runs", &json!({})).status, 503);
     for run in &runs {
-        let stop = server.post(&format!("/v1/runs/{run}/stop"), &json!({}));
-        assert_eq!(stop.status, 200, "{}", stop.text);
+        server.post_run(&run, "stop", &json!({})).assert_ok();
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
     std::fs::remove_file(disk.join("rest")).expect("removed");

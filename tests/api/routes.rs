@@ -116,7 +116,7 @@ fn every_documented_status_of_every_route_is_shown() {
 /// Statuses of each route in ordinary use, by the contract's tables.
 fn ordinary(server: &Server, book: &mut Book) {
     let (live, ended, deleted) = (server.create_run(), server.create_run(), server.create_run());
-    assert_eq!(server.post(&format!("/v1/runs/{ended}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
     let (spare, done) = (server.create_run(), server.create_run());
     let frames = json!({ "model": "qwen3-vl-8b", "frames": [frame()] });
@@ -357,8 +357,7 @@ fn webhooks(server: &Server, book: &mut Book) {
     let path = format!("/v1/runs/{run}/webhooks");
     let target = json!({"url": "https://127.0.0.1:9/hook"});
     for path in [&*path, "/v1/webhooks"] {
-        let made = server.post(path, &target);
-        assert_eq!(made.status, 200, "{}", made.text);
+        let made = server.post(path, &target).assert_ok();
         book.note("POST", path, &made);
         let of = format!("{path}/{}", made.json()["webhook_id"].as_str().expect("an id"));
         let letters = format!("{of}/dead-letters");
@@ -378,9 +377,8 @@ fn webhooks(server: &Server, book: &mut Book) {
             book.note(method, path, &reply);
         }
     }
-    assert_eq!(server.post(&format!("/v1/runs/{run}/stop"), &json!({})).status, 200);
-    let refused = server.post(&path, &target);
-    assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"));
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    let refused = server.post(&path, &target).assert_refused(409, "conflict");
     book.note("POST", &path, &refused);
 }
 
@@ -441,11 +439,9 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
 /// Answers of a server whose disk loses what it wrote there.
 fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) {
     let server = Setup::new(dir).root(clips).start();
-    let run = server.create_run();
-    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 10});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &ingest).status, 200);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 10}));
     let analyze = json!({"model": "qwen3-vl-8b"});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &analyze).status, 200);
+    assert_eq!(server.post_run(&run, "analyze", &analyze).status, 200);
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
     for file in std::fs::read_dir(dir.join("data/log/journal")).expect("readable") {
@@ -468,8 +464,7 @@ fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) 
         book.note(method, &path, &reply);
     }
     let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
-    let reply = upload.body(file_form("a.mp4", b"x")).send();
-    assert_eq!(reply.status, 500, "{}", reply.text);
+    let reply = upload.body(file_form("a.mp4", b"x")).send().assert_status(500);
     book.note("POST", "/v1/upload", &reply);
     assert_eq!(server.get(&format!("/v1/runs/{run}/state")).status, 200, "and goes on");
 }
@@ -508,8 +503,7 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
         book.note(method, &path, &reply);
     }
     let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
-    let reply = upload.body(file_form("a.mp4", b"x")).send();
-    assert_eq!(reply.status, 503, "{}", reply.text);
+    let reply = upload.body(file_form("a.mp4", b"x")).send().assert_status(503);
     book.note("POST", "/v1/upload", &reply);
     for (method, action) in [("POST", "/stop"), ("DELETE", "")] {
         let reply = server.call(method, &format!("/v1/runs/{run}{action}")).send();
@@ -522,8 +516,7 @@ fn without_patience(dir: &std::path::Path, book: &mut Book) {
     let setup = Setup::new(&dir.join("impatient")).var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
     let server = setup.start();
     server.create_run();
-    let reply = server.post("/v1/runs", &json!({}));
-    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
+    let reply = server.post("/v1/runs", &json!({})).assert_refused(409, "conflict");
     book.note("POST", "/v1/runs", &reply);
     drop(server);
     let server = setup.var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "1").start();
@@ -543,8 +536,7 @@ fn without_patience(dir: &std::path::Path, book: &mut Book) {
         .var("SERVICE_API_KEYS", "")
         .var("SERVICE_REQUIRE_API_KEY", "false")
         .start();
-    let reply = keyless.get("/v1/metrics");
-    assert_eq!((reply.status, reply.code().as_str()), (503, "metrics_unavailable"));
+    let reply = keyless.get("/v1/metrics").assert_refused(503, "metrics_unavailable");
     book.note("GET", "/v1/metrics", &reply);
 }
 
@@ -552,12 +544,11 @@ fn without_patience(dir: &std::path::Path, book: &mut Book) {
 fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let server = Setup::new(&dir.join("full")).var("SERVICE_PRINCIPAL_QUOTA_BYTES", "1").start();
     let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
-    let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send();
-    assert_eq!(reply.status, 409, "{}", reply.text);
+    let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send().assert_status(409);
     book.note("POST", "/v1/upload", &reply);
     let path = format!("/v1/runs/{}", server.create_run());
-    let reply = server.call("PATCH", &path).json(&json!({"label": "gate 3"})).send();
-    assert_eq!(reply.status, 409, "{}", reply.text);
+    let reply =
+        server.call("PATCH", &path).json(&json!({"label": "gate 3"})).send().assert_status(409);
     book.note("PATCH", &path, &reply);
 }
 

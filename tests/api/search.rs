@@ -5,26 +5,16 @@ use std::path::Path;
 use media::{Label, RequestId, RunId, Score};
 use serde_json::{Value, json};
 use timeline::{
-    ActivityEpisode, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, RunCreated,
-    RunDeleted, SemanticChunkInferred, Timeline, TimelineOptions, TokenCounts,
+    ActivityEpisode, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, RunDeleted,
+    SemanticChunkInferred, Timeline, TimelineOptions, TokenCounts,
 };
 
-use crate::support::{BOB, Setup};
+use crate::support::{BOB, Setup, seed};
 
 const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
 fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
-}
-
-pub fn created(owner: &str) -> Event {
-    Event::RunCreated(RunCreated {
-        request_id: REQUEST,
-        mode: "balanced".to_owned(),
-        model: None,
-        principal_key: owner.to_owned(),
-        tenant_id: None,
-    })
 }
 
 pub fn found(kind: FindingKind, description: &str) -> Event {
@@ -116,10 +106,10 @@ pub fn write(data: &Path, events: Vec<(u8, Event)>) {
 fn library() -> Vec<(u8, Event)> {
     use FindingKind::{ClipVlm, StateTransition, Vlm};
     vec![
-        (1, created("alice")),
-        (2, created("alice")),
-        (3, created("alice")),
-        (4, created("bob")),
+        (1, seed::created("alice")),
+        (2, seed::created("alice")),
+        (3, seed::created("alice")),
+        (4, seed::created("bob")),
         (1, found(Vlm, "A Red Car on the Straße")),
         (2, found(ClipVlm, "nothing but rain")),
         (1, still("")),

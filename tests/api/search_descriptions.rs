@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use timeline::FindingKind::Vlm;
 
 use crate::{
-    api::search::{chunk, created, found, write},
-    support::Setup,
+    api::search::{chunk, found, write},
+    support::{Setup, seed},
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn a_hit_carries_its_description_up_to_4_kib() {
         (found(Vlm, "a\tred \u{1}\ncar"), "a\tred \u{1}\ncar".to_owned(), false),
         (chunk("", "a red summary", None), "a red summary".to_owned(), false),
     ];
-    let events = std::iter::once((1, created("alice")));
+    let events = std::iter::once((1, seed::created("alice")));
     write(dir.path(), events.chain(rows.iter().map(|(event, ..)| (1, event.clone()))).collect());
     let server = Setup::new(dir.path()).start();
     let reply = server.post("/v1/search", &json!({"query": "red"})).json();

@@ -15,10 +15,9 @@ use worker::SandboxPolicy;
 
 use super::{remote, uploads};
 use crate::support::{
-    ALICE, Server, Setup, clips,
+    ALICE, Server, Setup, clips, eventually,
     host::{Certificate, Host},
     sandbox, wait_until,
-    whip::eventually,
 };
 
 #[test]
@@ -143,8 +142,7 @@ fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
     let mut server = setup.start();
     let done = server.create_run();
     let body = json!({ "source_uri": "motion.mp4", "max_frames": 5 });
-    let reply = server.post(&format!("/v1/runs/{done}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&done, "ingest", &body).assert_ok();
     let (cut, idle) = (server.create_run(), server.create_run());
     let source = host.url("/never.mp4");
     std::thread::scope(|scope| {
@@ -192,7 +190,6 @@ fn a_log_that_nobody_reads_holds_no_request() {
     let mut command = setup.command();
     let unread = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = unread.spawn().expect("it starts");
-    let started = Instant::now();
     let health = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(addr)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -200,10 +197,7 @@ fn a_log_that_nobody_reads_holds_no_request() {
         let mut reply = String::new();
         stream.read_to_string(&mut reply).map(|_| reply)
     };
-    while health().is_err() {
-        assert!(started.elapsed() < Duration::from_secs(30), "the server listens");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the server listens", || health().is_ok());
     // A line a request: several times what a pipe takes.
     for at in 0..1500 {
         let reply = health().expect("an answer");
@@ -231,16 +225,13 @@ fn a_tenants_labels_are_read_again_at_sighup() {
     let label = |tenant: &str| {
         let create = server.call("POST", "/v1/runs").header("x-tenant-id", tenant).json(&json!({}));
         let run = create.send().json()["run_id"].as_str().expect("an id").to_owned();
-        let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body).json();
+        let reply = server.post_run(&run, "analyze", &body).json();
         reply["markers"][0]["event_type"].as_str().expect("a type").to_owned()
     };
     assert_eq!([label("acme"), label("other")], ["kept", "keyframe_keep"]);
     say("held");
     server.hang_up();
-    let started = Instant::now();
-    while label("acme") != "held" {
-        assert!(started.elapsed() < Duration::from_secs(10), "the new file is not in force");
-    }
+    wait_until("the new file is in force", || label("acme") == "held");
     std::fs::write(&labels, "{").expect("written");
     server.hang_up();
     std::thread::sleep(Duration::from_millis(200));
@@ -290,7 +281,7 @@ fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
     let poll = json!({"run_id": idle, "kind": "vlm", "wait_ms": 30_000});
     let started = Instant::now();
     let (ingested, polled) = std::thread::scope(|scope| {
-        let long = scope.spawn(|| server.post(&format!("/v1/runs/{run}/ingest"), &ingest));
+        let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));
         let poll = scope.spawn(|| server.post("/v1/query", &poll));
         std::thread::sleep(Duration::from_millis(150));
         server.terminate();
@@ -314,12 +305,12 @@ fn a_job_that_outlasts_the_drain_fails_by_name() {
     // 363 s of 1080p AV1: no machine decodes it within the drain.
     let ingest = json!({"source_uri": "long.mp4", "max_frames": 500_000});
     let reply = std::thread::scope(|scope| {
-        let long = scope.spawn(|| server.post(&format!("/v1/runs/{run}/ingest"), &ingest));
+        let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));
         std::thread::sleep(Duration::from_millis(800));
         server.terminate();
         long.join().expect("no panic")
-    });
-    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    })
+    .assert_refused(503, "unavailable");
     assert!(!reply.header("retry-after").is_empty());
     assert!(server.wait(Duration::from_secs(20)).success());
     let server = setup.start();

@@ -2,11 +2,9 @@
 
 use media::{RequestId, RunId, Score, Signal, Zones};
 use serde_json::{Value, json};
-use timeline::{
-    Event, FramesDecoded, NewEvent, RunCreated, SamplingPolicy, Signals, Timeline, TimelineOptions,
-};
+use timeline::{Event, FramesDecoded, SamplingPolicy, Signals};
 
-use crate::support::{BOB, Server, Setup, shared};
+use crate::support::{BOB, Server, Setup, seed, shared};
 
 const RUN: RunId = RunId::from_bytes([5; 16]);
 const REQUEST: RequestId = RequestId::from_bytes([5; 8]);
@@ -14,11 +12,7 @@ const SCORES: [&str; 4] = ["luma_mean", "flicker_score", "ghosting_score", "nois
 
 /// A run with the first frames of a clip.
 fn ingested(server: &Server, clip: &str, frames: u64) -> String {
-    let run = server.create_run();
-    let body = json!({"source_uri": clip, "max_frames": frames, "stream_id": "door \"1\""});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    run
+    server.ingested(&json!({"source_uri": clip, "max_frames": frames, "stream_id": "door \"1\""}))
 }
 
 fn signals(server: &Server, run: &str, query: &str) -> Value {
@@ -122,8 +116,9 @@ fn one_frame_tells_why_it_was_kept_or_not() {
     let run = ingested(&server, "talk.mp4", 40);
     let frames = signals(&server, &run, "");
     for index in [0, 1, 30, 31] {
-        let reply = server.get(&format!("/v1/runs/{run}/frames/{index}?stream_id=door%20%221%22"));
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server
+            .get(&format!("/v1/runs/{run}/frames/{index}?stream_id=door%20%221%22"))
+            .assert_ok();
         let frame = reply.json();
         let listed = &frames["signals"][index];
         for (field, value) in listed.as_object().expect("an object") {
@@ -206,8 +201,7 @@ pub fn decoded(signals: Signals) -> FramesDecoded {
 }
 
 fn seed(dir: &std::path::Path) {
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
+    let log = seed::log(dir);
     let mut column = log.column_writer();
     for index in 0..MANY {
         let peak = if index == MANY / 3 + 1 { Score::ONE } else { Score::ZERO };
@@ -222,16 +216,9 @@ fn seed(dir: &std::path::Path) {
     }
     let (signals, _lease) = column.finish().expect("durable");
     assert!(matches!(signals, Signals::Column { .. }));
-    let created = Event::RunCreated(RunCreated {
-        request_id: REQUEST,
-        mode: "balanced".to_owned(),
-        model: None,
-        principal_key: "alice".to_owned(),
-        tenant_id: None,
-    });
+    let created = seed::created("alice");
     let decoded = Event::FramesDecoded(decoded(signals));
-    let batch = [created, decoded].map(|event| NewEvent { run: RUN, event });
-    log.append_wait(batch.into()).expect("durable");
+    seed::append(&log, RUN, [created, decoded]);
 }
 
 #[test]

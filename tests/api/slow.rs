@@ -11,7 +11,7 @@ use std::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    api::abuse::{metric, preface, resident},
+    api::abuse::{preface, resident},
     support::{ALICE, Server, Setup, skip, wait_until},
 };
 
@@ -123,12 +123,12 @@ fn health_answers_beside_slow_connections() {
             });
         }
         wait_until("all are connected", || ready.load(Relaxed) >= connections);
-        let open = metric(&server, "service_connections");
+        let open = server.metric("service_connections");
         let times = asked(&server, 200);
         // More may have been accepted since: a connect ends in the listen queue.
-        let open = open.max(metric(&server, "service_connections"));
+        let open = open.max(server.metric("service_connections"));
         let grown = (resident(&server) - before) / open;
-        let gave_way = metric(&server, r#"service_connections_total{outcome="gave_way"}"#);
+        let gave_way = server.metric(r#"service_connections_total{outcome="gave_way"}"#);
         println!(
             "at most {connections_max}: {open} open, {gave_way} gave way, {grown:.0} bytes each; \
              health p50 {:?}, p99 {:?}",

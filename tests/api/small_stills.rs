@@ -8,9 +8,7 @@ use crate::support::{BOB, shared};
 #[test]
 fn a_still_is_scaled_down_to_its_edge_and_never_up() {
     let server = shared().with_clips();
-    let run = server.create_run();
-    let body = json!({"source_uri": "talk.mp4", "max_frames": 2});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 2}));
     let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hash = listed["keyframes"][0]["image_sha256"].as_str().expect("a hash").to_owned();
     let path = format!("/v1/runs/{run}/keyframes/{hash}");

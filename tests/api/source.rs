@@ -21,7 +21,7 @@ fn served() -> (tempfile::TempDir, Vec<u8>, Server) {
 fn ingested(server: &Server, uri: &str) -> String {
     let run = server.create_run();
     let body = json!({"source_uri": uri, "max_frames": 2});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
+    let reply = server.post_run(&run, "ingest", &body);
     assert_eq!(reply.status, 200, "{uri}: {}", reply.text);
     run
 }
@@ -83,7 +83,7 @@ fn only_what_the_run_has_decoded_is_served() {
     assert_eq!(source(&server, &fresh).status, 404, "nothing was decoded");
     fs::write(dir.path().join("root/page.html"), "secret").expect("written");
     let body = json!({"source_uri": "page.html"});
-    assert_eq!(server.post(&format!("/v1/runs/{fresh}/ingest"), &body).status, 422);
+    assert_eq!(server.post_run(&fresh, "ingest", &body).status, 422);
     let refused = source(&server, &fresh);
     assert_eq!(
         (refused.status, refused.code().as_str()),
@@ -92,7 +92,7 @@ fn only_what_the_run_has_decoded_is_served() {
     );
     let run = ingested(&server, "motion.mp4");
     let body = json!({"source_uri": "page.html"});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 422);
+    assert_eq!(server.post_run(&run, "ingest", &body).status, 422);
     assert_eq!(source(&server, &run).bytes, bytes, "still the one that was decoded");
 }
 

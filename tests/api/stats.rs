@@ -9,8 +9,8 @@ fn points(server: &Server, key: Option<&str>) -> Vec<Value> {
     let reply = match key {
         Some(key) => call.key(Some(key)).send(),
         None => call.send(),
-    };
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    }
+    .assert_ok();
     reply.json()["points"].as_array().expect("an array").clone()
 }
 
@@ -22,12 +22,10 @@ fn sum(points: &[Value], field: &str) -> u64 {
 #[test]
 fn work_counts_for_its_owner_alone_and_for_the_machine() {
     let server = Setup::temporary().clips().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
-    let run = server.create_run();
-    let body = json!({"source_uri": "talk.mp4", "max_frames": 40});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
     let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let analyze = json!({"model": "qwen3-vl-8b"});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), &analyze).status, 200);
+    assert_eq!(server.post_run(&run, "analyze", &analyze).status, 200);
     let idle = server.create_run();
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "{idle} is active");
     let own = points(&server, None);

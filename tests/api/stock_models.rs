@@ -3,7 +3,7 @@
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{MODEL, finding, payloads, reason};
+use super::reason::{MODEL, finding, reason};
 use crate::support::{
     Server, Setup,
     model::{Model, list, stock},
@@ -46,7 +46,7 @@ fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked()
             assert_eq!(batch["results"][0]["result"]["model"], name, "{batch}");
             let described = reason(&server, &run, &json!({"max_frames": 30, "model": name}));
             assert_eq!(described.status, 200, "{name}: {}", described.text);
-            let chunk = &payloads(&server, &run, "semantic_chunk_inferred")[0];
+            let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
             assert_eq!((&chunk["model"], &chunk["semantic_error"]), (&json!(name), &Value::Null));
             assert_eq!(described.json()["metadata"][0]["model"], name);
             let seen = model.server.seen();
@@ -55,7 +55,7 @@ fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked()
             assert_eq!(asked_as, [json!(upstream), json!(upstream), json!(upstream)], "{name}");
             let gated = server.create_run();
             let ingest = json!({"source_uri": "talk.mp4", "max_frames": 30});
-            assert_eq!(server.post(&format!("/v1/runs/{gated}/ingest"), &ingest).status, 200);
+            assert_eq!(server.post_run(&gated, "ingest", &ingest).status, 200);
             let path = format!("/v1/runs/{gated}/analyze");
             let analyzed = server.post(&path, &json!({ "model": name }));
             assert_eq!(analyzed.json()["metadata"][0]["model"], name, "{}", analyzed.text);

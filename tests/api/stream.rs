@@ -5,14 +5,12 @@ use std::{
     time::Duration,
 };
 
-use media::{RequestId, RunId, Score};
+use media::{RunId, Score};
 use reqwest::blocking::{Client, Response};
 use serde_json::{Value, json};
-use timeline::{
-    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineOptions,
-};
+use timeline::{Event, FindingKind, FindingPayload, Timeline, TimelineOptions};
 
-use crate::support::{ALICE, BOB, Server, Setup};
+use crate::support::{ALICE, BOB, Server, Setup, seed};
 
 /// An open stream, read line by line.
 pub struct Stream(BufReader<Response>);
@@ -75,8 +73,7 @@ impl Stream {
 }
 
 fn act(server: &Server, run: &str, action: &str) {
-    let reply = server.post(&format!("/v1/runs/{run}/{action}"), &json!({}));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post(&format!("/v1/runs/{run}/{action}"), &json!({})).assert_ok();
 }
 
 #[test]
@@ -172,16 +169,14 @@ fn a_stream_is_refused_by_name() {
     assert_eq!(server.call("GET", &path).key(None).send().status, 401);
     assert_eq!(server.call("GET", &path).key(Some(BOB)).send().status, 404);
     let held = [Stream::open(&server, &path, None), Stream::open(&server, &path, None)];
-    let reply = server.get(&path);
-    assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.text);
+    let reply = server.get(&path).assert_refused(429, "rate_limited");
     assert!(reply.text.contains("close one") && !reply.header("retry-after").is_empty());
     let bob = || server.call("GET", "/v1/events/stream").key(Some(BOB)).header("accept", "x");
     let client = Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
     let url = format!("http://{}/v1/events/stream", server.addr());
     let bobs = client.get(url).header("x-api-key", BOB).send().expect("an answer");
     assert_eq!(bobs.status(), 200);
-    let reply = bob().send();
-    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    let reply = bob().send().assert_refused(503, "unavailable");
     assert!(!reply.header("retry-after").is_empty());
     drop((held, bobs));
     let started = std::time::Instant::now();
@@ -221,14 +216,8 @@ fn a_reader_that_reads_nothing_holds_up_nobody() {
         let path = dir.path().join("data/log");
         std::fs::create_dir_all(&path).expect("made");
         let (log, _) = Timeline::open(&path, TimelineOptions::default()).expect("opens");
-        let append = |event| log.append_wait(vec![NewEvent { run, event }]).expect("durable");
-        append(Event::RunCreated(RunCreated {
-            request_id: RequestId::from_bytes([1; 8]),
-            mode: "balanced".to_owned(),
-            model: None,
-            principal_key: "alice".to_owned(),
-            tenant_id: None,
-        }));
+        let append = |event| seed::append(&log, run, [event]);
+        append(seed::created("alice"));
         // More than the sockets between us take.
         for frame_index in 0..LONG {
             let description = "x".repeat(60_000);

@@ -4,12 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use media::{BlobHash, EventType, RunId, SessionId};
 use serde_json::{Value, json};
-use timeline::{
-    Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, SessionRunCreated, Timeline,
-    TimelineOptions,
-};
+use timeline::{Event, FindingKind, FindingPayload, KeyframeStored, SessionRunCreated};
 
-use crate::support::{BOB, Server, Setup, shared};
+use crate::support::{BOB, Server, Setup, seed, shared};
 
 const LIVE: RunId = RunId::from_bytes([9; 16]);
 
@@ -48,13 +45,12 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
     let (run, empty) = (server.create_run(), server.create_run());
     assert_eq!(summary(&server, &run), Value::Null, "nothing is decoded");
     let ingest = json!({"source_uri": "talk.mp4", "max_frames": 100});
-    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_eq!(ingested.status, 200, "{}", ingested.text);
+    let ingested = server.post_run(&run, "ingest", &ingest).assert_ok();
     assert_eq!(summary(&server, &run)["counts"]["markers"], json!({}));
     let analyze = json!({"model": "qwen3-vl-8b"});
     let eager = json!({"model": "qwen3-vl-8b", "gate": {"keepalive_frames": 2}});
     for body in [&eager, &analyze] {
-        assert_eq!(server.post(&format!("/v1/runs/{run}/analyze"), body).status, 200);
+        assert_eq!(server.post_run(&run, "analyze", body).status, 200);
         let found = summary(&server, &run);
         assert_eq!(found["counts"]["markers"], json!(markers(&server, &run)), "of the newest");
     }
@@ -107,8 +103,7 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
 
 /// A live run of Alice's whose session told a cut, and what a model said of another picture.
 fn seed(dir: &Path) {
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
+    let log = seed::log(dir);
     let created = Event::SessionRunCreated(SessionRunCreated {
         principal_key: "alice".to_owned(),
         session_id: SessionId::from_bytes([6; 16]),
@@ -146,8 +141,7 @@ fn seed(dir: &Path) {
         still(30, EventType::KeyframeKeep),
         said(30, &long, Some("s")),
     ];
-    let events = events.map(|event| NewEvent { run: LIVE, event });
-    log.append_wait(events.into()).expect("durable");
+    seed::append(&log, LIVE, events);
 }
 
 #[test]
@@ -173,9 +167,7 @@ fn a_live_run_is_told_from_its_stills_and_what_models_said() {
 #[test]
 fn summaries_are_asked_for_by_name_and_their_owners() {
     let server = shared().with_clips();
-    let run = server.create_run();
-    let body = json!({"source_uri": "talk.mp4", "max_frames": 3});
-    assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+    let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 3}));
     server.create_run();
     let newest = server.get("/v1/runs?include=summary&limit=1");
     assert_eq!(newest.json()[0]["summary"], Value::Null);

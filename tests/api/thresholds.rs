@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 use timeline::{Event, Signals};
 
 use crate::{
-    api::{
-        search::{created, write},
-        signals::decoded,
-    },
-    support::{Server, Setup, shared},
+    api::{search::write, signals::decoded},
+    support::{Server, Setup, seed, shared},
 };
 
 /// Ten frames, of which the fifth flickers below the server's threshold and the eighth is a weak cut.
@@ -28,8 +25,7 @@ fn frames() -> Value {
 fn analyze(server: &Server, run: &str, more: Value) -> Value {
     let mut body = json!({"model": "qwen3-vl-8b"});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("another").clone());
-    let reply = server.post(&format!("/v1/runs/{run}/analyze"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post_run(&run, "analyze", &body).assert_ok();
     reply.json()
 }
 
@@ -155,11 +151,10 @@ fn a_dry_run_tells_what_would_change_and_leaves_no_trace() {
     let made = analyze(&server, &run, json!({"frames": frames(), "gate": {"scene_cut": 0.25}}));
     assert_eq!(made["markers"], answer["markers"]);
     // What has ended can be tried, and keeps its analyses.
-    assert_eq!(server.post(&format!("/v1/runs/{run}/finish"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run, "finish", &json!({})).status, 200);
     let tried = analyze(&server, &run, dry(json!({"scene_cut": 0.25})));
     assert_eq!(tried["dry_run"]["changed_frames"], 0, "the newest analysis has these thresholds");
-    let refused = server.post(&format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!(refused.status, 409, "{}", refused.text);
+    server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(409);
 }
 
 #[test]
@@ -176,8 +171,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     let source = json!({"source_uri": "motion.mp4", "max_frames": 20, "gate": gate});
 
     let run = server.create_run();
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "ingest", &source).assert_ok();
     assert_eq!(kept(&run), [0, 5, 10, 15]);
     let recorded = json!({
         "keepalive_frames": 5, "scene_cut": 1.0, "luma_shift": 1.0, "flicker": 1.0, "ghosting": 1.0,
@@ -195,8 +189,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     let run = server.create_run();
     let mut source = source;
     source["model"] = json!("qwen3-vl-8b");
-    let reply = server.post(&format!("/v1/runs/{run}/reason"), &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "reason", &source).assert_ok();
     assert_eq!(kept(&run), [0, 5, 10, 15]);
     assert_eq!(server.payloads(&run, "analysis_generated")[0]["gate"], recorded);
 
@@ -206,8 +199,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
     gate.as_object_mut().expect("an object").remove("keepalive_frames");
     gate["keepalive_ms"] = json!(200);
     let timed = json!({"source_uri": "motion.mp4", "max_frames": 20, "gate": gate});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &timed);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "ingest", &timed).assert_ok();
     let frames = &server.payloads(&run, "frames_decoded")[0];
     let multiples = |at: usize| frames["signals"][at]["pts_ms"].as_i64().expect("a time") / 200;
     let first = |at: &usize| *at == 0 || multiples(*at) > multiples(at - 1);
@@ -222,7 +214,7 @@ fn a_recording_keeps_its_own_thresholds_and_an_analysis_of_it_uses_them() {
 fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
     let dir = tempfile::tempdir().expect("a directory");
     let older = Event::FramesDecoded(decoded(Signals::Inline(Vec::new())));
-    write(dir.path(), vec![(1, created("alice")), (1, older)]);
+    write(dir.path(), vec![(1, seed::created("alice")), (1, older)]);
     let older = media::RunId::from_bytes([1; 16]).to_string();
     let server = |keepalive: &str| {
         let setup = Setup::new(dir.path()).root(&crate::support::clips());
@@ -236,8 +228,7 @@ fn a_recording_is_judged_by_the_settings_that_it_was_made_with() {
     let made = server("5");
     let run = made.create_run();
     let source = json!({"source_uri": "motion.mp4", "max_frames": 20});
-    let reply = made.post(&format!("/v1/runs/{run}/ingest"), &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    made.post(&format!("/v1/runs/{run}/ingest"), &source).assert_ok();
     let decoded = &made.payloads(&run, "frames_decoded")[0];
     assert_eq!(keepalive(&decoded["gate"]), 5);
     let signals = |server: &Server| {
@@ -277,8 +268,7 @@ fn a_mode_is_a_keepalive_that_thresholds_go_before() {
         let run =
             server.post("/v1/runs", &mode).json()["run_id"].as_str().expect("a run").to_owned();
         let body = json!({"source_uri": "motion.mp4", "max_frames": 9, "gate": gate});
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        server.post_run(&run, "ingest", &body).assert_ok();
         let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
         assert_eq!(keepalive(&signals["thresholds"]), expected, "{mode} {gate}");
         let rows = [

@@ -11,10 +11,7 @@ use crate::support::{ALICE, BOB, Server, Setup, shared};
 
 /// A run with a source and a still, and the paths of both.
 fn ingested(server: &Server) -> (String, [String; 2]) {
-    let run = server.create_run();
-    let body = json!({"source_uri": "motion.mp4", "max_frames": 2});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let run = server.ingested(&json!({"source_uri": "motion.mp4", "max_frames": 2}));
     let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hash = stills["keyframes"][0]["image_sha256"].as_str().expect("a still");
     let paths = [format!("/v1/runs/{run}/source"), format!("/v1/runs/{run}/keyframes/{hash}")];
@@ -22,8 +19,7 @@ fn ingested(server: &Server) -> (String, [String; 2]) {
 }
 
 fn ticket(server: &Server, run: &str) -> String {
-    let reply = server.call("POST", &format!("/v1/runs/{run}/media-ticket")).send();
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.call("POST", &format!("/v1/runs/{run}/media-ticket")).send().assert_ok();
     assert_eq!(reply.header("cache-control"), "no-store");
     let answer = reply.json();
     assert_eq!(
@@ -90,8 +86,11 @@ fn wrong_tickets_count_as_wrong_keys() {
     let (run, paths) = ingested(&server);
     let ticket = ticket(&server, &run);
     let path = &paths[0];
-    let wrong = server.call("GET", &format!("{path}?ticket=tk-0")).key(None).send();
-    assert_eq!((wrong.status, wrong.code().as_str()), (401, "unauthorized"));
+    let wrong = server
+        .call("GET", &format!("{path}?ticket=tk-0"))
+        .key(None)
+        .send()
+        .assert_refused(401, "unauthorized");
     assert_eq!(wrong.header("www-authenticate"), "Bearer");
     let late = (0..500).map(|at| shown(&server, "GET", path, &format!("{ticket}{at}")));
     assert_eq!(late.into_iter().find(|status| *status != 401), Some(429), "of one address so many");
@@ -114,8 +113,7 @@ fn tickets_of_a_principal_have_a_bound() {
     for _ in 0..bound.as_u64().expect("a number") {
         assert_eq!(server.call("POST", &path).send().status, 200);
     }
-    let refused = server.call("POST", &path).send();
-    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"));
+    let refused = server.call("POST", &path).send().assert_refused(429, "rate_limited");
     assert!(!refused.header("retry-after").is_empty());
     let metrics = server.get("/v1/metrics").text;
     assert!(metrics.contains(r#"service_refusals_total{reason="media_tickets"} 1"#), "{metrics}");

@@ -41,8 +41,7 @@ fn send(server: &Server, body: Vec<u8>) -> Reply {
 
 /// Uploads `content` as Alice; the answer is a success.
 pub fn upload(server: &Server, name: &str, content: &[u8]) -> Value {
-    let reply = send(server, file_form(name, content));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = send(server, file_form(name, content)).assert_ok();
     reply.json()
 }
 
@@ -70,8 +69,7 @@ fn an_upload_is_kept_served_ingested_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Setup::new(dir.path()).start();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
-    let reply = send(&server, file_form("Blume \u{1f33c}.MP4", &bytes));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = send(&server, file_form("Blume \u{1f33c}.MP4", &bytes)).assert_ok();
     let answer = reply.json();
     let fields: Vec<&String> = answer.as_object().expect("an object").keys().collect();
     assert_eq!(fields, ["file_path", "file_name", "bytes", "sha256", "media_type"]);
@@ -343,8 +341,7 @@ fn lists_of_uploads_go_page_by_page_while_more_come() {
     expected.reverse();
     let (mut found, mut path) = (Vec::new(), "/v1/files?limit=2".to_owned());
     loop {
-        let reply = server.get(&path);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.get(&path).assert_ok();
         let page = reply.json()["files"].as_array().expect("an array").clone();
         assert!(page.iter().all(|file| file["original_name"] == "a.mp4"), "{page:?}");
         found.extend(page.iter().map(|file| file["file_name"].as_str().expect("one").to_owned()));

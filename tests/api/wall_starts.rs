@@ -4,9 +4,9 @@ use std::path::Path;
 
 use media::{BlobHash, EventType, RunId, SessionId, WallTime};
 use serde_json::{Value, json};
-use timeline::{Event, KeyframeStored, NewEvent, SessionRunCreated, Timeline, TimelineOptions};
+use timeline::{Event, KeyframeStored, SessionRunCreated, Timeline, TimelineOptions};
 
-use crate::support::{Server, Setup};
+use crate::support::{Server, Setup, seed};
 
 const LIVE: RunId = RunId::from_bytes([5; 16]);
 /// 2024-02-29T12:00:01Z.
@@ -35,18 +35,12 @@ fn seed(dir: &Path) {
         session_id: SessionId::from_bytes([6; 16]),
         tenant_id: None,
     });
-    let events = [created, still(0), still(30)].map(|event| NewEvent { run: LIVE, event });
-    log.append_wait(events.into()).expect("durable");
-}
-
-fn record(server: &Server, run: &str) -> Value {
-    server.get(&format!("/v1/runs/{run}")).json()
+    seed::append(&log, LIVE, [created, still(0), still(30)]);
 }
 
 fn ingest(server: &Server, run: &str, clip: &Path, stream: &str) {
     let body = json!({"source_uri": clip.display().to_string(), "stream_id": stream});
-    let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "ingest", &body).assert_ok();
 }
 
 #[test]
@@ -62,9 +56,9 @@ fn a_stream_tells_when_it_began_where_that_is_known() {
     let setup = Setup::new(dir.path()).var("SERVICE_INGEST_FILE_ROOTS", &roots.join(","));
     let mut server = setup.start();
     let run = server.create_run();
-    assert_eq!(record(&server, &run)["wall_start_ms"], json!({}));
+    assert_eq!(server.record(&run)["wall_start_ms"], json!({}));
     ingest(&server, &run, &dated, "a");
-    assert_eq!(record(&server, &run)["wall_start_ms"], json!({"a": RECORDED_MS}));
+    assert_eq!(server.record(&run)["wall_start_ms"], json!({"a": RECORDED_MS}));
     ingest(&server, &run, &undated, "b");
     let events = server.events(&run).into_iter();
     let decoded = events.filter(|event| event["kind"] == "frames_decoded");
@@ -73,8 +67,8 @@ fn a_stream_tells_when_it_began_where_that_is_known() {
     assert_eq!(told, [Some(json!(RECORDED_MS)), Some(Value::Null)], "null, and not absent");
     for _ in 0..2 {
         let expected = json!({"a": RECORDED_MS, "b": null});
-        assert_eq!(record(&server, &run)["wall_start_ms"], expected);
-        let live = record(&server, &LIVE.to_string());
+        assert_eq!(server.record(&run)["wall_start_ms"], expected);
+        let live = server.record(&LIVE.to_string());
         assert_eq!(live["wall_start_ms"], json!({"main": ARRIVED_MS}));
         assert_eq!(server.get("/v1/runs").json()[0]["wall_start_ms"], expected);
         server.kill();

@@ -1,15 +1,15 @@
 //! Webhooks whose target fails in every way, and servers that end in the middle of a delivery.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::{
-    api::webhooks::{OK, PATIENCE, create, events, hook, listed, seqs, setup, wait_for_status},
+    api::webhooks::{OK, create, events, hook, listed, seqs, setup, wait_for_status},
     support::{
         Server,
         receiver::{Behaviour, Delivery, Receiver},
-        wait_until,
+        wait_for, wait_until,
     },
 };
 
@@ -35,19 +35,7 @@ fn every_failure_is_tried_again_with_the_same_id_and_the_order_is_kept() {
         let told = webhook["last_error"]["message"].as_str().expect("a text");
         assert!(told.contains(reason), "{path}: {told}");
         receiver.on(path, OK);
-        let started = Instant::now();
-        let expected = seqs(&server, &run)[1..].to_vec();
-        loop {
-            let found = receiver.deliveries(path);
-            let mut told: Vec<u64> = found.iter().map(Delivery::seq).collect();
-            assert!(told.is_sorted(), "{path}: {told:?}");
-            told.dedup();
-            if told == expected {
-                break;
-            }
-            assert!(started.elapsed() < PATIENCE, "{path}: {told:?}, expected {expected:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(&seqs(&server, &run)[1..].to_vec(), || arrived(&receiver, path));
         let id = failed[0].header("webhook-id");
         assert!(failed.iter().all(|delivery| delivery.header("webhook-id") == id), "{path}");
         wait_for_status(&server, &run, &made["webhook_id"], "active");
@@ -91,8 +79,7 @@ fn what_is_never_taken_becomes_a_dead_letter_and_410_ends_it() {
     let own = seqs(&server, &run);
     assert_eq!(told, [own[1], own[1], own[1], own[2], own[2], own[2]]);
     let letters = |server: &Server| {
-        let reply = server.get(&format!("/v1/runs/{run}/webhooks/{id}/dead-letters"));
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.get(&format!("/v1/runs/{run}/webhooks/{id}/dead-letters")).assert_ok();
         reply.json()["dead_letters"].clone()
     };
     let expected = |seqs: &[u64]| -> Value {
@@ -180,18 +167,7 @@ fn a_restart_goes_on_where_the_last_server_stopped() {
     assert!(server.wait(Duration::from_secs(30)).success());
     receiver.on("/x", OK);
     let server = setup.start();
-    let started = Instant::now();
-    let expected = seqs(&server, &run)[1..].to_vec();
-    loop {
-        let mut told: Vec<u64> = receiver.deliveries("/x").iter().map(Delivery::seq).collect();
-        assert!(told.is_sorted(), "{told:?}");
-        told.dedup();
-        if told == expected {
-            break;
-        }
-        assert!(started.elapsed() < PATIENCE, "{told:?}, expected {expected:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(&seqs(&server, &run)[1..].to_vec(), || arrived(&receiver, "/x"));
 }
 
 #[test]
@@ -213,33 +189,31 @@ fn nothing_of_a_deleted_run_is_sent() {
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     assert_eq!(server.get(&format!("/v1/runs/{run}/webhooks")).status, 404);
     // There is room for eight others once all of its webhooks have had their last turn.
-    let started = Instant::now();
     let url = json!({ "url": receiver.url("/y") });
     let mut made = 0;
-    while made < 8 {
-        let reply = create(&server, last, &url);
-        made += usize::from(reply.status == 200);
-        assert!(started.elapsed() < PATIENCE, "after {made}: {}", reply.text);
-    }
+    wait_until("eight others are made", || {
+        made += usize::from(create(&server, last, &url).status == 200);
+        made == 8
+    });
     assert_eq!(receiver.deliveries("/x").len(), 8);
+}
+
+/// Numbers of the events that arrived at a path, each once.
+fn arrived(receiver: &Receiver, path: &str) -> Vec<u64> {
+    let mut told: Vec<u64> = receiver.deliveries(path).iter().map(Delivery::seq).collect();
+    assert!(told.is_sorted(), "{path}: {told:?}");
+    told.dedup();
+    told
 }
 
 /// Waits until the dead letters of a webhook are these: seq, attempts.
 fn wait_for_letters(server: &Server, path: &str, expected: &[(u64, u64)]) {
-    let started = Instant::now();
-    loop {
+    wait_for(&expected.to_vec(), || {
         let reply = server.get(&format!("{path}/dead-letters")).json();
-        let letters = reply["dead_letters"].as_array().expect("an array").iter();
-        let found: Vec<(u64, u64)> = letters
-            .map(|letter| (letter["seq"].as_u64(), letter["attempts"].as_u64()))
-            .map(|(seq, attempts)| (seq.expect("a number"), attempts.expect("a number")))
-            .collect();
-        if found == expected {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{found:?}, expected {expected:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let of = |letter: &Value| (number(&letter["seq"]), number(&letter["attempts"]));
+        reply["dead_letters"].as_array().expect("an array").iter().map(of).collect()
+    });
 }
 
 #[test]
@@ -275,8 +249,7 @@ fn dead_letters_are_sent_again_when_their_owner_says_so() {
     let made = hook(&server, &run, &receiver.url("/x"));
     let path = format!("/v1/runs/{run}/webhooks/{}", made["webhook_id"].as_str().expect("an id"));
     let redeliver = |server: &Server| {
-        let reply = server.call("POST", &format!("{path}/redeliver")).send();
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = server.call("POST", &format!("{path}/redeliver")).send().assert_ok();
         reply.json()["queued"].clone()
     };
     assert_eq!(redeliver(&server), 0);

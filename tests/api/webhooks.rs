@@ -1,22 +1,17 @@
 //! Webhooks to a real HTTPS receiver: order, signatures, limits, whose they are.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    BOB, Reply, Server, Setup,
+    BOB, Reply, Server, Setup, eventually,
     receiver::{Behaviour, Delivery, Receiver},
     wait_until,
 };
 
-/// Tells progress from a hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Takes it.
 pub const OK: Behaviour = Behaviour::Answer(200, "x-any: thing");
 
@@ -31,13 +26,12 @@ pub fn setup(dir: &Path, receiver: &Receiver) -> Setup {
 
 /// Reply to a request for a webhook.
 pub fn create(server: &Server, run: &str, body: &Value) -> Reply {
-    server.post(&format!("/v1/runs/{run}/webhooks"), body)
+    server.post_run(&run, "webhooks", body)
 }
 
 /// A new webhook.
 pub fn hook(server: &Server, run: &str, url: &str) -> Value {
-    let reply = create(server, run, &json!({ "url": url }));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = create(server, run, &json!({ "url": url })).assert_ok();
     reply.json()
 }
 
@@ -62,15 +56,7 @@ pub fn listed(server: &Server, run: &str, id: &Value) -> Value {
 
 /// Waits until a webhook has this status.
 pub fn wait_for_status(server: &Server, run: &str, id: &Value, status: &str) -> Value {
-    let started = Instant::now();
-    loop {
-        let webhook = listed(server, run, id);
-        if webhook["status"] == status {
-            return webhook;
-        }
-        assert!(started.elapsed() < PATIENCE, "{webhook}, expected {status}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually(status, || Some(listed(server, run, id)).filter(|it| it["status"] == status))
 }
 
 /// HMAC-SHA256 as RFC 2104 defines it, by hand: the server's own is not to be trusted here.
@@ -146,12 +132,8 @@ fn events_arrive_in_order_signed_as_cloud_events_and_only_the_wanted_kinds() {
         .map(|webhook| webhook["webhook_id"].clone())
         .collect();
     assert_eq!(ids, [all["webhook_id"].clone(), some["webhook_id"].clone()]);
-    let (counted, started) =
-        ("service_webhook_deliveries_total{outcome=\"delivered\"} 42", Instant::now());
-    while !server.get("/v1/metrics").text.contains(counted) {
-        assert!(started.elapsed() < PATIENCE, "not counted: {counted}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let counted = "service_webhook_deliveries_total{outcome=\"delivered\"}";
+    wait_until("all are counted", || server.metric(counted) == 42.0);
 }
 
 #[test]
@@ -280,8 +262,8 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
     for _ in 1..8 {
         hook(&server, &run, &receiver.url("/a"));
     }
-    let full = create(&server, &run, &json!({ "url": receiver.url("/a") }));
-    assert_eq!((full.status, full.code().as_str()), (409, "conflict"));
+    let full = create(&server, &run, &json!({ "url": receiver.url("/a") }))
+        .assert_refused(409, "conflict");
     assert!(full.text.contains("8 of at most 8 webhooks of this run"), "{}", full.text);
 
     let path = format!("/v1/runs/{run}/webhooks/{id}");

@@ -5,17 +5,15 @@ use serde_json::{Value, json};
 use crate::{
     api::webhooks::{OK, events, setup},
     support::{
-        BOB, Reply, Server,
+        BOB, Reply, Server, eventually,
         receiver::{Behaviour, Delivery, Receiver},
-        whip::eventually,
     },
 };
 
 const PATH: &str = "/v1/webhooks";
 
 fn create(server: &Server, body: &Value) -> Value {
-    let reply = server.post(PATH, body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.post(PATH, body).assert_ok();
     reply.json()
 }
 
@@ -140,7 +138,7 @@ fn a_webhook_of_all_runs_is_its_owners_and_counts_for_its_principal() {
         assert_eq!(server.call(method, &of_run).send().status, 404, "it is of no single run");
     }
     assert_eq!(server.get(&format!("/v1/runs/{run}/webhooks")).json()["webhooks"], json!([]));
-    let of_run = server.post(&format!("/v1/runs/{run}/webhooks"), &body).json();
+    let of_run = server.post_run(&run, "webhooks", &body).json();
     let of_run = format!("{PATH}/{}", of_run["webhook_id"].as_str().expect("an id"));
     assert_eq!(delete(&server, &of_run).status, 404, "nor the other way round");
     for (body, field) in
@@ -150,7 +148,6 @@ fn a_webhook_of_all_runs_is_its_owners_and_counts_for_its_principal() {
         assert_eq!((refused.status, refused.fields()), (422, vec![field.to_owned()]), "{body}");
     }
     (0..30).for_each(|_| drop(create(&server, &body)));
-    let full = server.post(PATH, &body);
-    assert_eq!((full.status, full.code().as_str()), (409, "conflict"));
+    let full = server.post(PATH, &body).assert_refused(409, "conflict");
     assert!(full.text.contains("32 of at most 32 webhooks of this principal"), "{}", full.text);
 }

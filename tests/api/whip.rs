@@ -1,20 +1,14 @@
 //! WHIP as its clients see it: statuses, headers, ownership, and how sessions end without media.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, BOB, Call, Reply, Server, Setup};
+use crate::support::{ALICE, BOB, Call, PATIENCE, Reply, Server, Setup, eventually};
 
 const PATH: &str = "/v1/stream/whip";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
-/// Tells progress from a hang.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// An offer of one video section with `codec` at payload type 96.
 pub fn offer(codec: &str) -> String {
     let fingerprint = vec!["AB"; 32].join(":");
@@ -53,8 +47,7 @@ pub fn publishing<'a>(server: &'a Server, offer: &str) -> Call<'a> {
 
 /// A session of Alice's: where it is, and its run.
 fn publish(server: &Server) -> (String, String, Reply) {
-    let reply = publishing(server, &offer("VP8")).send();
-    assert_eq!(reply.status, 201, "{}", reply.text);
+    let reply = publishing(server, &offer("VP8")).send().assert_status(201);
     let run = reply.header("x-service-run-id").to_owned();
     (located(&reply), run, reply)
 }
@@ -70,14 +63,7 @@ pub fn attached(config: &Value) -> String {
 }
 
 fn wait_for(server: &Server, run: &str, kind: &str) -> Value {
-    let started = Instant::now();
-    loop {
-        if let Some(event) = server.events(run).into_iter().find(|event| event["kind"] == kind) {
-            return event;
-        }
-        assert!(started.elapsed() < PATIENCE, "no {kind}: {:?}", server.kinds(run));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually(kind, || server.events(run).into_iter().find(|event| event["kind"] == kind))
 }
 
 fn setup(dir: &Path) -> Setup {
@@ -159,11 +145,9 @@ fn limits_are_told_and_freed_by_the_end_of_a_session() {
     let server = setup(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let vp8 = offer("VP8");
     let (session, ..) = publish(&server);
-    let second = publishing(&server, &vp8).send();
-    assert_eq!(second.status, 409, "{}", second.text);
+    let second = publishing(&server, &vp8).send().assert_status(409);
     assert!(second.text.contains("1 of at most 1"), "{}", second.text);
-    let bobs = publishing(&server, &vp8).key(Some(BOB)).send();
-    assert_eq!(bobs.status, 201, "{}", bobs.text);
+    publishing(&server, &vp8).key(Some(BOB)).send().assert_status(201);
     assert_eq!(server.call("DELETE", &session).send().status, 200);
     publish(&server);
 }
@@ -200,14 +184,12 @@ fn candidates_and_restarts_follow_the_entity_tag() {
         let reply = patch(body, tag);
         assert_eq!(reply.status, status, "{name}: {}", reply.text);
     }
-    let restarted = patch(&restart, Some(&tag));
-    assert_eq!(restarted.status, 200, "{}", restarted.text);
+    let restarted = patch(&restart, Some(&tag)).assert_ok();
     assert_eq!(restarted.header("content-type"), FRAGMENT);
     assert_ne!(restarted.header("etag"), tag);
     assert!(restarted.text.contains("a=ice-ufrag:"), "{}", restarted.text);
     assert_eq!(patch(&trickled, Some(&tag)).status, 412, "the tag of before the restart");
-    let wrong_type = server.call("PATCH", &session).json(&json!({})).send();
-    assert_eq!(wrong_type.status, 415, "{}", wrong_type.text);
+    server.call("PATCH", &session).json(&json!({})).send().assert_status(415);
 }
 
 #[test]
@@ -243,14 +225,13 @@ fn a_prompt_is_taken_up_while_the_session_lives() {
     let server = setup(dir.path()).start();
     let reply = publishing(&server, &offer("VP8"))
         .header("x-attach-config", &attached(&json!({"prompt": "count", "clip_mode": {}})))
-        .send();
-    assert_eq!(reply.status, 201, "{}", reply.text);
+        .send()
+        .assert_status(201);
     let session = located(&reply);
     let update =
         |body: &Value| server.call("PATCH", &format!("{session}/prompt")).json(body).send();
     let schema = json!({"type": "object", "properties": {"cars": {"type": "integer"}}});
-    let applied = update(&json!({"prompt": "cars", "output_schema": schema}));
-    assert_eq!(applied.status, 200, "{}", applied.text);
+    let applied = update(&json!({"prompt": "cars", "output_schema": schema})).assert_ok();
     let expected = json!({"prompt": "cars", "output_schema": schema, "applied_from_frame": 0});
     assert_eq!(applied.json(), expected);
     let rows = [
@@ -283,7 +264,7 @@ fn every_end_is_on_the_timeline() {
     );
     assert_eq!(server.call("DELETE", &deleted).send().status, 200, "once more");
     let (stopped, run_stopped, _) = publish(&server);
-    assert_eq!(server.post(&format!("/v1/runs/{run_stopped}/stop"), &json!({})).status, 200);
+    assert_eq!(server.post_run(&run_stopped, "stop", &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &stopped).send().status, 200);
     assert_eq!(server.kinds(&run_stopped), ["run_created", "stop_requested"]);
     let (_, run_busy, _) = publish(&server);

@@ -1,15 +1,11 @@
 //! Record of a run of live video, after a restart as before it.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     api::whip::{attached, offer, publishing},
-    support::{Server, Setup},
+    support::Setup,
 };
-
-fn record(server: &Server, run: &str) -> Value {
-    server.get(&format!("/v1/runs/{run}")).json()
-}
 
 #[test]
 fn a_live_run_keeps_its_tenant_and_its_label_after_a_restart() {
@@ -24,13 +20,12 @@ fn a_live_run_keeps_its_tenant_and_its_label_after_a_restart() {
         if let Some(label) = label {
             call = call.header("x-attach-config", &attached(&json!({"label": label})));
         }
-        let reply = call.send();
-        assert_eq!(reply.status, 201, "{}", reply.text);
+        let reply = call.send().assert_status(201);
         reply.header("x-service-run-id").to_owned()
     });
     for round in ["before", "after"] {
         for (run, (tenant, label)) in runs.iter().zip(rows) {
-            let record = record(&server, run);
+            let record = server.record(run);
             let found = (&record["source"], &record["tenant_id"], &record["label"]);
             let expected = (&json!("whip"), &json!(tenant), &json!(label));
             assert_eq!(found, expected, "{round} the restart");

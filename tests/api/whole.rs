@@ -1,27 +1,18 @@
 //! Lists answered whole, in one consistent snapshot, and pages only where a limit is given.
 
-use media::{RequestId, RunId, Score};
+use media::{RunId, Score};
 use serde_json::{Value, json};
-use timeline::{
-    Event, FindingKind, FindingPayload, NewEvent, RunCreated, Timeline, TimelineOptions,
-};
+use timeline::{Event, FindingKind, FindingPayload};
 
-use crate::support::{Server, Setup};
+use crate::support::{Server, Setup, seed};
 
 const RUN: RunId = RunId::from_bytes([9; 16]);
 const EVENTS: u64 = 2500;
 
 /// A log with one run of the principal that tests are.
 fn seed(dir: &std::path::Path, events: u64) {
-    let (log, _) =
-        Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log");
-    let created = Event::RunCreated(RunCreated {
-        request_id: RequestId::from_bytes([0; 8]),
-        mode: "balanced".to_owned(),
-        model: None,
-        principal_key: "alice".to_owned(),
-        tenant_id: None,
-    });
+    let log = seed::log(dir);
+    let created = seed::created("alice");
     let described = |number: u64| {
         let finding = FindingPayload {
             frame_index: number,
@@ -33,8 +24,7 @@ fn seed(dir: &std::path::Path, events: u64) {
     };
     let all: Vec<Event> = std::iter::once(created).chain((1..events).map(described)).collect();
     for batch in all.chunks(1000) {
-        let batch = batch.iter().cloned().map(|event| NewEvent { run: RUN, event });
-        log.append_wait(batch.collect()).expect("appended");
+        seed::append(&log, RUN, batch.iter().cloned());
     }
 }
 
@@ -93,8 +83,7 @@ fn a_deleted_run_is_gone_and_a_refusal_says_why() {
     let run = server.create_run();
     let delete = || server.call("DELETE", &format!("/v1/runs/{run}")).send();
     assert_eq!(delete().status, 200);
-    let again = delete();
-    assert_eq!((again.status, again.code().as_str()), (404, "not_found"));
+    delete().assert_refused(404, "not_found");
     let live = server.create_run();
     let frame = json!({
         "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
@@ -127,7 +116,7 @@ fn a_marker_names_what_it_replaces_or_null() {
         "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
     });
     let body = json!({"model": "qwen3-vl-8b", "frames": [frame]});
-    let analyzed = server.post(&format!("/v1/runs/{run}/analyze"), &body).json();
+    let analyzed = server.post_run(&run, "analyze", &body).json();
     let listed = server.get(&format!("/v1/runs/{run}/markers")).json();
     let events = server.events(&run);
     let event = events.iter().find(|event| event["kind"] == "marker_emitted").expect("one");

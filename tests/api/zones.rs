@@ -7,9 +7,9 @@ use timeline::{Event, FramesDecoded, Signals};
 use crate::{
     api::{
         activity::{activity, assert_passes, halves, ingested, start, watched},
-        search::{created, write},
+        search::write,
     },
-    support::{Server, Setup},
+    support::{Server, Setup, seed},
 };
 
 #[test]
@@ -59,8 +59,7 @@ fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer(
 
 #[test]
 fn zones_that_are_none_are_refused_by_name() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(Setup::new(dir.path()));
+    let server = start(Setup::temporary());
     let run = server.create_run();
     let triangle = json!([[0, 0], [1, 0], [1, 1]]);
     let rows = [
@@ -85,8 +84,7 @@ fn zones_that_are_none_are_refused_by_name() {
     let body = json!({
         "source_uri": "passing.mp4", "model": "qwen3-vl-8b", "zones": halves(),
     });
-    let reply = server.post(&format!("/v1/runs/{run}/reason"), &body);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    server.post_run(&run, "reason", &body).assert_ok();
     assert_passes(&activity(&server, &run, ""), [json!(["left"]), json!(["right"])]);
 }
 
@@ -99,7 +97,7 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
         zones: corners,
         ..crate::api::signals::decoded(Signals::Inline(Vec::new()))
     };
-    write(dir.path(), vec![(1, created("alice")), (1, Event::FramesDecoded(older))]);
+    write(dir.path(), vec![(1, seed::created("alice")), (1, Event::FramesDecoded(older))]);
     let older = RunId::from_bytes([1; 16]).to_string();
     let server = start(Setup::new(dir.path()));
     let run = server.create_run();
@@ -107,11 +105,10 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     let asked = |run: &str, more: &Value| {
         let mut body = json!({"model": "qwen3-vl-8b"});
         body.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
-        server.post(&format!("/v1/runs/{run}/analyze"), &body)
+        server.post_run(&run, "analyze", &body)
     };
     let analyzed = |run: &str, more: &Value| {
-        let reply = asked(run, more);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = asked(run, more).assert_ok();
         reply.json()
     };
     let tried = |run: &str, zones: &Value| {

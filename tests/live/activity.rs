@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Setup,
-    whip::{Publication, eventually, sightline},
+    Setup, eventually,
+    whip::{Publication, sightline},
 };
 
 #[test]

@@ -4,12 +4,12 @@ use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use crate::support::{
-    BOB, Server, Setup,
-    whip::{Publication, clip, eventually, metric, sightline},
+    BOB, Server, Setup, eventually,
+    whip::{Publication, clip, sightline},
 };
 
 fn ended(server: &Server, end: &str) -> f64 {
-    metric(server, &format!("service_live_sessions_ended_total{{end=\"{end}\"}}"))
+    server.metric(&format!("service_live_sessions_ended_total{{end=\"{end}\"}}"))
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
         let reason = failed["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("media worker"), "{reason}");
     }
-    let frames = || metric(&server, "service_pipeline_gate_frames_analyzed_total");
+    let frames = || server.metric("service_pipeline_gate_frames_analyzed_total");
     let before = frames();
     eventually("more of Bob's frames", || (frames() > before + 50.0).then_some(()));
     assert_eq!((ended(&server, "failed"), server.workers().len()), (2.0, 1));

@@ -8,10 +8,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::{
-    Server, Setup,
+    Server, Setup, eventually,
     whip::{
         browser::{Page, chromium},
-        eventually, metric,
         picture::{Picture, is_near},
         servers::{Neighbour, USER},
     },
@@ -80,7 +79,7 @@ fn every_codec_of_a_browser_is_decoded() {
         let sent = count(&stage["frames"]);
         assert!(frames > 0 && 2 * frames >= sent, "{codec}: {frames} frames of {sent}");
     }
-    assert_eq!(metric(&server, "service_live_pictures_damaged_total"), 0.0);
+    assert_eq!(server.metric("service_live_pictures_damaged_total"), 0.0);
 }
 
 #[test]
@@ -110,7 +109,7 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
         .map(|still| count(&still["frame_index"]))
         .collect();
     assert!(indices.is_sorted_by(|one, next| one < next), "{indices:?}");
-    assert_eq!(metric(&server, "service_live_pictures_damaged_total"), 0.0);
+    assert_eq!(server.metric("service_live_pictures_damaged_total"), 0.0);
 }
 
 #[test]

@@ -5,10 +5,10 @@ use scripted_model::{Seen, Step, chat_body};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Server, Setup,
+    Server, Setup, eventually,
     model::{Model, prompt},
     whip::{
-        Publication, clip, eventually, metric,
+        Publication, clip,
         shown::{finding, says, scenes},
         sightline,
     },
@@ -145,8 +145,8 @@ fn scene_ms(pts_ms: i64) -> i64 {
 /// missing, and those that are there are looked at all the same.
 fn left_out(server: &Server) -> f64 {
     let shed = ["pictures", "stills", "keyframes", "clips"]
-        .map(|what| metric(server, &format!("service_live_shed_total{{what=\"{what}\"}}")));
-    shed.iter().sum::<f64>() + metric(server, "service_live_packets_lost_total")
+        .map(|what| server.metric(&format!("service_live_shed_total{{what=\"{what}\"}}")));
+    shed.iter().sum::<f64>() + server.metric("service_live_packets_lost_total")
 }
 
 /// Events of a run about the pictures before `end_ms`, by presentation time.
@@ -229,7 +229,7 @@ fn what_is_told_of_live_pictures() {
         Publication::start(&sightline, &server, &file, &attach, &[])
     });
     let published: Vec<Publication> = started.collect();
-    let shed = |what: &str| metric(&server, &format!("service_live_shed_total{{what=\"{what}\"}}"));
+    let shed = |what: &str| server.metric(&format!("service_live_shed_total{{what=\"{what}\"}}"));
     eventually("what one token a second and a loop leave out", || {
         let is_all = shed("token_rate") >= 2.0 && shed("repeats") >= 2.0;
         (is_all || left_out(&server) > 0.0).then_some(())
@@ -291,8 +291,8 @@ fn what_ends_before_it_is_described_is_counted() {
     let file = clip::scenes("ABCA", TAIL);
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
     let run = publication.run.clone();
-    let shed = |what: &str| metric(&server, &format!("service_live_shed_total{{what=\"{what}\"}}"));
-    let selected = || metric(&server, "service_pipeline_gate_keyframes_selected_total");
+    let shed = |what: &str| server.metric(&format!("service_live_shed_total{{what=\"{what}\"}}"));
+    let selected = || server.metric("service_pipeline_gate_keyframes_selected_total");
     eventually("four scenes", || (selected() >= 4.0).then_some(()));
     let progress = &server.get(&format!("/v1/runs/{run}/state")).json()["progress"];
     assert!(progress["frames"].as_u64().is_some_and(|frames| frames > 75), "{progress}");
@@ -300,7 +300,7 @@ fn what_ends_before_it_is_described_is_counted() {
     publication.finish();
     assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"));
     // One was asked about, two waited, and the others made room.
-    assert_eq!(metric(&server, "service_pipeline_keyframes_total"), 1.0);
+    assert_eq!(server.metric("service_pipeline_keyframes_total"), 1.0);
     assert_eq!(shed("ended"), 3.0);
     assert_eq!(shed("keyframes") + shed("ended") + shed("stills"), selected());
 }

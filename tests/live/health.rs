@@ -4,13 +4,12 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    BOB, Server, Setup,
-    whip::{Publication, clip, eventually, sightline},
+    BOB, Server, Setup, eventually,
+    whip::{Publication, clip, sightline},
 };
 
 fn health(server: &Server, run: &str) -> Value {
-    let reply = server.get(&format!("/v1/runs/{run}/health"));
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply = server.get(&format!("/v1/runs/{run}/health")).assert_ok();
     let health = reply.json();
     check(&health);
     health
@@ -86,7 +85,7 @@ fn a_session_says_how_it_is_doing_and_why() {
     assert!(rule.contains("dropped after 10 s"), "{rule}");
     let over = eventually("the end of the session", || {
         Some(server.get(&path)).filter(|reply| reply.status != 200)
-    });
-    assert_eq!((over.status, over.code().as_str()), (409, "conflict"), "{}", over.text);
+    })
+    .assert_refused(409, "conflict");
     assert!(over.text.contains("no live session"), "{}", over.text);
 }

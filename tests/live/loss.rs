@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Server, Setup,
     python::run,
-    whip::{Publication, clip, metric, picture::Picture, sightline},
+    whip::{Publication, clip, picture::Picture, sightline},
 };
 
 const SECONDS: usize = 5;
@@ -150,20 +150,20 @@ fn a_bad_path_costs_frames_and_breaks_none() {
         assert!(repaired > 0 || !name.starts_with("loss"), "{name}: {figures}");
     }
     assert!(asked > 0, "losses are asked for");
-    let told = metric(&server, "service_live_packets_asked_total");
+    let told = server.metric("service_live_packets_asked_total");
     assert!(told >= asked as f64, "{told} were asked for, {asked} heard of it");
-    let never_came = metric(&server, "service_live_packets_lost_total");
+    let never_came = server.metric("service_live_packets_lost_total");
     assert!(never_came < lost as f64 / 2.0, "most of {lost} were repaired, not {never_came}");
     // Without losses every frame comes, however the path reorders them, but for what a busy machine
     // leaves out, and says so.
-    let shed = metric(&server, "service_live_shed_total{what=\"pictures\"}");
+    let shed = server.metric("service_live_shed_total{what=\"pictures\"}");
     assert!(undecided as f64 <= shed, "{undecided} frames are missing, {shed} were left out");
     // A busy machine keeps fewer stills than it sees frames, and says so of all but those that wait
     // when their session ends.
-    let shed = metric(&server, "service_live_shed_total{what=\"stills\"}") + 2.0 * WAITING;
+    let shed = server.metric("service_live_shed_total{what=\"stills\"}") + 2.0 * WAITING;
     assert!(unkept as f64 <= shed, "{unkept} stills are missing, {shed} were left out");
-    assert_eq!(metric(&server, "service_live_pictures_damaged_total"), 0.0);
-    let first = |part| metric(&server, &format!("service_live_first_decision_seconds_{part}"));
+    assert_eq!(server.metric("service_live_pictures_damaged_total"), 0.0);
+    let first = |part| server.metric(&format!("service_live_first_decision_seconds_{part}"));
     assert_eq!(first("count"), rows.len() as f64, "each session has a first decision");
     println!("first decision after {:.3} s on average", first("sum") / first("count"));
 }

@@ -11,12 +11,12 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Setup,
+    Setup, eventually,
     model::{Model, prompt},
     postgres::Postgres,
     python, skip,
     whip::{
-        Publication, clip, eventually, metric,
+        Publication, clip,
         shown::{pictures, says, scenes},
         sightline,
     },
@@ -114,7 +114,7 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
         assert!(since(payload) - since(&last["payload"]) <= 2000, "{payload}");
     }
     let stills = server.payloads(&run, "keyframe_stored").len();
-    let shed = metric(&server, "service_live_shed_total{what=\"keyframes\"}");
+    let shed = server.metric("service_live_shed_total{what=\"keyframes\"}");
     let all = told.len() as f64 + shed;
     assert!(all <= stills as f64, "{} and {shed} of {stills}: {told:?}", told.len());
     assert_eq!(model.server.seen().len(), described.len(), "only what is new is asked about");
@@ -130,7 +130,7 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
         let scene = if payload["pts_ms"].as_i64() < Some(3000) { "A" } else { "B" };
         assert!(text(payload, "description").ends_with(scene), "{payload}");
     }
-    let counted = metric(&server, "service_novelty_decisions_total{decision=\"reuse\"}");
+    let counted = server.metric("service_novelty_decisions_total{decision=\"reuse\"}");
     assert_eq!(counted, f64::from(reused));
 }
 
@@ -190,8 +190,8 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     eventually("two descriptions by the first prompt", || described("first words"));
     let record = server.get(&format!("/v1/runs/{run}")).json();
     let path = format!("/v1/stream/whip/{}/prompt", text(&record, "session_id"));
-    let reply = server.call("PATCH", &path).json(&json!({"prompt": "second words"})).send();
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply =
+        server.call("PATCH", &path).json(&json!({"prompt": "second words"})).send().assert_ok();
     let from = reply.json()["applied_from_frame"].as_u64().expect("a frame");
     eventually("two descriptions by the second prompt", || described("second words"));
     publication.interrupt();
@@ -223,7 +223,7 @@ fn a_picture_without_a_description_is_told_once() {
         let run = publication.run.clone();
         publication.finish();
         let told = server.payloads(&run, "vlm");
-        let undescribed = metric(&server, "service_live_undescribed_total");
+        let undescribed = server.metric("service_live_undescribed_total");
         assert!((told.len() as f64) < undescribed, "{name}: {told:?} of {undescribed}");
         let first = told.first().unwrap_or_else(|| panic!("{name}: {:?}", server.kinds(&run)));
         assert_eq!((text(first, "description"), &first["confidence"]), ("", &json!(0.0)), "{name}");
@@ -245,7 +245,7 @@ fn without_a_backend_the_timeline_says_so() {
     let run = publication.run.clone();
     eventually("a still of each scene, and clips", || {
         let is_kept = server.payloads(&run, "keyframe_stored").len() >= 3;
-        (is_kept && metric(&server, "service_live_undescribed_total") >= 6.0).then_some(())
+        (is_kept && server.metric("service_live_undescribed_total") >= 6.0).then_some(())
     });
     publication.interrupt();
     publication.finish();

@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Server, Setup, setting,
+    ALICE, PATIENCE, Server, Setup, eventually, setting,
     whip::{
-        PATIENCE, Publication, clip, eventually,
+        Publication, clip,
         proxies::{Kind, Proxy},
         sightline,
     },

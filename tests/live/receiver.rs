@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use transport::{Listener, ServerLimits, ServiceConfig, ShutdownSignals};
 use worker::WorkerProgram;
 
-use crate::support::{ALICE, sandbox, whip::eventually};
+use crate::support::{ALICE, eventually, sandbox};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
 

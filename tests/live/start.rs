@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::support::{
-    Setup,
-    whip::{Publication, clip, eventually, metric, sightline},
+    Setup, eventually,
+    whip::{Publication, clip, sightline},
 };
 
 #[test]
@@ -15,14 +15,14 @@ fn a_media_worker_has_started_when_the_first_picture_comes() {
     };
     let file = clip::scenes("A", 60);
     let server = Setup::temporary().start();
-    assert_eq!(metric(&server, "service_live_workers"), 0.0);
+    assert_eq!(server.metric("service_live_workers"), 0.0);
     // The publisher connects, and no packet of a picture arrives.
     let options = ["--loss", "100"];
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &options);
-    let is = |series, value| (metric(&server, series) == value).then_some(());
+    let is = |series, value| (server.metric(series) == value).then_some(());
     eventually("a connection", || is("service_live_connected_total", 1.0));
     eventually("a worker", || is("service_live_workers", 1.0));
-    assert_eq!(metric(&server, "service_live_pictures_total"), 0.0);
+    assert_eq!(server.metric("service_live_pictures_total"), 0.0);
     drop(publication);
     eventually("its end", || is("service_live_workers", 0.0));
 }

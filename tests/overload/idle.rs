@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     overload::report::tell,
-    support::{ALICE, Server, Setup, skip, wait_until, whip::metric},
+    support::{ALICE, Server, Setup, skip, wait_until},
 };
 
 /// Memory of the server with all of them, kB, without the pages of its program.
@@ -36,11 +36,11 @@ fn idle_subscribers_are_cheap_and_hear_of_an_event_and_of_the_end() {
     }
     let server = Setup::temporary().start();
     let run = server.create_run();
-    metric(&server, "service_event_streams");
+    server.metric("service_event_streams");
     let before = (descriptors(&server), server.memory_kb("RssAnon"));
     let runtime = Runtime::new().expect("a runtime");
     let opened = runtime.block_on(open(&server, &run, count));
-    assert_eq!(metric(&server, "service_event_streams"), count as f64);
+    assert_eq!(server.metric("service_event_streams"), count as f64);
     let memory = || server.memory_kb("RssAnon");
     let idle = memory();
     let act = |action: &str| {
@@ -55,7 +55,7 @@ fn idle_subscribers_are_cheap_and_hear_of_an_event_and_of_the_end() {
     // The last chunk of a whole answer.
     let ended = runtime.block_on(all_read(heard, "\r\n0\r\n\r\n"));
     drop(ended);
-    wait_until("no stream is open", || metric(&server, "service_event_streams") == 0.0);
+    wait_until("no stream is open", || server.metric("service_event_streams") == 0.0);
     wait_until("descriptors are closed", || descriptors(&server) <= before.0 + 8);
     tell(
         "idle",

@@ -24,10 +24,7 @@ use crate::{
         generator::{Tally, open_loop},
         tenant::{Kind, Tenant},
     },
-    support::{
-        ALICE, Server, Setup, wait_until,
-        whip::{clip, metric},
-    },
+    support::{ALICE, Server, Setup, wait_until, whip::clip},
 };
 
 /// Principals that ask for one kind each, in the order of [`Kind::ALL`].
@@ -87,11 +84,11 @@ impl World {
     /// minute; returns the memory that it has then, in kB.
     pub fn rest(&self) -> u64 {
         for series in ["service_live_sessions", "service_event_streams", BOUNDED[0].0] {
-            wait_until(series, || metric(&self.server, series) == 0.0);
+            wait_until(series, || self.server.metric(series) == 0.0);
         }
         // Those of the floods close when nothing has used them for a while.
         let connections = "service_connections";
-        wait_until(connections, || metric(&self.server, connections) < 64.0);
+        wait_until(connections, || self.server.metric(connections) < 64.0);
         std::thread::sleep(sized(Duration::ZERO, Duration::from_secs(62)));
         self.server.memory_kb("RssAnon")
     }

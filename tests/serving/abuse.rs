@@ -3,7 +3,8 @@
 use quinn::{ConnectionError, TransportConfig, VarInt};
 use tokio::time::timeout;
 
-use super::client::{Answer, Call, Client, PATIENCE, Version, exchange, http3, served};
+use super::client::{Answer, Call, Client, Version, exchange, http3, served};
+use crate::support::PATIENCE;
 
 async fn health(client: &Client) -> Answer {
     let (_quic, mut requests) = client.http3().await;

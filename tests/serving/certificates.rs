@@ -5,8 +5,8 @@ use std::{path::Path, time::Instant};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 
-use super::client::{Call, Client, PATIENCE, Pair, Served, Version};
-use crate::support::Setup;
+use super::client::{Call, Client, Pair, Served, Version};
+use crate::support::{PATIENCE, Setup};
 
 #[test]
 fn a_new_certificate_is_shown_and_open_connections_stay() {

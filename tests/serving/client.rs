@@ -5,7 +5,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
@@ -17,10 +16,7 @@ use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::support::{ALICE, Server, Setup};
-
-/// Time limit of anything here.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{ALICE, PATIENCE, Server, Setup};
 
 /// Versions of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use rcgen::PublicKeyData;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::client::{PATIENCE, Served, served};
-use crate::support::{ALICE, Setup, clips, python, skip, whip::sightline};
+use super::client::{Served, served};
+use crate::support::{ALICE, PATIENCE, Setup, clips, python, skip, whip::sightline};
 
 #[test]
 fn aioquic_uploads_downloads_and_listens() {

@@ -7,7 +7,8 @@ use quinn::TransportConfig;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::client::{Call, PATIENCE, SendRequest, Served, Version, exchange, http3, served};
+use super::client::{Call, SendRequest, Served, Version, exchange, http3, served};
+use crate::support::PATIENCE;
 
 async fn create_run(requests: &mut SendRequest) -> String {
     let created = exchange(requests, &Call::json("/v1/runs", "{}")).await.expect("answered");

@@ -181,16 +181,14 @@ impl<'a> Load<'a> {
     }
 
     fn created(&self) -> String {
-        let reply = self.post("/v1/runs", "{}");
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = self.post("/v1/runs", "{}").assert_ok();
         reply.json()["run_id"].as_str().expect("an id").to_owned()
     }
 
     /// A run with a marker a frame, all of which are read back.
     fn analyse(&self) {
         let run = self.created();
-        let reply = self.post(&format!("/v1/runs/{run}/analyze"), &self.body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let reply = self.post(&format!("/v1/runs/{run}/analyze"), &self.body).assert_ok();
         let told = reply.json()["markers"].as_array().map_or(0, Vec::len);
         let events = self.server.events(&run);
         let marker = |event: &&Value| event["kind"] == "marker_emitted";

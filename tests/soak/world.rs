@@ -22,7 +22,6 @@ use crate::{
         model::Model,
         postgres::Postgres,
         receiver::{Behaviour, Receiver},
-        whip::metric,
     },
 };
 
@@ -74,9 +73,9 @@ impl World {
             .var("SERVICE_RETENTION_DELETED_RUN_DAYS", "0.0007");
         let server = setup.start();
         let kinds = ["run_created", "run_completed", "run_failed", "run_deleted"];
-        let hook =
-            server.post("/v1/webhooks", &json!({ "url": receiver.url(HOOK), "kinds": kinds }));
-        assert_eq!(hook.status, 200, "{}", hook.text);
+        server
+            .post("/v1/webhooks", &json!({ "url": receiver.url(HOOK), "kinds": kinds }))
+            .assert_ok();
         World {
             server,
             setup,
@@ -122,10 +121,9 @@ impl World {
         let tasks = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
         let children = tasks.filter_map(|task| children(task).ok());
         let asked = Instant::now();
-        let health = self.server.call("GET", "/v1/health").key(Some(BOB)).send();
-        assert_eq!(health.status, 200, "{}", health.text);
+        self.server.call("GET", "/v1/health").key(Some(BOB)).send().assert_ok();
         let health_ms = asked.elapsed().as_millis() as u64;
-        let index = |of: &str| metric(&self.server, &format!("service_{of}_index_bytes"));
+        let index = |of: &str| self.server.metric(&format!("service_{of}_index_bytes"));
         Sample {
             health_ms,
             index_kb: (index("log") + index("search")) as u64 / 1024,
@@ -144,10 +142,10 @@ impl World {
 
     /// A kill and a restart leave the log whole.
     pub fn survives_a_kill(&mut self) {
-        let head = metric(&self.server, "service_log_head");
+        let head = self.server.metric("service_log_head");
         self.server.kill();
         self.server = self.setup.start();
-        let after = metric(&self.server, "service_log_head");
+        let after = self.server.metric("service_log_head");
         assert!(after >= head, "{after} after a restart, {head} before");
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod call;
 pub mod clock;
+pub mod corpus;
 pub mod disk_shim;
 pub mod files;
 pub mod host;
@@ -16,7 +17,9 @@ pub mod python;
 pub mod receiver;
 pub mod reply;
 pub mod resolver;
+mod runs;
 pub mod sandbox;
+pub mod seed;
 pub mod shared;
 pub mod skip;
 pub mod whip;
@@ -294,10 +297,13 @@ impl Server {
         self.query(serde_json::json!({ "run_id": run, "limit": 10_000 }))
     }
 
-    /// The payloads of one kind of a run of Alice's, in their order.
+    /// The payloads of one kind of a run of Alice's, in their order; those of chunks in the order of these.
     pub fn payloads(&self, run: &str, kind: &str) -> Vec<Value> {
         let query = serde_json::json!({ "run_id": run, "kind": kind, "limit": 10_000 });
-        self.query(query).into_iter().map(|mut event| event["payload"].take()).collect()
+        let events = self.query(query).into_iter();
+        let mut payloads: Vec<_> = events.map(|mut event| event["payload"].take()).collect();
+        payloads.sort_by_key(|payload| payload["chunk_index"].as_u64());
+        payloads
     }
 
     /// Asks again from where an answer ends, until there is no more.
@@ -401,11 +407,38 @@ pub fn setting(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-/// Polls `holds` until it does, for a minute; `what` is what is waited for.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+/// Tells progress from a hang.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Polls `look` until it returns anything, and returns that; `what` is what is waited for.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(60), "never: {what}");
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Polls `holds` until it does.
+#[track_caller]
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, || holds().then_some(()));
+}
+
+/// Polls `look` until it returns `expected`; fails with what it returned last.
+#[track_caller]
+pub fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut look: impl FnMut() -> T) {
+    let started = Instant::now();
+    loop {
+        let found = look();
+        if found == *expected {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{found:?}, expected {expected:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

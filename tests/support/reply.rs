@@ -25,6 +25,26 @@ impl Reply {
         Ok(Reply { status, headers, bytes, text })
     }
 
+    /// Itself, which must have this status.
+    #[track_caller]
+    pub fn assert_status(self, status: u16) -> Reply {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// Itself, which must have succeeded with 200.
+    #[track_caller]
+    pub fn assert_ok(self) -> Reply {
+        self.assert_status(200)
+    }
+
+    /// Itself, which must be a refusal with this status and code.
+    #[track_caller]
+    pub fn assert_refused(self, status: u16, code: &str) -> Reply {
+        assert_eq!((self.status, &*self.code()), (status, code), "{}", self.text);
+        self
+    }
+
     /// Its body as JSON; null when it is none.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()

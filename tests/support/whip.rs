@@ -12,16 +12,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
-    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{ALICE, Server, skip};
-
-/// Tells progress from a hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use super::{ALICE, PATIENCE, Server, skip};
 
 /// An offer of video that nobody sends.
 pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
@@ -122,23 +118,4 @@ impl Publication {
         assert!(status.success(), "{status}: {figures}");
         figures
     }
-}
-
-/// Polls `look` until it returns anything, and returns that.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// The value of a series as `/v1/metrics` writes its name and labels.
-pub fn metric(server: &Server, series: &str) -> f64 {
-    let text = server.get("/v1/metrics").text;
-    let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
-    value.unwrap_or_else(|| panic!("no series {series}"))
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::PATIENCE;
+use crate::support::PATIENCE;
 use crate::support::{ALICE, Server, skip};
 
 const PAGE: &str = include_str!("publish.html");

@@ -12,8 +12,9 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{eventually, servers::program};
+use super::servers::program;
 use crate::support::ALICE;
+use crate::support::eventually;
 
 /// The proxy that is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

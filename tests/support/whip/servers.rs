@@ -8,8 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::eventually;
-use crate::support::skip;
+use crate::support::{eventually, skip};
 
 /// A name and a password of the relay.
 pub const USER: (&str, &str) = ("publisher", "hush-hush-hush");

@@ -1,0 +1,47 @@
+//! What many tests ask of runs, as Alice.
+
+use serde_json::Value;
+
+use super::{Reply, Server};
+
+impl Server {
+    /// A `POST` to a run, such as `ingest`.
+    pub fn post_run(&self, run: &str, what: &str, body: &Value) -> Reply {
+        self.post(&format!("/v1/runs/{run}/{what}"), body)
+    }
+
+    /// A `POST` to a run whose answer does not wait for the job that it starts.
+    #[track_caller]
+    pub fn start_job(&self, run: &str, what: &str, body: &Value) -> Reply {
+        let call = self.call("POST", &format!("/v1/runs/{run}/{what}"));
+        call.header("prefer", "respond-async").json(body).send().assert_status(202)
+    }
+
+    /// A new run that has ingested what `body` names.
+    #[track_caller]
+    pub fn ingested(&self, body: &Value) -> String {
+        let run = self.create_run();
+        self.post_run(&run, "ingest", body).assert_ok();
+        run
+    }
+
+    /// The record of a run.
+    pub fn record(&self, run: &str) -> Value {
+        self.get(&format!("/v1/runs/{run}")).json()
+    }
+
+    /// The paths of the stills of a run.
+    pub fn still_paths(&self, run: &str) -> Vec<String> {
+        let listed = self.get(&format!("/v1/runs/{run}/keyframes")).json();
+        let path = |still: &Value| still["image_ref"].as_str().expect("a path").to_owned();
+        listed["keyframes"].as_array().expect("an array").iter().map(path).collect()
+    }
+
+    /// The value of a series as `/v1/metrics` writes its name and labels.
+    #[track_caller]
+    pub fn metric(&self, series: &str) -> f64 {
+        let text = self.get("/v1/metrics").text;
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no series {series}")).parse().expect("a number")
+    }
+}
