@@ -39,7 +39,7 @@ pub fn start(setup: Setup) -> Server {
 pub fn ingested(server: &Server, run: &str, more: Value) {
     let mut body = json!({"source_uri": "passing.mp4"});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("too").clone());
-    server.post_run(&run, "ingest", &body).assert_ok();
+    server.post_run(run, "ingest", &body).assert_ok();
 }
 
 pub fn activity(server: &Server, run: &str, query: &str) -> Vec<Value> {

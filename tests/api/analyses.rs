@@ -20,7 +20,7 @@ pub fn frames(first: u64, count: u64) -> Value {
 
 fn analyze(server: &Server, run: &str, stream: &str, frames: &Value) -> Vec<Value> {
     let body = json!({"model": "qwen3-vl-8b", "stream_id": stream, "frames": frames});
-    let reply = server.post_run(&run, "analyze", &body).assert_ok();
+    let reply = server.post_run(run, "analyze", &body).assert_ok();
     array(&reply)
 }
 

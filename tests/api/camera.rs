@@ -37,7 +37,7 @@ pub fn record(server: &Server, port: u16) -> String {
 }
 
 fn stop(server: &Server, run: &str) {
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
     eventually("its end", || {
         (!server.payloads(run, "analysis_generated").is_empty()).then_some(())
     });

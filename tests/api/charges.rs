@@ -27,7 +27,7 @@ fn on_disk(data: &Path) -> u64 {
 
 fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
     let body = json!({ "source_uri": clip, "max_frames": 60 });
-    server.post_run(&run, "ingest", &body)
+    server.post_run(run, "ingest", &body)
 }
 
 /// A run with the frames of `clip`, once that is not refused for the quota.

@@ -111,7 +111,7 @@ fn what_is_only_kept_is_kept_as_it_was_written() {
 fn submit(server: &Server, run: &str) {
     let body = json!({"rating": 1, "category": ODD, "feedback": ODD});
     wait_until("it is taken", || {
-        let reply = server.post_run(&run, "feedback", &body);
+        let reply = server.post_run(run, "feedback", &body);
         assert!([200, 500].contains(&reply.status), "{}", reply.text);
         reply.status == 200
     });

@@ -15,7 +15,7 @@ fn setup(dir: &tempfile::TempDir, url: &str) -> Setup {
 
 fn submit(server: &Server, run: &str) -> Reply {
     let body = json!({ "rating": 7, "category": "quality", "feedback": "good" });
-    server.post_run(&run, "feedback", &body)
+    server.post_run(run, "feedback", &body)
 }
 
 /// Submits until it is taken, however often it fails.

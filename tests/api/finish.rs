@@ -18,7 +18,7 @@ fn wait_for(server: &Server, run: &str, what: &str, found: impl Fn(&Value) -> bo
 
 fn analyze(server: &Server, run: &str) {
     let body = json!({"model": "qwen3-vl-8b", "frames": [frame()], "stream_id": "yard"});
-    server.post_run(&run, "analyze", &body).assert_ok();
+    server.post_run(run, "analyze", &body).assert_ok();
 }
 
 fn completed(server: &Server, run: &str) -> Value {

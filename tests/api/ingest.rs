@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Server, Setup, clips, eventually, is_of_frames, shared};
 
 fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
-    server.post_run(&run, "ingest", &json!({ "source_uri": source }))
+    server.post_run(run, "ingest", &json!({ "source_uri": source }))
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_clip_cut_short_keeps_the_frames_it_has() {
 fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::support::Reply {
     std::thread::scope(|scope| {
         let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
-        let long = scope.spawn(move || server.post_run(&run, "ingest", &body));
+        let long = scope.spawn(move || server.post_run(run, "ingest", &body));
         std::thread::sleep(Duration::from_millis(700));
         assert!(!long.is_finished(), "the clip is too short for this test");
         act();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Server, shared};
 
 fn analyze(server: &Server, run: &str, body: &Value) -> Vec<Value> {
-    let reply = server.post_run(&run, "analyze", body).assert_ok();
+    let reply = server.post_run(run, "analyze", body).assert_ok();
     reply.json()["metadata"].as_array().expect("an array").clone()
 }
 

@@ -36,7 +36,7 @@ fn body(more: &Value) -> Value {
 }
 
 pub fn reason(server: &Server, run: &str, more: &Value) -> Reply {
-    server.post_run(&run, "reason", &body(more))
+    server.post_run(run, "reason", &body(more))
 }
 
 pub fn state(server: &Server, run: &str) -> String {

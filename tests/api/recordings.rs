@@ -73,7 +73,7 @@ fn unnamed(markers: &Value) -> Vec<Value> {
 /// Markers of an analysis of what is recorded, which leaves no trace.
 fn tried(server: &Server, run: &str) -> Vec<Value> {
     let body = json!({"model": "qwen3-vl-8b", "dry_run": true});
-    let reply = server.post_run(&run, "analyze", &body).assert_ok();
+    let reply = server.post_run(run, "analyze", &body).assert_ok();
     unnamed(&reply.json()["markers"])
 }
 

@@ -28,7 +28,7 @@ pub fn setup(dir: &Path, certificate: &Certificate) -> Setup {
 pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
     let gate = json!({ "keepalive_frames": 30, "activity_on": 1 });
     let body = json!({ "source_uri": source, "gate": gate });
-    server.post_run(&run, "ingest", &body)
+    server.post_run(run, "ingest", &body)
 }
 
 /// Results of an ingest of `source`: its signals and the hashes of its stills.

@@ -12,7 +12,7 @@ const SOON: &str = "0.0000001";
 
 fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
     let body = json!({ "source_uri": clip, "max_frames": 60 });
-    server.post_run(&run, "ingest", &body)
+    server.post_run(run, "ingest", &body)
 }
 
 fn ingested(server: &Server, clip: &str) -> String {

@@ -25,7 +25,7 @@ fn frames() -> Value {
 fn analyze(server: &Server, run: &str, more: Value) -> Value {
     let mut body = json!({"model": "qwen3-vl-8b"});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("another").clone());
-    let reply = server.post_run(&run, "analyze", &body).assert_ok();
+    let reply = server.post_run(run, "analyze", &body).assert_ok();
     reply.json()
 }
 

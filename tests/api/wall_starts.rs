@@ -40,7 +40,7 @@ fn seed(dir: &Path) {
 
 fn ingest(server: &Server, run: &str, clip: &Path, stream: &str) {
     let body = json!({"source_uri": clip.display().to_string(), "stream_id": stream});
-    server.post_run(&run, "ingest", &body).assert_ok();
+    server.post_run(run, "ingest", &body).assert_ok();
 }
 
 #[test]

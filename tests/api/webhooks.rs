@@ -26,7 +26,7 @@ pub fn setup(dir: &Path, receiver: &Receiver) -> Setup {
 
 /// Reply to a request for a webhook.
 pub fn create(server: &Server, run: &str, body: &Value) -> Reply {
-    server.post_run(&run, "webhooks", body)
+    server.post_run(run, "webhooks", body)
 }
 
 /// A new webhook.
