@@ -30,11 +30,12 @@ use crate::{
     support::{
         BOB, Server, Setup,
         clock::{Clock, epoch_now},
+        eventually,
         files::contents,
         model::Model,
         receiver::Receiver,
         setting, skip, wait_until,
-        whip::{eventually, sightline},
+        whip::sightline,
     },
 };
 
