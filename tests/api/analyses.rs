@@ -179,7 +179,7 @@ fn seed(dir: &std::path::Path) {
             beside: false,
         }));
     }
-    seed::append(&log, RUN, events.into_iter());
+    seed::append(&log, RUN, events);
 }
 
 #[test]

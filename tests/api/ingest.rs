@@ -119,7 +119,7 @@ fn long_clips_ingested_at_once_give_the_same_long_signals() {
     let server = Setup::new(dir.path()).clips().var("SERVICE_INGEST_STILLS", "none").start();
     let body = json!({"source_uri": "street.mp4", "max_frames": 1000});
     let signals = |run: &str| {
-        server.post_run(&run, "ingest", &body).assert_ok();
+        server.post_run(run, "ingest", &body).assert_ok();
         let query = json!({"run_id": run, "kind": "frames_decoded"});
         let events = server.post("/v1/query", &query).json();
         events["matches"][0]["payload"]["signals"].as_array().expect("an array").clone()
@@ -328,7 +328,7 @@ fn jobs_past_the_queue_are_told_to_come_back() {
     let body = json!({"source_uri": "long.mp4", "max_frames": 500_000});
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let send = |run: &str| {
-            let reply = server.post_run(&run, "ingest", &body);
+            let reply = server.post_run(run, "ingest", &body);
             assert!(reply.status != 503 || !reply.header("retry-after").is_empty());
             reply.status
         };
@@ -337,7 +337,7 @@ fn jobs_past_the_queue_are_told_to_come_back() {
             std::thread::sleep(Duration::from_millis(20));
         }
         for run in &runs {
-            assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+            assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
         }
         jobs.into_iter().map(|job| job.join().expect("no panic")).collect()
     });

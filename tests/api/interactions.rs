@@ -47,7 +47,7 @@ fn write(data: &Path, events: Vec<Event>) {
     let log = data.join("data/log");
     std::fs::create_dir_all(&log).expect("made");
     let (log, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
-    seed::append(&log, RUN, events.into_iter());
+    seed::append(&log, RUN, events);
 }
 
 fn chunks(answer: &Value) -> Vec<u64> {

@@ -109,7 +109,7 @@ fn pages_join_to_the_whole_list() {
 
     let run = &runs[0];
     for _ in 0..4 {
-        assert_eq!(server.post_run(&run, "keepalive", &json!({})).status, 200);
+        assert_eq!(server.post_run(run, "keepalive", &json!({})).status, 200);
     }
     let first = server.get(&format!("/v1/runs/{run}/events?limit=3"));
     let next = first.header("link").split(['<', '>']).nth(1).expect("a link").to_owned();

@@ -258,7 +258,7 @@ impl Round {
             for run in &runs[..6] {
                 scope.spawn(move || {
                     let body = json!({"source_uri": "motion.mp4", "max_frames": 5});
-                    let reply = server.post_run(&run, "ingest", &body);
+                    let reply = server.post_run(run, "ingest", &body);
                     assert_eq!(reply.status, 200, "seed {}: {}", self.seed, reply.text);
                 });
             }

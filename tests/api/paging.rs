@@ -72,7 +72,7 @@ fn events_are_each_listed_once_while_more_are_appended() {
     let server = shared();
     let (run, other) = (server.create_run(), server.create_run());
     let add = |run: &str| {
-        server.post_run(&run, "keepalive", &json!({})).assert_ok();
+        server.post_run(run, "keepalive", &json!({})).assert_ok();
     };
     (0..9).for_each(|_| add(&run));
     for limit in [2, 5, 1000] {

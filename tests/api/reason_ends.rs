@@ -134,7 +134,7 @@ fn with_reasonings(clips: &Path, more: &Value, look: impl FnOnce(&Server, &[Stri
         }
         look(&server, &runs);
         for run in &runs {
-            assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+            assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
         }
     });
     wait_until("every place comes back", || in_flight(&server) == 0);

@@ -102,7 +102,7 @@ fn check_reused(server: &Server, run: &str) {
     let analyze = |run: &str, more: Value| {
         let mut body = json!({"model": "qwen3-vl-8b"});
         body.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
-        server.post_run(&run, "analyze", &body)
+        server.post_run(run, "analyze", &body)
     };
     assert_eq!(analyze(run, json!({})).status, 409, "it has ended");
     let reply = analyze(&fresh, json!({"from_run": run}));

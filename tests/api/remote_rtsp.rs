@@ -124,9 +124,9 @@ fn a_camera_that_shows_nothing_is_told_why() {
         let endless = json!({"source_uri": named("/live"), "max_frames": 500_000});
         let (server, run) = (&server, &run);
         let before = certificate.connections();
-        let job = scope.spawn(move || server.post_run(&run, "ingest", &endless));
+        let job = scope.spawn(move || server.post_run(run, "ingest", &endless));
         wait_until("the camera is dialled", || certificate.connections() != before);
-        assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+        assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
         job.join().expect("no panic")
     });
     assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);

@@ -304,7 +304,7 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     assert!(free() < 4096);
     assert_eq!(server.post("/v1/runs", &json!({})).status, 503);
     for run in &runs {
-        server.post_run(&run, "stop", &json!({})).assert_ok();
+        server.post_run(run, "stop", &json!({})).assert_ok();
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
     std::fs::remove_file(disk.join("rest")).expect("removed");

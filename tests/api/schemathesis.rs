@@ -26,8 +26,8 @@ fn populate(server: &Server) -> (Vec<String>, Vec<String>) {
     let ingest = json!({"source_uri": "talk.mp4", "max_frames": 40});
     let mut stills = vec!["ab".repeat(32)];
     for run in &runs[..8] {
-        server.post_run(&run, "ingest", &ingest).assert_ok();
-        server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
+        server.post_run(run, "ingest", &ingest).assert_ok();
+        server.post_run(run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
         let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
         let hash = |still: &Value| still["image_sha256"].as_str().expect("a hash").to_owned();
         stills.extend(kept["keyframes"].as_array().expect("an array").iter().map(hash));

@@ -105,7 +105,7 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     let asked = |run: &str, more: &Value| {
         let mut body = json!({"model": "qwen3-vl-8b"});
         body.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
-        server.post_run(&run, "analyze", &body)
+        server.post_run(run, "analyze", &body)
     };
     let analyzed = |run: &str, more: &Value| {
         let reply = asked(run, more).assert_ok();
