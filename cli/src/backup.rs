@@ -44,6 +44,13 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "is a log, not a data directory");
         return Err(CliError::Read { path: dir.clone(), source });
     }
+    if is_within(to, dir) {
+        let source = io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is within the directory that is copied: name one beside it",
+        );
+        return Err(CliError::Write { path: to.clone(), source });
+    }
     let mut backup = Backup { from: dir, to, files: 0, bytes: 0 };
     backup.folder(Path::new(""))?;
     backup.ledger()?;
@@ -56,6 +63,15 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         (grouped(log.events), grouped(backup.files), grouped(backup.bytes));
     out.line(format_args!("{events} events, {files} files, {bytes} bytes"))?;
     out.finish()
+}
+
+/// Returns true where `path`, which may not be there yet, leads into `dir`.
+fn is_within(path: &Path, dir: &Path) -> bool {
+    let dir = dir.canonicalize();
+    let there = std::path::absolute(path)
+        .ok()
+        .and_then(|path| path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok()));
+    matches!((there, dir), (Some(there), Ok(dir)) if there.starts_with(&dir))
 }
 
 struct Backup<'a> {

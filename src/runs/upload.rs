@@ -89,6 +89,16 @@ pub enum UploadError {
     /// The records cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
+    /// Files of owners are here, and the ledger has never had a record of any.
+    #[error(
+        "the ledger knows of no upload, and there are some at {}: put back the file `ledger` that was beside them, \
+         or move them away",
+        path.display()
+    )]
+    LedgerLost {
+        /// Folder of an owner.
+        path: PathBuf,
+    },
 }
 
 impl UploadError {
@@ -97,7 +107,7 @@ impl UploadError {
         match self {
             UploadError::TooLarge { .. } => ErrorKind::InvalidInput,
             UploadError::Busy { .. } | UploadError::DiskFull => ErrorKind::Exhausted,
-            UploadError::Io { .. } => ErrorKind::Internal,
+            UploadError::Io { .. } | UploadError::LedgerLost { .. } => ErrorKind::Internal,
             UploadError::Quota(error) => error.kind(),
             UploadError::Ledger(error) => error.kind(),
         }
@@ -171,6 +181,7 @@ impl UploadStore {
         let root = HeldDir::open(&real).map_err(failed("open the upload directory"))?;
         let under_way = Arc::default();
         let uploads = UploadStore { dirs: [absolute, real], tag, root, ledger, quota, under_way };
+        uploads.require_records()?;
         let swept = uploads.sweep()?;
         if swept > 0 {
             tracing::warn!(swept, "unfinished uploads removed");
@@ -184,6 +195,21 @@ impl UploadStore {
             Ok(())
         })?;
         Ok(uploads)
+    }
+
+    /// Makes the table of records while nobody has a file; an error where somebody has one and there is no table. They
+    /// would be taken for what a crash left.
+    fn require_records(&self) -> Result<(), UploadError> {
+        if self.look(false, |_| Ok(true))? {
+            return Ok(());
+        }
+        for path in list(&self.dirs[1])? {
+            let is_owners = path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder);
+            if is_owners && path.is_dir() && !list(&path)?.is_empty() {
+                return Err(UploadError::LedgerLost { path });
+            }
+        }
+        Ok(self.ledger.write(|transaction| Ok(drop(transaction.open_table(UPLOADS)?)))?)
     }
 
     /// Removes files that have no record, which only a crash leaves; returns how many.

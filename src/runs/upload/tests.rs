@@ -113,6 +113,25 @@ fn what_is_not_kept_leaves_nothing() {
 }
 
 #[test]
+fn uploads_without_their_ledger_are_left_until_it_is_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let uploads = open(dir.path());
+    let alice = Principal::named("alice");
+    let kept = put(&uploads, &alice, b"kept", 1);
+    drop(uploads);
+    let [ledger, aside, folder] = ["ledger", "aside", "uploads"].map(|name| dir.path().join(name));
+    fs::rename(&ledger, &aside).expect("moved");
+    let other = MetaStore::open(&ledger).expect("made");
+    let limits = QuotaLimits { global: None, principal: None };
+    let refused = UploadStore::open(&folder, None, other, Quota::new(limits)).map(drop);
+    assert!(matches!(refused, Err(UploadError::LedgerLost { .. })), "{refused:?}");
+    fs::rename(&aside, &ledger).expect("moved");
+    let again = open(dir.path());
+    assert_eq!(again.find(&alice, &kept.name).expect("readable"), Some(kept.clone()));
+    assert_eq!(files(&folder), [again.path(&kept)]);
+}
+
+#[test]
 fn a_record_that_failed_to_be_written_is_there_with_its_file_or_not_at_all() {
     for (fault, is_kept) in [(InjectedFault::Unclear, true), (InjectedFault::Lost, false)] {
         let dir = tempfile::tempdir().expect("a directory");
