@@ -193,6 +193,8 @@ pub struct Recording {
     column: OpenColumn,
     /// Charge for the column.
     hold: QuotaReservation,
+    /// Something of it is on the timeline.
+    has_told: bool,
 }
 
 impl Recording {
@@ -211,10 +213,16 @@ impl Recording {
         hold.record(column.bytes());
         let synced = column.synced();
         log.run.begin_recording(Growing { job, synced, since, decoded, analysis });
-        Ok(Recording { log, stores, job, column, hold })
+        Ok(Recording { log, stores, job, column, hold, has_told: false })
     }
 
-    /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same.
+    /// Returns true where an event tells of it.
+    pub fn has_told(&self) -> bool {
+        self.has_told
+    }
+
+    /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same. Of a
+    /// recording whose first picture is refused nothing is told.
     pub fn write(&mut self, batch: Batch) -> Result<(), RecordError> {
         let tells = batch.tells();
         let Batch { signals, stills, events } = batch;
@@ -240,11 +248,18 @@ impl Recording {
                 }
             }
         }
+        if let Some(error) = refused.take_if(|_| !self.has_told && stored.is_empty()) {
+            return Err(error);
+        }
         lease.send();
         if tells {
             match self.log.append_all(in_order(stored, events), None) {
-                Ok(_) => self.log.run.keep(hold, 0),
+                Ok(_) => {
+                    self.has_told = true;
+                    self.log.run.keep(hold, 0);
+                }
                 Err(error) if error.may_be_written() => {
+                    self.has_told = true;
                     self.log.run.keep(hold, 0);
                     return Err(error.into());
                 }

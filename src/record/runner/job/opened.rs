@@ -45,7 +45,7 @@ impl To {
     /// Returns true if something of the source is told: of one whose first picture is refused nothing is.
     pub fn has_written(&self) -> bool {
         match self {
-            To::Here(_, written_at) => written_at.is_some(),
+            To::Here(recording, written_at) => written_at.is_some() || recording.has_told(),
             To::Beside(writer) => writer.has_written(),
         }
     }
