@@ -209,7 +209,11 @@ impl UploadStore {
                 return Err(UploadError::LedgerLost { path });
             }
         }
-        Ok(self.ledger.write(|transaction| Ok(drop(transaction.open_table(UPLOADS)?)))?)
+        let made = self.ledger.write(|transaction| {
+            transaction.open_table(UPLOADS)?;
+            Ok(())
+        });
+        Ok(made?)
     }
 
     /// Removes files that have no record, which only a crash leaves; returns how many.
