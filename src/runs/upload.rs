@@ -2,7 +2,8 @@
 //!
 //! A record is made after its file is durable and removed before it, so that a crash leaves at
 //! most a file without a record, which opening removes. An owner reaches only its own folder.
-//! Knows neither HTTP nor what is in a file.
+//! Knows neither HTTP nor what is in a file. It is long because keeping, finding and removing have to
+//! agree on one order of file and record.
 
 mod folder;
 mod incoming;
