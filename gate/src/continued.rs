@@ -1,6 +1,6 @@
 //! Detection of a part of the picture that goes on where all else changed as at a cut.
 //!
-//! What is near, large and fast covers most of a picture within a frame or two, and a camera in somebody's hand moves the
+//! Something near, large and fast covers most of a picture within a frame or two, and a camera in somebody's hand moves the
 //! rest, so that nearly every tile changes. But windows of the rest are found again close by, and all of them moved alike;
 //! behind a cut hardly one is. Looked for only where a cut would be reported, since it is expensive.
 

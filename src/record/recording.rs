@@ -193,8 +193,10 @@ pub struct Recording {
     column: OpenColumn,
     /// Charge for the column.
     hold: QuotaReservation,
-    /// Something of it is on the timeline.
-    has_told: bool,
+    /// Something of it was written whole, or is on the timeline.
+    has_written: bool,
+    /// It is of a job, which takes it back where its first still is refused; what a live session has shown stays.
+    is_taken_back: bool,
 }
 
 impl Recording {
@@ -208,21 +210,21 @@ impl Recording {
         let timeline = log.registry.timeline();
         let mut hold = log.registry.quota().hold(&log.run.origin().principal);
         let since = timeline.head();
+        let is_taken_back = head.session().is_none();
         let Head { decoded, analysis, .. } = head.clone();
         let column = stores.columns.begin(log.run.id(), job, head.written())?;
         hold.record(column.bytes());
         let synced = column.synced();
         log.run.begin_recording(Growing { job, synced, since, decoded, analysis });
-        Ok(Recording { log, stores, job, column, hold, has_told: false })
+        Ok(Recording { log, stores, job, column, hold, has_written: false, is_taken_back })
     }
 
-    /// Returns true where an event tells of it.
-    pub fn has_told(&self) -> bool {
-        self.has_told
+    /// Returns true if something of it is told: of a job's whose first picture is refused nothing is.
+    pub fn has_written(&self) -> bool {
+        self.has_written
     }
 
-    /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same. Of a
-    /// recording whose first picture is refused nothing is told.
+    /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same.
     pub fn write(&mut self, batch: Batch) -> Result<(), RecordError> {
         let tells = batch.tells();
         let Batch { signals, stills, events } = batch;
@@ -248,18 +250,19 @@ impl Recording {
                 }
             }
         }
-        if let Some(error) = refused.take_if(|_| !self.has_told && stored.is_empty()) {
+        let is_first = self.is_taken_back && !self.has_written;
+        if let Some(error) = refused.take_if(|_| is_first && stored.is_empty()) {
             return Err(error);
         }
         lease.send();
         if tells {
             match self.log.append_all(in_order(stored, events), None) {
                 Ok(_) => {
-                    self.has_told = true;
+                    self.has_written = true;
                     self.log.run.keep(hold, 0);
                 }
                 Err(error) if error.may_be_written() => {
-                    self.has_told = true;
+                    self.has_written = true;
                     self.log.run.keep(hold, 0);
                     return Err(error.into());
                 }
@@ -271,6 +274,7 @@ impl Recording {
                 }
             }
         }
+        self.has_written |= refused.is_none();
         refused.map_or(Ok(()), Err)
     }
 

@@ -15,11 +15,10 @@ const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 /// Seconds that the clock is ahead of the right one, in turn.
 const OFFSETS: [i64; 8] = [-2, HOUR, -HOUR, -DAY, -10 * YEAR, 2 * HOUR, 0, 10 * YEAR];
-const KEY: &str = "idempotency-key";
 
 fn keyed(server: &Server) -> (String, String) {
-    let reply = server.call("POST", "/v1/runs").header(KEY, "clock").json(&json!({})).send();
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let call = server.call("POST", "/v1/runs").header("idempotency-key", "clock");
+    let reply = call.json(&json!({})).send().assert_ok();
     let run = reply.json()["run_id"].as_str().expect("an id").to_owned();
     (run, reply.header("x-request-id").to_owned())
 }
@@ -43,10 +42,7 @@ fn a_clock_that_jumps_loses_reorders_and_ages_nothing() {
     );
     let mut server = setup.start();
     let (run, request) = keyed(&server);
-    let recorded = server.create_run();
-    let source = json!({"source_uri": "motion.mp4", "max_frames": 60});
-    let reply = server.post(&format!("/v1/runs/{recorded}/ingest"), &source);
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let recorded = server.ingested(&json!({"source_uri": "motion.mp4", "max_frames": 60}));
     let (mut acknowledged, mut seen) =
         (Acknowledged::from([(run.clone(), vec![request])]), BTreeMap::new());
     for (at, offset) in OFFSETS.into_iter().enumerate() {

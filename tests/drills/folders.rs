@@ -92,25 +92,12 @@ fn setup_with_sources(setup: Setup) -> Setup {
     setup.var("SERVICE_INGEST_FILE_ROOTS", &roots.join(","))
 }
 
-fn done(server: &Server, path: &str, body: &Value) -> Value {
-    let reply = server.post(path, body);
-    assert_eq!(reply.status, 200, "{path}: {}", reply.text);
-    reply.json()
-}
-
 /// The run that was made with a key, now or before.
 fn keyed(server: &Server, key: &str) -> (String, bool) {
-    let reply = server.call("POST", "/v1/runs").header(KEY, key).json(&json!({})).send();
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let call = server.call("POST", "/v1/runs").header(KEY, key);
+    let reply = call.json(&json!({})).send().assert_ok();
     let run = reply.json()["run_id"].as_str().expect("an id").to_owned();
     (run, !reply.header("idempotency-replayed").is_empty())
-}
-
-fn left(server: &Server, run: &str, what: &str, body: &Value) -> String {
-    let call = server.call("POST", &format!("/v1/runs/{run}/{what}"));
-    let reply = call.header("prefer", "respond-async").json(body).send();
-    assert_eq!(reply.status, 202, "{}", reply.text);
-    reply.header("location").to_owned()
 }
 
 /// Has a server write a folder below `dir` with something of everything, and notes beside it what that server told.
@@ -124,30 +111,26 @@ fn write(dir: &Path) {
     let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));
     let zone = json!({"name": "left", "polygon": [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]]});
     let source = json!({"source_uri": name_of(&clip), "zones": [zone]});
-    done(&server, &format!("/v1/runs/{run}/ingest"), &source);
-    let analysis = left(&server, &run, "analyze", &json!({"model": MODEL}));
-    let analysis = format!("{analysis}?wait_ms=30000");
+    server.post_run(&run, "ingest", &source).assert_ok();
+    let analysis = server.start_job(&run, "analyze", &json!({"model": MODEL}));
+    let analysis = format!("{}?wait_ms=30000", analysis.header("location"));
     assert_eq!(server.get(&analysis).json()["status"], "succeeded");
     let reasoned = server.create_run();
     let question = json!({
         "source_uri": name_of(&clip), "model": MODEL, "max_frames": 60, "chunk_size": 30,
         "semantic_prompt": "Where is the van?",
     });
-    done(&server, &format!("/v1/runs/{reasoned}/reason"), &question);
+    server.post_run(&reasoned, "reason", &question).assert_ok();
     let ended = server.create_run();
-    done(&server, &format!("/v1/runs/{ended}/stop"), &json!({}));
+    server.post_run(&ended, "stop", &json!({})).assert_ok();
     let deleted = server.create_run();
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
     let of_bob = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send().json();
     let uploaded = upload(&server, "passing.mp4", &fs::read(clip).expect("a clip"));
     receiver.wait("/hook", 10);
     let recording = server.create_run();
-    let job = left(
-        &server,
-        &recording,
-        "ingest",
-        &json!({"source_uri": name_of(&endless), "max_frames": 500_000}),
-    );
+    let source = json!({"source_uri": name_of(&endless), "max_frames": 500_000});
+    let job = server.start_job(&recording, "ingest", &source).header("location").to_owned();
     eventually("rows are written", || {
         let done = server.get(&job).json()["frames_done"].as_u64();
         let column = files(&data.join("open-columns"), |_| true);
@@ -269,7 +252,7 @@ fn every_folder_reads_as_it_was_told_and_goes_on() {
         let events = server.events(recording);
         let run = server.create_run();
         let source = json!({"source_uri": name_of(&sources()[0])});
-        done(&server, &format!("/v1/runs/{run}/ingest"), &source);
+        server.post_run(&run, "ingest", &source).assert_ok();
         let begun = server.events(&run)[0]["seq"].as_u64();
         assert!(begun > events.last().and_then(|event| event["seq"].as_u64()), "{begun:?}");
         server.kill();

@@ -1,4 +1,4 @@
-//! What many tests ask of runs, as Alice.
+//! Requests of many tests about runs, as Alice.
 
 use serde_json::Value;
 

@@ -145,7 +145,7 @@ impl Clip {
 /// Times that some calm seconds are shown to and fro.
 const TURNS: usize = 6;
 
-/// What is done to the luma of each picture.
+/// Change of the luma of each picture.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
     None,

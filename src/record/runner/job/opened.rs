@@ -42,10 +42,10 @@ pub(super) enum To {
 }
 
 impl To {
-    /// Returns true if something of the source is told: of one whose first picture is refused nothing is.
+    /// [`Recording::has_written`], of all that was given.
     pub fn has_written(&self) -> bool {
         match self {
-            To::Here(recording, written_at) => written_at.is_some() || recording.has_told(),
+            To::Here(recording, _) => recording.has_written(),
             To::Beside(writer) => writer.has_written(),
         }
     }

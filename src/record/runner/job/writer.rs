@@ -143,7 +143,7 @@ impl Queue {
             chunks.into_iter().for_each(|chunk| self.hand_over(chunk));
             let mut waiting = self.waiting.lock();
             waiting.is_writing = false;
-            waiting.has_written |= is_written && (outcome.is_ok() || recording.has_told());
+            waiting.has_written = recording.has_written();
             // Of a source whose first picture is refused nothing is told: all of it is taken back.
             is_refused |= outcome.is_err() && !waiting.has_written;
             if let Err(error) = outcome {
