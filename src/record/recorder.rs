@@ -51,6 +51,7 @@ impl Kept {
             image_ref: format!("/v1/runs/{run}/keyframes/{hash}"),
             image_bytes: self.jpeg.len() as u64,
             image_sha256: hash,
+            truncated: false,
         })
     }
 }

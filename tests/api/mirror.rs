@@ -99,6 +99,7 @@ fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
         image_ref: "/v1/x".to_owned(),
         image_bytes: 1,
         image_sha256: media::BlobHash::from_bytes([1; 32]),
+        truncated: false,
     };
     let session = Some(SESSION);
     let events = vec![

@@ -43,6 +43,7 @@ fn still(description: &str) -> Event {
         image_ref: "x".to_owned(),
         image_bytes: 1,
         image_sha256: media::BlobHash::from_bytes([0; 32]),
+        truncated: false,
     })
 }
 

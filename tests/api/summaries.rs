@@ -119,6 +119,7 @@ fn seed(dir: &Path) {
             image_ref: "x".to_owned(),
             image_bytes: 1,
             image_sha256: BlobHash::from_bytes([frame_index as u8; 32]),
+            truncated: false,
         })
     };
     let said = |frame_index: u64, description: &str, summary: Option<&str>| {

@@ -28,6 +28,7 @@ fn seed(dir: &Path) {
             image_ref: "x".to_owned(),
             image_bytes: 1,
             image_sha256: BlobHash::from_bytes([0; 32]),
+            truncated: false,
         })
     };
     let created = Event::SessionRunCreated(SessionRunCreated {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use timeline::{
     ActivityEpisode, AnalysisGenerated, Event, EventKind, FindingKind, FindingPayload,
     FramesDecoded, InferenceCompleted, IngestReceived, IngestStarted, JsonText, KeyframeStored,
-    NewEvent, Pass, RequestMarkerPayload, RunCompleted, RunCreated, RunDeleted, RunFailed,
-    RunLabelled, SamplingPolicy, SemanticChunkGenerated, SemanticChunkInferred,
+    NewEvent, Pass, RequestMarkerPayload, RunCompleted, RunCreated, RunDeleted, RunExpired,
+    RunFailed, RunLabelled, SamplingPolicy, SemanticChunkGenerated, SemanticChunkInferred,
     SemanticFallbackActivated, SemanticOutcome, SessionRunCreated, Signals, SourceReconnected,
     Timeline, TimelineOptions, TokenBudgetLow, TokenCounts,
 };
@@ -135,6 +135,7 @@ fn of_runs() -> Vec<Event> {
             image_ref: text("/v1/x"),
             image_bytes: 9,
             image_sha256: BlobHash::from_bytes([5; 32]),
+            truncated: false,
         }),
         Event::StopRequested(RequestMarkerPayload { request_id: REQUEST }),
         Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST }),
@@ -149,7 +150,7 @@ fn of_runs() -> Vec<Event> {
             reason: Some(text("idle")),
         }),
         Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
-        Event::RunExpired,
+        Event::RunExpired(RunExpired {}),
         Event::RunDeleted(RunDeleted {
             request_id: None,
             reclaim: JsonText::parse(r#"{"reason":"never connected"}"#),

@@ -9,12 +9,12 @@ mod payloads;
 
 use media::{BlobHash, RunId, Seq, WallTime};
 
-pub(crate) use json::put_signal;
-use json::{JsonObjectReader, JsonObjectWriter, JsonPayload};
+pub(crate) use json::{JsonObjectReader, JsonObjectWriter, JsonPayload, put_signal};
+pub(crate) use payloads::{json_payload, read_field, write_field};
 
 use crate::{
     EventMeta, Result, StoredEvent, TimelineError,
-    event::{Event, EventKind, FindingKind, NewEvent, Signals},
+    event::{Event, EventKind, NewEvent, Signals},
 };
 
 /// Largest payload of one event; what is larger belongs in side files.
@@ -93,8 +93,8 @@ impl ColumnRef {
 
 /// The payload text, its description cut where that makes it fit.
 fn fit(mut event: Event) -> Result<Vec<u8>> {
-    const MARK: &[u8] = b",\"truncated\":true}";
-    let text = payload_text(&event);
+    const MARK: &str = ",\"truncated\":true";
+    let text = event.text();
     if text.len() <= PAYLOAD_BYTES_MAX {
         return Ok(text);
     }
@@ -104,10 +104,10 @@ fn fit(mut event: Event) -> Result<Vec<u8>> {
         limit: PAYLOAD_BYTES_MAX,
     };
     let excess = text.len() + MARK.len() - PAYLOAD_BYTES_MAX;
-    let description = match &mut event {
-        Event::Found(_, finding) => &mut finding.description,
-        Event::SemanticChunkInferred(chunk) => &mut chunk.description,
-        Event::KeyframeStored(still) => &mut still.description,
+    let (description, truncated) = match &mut event {
+        Event::Found(_, finding) => (&mut finding.description, &mut finding.truncated),
+        Event::SemanticChunkInferred(chunk) => (&mut chunk.description, &mut chunk.truncated),
+        Event::KeyframeStored(still) => (&mut still.description, &mut still.truncated),
         _ => return Err(too_large),
     };
     // A byte of the description is at least one of the text, so this frees enough.
@@ -116,86 +116,8 @@ fn fit(mut event: Event) -> Result<Vec<u8>> {
         keep -= 1;
     }
     description.truncate(keep);
-    let mut text = payload_text(&event);
-    text.pop();
-    text.extend_from_slice(MARK);
-    Ok(text)
-}
-
-fn payload_text(event: &Event) -> Vec<u8> {
-    match event {
-        Event::RunCreated(payload) => JsonObjectWriter::of(payload),
-        Event::SessionRunCreated(payload) => JsonObjectWriter::of(payload),
-        Event::IngestReceived(payload) => JsonObjectWriter::of(payload),
-        Event::IngestStarted(payload) => JsonObjectWriter::of(payload),
-        Event::FramesDecoded(payload) => JsonObjectWriter::of(payload),
-        Event::MarkerEmitted(payload) => JsonObjectWriter::of(payload),
-        Event::AnalysisGenerated(payload) => JsonObjectWriter::of(payload),
-        Event::SemanticChunkInferred(payload) => JsonObjectWriter::of(payload),
-        Event::SemanticChunkGenerated(payload) => JsonObjectWriter::of(payload),
-        Event::SemanticFallbackActivated(payload) => JsonObjectWriter::of(payload),
-        Event::InferenceCompleted(payload) => JsonObjectWriter::of(payload),
-        Event::RunCompleted(payload) => JsonObjectWriter::of(payload),
-        Event::RunFailed(payload) => JsonObjectWriter::of(payload),
-        Event::RunExpired => b"{}".to_vec(),
-        Event::StopRequested(payload) | Event::KeepaliveRefreshed(payload) => {
-            JsonObjectWriter::of(payload)
-        }
-        Event::RunDeleted(payload) => JsonObjectWriter::of(payload),
-        Event::KeyframeStored(payload) => JsonObjectWriter::of(payload),
-        Event::TokenBudgetLow(payload) => JsonObjectWriter::of(payload),
-        Event::SourceReconnected(payload) => JsonObjectWriter::of(payload),
-        Event::RunLabelled(payload) => JsonObjectWriter::of(payload),
-        Event::ActivityStarted(payload) | Event::ActivityEnded(payload) => {
-            JsonObjectWriter::of(payload)
-        }
-        Event::Found(_, payload) => JsonObjectWriter::of(payload),
-    }
-}
-
-/// The event of `kind` with this payload; the error names the field that does not fit.
-fn parse_payload(kind: EventKind, text: &str) -> std::result::Result<Event, &'static str> {
-    let fields = &JsonObjectReader::parse(text)?;
-    let found = |kind| JsonPayload::read(fields).map(|finding| Event::Found(kind, finding));
-    match kind {
-        EventKind::RunCreated if fields.has("session_id") => {
-            JsonPayload::read(fields).map(Event::SessionRunCreated)
-        }
-        EventKind::RunCreated => JsonPayload::read(fields).map(Event::RunCreated),
-        EventKind::IngestReceived => JsonPayload::read(fields).map(Event::IngestReceived),
-        EventKind::IngestStarted => JsonPayload::read(fields).map(Event::IngestStarted),
-        EventKind::FramesDecoded => JsonPayload::read(fields).map(Event::FramesDecoded),
-        EventKind::MarkerEmitted => JsonPayload::read(fields).map(Event::MarkerEmitted),
-        EventKind::AnalysisGenerated => JsonPayload::read(fields).map(Event::AnalysisGenerated),
-        EventKind::SemanticChunkInferred => {
-            JsonPayload::read(fields).map(Event::SemanticChunkInferred)
-        }
-        EventKind::SemanticChunkGenerated => {
-            JsonPayload::read(fields).map(Event::SemanticChunkGenerated)
-        }
-        EventKind::SemanticFallbackActivated => {
-            JsonPayload::read(fields).map(Event::SemanticFallbackActivated)
-        }
-        EventKind::InferenceCompleted => JsonPayload::read(fields).map(Event::InferenceCompleted),
-        EventKind::RunCompleted => JsonPayload::read(fields).map(Event::RunCompleted),
-        EventKind::RunFailed => JsonPayload::read(fields).map(Event::RunFailed),
-        EventKind::RunExpired => Ok(Event::RunExpired),
-        EventKind::StopRequested => JsonPayload::read(fields).map(Event::StopRequested),
-        EventKind::KeepaliveRefreshed => JsonPayload::read(fields).map(Event::KeepaliveRefreshed),
-        EventKind::RunDeleted => JsonPayload::read(fields).map(Event::RunDeleted),
-        EventKind::KeyframeStored => JsonPayload::read(fields).map(Event::KeyframeStored),
-        EventKind::TokenBudgetLow => JsonPayload::read(fields).map(Event::TokenBudgetLow),
-        EventKind::SourceReconnected => JsonPayload::read(fields).map(Event::SourceReconnected),
-        EventKind::RunLabelled => JsonPayload::read(fields).map(Event::RunLabelled),
-        EventKind::ActivityStarted => JsonPayload::read(fields).map(Event::ActivityStarted),
-        EventKind::ActivityEnded => JsonPayload::read(fields).map(Event::ActivityEnded),
-        EventKind::Vlm => found(FindingKind::Vlm),
-        EventKind::VlmTiered => found(FindingKind::VlmTiered),
-        EventKind::ClipVlm => found(FindingKind::ClipVlm),
-        EventKind::ClipVlmTiered => found(FindingKind::ClipVlmTiered),
-        EventKind::StateTransition => found(FindingKind::StateTransition),
-        EventKind::LoopDetected => found(FindingKind::LoopDetected),
-    }
+    *truncated = true;
+    Ok(event.text())
 }
 
 impl StoredEvent {
@@ -206,7 +128,7 @@ impl StoredEvent {
 }
 
 fn decode(head: EventMeta, text: &str) -> Result<Event> {
-    parse_payload(head.kind, text).map_err(|field| invalid(head, field))
+    Event::parse(head.kind, text).map_err(|field| invalid(head, field))
 }
 
 /// The event of a payload as it stands in a record, a column left as the reference it is.

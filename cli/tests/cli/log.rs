@@ -127,6 +127,7 @@ fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
         image_ref: String::new(),
         image_bytes: bytes.len() as u64,
         image_sha256: hash,
+        truncated: false,
     });
     timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
     timeline.close();

@@ -82,6 +82,7 @@ fn still(record: &Value) -> KeyframeStored {
         image_ref: String::new(),
         image_bytes: jpeg.len() as u64,
         image_sha256: BlobHash::from_bytes(Sha256::digest(&jpeg).into()),
+        truncated: false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use media::{RequestId, RunId, StreamId};
-use timeline::{Event, EventKind, RequestMarkerPayload, RunCompleted, Timeline};
+use timeline::{Event, EventKind, RequestMarkerPayload, RunCompleted, RunExpired, Timeline};
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -93,7 +93,7 @@ impl RunRegistry {
         let end = if run.is_analysed() {
             self.completed(run, None, Some(IDLE)).await?
         } else {
-            Event::RunExpired
+            Event::RunExpired(RunExpired {})
         };
         // One in which something happened meanwhile is not idle, and what was read of it is not told.
         Ok(self.change(run, RunTransition::EndIdle(now, end)).await?.len())

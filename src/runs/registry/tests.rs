@@ -1,7 +1,7 @@
 //! Runs against a real log: expiry, order, slots, and a restart that rebuilds the same.
 
 use proptest::prelude::*;
-use timeline::TimelineOptions;
+use timeline::{RunExpired, TimelineOptions};
 
 use super::{lookup::LIST_SLICE, *};
 use samples::origin;
@@ -99,7 +99,10 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
         let refused = registry.keep_alive(&run, REQUEST).await;
         assert!(matches!(refused, Err(RunError::Terminal(state)) if state == end), "{refused:?}");
         let left = vec![Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST })];
-        registry.wind_up(&run, left, Some(Event::RunExpired)).await.expect("still recorded");
+        registry
+            .wind_up(&run, left, Some(Event::RunExpired(RunExpired {})))
+            .await
+            .expect("still recorded");
         drop(job);
         ended.await.expect("no panic").expect("told");
         let told = if end == RunState::Cancelled {

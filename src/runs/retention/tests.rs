@@ -71,6 +71,7 @@ impl Bench {
             image_ref: String::new(),
             image_bytes: jpeg.len() as u64,
             image_sha256: hash,
+            truncated: false,
         });
         self.registry.commit(run, vec![event]).await.expect("active");
         self.blobs.path(&hash)

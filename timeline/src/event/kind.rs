@@ -101,34 +101,3 @@ kinds! {
     /// The picture is at rest again.
     ActivityEnded = 28 "activity_ended",
 }
-
-/// The kinds that a media worker's findings have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FindingKind {
-    /// Description of a still.
-    Vlm,
-    /// Description of a still by the second pass.
-    VlmTiered,
-    /// Description of a clip.
-    ClipVlm,
-    /// Description of a clip by the second pass.
-    ClipVlmTiered,
-    /// Consecutive descriptions diverge.
-    StateTransition,
-    /// The picture entered a loop.
-    LoopDetected,
-}
-
-impl FindingKind {
-    /// The kind of the event that carries such a finding.
-    pub const fn event_kind(self) -> EventKind {
-        match self {
-            FindingKind::Vlm => EventKind::Vlm,
-            FindingKind::VlmTiered => EventKind::VlmTiered,
-            FindingKind::ClipVlm => EventKind::ClipVlm,
-            FindingKind::ClipVlmTiered => EventKind::ClipVlmTiered,
-            FindingKind::StateTransition => EventKind::StateTransition,
-            FindingKind::LoopDetected => EventKind::LoopDetected,
-        }
-    }
-}

@@ -31,7 +31,7 @@ impl JsonObjectWriter {
         object.0
     }
 
-    pub(super) fn field(&mut self, name: &str, value: &impl JsonField) {
+    pub(crate) fn field(&mut self, name: &str, value: &impl JsonField) {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -40,7 +40,7 @@ impl JsonObjectWriter {
         value.write(&mut self.0);
     }
 
-    pub(super) fn optional(&mut self, name: &str, value: &impl JsonField) {
+    pub(crate) fn optional(&mut self, name: &str, value: &impl JsonField) {
         if !value.is_absent() {
             self.field(name, value);
         }
@@ -59,13 +59,13 @@ impl<'a> JsonObjectReader<'a> {
         self.0.contains_key(name)
     }
 
-    pub(super) fn get<T: JsonField>(&self, name: &'static str) -> Result<T, &'static str> {
+    pub(crate) fn get<T: JsonField>(&self, name: &'static str) -> Result<T, &'static str> {
         T::read(self.0.get(name).map_or("null", |value| value.get())).ok_or(name)
     }
 }
 
 /// A value of one member.
-pub(super) trait JsonField: Sized {
+pub(crate) trait JsonField: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(text: &str) -> Option<Self>;
     fn is_absent(&self) -> bool {

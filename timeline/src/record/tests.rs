@@ -88,7 +88,7 @@ fn run_lifecycle() {
         Event::RunFailed(RunFailed { request_id: None, reason: text("shutdown") }),
         r#"{"reason":"shutdown"}"#,
     );
-    check(Event::RunExpired, "{}");
+    check(Event::RunExpired(RunExpired {}), "{}");
     let completed = RunCompleted {
         request_id: Some(REQUEST),
         stream_id: "yard".parse().ok(),
@@ -194,7 +194,7 @@ fn a_rate_that_an_earlier_version_wrote_is_readable() {
     let record = JournalRecord::parse(&bytes).expect("intact");
     let odd = record.payload().expect("text").text.replace("30.0", "90000.0");
     assert!(odd.contains("90000.0"), "{odd}");
-    let read = parse_payload(EventKind::FramesDecoded, &odd).expect("readable");
+    let read = Event::parse(EventKind::FramesDecoded, &odd).expect("readable");
     let Event::FramesDecoded(read) = read else { panic!("another kind") };
     assert_eq!(read.source_fps, FrameRate::new(4000, 1));
 }
@@ -250,7 +250,7 @@ fn zones_of_a_recording() {
     check(Event::FramesDecoded(decoded), &format!("{start}{told}"));
     // Older logs have names alone.
     let older = format!(r#"{start}"zones":["door","yard"],"signals":[]}}"#);
-    let read = parse_payload(EventKind::FramesDecoded, &older).expect("readable");
+    let read = Event::parse(EventKind::FramesDecoded, &older).expect("readable");
     let Event::FramesDecoded(read) = read else { panic!("another kind") };
     assert_eq!(read.zones.names(), ["door", "yard"]);
     assert!(read.zones.zones.iter().all(|zone| zone.polygon.is_empty()) && !read.zones.only);
@@ -262,7 +262,7 @@ fn zones_of_a_recording() {
     ];
     for zones in rows {
         let odd = format!(r#"{start}"zones":{zones},"signals":[]}}"#);
-        assert!(parse_payload(EventKind::FramesDecoded, &odd).is_err(), "{zones}");
+        assert!(Event::parse(EventKind::FramesDecoded, &odd).is_err(), "{zones}");
     }
 }
 
@@ -376,6 +376,7 @@ fn findings_and_stills() {
         image_ref: text("keyframes/x"),
         image_bytes: 1234,
         image_sha256: BlobHash::from_bytes([0xcd; 32]),
+        truncated: false,
     };
     check(
         Event::KeyframeStored(still),
@@ -427,7 +428,7 @@ fn inference() {
     let before_the_model_was_named = format!(
         r#"{start}"chunk_index":1,"provider":null,"provider_fallback_used":false,"semantic_fallback_used":true,"semantic_error":"x","event_type":"e","object_label":null,"summary":"","description":"","confidence":0.0,"raw_output":"",{counts}}}"#
     );
-    let read = parse_payload(EventKind::SemanticChunkInferred, &before_the_model_was_named);
+    let read = Event::parse(EventKind::SemanticChunkInferred, &before_the_model_was_named);
     let Ok(Event::SemanticChunkInferred(old)) = read else { panic!("{read:?}") };
     assert_eq!((old.tier, old.model, old.start_pts_ms, old.end_pts_ms), (None, None, None, None));
     let generated = SemanticChunkGenerated {
@@ -566,10 +567,10 @@ fn a_payload_of_another_shape_names_its_field() {
         (EventKind::RunExpired, r#"[]"#, "(no JSON object)"),
     ];
     for (kind, text, field) in cases {
-        assert_eq!(parse_payload(kind, text), Err(field), "{text}");
+        assert_eq!(Event::parse(kind, text), Err(field), "{text}");
     }
     let tolerated = r#"{"reason":"x","added_later":[1]}"#;
-    assert!(parse_payload(EventKind::RunFailed, tolerated).is_ok());
+    assert!(Event::parse(EventKind::RunFailed, tolerated).is_ok());
 }
 
 #[test]

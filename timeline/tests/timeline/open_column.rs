@@ -13,7 +13,8 @@ const JOB: JobId = JobId::from_bytes([1; 16]);
 pub fn open_column(bytes: &[u8]) -> Option<usize> {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join(format!("{RUN}.{JOB}")), bytes).expect("written");
-    let columns = OpenColumns::open(dir.path()).expect("opened");
+    // A file of a later version is refused with its folder.
+    let columns = OpenColumns::open(dir.path()).ok()?;
     assert_eq!(columns.all().expect("listed"), [(RUN, JOB)]);
     let read = || {
         let mut rows = columns.read(RUN, JOB).ok()?.expect("there");

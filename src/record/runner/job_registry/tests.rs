@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use media::RequestId;
-use timeline::{NewEvent, RunCompleted, Signals, TimelineOptions};
+use timeline::{NewEvent, RunCompleted, RunExpired, Signals, TimelineOptions};
 
 use super::*;
 use crate::{base::meta_store::InjectedFault, runs::registry::tests::samples};
@@ -134,7 +134,8 @@ fn a_job_is_over_where_its_own_last_event_is() {
     log.append_wait(vec![NewEvent { run: RUN, event: decoded(1) }]).expect("durable");
     // More than is looked at in one step.
     for _ in 0..5 {
-        let filler = (0..1000).map(|_| NewEvent { run: RUN, event: Event::RunExpired });
+        let filler =
+            (0..1000).map(|_| NewEvent { run: RUN, event: Event::RunExpired(RunExpired {}) });
         log.append_wait(filler.collect()).expect("durable");
     }
     let rest = [(RUN, decoded(2)), (OTHER, decoded(3)), (RUN, completed(4))];

@@ -1,0 +1,397 @@
+//! The payload of every kind, its members in the order of the wire contract.
+//!
+//! Its type, its JSON and what the API's document says of it come from here: a doc comment is text of that document,
+//! and `as` gives a payload's name there, or the words that a text is one of. `@optional` is absent from the wire when
+//! none, any other `None` is `null`; `@flat` has members itself; in brackets stands a member that is always the same.
+
+use media::{
+    AnalysisId, BlobHash, CellBox, EventType, FrameRate, GateConfig, JobId, Label, Marker,
+    RequestId, Score, Seq, SessionId, StreamId, WallTime, Zones,
+};
+
+use super::{
+    EventKind, JsonText, Pass, SamplingPolicy, Signals,
+    declare::{
+        Describe, Described, Member, PayloadShape, events, is_optional, payloads, value_type,
+    },
+};
+use crate::record::{
+    JsonObjectReader, JsonObjectWriter, JsonPayload, json_payload, read_field, write_field,
+};
+
+/// Text that is the name of a mode of analysis.
+pub enum ModeName {}
+
+/// Text that is the gate's name of its reason to keep a frame.
+pub enum SelectionReasonName {}
+
+/// Text that is the media type of a still.
+pub enum StillMediaType {}
+
+events! {
+    apart MarkerEmitted(Marker), ActivityStarted(ActivityEpisode), ActivityEnded(ActivityEpisode);
+    shared StopRequested(RequestMarkerPayload), KeepaliveRefreshed(RequestMarkerPayload);
+    findings Vlm, VlmTiered, ClipVlm, ClipVlmTiered, StateTransition, LoopDetected;
+
+    /// A source was accepted; nothing of it is decoded yet.
+    IngestStarted as IngestStartedPayload {
+        request_id: RequestId,
+        job_id: JobId,
+        /// The request body.
+        ingest: JsonText,
+    }
+
+    /// A source was decoded.
+    IngestReceived as IngestReceivedPayload {
+        request_id: RequestId,
+        /// The request body.
+        ingest: JsonText,
+        @optional decoded_frames: Option<u64>,
+        @optional source_uri: Option<String>,
+        @optional sampling_policy: Option<SamplingPolicy>,
+        @optional sample_fps: Option<FrameRate>,
+    }
+
+    /// A decode pass finished.
+    FramesDecoded as FramesDecodedPayload {
+        request_id: RequestId,
+        source_uri: String,
+        stream_id: StreamId,
+        sampling_policy: SamplingPolicy,
+        source_fps: Option<FrameRate>,
+        // Analysed frames a second.
+        sample_fps: Option<FrameRate>,
+        // Frames analysed.
+        decoded_frames: u64,
+        // Columns and rows of the first picture.
+        width: u32,
+        height: u32,
+        // Name of the sample layout.
+        pixel_format: String,
+        /// The decoder really used, such as `software:h264`; several joined by `+`.
+        @optional decoder: Option<String>,
+        /// Reason that the backend asked first did not decode all of it.
+        @optional decoder_fallback: Option<String>,
+        /// The source ended early or is damaged.
+        @optional truncated: bool,
+        /// Reason that no more of it was decoded, where something cut it off.
+        @optional reason: Option<String>,
+        /// Thresholds that it was recorded with; in events of older servers only where its caller chose them.
+        @optional gate: Option<GateConfig>,
+        /// Zones that were watched; absent where there are none. Older servers wrote their names alone.
+        @flat zones: Zones,
+        /// Epoch milliseconds at which its first picture was taken, as the container says, or came,
+        /// where the source is live; null where that is unknown, absent in events of older servers.
+        @optional wall_start_ms: Option<Option<WallTime>>,
+        /// One object a frame.
+        signals: Signals,
+    }
+
+    /// The result of an analysis pass.
+    AnalysisGenerated as AnalysisGeneratedPayload {
+        request_id: RequestId,
+        stream_id: StreamId,
+        frames: u64,
+        // Frames a window.
+        window_size: u32,
+        // Length of a segment of metadata.
+        segment_ms: u32,
+        sampling_policy: SamplingPolicy,
+        sample_fps: Option<FrameRate>,
+        mode: Option<String>,
+        model: String,
+        markers: u64,
+        /// Id that its markers carry too; absent where that was before analyses had names.
+        @optional analysis_id: Option<AnalysisId>,
+        /// Thresholds that it used; absent likewise.
+        @optional gate: Option<GateConfig>,
+        /// Zones in place of those of the recording; absent where it used these.
+        @flat zones: Option<Zones>,
+    }
+
+    /// A chunk finished tiered inference.
+    SemanticChunkInferred as ChunkInferredPayload {
+        request_id: RequestId,
+        stream_id: StreamId,
+        chunk_index: u64,
+        /// The backend that answered, or failed last; null when none was asked.
+        provider: Option<String>,
+        // Another backend than the first answered.
+        provider_fallback_used: bool,
+        // No backend answered.
+        semantic_fallback_used: bool,
+        // Reason that none answered.
+        semantic_error: Option<String>,
+        event_type: EventType,
+        object_label: Option<String>,
+        // One line.
+        summary: String,
+        description: String,
+        /// Null when the model said nothing of it.
+        confidence: Option<Score>,
+        // The model's text.
+        raw_output: String,
+        /// The object in it, where the reasoning gave an `output_schema`.
+        @optional output: Option<JsonText>,
+        @flat tokens: TokenCounts,
+        // Time from request to answer.
+        inference_latency_ms: u64,
+        /// Pass that answered, or failed; absent when no backend was asked.
+        @optional tier: Option<Pass>,
+        /// The model that answered, or was to; absent likewise.
+        @optional model: Option<String>,
+        /// Requests that backends were sent for it.
+        @optional attempts: Option<u32>,
+        /// Name and version of the prompt.
+        @optional prompt_version: Option<String>,
+        /// Media time of the chunk's first frame.
+        @optional start_pts_ms: Option<i64>,
+        /// Media time of the chunk's last frame.
+        @optional end_pts_ms: Option<i64>,
+        /// The event whose description this repeats; there where the chunk shows nothing new and no
+        /// backend was asked.
+        @optional reused_from_seq: Option<Seq>,
+        @optional index_name: Option<Label>,
+        /// The description was cut to fit.
+        @optional truncated: bool,
+    }
+
+    /// A semantic result was recorded.
+    SemanticChunkGenerated as ChunkGeneratedPayload {
+        request_id: RequestId,
+        stream_id: StreamId,
+        chunk_index: u64,
+        chunk_frames: u64,
+        // Time spent on the chunk.
+        process_ms: u64,
+        // Media time that the chunk spans.
+        source_span_ms: u64,
+        // Lag of the chunk behind its media.
+        lag_ms: i64,
+        index_name: Option<Label>,
+        @flat tokens: TokenCounts,
+        inference_latency_ms: u64,
+    }
+
+    /// The semantic path fell back.
+    SemanticFallbackActivated as SemanticFallbackPayload {
+        request_id: RequestId,
+        stream_id: StreamId,
+        reason: String,
+    }
+
+    /// A direct inference completed.
+    InferenceCompleted as InferenceCompletedPayload {
+        request_id: RequestId,
+        provider: String,
+        model: String,
+        // Another backend than the first answered.
+        fallback_used: bool,
+        prompt_bytes: u64,
+        output_bytes: u64,
+        /// Tokens of the prompt. Absent from events of older servers, as is all that follows.
+        @optional prompt_tokens: Option<u64>,
+        // Tokens of the answer, hidden reasoning left out.
+        @optional completion_tokens: Option<u64>,
+        /// Tokens of hidden reasoning.
+        @optional thinking_tokens: Option<u64>,
+        /// All of them, failed attempts included.
+        @optional total_tokens: Option<u64>,
+        // Time from the first request to the answer.
+        @optional inference_latency_ms: Option<u64>,
+        /// `first`: a direct inference has one pass.
+        @optional tier: Option<Pass>,
+        /// Requests that backends were sent.
+        @optional attempts: Option<u32>,
+    }
+
+    /// The run reached its normal end.
+    RunCompleted as RunCompletedPayload {
+        // Null when a session ended by itself.
+        request_id: Option<RequestId>,
+        stream_id: Option<StreamId>,
+        frames: u64,
+        markers: u64,
+        index_name: Option<Label>,
+        /// Null where the run ended without a reasoning.
+        semantic: Option<SemanticOutcome>,
+        /// Reason for which the service ended it itself: `idle`; absent otherwise.
+        @optional reason: Option<String>,
+    }
+
+    /// The run ended by a failure.
+    RunFailed as RunFailedPayload {
+        @optional request_id: Option<RequestId>,
+        reason: String,
+    }
+
+    /// The run was idle for too long.
+    RunExpired as RunExpiredPayload {}
+
+    /// The run was given another label.
+    RunLabelled as RunLabelledPayload {
+        request_id: RequestId,
+        /// Null where it has none from now on.
+        label: Option<Label>,
+    }
+
+    /// The run was deleted, on request or because the service reclaimed it.
+    RunDeleted as RunDeletedPayload {
+        @optional request_id: Option<RequestId>,
+        @optional reclaim: Option<JsonText>,
+    }
+
+    /// The still of a selected frame was stored.
+    KeyframeStored as KeyframeStoredPayload {
+        frame_index: u64,
+        pts_ms: i64,
+        event_type: EventType,
+        // Absent from older logs.
+        @optional reason: Option<String> as Option<SelectionReasonName>,
+        // Empty when none was made.
+        description: String,
+        // Address of the bytes at the service.
+        image_ref: String,
+        (image_media_type: StillMediaType = "image/jpeg"),
+        image_bytes: u64,
+        image_sha256: BlobHash,
+        // The description was cut to fit.
+        @optional truncated: bool,
+    }
+
+    /// Nine tenths of the owner's tokens of the day are spent or set aside for requests under way.
+    TokenBudgetLow as TokenBudgetLowPayload {
+        // The request that spent them, or was refused for it.
+        request_id: RequestId,
+        /// Name of the owner's key, never the key.
+        principal_key: String,
+        /// The day (UTC), such as `2026-01-31`.
+        day: String,
+        used_tokens: u64,
+        limit_tokens: u64,
+    }
+
+    /// A live source that was lost is there again.
+    SourceReconnected as SourceReconnectedPayload {
+        request_id: RequestId,
+        stream_id: StreamId,
+        /// Number of the first frame behind the gap.
+        frame_index: u64,
+        /// Media time of that frame.
+        pts_ms: i64,
+        /// Time without a frame, by the clock.
+        gap_ms: u64,
+        /// Connections that were tried.
+        attempts: u32,
+        /// Reason that the source was lost.
+        reason: String,
+    }
+}
+
+payloads! {
+    /// A run was created through the API.
+    RunCreated as RunCreatedPayload {
+        request_id: RequestId,
+        mode: String as ModeName,
+        model: Option<String>,
+        /// Name of the owner's key, never the key.
+        principal_key: String,
+        // Metadata only.
+        tenant_id: Option<String>,
+    }
+
+    /// A run was created by a live session.
+    SessionRunCreated as SessionCreatedPayload {
+        /// Name of the owner's key, never the key.
+        principal_key: String,
+        session_id: SessionId,
+        (source: String = "whip" "Always `whip`."),
+        @optional tenant_id: Option<String>,
+    }
+
+    /// An action was asked for.
+    RequestMarkerPayload as RequestedPayload {
+        request_id: RequestId,
+    }
+
+    /// An episode of activity, from its start or up to its end.
+    ActivityEpisode as ActivityEpisodePayload {
+        request_id: RequestId,
+        stream_id: StreamId,
+        // The live session, where the source is one.
+        @optional session_id: Option<SessionId>,
+        start_frame: u64,
+        // Last frame that is not quiet; absent, like its time, while the episode lasts.
+        @optional end_frame: Option<u64>,
+        start_pts_ms: i64,
+        @optional end_pts_ms: Option<i64>,
+        // Highest score of the frames that are kept for the episode, so far, and the first of them that has it.
+        peak_score: Score,
+        peak_frame: u64,
+        // Box around all that moved, so far.
+        region: CellBox,
+        // Names of the zones in which something moved, so far.
+        zones: Vec<String>,
+    }
+
+    /// Tokens spent on an inference: those of the answer without the hidden reasoning, and all as the provider counts.
+    #[derive(Copy, Default, Eq)]
+    TokenCounts as TokenCounts {
+        prompt_tokens: u64,
+        completion_tokens: u64,
+        thinking_tokens: u64,
+        total_tokens: u64,
+    }
+
+    /// Outcome of asking models about the chunks of a source.
+    #[derive(Default, Eq)]
+    SemanticOutcome as SemanticOutcome {
+        // Models were to be asked.
+        requested: bool,
+        // Chunks that they were asked about, those that repeat an answer included.
+        chunks_asked: u64,
+        // Chunks of these that are left without an answer.
+        chunks_failed: u64,
+        // Class of the first failure, and shortly what was said of it.
+        error: Option<String>,
+        // The gate decided in place of a model.
+        fallback_used: bool,
+    }
+
+    /// Finding at a frame, or over a clip.
+    #[derive(Default)]
+    FindingPayload as FindingPayload {
+        @optional session_id: Option<SessionId>,
+        /// Number of the frame; of a clip that of the first.
+        frame_index: u64,
+        /// Media time.
+        pts_ms: i64,
+        /// Media time of a clip's last picture.
+        @optional end_pts_ms: Option<i64>,
+        // Confidence of the model or of the gate.
+        confidence: Score,
+        description: String,
+        // One line.
+        @optional summary: Option<String>,
+        @optional event_type: Option<EventType>,
+        @optional object_label: Option<String>,
+        /// Reason that there is no answer, or none of a second pass.
+        @optional semantic_error: Option<String>,
+        /// The backend that answered, or failed last.
+        @optional provider: Option<String>,
+        /// The model that answered, or was to.
+        @optional model: Option<String>,
+        /// Tokens that the description took; absent where it was reused.
+        @optional total_tokens: Option<u64>,
+        @optional completion_tokens: Option<u64>,
+        @optional inference_latency_ms: Option<u64>,
+        /// Requests that backends were sent.
+        @optional attempts: Option<u32>,
+        @optional prompt_version: Option<String>,
+        /// The event whose description this repeats.
+        @optional reused_from_seq: Option<Seq>,
+        @optional index_name: Option<Label>,
+        /// The description was cut to fit.
+        @optional truncated: bool,
+    }
+}
