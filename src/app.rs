@@ -4,6 +4,7 @@ use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use ::objects::{Objects, SetupError, Writer};
 use ::search::SearchError;
+use media::ErrorKind;
 use timeline::{BlobStore, OpenColumns, Timeline, TimelineError, TimelineOptions};
 use tokio_util::sync::CancellationToken;
 use transport::{
@@ -96,6 +97,14 @@ pub enum StartError {
     #[error(transparent)]
     Search(#[from] SearchError),
     /// The ledger does not open.
+    #[error("{source}: {path}: put it back from a backup, or an older copy of the whole directory", path = path.display())]
+    LedgerFile {
+        /// Its file.
+        path: PathBuf,
+        /// Failure.
+        source: MetaStoreError,
+    },
+    /// The ledger fails.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
     /// The object store cannot be used as it is set up.
@@ -137,7 +146,13 @@ impl Stores {
         reserve: &Arc<DiskReserve>,
     ) -> Result<Stores, StartError> {
         let former = config.api.keys.as_ref().map(ApiKeys::former).unwrap_or_default();
-        let ledger = MetaStore::open(&config.data_dir.join("ledger"))?;
+        let path = config.data_dir.join("ledger");
+        let ledger = match MetaStore::open(&path) {
+            Err(source) if source.kind() != ErrorKind::Conflict => {
+                return Err(StartError::LedgerFile { path, source });
+            }
+            opened => opened?,
+        };
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
         // Before the log: where stills are only in another store, or a recording is a later server's, a refused start changes nothing.

@@ -51,13 +51,17 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         );
         return Err(CliError::Write { path: to.clone(), source });
     }
+    if to.exists() {
+        let text = "is there already: name a directory that is not, or remove it";
+        let source = io::Error::new(io::ErrorKind::AlreadyExists, text);
+        return Err(CliError::Write { path: to.clone(), source });
+    }
     let mut backup = Backup { from: dir, to, files: 0, bytes: 0 };
     backup.folder(Path::new(""))?;
-    backup.ledger()?;
-    let log = backup.log()?;
-    backup.rest(Path::new(""))?;
-    let synced = File::open(to).and_then(|made| Ok(rustix::fs::syncfs(made)?));
-    synced.map_err(|source| CliError::Write { path: to.clone(), source })?;
+    let log = backup.all().inspect_err(|_| {
+        // A part would be taken for a backup. What does not go stops the next by name.
+        fs::remove_dir_all(to).ok();
+    })?;
     let mut out = StdoutWriter::stdout();
     let (events, files, bytes) =
         (grouped(log.events), grouped(backup.files), grouped(backup.bytes));
@@ -82,6 +86,16 @@ struct Backup<'a> {
 }
 
 impl Backup<'_> {
+    /// Copies everything into the directory that was made, durable on return.
+    fn all(&mut self) -> Result<RecoveryReport, CliError> {
+        self.ledger()?;
+        let log = self.log()?;
+        self.rest(Path::new(""))?;
+        let synced = File::open(self.to).and_then(|made| Ok(rustix::fs::syncfs(made)?));
+        synced.map_err(|source| CliError::Write { path: self.to.to_owned(), source })?;
+        Ok(log)
+    }
+
     fn folder(&self, name: &Path) -> Result<(), CliError> {
         let path = self.to.join(name);
         let made = DirBuilder::new().mode(0o700).create(&path);

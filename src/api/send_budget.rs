@@ -42,7 +42,7 @@ pub fn accounts() -> Arc<Quota> {
 pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
     app.unsent.check(owner).map_err(|error| match error {
         QuotaError::Principal { .. } => ApiError::SendBufferFull(LimitScope::Own),
-        QuotaError::Global { .. } => ApiError::SendBufferFull(LimitScope::All),
+        QuotaError::Global { .. } | QuotaError::Disk => ApiError::SendBufferFull(LimitScope::All),
     })
 }
 

@@ -74,7 +74,8 @@ fn asked(headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiEr
 /// comment comes after 15 s of silence. The stream ends after the event that ends the run, and
 /// with the deletion of the run; a comment says why. A reader that comes back after that with
 /// the last id gets 204, on which browsers stop asking. While the server shuts down a stream
-/// ends early, and a reader that comes back misses nothing.
+/// ends early, and a reader that comes back misses nothing. An id that no event has yet is refused:
+/// the data are older than the reader.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events/stream", operation_id = "followRunEvents", tag = "timeline",
     params(StreamQuery, Resume),
@@ -125,6 +126,14 @@ async fn stream(
     after: Seq,
     filter: Filter,
 ) -> ApiResult {
+    let last = app.registry.timeline().head();
+    if after > last {
+        let message = format!(
+            "no event has this id: the last is {}. Follow from that one if the data were put back",
+            last.0
+        );
+        return Err(ApiError::field("after", message));
+    }
     let subscription = app.streams.subscribe(principal, scope).map_err(ApiError::Stream)?;
     let mut feed = EventStreamCursor::new(subscription, filter, after);
     if feed.is_over().await {

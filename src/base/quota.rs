@@ -49,6 +49,9 @@ pub enum QuotaError {
         /// Bytes asked for.
         asked: u64,
     },
+    /// The disk of which each principal has a share has no room for anybody.
+    #[error("the disk has no room above its reserve: delete runs or uploads, or try later")]
+    Disk,
 }
 
 impl QuotaError {
@@ -56,16 +59,18 @@ impl QuotaError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             QuotaError::Principal { .. } => ErrorKind::Conflict,
-            QuotaError::Global { .. } => ErrorKind::Exhausted,
+            QuotaError::Global { .. } | QuotaError::Disk => ErrorKind::Exhausted,
         }
     }
 
     /// The same refusal, where `held` of the bytes used belong to what is asked for.
     fn beside(mut self, held: u64) -> QuotaError {
-        let (QuotaError::Principal { used, asked, .. } | QuotaError::Global { used, asked, .. }) =
-            &mut self;
-        *used = used.saturating_sub(held);
-        *asked = asked.saturating_add(held);
+        if let QuotaError::Principal { used, asked, .. } | QuotaError::Global { used, asked, .. } =
+            &mut self
+        {
+            *used = used.saturating_sub(held);
+            *asked = asked.saturating_add(held);
+        }
         self
     }
 }
@@ -201,6 +206,9 @@ impl Accounts {
         let passed = |limit: Option<u64>, used: u64| {
             limit.filter(|quota| used.saturating_add(asked) > *quota)
         };
+        if limits.principal.is_none() && seen.is_some_and(|seen| self.room(seen) == 0) {
+            return Err(QuotaError::Disk);
+        }
         let used = self.used(owner);
         // The principal's own first: that is what it can do something about.
         if let Some(quota) = passed(self.most(limits, seen, owner), used) {
@@ -340,6 +348,8 @@ mod tests {
         assert!(take(later, &alice, 1).is_err(), "and what others took is not hers");
         assert!(take(later, &bob, 1).is_err());
         assert_eq!(take(later, &carol, 12), Ok(()));
+        let full = Some((at + std::time::Duration::from_secs(2), 0));
+        assert_eq!(take(full, &carol, 1), Err(QuotaError::Disk), "no share is to blame");
         assert_eq!(take(None, &alice, 1000), Ok(()), "where the disk cannot be examined");
     }
 

@@ -19,6 +19,12 @@ pub fn open(data_dir: &Path) -> io::Result<[u8; 32]> {
     match rustix::fs::openat(&dir, NAME, flags, Mode::empty()) {
         Ok(file) => read(file.into()),
         Err(rustix::io::Errno::NOENT) => {
+            if data_dir.join("log").exists() {
+                tracing::error!(
+                    "the file `secret` of the data directory is missing and is made anew: the runs of \
+                     keys without a name have no owner until it is put back"
+                );
+            }
             let secret: [u8; 32] = crate::base::random_bytes();
             if let Err(error) = rustix::fs::unlinkat(&dir, UNFINISHED, AtFlags::empty()) {
                 tracing::debug!(%error, "no start was cut off");

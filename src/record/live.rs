@@ -34,7 +34,7 @@ use std::{
 use ::infer::{OutputSchema, finding::default_answer, scheduler::Priority};
 use embed::ReuseRule;
 use gate::GateConfig;
-use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
+use media::{Codec, ErrorKind, Label, RequestId, RunId, SessionId, Zones};
 use parking_lot::Mutex;
 use timeline::{Event, INTERRUPTED, RunFailed};
 use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
@@ -410,10 +410,11 @@ impl LiveService {
         }
     }
 
-    /// Ends the runs of sessions that were live when the server last ended without a word.
-    pub async fn tell_interrupted(&self) {
+    /// Ends the runs of sessions that were live when the server last ended without a word, but those whose recording
+    /// waits to be closed.
+    pub async fn tell_interrupted(&self, waits: impl Fn(RunId) -> bool) {
         let registry = &self.parts.registry;
-        for run in registry.active_sessions() {
+        for run in registry.active_sessions().into_iter().filter(|run| !waits(run.id())) {
             let reason = INTERRUPTED.to_owned();
             let failed = Event::RunFailed(RunFailed { request_id: None, reason });
             match registry.commit(&run, vec![failed]).await {

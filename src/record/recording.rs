@@ -64,6 +64,15 @@ impl RecordError {
     }
 }
 
+/// Part of a recording that events are of.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// One that more follows: a run takes it until it fails or expires.
+    Middle,
+    /// Its end, which a run takes however it ended.
+    End,
+}
+
 /// Log of one run, appended to from threads that may wait.
 #[derive(Clone)]
 pub struct RunLog {
@@ -82,16 +91,20 @@ impl RunLog {
         Ok(())
     }
 
-    /// Appends what was recorded, also of a run that was stopped, and `last` where that is active; a full log is
-    /// waited for. Returns what is there.
+    /// Appends what was recorded, and `last` where the run is active; a full log is waited for. Returns what is there.
     fn append(
         &self,
+        part: Part,
         events: Vec<Event>,
         last: Option<Event>,
     ) -> Result<Vec<AppendResult>, RunError> {
+        let RunLog { registry, run, .. } = self;
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
-        let attempt = |_| self.registry.wind_up(&self.run, events.clone(), last.clone());
+        let attempt = async |_| match part {
+            Part::Middle => registry.wind_up(run, events.clone(), last.clone()).await,
+            Part::End => registry.close_recording(run, events.clone(), last.clone()).await,
+        };
         self.runtime.block_on(retry_while_full(LOG_WAIT, &never, is_full, attempt))
     }
 
@@ -99,6 +112,7 @@ impl RunLog {
     /// given.
     pub fn append_all(
         &self,
+        part: Part,
         events: impl Iterator<Item = Event>,
         mut last: Option<Event>,
     ) -> Result<bool, RunError> {
@@ -108,7 +122,7 @@ impl RunLog {
             let batch: Vec<Event> = events.by_ref().take(BATCH).collect();
             let last = last.take_if(|_| events.peek().is_none());
             let count = batch.len() + usize::from(last.is_some());
-            is_whole = self.append(batch, last)?.len() == count;
+            is_whole = self.append(part, batch, last)?.len() == count;
         }
         Ok(is_whole)
     }
@@ -185,7 +199,7 @@ impl Head {
     }
 }
 
-/// A recording in progress; where it is dropped, what it wrote is told of at the next start.
+/// A recording in progress; where it is dropped, it is left to be closed by [`super::runner::JobRunner::run`].
 pub struct Recording {
     log: RunLog,
     stores: JobStorage,
@@ -256,7 +270,7 @@ impl Recording {
         }
         lease.send();
         if tells {
-            match self.log.append_all(in_order(stored, events), None) {
+            match self.log.append_all(Part::Middle, in_order(stored, events), None) {
                 Ok(_) => {
                     self.has_written = true;
                     self.log.run.keep(hold, 0);
@@ -301,12 +315,13 @@ impl Recording {
     /// Copies its rows to where an event can name them; what remains is to append those events.
     pub fn seal(mut self) -> Result<Sealed, RecordError> {
         self.column.flush()?;
-        Ok(Sealed::copy(self.log, self.stores, self.job, self.hold)?)
+        let sealed = Sealed::copy(self.log, self.stores, self.job, self.hold)?;
+        Ok(Sealed { _column: Some(self.column), ..sealed })
     }
 
     /// Takes it back: it has no frame, and no event tells of it.
     pub fn discard(self) {
-        self.log.run.end_recording();
+        self.log.run.end_recording(self.job);
         self.stores.remove(self.log.run.id(), self.job);
     }
 }
@@ -331,6 +346,8 @@ pub struct Sealed {
     column_bytes: u64,
     /// Until an event names the column.
     _lease: PinGuard,
+    /// The open column of its writer, which has not left it yet.
+    _column: Option<OpenColumn>,
 }
 
 impl Sealed {
@@ -348,7 +365,8 @@ impl Sealed {
         }
         let (frames, column_bytes) = (column.count(), column.column_bytes());
         let (signals, _lease) = column.finish()?;
-        Ok(Sealed { log, stores, job, hold, signals, frames, column_bytes, _lease })
+        let _column = None;
+        Ok(Sealed { log, stores, job, hold, signals, frames, column_bytes, _lease, _column })
     }
 
     /// Log of its run.
@@ -367,15 +385,14 @@ impl Sealed {
     }
 
     /// Appends `events`, which name the rows, and `last` with them; returns true if `last` is there, where it was
-    /// given. Where the log fails, the next start tells of it.
+    /// given. Where the log fails, it is left.
     pub fn close(
         mut self,
         events: impl Iterator<Item = Event>,
         last: Option<Event>,
     ) -> Result<bool, RunError> {
         let run = &self.log.run;
-        let appended = self.log.append_all(events, last);
-        run.end_recording();
+        let appended = self.log.append_all(Part::End, events, last);
         match &appended {
             Ok(_) => {
                 self.hold.shrink_to(0);
@@ -383,9 +400,10 @@ impl Sealed {
                 run.keep(self.hold, self.column_bytes);
             }
             // Nobody will read it.
-            Err(RunError::Terminal(_) | RunError::NotFound) => {}
+            Err(RunError::NotFound) => {}
             Err(_) => return appended,
         }
+        run.end_recording(self.job);
         self.stores.remove(run.id(), self.job);
         appended
     }

@@ -16,10 +16,11 @@ mod reason;
 mod records;
 mod recovered;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use gate::GateConfig;
-use media::{FrameRate, Label, RequestId, Rotation, StreamId, Zones};
+use media::{FrameRate, JobId, Label, RequestId, Rotation, RunId, StreamId, Zones};
+use parking_lot::Mutex;
 use timeline::{Event, JsonText, OpenColumns, RunFailed, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -38,7 +39,7 @@ use crate::{
     record::recording::JobStorage,
     runs::{
         job_queue::JobQueue,
-        registry::{JobGuard, JobToken, Run, RunRegistry},
+        registry::{JobGuard, JobToken, JobView, Run, RunRegistry},
         source::IngestSource,
     },
 };
@@ -148,6 +149,8 @@ struct Begun {
 pub struct JobRunner {
     parts: RunnerDependencies,
     records: Jobs,
+    /// Recordings and jobs of a server that ended without a word, until they are closed.
+    cut_off: Mutex<HashMap<(RunId, JobId), Option<JobView>>>,
     admission: JobQueue,
     /// Places of reasonings, kept until their models have answered.
     reasonings: JobQueue,
@@ -187,6 +190,7 @@ impl JobRunner {
         Arc::new(JobRunner {
             parts,
             records,
+            cut_off: Mutex::default(),
             admission,
             reasonings,
             remotes,

@@ -289,6 +289,16 @@ impl RunRegistry {
         self.change(run, RunTransition::WindUp(events, last)).await
     }
 
+    /// As [`RunRegistry::wind_up`], however the run ended: with events that close a recording of it.
+    pub async fn close_recording(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        events: Vec<Event>,
+        last: Option<Event>,
+    ) -> Result<Vec<AppendResult>, RunError> {
+        self.change(run, RunTransition::Close(events, last)).await
+    }
+
     /// Gives a run another label, also one that has ended.
     pub async fn label(
         self: &Arc<Self>,

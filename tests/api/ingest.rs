@@ -233,6 +233,22 @@ fn a_clip_cut_short_keeps_the_frames_it_has() {
     assert_eq!(listed[0]["summary"]["truncated"], true, "{listed}");
 }
 
+#[test]
+fn a_damaged_clip_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut bytes = std::fs::read(clips().join("street.mp4")).expect("readable");
+    let server = Setup::new(dir.path()).own_root().start();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 4000].fill(0xa5);
+    std::fs::write(dir.path().join("root/damaged.mp4"), &bytes).expect("written");
+    let run = server.create_run();
+    let body = json!({"source_uri": "damaged.mp4", "max_frames": 2000});
+    let answer = server.post_run(&run, "ingest", &body).json();
+    assert_eq!(answer["truncated"], true, "{answer}");
+    let reason = &server.payloads(&run, "frames_decoded")[0]["reason"];
+    assert!(reason.as_str().is_some_and(|reason| reason.ends_with("are damaged")), "{reason}");
+}
+
 /// Sends an ingest that takes a while, does `act` meanwhile, and returns the ingest's answer.
 fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> crate::support::Reply {
     std::thread::scope(|scope| {

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::{
     api::{recordings::check_whole, remote::setup, remote_rtsp::Camera, uploads::upload},
     support::{
-        PATIENCE, Server, disk_shim, eventually,
+        PATIENCE, Server, SmallDisk, can_mount, disk_shim, eventually,
         host::Certificate,
-        skip,
+        skip, wait_until,
         whip::{Publication, clip, sightline},
     },
 };
@@ -113,6 +113,53 @@ fn a_kill_leaves_no_event_without_its_frame_wherever_it_falls() {
     println!("{kills} kills, {seen_events} events seen before");
     let left = fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that has ended");
+}
+
+#[test]
+fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
+    let name = "a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is";
+    if !can_mount(name) {
+        return;
+    }
+    let (dir, disk) = (tempfile::tempdir().expect("a directory"), SmallDisk::new(64));
+    let certificate = Certificate::new(dir.path());
+    let setup = setup(dir.path(), &certificate)
+        .var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true")
+        .var("SERVICE_GATE_KEEPALIVE_FRAMES", "2")
+        .var("SERVICE_DISK_RESERVE_MIB", "8")
+        .on_small_disk(&disk);
+    let camera = Camera::start("none", &[format!("/live={FAST}")]);
+    // Cuts it off, and the end of both its run and its job.
+    for (cut, end) in [("kill", "failed"), ("stop", "cancelled")] {
+        let mut server = setup.start();
+        let run = record(&server, camera.port, &json!([]));
+        // Few rows are part of their event, for which there is room.
+        let rows = || server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len);
+        wait_until("it has rows", || rows() > 400);
+        let seen = server.events(&run);
+        let told = |server: &Server| {
+            let state = server.get(&format!("/v1/runs/{run}/state")).json()["state"].clone();
+            let jobs = server.get(&format!("/v1/runs/{run}/jobs")).json();
+            (state, jobs["jobs"][0]["status"].clone())
+        };
+        if cut == "kill" {
+            server.kill();
+        }
+        let ballast = disk.fill();
+        if cut == "kill" {
+            server = setup.start();
+            assert_eq!(told(&server), (json!("processing"), json!("queued")), "{cut}");
+        } else {
+            server.post_run(&run, "stop", &json!({})).assert_ok();
+            wait_until("its job is over", || told(&server).1 == end);
+        }
+        assert_eq!(server.payloads(&run, "frames_decoded").len(), 0, "{cut}");
+        fs::remove_file(&ballast).expect("removed");
+        wait_until("it is closed", || !server.payloads(&run, "frames_decoded").is_empty());
+        wait_until("and its run over", || told(&server) == (json!(end), json!(end)));
+        check_left(&server, &run, &seen, cut);
+        check_whole(&server, &run, cut);
+    }
 }
 
 /// Steps of a recording, each a change beneath the data as the disk's shim counts them from its source's begin: a kind,

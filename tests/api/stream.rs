@@ -147,6 +147,7 @@ fn a_stream_is_refused_by_name() {
     for (query, last, field) in [
         ("?after=x", None, "after"),
         ("?after=-1", None, "after"),
+        ("?after=1000", None, "after"),
         ("?kind=unknown", None, "kind"),
         ("?index=", None, "index"),
         ("?after=1&after=1", None, "after"),

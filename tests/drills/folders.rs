@@ -306,8 +306,8 @@ fn later_table(data: &Path) {
 /// Each part of a folder that names its format, and the words that refuse a later one.
 type Later = (fn(&Path), [&'static str; 2]);
 const PARTS: [Later; 3] = [
-    (later_journal, ["unknown log format 9 in", ".journal"]),
-    (later_open_column, ["unknown log format 9 in", "open-columns"]),
+    (later_journal, ["format 9 of", ".journal"]),
+    (later_open_column, ["format 9 of", "open-columns"]),
     (later_table, ["the ledger failed", "idempotency_ages"]),
 ];
 
@@ -397,6 +397,6 @@ fn a_column_of_a_later_server_is_refused_by_name() {
         let data = dir.join("data");
         change(&data.join("log/columns"), |_| true, |bytes| bytes[7] = LATER);
         let told = said(&log(&sightline, "verify", &data));
-        assert!(told.contains("unknown log format 9 in"), "{told}");
+        assert!(told.contains("format 9 of"), "{told}");
     });
 }

@@ -41,7 +41,7 @@ use worker::SandboxPolicy;
 
 pub use call::Call;
 pub use files::files;
-pub use mounts::can_mount;
+pub use mounts::{SmallDisk, can_mount};
 pub use reply::Reply;
 pub use shared::shared;
 pub use skip::skip;
@@ -58,6 +58,8 @@ pub struct Setup {
     vars: Vec<(String, String)>,
     /// Command of mounts that it alone sees; `$1` is the folder of its data.
     mounts: Option<String>,
+    /// Process whose mounts it sees.
+    disk: Option<u32>,
     /// File of its stderr.
     log: Option<PathBuf>,
     /// Directory of its data, where it is its own.
@@ -67,13 +69,20 @@ pub struct Setup {
 impl Setup {
     /// A server that keeps its data in `data`, knows Alice and Bob, and starts no worker for a device.
     pub fn new(data: &Path) -> Setup {
-        Setup { data: data.join("data"), vars: Vec::new(), mounts: None, log: None, dir: None }
-            .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
-            .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
-            .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
-            .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
-            .var("SERVICE_DECODE_BACKEND", "software")
-            .on_this_kernel()
+        Setup {
+            data: data.join("data"),
+            vars: Vec::new(),
+            mounts: None,
+            disk: None,
+            log: None,
+            dir: None,
+        }
+        .var("SERVICE_API_KEYS", &format!("alice:{ALICE},bob:{BOB}"))
+        .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
+        .var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "0")
+        .var("SERVICE_RATE_LIMIT_TENANT_RPS", "0")
+        .var("SERVICE_DECODE_BACKEND", "software")
+        .on_this_kernel()
     }
 
     /// The same in a directory of its own, which goes with the last of its servers.
@@ -130,6 +139,13 @@ impl Setup {
         self.mounting(format!("mount -t tmpfs -o size={mib}m tmpfs \"$1\""))
     }
 
+    /// Its data are on `disk`, where the servers before it left theirs.
+    pub fn on_small_disk(mut self, disk: &SmallDisk) -> Setup {
+        self.data = disk.data();
+        self.disk = Some(disk.pid());
+        self
+    }
+
     /// Its names are resolved by the DNS server at `address` alone.
     pub fn resolving_at(self, address: Ipv4Addr) -> Setup {
         let mounts = resolver::mounts(self.data.parent().expect("a folder"), address);
@@ -150,9 +166,14 @@ impl Setup {
     /// The command that starts it.
     pub fn command(&self) -> Command {
         let server = env!("CARGO_BIN_EXE_sightline-server");
-        let mut command = match &self.mounts {
-            None => Command::new(server),
-            Some(mounts) => {
+        let mut command = match (&self.mounts, self.disk) {
+            (None, None) => Command::new(server),
+            (None, Some(disk)) => {
+                let mut command = mounts::namespace_of(disk);
+                command.arg(server);
+                command
+            }
+            (Some(mounts), _) => {
                 std::fs::create_dir_all(&self.data).expect("made");
                 let script = format!("{mounts} && exec \"$2\"");
                 let mut command = mounts::namespace();

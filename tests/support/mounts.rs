@@ -1,6 +1,11 @@
 //! Mounts that a server alone sees.
 
-use std::process::Command;
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
 
 use crate::support::skip;
 
@@ -8,6 +13,14 @@ use crate::support::skip;
 pub fn namespace() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount"]);
+    command
+}
+
+/// Runs what follows with the mounts that the process `pid` sees.
+pub fn namespace_of(pid: u32) -> Command {
+    let mut command = Command::new("nsenter");
+    let pid = pid.to_string();
+    command.args(["--target", &pid, "--user", "--mount", "--preserve-credentials"]);
     command
 }
 
@@ -23,5 +36,47 @@ pub fn can_mount(test: &str) -> bool {
             skip(test, format!("no unshare: {error}"));
             false
         }
+    }
+}
+
+/// A small file system that outlives its servers.
+pub struct SmallDisk(Child);
+
+impl SmallDisk {
+    /// One of so many MiB.
+    pub fn new(mib: u32) -> SmallDisk {
+        let script = format!("mount -t tmpfs -o size={mib}m tmpfs /mnt && echo && exec sleep inf");
+        let mut command = namespace();
+        let mut child =
+            command.args(["sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("it starts");
+        let stdout = child.stdout.take().expect("piped");
+        let mounted = BufReader::new(stdout).lines().next();
+        assert!(mounted.is_some_and(|line| line.is_ok()), "it is mounted");
+        SmallDisk(child)
+    }
+
+    /// Folder of a server's data, as the server sees it.
+    pub fn data(&self) -> PathBuf {
+        PathBuf::from("/mnt/data")
+    }
+
+    /// Process that keeps it.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Fills it to the last byte, with a file that is returned.
+    pub fn fill(&self) -> PathBuf {
+        let ballast = PathBuf::from(format!("/proc/{}/root/mnt/ballast", self.pid()));
+        let copied = io::copy(&mut io::repeat(1), &mut File::create(&ballast).expect("made"));
+        assert_eq!(copied.expect_err("full").kind(), io::ErrorKind::StorageFull);
+        ballast
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }

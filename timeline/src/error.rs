@@ -20,7 +20,7 @@ pub enum TimelineError {
         what: &'static str,
     },
     /// The log was written by a version that this one does not know.
-    #[error("unknown log format {version} in {}", file.display())]
+    #[error("format {version} of {} is unknown: a newer Sightline wrote it, or it is damaged", file.display())]
     UnknownFormat {
         /// The file.
         file: PathBuf,

@@ -443,7 +443,8 @@ export interface paths {
          *     comment comes after 15 s of silence. The stream ends after the event that ends the run, and
          *     with the deletion of the run; a comment says why. A reader that comes back after that with
          *     the last id gets 204, on which browsers stop asking. While the server shuts down a stream
-         *     ends early, and a reader that comes back misses nothing.
+         *     ends early, and a reader that comes back misses nothing. An id that no event has yet is refused:
+         *     the data are older than the reader.
          */
         get: operations["followRunEvents"];
         put?: never;
@@ -2285,7 +2286,7 @@ export interface components {
             /** Format: int32 */
             height: number;
             pixel_format: string;
-            /** @description Reason that no more of it was decoded, where something cut it off. */
+            /** @description Reason that no more of it was decoded, where something cut it off or is damaged. */
             reason?: string;
             request_id: components["schemas"]["RequestId"];
             /** Format: double */

@@ -18,7 +18,7 @@ use crate::{
     },
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
-        recording::{self, Head, JobStorage, RecordError, Recording, RunLog},
+        recording::{self, Head, JobStorage, Part, RecordError, Recording, RunLog},
     },
     runs::registry::RunError,
 };
@@ -187,7 +187,9 @@ impl LiveRecording {
         let reason = cut.map(str::to_owned);
         let closed = blocking(move || {
             let (Some(recording), Some(mut head)) = (recording, head) else {
-                return log.append_all(std::iter::empty(), last).map_err(RecordError::Run);
+                return log
+                    .append_all(Part::End, std::iter::empty(), last)
+                    .map_err(RecordError::Run);
             };
             let sealed = recording.seal()?;
             head.decoded.decoder = decoder;
@@ -198,7 +200,7 @@ impl LiveRecording {
             Ok(sealed.close(head.events(frames, markers), last)?)
         });
         match closed.await {
-            Ok(Ok(_) | Err(RecordError::Run(RunError::Terminal(_) | RunError::NotFound))) => {}
+            Ok(Ok(_) | Err(RecordError::Run(RunError::NotFound))) => {}
             Ok(Err(error)) => {
                 tracing::error!(run = %run.id(), %error, "the end of a live session is not recorded");
             }

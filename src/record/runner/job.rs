@@ -203,12 +203,12 @@ impl JobThread {
         let rest = given.and(rest);
         let sealed = match rest {
             // Nobody reads it any more.
-            Err(error @ RecordError::Run(RunError::NotFound | RunError::Terminal(_))) => {
+            Err(error @ RecordError::Run(RunError::NotFound)) => {
                 recording.discard();
                 Err(error)
             }
-            Err(error @ RecordError::Run(_)) => Err(error),
-            // What a quota or the disk refuses is left out.
+            Err(error @ RecordError::Run(RunError::Log(_) | RunError::Unfinished)) => Err(error),
+            // What a quota, the disk or a run that failed meanwhile refuses is left out.
             rest => {
                 cut = cut.or(rest.err().map(IngestError::from));
                 recording.seal()

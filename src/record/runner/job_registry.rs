@@ -1,12 +1,12 @@
 //! Records of jobs: those that a crash cuts off are told of at the next start.
 //!
-//! A job is recorded before it begins and again behind its last event. A crash between those two
-//! leaves a record of a job that is over: its last event in the log tells. A record that the disk
-//! does not take is written as soon as it does, and nothing new is recorded before.
+//! A job is recorded before it begins and again behind its last event. A crash between those two leaves a record of a
+//! job that is over: its last event in the log tells. What the disk does not take, a record or the end of a recording,
+//! is written as soon as it does; no job is recorded before.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use media::{JobId, RunId, Seq, WallTime};
+use media::{ErrorKind, JobId, RunId, Seq, WallTime};
 use parking_lot::Mutex;
 use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
@@ -119,6 +119,34 @@ impl Jobs {
         Ok(())
     }
 
+    /// The records of `run` that wait for the disk.
+    fn waiting(&self, run: RunId) -> Vec<JobView> {
+        let pending = self.pending.lock();
+        let ended = |pending: &Pending| match pending {
+            Pending::Ended(job) if job.order.run == run => Some(*job),
+            _ => None,
+        };
+        pending.values().filter_map(ended).collect()
+    }
+
+    /// The job `id` of `run`, as it is recorded or is to be.
+    fn find(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
+        match self.waiting(run).into_iter().find(|job| job.order.id == id) {
+            None => self.ledger.read(|view| records::find(view, run, id)),
+            waiting => Ok(waiting),
+        }
+    }
+
+    /// The jobs of `run`, as they are recorded or are to be.
+    fn of_run(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
+        let mut jobs = self.waiting(run);
+        let recorded = self.ledger.read(|view| records::of_run(view, run))?;
+        let is_told = |job: &JobView| jobs.iter().any(|told| told.order.id == job.order.id);
+        let others: Vec<JobView> = recorded.into_iter().filter(|job| !is_told(job)).collect();
+        jobs.extend(others);
+        Ok(jobs)
+    }
+
     /// Every job that is recorded as under way.
     fn under_way(&self) -> Result<Vec<JobView>, MetaStoreError> {
         self.ledger.read(|view| records::all(view, usize::MAX, |job| !job.status.is_over()))
@@ -175,12 +203,12 @@ pub(super) async fn in_background<T: Send + 'static>(
 impl JobRunner {
     /// The job `id` of `run`, under way or over.
     pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
-        self.records.ledger.read(|view| records::find(view, run, id))
+        self.records.find(run, id)
     }
 
     /// The jobs of `run` that are recorded, in the order in which they were asked for.
     pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
-        let mut jobs = self.records.ledger.read(|view| records::of_run(view, run))?;
+        let mut jobs = self.records.of_run(run)?;
         jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
         Ok(jobs)
     }
@@ -205,12 +233,13 @@ impl JobRunner {
     }
 
     /// Writes now and then what the disk did not take, and forgets what is old, until `stop`.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+    pub async fn run(self: Arc<Self>, labels: Arc<LabelMaps>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(SETTLE_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = 0;
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             self.settle().await;
+            self.close_left(&labels).await;
             self.sweep(false).await;
             if looks % LOOKS_TO_EXPIRE == 0 {
                 let (jobs, now) = (self.records.clone(), self.parts.clock.now());
@@ -241,51 +270,92 @@ impl JobRunner {
     }
 
     /// Closes what was recorded and ends the runs whose jobs were under way when the server last ended without a
-    /// word; before there are new jobs.
+    /// word; before there are new jobs. What the disk has no room for is left as it is, and tried again by
+    /// [`JobRunner::run`].
     pub async fn tell_interrupted(
         self: &Arc<Self>,
-        labels: Arc<LabelMaps>,
+        labels: &Arc<LabelMaps>,
     ) -> Result<(), IngestError> {
-        let runner = Arc::clone(self);
-        let recovered = in_background(move || runner.recover_all(&labels)).await??;
-        let jobs = self.records.clone();
-        for job in in_background(move || jobs.under_way()).await?? {
-            let JobOrder { id, run, request, kind, .. } = job.order;
-            let (runner, registry) = (Arc::clone(self), &self.parts.registry);
-            let recorded = recovered.get(&id).copied();
-            let over = move || is_over(runner.parts.registry.timeline(), &job.order);
-            let is_over = recorded.is_none() && in_background(over).await??;
-            // An analysis appends all or nothing.
-            let cut_off = !is_over && kind != JobKind::Analysis;
-            if let Some(run) = registry.run(run).filter(|_| cut_off) {
-                if run.lifecycle().is_active() {
-                    registry.commit(&run, vec![interrupted(request)]).await?;
-                }
-                tracing::warn!(request_id = %request, run = %run.id(), "job interrupted by a server restart");
-            }
-            let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
-            let frames_done = recorded.unwrap_or(job.frames_done);
-            let ended = JobView { status, frames_done, ended_at: Some(wall_now()), ..job };
-            let jobs = self.records.clone();
-            in_background(move || jobs.end(ended)).await??;
-        }
+        let (columns, jobs) = (self.columns().clone(), self.records.clone());
+        let open = in_background(move || columns.all()).await??;
+        let under_way = in_background(move || jobs.under_way()).await??;
+        let open = open.into_iter().map(|name| (name, None));
+        let jobs = under_way.into_iter().map(|job| ((job.order.run, job.order.id), Some(job)));
+        *self.cut_off.lock() = open.chain(jobs).collect();
+        self.close_left(labels).await;
         self.sweep(true).await;
         Ok(())
     }
 
-    /// Closes every recording that a server began that ended; returns the frames of each job.
-    fn recover_all(&self, labels: &Arc<LabelMaps>) -> Result<HashMap<JobId, u64>, IngestError> {
-        let mut recovered = HashMap::new();
-        for (run, job) in self.parts.stores.columns.all()? {
-            match self.recover((run, job), labels) {
-                Ok(0) => {}
-                Ok(frames) => _ = recovered.insert(job, frames),
+    /// Returns true if something of `run` was under way when the server last ended without a word, and is not closed.
+    pub fn is_cut_off(&self, run: RunId) -> bool {
+        self.cut_off.lock().keys().any(|(of, _)| *of == run)
+    }
+
+    /// Closes the recordings that nobody writes any more, and ends the jobs that were cut off.
+    async fn close_left(self: &Arc<Self>, labels: &Arc<LabelMaps>) {
+        let mut left: HashMap<_, _> = self.cut_off.lock().clone();
+        let columns = self.columns().clone();
+        match in_background(move || columns.all()).await {
+            Ok(Ok(open)) => {
+                let is_left = |(run, job): &(RunId, JobId)| {
+                    let growing = self.parts.registry.run(*run).and_then(|run| run.growing());
+                    growing.is_some_and(|growing| growing.job == *job && growing.is_left())
+                };
+                for name in open.into_iter().filter(is_left) {
+                    left.entry(name).or_insert(None);
+                }
+            }
+            failed => tracing::error!(?failed, "recordings to be closed are looked for later"),
+        }
+        for ((run, job), view) in left {
+            // What ends it would end what is under way now.
+            if self.parts.registry.run(run).is_some_and(|run| !run.is_at_rest()) {
+                continue;
+            }
+            match self.close_one((run, job), view, labels).await {
+                Ok(()) => _ = self.cut_off.lock().remove(&(run, job)),
                 Err(error) => {
-                    tracing::error!(%run, %job, %error, "what a job had recorded cannot be told of");
+                    tracing::error!(%run, %job, %error, "a recording waits to be closed");
                 }
             }
         }
-        Ok(recovered)
+    }
+
+    /// Closes the recording of a job, and ends the job if it was cut off.
+    async fn close_one(
+        self: &Arc<Self>,
+        (run, id): (RunId, JobId),
+        view: Option<JobView>,
+        labels: &Arc<LabelMaps>,
+    ) -> Result<(), IngestError> {
+        let (runner, labels) = (Arc::clone(self), Arc::clone(labels));
+        let recorded = match in_background(move || runner.recover((run, id), &labels)).await? {
+            // It will not be read tomorrow either, and stays for those who can.
+            Err(error) if error.kind() == ErrorKind::DataLoss => {
+                tracing::error!(%run, job = %id, %error, "what a job had recorded cannot be told of");
+                0
+            }
+            recovered => recovered?,
+        };
+        let Some(job) = view else { return Ok(()) };
+        let JobOrder { request, kind, .. } = job.order;
+        let (runner, registry) = (Arc::clone(self), &self.parts.registry);
+        let over = move || is_over(runner.parts.registry.timeline(), &job.order);
+        let is_over = recorded == 0 && in_background(over).await??;
+        // An analysis appends all or nothing.
+        let cut_off = !is_over && kind != JobKind::Analysis;
+        if let Some(run) = registry.run(run).filter(|_| cut_off) {
+            if run.lifecycle().is_active() {
+                registry.commit(&run, vec![interrupted(request)]).await?;
+            }
+            tracing::warn!(request_id = %request, run = %run.id(), "job interrupted by a server restart");
+        }
+        let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
+        let frames_done = if recorded > 0 { recorded } else { job.frames_done };
+        let ended = JobView { status, frames_done, ended_at: Some(wall_now()), ..job };
+        let jobs = self.records.clone();
+        Ok(in_background(move || jobs.end(ended)).await??)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recordings whose server ended without a word, closed at the next start: of every source in the same way.
+//! Recordings that were left open, closed later: of every source in the same way.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use crate::{
 const PAGE: usize = 1000;
 
 impl JobRunner {
-    /// Closes the recording of `job`, which a server began that ended; returns how many frames it has.
+    /// Closes the recording of `job`, which nobody writes any more; returns how many frames it has. A run ends with it
+    /// whose server or session did.
     pub(super) fn recover(
         &self,
         (id, job): (RunId, JobId),
@@ -44,16 +45,21 @@ impl JobRunner {
             tracing::error!(run = %id, %job, "a recording does not say what it is of: it stays");
             return Ok(0);
         }
-        let (Some(run), Some(head), 1..) = (run, head, frames) else {
+        // A job that found no room left its run as it is.
+        let is_ours = run.as_ref().and_then(|run| run.growing()).is_some_and(|own| own.job == job);
+        let (Some(run), Some(head), 1..) = (run.clone(), head, frames) else {
+            run.inspect(|run| run.end_recording(job));
             stores.remove(id, job);
             return Ok(0);
         };
         let told = registry.timeline().latest_frames(id, Some(&head.decoded.stream_id))?;
         if told.is_some_and(|(_, told)| told.request_id == head.decoded.request_id) {
+            run.end_recording(job);
             stores.remove(id, job);
             return Ok(0);
         }
-        let last = interrupted(head.decoded.request_id);
+        let ends_run = !is_ours || head.session().is_some();
+        let last = ends_run.then(|| interrupted(head.decoded.request_id));
         let Left { events: left, markers: count } = self.left(&run, job, &head, labels)?;
         let hold = registry.quota().hold(&run.origin().principal);
         let log = RunLog { registry: Arc::clone(registry), run, runtime: Handle::current() };
@@ -65,7 +71,7 @@ impl JobRunner {
             ..head.decoded
         };
         let closing = Head { decoded, ..head }.events(frames, count);
-        sealed.close(left.into_iter().chain(closing), Some(last))?;
+        sealed.close(left.into_iter().chain(closing), last)?;
         Ok(frames)
     }
 

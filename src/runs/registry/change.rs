@@ -12,8 +12,10 @@ use crate::runs::lifecycle::RunState;
 pub(super) enum RunTransition {
     Create(Vec<Event>),
     Active(Vec<Event>),
-    /// Events of a job, also of a run that has ended; and one that ends a run that has not.
+    /// Events of a job, also of a run that was stopped or finished; and one that ends a run that has not ended.
     WindUp(Vec<Event>, Option<Event>),
+    /// The same of events that close a recording: of a run however it ended.
+    Close(Vec<Event>, Option<Event>),
     /// Gives a run another label, also one that has ended.
     Label(RunLabelled),
     Delete(Event),
@@ -45,10 +47,13 @@ impl RunTransition {
                 Ok(run.ended_before(before).then(|| vec![reclaimed()]))
             }
             RunTransition::Active(events) if state.is_active() => Ok(Some(events)),
-            RunTransition::WindUp(mut events, last) if state.is_active() => {
+            RunTransition::WindUp(mut events, last) | RunTransition::Close(mut events, last)
+                if state.is_active() =>
+            {
                 events.extend(last);
                 Ok(Some(events))
             }
+            RunTransition::Close(events, _) if state.is_terminal() => Ok(Some(events)),
             RunTransition::WindUp(events, _)
                 if matches!(state, RunState::Cancelled | RunState::Completed) =>
             {
@@ -57,7 +62,9 @@ impl RunTransition {
             RunTransition::Active(_) | RunTransition::WindUp(..) if state.is_terminal() => {
                 Err(RunError::Terminal(state))
             }
-            RunTransition::Active(_) | RunTransition::WindUp(..) => Err(RunError::NotFound),
+            RunTransition::Active(_) | RunTransition::WindUp(..) | RunTransition::Close(..) => {
+                Err(RunError::NotFound)
+            }
         }
     }
 }

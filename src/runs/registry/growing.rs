@@ -23,6 +23,11 @@ pub struct Growing {
 }
 
 impl Growing {
+    /// Returns true if its writer is gone, with which it shares `synced`, and has not closed it.
+    pub fn is_left(&self) -> bool {
+        Arc::strong_count(&self.synced) == 1
+    }
+
     /// Analysis that its markers are.
     pub(super) fn analysis_id(&self) -> Option<AnalysisId> {
         self.analysis.as_ref()?.analysis_id
@@ -35,9 +40,9 @@ impl Run {
         *self.growing.lock() = Some(Arc::new(growing));
     }
 
-    /// Hides it again: events name all of it, or nothing does.
-    pub fn end_recording(&self) {
-        self.growing.lock().take();
+    /// Hides that of `job` again: events name all of it, or nothing does.
+    pub fn end_recording(&self, job: JobId) {
+        self.growing.lock().take_if(|growing| growing.job == job);
     }
 
     /// Recording that grows now.

@@ -281,7 +281,8 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
     let registry = open(dir.path(), HOUR);
     let found = || Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
-    // What is done to the run, and the state and the number of events that a job leaves it in.
+    // Events that precede a run's end, the state and the number of events that a job leaves it in, and the number of those that close a
+    // recording afterwards.
     let rows = [
         ("", RunState::Failed, 2),
         ("stop", RunState::Cancelled, 1),

@@ -1,20 +1,25 @@
 //! Open columns whose file holds any bytes, and whose writer is killed.
 
 use media::{JobId, RunId};
-use timeline::OpenColumns;
+use timeline::{OpenColumns, TimelineError};
 
 const RUN: RunId = RunId::from_bytes([2; 16]);
 const JOB: JobId = JobId::from_bytes([1; 16]);
 
 /// The file of an open column.
 ///
-/// It is refused, or reads the same each time; its rows and what is behind them fit into it. Returns the number of
-/// rows.
+/// It is refused, with its directory where its version is unknown, or reads the same each time; its rows and what is
+/// behind them fit into it. Returns the number of rows.
 pub fn open_column(bytes: &[u8]) -> Option<usize> {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join(format!("{RUN}.{JOB}")), bytes).expect("written");
-    // A file of a later version is refused with its folder.
-    let columns = OpenColumns::open(dir.path()).ok()?;
+    let columns = match OpenColumns::open(dir.path()) {
+        Err(TimelineError::UnknownFormat { version, .. }) => {
+            assert_eq!(bytes[7], version as u8);
+            return None;
+        }
+        opened => opened.expect("opened"),
+    };
     assert_eq!(columns.all().expect("listed"), [(RUN, JOB)]);
     let read = || {
         let mut rows = columns.read(RUN, JOB).ok()?.expect("there");
@@ -53,6 +58,9 @@ mod tests {
     #[test]
     fn the_corpus_is_digested() {
         assert_eq!(open_column(&whole()), Some(5));
+        let mut later = whole();
+        later[7] = 168;
+        assert_eq!(open_column(&later), None);
     }
 
     proptest! {

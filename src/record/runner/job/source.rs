@@ -225,7 +225,12 @@ fn explained(
     max_frames: u64,
 ) -> Result<Ended, IngestError> {
     use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
-    let whole = |report| Ended { report, reason: None, cut: None };
+    let whole = |report: FileReport| {
+        let damaged = report.damaged_packets;
+        let reason = (damaged > 0).then(|| format!("{damaged} packets of the source are damaged"));
+        let truncated = report.truncated || reason.is_some();
+        Ended { report: FileReport { truncated, ..report }, reason, cut: None }
+    };
     let Some(feed) = feed else { return outcome.map(whole) };
     match (outcome, feed.cause()) {
         // All that was asked for was there.
