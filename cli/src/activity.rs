@@ -4,12 +4,12 @@ use gate::Episode;
 use media::Score;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use timeline::RegionRecord;
 
 use crate::{
     client::{ApiClient, ServerArgs},
     error::{ApiError, CliError},
     output::{StdoutWriter, TextTable, clock},
-    wire::Region,
 };
 
 /// Arguments of `activity`.
@@ -39,7 +39,7 @@ pub struct EpisodeRecord {
     pub peak_score: f64,
     pub peak_frame: u64,
     #[serde(default)]
-    pub region: Option<Region>,
+    pub region: Option<RegionRecord>,
     #[serde(default)]
     pub zones: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ impl EpisodeRecord {
 }
 
 /// The ninth of the picture in which the middle of a region lies.
-fn place(region: &Region) -> &'static str {
+fn place(region: &RegionRecord) -> &'static str {
     const NINTHS: [[&str; 3]; 3] = [
         ["top left", "top", "top right"],
         ["left", "middle", "right"],

@@ -14,6 +14,7 @@ use decode::Sampling;
 use gate::Loops;
 use media::{FrameRate, RunId, WallTime};
 use serde::Serialize;
+use timeline::SignalRecord;
 use worker::{CancelToken, Supervisor};
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     output::{StdoutWriter, grouped, printable},
     report::{Report, ReportStill, StillSampler},
     thresholds::GateArgs,
-    wire::{MarkerRecord, SignalRecord},
+    wire::MarkerRecord,
     zones::ZoneArgs,
 };
 

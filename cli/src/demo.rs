@@ -16,6 +16,7 @@ use decode::StreamInfo;
 use media::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use timeline::SignalRecord;
 use worker::{CancelToken, SandboxPolicy, Supervisor, WorkerError, WorkerProgram};
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
     progress::MediaProgress,
     report::{Report, ReportStill, StillSampler},
     runs::{AnalyzeBody, IngestBody},
-    wire::{QueryReply, SignalRecord},
+    wire::QueryReply,
 };
 
 /// Recorded only: the demo asks no model anything.

@@ -2,7 +2,7 @@
 //!
 //! Unknown fields are ignored, as the contract asks of every consumer.
 
-use media::{Activity, CellBox, EventType, Marker, Score, Signal};
+use media::{EventType, Marker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -51,110 +51,6 @@ impl MarkerRecord {
     /// The type as the vocabulary knows it.
     pub fn kind(&self) -> EventType {
         EventType::from_name(&self.event_type)
-    }
-}
-
-/// One entry of the `signals` array of `frames_decoded`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SignalRecord {
-    pub frame_index: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_frame_index: Option<u64>,
-    pub pts_ms: i64,
-    pub perceptual_hash: String,
-    pub luma_mean: f64,
-    pub flicker_score: f64,
-    pub ghosting_score: f64,
-    pub noise_variance_score: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scene_score: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activity_score: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activity_region: Option<Region>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub activity_zones: Vec<u16>,
-}
-
-/// Part of the picture, in fractions of its sides.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Region {
-    pub x: f64,
-    pub y: f64,
-    pub width: f64,
-    pub height: f64,
-}
-
-impl From<CellBox> for Region {
-    fn from(cells: CellBox) -> Region {
-        let [x, y, width, height] = cells.fractions().map(Score::as_f64);
-        Region { x, y, width, height }
-    }
-}
-
-impl Region {
-    fn cells(&self) -> Option<CellBox> {
-        let side = |value| Score::from_f64(value).ok();
-        let sides = [side(self.x)?, side(self.y)?, side(self.width)?, side(self.height)?];
-        CellBox::from_fractions(sides).ok()
-    }
-}
-
-impl From<&Signal> for SignalRecord {
-    fn from(signal: &Signal) -> SignalRecord {
-        SignalRecord {
-            frame_index: signal.frame_index,
-            source_frame_index: signal.source_frame_index,
-            pts_ms: signal.pts_ms,
-            perceptual_hash: format!("{:016x}", signal.perceptual_hash),
-            luma_mean: signal.luma_mean.as_f64(),
-            flicker_score: signal.flicker_score.as_f64(),
-            ghosting_score: signal.ghosting_score.as_f64(),
-            noise_variance_score: signal.noise_variance_score.as_f64(),
-            scene_score: signal.scene_score.map(Score::as_f64),
-            activity_score: signal.activity.map(|activity| activity.score.as_f64()),
-            activity_region: signal
-                .activity
-                .map(|activity| activity.region)
-                .filter(|cells| !cells.is_empty())
-                .map(Region::from),
-            activity_zones: signal
-                .activity
-                .map_or(Vec::new(), |activity| Activity::zone_indices(activity.zones).collect()),
-        }
-    }
-}
-
-impl SignalRecord {
-    /// The signal, or `None` where a score or the hash is out of range.
-    pub fn signal(&self) -> Option<Signal> {
-        // Out of range is the one failure of `from_f64`; the caller reports the whole array.
-        let score = |value| Score::from_f64(value).ok();
-        Some(Signal {
-            frame_index: self.frame_index,
-            source_frame_index: self.source_frame_index,
-            pts_ms: self.pts_ms,
-            perceptual_hash: u64::from_str_radix(&self.perceptual_hash, 16).ok()?,
-            luma_mean: score(self.luma_mean)?,
-            flicker_score: score(self.flicker_score)?,
-            ghosting_score: score(self.ghosting_score)?,
-            noise_variance_score: score(self.noise_variance_score)?,
-            scene_score: match self.scene_score {
-                Some(value) => Some(score(value)?),
-                None => None,
-            },
-            activity: match self.activity_score {
-                Some(value) => Some(Activity {
-                    score: score(value)?,
-                    region: match &self.activity_region {
-                        Some(region) => region.cells()?,
-                        None => CellBox::default(),
-                    },
-                    zones: Activity::zone_bits(&self.activity_zones)?,
-                }),
-                None => None,
-            },
-        })
     }
 }
 

@@ -14,67 +14,37 @@ use crate::{
 };
 use light::{Last, Steps};
 
-/// Reason that a frame is remarkable; the first that holds, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SelectionReason {
-    /// The first frame.
-    InitialFrame,
-    /// `scene_score` at or above its threshold.
-    SceneCut,
-    /// An episode of activity starts.
-    ActivityStarted,
-    /// Half as much activity again as in the frames of the episode that are kept.
-    ActivityPeak,
-    /// An episode of activity is over and the picture at rest.
-    ActivitySettled,
-    /// The distance from the first frame's index is a multiple of the keepalive interval, or the frame is
-    /// the first at or after a multiple of its time.
-    PeriodicKeepalive,
-    /// `luma_mean` stepped, and has been another for a second.
-    ExposureShift,
-    /// `flicker_score` at or above its threshold.
-    FlickerSuspected,
-    /// `ghosting_score` at or above its threshold.
-    GhostingSuspected,
-    /// `noise_variance_score` at or above its threshold.
-    NoiseVarianceSpike,
-    /// None of the above.
-    NoTrigger,
+media::named! {
+    /// Reason that a frame is remarkable; the first that holds, in this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum SelectionReason {
+        /// The first frame.
+        InitialFrame = "initial_frame",
+        /// `scene_score` at or above its threshold.
+        SceneCut = "scene_cut",
+        /// An episode of activity starts.
+        ActivityStarted = "activity_started",
+        /// Half as much activity again as in the frames of the episode that are kept.
+        ActivityPeak = "activity_peak",
+        /// An episode of activity is over and the picture at rest.
+        ActivitySettled = "activity_settled",
+        /// The distance from the first frame's index is a multiple of the keepalive interval, or the frame is
+        /// the first at or after a multiple of its time.
+        PeriodicKeepalive = "periodic_keepalive",
+        /// `luma_mean` stepped, and has been another for a second.
+        ExposureShift = "exposure_shift",
+        /// `flicker_score` at or above its threshold.
+        FlickerSuspected = "flicker_suspected",
+        /// `ghosting_score` at or above its threshold.
+        GhostingSuspected = "ghosting_suspected",
+        /// `noise_variance_score` at or above its threshold.
+        NoiseVarianceSpike = "noise_variance_spike",
+        /// None of the above.
+        NoTrigger = "no_trigger",
+    }
 }
 
 impl SelectionReason {
-    /// Every reason, highest priority first.
-    pub const ALL: [SelectionReason; 11] = [
-        SelectionReason::InitialFrame,
-        SelectionReason::SceneCut,
-        SelectionReason::ActivityStarted,
-        SelectionReason::ActivityPeak,
-        SelectionReason::ActivitySettled,
-        SelectionReason::PeriodicKeepalive,
-        SelectionReason::ExposureShift,
-        SelectionReason::FlickerSuspected,
-        SelectionReason::GhostingSuspected,
-        SelectionReason::NoiseVarianceSpike,
-        SelectionReason::NoTrigger,
-    ];
-
-    /// Name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SelectionReason::InitialFrame => "initial_frame",
-            SelectionReason::SceneCut => "scene_cut",
-            SelectionReason::ActivityStarted => "activity_started",
-            SelectionReason::ActivityPeak => "activity_peak",
-            SelectionReason::ActivitySettled => "activity_settled",
-            SelectionReason::PeriodicKeepalive => "periodic_keepalive",
-            SelectionReason::ExposureShift => "exposure_shift",
-            SelectionReason::FlickerSuspected => "flicker_suspected",
-            SelectionReason::GhostingSuspected => "ghosting_suspected",
-            SelectionReason::NoiseVarianceSpike => "noise_variance_spike",
-            SelectionReason::NoTrigger => "no_trigger",
-        }
-    }
-
     /// Returns the event type of a frame selected for this reason.
     pub fn event_type(self) -> EventType {
         match self {

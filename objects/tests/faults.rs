@@ -60,7 +60,7 @@ fn name<T>(outcome: Result<Option<T>, RemoteError>) -> &'static str {
         Ok(None) => "none",
         Err(error) => {
             assert!(!error.detail.is_empty() && error.detail.len() <= 200, "{error}");
-            error.fault.name()
+            error.fault.as_str()
         }
     }
 }

@@ -287,15 +287,7 @@ labels! {
     }
 }
 
-labels!(of DropReason, Operation, Priority, WorkerStart);
-
-impl Label for RemoteFault {
-    const ALL: &'static [RemoteFault] = &RemoteFault::ALL;
-
-    fn value(self) -> &'static str {
-        self.name()
-    }
-}
+labels!(of DropReason, Operation, Priority, RemoteFault, WorkerStart);
 
 labels! {
     /// A limit that a request met.

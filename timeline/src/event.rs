@@ -36,30 +36,14 @@ impl JsonText {
     }
 }
 
-/// Policy by which frames of a source are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SamplingPolicy {
-    /// Every source frame, or the rate the caller asked for.
-    SourceFpsAdaptive,
-    /// The first frame at or after each multiple of the period.
-    Fixed,
-}
-
-impl SamplingPolicy {
-    /// Every policy.
-    pub const ALL: [SamplingPolicy; 2] = [SamplingPolicy::SourceFpsAdaptive, SamplingPolicy::Fixed];
-
-    /// Name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SamplingPolicy::SourceFpsAdaptive => "source_fps_adaptive",
-            SamplingPolicy::Fixed => "fixed",
-        }
-    }
-
-    /// The policy called `name`.
-    pub fn from_name(name: &str) -> Option<SamplingPolicy> {
-        SamplingPolicy::ALL.into_iter().find(|policy| policy.as_str() == name)
+media::named! {
+    /// Policy by which frames of a source are chosen.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum SamplingPolicy {
+        /// Every source frame, or the rate the caller asked for.
+        SourceFpsAdaptive = "source_fps_adaptive",
+        /// The first frame at or after each multiple of the period.
+        Fixed = "fixed",
     }
 }
 
@@ -95,29 +79,13 @@ impl Signals {
     }
 }
 
-/// Pass that answered, of the two models'.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pass {
-    /// The one that is asked of everything.
-    First,
-    /// The one that is asked where the first is not sure.
-    Second,
-}
-
-impl Pass {
-    /// Every pass.
-    pub const ALL: [Pass; 2] = [Pass::First, Pass::Second];
-
-    /// Name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Pass::First => "first",
-            Pass::Second => "second",
-        }
-    }
-
-    /// The pass called `name`.
-    pub fn from_name(name: &str) -> Option<Pass> {
-        Pass::ALL.into_iter().find(|pass| pass.as_str() == name)
+media::named! {
+    /// Pass that answered, of the two models'.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Pass {
+        /// The one that is asked of everything.
+        First = "first",
+        /// The one that is asked where the first is not sure.
+        Second = "second",
     }
 }

@@ -57,7 +57,7 @@ pub use payload_stream::{PayloadChunks, StreamedEvent};
 pub use pins::{PinGuard, SweepStats};
 pub use place::{default_data_dir, overlap};
 pub use queue::{QUEUE_BYTES_MAX, QUEUE_RECORDS_MAX};
-pub use record::PAYLOAD_BYTES_MAX;
+pub use record::{PAYLOAD_BYTES_MAX, RegionRecord, SignalRecord};
 pub use recovery::{RecoveryReport, TornTail};
 pub use remote::{Remote, RemoteError, RemoteFault, SLOWEST};
 pub use signal_column::{ColumnWriter, INLINE_JSON_BYTES_MAX};

@@ -6,11 +6,13 @@
 
 mod json;
 mod payloads;
+mod signal_record;
 
 use media::{BlobHash, RunId, Seq, WallTime};
 
 pub(crate) use json::{JsonObjectReader, JsonObjectWriter, JsonPayload, put_signal};
 pub(crate) use payloads::{json_payload, read_field, write_field};
+pub use signal_record::{RegionRecord, SignalRecord};
 
 use crate::{
     EventMeta, Result, StoredEvent, TimelineError,

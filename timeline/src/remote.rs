@@ -41,52 +41,26 @@ pub struct RemoteError {
     pub detail: String,
 }
 
-/// Class of a failure of an object store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RemoteFault {
-    /// No connection, or one that broke.
-    Unreachable,
-    /// No answer within the bound.
-    Slow,
-    /// Wrong credentials, or no permission.
-    Denied,
-    /// There is no such bucket.
-    NoBucket,
-    /// It said that it stored a file and does not have it.
-    NotKept,
-    /// The prefix belongs to another server.
-    Foreign,
-    /// Any other refusal.
-    Failed,
-    /// The file here is damaged, or cannot be read or written; the store was not asked.
-    Local,
-}
-
-impl RemoteFault {
-    /// Every class.
-    pub const ALL: [RemoteFault; 8] = [
-        RemoteFault::Unreachable,
-        RemoteFault::Slow,
-        RemoteFault::Denied,
-        RemoteFault::NoBucket,
-        RemoteFault::NotKept,
-        RemoteFault::Foreign,
-        RemoteFault::Failed,
-        RemoteFault::Local,
-    ];
-
-    /// Name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            RemoteFault::Unreachable => "unreachable",
-            RemoteFault::Slow => "slow",
-            RemoteFault::Denied => "denied",
-            RemoteFault::NoBucket => "no_bucket",
-            RemoteFault::NotKept => "not_kept",
-            RemoteFault::Foreign => "foreign",
-            RemoteFault::Failed => "failed",
-            RemoteFault::Local => "local",
-        }
+media::named! {
+    /// Class of a failure of an object store.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum RemoteFault {
+        /// No connection, or one that broke.
+        Unreachable = "unreachable",
+        /// No answer within the bound.
+        Slow = "slow",
+        /// Wrong credentials, or no permission.
+        Denied = "denied",
+        /// There is no such bucket.
+        NoBucket = "no_bucket",
+        /// It said that it stored a file and does not have it.
+        NotKept = "not_kept",
+        /// The prefix belongs to another server.
+        Foreign = "foreign",
+        /// Any other refusal.
+        Failed = "failed",
+        /// The file here is damaged, or cannot be read or written; the store was not asked.
+        Local = "local",
     }
 }
 

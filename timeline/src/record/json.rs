@@ -12,6 +12,7 @@ use media::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
+use super::signal_record::{RegionRecord, SignalRecord};
 use crate::event::*;
 
 /// A payload written into `JsonObjectWriter` and read from `JsonObjectReader`.
@@ -196,31 +197,13 @@ impl JsonField for Score {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct RegionRow {
-    x: f64,
-    y: f64,
-    width: f64,
-    height: f64,
-}
-
-impl RegionRow {
-    fn cells(self) -> Option<CellBox> {
-        let [x, y, width, height] =
-            [self.x, self.y, self.width, self.height].map(|side| Score::from_f64(side).ok());
-        // Leaving the picture is the one failure; the caller reports the whole row.
-        CellBox::from_fractions([x?, y?, width?, height?]).ok()
-    }
-}
-
 impl JsonField for CellBox {
     fn write(&self, out: &mut Vec<u8>) {
-        let [x, y, width, height] = self.fractions().map(Score::as_f64);
-        put_json(out, &RegionRow { x, y, width, height });
+        put_json(out, &RegionRecord::from(*self));
     }
 
     fn read(text: &str) -> Option<CellBox> {
-        parse::<RegionRow>(text)?.cells()
+        parse::<RegionRecord>(text)?.cells()
     }
 }
 
@@ -308,8 +291,8 @@ impl JsonField for Signals {
     }
 
     fn read(text: &str) -> Option<Signals> {
-        let rows: Option<Vec<SignalRow>> = parse(text)?;
-        let signals = rows.unwrap_or_default().into_iter().map(SignalRow::signal);
+        let rows: Option<Vec<SignalRecord>> = parse(text)?;
+        let signals = rows.unwrap_or_default().into_iter().map(|row| row.signal());
         signals.collect::<Option<Vec<_>>>().map(Signals::Inline)
     }
 }
@@ -351,49 +334,4 @@ pub(crate) fn put_signal(out: &mut Vec<u8>, signal: &Signal, first: bool) {
         }
     }
     out.push(b'}');
-}
-
-#[derive(Deserialize)]
-struct SignalRow {
-    frame_index: u64,
-    source_frame_index: Option<u64>,
-    pts_ms: i64,
-    perceptual_hash: String,
-    luma_mean: f64,
-    flicker_score: f64,
-    ghosting_score: f64,
-    noise_variance_score: f64,
-    scene_score: Option<f64>,
-    activity_score: Option<f64>,
-    activity_region: Option<RegionRow>,
-    #[serde(default)]
-    activity_zones: Vec<u16>,
-}
-
-impl SignalRow {
-    fn signal(self) -> Option<Signal> {
-        // A score outside [0, 1] makes the row invalid; which one does not matter here.
-        let score = |value| Score::from_f64(value).ok();
-        Some(Signal {
-            frame_index: self.frame_index,
-            source_frame_index: self.source_frame_index,
-            pts_ms: self.pts_ms,
-            perceptual_hash: u64::from_str_radix(&self.perceptual_hash, 16).ok()?,
-            luma_mean: score(self.luma_mean)?,
-            flicker_score: score(self.flicker_score)?,
-            ghosting_score: score(self.ghosting_score)?,
-            noise_variance_score: score(self.noise_variance_score)?,
-            scene_score: self.scene_score.map(|value| score(value).ok_or(())).transpose().ok()?,
-            activity: match self.activity_score {
-                None => None,
-                Some(value) => Some(Activity {
-                    score: score(value)?,
-                    region: self
-                        .activity_region
-                        .map_or(Some(CellBox::default()), RegionRow::cells)?,
-                    zones: Activity::zone_bits(&self.activity_zones)?,
-                }),
-            },
-        })
-    }
 }

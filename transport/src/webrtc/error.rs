@@ -157,17 +157,3 @@ pub enum SessionFailure {
     #[error("the WebRTC endpoint restarted and closed all sessions; reconnect")]
     PortEnded,
 }
-
-impl SessionFailure {
-    /// The word for logs and events.
-    pub fn name(self) -> &'static str {
-        match self {
-            SessionFailure::Handshake => "dtls_handshake",
-            SessionFailure::Fingerprint => "dtls_fingerprint",
-            SessionFailure::Protection => "srtp_profile",
-            SessionFailure::Alert => "dtls_alert",
-            SessionFailure::Sink => "sink_failed",
-            SessionFailure::PortEnded => "receiver_ended",
-        }
-    }
-}
