@@ -8,6 +8,7 @@
 mod change;
 mod light;
 mod luma;
+mod shapes;
 mod tracker;
 mod zones;
 

@@ -6,7 +6,11 @@
 
 use media::Cells;
 
-use super::{light::Light, luma::Luma};
+use super::{
+    light::Light,
+    luma::Luma,
+    shapes::{SHAPES, Shape, Spread},
+};
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
     thumbnail::{CELLS, LEVEL},
@@ -15,7 +19,7 @@ use crate::{
 /// A value of each cell of a row in 1/[`LEVEL`]: sixteen bits, so that a vector holds many.
 type Row = [i16; LUMA_COLUMNS];
 /// A value of each cell.
-type Rows = [Row; LUMA_ROWS];
+pub(super) type Rows = [Row; LUMA_ROWS];
 const NONE: Rows = [[0; LUMA_COLUMNS]; LUMA_ROWS];
 const NO_CELLS: Cells = [0; LUMA_ROWS];
 /// Sums over some cells of each row.
@@ -31,7 +35,7 @@ const GROWN: i32 = NINE as i32 * 4 * LEVEL as i32;
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
 /// Quarters of the noise within which all changes stay where it is grain: drops and flakes stand out of it, now and then.
-const GRAIN: i32 = 20;
+const GRAIN: i32 = 19;
 /// [`SEED`] and [`SEED_NOISE`] in grain, of which the higher counts: whatever stands out of grain is something else.
 const GRAIN_SEED: i32 = 85 * LEVEL as i32;
 const GRAIN_SEED_NOISE: i32 = 25;
@@ -54,13 +58,41 @@ pub(super) struct Changes {
     /// Cells whose place is touched by what seems to have moved, more having changed than in the comparison before: no
     /// change there is usual.
     unusual: Cells,
-    /// The highest of nine cells.
-    highest: i16,
+    /// The spread over nine cells.
+    nine: Spread,
+    /// The spread over [`SHAPES`].
+    shapes: [Spread; SHAPES.len()],
 }
 
 impl Changes {
     /// None.
-    pub(super) const NONE: Changes = Changes { around: NONE, unusual: NO_CELLS, highest: 0 };
+    pub(super) const NONE: Changes = Changes {
+        around: NONE,
+        unusual: NO_CELLS,
+        nine: Spread::NONE,
+        shapes: [Spread::NONE; SHAPES.len()],
+    };
+
+    /// Measures what changed between two pictures beyond light, in `room`: each cell, nine together, and shapes.
+    #[inline(always)]
+    fn measure(&mut self, old: &Luma, new: &Luma, room: &mut Room) {
+        let Room { change, sums, values, shapes, across } = room;
+        beyond_light(old, new, change);
+        means_around::<LIGHT>(change, across, values);
+        join(values, change, |light, change| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX));
+        sums_around::<1>(values, across, sums, |sum| sum as i16);
+        join(values, sums, |_, sum| sum.abs());
+        self.nine = Spread::of(values);
+        for value in values.as_flattened_mut() {
+            *value = (*value).min(NOISE_MAX);
+        }
+        means_around::<PLACE>(values, across, &mut self.around);
+        self.unusual = NO_CELLS;
+        for ((shape, strengths), spread) in SHAPES.iter().zip(shapes).zip(&mut self.shapes) {
+            shape.strengths(sums, strengths);
+            *spread = Spread::of(strengths);
+        }
+    }
 
     /// Leaves of the changes only the usual ones, for good.
     pub(super) fn keep_usual(&mut self) {
@@ -85,13 +117,19 @@ pub(super) struct Room {
     change: Rows,
     sums: Rows,
     values: Rows,
+    shapes: [Rows; SHAPES.len()],
     across: Across,
 }
 
 impl Room {
     /// One that holds nothing yet.
-    pub(super) const EMPTY: Room =
-        Room { change: NONE, sums: NONE, values: NONE, across: [[0; LUMA_COLUMNS]; LUMA_ROWS] };
+    pub(super) const EMPTY: Room = Room {
+        change: NONE,
+        sums: NONE,
+        values: NONE,
+        shapes: [NONE; SHAPES.len()],
+        across: [[0; LUMA_COLUMNS]; LUMA_ROWS],
+    };
 }
 
 /// Compares two pictures and tells the `changes`; `before` are those before the older picture, the latest first, of which
@@ -104,16 +142,11 @@ pub(super) fn compare<'a>(
     room: &mut Room,
     changes: &mut Changes,
 ) -> Cells {
-    let Room { change, sums, values, across } = room;
-    beyond_light(old, new, change);
-    means_around::<LIGHT>(change, across, values);
-    join(values, change, |light, change| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX));
-    sums_around::<1>(values, across, sums, |sum| sum as i16);
-    join(values, sums, |_, sum| sum.abs().min(NOISE_MAX));
-    let noise = deviation(values);
-    means_around::<PLACE>(values, across, &mut changes.around);
-    (changes.highest, changes.unusual) = (highest_of(sums), NO_CELLS);
-    let (seed, grown) = least(noise, before.clone().map(|changes| changes.highest).max());
+    changes.measure(old, new, room);
+    let Room { change, sums, values, shapes, .. } = room;
+    let noise = changes.nine.noise;
+    let (seed, grown) =
+        least(noise, Spread::most(before.clone().map(|before| before.nine)).highest);
     let is_all = count_above(change, seed / NINE) > MOST;
     let (Some(last), false) = (before.clone().next(), is_all) else { return NO_CELLS };
     join(sums, change, |sum, change| of_its_own(sum, change, grown / NINE / 2));
@@ -122,12 +155,24 @@ pub(super) fn compare<'a>(
     changes.unusual = (0..PLACE).fold(seems_moved, |cells, _| wider(&cells));
     *values = last.around;
     clear(values, &last.unusual);
-    for changes in before.skip(1) {
+    for changes in before.clone().skip(1) {
         join(values, &changes.around, i16::max);
     }
     // What is usual counts four times. A vector adds and saturates at once, but does not multiply so.
     let twice = |value: i16| value.saturating_add(value);
-    moved(sums, values, [seed, grown], |value| twice(twice(beyond_noise(value))))
+    let less = |value| twice(twice(beyond_noise(value)));
+    let mut cells = moved(sums, values, [seed, grown], less);
+    for (at, strengths) in shapes.iter_mut().enumerate() {
+        let before = Spread::most(before.clone().map(|before| before.shapes[at]));
+        let spread = changes.shapes[at];
+        if let Some(least) = Shape::least(spread, before).filter(|least| spread.highest > least[0])
+        {
+            join(strengths, sums, |strength, own| if own > 0 { strength } else { 0 });
+            let shape = moved(strengths, values, least, less);
+            cells = std::array::from_fn(|row| cells[row] | shape[row]);
+        }
+    }
+    cells
 }
 
 /// The cells of which more than the least of seeds is left of their strength, and those that hang together with them.
@@ -142,18 +187,16 @@ fn moved(strength: &Rows, usual: &Rows, least: [i16; 2], less: impl Fn(i16) -> i
 }
 
 /// Least changes of nine cells: of those in which something moves, and of those that hang together with them.
-fn least(noise: i32, highest_before: Option<i16>) -> (i16, i16) {
+fn least(noise: i32, highest_before: i16) -> (i16, i16) {
     let beyond = |flat: i32, times: i32| flat + times * noise / 4;
-    let is_grain = highest_before.is_some_and(|highest| i32::from(highest) <= GRAIN * noise / 4);
+    let is_grain = i32::from(highest_before) <= GRAIN * noise / 4;
     let in_grain = if is_grain { GRAIN_SEED.max(GRAIN_SEED_NOISE * noise / 4) } else { i32::MAX };
     let seed = beyond(SEED, SEED_NOISE).min(in_grain);
-    let bounded = |least: i32| least.min(i16::MAX.into()) as i16;
     (bounded(seed), bounded(beyond(GROWN, GROWN_NOISE)))
 }
 
-#[inline(always)]
-fn highest_of(values: &Rows) -> i16 {
-    values.as_flattened().iter().fold(0, |most, value| most.max(value.saturating_abs()))
+pub(super) fn bounded(least: i32) -> i16 {
+    least.min(i16::MAX.into()) as i16
 }
 
 /// Number of cells that changed by more.
@@ -190,18 +233,21 @@ fn beyond_light(old: &Luma, new: &Luma, change: &mut Rows) {
     }
 }
 
-/// Root of the mean square of values up to [`NOISE_MAX`], but no more than 1.6 means: few cells move.
+/// Root of the mean square of strengths up to [`NOISE_MAX`] each, but no more than 1.6 means: few cells move.
 #[inline(always)]
-fn deviation(values: &Rows) -> i32 {
-    // As many squares as a sum of 32 bits holds.
-    let halves = || values.as_flattened().as_chunks::<{ LUMA_COLUMNS / 2 }>().0.iter();
-    let sum =
-        |half: &[i16; LUMA_COLUMNS / 2]| half.iter().map(|&value| i32::from(value)).sum::<i32>();
-    let square = |half: &[i16; LUMA_COLUMNS / 2]| {
-        half.iter().map(|&value| i32::from(value) * i32::from(value)).sum::<i32>()
-    };
-    let mean = halves().map(|half| i64::from(sum(half))).sum::<i64>() / CELLS as i64;
-    let square = halves().map(|half| i64::from(square(half))).sum::<i64>() / CELLS as i64;
+pub(super) fn deviation(values: &Rows) -> i32 {
+    // Of a column, whose squares a sum of 32 bits holds.
+    let mut sums = [[0u32; LUMA_COLUMNS]; 2];
+    let [values_of, squares_of] = &mut sums;
+    for row in values {
+        for ((sum, squares), value) in values_of.iter_mut().zip(&mut *squares_of).zip(row) {
+            let value = u32::from(value.unsigned_abs().min(NOISE_MAX as u16));
+            *sum += value;
+            *squares += value * value;
+        }
+    }
+    let [mean, square] =
+        sums.map(|sums| sums.iter().map(|&sum| i64::from(sum)).sum::<i64>() / CELLS as i64);
     square.isqrt().min(mean * 8 / 5) as i32
 }
 
