@@ -208,16 +208,31 @@ fn store(
     Ok(objects::open(access, writer, Arc::unwrap_or_clone(tls), metrics)?)
 }
 
-/// Place of the export that is configured.
-fn export_place(
-    target: &Target,
+/// The export, where one is configured.
+fn export(
     config: &Config,
+    registry: &RunRegistry,
     ledger: &MetaStore,
     metrics: &Arc<Metrics>,
-) -> Result<Place, StartError> {
-    Ok(match target {
+) -> Result<Option<Arc<Export>>, StartError> {
+    let Some(settings) = config.export.clone() else { return Ok(None) };
+    let place = match &settings.place {
         Target::Directory(path) => Place::Directory(path.clone()),
         Target::Store(access) => Place::Store(store(access, config, ledger, metrics)?),
+    };
+    let (timeline, scratch) = (registry.timeline().clone(), config.data_dir.join("export"));
+    let (ledger, metrics, gate) = (ledger.clone(), Arc::clone(metrics), config.api.gate);
+    Ok(Some(Export::open(settings, place, timeline, ledger, metrics, gate, scratch)?))
+}
+
+/// The program with its sandbox and a fork server, each start counted.
+fn prepared(worker: WorkerProgram, config: &Config, metrics: &Arc<Metrics>) -> WorkerProgram {
+    let metrics = Arc::clone(metrics);
+    worker.with_sandbox(config.sandbox).with_fork_server(move |start, failure| {
+        metrics.worker_starts.of(start).inc();
+        if let Some(error) = failure {
+            tracing::warn!(%error, "a media worker is executed: it could not be forked");
+        }
     })
 }
 
@@ -246,13 +261,7 @@ pub fn open(
     let labels = CurrentLabels::open(config.label_maps_path.clone())?;
     let roots = Arc::new(IngestRoots::open(&config.ingest_roots).map_err(StartError::Roots)?);
     let egress = EgressClient::new(&config.egress)?;
-    let counted = Arc::clone(&metrics);
-    let worker = worker.with_sandbox(config.sandbox).with_fork_server(move |start, failure| {
-        counted.worker_starts.of(start).inc();
-        if let Some(error) = failure {
-            tracing::warn!(%error, "a media worker is executed: it could not be forked");
-        }
-    });
+    let worker = prepared(worker, &config, &metrics);
     let (supervisor, workers) = WorkerCapabilities::choose(worker, &config.decode)?;
     let reserve = Arc::new(DiskReserve::new(config.data_dir.clone(), config.api.disk_reserve));
     let Stores { registry, blobs, open_columns, ledger, quota } =
@@ -273,15 +282,7 @@ pub fn open(
         EventMirror::new(config.mirror, database, timeline, ledger.clone(), Arc::clone(&metrics))
     });
     let mirror = mirror.transpose()?;
-    let export = config.export.clone().map(|settings| {
-        let place = export_place(&settings.place, &config, &ledger, &metrics)?;
-        let (timeline, counted) = (registry.timeline().clone(), Arc::clone(&metrics));
-        let (ledger, scratch) = (ledger.clone(), config.data_dir.join("export"));
-        let opened =
-            Export::open(settings, place, timeline, ledger, counted, config.api.gate, scratch);
-        Ok::<_, StartError>(opened?)
-    });
-    let export = export.transpose()?;
+    let export = export(&config, &registry, &ledger, &metrics)?;
     let readers = readers(&webhooks, mirror.as_ref(), export.as_ref());
     let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
     let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);

@@ -19,7 +19,7 @@ use worker::{CancelToken, Supervisor};
 
 use crate::{
     activity::{self, EpisodeRecord},
-    analysis::{self, Analysis, AnalyzeJob},
+    analysis::{self, Analysis, AnalyzeJob, Still},
     doctor::DecodeArgs,
     environment,
     error::CliError,
@@ -173,6 +173,32 @@ struct StillRecord {
     path: PathBuf,
 }
 
+impl StillRecord {
+    fn new(still: &Still, path: PathBuf) -> StillRecord {
+        StillRecord {
+            frame_index: still.frame_index,
+            pts_ms: still.pts_ms,
+            reason: still.reason.as_str(),
+            width: still.picture.extent.width,
+            height: still.picture.extent.height,
+            bytes: still.picture.jpeg.len(),
+            path,
+        }
+    }
+}
+
+impl From<Still> for ReportStill {
+    fn from(still: Still) -> ReportStill {
+        ReportStill {
+            frame_index: still.frame_index,
+            pts_ms: still.pts_ms,
+            reason: still.reason.as_str().to_owned(),
+            extent: Some((still.picture.extent.width, still.picture.extent.height)),
+            jpeg: still.picture.jpeg,
+        }
+    }
+}
+
 /// Runs `analyze`.
 pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     let started = Instant::now();
@@ -209,23 +235,9 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     };
     let analysis = analysis::analyze(&supervisor, &job, &cancel, |still| {
         let path = args.stills.as_deref().map(|dir| save(dir, &still)).transpose()?;
-        stills.extend(path.map(|path| StillRecord {
-            frame_index: still.frame_index,
-            pts_ms: still.pts_ms,
-            reason: still.reason.as_str(),
-            width: still.picture.extent.width,
-            height: still.picture.extent.height,
-            bytes: still.picture.jpeg.len(),
-            path,
-        }));
+        stills.extend(path.map(|path| StillRecord::new(&still, path)));
         if args.report.is_some() {
-            shelf.push(ReportStill {
-                frame_index: still.frame_index,
-                pts_ms: still.pts_ms,
-                reason: still.reason.as_str().to_owned(),
-                extent: Some((still.picture.extent.width, still.picture.extent.height)),
-                jpeg: still.picture.jpeg,
-            });
+            shelf.push(still.into());
         }
         Ok(())
     })?;
@@ -245,7 +257,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
-fn save(dir: &Path, still: &analysis::Still) -> Result<PathBuf, CliError> {
+fn save(dir: &Path, still: &Still) -> Result<PathBuf, CliError> {
     let path = dir.join(format!("{:06}_{}.jpg", still.frame_index, still.reason.as_str()));
     std::fs::write(&path, &still.picture.jpeg)
         .map_err(|source| CliError::Write { path: path.clone(), source })?;

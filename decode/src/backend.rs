@@ -5,47 +5,27 @@
 
 use media::ErrorKind;
 
-/// Backend that turns coded pictures into frames.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
-pub enum DecodeBackend {
-    /// libav's decoders on the CPU; always there.
-    Software,
-    /// NVIDIA's decoder, through libav.
-    Nvdec,
-    /// The decoder behind a render node, through libav and libva.
-    Vaapi,
-    /// An ffmpeg program beside the worker; asked for by name only.
-    FfmpegCli,
+media::named! {
+    /// Backend that turns coded pictures into frames.
+    ///
+    /// First those that are tried where none is named, in their order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    pub enum DecodeBackend {
+        /// NVIDIA's decoder, through libav.
+        Nvdec = "nvdec",
+        /// The decoder behind a render node, through libav and libva.
+        Vaapi = "vaapi",
+        /// libav's decoders on the CPU; always there.
+        Software = "software",
+        /// An ffmpeg program beside the worker; asked for by name only.
+        FfmpegCli = "ffmpeg-cli",
+    }
 }
 
 impl DecodeBackend {
-    /// Every backend; first those that are tried where none is named, in their order.
-    pub const ALL: [DecodeBackend; 4] = [
-        DecodeBackend::Nvdec,
-        DecodeBackend::Vaapi,
-        DecodeBackend::Software,
-        DecodeBackend::FfmpegCli,
-    ];
     /// Those that are tried where none is named.
     pub const AUTOMATIC: [DecodeBackend; 3] =
         [DecodeBackend::Nvdec, DecodeBackend::Vaapi, DecodeBackend::Software];
-
-    /// Its name in settings, answers and the names of decoders.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DecodeBackend::Software => "software",
-            DecodeBackend::Nvdec => "nvdec",
-            DecodeBackend::Vaapi => "vaapi",
-            DecodeBackend::FfmpegCli => "ffmpeg-cli",
-        }
-    }
-
-    /// The backend of this name.
-    pub fn from_name(name: &str) -> Option<DecodeBackend> {
-        DecodeBackend::ALL.into_iter().find(|backend| backend.as_str() == name)
-    }
 }
 
 /// Reason that a backend does not decode here; it names the missing part.

@@ -92,6 +92,21 @@ pub fn is_playlist(head: &[u8]) -> bool {
     head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(HLS_MAGIC)
 }
 
+/// The stream that is decoded, with its place: the first that is video and no cover picture.
+fn first_video(
+    format: &FormatContext,
+    limits: DemuxLimits,
+) -> Result<(usize, StreamParameters), DecodeError> {
+    let streams = format.stream_count();
+    if streams > limits.streams {
+        return Err(DecodeError::TooManyStreams { count: streams, max: limits.streams });
+    }
+    (0..streams)
+        .filter_map(|index| format.stream(index).map(|facts| (index, facts)))
+        .find(|(_, facts)| facts.is_video && !facts.is_cover)
+        .ok_or(DecodeError::NoVideoStream { streams })
+}
+
 fn check_container(name: &str) -> Result<(), DecodeError> {
     if CONTAINERS.contains(&name) {
         Ok(())
@@ -199,14 +214,7 @@ impl Demuxer {
     }
 
     fn of_format(mut format: FormatContext, limits: DemuxLimits) -> Result<Demuxer, DecodeError> {
-        let streams = format.stream_count();
-        if streams > limits.streams {
-            return Err(DecodeError::TooManyStreams { count: streams, max: limits.streams });
-        }
-        let (stream_index, facts) = (0..streams)
-            .filter_map(|index| format.stream(index).map(|facts| (index, facts)))
-            .find(|(_, facts)| facts.is_video && !facts.is_cover)
-            .ok_or(DecodeError::NoVideoStream { streams })?;
+        let (stream_index, facts) = first_video(&format, limits)?;
         let parameters = &facts.parameters;
         let codec = parameters
             .codec()

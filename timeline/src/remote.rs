@@ -43,38 +43,31 @@ pub struct RemoteError {
 
 media::named! {
     /// Class of a failure of an object store.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
     pub enum RemoteFault {
         /// No connection, or one that broke.
+        #[error("cannot be reached")]
         Unreachable = "unreachable",
         /// No answer within the bound.
+        #[error("does not answer in time")]
         Slow = "slow",
         /// Wrong credentials, or no permission.
+        #[error("denies access")]
         Denied = "denied",
         /// There is no such bucket.
+        #[error("has no such bucket")]
         NoBucket = "no_bucket",
         /// It said that it stored a file and does not have it.
+        #[error("did not keep what it took")]
         NotKept = "not_kept",
         /// The prefix belongs to another server.
+        #[error("has files of another server under this prefix")]
         Foreign = "foreign",
         /// Any other refusal.
+        #[error("refuses")]
         Failed = "failed",
         /// The file here is damaged, or cannot be read or written; the store was not asked.
+        #[error("is not at fault")]
         Local = "local",
-    }
-}
-
-impl fmt::Display for RemoteFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RemoteFault::Unreachable => "cannot be reached",
-            RemoteFault::Slow => "does not answer in time",
-            RemoteFault::Denied => "denies access",
-            RemoteFault::NoBucket => "has no such bucket",
-            RemoteFault::NotKept => "did not keep what it took",
-            RemoteFault::Foreign => "has files of another server under this prefix",
-            RemoteFault::Failed => "refuses",
-            RemoteFault::Local => "is not at fault",
-        })
     }
 }

@@ -20,35 +20,16 @@ pub(crate) use device_timeouts::DeviceTimeouts;
 /// Frames that a thread of a file job gathers for a device before it waits for their measurements.
 const GATHERED_MAX: usize = 8;
 
-/// Backend that measures frames.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
-pub enum GateBackend {
-    /// The processor; always there.
-    Cpu,
-    /// A Vulkan adapter.
-    Wgpu,
-    /// An NVIDIA device.
-    Cuda,
-}
-
-impl GateBackend {
-    /// Every backend.
-    pub const ALL: [GateBackend; 3] = [GateBackend::Cuda, GateBackend::Wgpu, GateBackend::Cpu];
-
-    /// Its name in settings and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            GateBackend::Cpu => "cpu",
-            GateBackend::Wgpu => "wgpu",
-            GateBackend::Cuda => "cuda",
-        }
-    }
-
-    /// The backend of this name.
-    pub fn from_name(name: &str) -> Option<GateBackend> {
-        GateBackend::ALL.into_iter().find(|backend| backend.as_str() == name)
+media::named! {
+    /// Backend that measures frames.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    pub enum GateBackend {
+        /// An NVIDIA device.
+        Cuda = "cuda",
+        /// A Vulkan adapter.
+        Wgpu = "wgpu",
+        /// The processor; always there.
+        Cpu = "cpu",
     }
 }
 

@@ -149,8 +149,33 @@ fn word(health: &Health) -> (Word, String) {
         }
         Some(_) => {}
     }
+    let figures = figures(health);
+    let over: Vec<_> = figures.iter().filter(|(times, ..)| *times >= 1.0).collect();
+    let said =
+        |with_remedy: bool| {
+            let parts = over.iter().map(|(_, what, remedy)| {
+                if with_remedy { format!("{what}: {remedy}") } else { what.clone() }
+            });
+            parts.collect::<Vec<_>>().join("; ")
+        };
+    match over[..] {
+        [] => (
+            Word::Good,
+            format!(
+                "lost is below {LOST_PERCENT} %, jitter below {} ms, decoding less than {} s behind",
+                JITTER.as_millis(),
+                BEHIND.as_secs()
+            ),
+        ),
+        [(times, ..)] if *times < FAR_OVER => (Word::Fair, said(false)),
+        _ => (Word::Poor, said(true)),
+    }
+}
+
+/// Each figure as a multiple of what it should stay below, in words, and the remedy.
+fn figures(health: &Health) -> [(f64, String, &'static str); 3] {
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let figures = [
+    [
         (
             health.lost_percent / LOST_PERCENT,
             format!(
@@ -177,27 +202,7 @@ fn word(health: &Health) -> (Word, String) {
             ),
             "send smaller pictures or fewer a second, or give the server fewer sessions",
         ),
-    ];
-    let over: Vec<_> = figures.iter().filter(|(times, ..)| *times >= 1.0).collect();
-    let said =
-        |with_remedy: bool| {
-            let parts = over.iter().map(|(_, what, remedy)| {
-                if with_remedy { format!("{what}: {remedy}") } else { what.clone() }
-            });
-            parts.collect::<Vec<_>>().join("; ")
-        };
-    match over[..] {
-        [] => (
-            Word::Good,
-            format!(
-                "lost is below {LOST_PERCENT} %, jitter below {} ms, decoding less than {} s behind",
-                JITTER.as_millis(),
-                BEHIND.as_secs()
-            ),
-        ),
-        [(times, ..)] if *times < FAR_OVER => (Word::Fair, said(false)),
-        _ => (Word::Poor, said(true)),
-    }
+    ]
 }
 
 #[cfg(test)]
