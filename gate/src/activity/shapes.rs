@@ -101,11 +101,11 @@ mod tests {
                 ([[0; LUMA_COLUMNS]; LUMA_ROWS], [[0; LUMA_COLUMNS]; LUMA_ROWS]);
             let shared = |from: usize, middle: usize, reach: usize| {
                 let inside = |at: usize| at.abs_diff(middle) <= reach;
-                (from - 1..=from + 1).filter(|&at| inside(at)).count() as i16
+                (from.saturating_sub(1)..=from + 1).filter(|&at| inside(at)).count() as i16
             };
-            for y in 1..LUMA_ROWS - 1 {
-                for x in 1..LUMA_COLUMNS - 1 {
-                    sums[y][x] = -100 * shared(x, 30, across) * shared(y, 20, down);
+            for (y, row) in sums.iter_mut().enumerate() {
+                for (x, sum) in row.iter_mut().enumerate() {
+                    *sum = -100 * shared(x, 30, across) * shared(y, 20, down);
                 }
             }
             shape.strengths(&sums, &mut told);
